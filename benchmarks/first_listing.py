@@ -27,7 +27,7 @@ from benchmarks.vsftpd import vsftpd_server
 from dcc.settings import load_settings
 from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.sources.host_keys import HostKey
-from dcc.sources.http.facts import MAX_ASKED
+from dcc.sources.http.file_attributes import MAX_ASKED
 from dcc.tracker.database import open_tracker, writing
 from dcc.tracker.register.centres import NewCentre, add_centre
 from dcc.tracker.register.file_sources import add_source

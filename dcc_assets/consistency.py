@@ -13,8 +13,8 @@ from dagster import AssetCheckKey, AssetKey, DagsterInstance
 from sqlalchemy import ColumnElement, Connection, Engine
 
 from dcc.errors import QcDatabaseOutdatedError
-from dcc.operations.consistency.checking import look_at_rest
-from dcc.operations.consistency.inconsistencies import Inconsistency
+from dcc.operations.consistency.check import look_at_rest
+from dcc.operations.consistency.inconsistency import Inconsistency
 from dcc.qc.database import require_current
 from dcc.settings import Settings
 from dcc.store.staging import Staging

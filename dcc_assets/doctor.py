@@ -13,9 +13,9 @@ from sqlalchemy import func, select
 from dcc.databases.columns import utc_now
 from dcc.databases.engines import database_label
 from dcc.errors import DccError
-from dcc.operations.consistency.checking import check_consistency
-from dcc.operations.consistency.inconsistencies import RULES, Inconsistency
-from dcc.operations.doctor.context import Surroundings
+from dcc.operations.consistency.check import check_consistency
+from dcc.operations.consistency.inconsistency import RULES, Inconsistency
+from dcc.operations.doctor.environment import Surroundings
 from dcc.operations.doctor.verdicts import Check, Finding, failed, not_checked, ok, split_advice, warning
 from dcc.qc.database import QC_DATABASE
 from dcc.session.sessions import read_lease

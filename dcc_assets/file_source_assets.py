@@ -16,9 +16,9 @@ from dcc.errors import NotFoundError
 from dcc.outcomes import source_partition
 from dcc.phases import Phase
 from dcc.tracker.database import run_reading
-from dcc.tracker.hosted.download_plan import count_not_arrived
+from dcc.tracker.hostings.download_plan import count_not_arrived
 from dcc.tracker.models import Centre, FileSource
-from dcc.tracker.questions.queries import waiting_zip_actions
+from dcc.tracker.queries.queries import waiting_zip_actions
 from dcc_assets.catalogue import FILE_SOURCE_CHECK_SPECS, FILE_SOURCE_SPEC, FILE_SOURCES
 from dcc_assets.failure_metadata import zips_explained
 from dcc_assets.freshness import tell_overdue

@@ -22,7 +22,7 @@ from dcc.phases import Phase, Status
 from dcc.qc.models import Document, Finding, ReferenceSnapshot
 from dcc.tracker.lineage import IDS, latest_downloads
 from dcc.tracker.models import AnException, XmlFile, XmlLog, ZipAction, ZipFile
-from dcc.tracker.questions.zip_action_rows import key_of, select_zip_actions
+from dcc.tracker.queries.zip_action_rows import key_of, select_zip_actions
 from dcc.vocabulary import DocumentAction, DocumentState, Severity
 from dcc_assets.data_reports import SHOWN_PHASES
 from dcc_assets.zip_reports import ERRORS_SHOWN

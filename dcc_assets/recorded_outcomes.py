@@ -30,7 +30,7 @@ from dcc.tracker.models import (
     ZipFile,
     ZipLog,
 )
-from dcc.tracker.questions.zip_action_rows import key_of, select_zip_actions
+from dcc.tracker.queries.zip_action_rows import key_of, select_zip_actions
 from dcc.tracker.register.connections import load_addresses
 from dcc_assets.zip_reports import ERRORS_SHOWN
 

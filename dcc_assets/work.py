@@ -14,7 +14,7 @@ from dcc.phases import Phase
 from dcc.qc.database import open_qc_database
 from dcc.settings import Settings
 from dcc.tracker.database import run_reading
-from dcc.tracker.questions.queries import find_zips
+from dcc.tracker.queries.queries import find_zips
 
 
 @contextmanager

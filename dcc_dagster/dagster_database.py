@@ -18,7 +18,7 @@ from sqlalchemy import Connection, Engine, inspect, text
 
 from dcc.databases.engines import database_label
 from dcc.databases.schema import InitReport, alone, create_database
-from dcc.databases.servers import require_fit_defaults, require_fit_server
+from dcc.databases.server_requirements import require_fit_defaults, require_fit_server
 from dcc.errors import ConfigurationError, DagsterStorageError, DagsterStorageOutdatedError, DccError
 from dcc_dagster.mysql_connections import DAGSTER, open_dagster_database, url_for_dagster
 

@@ -19,7 +19,7 @@ from sqlalchemy import URL, Connection, MetaData, make_url
 from sqlalchemy.engine import Engine
 
 from dcc.databases.columns import MYSQL_FAMILY
-from dcc.databases.description import Database
+from dcc.databases.database import Database
 from dcc.databases.engines import open_database
 from dcc.databases.transactions import run_patiently
 from dcc.errors import ConfigurationError, DagsterStorageOutdatedError, DagsterUnreachableError

@@ -22,7 +22,7 @@ from dagster import (
 )
 
 from dcc.errors import DatabaseOutdatedError, TrackerUnreachableError
-from dcc.notify.sending import notify_due, tell_that_tracker_is_away
+from dcc.notify.notifications import notify_due, tell_that_tracker_is_away
 from dcc.notify.troubles import Trouble
 from dcc_assets.catalogue import SESSION_TAG
 from dcc_assets.jobs import CRAWL_JOB, LOAD_JOB, PROCESS_JOB, SHOW_JOB

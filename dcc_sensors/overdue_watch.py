@@ -11,7 +11,7 @@ from sqlalchemy import Engine
 
 from dcc.databases.columns import utc_now
 from dcc.errors import DatabaseOutdatedError
-from dcc.notify.sending import notify_due
+from dcc.notify.notifications import notify_due
 from dcc.notify.troubles import Trouble
 from dcc.settings import Settings
 from dcc_assets.freshness import read_overdue, show_overdue

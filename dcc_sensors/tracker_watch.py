@@ -9,7 +9,7 @@ from sqlalchemy import Connection, func, select
 
 from dcc.databases.columns import utc_now
 from dcc.phases import Phase, Status
-from dcc.qc.contexts.changed_runs import count_due
+from dcc.qc.contexts.affected_runs import count_due
 from dcc.qc.database import open_qc_database
 from dcc.qc.database import require_current as require_current_qc
 from dcc.session.data.checking import documents_to_judge_now
@@ -18,9 +18,9 @@ from dcc.session.data.qc_documents import in_state
 from dcc.session.sessions import read_lease
 from dcc.settings import Settings
 from dcc.tracker.database import open_tracker, require_current
-from dcc.tracker.hosted.download_plan import count_not_arrived
+from dcc.tracker.hostings.download_plan import count_not_arrived
 from dcc.tracker.models import SessionTask, SourceCrawlRow
-from dcc.tracker.questions.queries import waiting_zip_actions
+from dcc.tracker.queries.queries import waiting_zip_actions
 from dcc.tracker.states import State
 from dcc.vocabulary import DocumentState
 from dcc_assets.mirroring import Mark, changes_since

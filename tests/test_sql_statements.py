@@ -41,7 +41,7 @@ REVIEWED = {
         {"_pattern(str(database))", "_text(password)", "_user(name, client_host)", "right", "user"},
     ),
     "dcc/databases/migrations/runner.py": (NAMES, {"_TRIGGER.format(table=table)", "table"}),
-    "dcc/databases/number_lists.py": (
+    "dcc/databases/list_parameters.py": (
         "the mark of a parameter, as SQLAlchemy writes it",
         {"compiler.process(element.clauses, **options)"},
     ),

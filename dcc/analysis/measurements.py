@@ -13,9 +13,9 @@ import pyarrow as pa
 from sqlalchemy import ColumnElement, Connection, Engine, Select, Table, case, false, func, null, select, true
 
 from dcc.analysis.columns import SCHEMA, to_frame
-from dcc.analysis.wanted import MeasurementFilter, conditions
+from dcc.analysis.filters import MeasurementFilter, conditions
 from dcc.databases.columns import MYSQL_FAMILY
-from dcc.databases.description import database_of
+from dcc.databases.database import database_of
 from dcc.databases.engines import open_url
 from dcc.errors import NotFoundError
 from dcc.qc.apply.versions import same_text

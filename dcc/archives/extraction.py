@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Self
 
-from dcc.archives.directory import check_directory
-from dcc.archives.members import read_member
+from dcc.archives.central_directory import check_directory
+from dcc.archives.member_content import read_member
 from dcc.errors import (
     BadFileNameError,
     CorruptArchiveError,

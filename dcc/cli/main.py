@@ -14,19 +14,19 @@ from dcc.runtime.process_protection import forbid_core_dumps, keep_files_private
 
 _SECTIONS = {
     "To begin": {
-        "init": "dcc.cli.installation.commands:init",
+        "init": "dcc.cli.installation.setup:init",
         "centre": "dcc.cli.sources.centres:centre",
-        "source": "dcc.cli.sources.commands:source",
+        "source": "dcc.cli.sources.source:source",
         "crawl": "dcc.cli.sessions.crawl:crawl",
         "ui": "dcc.cli.installation.ui:ui",
     },
     "What became of submissions": {
-        "status": "dcc.cli.submissions.reports:status",
-        "zips": "dcc.cli.submissions.reports:zips",
+        "status": "dcc.cli.submissions.status:status",
+        "zips": "dcc.cli.submissions.status:zips",
         "show": "dcc.cli.submissions.show:show",
         "archive": "dcc.cli.submissions.archives:archive",
         "retry": "dcc.cli.sessions.crawl:retry",
-        "sessions": "dcc.cli.submissions.reports:sessions",
+        "sessions": "dcc.cli.submissions.status:sessions",
         "report": "dcc.cli.submissions.report:report",
         "notify": "dcc.cli.submissions.notifications:notify",
     },
@@ -40,11 +40,11 @@ _SECTIONS = {
         "validate": "dcc.cli.submissions.validate:validate",
         "explain": "dcc.cli.submissions.explain:explain",
         "example": "dcc.cli.submissions.example:example",
-        "demo": "dcc.cli.installation.commands:demo",
+        "demo": "dcc.cli.installation.setup:demo",
         "completion": "dcc.cli.shell.completion:completion",
     },
     "The installation": {
-        "settings": "dcc.cli.installation.commands:show_settings",
+        "settings": "dcc.cli.installation.setup:show_settings",
         "doctor": "dcc.cli.installation.doctor:doctor",
         "daemon": "dcc.cli.installation.ui:daemon",
         "metrics": "dcc.cli.installation.metrics:metrics",
@@ -52,7 +52,7 @@ _SECTIONS = {
         "backup": "dcc.cli.installation.backups:backup",
         "restore": "dcc.cli.installation.backups:restore",
         "migrate-storage": "dcc.cli.installation.backups:migrate_storage",
-        "instance": "dcc.cli.installation.commands:instance",
+        "instance": "dcc.cli.installation.setup:instance",
     },
 }
 

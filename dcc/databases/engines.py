@@ -18,10 +18,10 @@ from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import DBAPIError
 
 from dcc.databases.columns import MYSQL_FAMILY
-from dcc.databases.description import DESCRIPTION, Database, database_of
+from dcc.databases.database import DESCRIPTION, Database, database_of
 from dcc.errors import ConfigurationError, DatabaseUnreachableError
 from dcc.runtime.disk_space import comes_from_full_disk, no_space_left
-from dcc.settings.database_addresses import check_database_url
+from dcc.settings.database_urls import check_database_url
 
 WRITES: Final = "dcc_writes"
 """Execution option of a connection whose next transaction writes."""

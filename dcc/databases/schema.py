@@ -16,9 +16,9 @@ from typing import Final
 from sqlalchemy import URL, Connection, Engine, func, inspect, select, text
 from sqlalchemy.exc import OperationalError, ProgrammingError
 
-from dcc.databases.description import Database
+from dcc.databases.database import Database
 from dcc.databases.engines import WRITES, database_label, open_url
-from dcc.databases.servers import require_fit_server
+from dcc.databases.server_requirements import require_fit_server
 from dcc.databases.transactions import run_reading
 from dcc.errors import ConfigurationError, DatabaseOutdatedError, StorageUnfinishedError
 from dcc.runtime.private_files import PRIVATE_FILE, close_to_others, make_directory, refuse_links_of_others

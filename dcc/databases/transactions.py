@@ -35,7 +35,7 @@ from sqlalchemy.dialects import mysql
 from sqlalchemy.exc import DBAPIError
 
 from dcc.databases.columns import BIG, MYSQL_FAMILY, TypedTable, UtcDateTime, utc_now
-from dcc.databases.description import OUTAGE_SECONDS, database_of
+from dcc.databases.database import OUTAGE_SECONDS, database_of
 from dcc.databases.engines import BUSY_SECONDS, WRITES, database_label, is_contention, is_passing
 from dcc.errors import DatabaseUnreachableError
 

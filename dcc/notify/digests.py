@@ -25,7 +25,7 @@ from dcc.settings import Settings
 from dcc.settings.mail_addresses import parse_addresses
 from dcc.tracker.crawls import SessionEntry, list_sessions
 from dcc.tracker.models import ZipFile
-from dcc.tracker.questions.session_zips import session_zips
+from dcc.tracker.queries.session_zips import session_zips
 from dcc.tracker.register.centres import CentreEntry, list_centres
 
 _ACCEPTED: Final = "accepted"

@@ -13,12 +13,12 @@ from functools import partial
 from typing import Final
 
 from dcc.databases.columns import utc_now
-from dcc.notify.channels.channel import Channel
+from dcc.notify.channels.base import Channel
 from dcc.notify.digests import addresses_of
 from dcc.notify.messages import Audience, Item, Kind, Message
 from dcc.notify.rounds import Round
 from dcc.notify.troubles import centre_ids
-from dcc.tracker.hosted.owner_notices import Notice, notices_since
+from dcc.tracker.hostings.owner_notices import Notice, notices_since
 from dcc.tracker.register.centres import CentreEntry, list_centres
 
 _LOOKED_BACK: Final = timedelta(days=30)

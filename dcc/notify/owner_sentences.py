@@ -7,7 +7,7 @@ from typing import Final
 from dcc.naming import Action
 from dcc.reports.languages import Catalogue
 from dcc.reports.languages.marking import mark, mark_plural
-from dcc.tracker.hosted.owner_notices import Notice, Outcome
+from dcc.tracker.hostings.owner_notices import Notice, Outcome
 
 _OF_ARCHIVE: Final = {
     Outcome.HELD: mark(

@@ -18,8 +18,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from dcc.databases.columns import utc_now
 from dcc.errors import DatabaseUnreachableError, DccError, NotificationNotSentError
-from dcc.notify.channels.channel import Channel, open_channels
-from dcc.notify.composing import Composer
+from dcc.notify.channels.base import Channel, open_channels
+from dcc.notify.composer import Composer
 from dcc.notify.ledger import Claim, Ledger, Sending
 from dcc.notify.messages import Audience, Item, Message
 from dcc.settings import Settings

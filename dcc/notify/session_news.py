@@ -8,7 +8,7 @@ from functools import cached_property, partial
 from typing import Final
 
 from dcc.errors import DccError, QcDatabaseOutdatedError, QcDatabaseUnreachableError
-from dcc.notify.channels.channel import Channel
+from dcc.notify.channels.base import Channel
 from dcc.notify.digests import Digest, causes_of, collect_digests
 from dcc.notify.messages import Attachment, Audience, Item, Kind, Message
 from dcc.notify.rounds import Round

@@ -26,9 +26,9 @@ from dcc.rules.upload import LATE
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
 from dcc.tracker.crawls import CrawlEntry, Finding, SessionEntry, list_sessions, session_findings
-from dcc.tracker.hosted.older_archives import zips_that_wait
-from dcc.tracker.questions.queries import StateCount
-from dcc.tracker.questions.session_zips import (
+from dcc.tracker.hostings.older_archives import zips_that_wait
+from dcc.tracker.queries.queries import StateCount
+from dcc.tracker.queries.session_zips import (
     SessionZip,
     session_documents,
     session_entries,
@@ -36,7 +36,7 @@ from dcc.tracker.questions.session_zips import (
     touched_zips,
     zips_without_room,
 )
-from dcc.tracker.questions.stories import DocumentStory, ZipStory, latest_of, zip_story
+from dcc.tracker.queries.zip_stories import DocumentStory, ZipStory, latest_of, zip_story
 from dcc.tracker.register.centres import list_centres
 from dcc.tracker.register.connections import load_addresses
 

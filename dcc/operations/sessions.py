@@ -65,7 +65,7 @@ class _SettingsAsk:
     def _notify(self, session: Session, failure: Exception | None, *, ended: bool) -> Iterable[str]:
         if not self.settings.notifies:
             return ()
-        from dcc.notify.sending import notify_after_session
+        from dcc.notify.notifications import notify_after_session
 
         # What is none of the platform's errors may repeat a secret.
         broke_off = None if failure is None else redacted(str(failure)) or type(failure).__name__

@@ -11,7 +11,7 @@ from typing import Final
 from sqlalchemy import Engine
 
 from dcc.databases import engines, schema
-from dcc.databases.description import OUTAGE_SECONDS, Database
+from dcc.databases.database import OUTAGE_SECONDS, Database
 from dcc.databases.schema import InitReport
 from dcc.databases.transactions import insert_rows, run_reading, run_writing, writing
 from dcc.errors import QcDatabaseOutdatedError, QcDatabaseUnreachableError

@@ -21,14 +21,14 @@ from typing import Any
 
 from dcc.errors import InternalFaultError, ReferenceDataError
 from dcc.reference.impress import Impress
-from dcc.reference.impress_answers import impress_from_answers
-from dcc.reference.snapshots import Colonies, Projects, Provenance, Snapshot, StatusCodes, Strains
-from dcc.reference.tables import (
+from dcc.reference.impress_api import impress_from_answers
+from dcc.reference.lookup_tables import (
     colonies_from_table,
     projects_from_table,
     status_codes_from_table,
     strains_from_table,
 )
+from dcc.reference.snapshots import Colonies, Projects, Provenance, Snapshot, StatusCodes, Strains
 
 SHIPPED = Path(__file__).parent / "shipped"
 """The set that comes with the platform: what the demo and the samples of the exchange format need, no more."""

@@ -105,7 +105,7 @@ class LocationSettings(SettingsGroup):
     @classmethod
     def _names_database(cls, url: SecretStr | None) -> SecretStr | None:
         if url is not None:
-            from dcc.settings.database_addresses import check_database_url
+            from dcc.settings.database_urls import check_database_url
 
             keep_secrets_of_url(url.get_secret_value())
             check_database_url(url.get_secret_value())

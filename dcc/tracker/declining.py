@@ -11,11 +11,11 @@ from sqlalchemy import Connection
 
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.outcomes import ZipKey
-from dcc.tracker.hosted import declined_archives
-from dcc.tracker.hosted.declined_archives import Decline
-from dcc.tracker.hosted.foreign_archives import HeldArchive, held_archives
-from dcc.tracker.hosted.owner_notices import NewNotice, Outcome, note
-from dcc.tracker.questions.stories import require_zip_action
+from dcc.tracker.hostings import declined_archives
+from dcc.tracker.hostings.declined_archives import Decline
+from dcc.tracker.hostings.foreign_archives import HeldArchive, held_archives
+from dcc.tracker.hostings.owner_notices import NewNotice, Outcome, note
+from dcc.tracker.queries.zip_stories import require_zip_action
 
 
 def turn_down(connection: Connection, key: ZipKey, *, declined_by: str, reason: str) -> Decline:

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import BindParameter, ColumnElement, Connection, Select, and_, bindparam, case, func, not_, or_, select
 
-from dcc.databases.listed_rows import rows_of
+from dcc.databases.row_texts import rows_of
 from dcc.phases import Phase, Status
 from dcc.tracker.models import FileSourceHasZip, Reopening, XmlFile, ZipDownload
 

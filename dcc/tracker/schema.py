@@ -10,7 +10,7 @@ from typing import Final
 from sqlalchemy import Connection, Engine, insert, select
 
 from dcc.databases import engines, schema
-from dcc.databases.description import Database
+from dcc.databases.database import Database
 from dcc.databases.schema import InitReport
 from dcc.errors import ConfigurationError, TrackerOutdatedError, TrackerUnreachableError
 from dcc.phases import REFERENCE_ROWS

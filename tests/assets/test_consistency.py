@@ -13,7 +13,7 @@ from dagster import (
     EventLogEntry,
 )
 
-from dcc.operations.consistency.inconsistencies import RULES
+from dcc.operations.consistency.inconsistency import RULES
 from dcc.operations.sessions import open_session
 from dcc_assets.catalogue import ZIP_ACTIONS
 from dcc_assets.consistency import check_events

@@ -13,7 +13,7 @@ from dagster import DagsterInstance, DagsterRunStatus
 from dagster._daemon.types import DaemonHeartbeat
 from dagster._utils.error import SerializableErrorInfo
 
-from dcc.operations.doctor.context import Surroundings
+from dcc.operations.doctor.environment import Surroundings
 from dcc.operations.doctor.verdicts import Finding
 from dcc.settings import Settings
 from dcc_assets import doctor

@@ -17,7 +17,7 @@ from dcc.qc.models import DataContext
 from dcc.session.data.settling import settle_qc
 from dcc.settings import Settings
 from dcc.tracker.models import ZipAction
-from dcc.tracker.questions.queries import find_zips
+from dcc.tracker.queries.queries import find_zips
 from dcc_assets import shown_zips
 from dcc_assets.catalogue import CHECK_OF_PHASE
 from dcc_assets.consistency import check_events

@@ -18,8 +18,8 @@ from typing import Any, Final
 
 from sqlalchemy import Engine, func, select
 
-from dcc.operations.consistency.checking import check_consistency
-from dcc.operations.consistency.inconsistencies import Inconsistency
+from dcc.operations.consistency.check import check_consistency
+from dcc.operations.consistency.inconsistency import Inconsistency
 from dcc.qc.database import init_qc_database, open_qc_database, writing
 from dcc.qc.reference import store
 from dcc.reference.loading import load_shipped

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from dcc.operations.consistency.checking import check_consistency
+from dcc.operations.consistency.check import check_consistency
 from dcc.phases import Phase
 from dcc.qc.apply import documents as applying
 from dcc.session.data import data_session

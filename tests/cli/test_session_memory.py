@@ -11,7 +11,7 @@ from typing import Any, cast
 from sqlalchemy import Connection
 from sqlalchemy.dialects.sqlite.base import SQLiteDialect
 
-from dcc.cli.sessions.report import SessionReport
+from dcc.cli.sessions.session_report import SessionReport
 from dcc.data_outcomes import DocumentData, ZipData
 from dcc.naming import Action, DocumentKind, NamingConvention
 from dcc.outcomes import ZipKey

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import click
 
-from dcc.cli.sessions.report import SessionReport, note_lines, problem_lines
+from dcc.cli.sessions.session_report import SessionReport, note_lines, problem_lines
 from dcc.data_outcomes import ContextCounts, ContextsBuilt, DocumentData, FindingEntry, ZipData
 from dcc.naming import Action, DocumentKind
 from dcc.outcomes import ZipKey

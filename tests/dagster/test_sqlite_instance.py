@@ -18,7 +18,7 @@ from dagster._core.instance.ref import InstanceRef
 from dagster._core.storage.sqlite import LAST_KNOWN_STAMPED_SQLITE_ALEMBIC_REVISION
 from dagster._core.storage.tags import RUN_FAILURE_REASON_TAG
 
-from dcc.operations.doctor.context import Surroundings
+from dcc.operations.doctor.environment import Surroundings
 from dcc.operations.doctor.verdicts import Verdict
 from dcc.settings import Settings, load_settings
 from dcc_assets.doctor import check_dagster

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from dcc.databases.servers import defaults_problem, parse_version, server_problem
+from dcc.databases.server_requirements import defaults_problem, parse_version, server_problem
 
 MARIADB = {"version": "10.11.19-MariaDB-0+deb12u1", "version_comment": "Debian 12", "max_allowed_packet": "16777216"}
 MYSQL = {"version": "8.4.3", "version_comment": "MySQL Community Server - GPL", "max_allowed_packet": "67108864"}

@@ -20,8 +20,8 @@ from pathlib import Path
 CORPUS = Path(__file__).parent / "corpus"
 FINDINGS = Path(__file__).parents[2] / ".fuzz"
 INSTRUMENTED = (
-    "dcc.archives.directory",
-    "dcc.archives.members",
+    "dcc.archives.central_directory",
+    "dcc.archives.member_content",
     "dcc.archives.extraction",
     "dcc.documents",
     "dcc.sources",

@@ -33,14 +33,14 @@ from dcc.reference.snapshots import Provenance
 from dcc.sources.access import Credential, Endpoint
 from dcc.sources.ftp.listing import parse_list_line, parse_mlsd_line
 from dcc.sources.http.client import FAILURES, Site
-from dcc.sources.http.facts import read_facts
+from dcc.sources.http.file_attributes import read_facts
 from dcc.sources.http.index import read_index
 from dcc.sources.listing import Entry, EntryKind, gather
 from dcc.sources.md5_sidecar import parse_md5
 from dcc.sources.remote_names import printable, raw
 from dcc.sources.sftp.client import SftpClient
 from dcc.sources.sftp.source import _kind
-from dcc.tracker.hosted.known_hostings import stored_name
+from dcc.tracker.hostings.listing_changes import stored_name
 
 ARCHIVE = "H.2013-10-31.1.impc.zip"
 CENTRES = {"H", "J", "a" * 200}

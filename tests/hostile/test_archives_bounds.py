@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from dcc.archives.extraction import ArchiveLimits, extract_archive
-from dcc.archives.members import LARGEST_DICTIONARY
+from dcc.archives.member_content import LARGEST_DICTIONARY
 from dcc.errors import ArchiveError, BadFileNameError
 from dcc.naming import NamingConvention
 from tests.hostile.archives import Member, accepted_archives, archive, bz2_bomb, document, refused_archives

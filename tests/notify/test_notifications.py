@@ -19,13 +19,13 @@ from dcc.notify import rounds
 from dcc.notify.channels.mail import MailChannel
 from dcc.notify.ledger import Ledger
 from dcc.notify.messages import Attachment, Audience, Item, Kind, Message
+from dcc.notify.notifications import notify_due, notify_session, plan
 from dcc.notify.rounds import Round
-from dcc.notify.sending import notify_due, notify_session, plan
 from dcc.operations.doctor.notifications import examine_notifications
 from dcc.operations.sessions import open_session
 from dcc.redaction import keep_secret
 from dcc.tracker.database import writing
-from dcc.tracker.hosted.owner_notices import NewNotice, Outcome, note
+from dcc.tracker.hostings.owner_notices import NewNotice, Outcome, note
 from dcc.tracker.models import SessionLock, ZipAction
 from dcc.tracker.register import centres, file_sources
 from dcc.tracker.register.connections import SourceState

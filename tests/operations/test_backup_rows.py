@@ -28,7 +28,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import DBAPIError
 
-from dcc.databases.description import database_of
+from dcc.databases.database import database_of
 from dcc.databases.schema import alone
 from dcc.operations.backups.database_files import open_file, write_file
 from dcc.operations.backups.making import make_backup

@@ -12,7 +12,7 @@ import pytest
 
 from dcc.operations.backups.making import Wanted, make_backup
 from dcc.operations.backups.restoring import restore_backup
-from dcc.operations.consistency.checking import check_consistency
+from dcc.operations.consistency.check import check_consistency
 from dcc.session.archives.coordination import Coordinator
 from dcc.session.data import checking, settling, uploader
 from dcc.session.fetching import download_sink

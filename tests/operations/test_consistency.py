@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dcc.operations.consistency.inconsistencies import MOST_TOLD, RULES, Inconsistency, bounded
+from dcc.operations.consistency.inconsistency import MOST_TOLD, RULES, Inconsistency, bounded
 from dcc.operations.sessions import open_session
 from tests.support.healthy_installation import DAMAGED, FAULTY, GOOD, Inspected
 

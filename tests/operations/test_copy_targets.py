@@ -9,13 +9,13 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import Engine, inspect, make_url
 
-from dcc.databases.description import database_of
+from dcc.databases.database import database_of
 from dcc.databases.engines import same_database
 from dcc.databases.schema import create_database
 from dcc.databases.transactions import writing
 from dcc.errors import ConfigurationError, StorageNotEmptyError
 from dcc.operations.backups.making import make_backup
-from dcc.operations.backups.migrating import migrate_storage
+from dcc.operations.backups.migration import migrate_storage
 from dcc.operations.backups.restoring import restore_backup
 from dcc.operations.backups.server_loading import drop_tables
 from dcc.operations.backups.targets import Target

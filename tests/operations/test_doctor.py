@@ -22,14 +22,14 @@ from pydantic import SecretStr
 from sqlalchemy import Engine, text, update
 
 from dcc.databases.columns import utc_now
-from dcc.operations.doctor import context, databases, machine, sources, work
-from dcc.operations.doctor.context import NotReadyError, Surroundings
+from dcc.operations.doctor import databases, environment, machine, sources, work
+from dcc.operations.doctor.environment import NotReadyError, Surroundings
 from dcc.operations.doctor.machine import clock_finding
 from dcc.operations.doctor.running import examine
 from dcc.operations.doctor.verdicts import Check, Finding, Verdict, ok, split_advice, worst
 from dcc.operations.sessions import open_session
+from dcc.qc.models.judgements import ReferenceSnapshot
 from dcc.qc.reference.refreshing import ensure_reference
-from dcc.qc.tables.judgements import ReferenceSnapshot
 from dcc.redaction import keep_secret
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress, SourceProtocol
@@ -205,7 +205,7 @@ class TestDatabases:
 
     @only_sqlite
     def test_a_silent_server_is_given_up(self, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(context, "_ANSWER_SECONDS", 1)
+        monkeypatch.setattr(environment, "_ANSWER_SECONDS", 1)
         with _silent_server() as port:
             url = f"mysql://dcc:secret4711@127.0.0.1:{port}/tracker"
             silent = settings.model_copy(update={"tracker_url": SecretStr(url)})

@@ -21,12 +21,12 @@ from dcc.operations.metrics import collecting
 from dcc.operations.metrics.collecting import Collection
 from dcc.operations.metrics.exposition import exposition, replace_file
 from dcc.operations.metrics.families import Metric, gauge
-from dcc.operations.metrics.progress import session_families, work_families
-from dcc.operations.metrics.serving import Answers, open_server
+from dcc.operations.metrics.server import Answers, open_server
 from dcc.operations.metrics.sources import source_families
 from dcc.operations.metrics.storage import tree_size
+from dcc.operations.metrics.work import session_families, work_families
 from dcc.operations.sessions import open_session
-from dcc.session.crawling import crawl_file_sources
+from dcc.session.crawl import crawl_file_sources
 from dcc.settings import Settings
 from dcc.tracker.database import writing
 from dcc.tracker.models import FileSource

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, select
 
-from dcc.databases.description import database_of
+from dcc.databases.database import database_of
 from dcc.databases.migrations import runner
 from dcc.databases.schema import UNFINISHED_COPY, alone, require_current
 from dcc.databases.transactions import writing
@@ -29,10 +29,10 @@ from dcc.errors import (
 from dcc.naming import Action
 from dcc.operations.backups import restoring, server_loading, targets
 from dcc.operations.backups.making import Wanted, make_backup
-from dcc.operations.backups.migrating import migrate_storage
+from dcc.operations.backups.migration import migrate_storage
 from dcc.operations.backups.restoring import restore_backup
 from dcc.operations.backups.targets import Target
-from dcc.operations.consistency.checking import check_consistency
+from dcc.operations.consistency.check import check_consistency
 from dcc.operations.sessions import open_session
 from dcc.qc.database import init_qc_database
 from dcc.settings import Settings

@@ -13,7 +13,7 @@ from dcc.errors import CleaningError, ConfigurationError, SessionActiveError, St
 from dcc.naming import Action
 from dcc.operations.retention import cleaning
 from dcc.operations.retention.cleaning import Cleaned, clean, look_over
-from dcc.operations.retention.rules import Decision, KnownArchive, Policy, Verdict, decide
+from dcc.operations.retention.policy import Decision, KnownArchive, Policy, Verdict, decide
 from dcc.operations.retention.staged_files import Aside, Kind, StagedArchive, StagedEntry, look_at_staging
 from dcc.operations.sessions import open_session
 from dcc.outcomes import ZipKey
@@ -21,7 +21,7 @@ from dcc.phases import Phase, Status
 from dcc.session.data.corrections import confirm_submission, recheck, withdraw_submission
 from dcc.session.data.plans import plan_submission
 from dcc.store.staging import Origin, Staging
-from dcc.tracker.questions.stories import zip_story
+from dcc.tracker.queries.zip_stories import zip_story
 from dcc.tracker.states import State
 from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, key_of, specimens
 from tests.support.databases import only_sqlite

@@ -17,13 +17,13 @@ from sqlalchemy.exc import OperationalError
 from dcc.errors import SessionActiveError
 from dcc.operations.retention import cleaning
 from dcc.operations.retention.cleaning import Cleaned, clean, look_over
-from dcc.operations.retention.rules import Policy
+from dcc.operations.retention.policy import Policy
 from dcc.operations.retention.staged_files import Aside, look_at_staging
 from dcc.operations.sessions import open_session
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase
 from dcc.store.staging import remove_leftovers
-from dcc.tracker.questions.stories import zip_story
+from dcc.tracker.queries.zip_stories import zip_story
 from tests.support.data_installations import key_of
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation

@@ -18,7 +18,7 @@ from dcc.documents.contents import Entity
 from dcc.errors import NotFoundError
 from dcc.naming import Action
 from dcc.qc.apply.withdrawal import undo_documents
-from dcc.qc.contexts import building, changed_runs
+from dcc.qc.contexts import affected_runs, building
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.overviews import build_overviews
 from dcc.qc.database import open_qc_database, writing
@@ -58,10 +58,10 @@ class Contexts(RuleBasedStateMachine):
 
     engine: Engine
 
-    @initialize(documents_at_once=st.sampled_from([1, 2, changed_runs.DOCUMENTS_AT_ONCE]))
+    @initialize(documents_at_once=st.sampled_from([1, 2, affected_runs.DOCUMENTS_AT_ONCE]))
     def start(self, documents_at_once: int) -> None:
         self.patched = pytest.MonkeyPatch()
-        self.patched.setattr(changed_runs, "DOCUMENTS_AT_ONCE", documents_at_once)
+        self.patched.setattr(affected_runs, "DOCUMENTS_AT_ONCE", documents_at_once)
         self.home = Path(tempfile.mkdtemp(prefix="dcc-model-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
         path = self.home / "qc.db"
         path.write_bytes(_empty_database())

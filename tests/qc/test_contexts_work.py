@@ -14,7 +14,7 @@ from dcc.naming import Action
 from dcc.qc import models
 from dcc.qc.apply import versions
 from dcc.qc.apply.withdrawal import undo_documents
-from dcc.qc.contexts import building, changed_runs, overviews, sums
+from dcc.qc.contexts import affected_runs, building, overviews, sums
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.genotypes import touched_genotypes
 from dcc.qc.contexts.membership import present_members
@@ -126,7 +126,7 @@ def test_experiments_that_wait_themselves_are_counted_once_and_by_their_own_docu
     qc_database: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where a session has more documents than fit into a transaction, animals come in an earlier one."""
-    monkeypatch.setattr(changed_runs, "DOCUMENTS_AT_ONCE", 1)
+    monkeypatch.setattr(affected_runs, "DOCUMENTS_AT_ONCE", 1)
     submit(qc_database, Action.ADD, specimen("S1"), specimen("S2"))
     experiments = [
         submit(qc_database, Action.ADD, experiment(f"E{number}", [f"S{number}"])).document_id for number in (1, 2)
@@ -151,9 +151,9 @@ def test_what_documents_touch_is_the_same_however_many_are_looked_at_at_once(
     ]
     documents = [one.document_id for one in submitted]
     with qc_database.connect() as connection:
-        at_once = changed_runs.touched_runs(connection, documents)
+        at_once = affected_runs.touched_runs(connection, documents)
         monkeypatch.setattr(versions, "CHUNK", 1)
-        one_by_one = changed_runs.touched_runs(connection, documents)
+        one_by_one = affected_runs.touched_runs(connection, documents)
     assert at_once == one_by_one
     assert sorted(at_once.values()) == [documents[3]] * 2 + [documents[4]] * 2
     build(qc_database)
@@ -180,14 +180,14 @@ def test_what_documents_brought_does_not_depend_on_how_it_lies(qc_database: Engi
         ):
             assert touched_genotypes(connection, documents) == {("H", genotype) for genotype in expected}
         runs = list(connection.scalars(select(run.c.id).order_by(run.c.id)))
-        assert changed_runs.touched_runs(connection, [measured, late]) == dict(
+        assert affected_runs.touched_runs(connection, [measured, late]) == dict(
             zip(runs, [measured] * 4 + [late], strict=True)
         )
     with writing(qc_database) as connection:
         connection.execute(update(run).where(run.c.id == runs[1]).values(document_id=late))
     with qc_database.connect() as connection:
         mixed = [measured, late, measured, measured, late]
-        assert changed_runs.touched_runs(connection, [measured, late]) == dict(zip(runs, mixed, strict=True))
+        assert affected_runs.touched_runs(connection, [measured, late]) == dict(zip(runs, mixed, strict=True))
 
 
 def test_what_touches_a_document_of_the_same_build_is_the_newest_of_both(qc_database: Engine) -> None:
@@ -199,8 +199,8 @@ def test_what_touches_a_document_of_the_same_build_is_the_newest_of_both(qc_data
     ]
     documents = [one.document_id for one in submitted]
     with qc_database.connect() as connection:
-        runs = changed_runs.runs_for_contexts(connection, documents)
-        assert runs == changed_runs.touched_runs(connection, documents)
+        runs = affected_runs.runs_for_contexts(connection, documents)
+        assert runs == affected_runs.touched_runs(connection, documents)
     assert sorted(runs.values()) == documents[1:]
 
 
@@ -297,7 +297,7 @@ def test_new_animals_are_not_looked_up_where_no_experiment_was_taken_account_of(
 
     def looked_up() -> object:
         with qc_database.connect() as connection:
-            return changed_runs._of_documents(connection, [animals], changed_runs._LEFT_FOR_CONTEXTS)["of_specimens"]
+            return affected_runs._of_documents(connection, [animals], affected_runs._LEFT_FOR_CONTEXTS)["of_specimens"]
 
     assert looked_up() == "[]"
     build_contexts(qc_database)
@@ -308,7 +308,7 @@ def test_a_build_that_ends_between_transactions_is_gone_on_with(
     qc_database: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Animals that change their genotype in one transaction, their experiments judged again in the next."""
-    monkeypatch.setattr(changed_runs, "DOCUMENTS_AT_ONCE", 1)
+    monkeypatch.setattr(affected_runs, "DOCUMENTS_AT_ONCE", 1)
     submit(qc_database, Action.ADD, specimen("S1", colony_id="C1"))
     submit(qc_database, Action.ADD, experiment("E1", ["S1"]))
     build(qc_database)
@@ -319,7 +319,7 @@ def test_a_build_that_ends_between_transactions_is_gone_on_with(
     def die(connection: object, documents: object, *, overviews: bool) -> None:
         if not next(done, False):
             raise KeyboardInterrupt
-        changed_runs.mark_built(connection, documents, overviews=overviews)  # type: ignore[arg-type]
+        affected_runs.mark_built(connection, documents, overviews=overviews)  # type: ignore[arg-type]
 
     with monkeypatch.context() as dying:
         dying.setattr(building, "mark_built", die)

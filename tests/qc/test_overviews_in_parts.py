@@ -14,7 +14,7 @@ from dcc.naming import Action
 from dcc.operations.sessions import open_session
 from dcc.phases import Phase
 from dcc.qc import models
-from dcc.qc.contexts import changed_runs, overviews
+from dcc.qc.contexts import affected_runs, overviews
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.overviews import build_overviews
 from dcc.session.data.session_data import take_up_data
@@ -52,7 +52,7 @@ def test_built_in_parts_they_are_what_they_are_built_at_once(
     qc_database: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However few documents a transaction takes, and whatever was known of colonies and metadata before."""
-    monkeypatch.setattr(changed_runs, "DOCUMENTS_AT_ONCE", 2)
+    monkeypatch.setattr(affected_runs, "DOCUMENTS_AT_ONCE", 2)
     chosen = random.Random(8)
     for strain in ("MGI:1", "MGI:7", "MGI:7", "MGI:7"):
         know_colonies(qc_database, C1=strain)
@@ -75,7 +75,7 @@ def test_a_document_that_is_judged_before_it_is_locked_is_left_to_the_next_build
 ) -> None:
     first, second = (submit(qc_database, Action.ADD, specimen(name)).document_id for name in ("S1", "S2"))
     build_contexts(qc_database)
-    look = changed_runs._first_documents
+    look = affected_runs._first_documents
 
     def look_and_judge(*given: Any) -> list[int]:
         found = look(*given)
@@ -83,9 +83,9 @@ def test_a_document_that_is_judged_before_it_is_locked_is_left_to_the_next_build
             connection.execute(update(DOCUMENT).where(DOCUMENT.c.id == first).values(contexts_built=False))
         return found
 
-    monkeypatch.setattr(changed_runs, "_first_documents", look_and_judge)
+    monkeypatch.setattr(affected_runs, "_first_documents", look_and_judge)
     with qc_database.begin() as connection:
-        assert changed_runs.due_for_overviews(connection) == [second]
+        assert affected_runs.due_for_overviews(connection) == [second]
 
 
 def test_a_session_tells_of_its_phases_in_their_order(data: DataInstallation) -> None:

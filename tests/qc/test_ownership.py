@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import select
 
 from dcc.errors import ConfigurationError, NotDelegatedError, NotFoundError
-from dcc.operations.consistency.checking import check_consistency
+from dcc.operations.consistency.check import check_consistency
 from dcc.operations.sessions import open_session
 from dcc.phases import Phase, Status
 from dcc.qc import models
@@ -16,17 +16,17 @@ from dcc.reports.causes.cause import Actor
 from dcc.reports.causes.collecting import causes_of_all
 from dcc.reports.causes.not_taken import Why, why_not_taken
 from dcc.reports.languages import load_catalogue
-from dcc.session.crawling import crawl_file_sources
+from dcc.session.crawl import crawl_file_sources
 from dcc.session.data.corrections import confirm_submission, withdraw_submission
 from dcc.session.data.plans import plan_submission
 from dcc.session.data.uploader import Uploader
 from dcc.tracker.database import writing
-from dcc.tracker.hosted.foreign_archives import held_archives
-from dcc.tracker.hosted.owner_notices import notices_since
-from dcc.tracker.hosted.retries import require_retriable
+from dcc.tracker.hostings.foreign_archives import held_archives
+from dcc.tracker.hostings.owner_notices import notices_since
+from dcc.tracker.hostings.retries import require_retriable
 from dcc.tracker.models import OwnerNotice, utc_now
-from dcc.tracker.questions.queries import held_documents, waiting_zip_actions
-from dcc.tracker.questions.stories import zip_story
+from dcc.tracker.queries.queries import held_documents, waiting_zip_actions
+from dcc.tracker.queries.zip_stories import zip_story
 from dcc.tracker.register import delegations
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
 from tests.support.databases import only_sqlite

@@ -24,7 +24,7 @@ from dcc.reports.causes.not_taken import Why, ignored_entries, why_not_taken
 from dcc.reports.causes.spreadsheet import WrittenSpreadsheet, write_findings_spreadsheet
 from dcc.reports.causes.zip_scopes import Scope
 from dcc.reports.languages import Catalogue, load_catalogue
-from dcc.session.crawling import list_source
+from dcc.session.crawl import list_source
 from dcc.settings import Settings
 from dcc.tracker.crawls import list_sessions
 from dcc.tracker.database import writing as writing_tracker

@@ -20,7 +20,7 @@ from dcc.rules.catalogue import CATALOGUE
 from dcc.rules.findings import Finding
 from dcc.rules.registry import RULES
 from dcc.rules.upload import LATE, UPLOAD_RULES
-from dcc.tracker.hosted import listings
+from dcc.tracker.hostings import listings
 from tests.rules.test_rules import EXAMPLES
 from tests.support.integrity_cases import check
 

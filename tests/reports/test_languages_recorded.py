@@ -24,8 +24,8 @@ from dcc.reports.languages.recorded import archives, documents, rules, sources
 from dcc.reports.languages.recorded.matching import LONGEST, Pattern, Patterns
 from dcc.session.data.document_log import held_problem, problems_of
 from dcc.settings import Settings
-from dcc.tracker.hosted.declined_archives import Decline
-from dcc.tracker.hosted.foreign_archives import HeldArchive
+from dcc.tracker.hostings.declined_archives import Decline
+from dcc.tracker.hostings.foreign_archives import HeldArchive
 from dcc.vocabulary import EntityKind, Severity
 from tests.documents.test_validation import FAULTS, HEAD, MINIMAL, SCHEMA_ERRORS, SCHEMAS, TAIL, procedure
 from tests.rules.test_rules import BREAKS, EXAMPLES, Example
@@ -51,7 +51,7 @@ SOURCES = Path(rules.__file__).parents[3] / "sources"
 ARCHIVE_MODULES = [
     "dcc.naming",
     "dcc.archives.extraction",
-    "dcc.archives.directory",
+    "dcc.archives.central_directory",
     "dcc.session.fetching.receiving",
     "dcc.session.fetching.download_sink",
     "dcc.sources.md5_sidecar",

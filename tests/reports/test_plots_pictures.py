@@ -19,8 +19,8 @@ from dcc.reports.plots import distributions, series
 from dcc.reports.plots.picture import DPI, Picture
 from dcc.reports.plots.samples import Parameter, Value
 from dcc.reports.plots.taking import Taken, Values
-from dcc.reports.plots.weeks import Week, Weeks
-from dcc.reports.plots.weeks import picture_of as picture_of_weeks
+from dcc.reports.plots.weekly_experiments import Week, Weeks
+from dcc.reports.plots.weekly_experiments import picture_of as picture_of_weeks
 from dcc.settings import Settings
 from tests.support.plot_data import FIRST_DAY, NEW
 
@@ -162,7 +162,7 @@ def test_drawing_needs_no_display_and_writes_where_it_was_told(tmp_path: Path) -
         "from datetime import date\n"
         "from dcc.reports.languages import load_catalogue\n"
         "from dcc.reports.plots import font_directory\n"
-        "from dcc.reports.plots.weeks import Week, Weeks, picture_of\n"
+        "from dcc.reports.plots.weekly_experiments import Week, Weeks, picture_of\n"
         "from dcc.settings import Settings\n"
         "settings = Settings(home=sys.argv[1])\n"
         "weeks = Weeks('H', None, (Week(date(2025, 9, 1), 4, 2),), 0)\n"

@@ -16,7 +16,7 @@ from sqlalchemy import Engine, insert, select
 from dcc.errors import CleaningError, ConfigurationError, ExportError
 from dcc.naming import Action
 from dcc.operations.retention.cleaning import clean, look_over
-from dcc.operations.retention.rules import Policy
+from dcc.operations.retention.policy import Policy
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.reports.causes.cause import Actor, Cause, Clears, Example
@@ -38,7 +38,7 @@ from dcc.reports.submissions.templates import render
 from dcc.settings import Settings
 from dcc.tracker.database import exception_id, writing
 from dcc.tracker.models import XmlFile, XmlLog, ZipDownload
-from dcc.tracker.questions.stories import Host, Reason
+from dcc.tracker.queries.zip_stories import Host, Reason
 from dcc.vocabulary import Severity
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation, specimens

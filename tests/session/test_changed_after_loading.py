@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import update
 
 from dcc.errors import ConfigurationError
-from dcc.notify.sending import notify_session
+from dcc.notify.notifications import notify_session
 from dcc.phases import Phase, Status
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.collecting import collect_centre, collect_session, collect_submission

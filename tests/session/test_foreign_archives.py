@@ -20,8 +20,8 @@ from dcc.session.data.plans import plan_submission
 from dcc.tracker.crawls import list_sessions
 from dcc.tracker.database import writing
 from dcc.tracker.declining import take_back, turn_down
-from dcc.tracker.hosted.declined_archives import list_declines
-from dcc.tracker.questions.stories import zip_story
+from dcc.tracker.hostings.declined_archives import list_declines
+from dcc.tracker.queries.zip_stories import zip_story
 from dcc.tracker.register import delegations
 from tests.qc.test_ownership import notices
 from tests.support.data_installations import DataInstallation, key_of, specimens

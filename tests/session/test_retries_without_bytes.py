@@ -15,7 +15,7 @@ from dcc.outcomes import ZipKey
 from dcc.reports.causes.collecting import causes_of_zip
 from dcc.sources.folder import LocalConnection
 from dcc.tracker.models import Reopening
-from dcc.tracker.questions.stories import zip_story
+from dcc.tracker.queries.zip_stories import zip_story
 from dcc_assets.recorded_outcomes import recorded_zips
 from tests.support.installations import MODIFIED, Folder, Installation, note_uploaded, note_withdrawn, specimens
 from tests.support.prepared_processes import run_in_process
@@ -175,15 +175,15 @@ def test_an_archive_that_was_replaced_since_the_last_crawl_is_fetched_by_a_retry
 def test_a_source_that_tells_no_time_is_asked_first(
     installation: Installation, folder: Folder, away: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dcc.tracker.hosted import known_hostings
+    from dcc.tracker.hostings import listing_changes
 
-    credible = known_hostings.credible
+    credible = listing_changes.credible
 
     def timeless(file: Any) -> Any:
         found = credible(file)
         return type(found)(found.name, found.size_bytes, None, found.has_md5)
 
-    monkeypatch.setattr(known_hostings, "credible", timeless)
+    monkeypatch.setattr(listing_changes, "credible", timeless)
     archive = folder.put(KEY)
     installation.run_session()
     away.add("centre")

@@ -18,8 +18,8 @@ from dcc.errors import SourceTimeoutError, SourceUnreachableError, TransferFaile
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.session.fetching import segmented_download
-from dcc.session.fetching.allowance import Allowance
-from dcc.session.fetching.downloading import Arrived, Broke, DownloadMessage, SourceDownloads
+from dcc.session.fetching.download_slots import Allowance
+from dcc.session.fetching.downloads import Arrived, Broke, DownloadMessage, SourceDownloads
 from dcc.session.fetching.receiving import Transfer
 from dcc.session.fetching.segmented_download import Helpers, Segment, SegmentedFetch, Wanted
 from dcc.settings import Settings
@@ -335,7 +335,7 @@ class TestSources:
             made.append(connect(*args))
             return made[-1]
 
-        monkeypatch.setattr("dcc.session.fetching.downloading.connect", noted)
+        monkeypatch.setattr("dcc.session.fetching.downloads.connect", noted)
         return made
 
     def downloaded(self, share: Share, settings: Settings, tmp_path: Path) -> DownloadMessage:
@@ -462,7 +462,7 @@ class TestSources:
             made.append(connect(*args))
             return made[-1]
 
-        monkeypatch.setattr("dcc.session.fetching.downloading.connect", first_only)
+        monkeypatch.setattr("dcc.session.fetching.downloads.connect", first_only)
         share = faulty_ftp_server()
         content = os.urandom(4_000_001)
         self.arrives(content, share, source_settings, tmp_path)

@@ -19,7 +19,7 @@ from dcc.reference.loading import SHIPPED
 from dcc.session.data.documents import count_waiting
 from dcc.session.data.session_data import take_up_data
 from dcc.tracker.crawls import list_sessions
-from dcc.tracker.questions.stories import zip_story
+from dcc.tracker.queries.zip_stories import zip_story
 from dcc.vocabulary import ContextState, Severity
 from dcc_assets.recorded_outcomes import recorded_zips
 from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, key_of, specimens

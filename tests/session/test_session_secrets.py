@@ -83,9 +83,7 @@ def test_no_secret_is_in_logs_tracker_or_reprs(
         "the tracker": everything_in(installation),
         "reprs": "\n".join(f"{one!r} {one!s}" for one in shown),
     }
-    assert {"paramiko.transport", "dcc.session.crawling", "sqlalchemy.engine.Engine"} <= {
-        r.name for r in caplog.records
-    }
+    assert {"paramiko.transport", "dcc.session.crawl", "sqlalchemy.engine.Engine"} <= {r.name for r in caplog.records}
     secrets = [by_password.accesskey, WRONG, PASSPHRASE, FALLBACK, PASSWORD, private_key.splitlines()[1]]
     for where, text in seen.items():
         assert [secret for secret in secrets if secret in text] == [], where

@@ -17,7 +17,7 @@ from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.sources.folder import LocalConnection
 from dcc.tracker.database import writing
-from dcc.tracker.hosted.retries import reopen_named
+from dcc.tracker.hostings.retries import reopen_named
 from dcc.tracker.models import Reopening, ZipFile, ZipLog
 from tests.session.test_crash_recovery import run_dying
 from tests.support.databases import only_sqlite

@@ -22,8 +22,8 @@ from dcc.session.archives import coordination
 from dcc.session.archives.coordination import Coordinator
 from dcc.session.archives.jobs import Checker, Job
 from dcc.session.archives.processing import process_zip_actions
-from dcc.session.crawling import crawl_file_sources
-from dcc.session.fetching import downloading
+from dcc.session.crawl import crawl_file_sources
+from dcc.session.fetching import downloads
 from dcc.tracker.models import (
     CrawlingSession,
     SessionTask,
@@ -225,7 +225,7 @@ def test_a_source_that_refuses_every_connection_is_left_alone_after_some(
         raise SourceUnreachableError("No route. Ask the centre.")
 
     with monkeypatch.context() as patched:
-        patched.setattr(downloading, "connect", refuse)
+        patched.setattr(downloads, "connect", refuse)
         result = installation.with_settings(source_failure_limit=3).run_session()
     failed = [outcome for outcome in result.zips.values() if outcome.failed]
     assert failed

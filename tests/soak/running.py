@@ -18,7 +18,7 @@ from sqlalchemy import Engine
 
 from dcc.errors import SessionActiveError
 from dcc.naming import Action
-from dcc.operations.consistency.checking import check_consistency
+from dcc.operations.consistency.check import check_consistency
 from dcc.qc.database import open_qc_database
 from dcc.runtime.logging_setup import logging_as, plan_from_environment
 from dcc.settings import Settings, load_settings

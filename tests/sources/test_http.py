@@ -29,7 +29,7 @@ from dcc.naming import Action
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.sources.connect import connect
-from dcc.sources.http import facts
+from dcc.sources.http import file_attributes
 from dcc.sources.http.source import HttpConnection
 from tests.support import web_server
 from tests.support.databases import only_sqlite
@@ -270,7 +270,7 @@ def test_100_000_entries_are_a_normal_listing(
 def test_a_server_that_serves_one_connection_at_a_time_is_listed(
     folder: Folder, server: WebServer, opened: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(facts, "_PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(file_attributes, "_PATIENCE_SECONDS", 0.2)
     server.one_connection = threading.Lock()
     for inc in range(30):
         folder.put(f"add/H.2013-10-31.{inc}.impc.zip", b"x")

@@ -17,7 +17,7 @@ from pydantic import SecretStr
 
 from dcc.naming import Action
 from dcc.operations.sessions import open_session
-from dcc.session.crawling import crawl_file_sources, list_source
+from dcc.session.crawl import crawl_file_sources, list_source
 from dcc.settings import Settings
 from dcc.sources import listing_watch
 from dcc.sources.base import SourceAddress, SourceProtocol
@@ -27,7 +27,7 @@ from dcc.sources.http.page import read_page
 from dcc.sources.listing import Entry, EntryKind, gather
 from dcc.sources.listing_watch import ListingWatch
 from dcc.sources.sftp.client import SftpClient
-from dcc.tracker.hosted import listings
+from dcc.tracker.hostings import listings
 from dcc.tracker.models import FileSourceHasZip, ZipAction, ZipFile
 from tests.support.installations import Installation
 from tests.support.servers import Share

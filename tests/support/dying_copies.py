@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dcc.operations.backups import rows
-from dcc.operations.backups.migrating import migrate_storage
+from dcc.operations.backups.migration import migrate_storage
 from dcc.operations.backups.restoring import restore_backup
 from dcc.operations.backups.targets import Target
 from dcc.settings import Settings

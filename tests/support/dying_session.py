@@ -17,14 +17,14 @@ from typing import Any
 from dcc.naming import Action
 from dcc.operations.sessions import open_session
 from dcc.outcomes import ZipKey
-from dcc.session import crawling
+from dcc.session import crawl
 from dcc.session.archives import processing
 from dcc.session.archives.coordination import Coordinator
 from dcc.session.archives.jobs import Checker
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.archives.recording import Batch
-from dcc.session.crawling import crawl_file_sources
-from dcc.session.fetching import download_sink, downloading
+from dcc.session.crawl import crawl_file_sources
+from dcc.session.fetching import download_sink, downloads
 from dcc.settings import load_settings
 from dcc.store.staging import Staging
 from dcc.tracker.database import open_tracker
@@ -113,12 +113,12 @@ def _when_a_copy_is_bad() -> None:
 
 
 POINTS: dict[str, Callable[[], None]] = {
-    "before anything is recorded": lambda: _before(crawling, "_record"),
-    "when one source is crawled": lambda: _after(crawling, "_record"),
+    "before anything is recorded": lambda: _before(crawl, "_record"),
+    "when one source is crawled": lambda: _after(crawl, "_record"),
     "when the downloads are planned": lambda: _before(Coordinator, "run"),
     "in the first transaction": lambda: _after(Batch, "write"),
     "in the second transaction": lambda: _after(Batch, "write", 2),
-    "when the downloads are requested": lambda: _before(downloading.SourceDownloads, "put"),
+    "when the downloads are requested": lambda: _before(downloads.SourceDownloads, "put"),
     "in mid-transfer": _mid_transfer,
     "when the part is whole": lambda: _before(Staging, "finish_part"),
     "when an archive has arrived": lambda: _after(Staging, "finish_part"),

@@ -14,7 +14,7 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import Engine, text
 
-from dcc.operations.consistency.checking import Inconsistency, check_consistency
+from dcc.operations.consistency.check import Inconsistency, check_consistency
 from dcc.qc.database import init_qc_database, open_qc_database, writing
 from dcc.qc.reference import store
 from dcc.reference.loading import load_shipped

@@ -30,7 +30,7 @@ OF_COMMANDS: Final = (
     "dcc_assets.session_runs",
     "dcc.cli.sessions.crawl",
     "dcc.cli.main",
-    "dcc.cli.sessions.report",
+    "dcc.cli.sessions.session_report",
     "dcc.session.data.session_data",
     "dcc.sources.connect",
     "dcc.session.archives.processing",

@@ -12,13 +12,8 @@ from pydantic import SecretStr
 
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
-from dcc.session.fetching.allowance import Allowance
-from dcc.session.fetching.downloading import (
-    Arrived,
-    Broke,
-    DownloadMessage,
-    SourceDownloads,
-)
+from dcc.session.fetching.download_slots import Allowance
+from dcc.session.fetching.downloads import Arrived, Broke, DownloadMessage, SourceDownloads
 from dcc.session.fetching.receiving import Transfer
 from dcc.settings import Settings
 from dcc.sources.base import ActionListing, Block, SourceAddress, SourceProtocol

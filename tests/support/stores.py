@@ -12,7 +12,7 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import Engine, select
 
-from dcc.databases.description import database_of
+from dcc.databases.database import database_of
 from dcc.operations.backups.rows import LEFT_OUT
 from dcc.qc.database import init_qc_database, open_qc_database
 from dcc.settings import Settings

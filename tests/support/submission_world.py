@@ -26,7 +26,7 @@ from dcc.reports.submissions.collecting import collect_submission
 from dcc.reports.submissions.json_form import as_json
 from dcc.reports.submissions.model import Report, SubmissionReport
 from dcc.reports.submissions.page import render_html
-from dcc.session.crawling import crawl_file_sources
+from dcc.session.crawl import crawl_file_sources
 from dcc.session.data.corrections import withdraw_submission
 from dcc.settings import Settings
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens

@@ -13,7 +13,7 @@ from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.tracker import progress
 from dcc.tracker.database import insert_rows, writing
-from dcc.tracker.hosted.download_plan import (
+from dcc.tracker.hostings.download_plan import (
     PlannedZip,
     cancel_orphans,
     load_interrupted,
@@ -21,7 +21,7 @@ from dcc.tracker.hosted.download_plan import (
     reopen_failed_downloads,
     sources_to_use,
 )
-from dcc.tracker.hosted.retries import reopen_named
+from dcc.tracker.hostings.retries import reopen_named
 from dcc.tracker.models import (
     Centre,
     CrawlingSession,

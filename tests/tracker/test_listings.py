@@ -15,8 +15,8 @@ from dcc.phases import ACTION_IDS, Phase, Status
 from dcc.settings import Settings
 from dcc.sources.base import ActionListing, ListedFile, SourceAddress, SourceProtocol
 from dcc.tracker.database import insert_rows, run_writing, writing
-from dcc.tracker.hosted.known_hostings import stored_name
-from dcc.tracker.hosted.listings import ListingRecorder, RecordedListing
+from dcc.tracker.hostings.listing_changes import stored_name
+from dcc.tracker.hostings.listings import ListingRecorder, RecordedListing
 from dcc.tracker.models import (
     AnException,
     Centre,

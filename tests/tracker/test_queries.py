@@ -29,8 +29,8 @@ from dcc.tracker.models import (
     utc_now,
 )
 from dcc.tracker.progress import Proposal, Subject
-from dcc.tracker.questions import queries
-from dcc.tracker.questions.queries import StateCount, ZipFilter
+from dcc.tracker.queries import queries
+from dcc.tracker.queries.queries import StateCount, ZipFilter
 from dcc.tracker.states import State
 from tests.support.databases import (
     SeededZip,

@@ -12,7 +12,7 @@ from dcc.errors import ConfigurationError, NotFoundError
 from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.tracker.database import writing
 from dcc.tracker.models import FileSource, FileSourceHasZip, XmlFile, ZipAction, ZipDownload
-from dcc.tracker.register import centres, file_sources, texts
+from dcc.tracker.register import centres, column_texts, file_sources
 from dcc.tracker.register.centres import NewCentre
 from dcc.tracker.register.connections import SourceState, load_addresses
 from dcc.tracker.register.file_sources import SourceEntry
@@ -196,13 +196,13 @@ def test_two_accounts_and_two_folders_of_one_host_are_different_sources(tracker:
     ],
 )
 def test_an_access_key_is_shown_only_as_a_reference(accesskey: str, shown: str) -> None:
-    assert texts.shown_accesskey(SecretStr(accesskey)) == shown
+    assert column_texts.shown_accesskey(SecretStr(accesskey)) == shown
 
 
 def test_the_path_of_a_key_file_is_shown(tmp_path: Path) -> None:
     key = tmp_path / "id_ed25519"
     key.write_text("key")
-    assert texts.shown_accesskey(SecretStr(str(key))) == str(key)
+    assert column_texts.shown_accesskey(SecretStr(str(key))) == str(key)
 
 
 def test_no_listing_or_message_holds_a_secret(tracker: Engine) -> None:

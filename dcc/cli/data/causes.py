@@ -115,8 +115,8 @@ def collect(
         scope_of_session,
     )
     from dcc.reports.causes.zip_scopes import Scope
-    from dcc.tracker.questions.queries import require_centre
-    from dcc.tracker.questions.stories import require_zip_action
+    from dcc.tracker.queries.queries import require_centre
+    from dcc.tracker.queries.zip_stories import require_zip_action
 
     if key is not None:
         require_zip_action(tracker, key)

@@ -78,7 +78,7 @@ def findings(
         count_findings,
         find_findings,
     )
-    from dcc.tracker.questions.queries import require_centre
+    from dcc.tracker.queries.queries import require_centre
 
     settings = settings_from_environment()
     if spreadsheet is not None:

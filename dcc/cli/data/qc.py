@@ -272,7 +272,7 @@ def _filter_of(given: dict[str, Any]) -> ContextFilter:
     """
     from dcc.qc.contexts.filters import ContextFilter
     from dcc.qc.contexts.transitions import WAITING
-    from dcc.tracker.questions.queries import require_centre
+    from dcc.tracker.queries.queries import require_centre
 
     centre = given["centre"]
     if centre is not None:

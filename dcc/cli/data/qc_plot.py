@@ -49,7 +49,7 @@ def plot(
     from dcc.reports.plots import draw_weeks, font_directory, picture_of_parameter
     from dcc.reports.plots.samples import require_brought
     from dcc.runtime.private_files import SHARED_FILE, in_place_of
-    from dcc.tracker.questions.queries import require_centre
+    from dcc.tracker.queries.queries import require_centre
 
     form = output.suffix.lower()
     if form not in _FORMS:

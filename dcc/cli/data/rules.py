@@ -94,7 +94,7 @@ def waive(
     from dcc.qc.database import writing
     from dcc.qc.judging.waiver_store import add_waiver
     from dcc.rules.waivers import Waiver
-    from dcc.tracker.questions.queries import require_centre
+    from dcc.tracker.queries.queries import require_centre
     from dcc.vocabulary import WaiverEffect
 
     today = utc_now().date()

@@ -13,6 +13,6 @@ def run_demo(folder: Path | None = None) -> int:
     raises. No server is left running, however it ends.
     """
     # The servers are modules of this package and start faster without the session's imports.
-    from dcc.cli.demo.run import demonstrate
+    from dcc.cli.demo.demonstration import demonstrate
 
     return demonstrate(folder or Path(".demo"))

@@ -15,7 +15,7 @@ from dcc.cli.shell.output import count_of, echo_table, printable
 from dcc.data_outcomes import ContextsBuilt, DataOutcome, ZipData
 from dcc.outcomes import DocumentOutcome, SourceCrawl, ZipKey, ZipOutcome
 from dcc.phases import Phase, Status
-from dcc.tracker.questions import queries
+from dcc.tracker.queries import queries
 from dcc.tracker.register import centres
 
 _ERRORS_SHOWN = 3

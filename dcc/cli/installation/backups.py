@@ -223,9 +223,9 @@ def migrate_storage(as_json: bool) -> None:
     Exit codes: 0; 1 what was written is not what was read; 2 a target holds data or is not named; 3 a session is
     active; 4 a database cannot be reached.
     """
-    from dcc.cli.installation.commands import shown_url
+    from dcc.cli.installation.setup import shown_url
     from dcc.databases.engines import open_database
-    from dcc.operations.backups.migrating import migrate_storage as migrate
+    from dcc.operations.backups.migration import migrate_storage as migrate
     from dcc.qc.database import QC_DATABASE
     from dcc.tracker.schema import TRACKER
 

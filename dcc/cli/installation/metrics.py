@@ -80,7 +80,7 @@ def _address(text: str) -> tuple[str, int]:
 
 
 def _serve(settings: Settings, host: str, port: int) -> None:
-    from dcc.operations.metrics.serving import Answers, open_server
+    from dcc.operations.metrics.server import Answers, open_server
 
     with open_server(host, port, Answers.of(settings)) as server:
         shown = f"[{host}]" if ":" in host else host

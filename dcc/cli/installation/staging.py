@@ -15,7 +15,7 @@ from dcc.cli.shell.output import byte_size, count_of, echo_json, echo_table, pri
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from dcc.operations.retention.rules import Decision
+    from dcc.operations.retention.policy import Decision
     from dcc.settings import Settings
 
 _Command = TypeVar("_Command", bound=Callable[..., None])
@@ -86,7 +86,7 @@ def list_staging(files: bool, as_json: bool, **policy: object) -> None:
     Exit codes: 0; 2 staging cannot be read, or the tracker is not initialised; 4 it cannot be reached.
     """
     from dcc.operations.retention.cleaning import look_over
-    from dcc.operations.retention.rules import Policy, Verdict
+    from dcc.operations.retention.policy import Policy, Verdict
 
     settings = _settings(**policy)  # type: ignore[arg-type]
     with open_tracker(settings) as tracker:
@@ -147,7 +147,7 @@ def clean(yes: bool, dry_run: bool, unknown: bool, as_json: bool, **policy: obje
     """
     from dcc.operations.retention.cleaning import Cleaned, look_over
     from dcc.operations.retention.cleaning import clean as remove
-    from dcc.operations.retention.rules import Policy, Verdict
+    from dcc.operations.retention.policy import Policy, Verdict
 
     if yes and dry_run:
         raise click.UsageError("--yes and --dry-run exclude each other.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dcc.cli.sessions.report import SessionReport, crawl_lines, note_lines, problem_lines
+from dcc.cli.sessions.session_report import SessionReport, crawl_lines, note_lines, problem_lines
 from dcc.cli.shell.output import printable
 from dcc.data_outcomes import ZipData
 from dcc.phases import Phase

@@ -82,7 +82,7 @@ def crawl_and_process(
             )
         return report.session_id, report.notices
     from dcc.operations.sessions import open_session
-    from dcc.session.crawling import crawl_file_sources
+    from dcc.session.crawl import crawl_file_sources
 
     with open_session(tracker, settings) as session:
         heard.on_begin(session)
@@ -124,7 +124,7 @@ def process_again(
     the very moment.
     """
     from dcc.tracker.database import run_reading
-    from dcc.tracker.hosted.retries import require_retriable
+    from dcc.tracker.hostings.retries import require_retriable
 
     # A session that broke off counts as an outage, of which people are told; a wrong name is none.
     run_reading(

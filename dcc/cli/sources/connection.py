@@ -26,7 +26,7 @@ from dcc.errors import ConfigurationError, SourceTimeoutError, UnreachableError
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
-    from dcc.session.crawling import SourceListing
+    from dcc.session.crawl import SourceListing
     from dcc.settings import Settings
     from dcc.sources.base import SourceAddress
     from dcc.tracker.register.pinned_keys import PinnedKey
@@ -104,7 +104,7 @@ def add(
     so that its host key is unknown.
     """
     from dcc.tracker.database import writing
-    from dcc.tracker.register import file_sources, texts
+    from dcc.tracker.register import column_texts, file_sources
 
     settings = settings_from_environment()
     given = Place(centre, protocol or "", hostname, username, base_path=base_path, plain=plain)
@@ -128,7 +128,7 @@ def add(
         return
     tls = tls_trust(given.protocol, tls_ca, tls_fingerprints)
     address = source_address(replace(given, accesskey=read_accesskey(accesskey, plain=plain)))
-    if accesskey != "-" and texts.is_plain_password(address.accesskey):
+    if accesskey != "-" and column_texts.is_plain_password(address.accesskey):
         click.echo(_PLAIN_HINT, err=True)
     with open_tracker(settings) as tracker:
         with tracker.connect() as connection:
@@ -184,7 +184,7 @@ def _ask_for_host_key(hostname: str, shown: str, *, accept: bool) -> None:
 
 def _trial(tracker: Engine, settings: Settings, source_id: int) -> list[str]:
     """List a source that was just registered, for a trial's time; what stands in the way of using it."""
-    from dcc.session.crawling import list_source
+    from dcc.session.crawl import list_source
     from dcc.sources.listing_watch import ListingWatch
 
     address = _stored_address(tracker, source_id)
@@ -245,7 +245,7 @@ def test(ctx: click.Context, source_id: int, accept_host_key: bool, as_json: boo
     Exit codes: 0 all well; 2 there is no such source, or its access key refers to nothing; 4 it could not be reached,
     or did not do what was asked.
     """
-    from dcc.session.crawling import list_source
+    from dcc.session.crawl import list_source
     from dcc.sources.listing_watch import PAUSE_OF_LINES, ListingWatch
 
     settings = settings_from_environment()

@@ -11,7 +11,7 @@ from dcc.cli.shell.group import CommandGroup
 from dcc.cli.shell.output import echo_json, echo_table
 
 if TYPE_CHECKING:
-    from dcc.tracker.hosted.declined_archives import Decline
+    from dcc.tracker.hostings.declined_archives import Decline
 
 
 @click.group(cls=CommandGroup)
@@ -75,7 +75,7 @@ def declined(everything: bool, as_json: bool) -> None:
 
     Exit codes: 0; 2 the tracker is not initialised; 4 it cannot be reached.
     """
-    from dcc.tracker.hosted.declined_archives import list_declines
+    from dcc.tracker.hostings.declined_archives import list_declines
 
     with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:
         entries = list_declines(connection, everything=everything)

@@ -83,7 +83,7 @@ def telling_when_tracker_is_away(settings: Settings) -> Iterator[None]:
         yield
     except TrackerUnreachableError as error:
         if settings.notifies:
-            from dcc.notify.sending import tell_that_tracker_is_away
+            from dcc.notify.notifications import tell_that_tracker_is_away
 
             for sentence in tell_that_tracker_is_away(settings, error):
                 warn(sentence)
@@ -93,7 +93,7 @@ def telling_when_tracker_is_away(settings: Settings) -> Iterator[None]:
 def _check(tracker: Engine, session_id: int | None, centre: str | None) -> None:
     from dcc.errors import ConfigurationError, NotFoundError
     from dcc.tracker.crawls import list_sessions
-    from dcc.tracker.questions.queries import require_centre
+    from dcc.tracker.queries.queries import require_centre
 
     with tracker.connect() as connection:
         if session_id is not None:
@@ -108,7 +108,7 @@ def _check(tracker: Engine, session_id: int | None, centre: str | None) -> None:
 
 def _send_test(settings: Settings, address: str, as_json: bool) -> None:
     from dcc.errors import ConfigurationError
-    from dcc.notify.sending import send_test
+    from dcc.notify.notifications import send_test
     from dcc.settings.mail_addresses import parse_addresses
 
     try:
@@ -123,7 +123,7 @@ def _send_test(settings: Settings, address: str, as_json: bool) -> None:
 
 
 def _send(tracker: Engine, settings: Settings, session_id: int | None, centre: str | None, as_json: bool) -> int:
-    from dcc.notify.sending import notify_due, notify_session
+    from dcc.notify.notifications import notify_due, notify_session
 
     if session_id is None:
         told = notify_due(tracker, settings)
@@ -138,7 +138,7 @@ def _send(tracker: Engine, settings: Settings, session_id: int | None, centre: s
 
 
 def _show_plan(tracker: Engine, settings: Settings, session_id: int | None, centre: str | None, as_json: bool) -> None:
-    from dcc.notify.sending import plan
+    from dcc.notify.notifications import plan
 
     planned, sentences = plan(tracker, settings, session_id, centre=centre)
     if as_json:

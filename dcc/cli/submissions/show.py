@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from dcc.outcomes import Problem
-    from dcc.tracker.questions.stories import (
+    from dcc.tracker.queries.zip_stories import (
         BadCopyStory,
         DocumentStory,
         DownloadStory,
@@ -68,7 +68,7 @@ def show(zip_action: str, all_errors: bool, as_json: bool) -> None:
 
     Exit codes: 0; 2 there is no such zip action; 4 the tracker cannot be reached.
     """
-    from dcc.tracker.questions.stories import zip_story
+    from dcc.tracker.queries.zip_stories import zip_story
 
     key = parse_zip_key(zip_action)
     with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:

@@ -8,7 +8,7 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy import Connection, inspect, text
 
-from dcc.databases.description import Database
+from dcc.databases.database import Database
 
 _ENVIRONMENT = Path(__file__).parent
 

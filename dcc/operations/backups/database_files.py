@@ -13,7 +13,7 @@ from urllib.parse import quote
 from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.engine import ExceptionContext
 
-from dcc.databases.description import DESCRIPTION, Database
+from dcc.databases.database import DESCRIPTION, Database
 from dcc.databases.engines import database_label, open_url
 from dcc.databases.migrations import runner
 from dcc.databases.schema import alone

@@ -18,7 +18,7 @@ from typing import Final
 
 from sqlalchemy import Connection, Engine
 
-from dcc.databases.description import Database
+from dcc.databases.database import Database
 from dcc.databases.schema import refuse_unfinished
 from dcc.errors import BackupActiveError, BackupError
 from dcc.operations.backups.database_files import fsync, revision_of, write_file

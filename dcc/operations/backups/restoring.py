@@ -11,7 +11,7 @@ from typing import Final
 
 from sqlalchemy import URL, Connection, Engine, select
 
-from dcc.databases.description import Database
+from dcc.databases.database import Database
 from dcc.databases.engines import open_url
 from dcc.databases.schema import init_database
 from dcc.databases.transactions import writing

@@ -15,7 +15,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Date, DateTime, Float, String, inspect
 
 from dcc.databases.columns import MYSQL_FAMILY
-from dcc.databases.description import Database
+from dcc.databases.database import Database
 from dcc.databases.schema import UNFINISHED_COPY
 
 Row = tuple[Any, ...]

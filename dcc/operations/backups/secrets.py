@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from dcc.databases.description import Database
+from dcc.databases.database import Database
 from dcc.operations.backups.database_files import fsync, open_file
 from dcc.operations.backups.rows import Progress, TableSum, count_rows, sum_tables
 

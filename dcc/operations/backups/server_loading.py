@@ -7,7 +7,7 @@ from typing import Final
 from sqlalchemy import Connection, Engine, inspect
 from sqlalchemy.exc import DBAPIError
 
-from dcc.databases.description import Database, database_of
+from dcc.databases.database import Database, database_of
 from dcc.databases.engines import open_url
 from dcc.databases.schema import MADE_FIRST, UNFINISHED_COPY
 from dcc.databases.transactions import run_writing, writing

@@ -15,7 +15,7 @@ from typing import Final
 from sqlalchemy import Connection, Engine, select
 
 from dcc.databases.columns import MYSQL_FAMILY
-from dcc.databases.description import database_of
+from dcc.databases.database import database_of
 from dcc.databases.engines import open_url
 from dcc.databases.transactions import run_patiently, writing
 from dcc.session.sessions import Lease, read_lease

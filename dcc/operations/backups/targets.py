@@ -17,7 +17,7 @@ from typing import Final
 
 from sqlalchemy import URL, Connection, Engine, inspect, text
 
-from dcc.databases.description import Database, database_of
+from dcc.databases.database import Database, database_of
 from dcc.databases.engines import database_label, open_url, same_database
 from dcc.databases.schema import MADE_FIRST, UNFINISHED_COPY, create_database, init_database
 from dcc.databases.transactions import writing

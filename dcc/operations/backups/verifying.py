@@ -6,7 +6,7 @@ import hashlib
 import os
 from pathlib import Path
 
-from dcc.databases.description import Database
+from dcc.databases.database import Database
 from dcc.errors import BackupError
 from dcc.operations.backups.database_files import open_file
 from dcc.operations.backups.manifest import STAGING_FILES, DatabaseOfSet, Manifest, SetFile, read_manifest

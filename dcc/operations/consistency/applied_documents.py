@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, func, select
 
-from dcc.operations.consistency.inconsistencies import Inconsistency
+from dcc.operations.consistency.inconsistency import Inconsistency
 from dcc.operations.consistency.tracker_rows import DocumentEntry, document_entries
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status

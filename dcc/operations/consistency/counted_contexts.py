@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Row, func, or_, select, union
 
-from dcc.operations.consistency.inconsistencies import Inconsistency
+from dcc.operations.consistency.inconsistency import Inconsistency
 from dcc.operations.consistency.tracker_rows import pages
-from dcc.qc.contexts.basis import COLONIES, Build, recorded_basis
-from dcc.qc.contexts.changed_runs import touched_runs
+from dcc.qc.contexts.affected_runs import touched_runs
 from dcc.qc.contexts.membership import ContextKey, present_members, recorded_members, shares_of_procedure
+from dcc.qc.contexts.reference_basis import COLONIES, Build, recorded_basis
 from dcc.qc.models import (
     ContextHistory,
     ContextIssue,

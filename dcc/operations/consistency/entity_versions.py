@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, String, and_, case, exists, func, or_, select
 
-from dcc.operations.consistency.inconsistencies import Inconsistency
+from dcc.operations.consistency.inconsistency import Inconsistency
 from dcc.qc.apply.entity_rows import ENTITY_TABLES
 from dcc.qc.apply.versions import describe, key_columns
 from dcc.qc.models import Document, Finding, Lifetime, Measurement

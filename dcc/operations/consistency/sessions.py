@@ -7,7 +7,7 @@ from typing import Final
 
 from sqlalchemy import Connection, or_, select
 
-from dcc.operations.consistency.inconsistencies import Inconsistency
+from dcc.operations.consistency.inconsistency import Inconsistency
 from dcc.operations.consistency.tracker_rows import key_of, state_of
 from dcc.phases import Phase, Status
 from dcc.session.sessions import UNFINISHED, Lease

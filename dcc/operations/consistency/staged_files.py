@@ -12,7 +12,7 @@ from sqlalchemy import Connection, select
 
 from dcc.errors import BadFileNameError
 from dcc.naming import Action
-from dcc.operations.consistency.inconsistencies import Inconsistency
+from dcc.operations.consistency.inconsistency import Inconsistency
 from dcc.operations.consistency.tracker_rows import ZipEntry, key_of, state_of, zip_entries
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTION_IDS, Phase, Status

@@ -13,12 +13,12 @@ from typing import Final
 from sqlalchemy import Connection, Engine, text
 
 from dcc.databases.columns import MYSQL_FAMILY
-from dcc.databases.description import Database
+from dcc.databases.database import Database
 from dcc.databases.engines import database_label
 from dcc.databases.schema import require_current
-from dcc.databases.servers import require_fit_server
+from dcc.databases.server_requirements import require_fit_server
 from dcc.errors import DccError
-from dcc.operations.doctor.context import Surroundings
+from dcc.operations.doctor.environment import Surroundings
 from dcc.operations.doctor.verdicts import Finding, failed, not_checked, ok, split_advice, warning
 from dcc.qc.database import QC_DATABASE
 from dcc.tracker.schema import TRACKER

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 
-from dcc.operations.doctor.context import NotReadyError, Surroundings
+from dcc.operations.doctor.environment import NotReadyError, Surroundings
 from dcc.operations.doctor.verdicts import Check, Examined, Finding, failed, not_checked
 from dcc.redaction import redacted
 from dcc.settings import Settings

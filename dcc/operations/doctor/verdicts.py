@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dcc.operations.doctor.context import Surroundings
+    from dcc.operations.doctor.environment import Surroundings
 
 
 class Verdict(StrEnum):

@@ -18,10 +18,10 @@ from typing import Final
 from sqlalchemy import Engine
 
 from dcc.operations.metrics.families import Labels, Metric, gauge
-from dcc.operations.metrics.progress import session_families, work_families
-from dcc.operations.metrics.quality import quality_families
+from dcc.operations.metrics.qc import quality_families
 from dcc.operations.metrics.sources import source_families
 from dcc.operations.metrics.storage import database_bytes, instance_families, size_family, staging_families
+from dcc.operations.metrics.work import session_families, work_families
 from dcc.qc import database as qc_database
 from dcc.runtime.log_context import in_log_context
 from dcc.settings import Settings

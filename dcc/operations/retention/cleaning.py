@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Engine
 
 from dcc.errors import ArchiveRemovedError, CleaningError
 from dcc.operations.retention.known_archives import known_archives
-from dcc.operations.retention.rules import Decision, KnownArchive, Policy, Verdict, decide
+from dcc.operations.retention.policy import Decision, KnownArchive, Policy, Verdict, decide
 from dcc.operations.retention.staged_files import Aside, Kind, StagedArchive, look_at_staging
 from dcc.outcomes import ZipKey
 from dcc.reports.submissions.kept import remove_old_reports, remove_reports

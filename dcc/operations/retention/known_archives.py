@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, and_, exists, or_, select
 
-from dcc.operations.retention.rules import KnownArchive
+from dcc.operations.retention.policy import KnownArchive
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.tracker.lineage import IDS, latest_downloads, rows_by_id
@@ -19,7 +19,7 @@ from dcc.tracker.models import (
     ZipAction,
     ZipFile,
 )
-from dcc.tracker.questions.zip_action_rows import key_of, select_zip_actions
+from dcc.tracker.queries.zip_action_rows import key_of, select_zip_actions
 from dcc.tracker.register.connections import SourceState
 from dcc.tracker.states import State
 

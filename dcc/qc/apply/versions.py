@@ -25,12 +25,12 @@ from sqlalchemy import (
     update,
 )
 
-from dcc.databases.number_lists import as_json, texts_given, texts_in
+from dcc.databases.list_parameters import as_json, texts_given, texts_in
 from dcc.qc.apply.entity_keys import Key, iso_day
 from dcc.qc.apply.entity_rows import ENTITY_TABLES
 from dcc.qc.models import Experiment, ExperimentSpecimen, Lifetime
+from dcc.qc.models.base import ID_LENGTH
 from dcc.qc.rows.bulk import insert_bulk
-from dcc.qc.tables.base import ID_LENGTH
 from dcc.vocabulary import EntityKind
 
 T = TypeVar("T")

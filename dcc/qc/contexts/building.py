@@ -17,13 +17,12 @@ from sqlalchemy import Connection, Engine, func, select
 
 from dcc.data_outcomes import ContextCounts, ContextsBuilt
 from dcc.databases.columns import utc_now
-from dcc.databases.number_lists import portions
+from dcc.databases.list_parameters import portions
 from dcc.databases.transactions import run_reading, run_writing
 from dcc.qc.apply.documents import PATIENCE_SECONDS
 from dcc.qc.apply.upload_lock import take_upload_lock
 from dcc.qc.apply.versions import in_chunks
-from dcc.qc.contexts.basis import COLONIES, Basis, Build, active_basis, record_basis, recorded_basis
-from dcc.qc.contexts.changed_runs import due_for_contexts, mark_built, runs_by_colony, runs_for_contexts
+from dcc.qc.contexts.affected_runs import due_for_contexts, mark_built, runs_by_colony, runs_for_contexts
 from dcc.qc.contexts.experiment_validity import follow_animals
 from dcc.qc.contexts.listings import newest_history
 from dcc.qc.contexts.membership import (
@@ -39,6 +38,7 @@ from dcc.qc.contexts.membership import (
     replace_members,
 )
 from dcc.qc.contexts.recording import Changes, write_changes
+from dcc.qc.contexts.reference_basis import COLONIES, Basis, Build, active_basis, record_basis, recorded_basis
 from dcc.qc.contexts.sums import sums
 from dcc.qc.models import DataContext
 from dcc.vocabulary import ContextEvent, ContextState

@@ -13,15 +13,10 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Connection, Select, and_, exists, or_, select, update
 
 from dcc.databases.columns import MYSQL_FAMILY
-from dcc.databases.number_lists import as_json, numbers_in, only_compared, portions
+from dcc.databases.list_parameters import as_json, numbers_in, only_compared, portions
 from dcc.naming import DocumentKind
 from dcc.qc.apply.versions import in_chunks
-from dcc.qc.contexts.changed_runs import (
-    changed_by_documents,
-    documents_due_for_contexts,
-    given_documents,
-    same_length,
-)
+from dcc.qc.contexts.affected_runs import changed_by_documents, documents_due_for_contexts, given_documents, same_length
 from dcc.qc.models import Document, Experiment, ExperimentSpecimen, Finding, Lifetime, Specimen
 from dcc.vocabulary import DocumentAction, EntityKind, Validity
 

@@ -21,11 +21,11 @@ from sqlalchemy import (
     union,
 )
 
-from dcc.databases.number_lists import as_json, numbers_in, only_compared, texts_in
+from dcc.databases.list_parameters import as_json, numbers_in, only_compared, texts_in
 from dcc.qc.apply.versions import in_chunks
-from dcc.qc.contexts.basis import COLONIES, STRAINS, Basis
-from dcc.qc.contexts.changed_runs import changed_by_documents, given_documents, withdrawals_among
+from dcc.qc.contexts.affected_runs import changed_by_documents, given_documents, withdrawals_among
 from dcc.qc.contexts.membership import BASELINE, UNKNOWN, genotype_of, of_snapshot, strain_of
+from dcc.qc.contexts.reference_basis import COLONIES, STRAINS, Basis
 from dcc.qc.models import (
     KnownColony,
     KnownStrain,

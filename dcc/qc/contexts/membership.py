@@ -25,15 +25,9 @@ from sqlalchemy import (
     union_all,
 )
 
-from dcc.databases.number_lists import (
-    as_json,
-    listed,
-    numbers_in,
-    numbers_of,
-    only_compared,
-)
+from dcc.databases.list_parameters import as_json, listed, numbers_in, numbers_of, only_compared
 from dcc.qc.apply.versions import in_chunks
-from dcc.qc.contexts.changed_runs import own_strain, same_length
+from dcc.qc.contexts.affected_runs import own_strain, same_length
 from dcc.qc.contexts.run_ranges import Given, of_runs
 from dcc.qc.models import (
     ContextMember,

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Select, and_, bindparam, delete, exists, insert, select
 
-from dcc.databases.number_lists import only_compared
+from dcc.databases.list_parameters import only_compared
 from dcc.qc.apply.versions import in_chunks
 from dcc.qc.contexts.run_ranges import Given, of_runs
 from dcc.qc.models import (

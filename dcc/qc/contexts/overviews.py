@@ -19,8 +19,17 @@ from dcc.databases.columns import utc_now
 from dcc.databases.transactions import run_reading, run_writing
 from dcc.qc.apply.documents import PATIENCE_SECONDS
 from dcc.qc.apply.upload_lock import take_upload_lock
-from dcc.qc.contexts.animals import renew_animals
-from dcc.qc.contexts.basis import (
+from dcc.qc.contexts.affected_runs import all_current_runs, due_for_overviews, mark_built, runs_for_overviews
+from dcc.qc.contexts.genotypes import (
+    GenotypeKey,
+    all_genotypes,
+    renew_genotypes,
+    renew_strains,
+    touched_genotypes,
+)
+from dcc.qc.contexts.metadata_groups import ImportantMetadata
+from dcc.qc.contexts.procedure_animals import renew_animals
+from dcc.qc.contexts.reference_basis import (
     COLONIES,
     IMPRESS,
     STRAINS,
@@ -30,15 +39,6 @@ from dcc.qc.contexts.basis import (
     record_basis,
     recorded_basis,
 )
-from dcc.qc.contexts.changed_runs import all_current_runs, due_for_overviews, mark_built, runs_for_overviews
-from dcc.qc.contexts.genotypes import (
-    GenotypeKey,
-    all_genotypes,
-    renew_genotypes,
-    renew_strains,
-    touched_genotypes,
-)
-from dcc.qc.contexts.metadata_groups import ImportantMetadata
 from dcc.qc.models import MetadataGroup, OverviewAnimalProcedure, OverviewGenotype, OverviewStrain
 
 _ANIMAL: Final = OverviewAnimalProcedure.__table__

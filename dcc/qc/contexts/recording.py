@@ -10,7 +10,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Row, Select, and_, bindparam, delete, insert, select, update
 
 from dcc.databases.columns import utc_now
-from dcc.databases.number_lists import AT_ONCE, as_json, numbers_in, only_compared, pairs_in, portions
+from dcc.databases.list_parameters import AT_ONCE, as_json, numbers_in, only_compared, pairs_in, portions
 from dcc.databases.transactions import insert_rows
 from dcc.errors import InternalFaultError
 from dcc.qc.contexts.membership import ContextKey

@@ -17,9 +17,8 @@ from dcc.databases.transactions import run_writing
 from dcc.qc.apply.documents import PATIENCE_SECONDS
 from dcc.qc.apply.upload_lock import take_upload_lock
 from dcc.qc.apply.versions import in_chunks
-from dcc.qc.contexts.basis import COLONIES, Basis, Build, recorded_basis
+from dcc.qc.contexts.affected_runs import touched_runs
 from dcc.qc.contexts.building import build_contexts
-from dcc.qc.contexts.changed_runs import touched_runs
 from dcc.qc.contexts.experiment_validity import follow_all_animals
 from dcc.qc.contexts.membership import (
     ContextKey,
@@ -30,6 +29,7 @@ from dcc.qc.contexts.membership import (
 )
 from dcc.qc.contexts.overviews import rebuild_overviews
 from dcc.qc.contexts.recording import Change, Changes, write_changes
+from dcc.qc.contexts.reference_basis import COLONIES, Basis, Build, recorded_basis
 from dcc.qc.contexts.states import check_reason
 from dcc.qc.models import DataContext, Document, DocumentContext, Measurement, ProcedureRun
 from dcc.vocabulary import ContextEvent

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, CompoundSelect, Connection, Select, bindparam
 
-from dcc.databases.number_lists import as_json, numbers_in
+from dcc.databases.list_parameters import as_json, numbers_in
 
 Query = Select[Any] | CompoundSelect[Any]
 Given = Callable[[ColumnElement[int]], ColumnElement[bool]]

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, FromClause, Select, String, bindparam, cast, func, literal, select
 
-from dcc.databases.number_lists import all_of, as_json, groups_in
+from dcc.databases.list_parameters import all_of, as_json, groups_in
 from dcc.qc.models import Measurement
 
 _MEASUREMENT: Final = Measurement.__table__

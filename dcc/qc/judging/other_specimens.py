@@ -12,7 +12,7 @@ from typing import Final
 from sqlalchemy import Select, and_, bindparam, case, or_, select
 from sqlalchemy.engine import Connection
 
-from dcc.databases.number_lists import as_json, numbers_in, portions
+from dcc.databases.list_parameters import as_json, numbers_in, portions
 from dcc.qc.apply.versions import same_text
 from dcc.qc.models import Experiment, ExperimentSpecimen, RelatedSpecimen, Specimen
 

@@ -11,8 +11,8 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from dcc.qc.database import insert_rows
 from dcc.qc.models import FetchedPage
-from dcc.qc.tables.base import ID_LENGTH, URI_LENGTH
-from dcc.reference.web_reading import Page
+from dcc.qc.models.base import ID_LENGTH, URI_LENGTH
+from dcc.reference.web_reader import Page
 from dcc.settings.reference_addresses import shown_source
 
 _PAGE: Final = FetchedPage.__table__

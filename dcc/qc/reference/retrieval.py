@@ -19,10 +19,10 @@ from dcc.errors import ReferenceDataError
 from dcc.qc.database import run_reading, run_writing
 from dcc.qc.reference.fetched_pages import load_pages, save_pages
 from dcc.reference.impress import Impress, ParameterType
-from dcc.reference.impress_answers import impress_from_answers
+from dcc.reference.impress_api import impress_from_answers
 from dcc.reference.loading import checksum_of, checksum_of_answers, parse_json, read_set
 from dcc.reference.snapshots import Provenance, Snapshot
-from dcc.reference.web_reading import Page, WebReader
+from dcc.reference.web_reader import Page, WebReader
 from dcc.settings import Settings
 from dcc.settings.reference_addresses import below, shown_source
 

@@ -16,8 +16,8 @@ from dcc.reports.causes.sources import causes_held, causes_noticed, causes_of_cr
 from dcc.reports.causes.submissions import Counted, count_submission_causes, with_logged_examples
 from dcc.reports.causes.zip_scopes import Scope, faulty_zips
 from dcc.tracker.crawls import SessionEntry, list_sessions
-from dcc.tracker.hosted.foreign_archives import held_archives
-from dcc.tracker.questions.session_zips import session_zips, touched_zips
+from dcc.tracker.hostings.foreign_archives import held_archives
+from dcc.tracker.queries.session_zips import session_zips, touched_zips
 from dcc.vocabulary import Severity
 
 MOST: Final = 1_000

@@ -24,7 +24,7 @@ from dcc.reports.causes.rules import faces_of
 from dcc.reports.languages.marking import mark
 from dcc.sources.base import ActionListing
 from dcc.tracker.crawls import CrawlEntry, latest_crawls, latest_findings
-from dcc.tracker.hosted.foreign_archives import HeldArchive, held_archives
+from dcc.tracker.hostings.foreign_archives import HeldArchive, held_archives
 from dcc.tracker.lineage import chunks
 from dcc.tracker.models import (
     FileSourceHasZip,

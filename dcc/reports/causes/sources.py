@@ -17,8 +17,8 @@ from dcc.reports.causes.counting import CauseCounter, FindingLine
 from dcc.reports.causes.errors import FOREIGN, LISTING, kind_of
 from dcc.tracker.crawls import CrawlEntry, Finding, SessionEntry, latest_crawls, latest_findings
 from dcc.tracker.crawls import session_findings as findings_of_session
-from dcc.tracker.hosted.foreign_archives import HeldArchive
-from dcc.tracker.hosted.listings import CONFIRMED_GONE
+from dcc.tracker.hostings.foreign_archives import HeldArchive
+from dcc.tracker.hostings.listings import CONFIRMED_GONE
 from dcc.tracker.models import CrawlFinding, FileSourceHasZip, ZipAction, ZipFile
 from dcc.tracker.register.connections import SourceState
 from dcc.tracker.register.file_sources import SourceEntry, list_sources

@@ -13,11 +13,11 @@ from sqlalchemy import Connection
 
 from dcc.outcomes import ZipKey
 from dcc.reports.languages import Catalogue
-from dcc.reports.plots import box_rows
-from dcc.reports.plots.look import WIDTH, shown, word_for
+from dcc.reports.plots import boxes
 from dcc.reports.plots.outliers import Box, Numbers, box_of, judging_box
 from dcc.reports.plots.picture import Picture, PictureKind, file_name_of
 from dcc.reports.plots.samples import MOST_VALUES, Value
+from dcc.reports.plots.style import WIDTH, shown, word_for
 from dcc.reports.plots.taking import Taken, Values, require
 from dcc.reports.plots.wording import caption_of, counts_of, description_of, heading_of, rule_of
 
@@ -96,7 +96,7 @@ def picture_of(found: Distribution, catalogue: Catalogue, fonts: Path | None = N
     title, subtitle = heading_of(catalogue, found.taken)
     taken = found.taken
     rows = [
-        box_rows.Row(
+        boxes.Row(
             label=_label(catalogue, group),
             heading=_centre_label(catalogue, group.centre),
             earlier=group.earlier,
@@ -110,10 +110,10 @@ def picture_of(found: Distribution, catalogue: Catalogue, fonts: Path | None = N
         for group in found.groups
     ]
     # The picture keeps what it is drawn from, but not the values themselves.
-    words, unit = box_rows.words_in(catalogue, bool(taken.own.new)), shown(taken.unit)
+    words, unit = boxes.words_in(catalogue, bool(taken.own.new)), shown(taken.unit)
 
     def draw(figure: Figure) -> None:
-        box_rows.draw_rows(figure, rows, title=title, subtitle=subtitle, unit=unit, words=words)
+        boxes.draw_rows(figure, rows, title=title, subtitle=subtitle, unit=unit, words=words)
 
     return Picture(
         name=file_name_of(PictureKind.DISTRIBUTION, taken.centre, taken.parameter.parameter_id),
@@ -122,7 +122,7 @@ def picture_of(found: Distribution, catalogue: Catalogue, fonts: Path | None = N
         caption=caption_of(catalogue, taken, counts_of(catalogue, taken)),
         rule=rule_of(catalogue),
         alt=description_of(catalogue, [(f"{row.heading}, {row.label}", row) for row in rows], taken.unit),
-        size=(WIDTH, box_rows.height_of(rows)),
+        size=(WIDTH, boxes.height_of(rows)),
         draw=draw,
         parameter_id=taken.parameter.parameter_id,
         outliers=found.marked(new=True),

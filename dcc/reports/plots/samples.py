@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, func, select, true
 
-from dcc.databases.number_lists import as_json, numbers_in, only_compared
+from dcc.databases.list_parameters import as_json, numbers_in, only_compared
 from dcc.errors import NotFoundError
 from dcc.outcomes import ZipKey
 from dcc.qc.apply.versions import same_text

@@ -15,8 +15,11 @@ from sqlalchemy import Connection
 
 from dcc.outcomes import ZipKey
 from dcc.reports.languages import Catalogue
-from dcc.reports.plots.box_rows import DIAMOND, RING, edges
-from dcc.reports.plots.look import (
+from dcc.reports.plots.boxes import DIAMOND, RING, edges
+from dcc.reports.plots.outliers import LEAST_VALUES, RANGES, Box, Numbers, box_of, judging_box, numbers_of
+from dcc.reports.plots.picture import Picture, PictureKind, file_name_of
+from dcc.reports.plots.samples import MOST_VALUES, Value, scattered
+from dcc.reports.plots.style import (
     BOX_EDGE,
     GRID,
     INK,
@@ -29,9 +32,6 @@ from dcc.reports.plots.look import (
     word_for,
     written,
 )
-from dcc.reports.plots.outliers import LEAST_VALUES, RANGES, Box, Numbers, box_of, judging_box, numbers_of
-from dcc.reports.plots.picture import Picture, PictureKind, file_name_of
-from dcc.reports.plots.samples import MOST_VALUES, Value, scattered
 from dcc.reports.plots.taking import Taken, require
 from dcc.reports.plots.wording import caption_of, heading_of
 

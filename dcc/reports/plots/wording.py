@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 from dcc.outcomes import ZipKey
 from dcc.reports.languages import Catalogue
-from dcc.reports.plots.look import shown, written
 from dcc.reports.plots.outliers import LEAST_VALUES, RANGES
+from dcc.reports.plots.style import shown, written
 from dcc.reports.plots.taking import Taken
 
 if TYPE_CHECKING:
-    from dcc.reports.plots.box_rows import Row
+    from dcc.reports.plots.boxes import Row
 
 _MOST_DESCRIBED: Final = 8
 _MOST_UNITS: Final = 5

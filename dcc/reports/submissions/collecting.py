@@ -37,10 +37,10 @@ from dcc.reports.submissions.outcomes import in_order, once_changed, only_waits,
 from dcc.reports.submissions.zip_lines import changed_of, zips_of_centre, zips_of_session
 from dcc.settings import Settings
 from dcc.tracker.crawls import CrawlEntry, latest_crawls, list_sessions
-from dcc.tracker.hosted.foreign_archives import HeldArchive, held_archives
+from dcc.tracker.hostings.foreign_archives import HeldArchive, held_archives
 from dcc.tracker.models import utc_now
-from dcc.tracker.questions.queries import StateCount
-from dcc.tracker.questions.stories import Reason, ZipStory, latest_of, zip_story
+from dcc.tracker.queries.queries import StateCount
+from dcc.tracker.queries.zip_stories import Reason, ZipStory, latest_of, zip_story
 from dcc.tracker.register.centres import CentreEntry, list_centres
 from dcc.tracker.register.file_sources import SourceEntry, list_sources
 

@@ -54,8 +54,8 @@ def draw_zip_pictures(
     if qc is None or most < 1:
         return ()
     from dcc.reports.languages import load_catalogue
-    from dcc.reports.plots.choosing import pictures_of_zip
     from dcc.reports.plots.picture import font_directory
+    from dcc.reports.plots.selection import pictures_of_zip
 
     said = catalogue or load_catalogue(None, settings)
     return tuple(pictures_of_zip(qc, key, said, most=most, with_others=False, fonts=font_directory(settings)))
@@ -74,8 +74,8 @@ def draw_centre_pictures(
     if qc is None or most < 1:
         return ()
     from dcc.reports.languages import load_catalogue
-    from dcc.reports.plots.choosing import pictures_of_centre
     from dcc.reports.plots.picture import font_directory
+    from dcc.reports.plots.selection import pictures_of_centre
 
     said = catalogue or load_catalogue(None, settings)
     fonts = font_directory(settings)

@@ -31,7 +31,7 @@ from dcc.reports.submissions.words import (
     STANDING_WORDS,
     TONE_WORDS,
 )
-from dcc.tracker.questions.stories import DownloadStory, Reason
+from dcc.tracker.queries.zip_stories import DownloadStory, Reason
 
 FORMAT: Final = 1
 """Number of the form of the object: grows when something in it changes its meaning."""

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.tracker.crawls import CrawlEntry, Finding
-from dcc.tracker.questions.queries import StateCount
-from dcc.tracker.questions.stories import DownloadStory, Host, Reason, ReopeningStory
+from dcc.tracker.queries.queries import StateCount
+from dcc.tracker.queries.zip_stories import DownloadStory, Host, Reason, ReopeningStory
 
 if TYPE_CHECKING:
     from dcc.reports.causes.cause import Cause

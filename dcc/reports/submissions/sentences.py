@@ -18,7 +18,7 @@ from dcc.reports.submissions.words import (
     OutcomeWords,
 )
 from dcc.tracker.crawls import CrawlEntry
-from dcc.tracker.questions.stories import DownloadStory, Reason
+from dcc.tracker.queries.zip_stories import DownloadStory, Reason
 
 if TYPE_CHECKING:
     from dcc.reports.causes.cause import Cause

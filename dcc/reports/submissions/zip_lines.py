@@ -16,9 +16,9 @@ from dcc.reports.causes.rules import RULE_FACES
 from dcc.reports.submissions.model import Outcome, Tone, ZipLine
 from dcc.reports.submissions.outcomes import in_order, is_faulty, once_changed, outcome_of, tone_of, unless_held
 from dcc.tracker.crawls import CHANGED, SessionEntry
-from dcc.tracker.hosted.changed_archives import changed_since_loaded
-from dcc.tracker.hosted.foreign_archives import HeldArchive, held_archives
-from dcc.tracker.hosted.older_archives import zips_that_wait
+from dcc.tracker.hostings.changed_archives import changed_since_loaded
+from dcc.tracker.hostings.foreign_archives import HeldArchive, held_archives
+from dcc.tracker.hostings.older_archives import zips_that_wait
 from dcc.tracker.lineage import LATEST
 from dcc.tracker.models import (
     AnException,
@@ -32,8 +32,8 @@ from dcc.tracker.models import (
     ZipDownload,
     ZipFile,
 )
-from dcc.tracker.questions.queries import StateCount
-from dcc.tracker.questions.session_zips import touched_zips
+from dcc.tracker.queries.queries import StateCount
+from dcc.tracker.queries.session_zips import touched_zips
 
 _WORST_FIRST: Final = (Tone.BAD, Tone.WARN, Tone.WAIT, Tone.GOOD)
 

@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping
 
 from dcc.session.archives.jobs import Job
 from dcc.session.archives.source_queues import SourceQueue
-from dcc.session.fetching.allowance import Allowance
-from dcc.session.fetching.downloading import DownloadMessage, SourceDownloads
+from dcc.session.fetching.download_slots import Allowance
+from dcc.session.fetching.downloads import DownloadMessage, SourceDownloads
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
 from dcc.sources.hosting import Hosting
 from dcc.store.staging import Staging
-from dcc.tracker.hosted.source_statistics import Conduct
+from dcc.tracker.hostings.source_statistics import Conduct
 
 
 class Attempts:

@@ -32,13 +32,13 @@ from dcc.session.archives.attempts import Attempts
 from dcc.session.archives.checks import Checks, ChecksInThreads
 from dcc.session.archives.jobs import TO_VALIDATE, Checked, Checker, Extracted, Failed, Job
 from dcc.session.archives.recording import Batch
-from dcc.session.fetching.downloading import Arrived, Broke, DownloadMessage, Progressed, Published, Started
+from dcc.session.fetching.downloads import Arrived, Broke, DownloadMessage, Progressed, Published, Started
 from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.sources.hosting import Fault
 from dcc.store.staging import Staging
-from dcc.tracker.hosted.source_statistics import Conduct
+from dcc.tracker.hostings.source_statistics import Conduct
 from dcc.tracker.models import utc_now
 from dcc.tracker.progress import Subject
 from dcc.tracker.states import State

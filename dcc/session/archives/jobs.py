@@ -23,10 +23,10 @@ from dcc.session.fetching.receiving import Transfer
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
 from dcc.sources.hosting import Fault, Hosting
-from dcc.tracker.hosted.bad_copies import FoundBad, is_settled
-from dcc.tracker.hosted.download_plan import InterruptedZip, KnownDocument, PlannedZip
-from dcc.tracker.hosted.known_hostings import stored_name
-from dcc.tracker.hosted.staged_copies import StagedCopy
+from dcc.tracker.hostings.bad_copies import FoundBad, is_settled
+from dcc.tracker.hostings.download_plan import InterruptedZip, KnownDocument, PlannedZip
+from dcc.tracker.hostings.listing_changes import stored_name
+from dcc.tracker.hostings.staged_copies import StagedCopy
 from dcc.tracker.models import utc_now
 from dcc.tracker.states import State
 

@@ -25,14 +25,14 @@ from dcc.phases import Phase
 from dcc.runtime.process_memory import give_back_freed_memory
 from dcc.session.archives.coordination import Coordinator
 from dcc.session.archives.jobs import Checker, Job
-from dcc.session.crawling import LookAgain, look_again, relist, settle
+from dcc.session.crawl import LookAgain, look_again, relist, settle
 from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc.sources.base import ListedFile, SourceAddress
 from dcc.store.staging import Staging, remove_leftovers
 from dcc.tracker import progress
 from dcc.tracker.database import run_reading
-from dcc.tracker.hosted.download_plan import (
+from dcc.tracker.hostings.download_plan import (
     InterruptedZip,
     PlannedZip,
     cancel_orphans,
@@ -43,11 +43,11 @@ from dcc.tracker.hosted.download_plan import (
     reopen_failed_downloads,
     sources_to_use,
 )
-from dcc.tracker.hosted.foreign_archives import HeldArchive, note_held
-from dcc.tracker.hosted.owner_notices import note
-from dcc.tracker.hosted.retries import not_to_be_had, reopen_named, staged_of
-from dcc.tracker.hosted.source_statistics import record_conduct
-from dcc.tracker.hosted.staged_copies import StagedCopy, begin_from_staging
+from dcc.tracker.hostings.foreign_archives import HeldArchive, note_held
+from dcc.tracker.hostings.owner_notices import note
+from dcc.tracker.hostings.retries import not_to_be_had, reopen_named, staged_of
+from dcc.tracker.hostings.source_statistics import record_conduct
+from dcc.tracker.hostings.staged_copies import StagedCopy, begin_from_staging
 from dcc.tracker.models import Centre, utc_now
 from dcc.tracker.register.connections import load_addresses
 from dcc.tracker.states import WAITING

@@ -33,8 +33,8 @@ from dcc.session.data.qc_documents import (
 from dcc.session.data.uploader import Uploader, failed_upload
 from dcc.settings import Settings
 from dcc.tracker import progress
-from dcc.tracker.hosted.foreign_archives import not_fetched
-from dcc.tracker.hosted.owner_notices import NewNotice, Outcome, note
+from dcc.tracker.hostings.foreign_archives import not_fetched
+from dcc.tracker.hostings.owner_notices import NewNotice, Outcome, note
 from dcc.tracker.progress import Proposal, Subject
 from dcc.tracker.register.delegations import find_archive, load_delegations
 from dcc.tracker.states import State

@@ -28,7 +28,7 @@ from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc.store.staging import Staging
 from dcc.tracker import progress
-from dcc.tracker.hosted.owner_notices import NewNotice, note
+from dcc.tracker.hostings.owner_notices import NewNotice, note
 from dcc.tracker.lineage import IDS, rows_by_id
 from dcc.tracker.models import ZipAction, utc_now
 from dcc.tracker.progress import Proposal, Subject

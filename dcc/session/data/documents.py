@@ -15,7 +15,7 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Connection, Select, and_, exists, func, or_, select
 from sqlalchemy.orm import aliased
 
-from dcc.databases.listed_rows import many_rows_of
+from dcc.databases.row_texts import many_rows_of
 from dcc.errors import BadFileNameError
 from dcc.naming import Action, DocumentKind, DocumentName, NamingConvention
 from dcc.outcomes import ZipKey

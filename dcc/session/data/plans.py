@@ -22,7 +22,7 @@ from dcc.session.data.staged_documents import staged_path
 from dcc.session.data.upload_groups import document_to_apply
 from dcc.settings import Settings
 from dcc.store.staging import Staging
-from dcc.tracker.hosted.foreign_archives import not_fetched
+from dcc.tracker.hostings.foreign_archives import not_fetched
 from dcc.tracker.register.delegations import Delegations, load_delegations
 from dcc.vocabulary import Severity
 

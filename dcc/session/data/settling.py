@@ -15,8 +15,8 @@ from sqlalchemy import Connection, Engine
 from dcc.data_outcomes import ContextsBuilt, DataOutcome, DocumentData, OverviewsBuilt, ZipData
 from dcc.databases.transactions import run_reading, run_writing
 from dcc.phases import Phase, Status
+from dcc.qc.contexts.affected_runs import left_out
 from dcc.qc.contexts.building import build_contexts
-from dcc.qc.contexts.changed_runs import left_out
 from dcc.qc.contexts.document_states import open_documents
 from dcc.qc.contexts.overviews import build_overviews
 from dcc.session.data.checking import GONE, NOT_UPLOADED

@@ -31,7 +31,7 @@ from dcc.session.data.staged_documents import staged_path
 from dcc.session.data.upload_groups import document_to_apply
 from dcc.settings import Settings
 from dcc.store.staging import Staging
-from dcc.tracker.hosted.owner_notices import NewNotice, Outcome
+from dcc.tracker.hostings.owner_notices import NewNotice, Outcome
 from dcc.tracker.register.delegations import Delegations
 from dcc.tracker.states import State
 from dcc.vocabulary import DocumentState, Severity

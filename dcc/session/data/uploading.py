@@ -35,7 +35,7 @@ from dcc.session.data.upload_groups import UploadQueue
 from dcc.session.data.upload_turns import groups_in_turn
 from dcc.session.data.uploader import HELD, Uploader, failed_upload, not_applied
 from dcc.tracker import progress
-from dcc.tracker.hosted.older_archives import OlderArchive, waiting_for_older
+from dcc.tracker.hostings.older_archives import OlderArchive, waiting_for_older
 from dcc.tracker.register.delegations import load_delegations
 from dcc.vocabulary import DocumentState
 

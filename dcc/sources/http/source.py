@@ -31,7 +31,7 @@ from dcc.sources.access import parse_hostname, resolve_accesskey
 from dcc.sources.base import ActionListing, Connection, SourceAddress, SourceProtocol
 from dcc.sources.certificates import ServerCertificates
 from dcc.sources.http.client import FAILURES, PORTS, Answer, HttpClient, Site, describe
-from dcc.sources.http.facts import MAX_ASKED, FactFinder, modified_time
+from dcc.sources.http.file_attributes import MAX_ASKED, FactFinder, modified_time
 from dcc.sources.http.index import read_index
 from dcc.sources.listing import Entry, gather
 from dcc.sources.listing_watch import watch_listing

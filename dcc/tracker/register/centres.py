@@ -24,8 +24,8 @@ from dcc.tracker.models import (
     ResourceStateRow,
     utc_now,
 )
+from dcc.tracker.register.column_texts import require_fit
 from dcc.tracker.register.connections import SourceState
-from dcc.tracker.register.texts import require_fit
 
 _CODE = re.compile(r"[A-Za-z_]{1,32}")
 _LANGUAGE = re.compile(LANGUAGE_CODE)

@@ -11,7 +11,7 @@ from importlib import import_module
 import sqlalchemy as sa
 from alembic import op
 
-from dcc.databases.migrations.making import columns_of
+from dcc.databases.migrations.operations import columns_of
 
 revision = "0002"
 down_revision = "0001"

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import mysql
 
-from dcc.databases.migrations.making import make_missing
+from dcc.databases.migrations.operations import make_missing
 
 revision = "0001"
 down_revision = None

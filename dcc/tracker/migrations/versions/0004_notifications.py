@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import mysql
 
-from dcc.databases.migrations.making import columns_of, make_missing
+from dcc.databases.migrations.operations import columns_of, make_missing
 
 revision = "0004"
 down_revision = "0003"

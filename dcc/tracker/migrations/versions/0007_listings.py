@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import mysql
 
-from dcc.databases.migrations.making import columns_of
+from dcc.databases.migrations.operations import columns_of
 
 revision = "0007"
 down_revision = "0006"

@@ -1,0 +1,124 @@
+"""`dcc source why`: what kept archives of a file source from being taken."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from dcc.cli.shell.context import json_option, open_tracker, settings_from_environment
+from dcc.cli.shell.number_types import ID
+from dcc.cli.shell.output import echo_json, echo_table, warn
+from dcc.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sqlalchemy import Engine
+
+    from dcc.reports.causes.not_taken import NotTaken
+    from dcc.reports.languages import Catalogue
+    from dcc.session.crawl import SourceListing
+    from dcc.settings import Settings
+
+_WHY = "why it was not taken"
+
+
+@click.command()
+@click.argument("source_id", metavar="[ID]", type=ID, required=False)
+@click.option("--centre", metavar="CODE", help="Of all sources of this centre.")
+@click.option("--look", is_flag=True, help="List the source now, to name entries that are ignored.")
+@click.option("--language", metavar="CODE", help="Such as de; DCC_LANGUAGE unless given.")
+@json_option
+@click.pass_context
+def why(
+    ctx: click.Context, source_id: int | None, centre: str | None, look: bool, language: str | None, as_json: bool
+) -> None:
+    """Say what was not taken from file source ID, and why.
+
+    Without ID, of all. A crawl takes archives whose names conform and that are not known. This says what kept it from
+    the others: the source is not visited or could not be listed, names were refused, archives failed, changed after
+    they were taken, or were taken before, entries were ignored since they are no archives; and who must act.
+
+    \b
+    Examples:
+      dcc source why
+      dcc source why 3
+      dcc source why 3 --look
+      dcc source why --centre H
+
+    \b
+    JSON: a list of {"source", "entry" (null: the source as a whole), "why", "reason", "acts", "number"}
+
+    Exit codes: 0, whatever is told; 2 there is no such source or centre; 4 --look could not reach one of them, all else
+    is told.
+    """
+    from dcc.reports.causes.not_taken import ignored_entries, why_not_taken
+    from dcc.reports.languages import load_catalogue
+
+    if source_id is not None and centre is not None:
+        raise ConfigurationError("Give the ID of a file source, or --centre, not both.")
+    settings = settings_from_environment()
+    catalogue = load_catalogue(language, settings)
+    told: list[tuple[int, NotTaken]] = []
+    exit_code = 0
+    with open_tracker(settings) as tracker:
+        for each in _sources(tracker, source_id, centre):
+            with tracker.connect() as connection:
+                told += [(each, row) for row in why_not_taken(connection, each)]
+            if look:
+                listing = _listing(tracker, settings, each)
+                told += [(each, row) for row in ignored_entries(listing.listings)]
+                if listing.error is not None:
+                    warn(str(listing.error))
+                    exit_code = exit_code if listing.listings else max(exit_code, listing.error.exit_code)
+    if as_json:
+        echo_json([_as_json(number, row, catalogue) for number, row in told])
+    else:
+        _print(told, catalogue)
+    ctx.exit(exit_code)
+
+
+def _sources(tracker: Engine, source_id: int | None, centre: str | None) -> list[int]:
+    from dcc.tracker.queries.queries import require_centre
+    from dcc.tracker.register import file_sources
+
+    if source_id is not None:
+        return [source_id]
+    with tracker.connect() as connection:
+        if centre is not None:
+            require_centre(connection, centre)
+        entries = file_sources.list_sources(connection)
+    return [entry.id for entry in entries if centre in (None, entry.centre) and entry.state != "removed"]
+
+
+def _listing(tracker: Engine, settings: Settings, source_id: int) -> SourceListing:
+    from dcc.session.crawl import list_source
+    from dcc.tracker.register.connections import load_addresses
+
+    with tracker.connect() as connection:
+        (address,) = load_addresses(connection, ids=[source_id], only_crawlable=False)
+    return list_source(address, settings)
+
+
+def _as_json(source: int, row: NotTaken, catalogue: Catalogue) -> dict[str, object]:
+    return {
+        "source": source,
+        "entry": row.entry,
+        "why": row.why.value,
+        "reason": row.reason_with_command(catalogue),
+        "acts": row.acts.value,
+        "number": row.number,
+    }
+
+
+def _print(told: Sequence[tuple[int, NotTaken]], catalogue: Catalogue) -> None:
+    from dcc.reports.causes.cause import ACTOR_NAMES
+
+    if not told:
+        click.echo("Nothing was kept from being taken: there is nothing there that is not new.")
+    rows = [
+        (source, row.entry or "", row.reason_with_command(catalogue), catalogue.text(ACTOR_NAMES[row.acts]))
+        for source, row in told
+    ]
+    echo_table(("source", "entry", _WHY, "who acts"), rows, prose=[_WHY])

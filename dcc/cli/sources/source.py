@@ -1,0 +1,208 @@
+"""`dcc source`: the servers and folders from which archives are collected."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from dcc.cli.shell.context import (
+    PLAIN_HELP,
+    absolute_folder,
+    json_option,
+    open_tracker,
+    read_accesskey,
+    settings_from_environment,
+)
+from dcc.cli.shell.group import CommandGroup
+from dcc.cli.shell.number_types import ID
+from dcc.cli.shell.output import count_of, echo_json, echo_table
+from dcc.cli.shell.suggestions import know
+from dcc.cli.sources.tls_options import tls_options, tls_trust
+from dcc.errors import ConfigurationError
+
+_STATES = ("available", "maintenance", "removed")
+_COMMANDS = {
+    "add": "dcc.cli.sources.connection:add",
+    "list": "dcc.cli.sources.source:list_sources",
+    "test": "dcc.cli.sources.connection:test",
+    "why": "dcc.cli.sources.ignored_archives:why",
+    "change": "dcc.cli.sources.source:change",
+    "set-state": "dcc.cli.sources.source:set_state",
+    "remove": "dcc.cli.sources.source:remove",
+}
+
+
+@click.command(cls=CommandGroup, places=_COMMANDS)
+def source() -> None:
+    """Register file sources, list, test, change or remove them.
+
+    A file source is a server, or a folder, with the directories add, edit and delete at its base path; any of them may
+    be missing.
+    """
+
+
+@click.command("list")
+@json_option
+def list_sources(as_json: bool) -> None:
+    """List the registered file sources.
+
+    An access key that refers to something (env:NAME, file:PATH, key:PATH) is shown; a password never is.
+
+    \b
+    JSON: a list of {"id", "centre", "protocol", "hostname", "username", "accesskey" (a reference,
+      "***" for a password, or empty), "base_path", "state", "centre_active", "created",
+      "hosted" (zip actions at present), "fingerprints" (of accepted host keys),
+      "tls_authorities", "tls_fingerprints" (of the certificates trusted for it alone)}
+
+    Exit codes: 0; 2 the tracker is not initialised; 4 it cannot be reached.
+    """
+    from dcc.tracker.register import file_sources
+
+    with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:
+        entries = file_sources.list_sources(connection)
+    if as_json:
+        echo_json(entries)
+        return
+    echo_table(
+        ("id", "centre", "server", "user", "access key", "base path", "state", "hosts", "host key or certificate"),
+        [
+            (
+                e.id,
+                e.centre,
+                f"{e.protocol}://{e.hostname}",
+                e.username,
+                e.accesskey,
+                e.base_path,
+                e.state if e.centre_active else f"{e.state}, centre inactive",
+                e.hosted,
+                " ".join([*e.fingerprints, *e.tls_fingerprints, *(f"CA {one}" for one in e.tls_authorities)]),
+            )
+            for e in entries
+        ],
+    )
+    if not entries:
+        click.echo("No file source is registered. Add one: dcc source add")
+    know(first=next((e.id for e in entries if e.state != "removed"), None))
+
+
+@click.command("set-state")
+@click.argument("source_id", metavar="ID", type=ID)
+@click.argument("state", type=click.Choice(_STATES))
+def set_state(source_id: int, state: str) -> None:
+    """Set the state of file source ID.
+
+    Only available sources are crawled and downloaded from.
+
+    \b
+    Example:
+      dcc source set-state 3 maintenance
+
+    Exit codes: 0; 2 there is no such source or state.
+    """
+    from dcc.tracker.database import writing
+    from dcc.tracker.register import file_sources
+    from dcc.tracker.register.connections import SourceState
+
+    with open_tracker(settings_from_environment()) as tracker, writing(tracker) as connection:
+        file_sources.set_source_state(connection, source_id, SourceState(state))
+    click.echo(f"File source {source_id} is in the state {state}.")
+
+
+@click.command()
+@click.argument("source_id", metavar="ID", type=ID)
+@click.option("--hostname", help="HOST, HOST:PORT or [IPV6]:PORT.")
+@click.option("--username", help="Whom to log in as.")
+@click.option("--accesskey", help="As with `dcc source add`; - reads it from standard input.")
+@click.option("--plain", is_flag=True, help=PLAIN_HELP)
+@click.option("--base-path", help="The directory that holds add, edit and delete.")
+@tls_options
+def change(
+    source_id: int,
+    hostname: str | None,
+    username: str | None,
+    accesskey: str | None,
+    plain: bool,
+    base_path: str | None,
+    tls_ca: str | None,
+    tls_fingerprints: tuple[str, ...],
+) -> None:
+    """Change how file source ID is reached.
+
+    For a server that moved, a new password or certificate. What it hosts and has delivered stays known. A host key
+    accepted before stays pinned; see `dcc source test`. An empty --tls-ca or --tls-fingerprint takes away what was
+    trusted before.
+
+    \b
+    Examples:
+      dcc source change 3 --accesskey env:HARWELL_PASSWORD
+      dcc source change 3 --tls-ca harwell-ca.pem
+
+    Exit codes: 0; 2 there is no such source, or a value is wrong.
+    """
+    from pydantic import SecretStr
+
+    from dcc.sources.access import parse_hostname
+    from dcc.tracker.database import writing
+    from dcc.tracker.register import file_sources
+
+    if hostname is not None:
+        parse_hostname(hostname, 1)
+    secret = None if accesskey is None else SecretStr(read_accesskey(accesskey, plain=plain))
+    with open_tracker(settings_from_environment()) as tracker, writing(tracker) as connection:
+        (entry,) = file_sources.list_sources(connection, [source_id])
+        if base_path and entry.protocol == "file":
+            base_path = absolute_folder(base_path)
+        file_sources.change_source(
+            connection,
+            source_id,
+            hostname=hostname,
+            username=username,
+            accesskey=secret,
+            base_path=base_path,
+            tls=tls_trust(entry.protocol, tls_ca, tls_fingerprints),
+        )
+    click.echo(f"Changed file source {source_id}.")
+
+
+@click.command()
+@click.argument("source_id", metavar="ID", type=ID)
+@click.option("--purge", is_flag=True, help="Delete it, with the download attempts and documents that came from it.")
+@click.option("--yes", is_flag=True, help="Answer the question that --purge asks.")
+def remove(source_id: int, purge: bool, yes: bool) -> None:
+    """Remove file source ID; its history stays.
+
+    It is never used again, and what came from it stays in the tracker.
+
+    \b
+    Example:
+      dcc source remove 3
+
+    Exit codes: 0; 2 there is no such source, or --purge was not confirmed.
+    """
+    from dcc.tracker.database import writing
+    from dcc.tracker.register import file_sources
+    from dcc.tracker.register.connections import SourceState
+
+    with open_tracker(settings_from_environment()) as tracker:
+        if not purge:
+            with writing(tracker) as connection:
+                file_sources.set_source_state(connection, source_id, SourceState.REMOVED)
+            click.echo(f"File source {source_id} is removed; its history stays.")
+            return
+        with tracker.connect() as connection:
+            file_sources.list_sources(connection, [source_id])
+        _confirm_purge(source_id, yes=yes)
+        with writing(tracker) as connection:
+            deleted = file_sources.purge_source(connection, source_id)
+        click.echo(f"Deleted file source {source_id} and {count_of(deleted, 'download attempt')}.")
+
+
+def _confirm_purge(source_id: int, *, yes: bool) -> None:
+    if yes:
+        return
+    question = f"Delete file source {source_id} with every download attempt and document that came from it?"
+    if not sys.stdin.isatty():
+        raise ConfigurationError(f"{question} Run the command again with --yes to confirm.")
+    if not click.confirm(question, err=True):
+        raise ConfigurationError("Nothing was deleted.")

@@ -1,0 +1,295 @@
+"""`dcc status`, `zips` and `sessions`: how far everything is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from dcc.cli.shell.context import json_option, open_tracker, settings_from_environment
+from dcc.cli.shell.number_types import COUNT
+from dcc.cli.shell.output import byte_size, count_of, echo_json, echo_table, json_object, printable
+from dcc.cli.shell.suggestions import know
+from dcc.naming import Action
+from dcc.phases import Phase, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dcc.outcomes import ZipKey
+    from dcc.tracker.crawls import CrawlEntry, SessionEntry
+    from dcc.tracker.queries.queries import StateCount
+    from dcc.tracker.register.file_sources import SourceEntry
+
+_FINDINGS_SHOWN = 20
+
+
+@click.command()
+@json_option
+def status(as_json: bool) -> None:
+    """Say how far everything is.
+
+    Zip actions and documents by phase and status, file sources, what waits to be confirmed, the last session. Documents
+    counted are those of each zip action's latest download. Findings are what the latest crawl of each source noticed,
+    and archives that changed and were not fetched anew since; those of the data are in `dcc data findings`.
+
+    \b
+    JSON: an object with
+      zip_actions, xml_files  lists of {"phase", "status", "count"}
+      sources     a list of {"id", "centre", "protocol", "hostname", "username", "base_path",
+                  "state", "centre_active", "hosted", "last_crawl"}; last_crawl is null or
+                  {"source", "session", "outcome" (ok, partial, failed), "error": null or
+                  {"kind", "message"}, "started", "finished", "listed", "new", "known",
+                  "changed", "refused", "ignored", "gone"}
+      session     {"active": a session or null, "last": a session or null}
+      held        what waits to be confirmed: a list of {"zip", "document", "message"}
+      held_archives  archives on another centre's source that are not taken, but for those that
+                  `dcc archive declined` lists: a list of {"zip", "owner", "hosts", "message"}
+      findings    a list of {"session", "source", "file_name", "kind", "message", "created"}
+
+    Exit codes: 0; 2 the tracker is not initialised; 4 it cannot be reached.
+    """
+    from dcc.tracker import crawls
+    from dcc.tracker.hostings import foreign_archives
+    from dcc.tracker.queries import queries
+    from dcc.tracker.register import file_sources
+
+    with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:
+        zip_actions = queries.count_zip_actions(connection)
+        xml_files = queries.count_documents(connection)
+        entries = file_sources.list_sources(connection)
+        latest_crawls = crawls.latest_crawls(connection)
+        findings = crawls.latest_findings(connection)
+        held = queries.held_documents(connection)
+        held_archives = [one for one in foreign_archives.held_archives(connection) if one.declined is None]
+        latest = crawls.list_sessions(connection, limit=2)
+    know(
+        held=next((key for key, _, _ in held), None),
+        failed=any(state.status is Status.FAILED for state in zip_actions),
+        down=next((entry.id for entry in entries if _is_down(entry, latest_crawls.get(entry.id))), None),
+        without_sources=not entries,
+        waits_for_qc=any((state.phase, state.status) == (Phase.QC, Status.PENDING) for state in zip_actions),
+    )
+    active = next((entry for entry in latest if entry.outcome == "active"), None)
+    last = next((entry for entry in latest if entry.outcome != "active"), None)
+    if as_json:
+        echo_json(
+            {
+                "zip_actions": zip_actions,
+                "xml_files": xml_files,
+                "sources": [_source_json(entry, latest_crawls.get(entry.id)) for entry in entries],
+                "session": {"active": session_json(active), "last": session_json(last)},
+                "held": [{"zip": str(key), "document": name, "message": message} for key, name, message in held],
+                "held_archives": [
+                    {"zip": str(one.key), "owner": one.owner, "hosts": one.hosts, "message": one.message}
+                    for one in held_archives
+                ],
+                "findings": findings,
+            }
+        )
+        return
+    _print_states("Zip actions", zip_actions)
+    _print_states("Documents", xml_files)
+    _print_sources(entries, latest_crawls)
+    _print_list("Waiting to be confirmed", _held_lines(held))
+    _print_list("Held archives", [one.message for one in held_archives])
+    _print_list("Findings", [finding.message for finding in findings])
+    for entry in (active, last):
+        if entry is not None:
+            click.echo(f"\n{_session_line(entry)}")
+
+
+def _held_lines(held: Sequence[tuple[ZipKey, str, str]]) -> list[str]:
+    """What waits to be confirmed, of each archive what to do once: the documents for which that is the same."""
+    documents: dict[tuple[ZipKey, str], list[str]] = {}
+    for key, name, message in held:
+        documents.setdefault((key, message), []).append(name)
+    return [
+        f"{key}: {names[0] if len(names) == 1 else count_of(len(names), 'document')}: {message}"
+        for (key, message), names in documents.items()
+    ]
+
+
+def _is_down(entry: SourceEntry, crawl: CrawlEntry | None) -> bool:
+    return crawl is not None and crawl.error is not None and entry.state == "available" and entry.centre_active
+
+
+def _source_json(entry: SourceEntry, crawl: CrawlEntry | None) -> dict[str, object]:
+    return {
+        "id": entry.id,
+        "centre": entry.centre,
+        "protocol": entry.protocol,
+        "hostname": entry.hostname,
+        "username": entry.username,
+        "base_path": entry.base_path,
+        "state": entry.state,
+        "centre_active": entry.centre_active,
+        "hosted": entry.hosted,
+        "last_crawl": None if crawl is None else crawl_json(crawl),
+    }
+
+
+def crawl_json(crawl: CrawlEntry) -> dict[str, object]:
+    """A crawl of a source as JSON shows it: its error without the line and column, which it has not."""
+    error = None if crawl.error is None else {"kind": crawl.error.kind, "message": crawl.error.message}
+    return {**json_object(crawl), "error": error}
+
+
+def _print_states(title: str, counts: Sequence[StateCount]) -> None:
+    total = sum(state.count for state in counts)
+    click.echo(f"{click.style(title, bold=True)}: {total:,}")
+    echo_table(
+        ("phase", "status", "count"),
+        [(state.phase, state.status, state.count) for state in counts],
+        indent="  ",
+    )
+    click.echo()
+
+
+def _print_sources(entries: Sequence[SourceEntry], crawls: dict[int, CrawlEntry]) -> None:
+    if not entries:
+        click.echo("No file source is registered. Add one: dcc source add")
+        return
+    click.echo(click.style("File sources", bold=True))
+    rows = []
+    for entry in entries:
+        if entry.state == "removed":
+            continue
+        crawl = crawls.get(entry.id)
+        server = f"{entry.protocol}://{entry.hostname}"
+        named = f"file source {entry.id} ({entry.centre}, {server}): "
+        rows.append(
+            (
+                entry.id,
+                entry.centre,
+                f"file://{entry.base_path}" if entry.protocol == "file" else server,
+                entry.state if entry.centre_active else f"{entry.state}, centre inactive",
+                entry.hosted,
+                crawl.outcome if crawl else "never crawled",
+                crawl.started if crawl else None,
+                crawl.error.message.removeprefix(named) if crawl and crawl.error else "",
+            )
+        )
+    headers = ("id", "centre", "server", "state", "hosts", "last crawl", "when", "error")
+    echo_table(headers, rows, indent="  ", prose=["error"])
+
+
+def _print_list(title: str, messages: Sequence[str]) -> None:
+    if not messages:
+        return
+    click.echo(f"\n{click.style(title, bold=True)}")
+    for message in messages[:_FINDINGS_SHOWN]:
+        click.echo(f"  {printable(message)}")
+    if len(messages) > _FINDINGS_SHOWN:
+        click.echo(f"  ... and {len(messages) - _FINDINGS_SHOWN:,} more: dcc status --json")
+
+
+@click.command()
+@click.option("--centre", help="Only of this producing centre (ILAR code).")
+@click.option("--action", type=click.Choice([action.value for action in Action]), help="Only of this action.")
+@click.option("--phase", type=click.Choice([phase.short_name for phase in Phase]), help="Only in this phase.")
+@click.option("--status", "state", type=click.Choice([s.short_name for s in Status]), help="Only in this status.")
+@json_option
+def zips(centre: str | None, action: str | None, phase: str | None, state: str | None, as_json: bool) -> None:
+    """List zip actions, oldest first.
+
+    With the file sources that host them at present.
+
+    \b
+    Examples:
+      dcc zips --status failed
+      dcc zips --centre H --phase xsd --status done
+
+    \b
+    JSON: a list of {"file_name", "action", "centre" (null where the name tells none), "phase",
+      "status", "sources" (ids of the file sources that host it at present), "size_bytes"}
+
+    Exit codes: 0, also when there are none; 2 there is no such centre; 4 the tracker cannot be reached.
+    """
+    from dcc.tracker.queries import queries
+
+    wanted = queries.ZipFilter(
+        centre=centre,
+        action=Action(action) if action else None,
+        phase=Phase[phase.upper()] if phase else None,
+        status=Status[state.upper()] if state else None,
+    )
+    with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:
+        entries = queries.find_zips(connection, wanted)
+    if as_json:
+        echo_json(entries)
+        return
+    know(first=next((f"{entry.action}/{entry.file_name}" for entry in entries), None))
+    echo_table(
+        ("zip action", "centre", "phase", "status", "size", "sources"),
+        [
+            (
+                f"{entry.action}/{entry.file_name}",
+                entry.centre,
+                entry.phase,
+                entry.status,
+                byte_size(entry.size_bytes),
+                " ".join(map(str, entry.sources)) or "none",
+            )
+            for entry in entries
+        ],
+    )
+    click.echo(f"{count_of(len(entries), 'zip action')}.", err=True)
+
+
+@click.command()
+@click.option("--limit", type=COUNT, default=20, show_default=True, help="How many, newest first.")
+@json_option
+def sessions(limit: int, as_json: bool) -> None:
+    """List crawling sessions, newest first, with what each found.
+
+    \b
+    JSON: a list of {"id", "started", "finished", "outcome", "failed_phase",
+      "tasks": [{"phase", "comment", "started", "finished", "outcome"}],
+      "crawls": [as last_crawl of `dcc status --json`]}
+
+    A session's outcome: active (a process is at it), open (waits for a run to go on with it), succeeded, failed
+    (failed_phase tells of which task), unfinished (its process died and no session has followed).
+
+    Exit codes: 0; 4 the tracker cannot be reached.
+    """
+    from dcc.tracker import crawls
+
+    with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:
+        entries = crawls.list_sessions(connection, limit=limit)
+    if as_json:
+        echo_json([session_json(entry) for entry in entries])
+        return
+    if not entries:
+        click.echo("There has been no session. Run one: dcc crawl")
+    echo_table(
+        ("id", "started", "finished", "outcome", "failed phase", "sources", "new zips", "refused"),
+        [
+            (
+                entry.id,
+                entry.started,
+                entry.finished,
+                entry.outcome,
+                entry.failed_phase,
+                len(entry.crawls),
+                sum(crawl.new for crawl in entry.crawls),
+                sum(crawl.refused for crawl in entry.crawls),
+            )
+            for entry in entries
+        ],
+    )
+
+
+def session_json(entry: SessionEntry | None) -> object:
+    """A session as JSON shows it."""
+    if entry is None:
+        return None
+    return {**json_object(entry), "crawls": [crawl_json(crawl) for crawl in entry.crawls]}
+
+
+def _session_line(entry: SessionEntry) -> str:
+    text = f"Session {entry.id}: {entry.outcome}"
+    if entry.failed_phase is not None:
+        text += f" ({entry.failed_phase.short_name})"
+    text += f", started {printable(entry.started)}"
+    return text + (f", finished {printable(entry.finished)}." if entry.finished else ".")

@@ -1,0 +1,75 @@
+"""The ways in which notifications reach people and programs: e-mail, a webhook, the log.
+
+To add a channel, write a `Channel` and a function that makes it from the settings, and put that into CHANNELS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Protocol
+
+from dcc.notify.messages import Audience, Message
+from dcc.settings import Settings
+
+
+class Channel(Protocol):
+    """One way in which notifications reach somebody.
+
+    `name`, of at most 16 characters, is how the ledger knows it. `repeats`: whoever gets a message twice can tell, by
+    its id, so that one of which nobody knows whether it arrived is sent again. `attaches`: it carries attachments.
+    """
+
+    name: str
+    repeats: bool
+    attaches: bool
+
+    def recipients(self, audience: Audience, addresses: Sequence[str]) -> Sequence[str]:
+        """Who gets what is for `audience`, a message each: names of at most 256 characters; none for nobody.
+
+        `addresses` are the e-mail addresses of the centre, where it is for one.
+        """
+        ...
+
+    def send(self, message: Message, recipient: str, *, seconds: float) -> None:
+        """Send a message, within `seconds`.
+
+        Raises NotificationNotSentError, whose `may_have_arrived` says that nobody knows.
+        """
+        ...
+
+
+def _mail_channel(settings: Settings) -> Channel | None:
+    if not settings.notify_centres and not settings.notify_addresses:
+        return None
+    from dcc.notify.channels.mail import MailChannel
+
+    return MailChannel(settings)
+
+
+def _webhook_channel(settings: Settings) -> Channel | None:
+    if settings.notify_webhook is None:
+        return None
+    from dcc.notify.channels.webhook import WebhookChannel
+
+    return WebhookChannel(settings.notify_webhook, settings.notify_webhook_secret, settings)
+
+
+def _log_channel(settings: Settings) -> Channel | None:
+    if not settings.notify_log:
+        return None
+    from dcc.notify.channels.log import LogChannel
+
+    return LogChannel()
+
+
+CHANNELS: Mapping[str, Callable[[Settings], Channel | None]] = MappingProxyType(
+    {"log": _log_channel, "webhook": _webhook_channel, "mail": _mail_channel}
+)
+"""What makes each channel from the settings; None where these ask for nothing by it."""
+
+
+def open_channels(settings: Settings) -> list[Channel]:
+    """The channels that the settings ask for; none by default."""
+    made = (make(settings) for make in CHANNELS.values())
+    return [channel for channel in made if channel is not None]

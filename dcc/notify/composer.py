@@ -1,0 +1,292 @@
+"""Messages in words: templates filled in, in the language of whoever reads them.
+
+A template is two files, `notifications/<name>.txt`, whose first line is the subject, and `notifications/<name>.html`.
+A DCC's own, in DCC_TEMPLATES_DIRECTORY, go before those that come with the platform. One that cannot be used is said,
+with its line, and ours is taken: a centre that waits for an answer is not left without one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from dcc.errors import ConfigurationError
+from dcc.notify.digests import Digest
+from dcc.notify.messages import Attachment, Kind, Message
+from dcc.notify.owner_sentences import is_of_host, owner_sentence
+from dcc.notify.troubles import Trouble
+from dcc.phases import Status
+from dcc.reports.causes.cause import Cause, as_json
+from dcc.reports.languages import Catalogue, load_catalogue
+from dcc.reports.languages.marking import mark
+from dcc.reports.overdue import LateCentre
+from dcc.reports.submissions.model import ZipLine
+from dcc.reports.submissions.sentences import next_of_line
+from dcc.reports.submissions.templates import render
+from dcc.reports.submissions.words import OUTCOME_WORDS
+from dcc.settings import Settings
+from dcc.tracker.hostings.owner_notices import Notice
+from dcc.tracker.register.centres import CentreEntry
+
+TEMPLATES: Final = Path(__file__).parent / "templates"
+
+_MOST_LINES: Final = 20
+_MOST_CAUSES: Final = 10
+_MOST_IN_DATA: Final = 200
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Composer:
+    """Makes messages; `said` are sentences on what was not as the settings ask for, such as a template with a fault."""
+
+    settings: Settings
+    said: list[str] = field(default_factory=list)
+    _catalogues: dict[str | None, Catalogue] = field(default_factory=dict)
+
+    def digest(
+        self, message_id: str, digest: Digest, causes: Sequence[Cause], attachments: Sequence[Attachment] = ()
+    ) -> Message:
+        """What became of a centre's submissions, in its language."""
+        catalogue = self.catalogue(digest.centre.language)
+        bad, accepted = digest.bad, digest.accepted
+        shown = [cause for cause in causes if cause.fails] if bad else []
+        values = {
+            "centre": digest.centre.short_name,
+            "centre_name": digest.centre.full_name,
+            "session": digest.session,
+            "headline": _headline(catalogue, len(bad), len(accepted)),
+            "bad": bad[:_MOST_LINES],
+            "bad_total": len(bad),
+            "accepted": accepted[:_MOST_LINES],
+            "accepted_total": len(accepted),
+            "causes": shown[:_MOST_CAUSES],
+            "causes_total": len(shown),
+            "attached": len(attachments),
+        }
+        data = {
+            "accepted": [str(line.key) for line in accepted[:_MOST_IN_DATA]],
+            "accepted_total": len(accepted),
+            "failed": [_line_data(line) for line in bad[:_MOST_IN_DATA]],
+            "failed_total": len(bad),
+            "causes": [as_json(cause, catalogue) for cause in shown[:_MOST_CAUSES]],
+            "causes_total": len(shown),
+        }
+        code = digest.centre.short_name
+        return self._message(
+            message_id,
+            Kind.DIGEST,
+            "digest",
+            catalogue,
+            values,
+            data,
+            session=digest.session,
+            centre=code,
+            thread=f"centre {code}",
+            attachments=tuple(attachments),
+        )
+
+    def summary(
+        self, message_id: str, digests: Sequence[Digest], causes: Mapping[str | None, Sequence[Cause]]
+    ) -> Message:
+        """What a session left to do, for wranglers."""
+        catalogue = self.catalogue(None)
+        parts = [
+            {
+                "centre": digest.centre.short_name,
+                "centre_name": digest.centre.full_name,
+                "bad": digest.bad[:_MOST_LINES],
+                "bad_total": len(digest.bad),
+                "causes": [cause for cause in causes.get(digest.centre.short_name, ()) if cause.fails][:_MOST_CAUSES],
+            }
+            for digest in digests
+        ]
+        session = digests[0].session
+        bad = sum(len(digest.bad) for digest in digests)
+        values = {"session": session, "headline": _headline(catalogue, bad, 0), "parts": parts}
+        return self._message(message_id, Kind.SESSION, "summary", catalogue, values, {}, session=session)
+
+    def outages(self, message_id: str, away: Sequence[Trouble], back: Mapping[str, str]) -> Message:
+        """What is away, and what is back: labels by subject."""
+        catalogue = self.catalogue(None)
+        what = [catalogue.text("Outage: {thing}", thing=trouble.label) for trouble in away[:1]]
+        what += [
+            catalogue.text("Back to normal: {thing}", thing=label) for label in list(back.values())[: 1 - len(what)]
+        ]
+        more = len(away) + len(back) - 1
+        if more:
+            what.append(catalogue.plural("{number} more change", "{number} more changes", more))
+        data = {
+            "away": [
+                {"what": one.subject, "name": one.label, "reason": one.reason, "centre": one.centre, "over": one.over}
+                for one in away
+            ],
+            "back": [{"what": subject, "name": label} for subject, label in back.items()],
+        }
+        values = {"headline": catalogue.list(what), "away": away, "back": list(back.values())}
+        session = next((one.session for one in away), None)
+        kind = Kind.OUTAGE if away else Kind.RECOVERY
+        return self._message(message_id, kind, "outage", catalogue, values, data, session=session)
+
+    def missing_addresses(self, message_id: str, centres: Sequence[str]) -> Message:
+        """Centres that have submitted something and cannot be written to."""
+        catalogue = self.catalogue(None)
+        headline = catalogue.plural(
+            "A centre has no e-mail address", "{number} centres have no e-mail address", len(centres)
+        )
+        said = [
+            catalogue.text(
+                "Centre {centre} cannot be told what became of its submissions: give it an address with {command}",
+                centre=centre,
+                command=f"dcc centre change {centre} --email ADDRESS",
+            )
+            for centre in centres
+        ]
+        values = {"headline": headline, "sentences": said}
+        return self._message(message_id, Kind.ADDRESS, "notice", catalogue, values, {"centres": list(centres)})
+
+    def late_archives(self, message_id: str, centre: CentreEntry, late: LateCentre) -> Message:
+        """Archives of a centre that failed long ago, in its language."""
+        catalogue = self.catalogue(centre.language)
+        headline = catalogue.plural(
+            "{number} archive still waits to be corrected", "{number} archives still wait to be corrected", late.failed
+        )
+        failed = [str(one.key) for one in late.zips if one.status is Status.FAILED][:_MOST_LINES]
+        said = [
+            catalogue.text("Archive {archive} failed, and nobody has corrected or removed it.", archive=archive)
+            for archive in failed
+        ]
+        said.append(
+            catalogue.text(
+                "Submit the corrected documents in a new archive. Then remove the archive that failed from your server."
+            )
+        )
+        code = centre.short_name
+        values = {"headline": f"{code}: {headline}", "sentences": said}
+        data = {"failed": failed, "failed_total": late.failed}
+        return self._message(
+            message_id, Kind.OUTAGE, "notice", catalogue, values, data, centre=code, thread=f"centre {code}"
+        )
+
+    def owner_news(self, message_id: str, owner: CentreEntry, notices: Sequence[Notice]) -> Message:
+        """What archives of other centres did with data of a centre, or tried to do, in its language."""
+        catalogue = self.catalogue(owner.language)
+        said = [owner_sentence(catalogue, notice) for notice in notices[:_MOST_LINES]]
+        left = len(notices) - len(said)
+        if left > 0:
+            said.append(catalogue.plural("... and {number} more.", "... and {number} more.", left))
+        data = {
+            "notices": [
+                {
+                    "zip": str(notice.key),
+                    "centre": notice.centre,
+                    "document": notice.file_name or None,
+                    "outcome": str(notice.outcome),
+                    "counts": dict(notice.counts),
+                    "done_by": notice.done_by,
+                    "reason": notice.reason,
+                }
+                for notice in notices[:_MOST_IN_DATA]
+            ]
+        }
+        text = mark("archives of others concern data of centre {centre}")
+        if all(map(is_of_host, notices)):
+            text = mark("archives on the server of centre {centre} are named for other centres")
+        headline = catalogue.text(text, centre=owner.short_name)
+        values = {"headline": headline, "sentences": said}
+        code = owner.short_name
+        return self._message(
+            message_id, Kind.OWNER, "notice", catalogue, values, data, centre=code, thread=f"centre {code}"
+        )
+
+    def test(self, message_id: str) -> Message:
+        """A message that says that notifications arrive."""
+        catalogue = self.catalogue(None)
+        values = {
+            "headline": catalogue.text("a test of notifications"),
+            "sentences": [catalogue.text("Notifications arrive here. Nothing needs to be done.")],
+        }
+        return self._message(message_id, Kind.TEST, "notice", catalogue, values, {})
+
+    def catalogue(self, code: str | None) -> Catalogue:
+        """The catalogue of a language; that of DCC_LANGUAGE where there is none of it, which is said."""
+        if code not in self._catalogues:
+            try:
+                self._catalogues[code] = load_catalogue(code, self.settings)
+            except ConfigurationError as error:
+                if code is None:
+                    raise
+                self._say(str(error))
+                self._catalogues[code] = load_catalogue(None, self.settings)
+        return self._catalogues[code]
+
+    def _message(
+        self,
+        message_id: str,
+        kind: Kind,
+        template: str,
+        catalogue: Catalogue,
+        values: Mapping[str, Any],
+        data: Mapping[str, Any],
+        **about: Any,
+    ) -> Message:
+        filled = {
+            **catalogue.functions,
+            "catalogue": catalogue,
+            "language": catalogue.tag,
+            "direction": catalogue.direction,
+            "outcome_words": OUTCOME_WORDS,
+            "next_of_line": next_of_line,
+            **values,
+        }
+        subject, _, text = self._render(f"{template}.txt", filled).partition("\n")
+        html = self._render(f"{template}.html", {**filled, "subject": subject})
+        return Message(
+            message_id,
+            kind,
+            subject.strip(),
+            text.strip("\n") + "\n",
+            html,
+            data,
+            language=catalogue.code,
+            **about,
+        )
+
+    def _render(self, name: str, values: Mapping[str, Any]) -> str:
+        name = f"notifications/{name}"
+        own = self.settings.templates_directory
+        if own is not None:
+            try:
+                return render(name, values, shipped=TEMPLATES, own=own)
+            except ConfigurationError as error:
+                self._say(f"{error} Until then the one that comes with the platform is used.")
+        return render(name, values, shipped=TEMPLATES)
+
+    def _say(self, sentence: str) -> None:
+        if sentence not in self.said:
+            self.said.append(sentence)
+            log.warning("%s", sentence)
+
+
+def _headline(catalogue: Catalogue, bad: int, accepted: int) -> str:
+    said = []
+    if bad:
+        said.append(catalogue.plural("{number} archive needs a hand", "{number} archives need a hand", bad))
+    if accepted:
+        said.append(catalogue.plural("{number} archive came through", "{number} archives came through", accepted))
+    return catalogue.list(said)
+
+
+def _line_data(line: ZipLine) -> dict[str, Any]:
+    return {
+        "zip": str(line.key),
+        "outcome": str(line.outcome),
+        "phase": line.phase.short_name,
+        "status": line.status.short_name,
+        "documents": line.documents,
+        "failed": line.failed,
+    }

@@ -1,0 +1,330 @@
+"""What sessions, sensors and commands call to have people notified.
+
+Nothing here raises: what a session did stands, whether anybody was told or not. Each function returns sentences for
+whoever runs it, and logs what could not be sent as warnings.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from types import MappingProxyType
+
+from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from dcc.errors import DccError
+from dcc.notify import tracker_away
+from dcc.notify.channels.base import Channel, open_channels
+from dcc.notify.composer import Composer
+from dcc.notify.late_archives import remind_centres
+from dcc.notify.messages import Audience, Item, Kind, Message
+from dcc.notify.owner_news import tell_owners
+from dcc.notify.rounds import Planned, Round
+from dcc.notify.session_news import SessionNews
+from dcc.notify.troubles import (
+    SESSION,
+    TRACKER,
+    Trouble,
+    broken_off,
+    dead_session,
+    died,
+    sessions_after,
+    sources_away,
+    which_are_back,
+)
+from dcc.settings import Settings
+
+_MOST_SESSIONS = 20
+_MOST_RETRIES = 10
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a round did: `sentences` for people, messages `sent` by channel, and how many were not."""
+
+    sentences: tuple[str, ...] = ()
+    sent: Mapping[str, int] = field(default_factory=dict)
+    failed: int = 0
+
+
+def notify_after_session(
+    tracker: Engine,
+    settings: Settings,
+    session_id: int,
+    *,
+    ended: bool = True,
+    broke_off: str | None = None,
+    dead: tuple[int, str] | None = None,
+) -> list[str]:
+    """Tell what a session has brought about: outages at once; when it has `ended`, what it did for each centre.
+
+    `broke_off` says why it did, `dead` is a session whose process had died, and why that is known.
+    """
+    if not settings.notifies:
+        return []
+    troubles = [broken_off(session_id, broke_off)] if broke_off is not None else []
+    if dead is not None:
+        troubles.append(died(*dead, taken_up=ended and broke_off is None))
+
+    def work(round_: Round) -> None:
+        well = ended and broke_off is None
+        _tell_outages(round_, session_id, troubles, {SESSION: SESSION} if well else {})
+        if ended:
+            _tell_sessions(round_, session_id)
+            tell_owners(round_)
+
+    return list(_guarded(tracker, settings, work).sentences)
+
+
+def notify_due(
+    tracker: Engine,
+    settings: Settings,
+    troubles: Sequence[Trouble] = (),
+    fine: Mapping[str, str] = _NOTHING,
+    *,
+    watched: str | None = None,
+    remind: datetime | None = None,
+) -> Told:
+    """Tell what is due: what could not be told before, sessions that ended without telling, outages. For sensors.
+
+    `troubles` are outages that the tracker does not know; `fine` are names of what works, by the subjects of such.
+    Together they are all whose subjects begin with `watched`: others that are open end, since nobody expects them back.
+    `remind` is a time at which centres are reminded of archives that failed long before it.
+    """
+    if not settings.notifies:
+        return Told()
+
+    def work(round_: Round) -> None:
+        _tell_outages(round_, None, troubles, fine, dead=True, watched=watched)
+        _tell_sessions(round_, None)
+        if remind is not None:
+            remind_centres(round_, remind)
+        tell_owners(round_)
+
+    return _guarded(tracker, settings, work)
+
+
+def notify_session(tracker: Engine, settings: Settings, session_id: int, *, centre: str | None = None) -> Told:
+    """Tell what is due of one session that is over, for all centres or one."""
+
+    def work(round_: Round) -> None:
+        SessionNews(round_, session_id, centre).tell()
+
+    return _guarded(tracker, settings, work)
+
+
+def plan(
+    tracker: Engine, settings: Settings, session_id: int | None = None, *, centre: str | None = None
+) -> tuple[list[Planned], list[str]]:
+    """What would be sent, of one session or all that is due, without sending or remembering anything; and sentences.
+
+    Raises DccError, unlike what sends.
+    """
+    round_ = Round(tracker, settings, dry=True)
+    if session_id is None and centre is None:
+        _tell_outages(round_, None, (), {}, dead=True)
+    for number in [session_id] if session_id is not None else _due_sessions(round_, None):
+        SessionNews(round_, number, centre).tell()
+    if session_id is None or centre is not None:
+        tell_owners(round_, centre)
+    return round_.planned, round_.conclude()
+
+
+def send_test(settings: Settings, address: str) -> str:
+    """Send a test to an e-mail address; a sentence that says so. Raises NotificationNotSentError."""
+    from dcc.notify.channels.mail import MailChannel
+
+    message = Composer(settings).test(uuid.uuid4().hex)
+    MailChannel(settings).send(message, address, seconds=settings.notify_seconds)
+    return f"A test was sent to {address}."
+
+
+def tell_that_tracker_is_away(settings: Settings, error: DccError) -> list[str]:
+    """Tell wranglers that the tracker cannot be reached: once, by what a file remembers, since the ledger is away."""
+    if not settings.notifies:
+        return []
+    trouble = Trouble(TRACKER, "", TRACKER, str(error), reported=False)
+    said: list[str] = []
+    failed: set[str] = set()
+    for channel, recipient in _wranglers(settings):
+        if channel.name in failed:
+            continue
+        path: Path | None = None
+        try:
+            path = tracker_away.claim(settings, channel.name, recipient)
+            if path is None:
+                continue
+            _send_alone(settings, channel, recipient, [trouble], [])
+            said.append(f"{recipient} was notified that the tracker is away.")
+        except (DccError, OSError) as failure:
+            if path is not None and not getattr(failure, "may_have_arrived", False):
+                path.unlink(missing_ok=True)
+            failed.add(channel.name)
+            said.append(_warned(failure))
+    return said
+
+
+def _tell_that_tracker_is_back(settings: Settings) -> list[str]:
+    told = list(tracker_away.told(settings))
+    if not told:
+        return []
+    channels = {channel.name: channel for channel in open_channels(settings)}
+    said: list[str] = []
+    for name, recipient, path in told:
+        try:
+            # Whoever takes the file away first is the one who tells.
+            path.unlink()
+        except FileNotFoundError:
+            continue
+        try:
+            if name in channels:
+                _send_alone(settings, channels[name], recipient, [], [TRACKER])
+        except DccError as failure:
+            if not getattr(failure, "may_have_arrived", False):
+                tracker_away.claim(settings, name, recipient)
+            said.append(_warned(failure))
+    return said
+
+
+def _send_alone(
+    settings: Settings, channel: Channel, recipient: str, away: Sequence[Trouble], back: Iterable[str]
+) -> None:
+    message = Composer(settings).outages(uuid.uuid4().hex, away, {subject: subject for subject in back})
+    channel.send(message, recipient, seconds=settings.notify_seconds)
+
+
+def _wranglers(settings: Settings) -> list[tuple[Channel, str]]:
+    return [
+        (channel, recipient)
+        for channel in open_channels(settings)
+        for recipient in channel.recipients(Audience.WRANGLERS, ())
+    ]
+
+
+def _guarded(tracker: Engine, settings: Settings, work: Callable[[Round], None]) -> Told:
+    """Do a round, and turn whatever goes wrong into sentences."""
+    said: list[str] = []
+    sent: dict[str, int] = {}
+    failed = 0
+    try:
+        round_ = Round(tracker, settings)
+        try:
+            lost = round_.ledger.settle_interrupted(round_.repeating)
+            said += [_lost(channel, recipient) for channel, recipient in lost]
+            said += _tell_that_tracker_is_back(settings)
+            work(round_)
+        finally:
+            said += round_.conclude()
+            sent, failed = dict(round_.sent), round_.failed
+    except (DccError, SQLAlchemyError, OSError) as error:
+        said.append(_warned(error))
+        failed += 1
+    except Exception as error:
+        log.exception("Notifications met a fault")
+        said.append(f"Notifications met a fault of the platform ({type(error).__name__}): report it with the log.")
+        failed += 1
+    return Told(tuple(said), sent, failed)
+
+
+def _tell_sessions(round_: Round, session_id: int | None) -> None:
+    numbers = _due_sessions(round_, session_id)
+    for number in numbers:
+        SessionNews(round_, number).tell()
+        # What was not sent before and is not due any more, since a later session has told it.
+        round_.ledger.drop_failed(number, before=round_.began)
+    if numbers:
+        round_.ledger.look_at(max(numbers))
+
+
+def _due_sessions(round_: Round, session_id: int | None) -> list[int]:
+    """Sessions to look at: this one, those that ended since the last that was looked at, those to be told again."""
+    last = round_.ledger.looked_at()
+    with round_.tracker.connect() as connection:
+        # What was before the first one is history, which nobody waits for.
+        ended = sessions_after(connection, last, _MOST_SESSIONS if last else 1)
+    again = round_.ledger.sessions_to_tell()[:_MOST_RETRIES]
+    wanted = {*ended, *again, *([] if session_id is None else [session_id])}
+    return sorted(wanted)
+
+
+def _tell_outages(
+    round_: Round,
+    session_id: int | None,
+    troubles: Iterable[Trouble],
+    fine: Mapping[str, str],
+    *,
+    dead: bool = False,
+    watched: str | None = None,
+) -> None:
+    """Tell what is away and what is back, dead sessions if `dead`; `fine` and `watched`: see `notify_due`."""
+    with round_.tracker.connect() as connection:
+        away = [*troubles, *sources_away(connection, round_.settings, session_id)]
+        if dead:
+            away += dead_session(connection, round_.settings)
+    reported = {(channel.name, recipient) for channel, recipient in round_.recipients(Audience.REPORTED)}
+    for channel, recipient in round_.recipients(Audience.WRANGLERS):
+        own = [one for one in away if not one.reported or (channel.name, recipient) in reported]
+        _tell_outages_to(round_, channel, recipient, own, fine, watched)
+
+
+def _tell_outages_to(
+    round_: Round,
+    channel: Channel,
+    recipient: str,
+    away: Sequence[Trouble],
+    fine: Mapping[str, str],
+    watched: str | None,
+) -> None:
+    ledger = round_.ledger
+    told = ledger.open_outages(channel.name, recipient)
+    with round_.tracker.connect() as connection:
+        back = which_are_back(connection, told, away)
+    still = {one.subject for one in away if not one.over}
+    back |= {subject: label for subject, label in fine.items() if subject in told and subject not in still}
+    if watched is not None:
+        known = still | fine.keys()
+        back |= {subject: None for subject in told if subject.startswith(watched) and subject not in known}
+    for subject in [subject for subject, label in back.items() if label is None]:
+        if not round_.dry:
+            ledger.end_outage(told[subject])
+        del back[subject]
+    # What goes on being away is one outage, whichever session or run came upon it.
+    by_item = {one.item: one for one in away if one.subject not in told}
+    recoveries = {Item(Kind.RECOVERY, subject, told[subject]): subject for subject in back}
+
+    def compose(message_id: str, items: Sequence[Item], _: Channel) -> Message:
+        labels = {recoveries[item]: back[recoveries[item]] or "" for item in items if item in recoveries}
+        return round_.composer.outages(message_id, [by_item[item] for item in items if item in by_item], labels)
+
+    now = round_.tell(channel, recipient, [*by_item, *recoveries], compose)
+    if round_.dry:
+        return
+    for item in now:
+        if item in by_item and by_item[item].over:
+            ledger.end_outage(item.told(channel.name, recipient))
+    # Also what was told in an earlier round that died before it said so: else the next outage would pass for this one.
+    for item in ledger.settled(list(recoveries), channel.name, recipient):
+        ledger.end_outage(told[recoveries[item]])
+
+
+def _lost(channel: str, recipient: str) -> str:
+    said = (
+        f"A process died while it sent a notification by {channel} to {recipient}: nobody knows whether it arrived, "
+        "and it is not sent again. See: dcc notify --list"
+    )
+    log.warning("%s", said)
+    return said
+
+
+def _warned(error: Exception) -> str:
+    said = str(error) if isinstance(error, DccError) else f"Notifications were not sent ({type(error).__name__})."
+    log.warning("%s", said)
+    return said

@@ -1,0 +1,97 @@
+"""All rules, asked one after the other of an installation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from sqlalchemy import Connection, Engine, func, select
+
+from dcc.operations.consistency import (
+    applied_documents,
+    counted_contexts,
+    entity_versions,
+    sessions,
+    staged_files,
+    zip_actions,
+)
+from dcc.operations.consistency.inconsistency import Inconsistency, bounded
+from dcc.session.sessions import Lease, read_lease
+from dcc.settings import Settings
+from dcc.store.staging import Staging
+from dcc.tracker.models import CrawlingSession
+
+__all__ = ["Inconsistency", "check_consistency", "look_at_rest"]
+
+
+def check_consistency(tracker: Engine, qc: Engine | None, settings: Settings) -> list[Inconsistency]:
+    """What does not hold in an installation; nothing where all is well. The databases are only read.
+
+    `qc` is None where there is no QC database yet. Of each rule the first are told, and how many more there are.
+    Staging is read whole where it is there: an archive that was removed from it is no fault. While a session is active,
+    only that is looked at which sessions keep at all times. Memory does not grow with the number of zips. Raises the
+    `unreachable` error of either database, and SQLAlchemy's errors.
+    """
+    with tracker.connect() as connection:
+        always = list(bounded(_always(connection, qc, read_lease(connection, settings))))
+
+    def look(connection: Connection) -> Iterator[Inconsistency]:
+        return _at_rest(connection, qc, settings)
+
+    return always + look_at_rest(tracker, settings, look)
+
+
+def look_at_rest(
+    tracker: Engine, settings: Settings, look: Callable[[Connection], Iterable[Inconsistency]]
+) -> list[Inconsistency]:
+    """What `look` finds, with a connection to the tracker, as far as no session is active, and none begins meanwhile.
+
+    Of each rule the first are told, and how many more there are.
+    """
+    with tracker.connect() as connection:
+        before = _moment(connection, settings)
+        found = [] if before.lease.active is not None else list(bounded(look(connection)))
+    with tracker.connect() as connection:
+        # What a session did that began meanwhile may look wrong.
+        return found if _moment(connection, settings) == before else []
+
+
+class _Moment(NamedTuple):
+    lease: Lease
+    newest_session: int
+
+
+def _moment(connection: Connection, settings: Settings) -> _Moment:
+    return _Moment(read_lease(connection, settings), connection.scalar(select(func.max(CrawlingSession.id))) or 0)
+
+
+def _always(tracker: Connection, qc: Engine | None, lease: Lease) -> Iterator[Inconsistency]:
+    """What every transaction keeps."""
+    yield from zip_actions.hosted(tracker)
+    yield from zip_actions.listings(tracker)
+    yield from zip_actions.nothing_twice(tracker)
+    yield from zip_actions.reasons(tracker)
+    yield from sessions.ended(tracker, lease)
+    if qc is not None:
+        with qc.connect() as connection:
+            yield from applied_documents.findings(connection)
+            yield from entity_versions.one_current_version(connection)
+            yield from entity_versions.lifetimes(connection)
+            yield from entity_versions.counts(connection)
+            yield from counted_contexts.sums(connection)
+            yield from counted_contexts.members(connection)
+
+
+def _at_rest(tracker: Connection, qc: Engine | None, settings: Settings) -> Iterator[Inconsistency]:
+    """What a session leaves."""
+    staging = Staging(settings.staging_directory)
+    yield from zip_actions.zip_states(tracker)
+    yield from zip_actions.download_states(tracker)
+    yield from sessions.nothing_under_way(tracker)
+    yield from staged_files.archives(tracker, staging)
+    yield from staged_files.documents(tracker, staging)
+    yield from staged_files.unfinished(tracker, staging)
+    if qc is not None:
+        with qc.connect() as connection:
+            yield from applied_documents.agree(tracker, connection)
+            yield from applied_documents.logs(tracker, connection, settings.max_document_errors)

@@ -1,0 +1,203 @@
+"""Rules about zip actions, downloads and documents in the tracker: accounted for, in legal states, with reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from sqlalchemy import Connection, exists, func, select
+from sqlalchemy.sql.selectable import Subquery
+
+from dcc.operations.consistency.inconsistency import Inconsistency
+from dcc.operations.consistency.tracker_rows import PAGE, key_of, pages, sources_were_purged, state_of, zip_entries
+from dcc.phases import Phase, Status
+from dcc.runtime.legible_text import archives_in_words
+from dcc.session.crawl import OK, PARTIAL
+from dcc.tracker.lineage import IDS
+from dcc.tracker.models import (
+    FileSourceHasZip,
+    Reopening,
+    SourceCrawlRow,
+    XmlFile,
+    XmlLog,
+    ZipAction,
+    ZipActionLog,
+    ZipDownload,
+    ZipFile,
+    ZipLog,
+)
+from dcc.tracker.states import WAITING, State, advance, roll_up
+
+REFUSED: Final = State(Phase.ZIP_NAME, Status.FAILED)
+EXTRACTED: Final = State(Phase.UNZIP, Status.DONE)
+_FETCHED_ANEW: Final = State(Phase.UNZIP, Status.RUNNING)
+_RETRY: Final = "Process it again: dcc retry {key}"
+_NAMED: Final = select(ZipAction.id, ZipAction.todo_id, ZipFile.file_name).join(ZipFile, ZipFile.id == ZipAction.zip_id)
+
+
+def hosted(connection: Connection) -> Iterator[Inconsistency]:
+    """C1. After a file source was removed with all that was known of it, zip actions stay without one."""
+    without = ~exists().where(FileSourceHasZip.za_id == ZipAction.id)
+    if not sources_were_purged(connection):
+        for row in connection.execute(_NAMED.where(without).order_by(ZipAction.id)):
+            yield Inconsistency(
+                "C1",
+                str(key_of(row.todo_id, row.file_name)),
+                "No file source hosts it, though none was removed. Crawl again: dcc crawl; if it is not found, restore "
+                "the tracker from a backup.",
+            )
+    unused = select(ZipFile.file_name).where(~exists().where(ZipAction.zip_id == ZipFile.id)).order_by(ZipFile.id)
+    for name in connection.scalars(unused):
+        yield Inconsistency("C1", name, "The tracker knows the archive and nothing that is to be done with it.")
+
+
+def listings(connection: Connection) -> Iterator[Inconsistency]:
+    """C2. Of a source that was listed in part, what is there may be more."""
+    newest = select(func.max(SourceCrawlRow.id)).group_by(SourceCrawlRow.file_source_id)
+    live = (
+        select(FileSourceHasZip.file_source_id, func.count().label("live"))
+        .where(FileSourceHasZip.gone_since.is_(None))
+        .group_by(FileSourceHasZip.file_source_id)
+        .subquery()
+    )
+    query = (
+        select(SourceCrawlRow.file_source_id, SourceCrawlRow.outcome, SourceCrawlRow.listed, live.c.live)
+        .outerjoin(live, live.c.file_source_id == SourceCrawlRow.file_source_id)
+        .where(SourceCrawlRow.id.in_(newest), SourceCrawlRow.outcome.in_([OK, PARTIAL]))
+    )
+    for source_id, outcome, listed, found in connection.execute(query):
+        there = found or 0
+        if there < listed or (outcome == OK and there != listed):
+            yield Inconsistency(
+                "C2",
+                f"file source {source_id}",
+                f"It showed {archives_in_words(listed)} in its latest crawl, and the tracker has {there:,} of it. "
+                "Crawl again: dcc crawl",
+            )
+
+
+def zip_states(connection: Connection) -> Iterator[Inconsistency]:
+    """C3."""
+    purged = sources_were_purged(connection)
+    for page in zip_entries(connection):
+        for one in page:
+            state = None if one.download is None else one.download.state
+            if state is None and purged:
+                continue
+            if one.state not in _legal(state):
+                whence = "it has no download" if state is None else f"its latest download is {state}"
+                yield Inconsistency(
+                    "C3", str(one.key), f"It is {one.state}, though {whence}. {_RETRY.format(key=one.key)}"
+                )
+
+
+def _legal(download: State | None) -> set[State]:
+    """The states that a zip action may have beside such a latest download."""
+    if download is None:
+        return {WAITING, REFUSED}
+    legal = {advance(WAITING, download)}
+    if download.phase <= Phase.UNZIP and download.failed:
+        # Another attempt was to follow.
+        legal |= {WAITING, _FETCHED_ANEW}
+    if download.phase is Phase.DOWNLOAD:
+        legal |= {_FETCHED_ANEW}
+    return legal
+
+
+def download_states(connection: Connection) -> Iterator[Inconsistency]:
+    """C4. One that was given up, or whose archive turned out to be bad, keeps its state."""
+    children = (
+        select(XmlFile.zip_id, XmlFile.phase_id, XmlFile.status_id)
+        .where(XmlFile.zip_id.in_(IDS))
+        .group_by(XmlFile.zip_id, XmlFile.phase_id, XmlFile.status_id)
+    )
+    query = select(ZipDownload.id, ZipDownload.phase_id, ZipDownload.status_id)
+    for page in pages(connection, query, ZipDownload.id, PAGE):
+        of_download: dict[int, set[State]] = {}
+        for zip_id, phase, status in connection.execute(children, {"ids": [row.id for row in page]}):
+            of_download.setdefault(zip_id, set()).add(state_of(phase, status))
+        for row in page:
+            state, rolled_up = state_of(row.phase_id, row.status_id), roll_up(of_download.get(row.id, ()))
+            given_up = state.status is Status.CANCELLED or (state.failed and state.phase <= Phase.UNZIP)
+            if rolled_up is None:
+                if state.phase > Phase.UNZIP and not given_up:
+                    yield Inconsistency(
+                        "C4", f"download {row.id}", f"It is {state} without any document. {_which(connection, row.id)}"
+                    )
+            elif not given_up and state != advance(EXTRACTED, rolled_up):
+                yield Inconsistency(
+                    "C4",
+                    f"download {row.id}",
+                    f"It is {state}, though its documents come to {rolled_up}. {_which(connection, row.id)}",
+                )
+
+
+def _which(connection: Connection, download_id: int) -> str:
+    row = connection.execute(
+        _NAMED.join(FileSourceHasZip, FileSourceHasZip.za_id == ZipAction.id)
+        .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
+        .where(ZipDownload.id == download_id)
+    ).one()
+    return _RETRY.format(key=key_of(row.todo_id, row.file_name))
+
+
+def nothing_twice(connection: Connection) -> Iterator[Inconsistency]:
+    """C7."""
+    reopened: Subquery = (
+        select(Reopening.za_id, func.max(Reopening.last_download_id).label("last"))
+        .where(Reopening.fell_back.is_(None))
+        .group_by(Reopening.za_id)
+        .subquery()
+    )
+    arrived = (
+        _NAMED.join(FileSourceHasZip, FileSourceHasZip.za_id == ZipAction.id)
+        .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
+        .outerjoin(reopened, reopened.c.za_id == ZipAction.id)
+        .where(
+            ZipDownload.id > func.coalesce(reopened.c.last, 0),
+            ZipDownload.phase_id >= int(Phase.UNZIP),
+            # One that was fetched anew, and no other, has an earlier one that failed here.
+            ~((ZipDownload.phase_id == int(Phase.UNZIP)) & (ZipDownload.status_id == int(Status.FAILED))),
+            ZipDownload.status_id != int(Status.CANCELLED),
+        )
+        .group_by(ZipAction.id, ZipAction.todo_id, ZipFile.file_name)
+        .having(func.count() > 1)
+    )
+    for row in connection.execute(arrived):
+        key = key_of(row.todo_id, row.file_name)
+        yield Inconsistency("C7", str(key), f"It arrived twice in one turn. {_RETRY.format(key=key)}")
+    # Databases may take names for equal that differ in trailing blanks.
+    same: list[Any] = [XmlFile.zip_id, XmlFile.fname, func.length(XmlFile.fname)]
+    for zip_id, name, _ in connection.execute(select(*same).group_by(*same).having(func.count() > 1)):
+        yield Inconsistency("C7", name, f"The document is there twice. {_which(connection, zip_id)}")
+
+
+def reasons(connection: Connection) -> Iterator[Inconsistency]:
+    """C8."""
+    unexplained = (
+        _NAMED.where(ZipAction.phase_id == int(REFUSED.phase), ZipAction.status_id == int(REFUSED.status))
+        .where(~exists().where(ZipActionLog.za_id == ZipAction.id))
+        .order_by(ZipAction.id)
+    )
+    for row in connection.execute(unexplained):
+        yield _unexplained(str(key_of(row.todo_id, row.file_name)))
+    downloads = (
+        select(ZipDownload.id)
+        .where(ZipDownload.status_id == int(Status.FAILED), ZipDownload.phase_id <= int(Phase.UNZIP))
+        .where(~exists().where(ZipLog.zip_id == ZipDownload.id))
+        .order_by(ZipDownload.id)
+    )
+    for download_id in connection.scalars(downloads):
+        yield _unexplained(f"download {download_id}")
+    open_entry = exists().where(XmlLog.xml_id == XmlFile.id, XmlLog.cleared.is_(None))
+    documents = (
+        select(XmlFile.id, XmlFile.fname)
+        .where(XmlFile.status_id == int(Status.FAILED), ~open_entry)
+        .order_by(XmlFile.id)
+    )
+    for document_id, name in connection.execute(documents):
+        yield _unexplained(f"document {document_id}, {name}")
+
+
+def _unexplained(subject: str) -> Inconsistency:
+    return Inconsistency("C8", subject, "It failed, and no log says why. Have it processed again: dcc retry")

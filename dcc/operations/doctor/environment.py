@@ -1,0 +1,92 @@
+"""What checks work with: the settings, the two databases with short time limits, and how long they may take."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from sqlalchemy import Connection, Engine
+
+from dcc.databases.database import Database
+from dcc.databases.engines import open_url, parse_url
+from dcc.databases.schema import require_current
+from dcc.errors import DccError
+from dcc.qc.database import QC_DATABASE
+from dcc.settings import Settings
+from dcc.tracker.schema import TRACKER
+
+_ANSWER_SECONDS: Final = 8
+"""How long a database may take for one answer; it is asked nothing that takes long."""
+_LONGEST_CONNECT: Final = 5.0
+_LONGEST_LOGIN: Final = 8.0
+_LONGEST_LISTING: Final = 15.0
+
+
+@dataclass
+class Surroundings:
+    """An installation as checks see it; `deadline`, of the monotonic clock, is when all of them must be done."""
+
+    settings: Settings
+    deadline: float
+    _engines: dict[str, Engine] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def left(self) -> float:
+        """The seconds that are left, 0 at least."""
+        return max(0.0, self.deadline - time.monotonic())
+
+    @property
+    def hurried_settings(self) -> Settings:
+        """The settings with time limits that are short enough for a look, never longer than those set."""
+        settings = self.settings
+        longest = max(self.left - 1, 1.0)
+        return settings.model_copy(
+            update={
+                "connect_timeout": min(settings.connect_timeout, _LONGEST_CONNECT, longest),
+                "login_timeout": min(settings.login_timeout, _LONGEST_LOGIN, longest),
+                "list_timeout": min(settings.list_timeout, _LONGEST_LISTING, longest),
+                "idle_timeout": min(settings.idle_timeout, _LONGEST_LOGIN, longest),
+                "database_retry": 0.0,
+            }
+        )
+
+    def engine(self, database: Database) -> Engine:
+        """The engine of one of the databases. Raises ConfigurationError for a URL that names none."""
+        with self._lock:
+            if database.noun not in self._engines:
+                self._engines[database.noun] = self._open(database)
+            return self._engines[database.noun]
+
+    def _open(self, database: Database) -> Engine:
+        url = self.settings.qc_database_url if database is QC_DATABASE else self.settings.tracker_database_url
+        return open_url(parse_url(url, database), database, answer_seconds=_ANSWER_SECONDS)
+
+    @contextmanager
+    def reading(self, database: Database) -> Iterator[Connection]:
+        """A connection that reads; raises NotReadyError where the database is away or has another schema."""
+        engine = self.engine(database)
+        try:
+            require_current(engine, database)
+        except DccError as error:
+            raise NotReadyError(f"The {database.name} is not ready; see above.") from error
+        with engine.connect() as connection:
+            yield connection
+
+    def tracker(self) -> Engine:
+        """The tracker's engine."""
+        return self.engine(TRACKER)
+
+    def close(self) -> None:
+        """Close all connections that are not in use."""
+        with self._lock:
+            for engine in self._engines.values():
+                engine.dispose()
+
+
+class NotReadyError(Exception):
+    """What a check needs is not there; another check says why."""

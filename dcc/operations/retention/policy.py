@@ -1,0 +1,141 @@
+"""The rules by which something in staging is kept or may go: by its age, and by how far its zip action is.
+
+What a session may still want is never removed: an archive that is not validated whole, a document that waits to be
+uploaded or to be confirmed. All else can be downloaded again, by `dcc retry`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Final
+
+from dcc.naming import Action
+from dcc.operations.retention.staged_files import Kind, StagedArchive
+from dcc.phases import Phase, Status
+from dcc.settings import Settings
+from dcc.tracker.hostings.listing_changes import NOT_ARRIVED
+from dcc.tracker.states import WAITING, State
+
+_DAY_SECONDS: Final = 86_400
+
+
+class Verdict(StrEnum):
+    """What becomes of something in staging."""
+
+    KEEP = "keep"
+    REMOVE = "remove"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How many days something is kept: what is through `phase`, what failed or was given up, parts nobody hosts."""
+
+    keep_days: int
+    keep_failed_days: int
+    keep_part_days: int
+    phase: Phase
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> Policy:
+        """The policy that the settings name."""
+        return cls(
+            keep_days=settings.staging_keep_days,
+            keep_failed_days=settings.staging_keep_failed_days,
+            keep_part_days=settings.staging_keep_part_days,
+            phase=Phase[settings.staging_keep_phase.upper()],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class KnownArchive:
+    """What the tracker knows of a zip action: `changed` is when its state last did (UTC, naive).
+
+    `hosted`: a file source hosts it at present. `validated`: all documents of its latest download are through XSD
+    validation. `to_upload`: one of them waits to be uploaded, `held`: it waits since its upload has begun, or to be
+    confirmed.
+    """
+
+    za_id: int
+    centre: str | None
+    state: State
+    changed: datetime
+    hosted: bool
+    validated: bool = True
+    to_upload: bool = False
+    held: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What becomes of something in staging, and why; `known` is what the tracker knows of it, None for nothing."""
+
+    staged: StagedArchive
+    verdict: Verdict
+    reason: str
+    age_days: int
+    known: KnownArchive | None = None
+
+
+def decide(staged: StagedArchive, known: KnownArchive | None, policy: Policy, now: datetime) -> list[Decision]:
+    """Decide on an archive with its contents, and on a part of it, if there are both; `now` is in UTC, naive."""
+    if known is None:
+        return [_decide_on_unknown(staged, now)]
+    decisions = []
+    whole, part = staged.of(Kind.ARCHIVE, Kind.CONTENTS), staged.of(Kind.PART, Kind.ORIGIN)
+    if whole is not None:
+        decisions.append(_decide_on_whole(whole, known, policy, now))
+    if part is not None:
+        decisions.append(_decide_on_part(part, known, policy, now))
+    return decisions
+
+
+def _decide_on_unknown(staged: StagedArchive, now: datetime) -> Decision:
+    age = _age(now, staged.modified)
+    if staged.of(Kind.LEFT_OVER) is not None:
+        return Decision(staged, Verdict.REMOVE, "a left-over of a process that was killed", age)
+    if staged.key is None and staged.place in set(Action):
+        return Decision(staged, Verdict.KEEP, "a link, which is not followed", age)
+    reason = "not known to the tracker" if staged.key is not None else "nothing that the platform puts there"
+    return Decision(staged, Verdict.UNKNOWN, reason, age)
+
+
+def _decide_on_whole(staged: StagedArchive, known: KnownArchive, policy: Policy, now: datetime) -> Decision:
+    age = _age(now, staged.modified, known.changed)
+
+    def decision(kept_days: int | None, reason: str) -> Decision:
+        goes = kept_days is not None and age >= kept_days
+        return Decision(staged, Verdict.REMOVE if goes else Verdict.KEEP, reason, age, known)
+
+    state = known.state
+    if state == WAITING:
+        return decision(policy.keep_failed_days, "it is to be downloaded again")
+    if not known.validated or (not state.failed and state < State(Phase.XSD, Status.DONE)):
+        return decision(None, "it is not validated whole")
+    if known.held or (known.to_upload and policy.phase > Phase.XSD):
+        return decision(None, "a document of it waits to be uploaded or confirmed")
+    if state.status in (Status.FAILED, Status.CANCELLED):
+        return decision(policy.keep_failed_days, f"it is at {state}")
+    if state >= State(policy.phase, Status.DONE):
+        return decision(policy.keep_days, f"it is through, at {state}")
+    return decision(None, f"it is not through {policy.phase.short_name} yet, at {state}")
+
+
+def _decide_on_part(staged: StagedArchive, known: KnownArchive, policy: Policy, now: datetime) -> Decision:
+    age = _age(now, staged.modified)
+    if known.state == WAITING or known.state in NOT_ARRIVED:
+        if known.hosted:
+            return Decision(staged, Verdict.KEEP, "its download goes on from there", age, known)
+        verdict = Verdict.REMOVE if age >= policy.keep_part_days else Verdict.KEEP
+        return Decision(staged, verdict, "a part of an archive that no file source hosts any more", age, known)
+    return Decision(staged, Verdict.REMOVE, "a part of an archive that has arrived since", age, known)
+
+
+def _age(now: datetime, modified: float, changed: datetime | None = None) -> int:
+    """Whole days since the later of both; 0 for a time that is to come."""
+    since = now.replace(tzinfo=UTC).timestamp() - modified
+    if changed is not None:
+        since = min(since, (now - changed).total_seconds())
+    return max(int(since // _DAY_SECONDS), 0)

@@ -1,0 +1,318 @@
+"""What documents touch of the procedure runs whose data contexts and overviews count.
+
+A document touches the experiments, lines and housings of which it opened or ended a version, its own ones (which may
+have been judged again), and the current experiments about specimens of which it opened or ended a version: these may
+have got another genotype or strain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, exists, func, select, union_all, update
+
+from dcc.databases.list_parameters import AT_ONCE, as_json, listed, numbers_in, numbers_of, only_compared
+from dcc.databases.row_texts import rows_of
+from dcc.naming import DocumentKind
+from dcc.qc.apply.versions import in_chunks
+from dcc.qc.models import (
+    Document,
+    Experiment,
+    ExperimentSpecimen,
+    Lifetime,
+    Line,
+    ProcedureRun,
+    Specimen,
+)
+from dcc.vocabulary import DocumentAction, DocumentState, EntityKind
+
+_DOCUMENT: Final = Document.__table__
+_LIFETIME: Final = Lifetime.__table__
+_RUN: Final = ProcedureRun.__table__
+_SPECIMEN: Final = Specimen.__table__
+_EXPERIMENT: Final = Experiment.__table__
+_NAMED: Final = ExperimentSpecimen.__table__
+
+DOCUMENTS_AT_ONCE: Final = 2_500
+MEASUREMENTS_AT_ONCE: Final = 500_000
+"""How many documents, and measurements of them, are taken into account in one transaction."""
+
+
+def due_for_contexts(connection: Connection) -> list[int]:
+    """The next documents that contexts do not take account of, oldest first; locked until the transaction ends.
+
+    A document that was applied waits until it has been judged, so that its data are not taken for gone meanwhile; one
+    that is held has done nothing.
+    """
+    return _next_documents(connection, documents_due_for_contexts())
+
+
+def due_for_overviews(connection: Connection) -> list[int]:
+    """The next documents that contexts take account of and overviews do not, oldest first; locked."""
+    return _next_documents(connection, _due_for_overviews())
+
+
+def count_due(connection: Connection, *, overviews: bool) -> int:
+    """How many documents contexts, and `overviews` if asked, do not take account of; nothing is locked."""
+    due = documents_due_for_contexts() | _due_for_overviews() if overviews else documents_due_for_contexts()
+    return connection.scalar(select(func.count()).select_from(_DOCUMENT).where(due)) or 0
+
+
+def left_out(connection: Connection, document_ids: Collection[int]) -> set[int]:
+    """Those of the documents that contexts do not take account of as they stand, or that wait to be judged."""
+    return set(connection.scalars(_LEFT_OUT, {"documents": as_json(document_ids)}))
+
+
+def documents_due_for_contexts() -> ColumnElement[bool]:
+    """Whether a document is one that contexts do not take account of, though they could; see `due_for_contexts`."""
+    table = _DOCUMENT.c
+    without_data = table.state.in_([DocumentState.UNDONE.value, DocumentState.REFUSED.value])
+    judged = table.judged_at.is_not(None) | (table.action == DocumentAction.UNDO.value)
+    settled = without_data | ((table.state == DocumentState.APPLIED.value) & judged)
+    return table.contexts_built.is_(False) & settled
+
+
+def _due_for_overviews() -> ColumnElement[bool]:
+    return _DOCUMENT.c.contexts_built.is_(True) & _DOCUMENT.c.overviews_built.is_(False)
+
+
+def _next_documents(connection: Connection, condition: ColumnElement[bool]) -> list[int]:
+    """The first that fit into one transaction, one at least."""
+    while taken := _first_documents(connection, condition):
+        if connection.dialect.name == "sqlite":
+            return taken
+        # Locked by their ids: a search would wait for all that it meets, such as those that others judge.
+        given = numbers_in("documents").subquery()
+        these = select(_DOCUMENT.c.id).prefix_with("STRAIGHT_JOIN").select_from(given)
+        these = these.join(_DOCUMENT, _DOCUMENT.c.id == given.c.value).where(condition).with_for_update()
+        locked = set(connection.scalars(these, {"documents": as_json(taken)}))
+        # Documents may have been judged again before they were locked.
+        if locked:
+            return [document_id for document_id in taken if document_id in locked]
+    return []
+
+
+def _first_documents(connection: Connection, condition: ColumnElement[bool]) -> list[int]:
+    table = _DOCUMENT.c
+    statement = select(table.id, table.measurements).where(condition).order_by(table.id).limit(DOCUMENTS_AT_ONCE)
+    taken: list[int] = []
+    measurements = 0
+    for document_id, measured in connection.execute(statement).all():
+        measurements += measured
+        if taken and measurements > MEASUREMENTS_AT_ONCE:
+            break
+        taken.append(document_id)
+    return taken
+
+
+def mark_built(connection: Connection, document_ids: Sequence[int], *, overviews: bool) -> None:
+    """Say that contexts, or with them the overviews, take account of documents."""
+    values = {"overviews_built": True} if overviews else {"contexts_built": True, "overviews_built": False}
+    for chunk in in_chunks(document_ids):
+        connection.execute(update(_DOCUMENT).where(_DOCUMENT.c.id.in_(chunk)).values(values))
+
+
+def runs_for_contexts(connection: Connection, document_ids: Collection[int]) -> dict[int, int]:
+    """As `touched_runs` for documents that `due_for_contexts` chose; what it left comes with its own documents."""
+    return _touched(connection, document_ids, _LEFT_FOR_CONTEXTS)
+
+
+def runs_for_overviews(connection: Connection, document_ids: Collection[int]) -> dict[int, int]:
+    """As `touched_runs` for documents that `due_for_overviews` chose; what it left comes with its own documents."""
+    return _touched(connection, document_ids, _LEFT_FOR_OVERVIEWS)
+
+
+def touched_runs(connection: Connection, document_ids: Collection[int]) -> dict[int, int]:
+    """The procedure runs that documents touch, each with the newest of these documents that does."""
+    return _touched(connection, document_ids, _ALL)
+
+
+class _Touching(NamedTuple):
+    """How runs of others are found that documents touch: a statement, and one that tells whether specimens may.
+
+    The latter is for specimens whose newest document is `newest`. It goes by documents of experiments alone, newest
+    first: where all that are older than what waits were taken account of, it has looked at what waits.
+    """
+
+    statement: Select[Any]
+    by_specimens: Select[Any] | None
+
+
+def _touched(connection: Connection, document_ids: Collection[int], touching: _Touching) -> dict[int, int]:
+    """By a statement of `_touching`."""
+    found: dict[int, int] = {}
+    # Documents are asked for oldest first: those of a later chunk are newer.
+    for chunk in in_chunks(sorted(document_ids)):
+        found.update(_touched_by(connection, chunk, touching))
+    return found
+
+
+def _touched_by(connection: Connection, ordered: Sequence[int], touching: _Touching) -> dict[int, int]:
+    found = _own_runs(connection, ordered)
+    given = _of_documents(connection, ordered, touching)
+    for run_id, document_id in connection.execute(touching.statement, given).all():
+        found[run_id] = max(document_id, found.get(run_id, document_id))
+    return found
+
+
+def _own_runs(connection: Connection, ordered: Sequence[int]) -> dict[int, int]:
+    """The runs of documents, each with its document. Nearly always there is none of another between those of one."""
+    found: dict[int, int] = {}
+    mixed = []
+    for document_id, runs, first, last in rows_of(connection, _EXTENTS, {"documents": as_json(ordered)}):
+        if last - first + 1 == runs:
+            found.update(dict.fromkeys(range(first, last + 1), document_id))
+        else:
+            mixed.append(document_id)
+    if mixed:
+        for document_id, run_ids in connection.execute(_OWN, {"documents": as_json(mixed)}):
+            found.update(dict.fromkeys(numbers_of(run_ids), document_id))
+    return found
+
+
+def _of_documents(connection: Connection, ordered: Sequence[int], touching: _Touching) -> dict[str, object]:
+    """The parameters of a statement of `_touching`: which of the documents may have opened or ended what."""
+    withdrawals, of_specimens = _roles(connection, ordered)
+    if of_specimens and touching.by_specimens is not None:
+        may = connection.scalar(touching.by_specimens, {"newest": of_specimens[-1]}) is not None
+        of_specimens = of_specimens if may else []
+    return {
+        **given_documents("withdrawals", withdrawals),
+        **given_documents("of_specimens", of_specimens),
+        **given_documents("documents", ordered),
+    }
+
+
+def withdrawals_among(connection: Connection, document_ids: Collection[int]) -> list[int]:
+    """Those of the documents that withdrew others, ascending: they alone open versions of entities of others."""
+    return _roles(connection, document_ids)[0]
+
+
+def _roles(connection: Connection, document_ids: Collection[int]) -> tuple[list[int], list[int]]:
+    """Those of the documents that withdrew others, and those that open or end versions of specimens; ascending."""
+    withdrawals: list[int] = []
+    of_specimens: list[int] = []
+    for kind, action, found in connection.execute(_ROLES, {"documents": as_json(document_ids)}):
+        if action == DocumentAction.UNDO.value:
+            withdrawals += numbers_of(found)
+        if kind == DocumentKind.SPECIMEN.value:
+            of_specimens += numbers_of(found)
+    return sorted(withdrawals), sorted(of_specimens)
+
+
+def _touching(left: ColumnElement[bool] | None) -> _Touching:
+    """The runs of others that documents touch, each with the newest of these documents that does.
+
+    Those that they touch by specimens are left out where their own document is `left` and newer: it is among these
+    documents, and then their cause, or comes later.
+    """
+    parts = []
+    owned = and_(_RUN.c.owner_kind == _LIFETIME.c.entity_kind, _RUN.c.owner_id == _LIFETIME.c.entity_id)
+    is_specimen = only_compared(_LIFETIME.c.entity_kind) == EntityKind.SPECIMEN.value
+    of_specimen = and_(is_specimen, _LIFETIME.c.entity_id == _SPECIMEN.c.id)
+    # Who opens a version of something else than a specimen brought it, or withdrew another document.
+    for changed_by, given, given_of_specimens in (
+        (_LIFETIME.c.opened_by, "withdrawals", "of_specimens"),
+        (_LIFETIME.c.ended_by, "documents", "documents"),
+    ):
+        changed = changed_by.label("changed_by")
+        touched = select(_RUN.c.id, changed).select_from(_LIFETIME)
+        others = touched.where(changed_by_documents(changed_by, given)).join(_RUN, owned)
+        parts.append(others.where(_RUN.c.document_id != changed_by, ~is_specimen))
+        of_specimens = touched.where(changed_by_documents(changed_by, given_of_specimens))
+        about = _experiments_about(of_specimens.join(_SPECIMEN, of_specimen))
+        if left is not None:
+            its_own = (_DOCUMENT.c.id == _EXPERIMENT.c.document_id) & (_DOCUMENT.c.id > changed_by)
+            about = about.where(~exists().where(its_own & left))
+        parts.append(about)
+    touching = union_all(*parts).subquery()
+    statement = select(touching.c.id, func.max(touching.c.changed_by)).group_by(touching.c.id)
+    return _Touching(statement, None if left is None else _not_left(left))
+
+
+def _not_left(left: ColumnElement[bool]) -> Select[Any]:
+    older = _DOCUMENT.c.id < bindparam("newest")
+    of_experiments = _DOCUMENT.c.kind == DocumentKind.EXPERIMENT.value
+    return select(_DOCUMENT.c.id).where(of_experiments, older | ~left).order_by(_DOCUMENT.c.id.desc()).limit(1)
+
+
+def given_documents(name: str, ordered: Sequence[int]) -> dict[str, object]:
+    """The parameters of `changed_by_documents` for documents, ascending; there may be none."""
+    first, last = (ordered[0], ordered[-1]) if ordered else (1, 0)
+    return {name: as_json(ordered), f"{name}_from": first, f"{name}_to": last}
+
+
+def changed_by_documents(changed_by: ColumnElement[Any], given: str) -> ColumnElement[bool]:
+    """Whether a version was opened or ended by one of the documents that are `given_documents` of this name.
+
+    MariaDB takes an index in which most rows are null for useless, but for a range that it can look at beforehand.
+    """
+    within = changed_by.between(bindparam(f"{given}_from"), bindparam(f"{given}_to"))
+    return within & changed_by.in_(numbers_in(given))
+
+
+def runs_by_colony(connection: Connection) -> list[int]:
+    """The procedure runs whose strain is that which reference data tell of their colony, if any."""
+    line = Line.__table__
+    of_line = and_(_RUN.c.owner_kind == EntityKind.LINE.value, _RUN.c.owner_id == line.c.id)
+    lines = select(_RUN.c.id).select_from(line).join(_RUN, of_line).where(line.c.is_current)
+    unnamed = own_strain(_SPECIMEN).is_(None) & _SPECIMEN.c.is_current
+    about = _experiments_about(select(_RUN.c.id).select_from(_SPECIMEN)).where(unnamed)
+    return sorted(set(connection.scalars(union_all(lines, about))))
+
+
+def all_current_runs(connection: Connection) -> list[int]:
+    """The procedure runs of all current experiments and lines."""
+    chosen = []
+    for kind, table in ((EntityKind.EXPERIMENT, _EXPERIMENT), (EntityKind.LINE, Line.__table__)):
+        owned = and_(_RUN.c.owner_kind == kind.value, _RUN.c.owner_id == table.c.id)
+        chosen.append(select(_RUN.c.id).select_from(table).join(_RUN, owned).where(table.c.is_current))
+    return sorted(connection.scalars(union_all(*chosen)))
+
+
+def _experiments_about(of_specimens: Select[Any]) -> Select[Any]:
+    """With the runs of current experiments that name the specimens of a query."""
+    owned = and_(_RUN.c.owner_kind == EntityKind.EXPERIMENT.value, _RUN.c.owner_id == _EXPERIMENT.c.id)
+    there = and_(
+        _EXPERIMENT.c.id == _NAMED.c.experiment_row,
+        _EXPERIMENT.c.centre == _SPECIMEN.c.centre,
+        _EXPERIMENT.c.is_current,
+    )
+    named = and_(_NAMED.c.specimen_id == _SPECIMEN.c.specimen_id, same_length(_NAMED, _SPECIMEN))
+    return of_specimens.join(_NAMED, named).join(_EXPERIMENT, there).join(_RUN, owned)
+
+
+def own_strain(specimen: Any) -> ColumnElement[str | None]:
+    """The strain that a specimen itself names; null where that is nothing but blanks, as where it is missing."""
+    return func.nullif(func.rtrim(specimen.c.strain_id), "")
+
+
+def same_length(one: Any, other: Any) -> ColumnElement[bool]:
+    """Whether the specimenIDs of two tables are equally long: MySQL and MariaDB ignore trailing blanks otherwise."""
+    return func.length(one.c.specimen_id) == func.length(other.c.specimen_id)
+
+
+_LEFT_OUT: Final = select(_DOCUMENT.c.id).where(
+    _DOCUMENT.c.id.in_(numbers_in("documents")),
+    _DOCUMENT.c.contexts_built.is_(False) | _DOCUMENT.c.judged_at.is_(None),
+)
+_ROLES: Final = (
+    select(_DOCUMENT.c.kind, _DOCUMENT.c.action, listed(_DOCUMENT.c.id))
+    .where(_DOCUMENT.c.id.in_(numbers_in("documents")))
+    .group_by(_DOCUMENT.c.kind, _DOCUMENT.c.action)
+)
+_EXTENTS: Final = (
+    select(_RUN.c.document_id, func.count(), func.min(_RUN.c.id), func.max(_RUN.c.id))
+    .where(_RUN.c.document_id.in_(numbers_in("documents")))
+    .group_by(_RUN.c.document_id)
+)
+_OWN: Final = (
+    select(_RUN.c.document_id, listed(_RUN.c.id))
+    .where(_RUN.c.document_id.in_(numbers_in("documents")))
+    .group_by(_RUN.c.document_id, _RUN.c.id // AT_ONCE)
+)
+_ALL: Final = _touching(None)
+_LEFT_FOR_CONTEXTS: Final = _touching(documents_due_for_contexts())
+# What contexts are to take account of comes to the overviews behind it.
+_LEFT_FOR_OVERVIEWS: Final = _touching(documents_due_for_contexts() | _due_for_overviews())

@@ -1,0 +1,183 @@
+"""The overview of procedure runs with the animals that they were done on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, Final
+
+from sqlalchemy import (
+    ColumnElement,
+    CompoundSelect,
+    Connection,
+    Integer,
+    Select,
+    String,
+    and_,
+    bindparam,
+    delete,
+    func,
+    literal,
+    null,
+    select,
+    type_coerce,
+    union_all,
+)
+
+from dcc.databases.list_parameters import as_json, numbers_in, only_compared, portions
+from dcc.databases.row_texts import as_text, rows_in
+from dcc.qc.apply.versions import in_chunks
+from dcc.qc.contexts.membership import genotype_of, of_snapshot, strain_of, with_specimens
+from dcc.qc.contexts.metadata_groups import (
+    Group,
+    ImportantMetadata,
+    groups_of,
+    keep_groups,
+    remove_unused_groups,
+)
+from dcc.qc.contexts.reference_basis import COLONIES, Basis
+from dcc.qc.contexts.run_ranges import Given, of_runs
+from dcc.qc.models import (
+    Experiment,
+    ExperimentSpecimen,
+    KnownColony,
+    Line,
+    Measurement,
+    OverviewAnimalProcedure,
+    ProcedureRun,
+    Specimen,
+)
+from dcc.qc.rows.bulk import insert_bulk
+from dcc.vocabulary import EntityKind, Validity
+
+_ANIMAL: Final = OverviewAnimalProcedure.__table__
+_RUN: Final = ProcedureRun.__table__
+_MEASUREMENT: Final = Measurement.__table__
+_SPECIMEN: Final = Specimen.__table__
+_NAMED: Final = ExperimentSpecimen.__table__
+_COLONY: Final = KnownColony.__table__
+
+
+def renew_animals(
+    connection: Connection, run_ids: Iterable[int], basis: Basis, important: ImportantMetadata
+) -> set[str]:
+    """Have the overview show these runs as they are at present; the centres that it concerns."""
+    centres: set[str] = set()
+    left: set[str] = set()
+    # New runs have higher ids than all that are shown, and are not asked for.
+    newest = connection.scalar(_NEWEST) or 0
+    for portion in portions(run_ids):
+        rows, groups = _look_at(connection, portion, basis[COLONIES], important)
+        older = [run_id for run_id in portion if run_id <= newest]
+        shown = connection.execute(_SHOWN, {"runs": as_json(older)}).all() if older else ()
+        for chunk in in_chunks(older if shown else ()):
+            connection.execute(_FORGET, {"runs": chunk})
+        keep_groups(connection, groups)
+        if rows:
+            insert_bulk(connection, _ANIMAL, rows)
+        centres |= {row[0] for row in shown} | {row[_CENTRE] for row in rows}
+        left |= {row[1] for row in shown}
+    remove_unused_groups(connection, left)
+    return centres
+
+
+def _look_at(
+    connection: Connection, run_ids: list[int], colonies: int, important: ImportantMetadata
+) -> tuple[list[tuple[Any, ...]], list[Group]]:
+    """The rows of the overview that show runs as they are at present, and the metadata groups that these name."""
+    found = _read(connection, run_ids, colonies)
+    groups = groups_of(connection, important, [(row[0], row[3], row[5], row[-2], row[-1]) for row in found])
+    return [_values(*pair) for pair in zip(found, groups, strict=True)], groups
+
+
+def _read(connection: Connection, run_ids: list[int], colonies: int) -> Sequence[Sequence[Any]]:
+    """The rows of `_PRESENT`."""
+    found = rows_in(_PRESENT_LISTED.ask(connection, run_ids, colonies=colonies))
+    return _PRESENT.ask(connection, run_ids, colonies=colonies) if found is None else found
+
+
+def _present(given: Given, taken: Callable[[Select[Any]], Select[Any]] = lambda rows: rows) -> CompoundSelect[Any]:
+    """What the overview shows of the current, valid ones of given runs, and where their animals came from.
+
+    `taken` tells how the rows of each kind are taken.
+    """
+    experiment, line = Experiment.__table__, Line.__table__
+    animals = select(
+        _RUN.c.id.label("procedure_run_id"),
+        func.coalesce(_NAMED.c.position, 0).label("position"),
+        experiment.c.centre,
+        experiment.c.pipeline,
+        experiment.c.project,
+        _RUN.c.procedure_id,
+        _NAMED.c.specimen_id,
+        genotype_of(_SPECIMEN).label("genotype"),
+        strain_of(_SPECIMEN, _COLONY).label("strain_id"),
+        type_coerce(_SPECIMEN.c.is_baseline, Integer),
+        _SPECIMEN.c.gender,
+        _SPECIMEN.c.zygosity,
+        type_coerce(experiment.c.date, String),
+        _measured(),
+        _SPECIMEN.c.production_centre,
+        _SPECIMEN.c.phenotyping_centre,
+    ).select_from(_RUN)
+    colonies: ColumnElement[Any] = bindparam("colonies")
+    of_experiment = and_(
+        only_compared(_RUN.c.owner_kind) == EntityKind.EXPERIMENT.value, _RUN.c.owner_id == experiment.c.id
+    )
+    animals = animals.join(experiment, of_experiment)
+    animals = animals.where(given(_RUN.c.id), experiment.c.is_current, experiment.c.validity == Validity.VALID)
+    nothing = [null() for _ in range(4)]
+    colonies_of_lines = select(
+        _RUN.c.id,
+        literal(0),
+        line.c.centre,
+        line.c.pipeline,
+        line.c.project,
+        _RUN.c.procedure_id,
+        null(),
+        func.rtrim(line.c.colony_id),
+        func.coalesce(func.rtrim(_COLONY.c.strain_id), ""),
+        *nothing,
+        _measured(),
+        null(),
+        null(),
+    ).select_from(_RUN)
+    of_line = and_(only_compared(_RUN.c.owner_kind) == EntityKind.LINE.value, _RUN.c.owner_id == line.c.id)
+    colonies_of_lines = colonies_of_lines.join(line, of_line)
+    colonies_of_lines = colonies_of_lines.outerjoin(_COLONY, of_snapshot(_COLONY, line.c.colony_id, colonies))
+    colonies_of_lines = colonies_of_lines.where(given(_RUN.c.id), line.c.is_current, line.c.validity == Validity.VALID)
+    return union_all(taken(with_specimens(animals, experiment, colonies)), taken(colonies_of_lines))
+
+
+def _listed(rows: Select[Any]) -> Select[Any]:
+    """How many rows there are, and all of them as one text: a driver takes longer for a row than the database does."""
+    return rows.with_only_columns(*as_text(rows.selected_columns))
+
+
+def _measured() -> ColumnElement[int]:
+    """How many measurements a run has."""
+    return (
+        select(func.count())
+        .select_from(_MEASUREMENT)
+        .where(_MEASUREMENT.c.procedure_run_id == _RUN.c.id)
+        .correlate(_RUN)
+        .scalar_subquery()
+    )
+
+
+def _values(row: Sequence[Any], group: Group) -> tuple[Any, ...]:
+    """The row of the overview, with all its columns in their order."""
+    day = None if row[_DAY] is None else str(row[_DAY])
+    # Of signed and unsigned numbers together, MariaDB makes a decimal one.
+    return (row[0], int(row[1]), *row[_CENTRE:_DAY], day, row[_DAY + 1], group.checksum)
+
+
+_CENTRE: Final = 2
+_DAY: Final = 12
+"""Which columns of `_present` these are."""
+_GIVEN: Final = _ANIMAL.c.procedure_run_id
+_NEWEST: Final = select(func.max(_GIVEN))
+_SHOWN: Final = select(_ANIMAL.c.centre, _ANIMAL.c.metadata_group).where(_GIVEN.in_(numbers_in("runs"))).distinct()
+_FORGET: Final = delete(_ANIMAL).where(_GIVEN.in_(bindparam("runs", expanding=True)))
+_PRESENT: Final = of_runs(_present)
+_PRESENT_LISTED: Final = of_runs(partial(_present, taken=_listed))

@@ -1,0 +1,196 @@
+"""Tables of the QC database: data contexts with their states, and overviews.
+
+Genotype is the colony of a mutant and "baseline" for a baseline animal; what is not known is the empty text, so that
+each context has one key. Trailing blanks do not count in keys. All of this follows from the other tables, but for what
+people decided: the states that they gave, and their issues.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from datetime import datetime
+
+from sqlalchemy import CHAR, Boolean, Date, Index, UniqueConstraint
+from sqlalchemy.orm import Mapped, mapped_column
+
+from dcc.databases.columns import BIG, LONG_TEXT, big_id, big_reference, table_options
+from dcc.qc.models.base import (
+    CENTRE_LENGTH,
+    ID_LENGTH,
+    KEY_LENGTH,
+    NAME_LENGTH,
+    QcBase,
+    part_of,
+    place,
+    reference,
+    text_of,
+)
+
+
+class DataContext(QcBase):
+    """The current, valid measurements of one parameter of a procedure on one genotype at a centre.
+
+    `checksum` is the sum of their fingerprints in hexadecimal. `data_state` is what became of the data since somebody
+    was done with them (`ContextState`), `issues` how many issues are open, and `state` tells both: hasissues where any
+    is open, else the other. `document_id` is the document that last changed it.
+    """
+
+    __tablename__ = "data_context"
+    __table_args__ = table_options(
+        UniqueConstraint(
+            "centre", "pipeline", "genotype", "strain_id", "procedure_id", "parameter_id", name="uq_data_context_key"
+        ),
+        Index(None, "state"),
+        Index(None, "parameter_id"),
+        Index(None, "document_id"),
+    )
+
+    id: Mapped[int] = big_id()
+    centre: Mapped[str] = text_of(CENTRE_LENGTH)
+    pipeline: Mapped[str] = text_of(KEY_LENGTH)
+    genotype: Mapped[str] = text_of(NAME_LENGTH)
+    strain_id: Mapped[str] = text_of(NAME_LENGTH)
+    procedure_id: Mapped[str] = text_of(KEY_LENGTH)
+    parameter_id: Mapped[str] = text_of(KEY_LENGTH)
+    measurements: Mapped[int] = mapped_column(BIG)
+    checksum: Mapped[str] = mapped_column(CHAR(32))
+    state: Mapped[str] = text_of(16)
+    data_state: Mapped[str] = text_of(16)
+    issues: Mapped[int] = mapped_column(BIG, default=0)
+    document_id: Mapped[int | None] = reference("document.id")
+    created: Mapped[datetime]
+    changed: Mapped[datetime]
+
+
+class ContextHistory(QcBase):
+    """What happened to a data context (`ContextEvent`), by a document or by a person, and the state it came into."""
+
+    __tablename__ = "context_history"
+    __table_args__ = table_options(Index(None, "context_id"), Index(None, "document_id"))
+
+    id: Mapped[int] = big_id()
+    context_id: Mapped[int] = reference("data_context.id")
+    event: Mapped[str] = text_of(16)
+    state: Mapped[str] = text_of(16)
+    measurements: Mapped[int] = mapped_column(BIG)
+    checksum: Mapped[str] = mapped_column(CHAR(32))
+    document_id: Mapped[int | None] = reference("document.id")
+    author: Mapped[str | None] = text_of(64)
+    reason: Mapped[str | None] = text_of(256)
+    created: Mapped[datetime]
+
+
+class DocumentContext(QcBase):
+    """A data context that a document has current, valid measurements in, and how many."""
+
+    __tablename__ = "document_context"
+    __table_args__ = table_options(Index(None, "context_id"), counted=False)
+
+    document_id: Mapped[int] = part_of("document.id")
+    context_id: Mapped[int] = big_reference("data_context.id", "RESTRICT", primary_key=True, autoincrement=False)
+    measurements: Mapped[int] = mapped_column(BIG)
+
+
+class ContextMember(QcBase):
+    """Under which genotype and strain the measurements of a procedure run are counted in data contexts at present."""
+
+    __tablename__ = "context_member"
+    __table_args__ = table_options(counted=False)
+
+    procedure_run_id: Mapped[int] = part_of("procedure_run.id")
+    genotype: Mapped[str] = text_of(NAME_LENGTH, primary_key=True)
+    strain_id: Mapped[str] = text_of(NAME_LENGTH, primary_key=True)
+
+
+class ContextIssue(QcBase):
+    """What somebody found wrong with the data of a context; open until `resolved`."""
+
+    __tablename__ = "context_issue"
+    __table_args__ = table_options(Index(None, "context_id"))
+
+    id: Mapped[int] = big_id()
+    context_id: Mapped[int] = reference("data_context.id")
+    reason: Mapped[str] = text_of(256)
+    raised_by: Mapped[str] = text_of(64)
+    created: Mapped[datetime]
+    resolved: Mapped[datetime | None]
+    resolved_by: Mapped[str | None] = text_of(64)
+    resolution: Mapped[str | None] = text_of(256)
+
+
+class BuildBasis(QcBase):
+    """By which snapshot of a set of reference data (`name`) the contexts or overviews (`build`) were last built."""
+
+    __tablename__ = "build_basis"
+    __table_args__ = table_options(counted=False)
+
+    build: Mapped[str] = text_of(16, primary_key=True)
+    name: Mapped[str] = text_of(32, primary_key=True)
+    snapshot_id: Mapped[int] = mapped_column(BIG)
+
+
+class MetadataGroup(QcBase):
+    """The circumstances under which procedures were done alike; `content` is a JSON object of parameter to value."""
+
+    __tablename__ = "metadata_group"
+    __table_args__ = table_options(counted=False)
+
+    checksum: Mapped[str] = mapped_column(CHAR(32), primary_key=True)
+    content: Mapped[str] = mapped_column(LONG_TEXT)
+
+
+class OverviewStrain(QcBase):
+    """A strain that current, valid specimens have, and how many."""
+
+    __tablename__ = "overview_strain"
+    __table_args__ = table_options(counted=False)
+
+    strain_id: Mapped[str] = text_of(NAME_LENGTH, primary_key=True)
+    name: Mapped[str | None] = text_of(ID_LENGTH)
+    specimens: Mapped[int] = mapped_column(BIG)
+
+
+class OverviewGenotype(QcBase):
+    """A genotype that current, valid specimens of a centre have, and how many; what its colony carries, if known."""
+
+    __tablename__ = "overview_genotype"
+    __table_args__ = table_options(counted=False)
+
+    centre: Mapped[str] = text_of(CENTRE_LENGTH, primary_key=True)
+    genotype: Mapped[str] = text_of(NAME_LENGTH, primary_key=True)
+    strain_id: Mapped[str] = text_of(NAME_LENGTH, primary_key=True)
+    gene_id: Mapped[str | None] = text_of(NAME_LENGTH)
+    gene_symbol: Mapped[str | None] = text_of(NAME_LENGTH)
+    allele_id: Mapped[str | None] = text_of(NAME_LENGTH)
+    specimens: Mapped[int] = mapped_column(BIG)
+
+
+class OverviewAnimalProcedure(QcBase):
+    """A current, valid procedure run with an animal it was done on, its number of measurements and metadata group.
+
+    `position` is the animal's place in the experiment; of a line there is one row, without an animal.
+    """
+
+    __tablename__ = "overview_animal_procedure"
+    __table_args__ = table_options(
+        Index(None, "centre", "procedure_id", "strain_id", "metadata_group"),
+        Index(None, "centre", "specimen_id"),
+        Index(None, "metadata_group"),
+        counted=False,
+    )
+
+    procedure_run_id: Mapped[int] = part_of("procedure_run.id")
+    position: Mapped[int] = place()
+    centre: Mapped[str] = text_of(CENTRE_LENGTH)
+    pipeline: Mapped[str] = text_of(KEY_LENGTH)
+    project: Mapped[str] = text_of(NAME_LENGTH)
+    procedure_id: Mapped[str] = text_of(KEY_LENGTH)
+    specimen_id: Mapped[str | None] = text_of(ID_LENGTH)
+    genotype: Mapped[str] = text_of(NAME_LENGTH)
+    strain_id: Mapped[str] = text_of(NAME_LENGTH)
+    is_baseline: Mapped[bool | None] = mapped_column(Boolean(create_constraint=False))
+    gender: Mapped[str | None] = text_of(16)
+    zygosity: Mapped[str | None] = text_of(16)
+    date: Mapped[dt.date | None] = mapped_column(Date)
+    measurements: Mapped[int] = mapped_column(BIG)
+    metadata_group: Mapped[str] = mapped_column(CHAR(32))

@@ -1,0 +1,283 @@
+"""Tables of the QC database: what the integrity rules found, what a wrangler waived, and what they judged by.
+
+The rows of a snapshot of reference data go with it; findings keep the snapshot that judged them from being removed.
+"""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+
+from sqlalchemy import Boolean, Date, Index, Integer, UniqueConstraint
+from sqlalchemy.orm import Mapped, MappedColumn, mapped_column
+
+from dcc.databases.columns import BIG, DOUBLE, INT, LONG_TEXT, Message, big_id, big_reference, table_options
+from dcc.qc.models.base import CENTRE_LENGTH, ID_LENGTH, KEY_LENGTH, NAME_LENGTH, QcBase, place, reference, text_of
+
+
+def _of_snapshot() -> MappedColumn[int]:
+    return big_reference("reference_snapshot.id", "CASCADE", primary_key=True, autoincrement=False)
+
+
+def _key(length: int) -> MappedColumn[str]:
+    return text_of(length, primary_key=True)
+
+
+class ReferenceSnapshot(QcBase):
+    """A set of reference data as retrieved at one time; of each `name` at most one is active.
+
+    `retrieved` is when this state of it was retrieved first, `checked` when last. `source` is a path or URL, without
+    what a URL asks with.
+    """
+
+    __tablename__ = "reference_snapshot"
+    __table_args__ = table_options(Index(None, "name", "is_active"))
+
+    id: Mapped[int] = big_id()
+    name: Mapped[str] = text_of(32)
+    retrieved: Mapped[datetime]
+    checked: Mapped[datetime]
+    source: Mapped[str] = text_of(1_024)
+    checksum: Mapped[str] = text_of(64)
+    row_count: Mapped[int] = mapped_column(INT)
+    is_active: Mapped[bool] = mapped_column(Boolean(create_constraint=False))
+
+
+class ReferenceRefusal(QcBase):
+    """Why the set `name` could not be taken over from the address `source`, shown without secrets, when last tried."""
+
+    __tablename__ = "reference_refusal"
+    __table_args__ = table_options(counted=False)
+
+    name: Mapped[str] = _key(32)
+    source: Mapped[str] = text_of(1_024)
+    refused: Mapped[datetime]
+    reason: Mapped[str] = mapped_column(Message)
+
+
+class ImpressPipeline(QcBase):
+    """A pipeline of IMPReSS."""
+
+    __tablename__ = "impress_pipeline"
+    __table_args__ = table_options(counted=False)
+
+    snapshot_id: Mapped[int] = _of_snapshot()
+    pipeline: Mapped[str] = _key(KEY_LENGTH)
+    name: Mapped[str | None] = text_of(ID_LENGTH)
+
+
+class ImpressProcedure(QcBase):
+    """A procedure of a pipeline of IMPReSS; `variant` is 1 but where pipelines differ in what the procedure is."""
+
+    __tablename__ = "impress_procedure"
+    __table_args__ = table_options(counted=False)
+
+    snapshot_id: Mapped[int] = _of_snapshot()
+    pipeline: Mapped[str] = _key(KEY_LENGTH)
+    procedure_id: Mapped[str] = _key(KEY_LENGTH)
+    variant: Mapped[int] = mapped_column(INT)
+    name: Mapped[str | None] = text_of(ID_LENGTH)
+    is_active: Mapped[bool] = mapped_column(Boolean(create_constraint=False))
+
+
+class ImpressParameter(QcBase):
+    """A parameter of a variant of a procedure of IMPReSS; `type` is the element it is submitted as, `value_type` TEXT.
+
+    `variant` tells its options apart from those of parameters with the same key: 1 but where they differ. `qc_minimum`
+    and `qc_maximum` are null unless values are to be compared with them.
+    """
+
+    __tablename__ = "impress_parameter"
+    __table_args__ = table_options(counted=False)
+
+    snapshot_id: Mapped[int] = _of_snapshot()
+    procedure_id: Mapped[str] = _key(KEY_LENGTH)
+    procedure_variant: Mapped[int] = mapped_column(INT, primary_key=True, autoincrement=False)
+    parameter_id: Mapped[str] = _key(KEY_LENGTH)
+    variant: Mapped[int] = mapped_column(INT)
+    name: Mapped[str | None] = text_of(ID_LENGTH)
+    type: Mapped[str] = text_of(24)
+    value_type: Mapped[str | None] = text_of(16)
+    unit: Mapped[str | None] = text_of(ID_LENGTH)
+    is_required: Mapped[bool] = mapped_column(Boolean(create_constraint=False))
+    is_important: Mapped[bool] = mapped_column(Boolean(create_constraint=False))
+    is_active: Mapped[bool] = mapped_column(Boolean(create_constraint=False))
+    qc_minimum: Mapped[float | None] = mapped_column(DOUBLE)
+    qc_maximum: Mapped[float | None] = mapped_column(DOUBLE)
+
+
+class ImpressOption(QcBase):
+    """A value that a parameter may have."""
+
+    __tablename__ = "impress_option"
+    __table_args__ = table_options(counted=False)
+
+    snapshot_id: Mapped[int] = _of_snapshot()
+    parameter_id: Mapped[str] = _key(KEY_LENGTH)
+    variant: Mapped[int] = mapped_column(INT, primary_key=True, autoincrement=False)
+    position: Mapped[int] = place()
+    name: Mapped[str] = text_of(1_024)
+    is_active: Mapped[bool] = mapped_column(Boolean(create_constraint=False))
+
+
+class ImpressIncrement(QcBase):
+    """An increment that a parameter's series may or must have; `kind` is repeat, float or datetime."""
+
+    __tablename__ = "impress_increment"
+    __table_args__ = table_options(counted=False)
+
+    snapshot_id: Mapped[int] = _of_snapshot()
+    parameter_id: Mapped[str] = _key(KEY_LENGTH)
+    variant: Mapped[int] = mapped_column(INT, primary_key=True, autoincrement=False)
+    position: Mapped[int] = place()
+    value: Mapped[str] = text_of(ID_LENGTH)
+    kind: Mapped[str | None] = text_of(16)
+    unit: Mapped[str | None] = text_of(ID_LENGTH)
+    minimum: Mapped[int] = mapped_column(Integer)
+    is_active: Mapped[bool] = mapped_column(Boolean(create_constraint=False))
+
+
+class ImpressOntologyOption(QcBase):
+    """An ontology term that a parameter may have."""
+
+    __tablename__ = "impress_ontology_option"
+    __table_args__ = table_options(counted=False)
+
+    snapshot_id: Mapped[int] = _of_snapshot()
+    parameter_id: Mapped[str] = _key(KEY_LENGTH)
+    variant: Mapped[int] = mapped_column(INT, primary_key=True, autoincrement=False)
+    position: Mapped[int] = place()
+    ontology_id: Mapped[str] = text_of(KEY_LENGTH)
+
+
+class KnownStatusCode(QcBase):
+    """A status code and what it means."""
+
+    __tablename__ = "known_status_code"
+    __table_args__ = table_options(counted=False)
+
+    snapshot_id: Mapped[int] = _of_snapshot()
+    code: Mapped[str] = _key(KEY_LENGTH)
+    description: Mapped[str] = mapped_column(Message)
+
+
+class KnownProject(QcBase):
+    """A project that centres submit data for."""
+
+    __tablename__ = "known_project"
+    __table_args__ = table_options(counted=False)
+
+    snapshot_id: Mapped[int] = _of_snapshot()
+    name: Mapped[str] = _key(NAME_LENGTH)
+
+
+class KnownColony(QcBase):
+    """A production of a registered colony: where, how far it has come, when it was made, and what it carries."""
+
+    __tablename__ = "known_colony"
+    __table_args__ = table_options(counted=False)
+
+    snapshot_id: Mapped[int] = _of_snapshot()
+    colony_id: Mapped[str] = _key(NAME_LENGTH)
+    position: Mapped[int] = place()
+    production_centre: Mapped[str] = text_of(CENTRE_LENGTH)
+    status: Mapped[str] = text_of(NAME_LENGTH)
+    created: Mapped[date | None] = mapped_column(Date)
+    strain_id: Mapped[str | None] = text_of(NAME_LENGTH)
+    gene_id: Mapped[str | None] = text_of(NAME_LENGTH)
+    gene_symbol: Mapped[str | None] = text_of(NAME_LENGTH)
+    allele_id: Mapped[str | None] = text_of(NAME_LENGTH)
+    allele_symbol: Mapped[str | None] = text_of(ID_LENGTH)
+
+
+class KnownStrain(QcBase):
+    """A strain that MGI knows."""
+
+    __tablename__ = "known_strain"
+    __table_args__ = table_options(counted=False)
+
+    snapshot_id: Mapped[int] = _of_snapshot()
+    strain_id: Mapped[str] = _key(NAME_LENGTH)
+    name: Mapped[str] = text_of(1_024)
+
+
+class Waiver(QcBase):
+    """A rule waived, or lowered to a warning (`effect`), where centre and procedure are null for all of them.
+
+    It holds from the day `valid_from` to the day `valid_until`, both included; null: without end. It stays on record
+    when it is revoked, and no longer holds then.
+    """
+
+    __tablename__ = "waiver"
+    __table_args__ = table_options(Index(None, "rule"))
+
+    id: Mapped[int] = big_id()
+    rule: Mapped[str] = text_of(16)
+    centre: Mapped[str | None] = text_of(CENTRE_LENGTH)
+    procedure_id: Mapped[str | None] = text_of(KEY_LENGTH)
+    valid_from: Mapped[date] = mapped_column(Date)
+    valid_until: Mapped[date | None] = mapped_column(Date)
+    effect: Mapped[str] = text_of(8)
+    reason: Mapped[str] = text_of(256)
+    author: Mapped[str] = text_of(64)
+    created: Mapped[datetime]
+    revoked: Mapped[datetime | None]
+    revoked_by: Mapped[str | None] = text_of(64)
+    revoked_reason: Mapped[str | None] = text_of(256)
+
+
+class Finding(QcBase):
+    """What a rule found in a document (`severity`: `Severity`), at a line and path, with the value at fault.
+
+    It concerns the row `entity_id` of the table `entity_kind` (an entity's, or `centre_block`), if it was written.
+    `snapshot_id` is what judged it, `waiver_id` the waiver that lowered or waived it; `severity` is the one after that.
+    It is active as long as it counts or warns, so that a waived one is not. Kept when its cause is gone: inactive then,
+    since `closed`, by the document `closed_by` where one did it.
+    """
+
+    __tablename__ = "finding"
+    __table_args__ = table_options(
+        Index(None, "document_id", "is_active"),
+        Index(None, "tracker_id"),
+        Index(None, "rule", "is_active"),
+        Index(None, "severity", "is_active"),
+        Index(None, "entity_kind", "entity_id"),
+        Index(None, "snapshot_id"),
+        Index(None, "waiver_id"),
+        Index(None, "closed_by"),
+    )
+
+    id: Mapped[int] = big_id()
+    document_id: Mapped[int | None] = reference("document.id")
+    tracker_id: Mapped[int | None] = mapped_column(BIG)
+    rule: Mapped[str] = text_of(16)
+    severity: Mapped[str] = text_of(16)
+    message: Mapped[str] = mapped_column(Message)
+    line: Mapped[int | None] = mapped_column(INT)
+    path: Mapped[str | None] = mapped_column(Message)
+    value: Mapped[str | None] = mapped_column(Message)
+    entity_kind: Mapped[str | None] = text_of(16)
+    entity_id: Mapped[int | None] = mapped_column(BIG)
+    snapshot_id: Mapped[int | None] = reference("reference_snapshot.id")
+    waiver_id: Mapped[int | None] = reference("waiver.id")
+    is_active: Mapped[bool] = mapped_column(Boolean(create_constraint=False), default=True)
+    created: Mapped[datetime]
+    closed: Mapped[datetime | None]
+    closed_by: Mapped[int | None] = reference("document.id")
+
+
+class FetchedPage(QcBase):
+    """What a server last answered at an address, to ask it next time only for what has changed.
+
+    The address is without what it asks with, such as a token; a fingerprint stands for that.
+    """
+
+    __tablename__ = "fetched_page"
+    __table_args__ = table_options(UniqueConstraint("address_md5"))
+
+    id: Mapped[int] = big_id()
+    address_md5: Mapped[str] = text_of(32)
+    address: Mapped[str] = text_of(2_000)
+    entity_tag: Mapped[str | None] = text_of(ID_LENGTH)
+    last_modified: Mapped[str | None] = text_of(64)
+    retrieved: Mapped[datetime]
+    content: Mapped[str] = mapped_column(LONG_TEXT)

@@ -1,0 +1,271 @@
+"""Boxes, one below the other, with the values that they are made of: how a distribution is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dcc.reports.languages import Catalogue
+from dcc.reports.plots.outliers import RANGES, Box, Numbers
+from dcc.reports.plots.samples import scattered
+from dcc.reports.plots.style import (
+    BOX,
+    BOX_EDGE,
+    EARLIER,
+    GRID,
+    HEADING,
+    NEW,
+    OUTLIER,
+    add_legend,
+    lay_out,
+    name_point,
+    written,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+LEAST_BOX: Final = 5
+"""Values that a box is drawn of; of fewer, their median alone."""
+ROW: Final = 0.31
+"""Inches of a row."""
+BOTTOM: Final = 0.55
+MOST_DOTS: Final = 900
+"""Marks of earlier values, and of new ones, that a picture has at most, but for outliers."""
+MOST_OUTLIERS: Final = 150
+"""Marks of outliers that a picture has at most: the furthest."""
+MOST_NAMED: Final = 6
+"""Outliers whose animals are named."""
+
+_DOT: Final[dict[str, Any]] = {
+    "marker": "o",
+    "markersize": 2.6,
+    "color": EARLIER,
+    "markeredgewidth": 0,
+    "linestyle": "none",
+}
+DIAMOND: Final[dict[str, Any]] = {
+    "marker": "D",
+    "markersize": 4.6,
+    "markerfacecolor": NEW,
+    "markeredgecolor": "white",
+    "markeredgewidth": 0.5,
+    "linestyle": "none",
+}
+RING: Final[dict[str, Any]] = {
+    "marker": "o",
+    "markersize": 9,
+    "markerfacecolor": "none",
+    "markeredgecolor": OUTLIER,
+    "markeredgewidth": 1.3,
+    "linestyle": "none",
+}
+_MEDIAN: Final[dict[str, Any]] = {
+    "marker": "|",
+    "markersize": 9,
+    "color": BOX_EDGE,
+    "markeredgewidth": 2,
+    "linestyle": "none",
+}
+_HEIGHT: Final = 0.56
+_SPREAD: Final = 0.44
+_LANE: Final = 0.17
+"""Of a row: how much a box takes, and marks; how far a box is above, and new values below, where there are any."""
+_MANY: Final = 25
+_ROOM: Final = 0.2
+"""Of the axis: how far apart two values must be for both to be written."""
+_FAR: Final = 1.5
+"""Outliers that would take more than so many times the other values' width are drawn at the edge, with their value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A group as it is drawn; rows with the same `heading` stand below it. `earlier_ids` and `new_ids` place marks."""
+
+    label: str
+    heading: str
+    earlier: Numbers
+    earlier_ids: NDArray[np.int64]
+    new: Numbers
+    new_names: Sequence[str]
+    new_ids: Sequence[int]
+    box: Box
+    judged_by: Box
+
+
+class _Look(NamedTuple):
+    """Of which new values the animals are named, how many marks a row has at most, and how numbers are written."""
+
+    named: frozenset[int]
+    dots: int
+    number: Callable[[float], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """The texts of the legend, and how numbers are written."""
+
+    earlier: str
+    new: str
+    outlier: str
+    middle: str
+    number: Callable[[float], str]
+
+
+def words_in(catalogue: Catalogue, with_new: bool) -> Words:
+    """The texts of the legend in a language; `with_new`: some values are new."""
+    return Words(
+        catalogue.text("earlier value") if with_new else catalogue.text("value"),
+        catalogue.text("new value"),
+        catalogue.text("outlier: over {ranges} interquartile ranges beyond a quartile", ranges=RANGES),
+        catalogue.text("median"),
+        partial(written, catalogue),
+    )
+
+
+def height_of(rows: Sequence[Row]) -> float:
+    """Inches that these rows take."""
+    return HEADING + BOTTOM + ROW * (len(rows) + len({row.heading for row in rows}))
+
+
+def draw_rows(figure: Figure, rows: Sequence[Row], *, title: str, subtitle: str, unit: str, words: Words) -> None:
+    """Draw the rows, with what is new and what is an outlier marked."""
+    longest = max(max(len(_counted(row, words)), 1.15 * len(row.heading)) for row in rows)
+    (axes,) = lay_out(figure, title, subtitle, left=0.35 + 0.068 * longest, bottom=BOTTOM)
+    low, high = _limits(rows)
+    axes.set_xlim(low, high)
+    lines = len(rows) + len({row.heading for row in rows})
+    axes.set_ylim(lines - 0.5, -0.5)
+    axes.set_xlabel(unit)
+    axes.locator_params(axis="x", nbins=6)
+    axes.grid(axis="x", color=GRID, linewidth=0.6)
+    ticks, labels, bold = [], [], []
+    look = _Look(_named(rows), MOST_DOTS // len(rows), words.number)
+    for line, row in _placed(rows):
+        ticks.append(line)
+        labels.append(row if isinstance(row, str) else _counted(row, words))
+        bold.append(isinstance(row, str))
+        if isinstance(row, Row):
+            _draw_row(axes, line, row, (low, high), look)
+    axes.set_yticks(ticks, labels)
+    axes.tick_params(axis="y", length=0)
+    for label, is_bold in zip(axes.get_yticklabels(), bold, strict=True):
+        label.set_fontweight("bold" if is_bold else "normal")
+    axes.xaxis.set_major_formatter(lambda value, _: words.number(value))
+    _add_legend(figure, rows, words)
+
+
+def _placed(rows: Sequence[Row]) -> Iterator[tuple[int, str | Row]]:
+    """The rows and their headings, each with its line."""
+    line, heading = 0, None
+    for row in rows:
+        if row.heading != heading:
+            yield line, row.heading
+            line, heading = line + 1, row.heading
+        yield line, row
+        line += 1
+
+
+def _counted(row: Row, words: Words) -> str:
+    before, new = words.number(int(row.earlier.size)), words.number(int(row.new.size))
+    return f"{row.label}  ({before} + {new})" if row.new.size else f"{row.label}  ({before})"
+
+
+def _limits(rows: Sequence[Row]) -> tuple[float, float]:
+    values = [part for row in rows for part in (row.earlier, row.new)]
+    usual = [part[~row.judged_by.outside(part)] for row in rows for part in (row.earlier, row.new)]
+    return edges(np.concatenate(values), np.concatenate(usual))
+
+
+def edges(values: Numbers, usual: Numbers) -> tuple[float, float]:
+    """From where to where an axis goes: all `usual` values, which are no outliers, and others that are not far away."""
+    usual = usual if usual.size else values
+    low, high = float(usual.min()), float(usual.max())
+    span = (high - low) or abs(high) or 1.0
+    near = values[(values >= low - _FAR * span) & (values <= high + _FAR * span)]
+    low, high = min(low, float(near.min(initial=low))), max(high, float(near.max(initial=high)))
+    margin = 0.05 * ((high - low) or abs(high) or 1.0)
+    return low - margin, high + margin
+
+
+def _named(rows: Sequence[Row]) -> frozenset[int]:
+    """The ids of the new outliers whose animals are named: the furthest."""
+    found = [
+        (-row.judged_by.ranges_from(float(row.new[place])), row.new_ids[place])
+        for row in rows
+        for place in np.flatnonzero(row.judged_by.outside(row.new)).tolist()
+    ]
+    return frozenset(number for _, number in sorted(found)[:MOST_NAMED])
+
+
+def _draw_row(axes: Axes, line: int, row: Row, limits: tuple[float, float], look: _Look) -> None:
+    above = -_LANE if row.new.size else 0.0
+    _draw_box(axes, line + above, row)
+    marks = ((row.earlier, row.earlier_ids, _DOT, above), (row.new, row.new_ids, DIAMOND, _LANE * 1.6))
+    for numbers, ids, how, lane in marks:
+        is_out = row.judged_by.outside(numbers)
+        usual = _first(np.flatnonzero(~is_out), ids, look.dots)
+        out = _furthest(np.flatnonzero(is_out), row, numbers)
+        places = np.concatenate([usual, out])
+        x = np.clip(numbers[places], *limits)
+        # Which marks are drawn goes by the same order; scattered again, where they are has nothing to do with it.
+        apart = np.array([scattered(scattered(int(ids[place]))) / 2**32 - 0.5 for place in places])
+        y = line + lane + apart * (_SPREAD if how is _DOT else _SPREAD / 2)
+        shown = how if usual.size <= _MANY or how is _DOT else {**how, "markersize": 3.2}
+        axes.plot(x, y, zorder=3 if how is DIAMOND else 2, clip_on=False, **shown)
+        axes.plot(x[usual.size :], y[usual.size :], zorder=4, clip_on=False, **RING)
+        _write_values(axes, row, list(zip(out, x[usual.size :], y[usual.size :], strict=True)), numbers, look)
+
+
+def _first(places: NDArray[np.intp], ids: Sequence[int] | NDArray[np.int64], most: int) -> NDArray[np.intp]:
+    """At most so many of the places, by the scattered order of their ids."""
+    if places.size <= most:
+        return places
+    return np.array(sorted(places, key=lambda place: scattered(int(ids[place])))[:most], dtype=np.intp)
+
+
+def _furthest(places: NDArray[np.intp], row: Row, numbers: Numbers) -> NDArray[np.intp]:
+    ordered = sorted(places, key=lambda place: -row.judged_by.ranges_from(float(numbers[place])))
+    return np.array(ordered[:MOST_OUTLIERS], dtype=np.intp)
+
+
+def _draw_box(axes: Axes, line: float, row: Row) -> None:
+    """The middle half, the median, and whiskers to the last values that are not outliers."""
+    values = np.concatenate([row.earlier, row.new])
+    usual = values[~row.judged_by.outside(values)]
+    box, height = row.box, _HEIGHT if not row.new.size else _HEIGHT * 0.75
+    if usual.size and box.count >= LEAST_BOX:
+        axes.hlines(line, float(usual.min()), float(usual.max()), color=BOX_EDGE, linewidth=0.8, zorder=1)
+        axes.barh(line, box.third - box.first, height, box.first, color=BOX, edgecolor=BOX_EDGE, linewidth=0.8)
+    axes.vlines(box.median, line - height / 2, line + height / 2, color=BOX_EDGE, linewidth=2, zorder=2.5)
+
+
+def _write_values(
+    axes: Axes, row: Row, marks: Sequence[tuple[int, float, float]], numbers: Numbers, look: _Look
+) -> None:
+    """Name the animals of a few outliers, and write values that are beyond the edge: those that have room."""
+    low, high = axes.get_xlim()
+    written: list[float] = []
+    for place, x, y in marks:
+        number = float(numbers[place])
+        name = row.new_names[place] if numbers is row.new and row.new_ids[place] in look.named else ""
+        beyond = ("→ " if number >= high else "← ") + look.number(number) if not low < number < high else ""
+        text = " ".join(part for part in (name, beyond) if part)
+        if not text or any(abs(x - other) < _ROOM * (high - low) for other in written):
+            continue
+        written.append(x)
+        name_point(axes, text, x, y, zorder=5)
+
+
+def _add_legend(figure: Figure, rows: Sequence[Row], words: Words) -> None:
+    entries = [(_DOT, words.earlier)] if any(row.earlier.size for row in rows) else []
+    if any(row.new.size for row in rows):
+        entries.append((DIAMOND, words.new))
+    entries += [(_MEDIAN, words.middle), (RING, words.outlier)]
+    add_legend(figure, entries)

@@ -1,0 +1,168 @@
+"""Which pictures tell most about a submission or a centre: those with outliers first, and not more than asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+from sqlalchemy import Connection, func, select
+
+from dcc.databases.list_parameters import as_json, numbers_in
+from dcc.outcomes import ZipKey
+from dcc.qc.models import DataContext, Measurement, ProcedureRun
+from dcc.reports.languages import Catalogue
+from dcc.reports.plots import distributions, series, weekly_experiments
+from dcc.reports.plots.outliers import box_of
+from dcc.reports.plots.picture import Picture
+from dcc.reports.plots.samples import MOST_VALUES, Parameter, documents_of, is_series, parameter_named
+from dcc.reports.plots.taking import Taken, Values, take
+
+MOST_PICTURES: Final = 12
+"""Pictures of a submission or a centre, unless asked for more or fewer."""
+MOST_CONSIDERED: Final = 200
+"""Parameters that are looked at: those with most values."""
+RANKING_VALUES: Final = 2_000
+"""Values of a parameter at a centre that are looked at to tell how much a picture would tell."""
+
+_CONTEXT: Final = DataContext.__table__
+_MEASUREMENT: Final = Measurement.__table__
+_RUN: Final = ProcedureRun.__table__
+
+
+class _Worth(NamedTuple):
+    """How much a picture tells; the least of these is the best."""
+
+    less_outliers: int
+    less_shift: float
+    less_values: int
+    parameter_id: str
+    centre: str
+
+
+def pictures_of_zip(
+    qc: Connection,
+    key: ZipKey,
+    catalogue: Catalogue,
+    *,
+    most: int = MOST_PICTURES,
+    with_others: bool = True,
+    fonts: Path | None = None,
+) -> list[Picture]:
+    """Pictures of what a zip action brought that is current and valid, the most telling first; at most `most`.
+
+    First parameters with outliers, those with most of them first; then those whose median is furthest from that of what
+    was there before, in interquartile ranges; then those with most values. The last picture is that of experiments by
+    week. Without data that are current and valid there are none. `with_others`: beside other centres' values.
+    `fonts`: see `Picture`.
+    """
+    documents = as_json(documents_of(qc, key))
+    own = _MEASUREMENT.c
+    touched = (
+        select(own.parameter_id, func.rtrim(own.centre))
+        .select_from(_RUN.join(_MEASUREMENT, own.procedure_run_id == _RUN.c.id))
+        .where(_RUN.c.document_id.in_(numbers_in("documents")), own.number.is_not(None))
+        .group_by(own.parameter_id, func.rtrim(own.centre))
+        .order_by(func.count().desc(), own.parameter_id, func.rtrim(own.centre))
+        .limit(MOST_CONSIDERED)
+    )
+    rows = [(row[0], row[1]) for row in qc.execute(touched, {"documents": documents})]
+    return _pictures(qc, rows, key, catalogue, most, with_others, fonts)
+
+
+def pictures_of_centre(
+    qc: Connection,
+    centre: str,
+    catalogue: Catalogue,
+    *,
+    most: int = MOST_PICTURES,
+    with_others: bool = True,
+    fonts: Path | None = None,
+) -> list[Picture]:
+    """Pictures of a centre's current, valid data, the most telling first; at most `most`.
+
+    First parameters with outliers among all of its values, then as `pictures_of_zip`; nothing is new in them.
+    """
+    touched = [(row, centre) for row in _measured_at(qc, centre)]
+    return _pictures(qc, touched, None, catalogue, most, with_others, fonts)
+
+
+def _measured_at(qc: Connection, centre: str) -> list[str]:
+    """The parameters that a centre has most measurements of: as data contexts tell, or where there are none, by all."""
+    for table, number in ((_CONTEXT, func.sum(_CONTEXT.c.measurements)), (_MEASUREMENT, func.count())):
+        own = table.c.parameter_id
+        wanted = select(own).where(table.c.centre == centre).group_by(own).order_by(number.desc(), own)
+        found = [row.rstrip(" ") for row in qc.scalars(wanted.limit(MOST_CONSIDERED))]
+        if found:
+            return found
+    return []
+
+
+def picture_of_parameter(
+    qc: Connection,
+    catalogue: Catalogue,
+    *,
+    centre: str,
+    parameter_id: str,
+    key: ZipKey | None = None,
+    fonts: Path | None = None,
+) -> Picture:
+    """The picture of a parameter: a series as one, all else as a distribution. Raises NotFoundError as these do."""
+    parameter = parameter_named(qc, parameter_id)
+    draw: Callable[..., Picture] = distributions.draw_distribution
+    if parameter is not None and is_series(parameter):
+        draw = series.draw_series
+    return draw(qc, catalogue, centre=centre, parameter_id=parameter_id, key=key, fonts=fonts)
+
+
+def _pictures(
+    qc: Connection,
+    touched: Iterable[tuple[str, str]],
+    key: ZipKey | None,
+    catalogue: Catalogue,
+    most: int,
+    with_others: bool,
+    fonts: Path | None,
+) -> list[Picture]:
+    """Of pairs of parameter and centre, the most telling pictures, and then one of the weeks of the first centre."""
+    if most < 1:
+        return []
+    ranked: list[tuple[_Worth, Parameter]] = []
+    for parameter_id, centre in touched:
+        parameter = parameter_named(qc, parameter_id)
+        taken = parameter and take(qc, parameter, centre, key, with_others=False, most=RANKING_VALUES)
+        if parameter and taken and (key is None or taken.own.new):
+            ranked.append((_worth(taken), parameter))
+    ranked.sort(key=lambda pair: pair[0])
+    pictures = []
+    for worth, parameter in ranked[: most - 1] if most > 1 else ranked[:1]:
+        beside = with_others and not is_series(parameter)
+        taken = take(qc, parameter, worth.centre, key, with_others=beside, most=MOST_VALUES)
+        if taken is not None:
+            pictures.append(_picture(taken, catalogue, fonts))
+    counted = weekly_experiments.count_weeks(qc, ranked[0][0].centre, key) if ranked and most > 1 else None
+    return [*pictures, weekly_experiments.picture_of(counted, catalogue, fonts)] if counted else pictures
+
+
+def _picture(taken: Taken, catalogue: Catalogue, fonts: Path | None) -> Picture:
+    if is_series(taken.parameter):
+        return series.picture_of(series.in_panels(taken), catalogue, fonts)
+    return distributions.picture_of(distributions.grouped(taken), catalogue, fonts)
+
+
+def _worth(taken: Taken) -> _Worth:
+    if is_series(taken.parameter):
+        outliers = series.in_panels(taken).outliers
+    else:
+        outliers = distributions.grouped(taken).marked(new=taken.key is not None)
+    numbers = -len(taken.own.new or taken.own.earlier)
+    return _Worth(-outliers, -_shift(taken), numbers, taken.parameter.parameter_id, taken.centre)
+
+
+def _shift(taken: Taken) -> float:
+    """How many interquartile ranges the median of new values is from that of the earlier ones, to two digits."""
+    earlier, new = box_of(Values(taken.own.earlier, []).numbers), box_of(Values([], taken.own.new).numbers)
+    if earlier is None or new is None or earlier.third == earlier.first:
+        return 0.0
+    return float(np.round(abs(new.median - earlier.median) / (earlier.third - earlier.first), 2))

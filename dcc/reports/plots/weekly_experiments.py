@@ -1,0 +1,195 @@
+"""How many experiments a centre did week by week, with those of a submission picked out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from sqlalchemy import Connection, func, select
+
+from dcc.databases.list_parameters import as_json, numbers_in
+from dcc.errors import NotFoundError
+from dcc.outcomes import ZipKey
+from dcc.qc.models import Experiment
+from dcc.reports.languages import Catalogue
+from dcc.reports.plots.picture import Picture, PictureKind, file_name_of
+from dcc.reports.plots.samples import documents_of
+from dcc.reports.plots.style import GRID, NEW, WIDTH, add_legend, lay_out
+from dcc.reports.plots.wording import about
+from dcc.vocabulary import Validity
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MOST_WEEKS: Final = 104
+"""Weeks of a picture: two years, up to the last one in which the submission, or else the centre, has an experiment."""
+
+_WEEK: Final = timedelta(weeks=1)
+_HEIGHT: Final = 2.9
+_TICKS: Final = 5
+_LEAST_SLOTS: Final = 8
+_EXPERIMENT: Final = Experiment.__table__
+_EARLIER: Final[dict[str, Any]] = {"color": "#b9c2cb", "linewidth": 0}
+_NEW: Final[dict[str, Any]] = {"facecolor": NEW, "edgecolor": "white", "hatch": "////", "linewidth": 0}
+
+
+@dataclass(frozen=True, slots=True)
+class Week:
+    """Experiments of a week, which begins on the Monday `first`: those there before, and those of a submission."""
+
+    first: date
+    earlier: int
+    new: int
+
+
+@dataclass(frozen=True, slots=True)
+class Weeks:
+    """Weeks without a gap, and how many experiments there are before and after them."""
+
+    centre: str
+    key: ZipKey | None
+    weeks: tuple[Week, ...]
+    outside: int
+
+
+def draw_weeks(
+    qc: Connection,
+    catalogue: Catalogue,
+    *,
+    centre: str,
+    key: ZipKey | None = None,
+    fonts: Path | None = None,
+) -> Picture:
+    """The current, valid experiments of a centre by the week of their date, those of the zip action `key` picked out.
+
+    Raises NotFoundError where the centre has none.
+    """
+    found = count_weeks(qc, centre, key)
+    if found is None:
+        raise NotFoundError(f"Centre {centre} has no current, valid experiment. See `dcc qc overview animals`.")
+    return picture_of(found, catalogue, fonts)
+
+
+def count_weeks(qc: Connection, centre: str, key: ZipKey | None) -> Weeks | None:
+    """What the picture is drawn from; None where the centre has no experiment that is current, valid and has a date.
+
+    With a zip action, experiments of documents that were applied after its last one are left out.
+    """
+    documents = documents_of(qc, key) if key is not None else []
+    own = _EXPERIMENT.c
+    wanted = select(own.date, func.count()).where(
+        own.centre == centre, own.is_current, own.validity == Validity.VALID, own.date.is_not(None)
+    )
+    new: dict[date, int] = {}
+    if documents:
+        of_documents = wanted.where(own.document_id.in_(numbers_in("documents"))).group_by(own.date)
+        new = {row[0]: row[1] for row in qc.execute(of_documents, {"documents": as_json(documents)})}
+        wanted = wanted.where(own.document_id <= max(documents))
+    days: dict[date, int] = {row[0]: row[1] for row in qc.execute(wanted.group_by(own.date))}
+    if not days:
+        return None
+    last = _monday(max(new or days))
+    # Nothing is taken from the last week: a date may be of the first year that there is.
+    drawn = min((last - _monday(min(days))) // _WEEK + 1, MOST_WEEKS)
+    first = last - (drawn - 1) * _WEEK
+    all_of, new_of = _by_week(days), _by_week(new)
+    weeks = [first + number * _WEEK for number in range(drawn)]
+    counted = tuple(Week(week, all_of.get(week, 0) - new_of.get(week, 0), new_of.get(week, 0)) for week in weeks)
+    inside = sum(week.earlier + week.new for week in counted)
+    return Weeks(centre, key, counted, sum(days.values()) - inside)
+
+
+def picture_of(found: Weeks, catalogue: Catalogue, fonts: Path | None = None) -> Picture:
+    """The picture of counts per week."""
+    title, subtitle = catalogue.text("Experiments per week"), about(catalogue, found.centre, found.key)
+    with_new = any(week.new for week in found.weeks)
+    legend = (catalogue.text("earlier") if with_new else catalogue.text("experiments"), catalogue.text("new"))
+    ticks = _ticks(found.weeks, catalogue)
+
+    def draw(figure: Figure) -> None:
+        (axes,) = lay_out(figure, title, subtitle, left=0.6, bottom=0.4)
+        places = range(len(found.weeks))
+        earlier, new = [week.earlier for week in found.weeks], [week.new for week in found.weeks]
+        axes.bar(places, earlier, 0.86, **_EARLIER)
+        if with_new:
+            axes.bar(places, new, 0.86, earlier, **_NEW)
+        axes.set_xlim(-0.7, max(len(found.weeks), _LEAST_SLOTS) - 0.3)
+        axes.set_xticks([place for place, _ in ticks], [label for _, label in ticks])
+        axes.locator_params(axis="y", integer=True, nbins=6)
+        axes.yaxis.set_major_formatter(lambda value, _: catalogue.number(int(value)))
+        axes.grid(axis="y", color=GRID, linewidth=0.6)
+        square: dict[str, Any] = {"marker": "s", "markersize": 7, "linestyle": "none"}
+        entries = [({**square, "color": _EARLIER["color"]}, legend[0])] if any(earlier) else []
+        if with_new:
+            entries.append(({**square, "color": NEW}, legend[1]))
+        add_legend(figure, entries)
+
+    return Picture(
+        name=file_name_of(PictureKind.WEEKS, found.centre),
+        kind=PictureKind.WEEKS,
+        title=title,
+        caption=_caption(found, catalogue),
+        alt=_description(found, catalogue),
+        size=(WIDTH, _HEIGHT),
+        draw=draw,
+        fonts=fonts,
+    )
+
+
+def _monday(day: date) -> date:
+    return day - timedelta(days=day.weekday())
+
+
+def _by_week(days: dict[date, int]) -> dict[date, int]:
+    weeks: dict[date, int] = {}
+    for day, number in days.items():
+        weeks[_monday(day)] = weeks.get(_monday(day), 0) + number
+    return weeks
+
+
+def _ticks(weeks: Sequence[Week], catalogue: Catalogue) -> list[tuple[int, str]]:
+    """Places of a few weeks, and the days on which they begin."""
+    step = -(-max(len(weeks), _LEAST_SLOTS) // _TICKS)
+    return [(place, catalogue.date(weeks[place].first)) for place in range(0, len(weeks), step)]
+
+
+def _caption(found: Weeks, catalogue: Catalogue) -> str:
+    said = catalogue.text(
+        "Experiments that are current and valid, by the week in which they were done; weeks begin on Monday."
+    )
+    if not found.outside:
+        return said
+    return f"{said} " + catalogue.plural(
+        "One experiment is of a week that is not drawn.",
+        "{number} experiments are of weeks that are not drawn.",
+        found.outside,
+    )
+
+
+def _description(found: Weeks, catalogue: Catalogue) -> str:
+    highest = max(found.weeks, key=lambda week: week.earlier + week.new)
+    parts = [
+        catalogue.text(
+            "{count} experiments from the week of {first} to that of {last}; most, {most}, in the week of {week}.",
+            count=catalogue.number(sum(week.earlier + week.new for week in found.weeks)),
+            first=catalogue.date(found.weeks[0].first),
+            last=catalogue.date(found.weeks[-1].first),
+            most=catalogue.number(highest.earlier + highest.new),
+            week=catalogue.date(highest.first),
+        )
+    ]
+    with_new = [week for week in found.weeks if week.new]
+    if with_new:
+        parts.append(
+            catalogue.plural(
+                "One of them is new, of the week of {first}.",
+                "{number} of them are new, of the weeks of {first} to {last}.",
+                sum(week.new for week in with_new),
+                first=catalogue.date(with_new[0].first),
+                last=catalogue.date(with_new[-1].first),
+            )
+        )
+    return " ".join(parts)

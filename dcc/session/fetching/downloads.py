@@ -1,0 +1,348 @@
+"""The threads that receive archives from each file source.
+
+Every file source in use has its own few threads, each with a connection of its own, so that two accounts on one
+server never share a login and a slow source holds up no other. An Allowance bounds all of them together.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeGuard
+
+from dcc.errors import (
+    CertificateRefusedError,
+    HostKeyChangedError,
+    HostKeyUnknownError,
+    LoginRefusedError,
+    SourceError,
+    SourceTimeoutError,
+)
+from dcc.phases import Phase
+from dcc.runtime.log_context import in_log_context, logging_about, progress_log
+from dcc.session.fetching.download_slots import Allowance, Place
+from dcc.session.fetching.processor_reserve import Reserve
+from dcc.session.fetching.receiving import Received, Transfer, origin_of, receive
+from dcc.session.fetching.segmented_download import Helpers, Segment
+from dcc.session.fetching.source_connections import FurtherRefused, SourceConnections
+from dcc.session.fetching.transfer_queue import TransferQueue
+from dcc.settings import Settings
+from dcc.sources.base import Connection, LooksAhead, SourceAddress, Upcoming
+from dcc.sources.connect import connect
+from dcc.sources.transfer_speed import Pace
+from dcc.store.staging import Staging
+
+progress = progress_log(__name__)
+
+_FRESH_SECONDS = 30.0
+_MOST_AHEAD, _MOST_BYTES_AHEAD = 32, 8 * 1024 * 1024
+
+MOST_QUEUED = 128
+"""Attempts that are requested of one file source at once: those under way, and those that wait for them."""
+
+HOPELESS = (LoginRefusedError, HostKeyUnknownError, HostKeyChangedError, CertificateRefusedError)
+"""Errors that trying again in the same session cannot mend."""
+
+
+class Stopped(Exception):  # noqa: N818 - not an error: the session is ending
+    """The session is being stopped; the transfer is left where it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A transfer has begun."""
+
+    transfer: Transfer
+
+
+@dataclass(frozen=True, slots=True)
+class Progressed:
+    """So many bytes of a transfer have been received."""
+
+    transfer: Transfer
+    received: int
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """This MD5 lies beside the copy that a transfer is for."""
+
+    transfer: Transfer
+    md5: str
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """A transfer brought the archive."""
+
+    transfer: Transfer
+    received: Received
+
+
+@dataclass(frozen=True, slots=True)
+class Broke:
+    """A transfer failed; `connecting`: already the connection could not be made."""
+
+    transfer: Transfer
+    error: Exception
+    connecting: bool
+
+
+DownloadMessage = Started | Progressed | Published | Arrived | Broke
+
+
+def _can_look_ahead(connection: Connection) -> TypeGuard[LooksAhead]:
+    return _is_to_look_ahead(type(connection))
+
+
+@lru_cache
+def _is_to_look_ahead(kind: type) -> bool:
+    # To ask this of a protocol takes as long as to rename a file.
+    return issubclass(kind, LooksAhead)
+
+
+def _bytes_of(item: Transfer | Segment) -> int | None:
+    return item.end - item.start if isinstance(item, Segment) else item.hosting.size_bytes
+
+
+class SourceDownloads:
+    """The threads that download from one file source.
+
+    A source to which `source_failure_limit` connections in a row could not be made, or over which as many transfers in
+    a row stalled, or that refuses the login or cannot prove who it is, is given up: it is asked for nothing more.
+    `tell` is called from those threads with each DownloadMessage; `allowance` bounds the transfers of all sources.
+    """
+
+    def __init__(
+        self,
+        address: SourceAddress,
+        settings: Settings,
+        staging: Staging,
+        allowance: Allowance,
+        tell: Callable[[DownloadMessage], object],
+    ) -> None:
+        self.address = address
+        settings = settings.for_protocol(address.protocol)
+        self._settings, self._staging, self._allowance, self._tell = settings, staging, allowance, tell
+        self._transfers = TransferQueue[Transfer | Segment](settings.downloads_per_source, _bytes_of)
+        self._helpers = Helpers(self._offer, settings.downloads_per_source)
+        self._reserve = Reserve(settings.downloads_per_source)
+        self._pace = Pace.from_settings(settings)
+        self._threads: list[threading.Thread] = []
+        self._stopping = threading.Event()
+        self._given_up: SourceError | None = None
+        self._failures_in_a_row = 0
+        self._connections = SourceConnections(address.label, lambda: connect(address, settings))
+        self._counting = threading.Lock()
+
+    def put(self, transfer: Transfer) -> None:
+        """Queue a transfer; another thread is there for it, once that is of use, while the source's bound allows."""
+        self._transfers.put(transfer)
+        self._start_thread()
+
+    def _offer(self, segment: Segment) -> None:
+        self._transfers.put_spare(segment)
+        self._reserve.call()
+        self._start_thread()
+
+    def _start_thread(self) -> None:
+        with self._counting:
+            if len(self._threads) < self._settings.downloads_per_source and not self._stopping.is_set():
+                name = f"download {self.address.id}.{len(self._threads) + 1}"
+                work = in_log_context(self._work)
+                thread = threading.Thread(target=work, args=(len(self._threads),), name=name, daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError as error:
+                    # The machine has no more threads: those that are there do all of it.
+                    if not self._threads:
+                        raise
+                    progress.info("%s is asked by %d threads only: %s", self.address.label, len(self._threads), error)
+                    return
+                self._threads.append(thread)
+
+    def give_up(self, reason: SourceError) -> None:
+        """Carry out no more of what is queued: each transfer breaks with `reason` at once."""
+        if self._given_up is None:
+            progress.warning("%s is left alone for the rest of the session: %s", self.address.label, reason)
+        self._given_up = reason
+
+    @property
+    def given_up(self) -> bool:
+        """Whether nothing more is fetched from the source in this session."""
+        return self._given_up is not None
+
+    def _note_failure(self, error: Exception, connecting: bool) -> None:
+        # Before the next transfer begins, for a server may lock out whoever it refuses again and again.
+        if not isinstance(error, SourceError):
+            return
+        with self._counting:
+            costs_time = connecting or isinstance(error, SourceTimeoutError)
+            self._failures_in_a_row = self._failures_in_a_row + 1 if costs_time else 0
+            if self._failures_in_a_row >= self._settings.source_failure_limit or isinstance(error, HOPELESS):
+                self.give_up(error)
+
+    def stop(self) -> None:
+        """End the threads; transfers under way break off where they are, to be resumed by a later session."""
+        self._stopping.set()
+        self._transfers.stop()
+        self._connections.stop()
+        self._reserve.call()
+
+    def join(self, timeout: float) -> None:
+        """Wait for the threads to end, `timeout` seconds at most for each."""
+        for thread in self._threads:
+            thread.join(timeout)
+
+    def _work(self, worker: int) -> None:
+        phase = Phase.DOWNLOAD.short_name
+        with logging_about(source=self.address.id, centre=self.address.centre, phase=phase):
+            self._reserve.await_use(worker)
+            self._carry_out_all(worker)
+
+    def _carry_out_all(self, worker: int) -> None:
+        connection: Connection | None = None
+        used = 0.0
+        while (item := self._transfers.take(worker)) is not None and not self._stopping.is_set():
+            if self._breaks_at_once(item):
+                continue
+            with self._place_for(item) as place, logging_about(zip_action=item.key):
+                if place is None or self._stopping.is_set() or self._breaks_at_once(item):
+                    continue
+                try:
+                    connection = self._connected(item, self._fresh(connection, used))
+                except FurtherRefused:
+                    if isinstance(item, Transfer):
+                        self._transfers.put_back(item)
+                    return
+                if connection is not None:
+                    connection = self._carry_out(worker, item, connection, place)
+            used = time.monotonic()
+        self._closed(connection)
+
+    def _breaks_at_once(self, item: Transfer | Segment) -> bool:
+        """Whether the source is given up, which is then told of a transfer."""
+        if self._given_up is not None and isinstance(item, Transfer):
+            self._tell(Broke(item, self._given_up, connecting=True))
+        return self.given_up
+
+    def _place_for(self, item: Transfer | Segment) -> AbstractContextManager[Place | None]:
+        return self._allowance.spare_place() if isinstance(item, Segment) else self._allowance.place()
+
+    def _fresh(self, connection: Connection | None, used: float) -> Connection | None:
+        if connection is None or time.monotonic() - used <= _FRESH_SECONDS:
+            return connection
+        # The server may have closed it meanwhile, which would cost the next transfer an attempt.
+        self._closed(connection)
+        return None
+
+    def _connected(self, item: Transfer | Segment, connection: Connection | None) -> Connection | None:
+        """The connection, or one that is made for an item; None where it cannot be made, which has been told then.
+
+        Raises FurtherRefused where others have to do without it.
+        """
+        if connection is not None:
+            return connection
+        if isinstance(item, Segment) and not self._connections.any_open:
+            # Without the connection that fetches the archive nobody waits for the segment.
+            return None
+        try:
+            return self._connections.open()
+        except FurtherRefused:
+            raise
+        except Exception as error:
+            if isinstance(item, Segment):
+                progress.info("A segment is left to the first connection to %s: %s", self.address.label, error)
+            else:
+                self._tell(Started(item))
+                self._broke(item, error, connecting=True)
+            return None
+
+    def _closed(self, connection: Connection | None) -> None:
+        if connection is not None:
+            self._connections.close(connection)
+
+    def _carry_out(
+        self, worker: int, item: Transfer | Segment, connection: Connection, place: Place
+    ) -> Connection | None:
+        """Do what an item asks for, whose turn has come; returns the connection if it can serve for the next."""
+        if isinstance(item, Segment):
+            goes_on = self._help(item, connection, place)
+        else:
+            goes_on = self._fetch(worker, item, connection, place)
+        if goes_on:
+            return connection
+        # Where a transfer broke off, the server may still be sending.
+        self._closed(connection)
+        return None
+
+    def _help(self, segment: Segment, connection: Connection, place: Place) -> bool:
+        """Fetch a segment, if it is still to be had; where that fails, the thread that fetches the archive goes on."""
+
+        def on_bytes(received: int) -> None:
+            if self._stopping.is_set():
+                raise Stopped
+            place.received = received
+
+        try:
+            if segment.take_up():
+                segment.fetch(connection, on_bytes, self._pace)
+        except Exception as error:  # whatever it is, nothing is lost by it
+            progress.info("A segment is left to the first connection to %s: %s", self.address.label, error)
+            return False
+        return True
+
+    def _look_ahead(self, worker: int, transfer: Transfer, connection: Connection) -> None:
+        """Tell a connection that can make use of it what comes after a transfer."""
+        if not _can_look_ahead(connection):
+            return
+        if following := self._transfers.keep(worker, _MOST_AHEAD, _MOST_BYTES_AHEAD):
+            transfers = [each for each in (transfer, *following) if isinstance(each, Transfer)]
+            connection.announce([self._upcoming(each) for each in transfers])
+
+    def _upcoming(self, transfer: Transfer) -> Upcoming:
+        key, hosting = transfer.key, transfer.hosting
+        offset = self._staging.resumable(key, origin_of(hosting))
+        return Upcoming(key.action, key.file_name, hosting.size_bytes, offset, transfer.reads_checksum)
+
+    def _fetch(self, worker: int, transfer: Transfer, connection: Connection, place: Place) -> bool:
+        """Carry out one transfer; whether it has arrived."""
+
+        def on_bytes(received: int) -> None:
+            if self._stopping.is_set():
+                raise Stopped
+            place.received = received
+            self._tell(Progressed(transfer, received))
+
+        self._tell(Started(transfer))
+        try:
+            self._look_ahead(worker, transfer, connection)
+            received = receive(
+                connection,
+                transfer,
+                self._staging,
+                on_bytes,
+                pace=self._pace,
+                most_unsized=self._settings.max_unsized_bytes,
+                helpers=self._helpers,
+                on_published=lambda md5: self._tell(Published(transfer, md5)),
+            )
+        except Stopped:
+            return False
+        except Exception as error:
+            self._broke(transfer, error, connecting=False)
+            return False
+        self._failures_in_a_row = 0
+        self._reserve.note_fetched(worker)
+        self._tell(Arrived(transfer, received))
+        return True
+
+    def _broke(self, transfer: Transfer, error: Exception, connecting: bool) -> None:
+        # Whatever it is, the coordinator must hear of it: nobody else waits for the thread.
+        progress.info("A download failed: %s", error)
+        self._note_failure(error, connecting)
+        self._tell(Broke(transfer, error, connecting and isinstance(error, SourceError)))

@@ -1,0 +1,113 @@
+"""What became of archives that changed on a file source: whether their data were uploaded, and where they came from."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, and_, exists, func, or_, select
+
+from dcc.phases import Phase, Status
+from dcc.tracker.crawls import CHANGED, still_changed
+from dcc.tracker.hostings.foreign_archives import may_be_taken
+from dcc.tracker.lineage import chunks, latest_downloads
+from dcc.tracker.models import (
+    CrawlFinding,
+    FileSource,
+    FileSourceHasZip,
+    XmlFile,
+    ZipAction,
+    ZipDownload,
+    ZipFile,
+)
+
+_LOADED = or_(
+    and_(XmlFile.phase_id > int(Phase.UPLOAD), XmlFile.status_id != int(Status.CANCELLED)),
+    and_(
+        XmlFile.phase_id == int(Phase.UPLOAD),
+        XmlFile.status_id.in_([int(Status.RUNNING), int(Status.DONE)]),
+    ),
+)
+
+
+def loaded_zips(connection: Connection, za_ids: Collection[int]) -> set[int]:
+    """Those of the zip actions of which the QC database holds a document, of whichever download."""
+    query = (
+        select(FileSourceHasZip.za_id)
+        .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
+        .join(XmlFile, XmlFile.zip_id == ZipDownload.id)
+        .where(_LOADED)
+        .distinct()
+    )
+    return {
+        za_id for ids in chunks(za_ids) for za_id in connection.scalars(query.where(FileSourceHasZip.za_id.in_(ids)))
+    }
+
+
+def last_hostings(connection: Connection, za_ids: Collection[int]) -> dict[int, int]:
+    """The hosting that each of the zip actions was downloaded from last; without those never downloaded."""
+    found: dict[int, int] = {}
+    for ids in chunks(za_ids):
+        latest = (
+            select(func.max(ZipDownload.id))
+            .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
+            .where(FileSourceHasZip.za_id.in_(ids))
+            .group_by(FileSourceHasZip.za_id)
+        )
+        query = select(FileSourceHasZip.za_id, FileSourceHasZip.id).join(
+            ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id
+        )
+        for za_id, hosting in connection.execute(query.where(ZipDownload.id.in_(latest))):
+            found[za_id] = hosting
+    return found
+
+
+def changed_since_loaded(connection: Connection, wanted: Any) -> dict[int, datetime]:
+    """Which of the zip actions that a query selects changed after their data were uploaded, and when that was noticed.
+
+    Without those fetched since then, and copies that speak for nobody.
+    """
+    query = (
+        select(ZipAction.id, func.max(CrawlFinding.created))
+        .select_from(CrawlFinding)
+        .join(ZipAction, ZipAction.id == CrawlFinding.za_id)
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .join(FileSource, FileSource.id == CrawlFinding.file_source_id)
+        .join(FileSourceHasZip, FileSourceHasZip.za_id == CrawlFinding.za_id)
+        .where(FileSourceHasZip.file_source_id == FileSource.id)
+        .where(CrawlFinding.kind == CHANGED, CrawlFinding.za_id.in_(wanted), still_changed(), may_be_taken())
+        .group_by(ZipAction.id)
+    )
+    noticed: dict[int, datetime] = {row[0]: row[1] for row in connection.execute(query)}
+    return {za_id: noticed[za_id] for za_id in loaded_zips(connection, noticed)}
+
+
+def changed_where_fetched(connection: Connection, za_ids: Collection[int]) -> set[int]:
+    """Those of the zip actions that changed, where they were fetched, after their data were uploaded."""
+    loaded = loaded_zips(connection, za_ids)
+    found: set[int] = set()
+    for ids in chunks(download for _, download, _ in latest_downloads(connection, loaded)):
+        found.update(connection.scalars(_LISTED_OTHERWISE.where(ZipDownload.id.in_(ids))))
+    return found
+
+
+_LISTED_OTHERWISE = (
+    select(FileSourceHasZip.za_id)
+    .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
+    .where(
+        or_(
+            # A comparison with what is not known is not true.
+            ZipDownload.listed_size_bytes != FileSourceHasZip.size_bytes,
+            ZipDownload.listed_modified != FileSourceHasZip.modified,
+            and_(
+                ZipDownload.listed_size_bytes.is_(None),
+                ZipDownload.listed_modified.is_(None),
+                exists()
+                .where(CrawlFinding.za_id == FileSourceHasZip.za_id)
+                .where(CrawlFinding.file_source_id == FileSourceHasZip.file_source_id)
+                .where(CrawlFinding.kind == CHANGED, CrawlFinding.created > ZipDownload.request),
+            ),
+        )
+    )
+)

@@ -1,0 +1,476 @@
+"""Which zip actions are to be downloaded or taken up again, and from where."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import (
+    Connection,
+    Row,
+    Select,
+    and_,
+    case,
+    exists,
+    func,
+    literal,
+    or_,
+    select,
+    union,
+    union_all,
+)
+from sqlalchemy.orm import aliased
+
+from dcc.outcomes import Problem, ZipKey
+from dcc.phases import ACTIONS_BY_ID, Phase, Status
+from dcc.sources.hosting import Fault, Hosting, KnownBad
+from dcc.tracker import progress
+from dcc.tracker.hostings.bad_copies import is_settled, published_checksums
+from dcc.tracker.hostings.foreign_archives import (
+    HeldArchive,
+    ZipAndHost,
+    delegated_of,
+    held_of,
+    is_delegated,
+    may_be_taken,
+)
+from dcc.tracker.hostings.listing_changes import NOT_ARRIVED
+from dcc.tracker.hostings.owner_notices import NewNotice
+from dcc.tracker.lineage import LATEST, brought
+from dcc.tracker.models import (
+    AnException,
+    BadCopy,
+    Centre,
+    FileSource,
+    FileSourceHasZip,
+    FileSourceStatistics,
+    Reopening,
+    ResourceStateRow,
+    SourceCrawlRow,
+    XmlFile,
+    XmlLog,
+    ZipAction,
+    ZipDownload,
+    ZipFile,
+)
+from dcc.tracker.register.connections import in_use
+from dcc.tracker.states import WAITING, State
+
+_CHUNK = 500
+_Host = aliased(Centre)
+_NOT_ARRIVED = or_(
+    *(and_(ZipAction.phase_id == int(state.phase), ZipAction.status_id == int(state.status)) for state in NOT_ARRIVED)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedZip:
+    """A zip action that waits to be downloaded, with the file sources that host it, best first.
+
+    `others` list another size than the preferred source: another file, which is of use only when the preferred copy
+    proves bad. `bad` are known to be bad and not fetched. `published` is the MD5 that the archive's own centre
+    published, as last known.
+    """
+
+    za_id: int
+    zip_id: int
+    key: ZipKey
+    centre: str | None
+    hostings: tuple[Hosting, ...]
+    others: tuple[Hosting, ...] = ()
+    bad: tuple[Hosting, ...] = ()
+    published: str | None = None
+
+
+class KnownDocument(NamedTuple):
+    """A document that has a row in `xml_file` already; `problems` are those in `xml_log`."""
+
+    id: int
+    state: State
+    problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InterruptedZip:
+    """A zip action whose archive had arrived when its session died, to be taken up from staging.
+
+    `documents` are those that were recorded, by file name; `size_bytes` and `md5` are of the archive as it arrived;
+    `hosting` is as it was listed when that was asked for.
+    """
+
+    za_id: int
+    zip_id: int
+    key: ZipKey
+    centre: str | None
+    download_id: int
+    source_id: int
+    size_bytes: int
+    md5: str | None
+    documents: dict[str, KnownDocument]
+    hosting: Hosting | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class LeftBehind:
+    """What a dead session left: how many downloads were cancelled, and zip actions that wait and had bytes before."""
+
+    cancelled: int
+    unconcluded: frozenset[int]
+
+
+def sources_to_use(connection: Connection, session_id: int) -> set[int] | None:
+    """The file sources that this session could list; None, meaning all available ones, when it crawled none."""
+    rows = connection.execute(
+        select(SourceCrawlRow.file_source_id, SourceCrawlRow.outcome).where(SourceCrawlRow.session_id == session_id)
+    ).all()
+    if not rows:
+        return None
+    return {source_id for source_id, outcome in rows if outcome != "failed"}
+
+
+def cancel_orphans(connection: Connection) -> LeftBehind:
+    """Cancel the downloads that a dead session left pending or running.
+
+    Tells also which zip actions wait that had the bytes before. For the holder of the session lock only: no other
+    download can be alive.
+    """
+    rows = connection.execute(_LEFT_BEHIND).all()
+    orphans = [number for number, is_orphan in rows if is_orphan]
+    if orphans:
+        progress.cancel_downloads(connection, orphans)
+    return LeftBehind(len(orphans), frozenset(number for number, is_orphan in rows if not is_orphan))
+
+
+def reopen_failed_downloads(connection: Connection, sources: set[int] | None) -> int:
+    """The retry policy: what failed to arrive is tried again from the sources of this session. Returns how many.
+
+    That is also what was asked for again and could not be fetched, and what is damaged at one source, where another
+    one has a copy that is not known to be bad.
+    """
+    query = _plan_query(sources).join(_DUE, _DUE.c.id == ZipAction.id)
+    failed = [plan.za_id for plan in _plans(connection, connection.execute(query))]
+    if failed:
+        progress.reopen(
+            connection, failed, requested_by="retry policy", reason="The download failed in an earlier session."
+        )
+    return len(failed)
+
+
+def count_not_arrived(connection: Connection) -> int:
+    """How many zip actions no file source has delivered yet, after having been tried."""
+    return connection.scalar(select(func.count()).select_from(ZipAction).where(_NOT_ARRIVED)) or 0
+
+
+class Waiting(NamedTuple):
+    """The zip actions that wait for download; those that are held are not downloaded (`foreign_archives`).
+
+    `delegated` are for the owners of those that are planned and lie on others' sources alone.
+    """
+
+    planned: list[PlannedZip]
+    held: list[HeldArchive]
+    delegated: list[NewNotice]
+
+
+def load_waiting(
+    connection: Connection, sources: set[int] | None, za_ids: Sequence[int] | None = None, *, by_name: bool = False
+) -> list[PlannedZip]:
+    """The zip actions that wait for download and are not held; see `load_waiting_and_held`."""
+    return load_waiting_and_held(connection, sources, za_ids, by_name=by_name).planned
+
+
+def load_waiting_and_held(
+    connection: Connection, sources: set[int] | None, za_ids: Sequence[int] | None = None, *, by_name: bool = False
+) -> Waiting:
+    """The zip actions that wait for download, oldest first, each with its hostings in order of preference.
+
+    Preferred are the producing centre's own sources, then those with the fewest failures, then the fastest measured;
+    ties go to the older source. Copies known to be bad are left out while they are listed as they were, and with them
+    zip actions that no other source has; `by_name` (a person asks for them) takes those whose source tells no time,
+    which may have changed. `sources` and `za_ids` leave out all others.
+    """
+    query = _plan_query(sources).where(
+        ZipAction.phase_id == int(WAITING.phase), ZipAction.status_id == int(WAITING.status)
+    )
+    if za_ids is None:
+        return _waiting(connection, list(connection.execute(query)), by_name=by_name)
+    return _waiting(connection, list(_rows_of(connection, query, za_ids)), by_name=by_name)
+
+
+def load_plans(
+    connection: Connection, sources: set[int] | None, za_ids: Sequence[int], *, by_name: bool = False
+) -> list[PlannedZip]:
+    """As `load_waiting`, in whatever state the zip actions are."""
+    return _plans(connection, _rows_of(connection, _plan_query(sources), za_ids), by_name=by_name)
+
+
+def _rows_of(connection: Connection, query: Select[*tuple[Any, ...]], za_ids: Sequence[int]) -> Iterator[Row[Any]]:
+    for start in range(0, len(za_ids), _CHUNK):
+        yield from connection.execute(query.where(ZipAction.id.in_(za_ids[start : start + _CHUNK])))
+
+
+def _waiting(connection: Connection, rows: Sequence[Row[Any]], *, by_name: bool) -> Waiting:
+    """What waits, planned or held, of the rows of `_plan_query`."""
+    elsewhere = {row.id for row in rows if not row.own}
+    hosts = [
+        ZipAndHost(row.id, row.todo_id, row.file_name, row.centre, row.host, row.may_be_taken, row.is_delegated)
+        for row in rows
+        if row.id in elsewhere
+    ]
+    return Waiting(_plans(connection, rows, by_name=by_name), held_of(hosts), delegated_of(hosts))
+
+
+def load_interrupted(connection: Connection) -> list[InterruptedZip]:
+    """The zip actions left unfinished between the arrival of their archive and the end of XSD validation.
+
+    Among them those that one document has failed already while others were still to be validated.
+    """
+    unfinished = [int(Status.PENDING), int(Status.RUNNING)]
+    done = and_(ZipAction.phase_id == int(Phase.XSD), ZipAction.status_id == int(Status.DONE))
+    failed = ZipAction.status_id == int(Status.FAILED)
+    unchecked = and_(XmlFile.phase_id <= int(Phase.XSD), XmlFile.status_id.in_(unfinished))
+    with_unchecked = (
+        select(FileSourceHasZip.za_id)
+        .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
+        .join(XmlFile, XmlFile.zip_id == ZipDownload.id)
+        .where(unchecked)
+    )
+    latest = (
+        select(LATEST)
+        .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
+        .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
+        .where(
+            ZipAction.phase_id.between(int(Phase.ZIP_MD5), int(Phase.XSD)),
+            or_(
+                and_(ZipAction.status_id.in_([*unfinished, int(Status.DONE)]), ~done),
+                and_(failed, ZipAction.id.in_(with_unchecked)),
+            ),
+        )
+        .group_by(FileSourceHasZip.za_id)
+    )
+    query = (
+        select(
+            ZipAction.id,
+            ZipAction.zip_id,
+            ZipAction.todo_id,
+            ZipFile.file_name,
+            Centre.short_name.label("centre"),
+            ZipDownload.id.label("download_id"),
+            ZipDownload.downloaded_size_bytes,
+            ZipDownload.listed_size_bytes,
+            ZipDownload.listed_modified,
+            FileSourceHasZip.id.label("hosting_id"),
+            FileSourceHasZip.file_source_id,
+            FileSourceHasZip.has_md5,
+            ZipFile.content_md5,
+        )
+        .join(FileSourceHasZip, FileSourceHasZip.za_id == ZipAction.id)
+        .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .outerjoin(Centre, Centre.id == ZipFile.centre_id)
+        .where(ZipDownload.id.in_(latest), or_(~failed, exists().where(XmlFile.zip_id == ZipDownload.id, unchecked)))
+        .order_by(ZipDownload.id)
+    )
+    return [
+        InterruptedZip(
+            za_id=row.id,
+            zip_id=row.zip_id,
+            key=ZipKey(ACTIONS_BY_ID[row.todo_id], row.file_name),
+            centre=row.centre,
+            download_id=row.download_id,
+            source_id=row.file_source_id,
+            size_bytes=row.downloaded_size_bytes,
+            md5=row.content_md5,
+            documents=_documents(connection, row.download_id),
+            hosting=Hosting(
+                row.hosting_id,
+                row.file_source_id,
+                row.listed_size_bytes,
+                row.listed_modified,
+                bool(row.has_md5),
+            ),
+        )
+        for row in connection.execute(query).all()
+    ]
+
+
+def _documents(connection: Connection, download_id: int) -> dict[str, KnownDocument]:
+    query = select(XmlFile.fname, XmlFile.id, XmlFile.phase_id, XmlFile.status_id).where(XmlFile.zip_id == download_id)
+    problems = _problems(connection, download_id)
+    return {
+        row.fname: KnownDocument(
+            row.id, State(Phase(row.phase_id), Status(row.status_id)), tuple(problems.get(row.id, ()))
+        )
+        for row in connection.execute(query)
+    }
+
+
+def _problems(connection: Connection, download_id: int) -> dict[int, list[Problem]]:
+    """What `xml_log` has against the documents of a download at present, by their ids, in document order."""
+    query = (
+        select(XmlLog.xml_id, AnException.short_name, XmlLog.message, XmlLog.line, XmlLog.col)
+        .join(XmlFile, XmlFile.id == XmlLog.xml_id)
+        .join(AnException, AnException.id == XmlLog.exception_id)
+        .where(XmlFile.zip_id == download_id, XmlLog.cleared.is_(None))
+        .order_by(XmlLog.id)
+    )
+    problems: dict[int, list[Problem]] = {}
+    for document, kind, message, line, column in connection.execute(query):
+        problems.setdefault(document, []).append(Problem(kind, message or "", line, column))
+    return problems
+
+
+def _plan_query(sources: set[int] | None) -> Select[*tuple[Any, ...]]:
+    """Zip actions with each of their live hostings, best first; one row a hosting."""
+    failed_before = exists().where(
+        ZipDownload.zf_id == FileSourceHasZip.id,
+        ZipDownload.status_id == int(Status.FAILED),
+        ZipDownload.phase_id.in_([int(state.phase) for state in NOT_ARRIVED]),
+    )
+    failures = func.coalesce(FileSourceStatistics.failures, 0)
+    speed = func.coalesce(FileSourceStatistics.bytes / func.nullif(FileSourceStatistics.seconds, 0), 0)
+    columns = select(
+        ZipAction.id,
+        ZipAction.zip_id,
+        ZipAction.todo_id,
+        ZipFile.file_name,
+        Centre.short_name.label("centre"),
+        FileSourceHasZip.id.label("hosting_id"),
+        FileSourceHasZip.file_source_id,
+        FileSourceHasZip.size_bytes,
+        FileSourceHasZip.modified,
+        FileSourceHasZip.has_md5,
+        failed_before.label("failed_before"),
+        (FileSource.centre_id == ZipFile.centre_id).label("own"),
+        BadCopy.size_bytes.label("bad_size"),
+        BadCopy.modified.label("bad_modified"),
+        BadCopy.md5.label("bad_md5"),
+        BadCopy.reason.label("bad_reason"),
+        _Host.short_name.label("host"),
+        may_be_taken().label("may_be_taken"),
+        is_delegated().label("is_delegated"),
+    )
+    return (
+        hosted(columns, sources)
+        .outerjoin(BadCopy, BadCopy.hosting_id == FileSourceHasZip.id)
+        .outerjoin(Centre, Centre.id == ZipFile.centre_id)
+        .outerjoin(FileSourceStatistics, FileSourceStatistics.file_source_id == FileSource.id)
+        .order_by(
+            ZipFile.created,
+            ZipFile.inc,
+            Centre.short_name,
+            ZipAction.id,
+            case((FileSource.centre_id == ZipFile.centre_id, 0), else_=1),
+            failures,
+            speed.desc(),
+            FileSource.id,
+        )
+    )
+
+
+def hosted(query: Select[*tuple[Any, ...]], sources: set[int] | None) -> Select[*tuple[Any, ...]]:
+    """Join the live hostings: at available sources of active centres, there and complete, in `sources` if given."""
+    query = at_sources_in_use(query).where(
+        FileSourceHasZip.missed_since.is_(None), FileSourceHasZip.uploading_since.is_(None)
+    )
+    return query if sources is None else query.where(FileSource.id.in_(sources))
+
+
+def at_sources_in_use(query: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...]]:
+    """Join the hostings that are not gone, at available sources of active centres."""
+    return (
+        query.select_from(ZipAction)
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .join(FileSourceHasZip, FileSourceHasZip.za_id == ZipAction.id)
+        .join(FileSource, FileSource.id == FileSourceHasZip.file_source_id)
+        .join(ResourceStateRow, ResourceStateRow.id == FileSource.state_id)
+        .join(_Host, _Host.id == FileSource.centre_id)
+        .where(FileSourceHasZip.gone_since.is_(None), in_use(_Host))
+    )
+
+
+def _plans(connection: Connection, rows: Iterable[Row[Any]], *, by_name: bool = False) -> list[PlannedZip]:
+    """Gather the rows of `_plan_query`: a PlannedZip for each zip action that can be fetched, in the rows' order."""
+    known: dict[int, tuple[Row[Any], list[Hosting]]] = {}
+    for row in rows:
+        # The own copy comes first: one of another size is tried only when that proves bad.
+        if row.may_be_taken or (row.id in known and known[row.id][1][0].own):
+            known.setdefault(row.id, (row, []))[1].append(_hosting(row, by_name))
+    unbound = [
+        za_id
+        for za_id, (_, hostings) in known.items()
+        if not all(one.own and one.has_md5 and one.bad is None for one in hostings)
+    ]
+    published = published_checksums(connection, unbound) if unbound else {}
+    plans = (_plan(row, hostings, published.get(za_id)) for za_id, (row, hostings) in known.items())
+    return [plan for plan in plans if plan.hostings]
+
+
+def _hosting(row: Row[Any], by_name: bool) -> Hosting:
+    same = (row.bad_size, row.bad_modified) == (row.size_bytes, row.modified)
+    is_bad = row.bad_md5 is not None and same and not (by_name and row.modified is None)
+    return Hosting(
+        id=row.hosting_id,
+        source_id=row.file_source_id,
+        size_bytes=row.size_bytes,
+        modified=row.modified,
+        has_md5=bool(row.has_md5),
+        failed_before=bool(row.failed_before),
+        own=bool(row.own),
+        bad=KnownBad(row.bad_md5, Fault(row.bad_reason)) if is_bad else None,
+    )
+
+
+def _plan(row: Row[Any], hostings: Sequence[Hosting], published: str | None) -> PlannedZip:
+    plan = PlannedZip(
+        row.id, row.zip_id, ZipKey(ACTIONS_BY_ID[row.todo_id], row.file_name), row.centre, (), published=published
+    )
+    bad = tuple(hosting for hosting in hostings if hosting.bad is not None)
+    if bad:
+        settled = is_settled({hosting.id: hosting.bad.md5 for hosting in bad if hosting.bad}, published)
+        wanted = (one for one in hostings if (one.may_be_right(published) if one.bad else not settled))
+        return replace(plan, hostings=tuple(wanted), bad=bad)
+    same: list[Hosting] = []
+    for hosting in hostings:
+        if _same_size(hosting, same):
+            same.append(hosting)
+    return replace(plan, hostings=tuple(same), others=tuple(one for one in hostings if one not in same))
+
+
+def _same_size(hosting: Hosting, preferred: Iterable[Hosting]) -> bool:
+    """Whether a hosting may be of the same file as the preferred ones; a source need not tell its size."""
+    known = {other.size_bytes for other in preferred} - {None}
+    return hosting.size_bytes is None or not known or hosting.size_bytes in known
+
+
+_LEFT_BEHIND: Final = union_all(
+    select(ZipDownload.id, literal(1)).where(
+        ZipDownload.phase_id == int(Phase.DOWNLOAD),
+        ZipDownload.status_id.in_([int(Status.PENDING), int(Status.RUNNING)]),
+    ),
+    select(ZipAction.id, literal(0)).where(
+        ZipAction.phase_id == int(WAITING.phase),
+        ZipAction.status_id == int(WAITING.status),
+        exists()
+        .where(FileSourceHasZip.za_id == ZipAction.id, ZipDownload.zf_id == FileSourceHasZip.id, brought())
+        .correlate(ZipAction),
+        # What a crawl re-opens has changed: what it came to before is not true of it any more.
+        ~exists()
+        .where(Reopening.za_id == ZipAction.id, Reopening.fell_back.is_(None), Reopening.requested_by == "crawl")
+        .where(Reopening.last_download_id.is_not(None)),
+    ),
+)
+_Newer = aliased(Reopening)
+_DUE: Final = union(
+    select(ZipAction.id).where(_NOT_ARRIVED),
+    select(Reopening.za_id).where(
+        Reopening.fell_back.is_not(None),
+        ~exists().where(_Newer.za_id == Reopening.za_id, _Newer.id > Reopening.id),
+    ),
+    select(FileSourceHasZip.za_id)
+    .join(BadCopy, BadCopy.hosting_id == FileSourceHasZip.id)
+    .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
+    .where(ZipAction.phase_id == int(Phase.UNZIP), ZipAction.status_id == int(Status.FAILED)),
+).subquery("due")
+"""What the retry policy looks at: no session costs a statement more for it."""

@@ -1,0 +1,232 @@
+"""Archives on the file source of another centre than that of their name: which may be taken, and which are held.
+
+Such an archive is taken when a source of its own centre lists it too, or when its centre has delegated to that of the
+source. Where the own copy has another size it wins, unless it proved bad. Any other archive is held: it waits, it is
+not downloaded, and every session decides anew, unless a person turned it down (`declined_archives`).
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, and_, exists, or_, select
+from sqlalchemy.orm import aliased
+
+from dcc.errors import NotFoundError
+from dcc.outcomes import DECLINED, HELD, ZipKey
+from dcc.phases import ACTION_IDS, ACTIONS_BY_ID
+from dcc.tracker.hostings.declined_archives import Decline, declines_of, is_declined
+from dcc.tracker.hostings.owner_notices import NewNotice, Outcome, note
+from dcc.tracker.models import (
+    BadCopy,
+    Centre,
+    Delegation,
+    FileSource,
+    FileSourceHasZip,
+    ZipAction,
+    ZipFile,
+)
+from dcc.tracker.register.delegations import in_force
+from dcc.tracker.states import WAITING
+
+_OwnHosting = aliased(FileSourceHasZip)
+_OwnBadCopy = aliased(BadCopy)
+_OwnSource = aliased(FileSource)
+_Host = aliased(Centre)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldArchive:
+    """A zip action that is held; `owner` is the centre of its name, `hosts` those on whose sources it lies.
+
+    `declined` says that a person turned it down.
+    """
+
+    za_id: int
+    key: ZipKey
+    owner: str
+    hosts: tuple[str, ...]
+    declined: Decline | None = None
+
+    @property
+    def kind(self) -> str:
+        """What it is: held or, if a person turned it down, declined."""
+        return HELD if self.declined is None else DECLINED
+
+    @property
+    def told(self) -> str:
+        """What to say of it to anybody."""
+        where = f"{self.key} is named for centre {self.owner} and lies on a source of {', '.join(self.hosts)}."
+        if self.declined is not None:
+            return f"{where} It was turned down: {self.declined.reason}"
+        return (
+            f"{where} It is not taken until a source of {self.owner} lists the same archive, or {self.owner} delegates "
+            f"to {self.hosts[0]}."
+        )
+
+    @property
+    def commands(self) -> dict[str, str]:
+        """What a wrangler can do about it: `delegate` and `decline`, or `revoke` if it was turned down."""
+        decline = f"dcc archive decline {shlex.quote(str(self.key))}"
+        if self.declined is not None:
+            return {"revoke": f"{decline} --revoke"}
+        return {
+            "delegate": f"dcc centre delegate {self.owner} --to {self.hosts[0]}",
+            "decline": f"{decline} --reason ...",
+        }
+
+    @property
+    def message(self) -> str:
+        """What to say of it to a wrangler."""
+        commands = self.commands
+        if self.declined is None:
+            return (
+                f"{self.told} When {self.owner} agrees: {commands['delegate']}. To turn it down: {commands['decline']}"
+            )
+        return (
+            f"{self.told.removesuffix('.')}. That was decided by {self.declined.declined_by} on "
+            f"{self.declined.created:%Y-%m-%d}. To take it back: {commands['revoke']}"
+        )
+
+
+def may_be_taken() -> ColumnElement[bool]:
+    """Whether an archive may be taken from a hosting, of a query with `zip_file`, the hosting and its file source.
+
+    Of another size than the own copy it is not the same file, unless that copy is known to be bad. An archive of a
+    centre that is not registered any more has no own source: what is in it is judged by document.
+    """
+    same_size = or_(
+        _OwnHosting.size_bytes.is_(None),
+        FileSourceHasZip.size_bytes.is_(None),
+        _OwnHosting.size_bytes == FileSourceHasZip.size_bytes,
+    )
+    known_bad = and_(
+        _OwnBadCopy.hosting_id == _OwnHosting.id,
+        _OwnBadCopy.size_bytes == _OwnHosting.size_bytes,
+        _OwnBadCopy.modified == _OwnHosting.modified,
+    )
+    listed = (
+        exists(
+            select(_OwnHosting.id)
+            .join(_OwnSource, _OwnSource.id == _OwnHosting.file_source_id)
+            .outerjoin(_OwnBadCopy, known_bad)
+        )
+        .where(
+            _OwnHosting.za_id == FileSourceHasZip.za_id,
+            _OwnHosting.gone_since.is_(None),
+            _OwnSource.centre_id == ZipFile.centre_id,
+            or_(same_size, _OwnBadCopy.id.is_not(None)),
+        )
+        .correlate(FileSourceHasZip, ZipFile)
+    )
+    return or_(FileSource.centre_id == ZipFile.centre_id, ZipFile.centre_id.is_(None), listed, is_delegated())
+
+
+def is_delegated() -> ColumnElement[bool]:
+    """Whether the centre of an archive has delegated to that of a source that hosts it; as of `may_be_taken`.
+
+    A delegation does not bring back what a person turned down.
+    """
+    delegated = (
+        exists(select(Delegation.id))
+        .where(Delegation.owner_id == ZipFile.centre_id, Delegation.delegate_id == FileSource.centre_id, in_force())
+        .correlate(FileSource, ZipFile)
+    )
+    return and_(delegated, ~is_declined())
+
+
+def held_archives(
+    connection: Connection, za_ids: Any = None, *, source_id: int | None = None, key: ZipKey | None = None
+) -> list[HeldArchive]:
+    """The zip actions that wait and are held, oldest first, also those turned down; a statement, with any two.
+
+    Of `za_ids` only (ids, or a query of them), of those that a file source hosts, or of one, if given.
+    """
+    query = (
+        select(ZipAction.id, ZipAction.todo_id, ZipFile.file_name, Centre.short_name, _Host.short_name, may_be_taken())
+        .select_from(ZipAction)
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .outerjoin(Centre, Centre.id == ZipFile.centre_id)
+        .join(FileSourceHasZip, FileSourceHasZip.za_id == ZipAction.id)
+        .join(FileSource, FileSource.id == FileSourceHasZip.file_source_id)
+        .join(_Host, _Host.id == FileSource.centre_id)
+        .where(
+            and_(ZipAction.phase_id == int(WAITING.phase), ZipAction.status_id == int(WAITING.status)),
+            FileSourceHasZip.gone_since.is_(None),
+        )
+        .order_by(ZipFile.created, ZipFile.inc, ZipAction.id, FileSource.id)
+    )
+    if za_ids is not None:
+        query = query.where(ZipAction.id.in_(za_ids))
+    if source_id is not None:
+        own = select(_OwnHosting.za_id).where(_OwnHosting.file_source_id == source_id, _OwnHosting.gone_since.is_(None))
+        query = query.where(ZipAction.id.in_(own))
+    if key is not None:
+        query = query.where(ZipFile.file_name == key.file_name, ZipAction.todo_id == ACTION_IDS[key.action])
+    held = held_of(ZipAndHost(*row) for row in connection.execute(query))
+    declined = declines_of(connection, [one.za_id for one in held])
+    return [replace(one, declined=declined.get(one.za_id)) for one in held]
+
+
+def not_fetched(connection: Connection, key: ZipKey) -> NotFoundError | None:
+    """The error that there are no documents of an archive, since it is held or was turned down; None if it is not."""
+    for held in held_archives(connection, key=key):
+        return NotFoundError(f"{key} was not fetched, so that there are no documents of it. {held.message}")
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class ZipAndHost:
+    """A zip action with a source that hosts it, whether it may be taken from there, and whether by a delegation."""
+
+    za_id: int
+    todo_id: int
+    file_name: str
+    owner: str | None
+    host: str
+    may_be_taken: Any
+    is_delegated: Any = False
+
+
+def held_of(rows: Iterable[ZipAndHost]) -> list[HeldArchive]:
+    """The zip actions among these that may be taken from none of their sources, in the order of the rows."""
+    found: dict[int, list[ZipAndHost]] = {}
+    for row in rows:
+        found.setdefault(row.za_id, []).append(row)
+    return [
+        HeldArchive(
+            za_id,
+            ZipKey(ACTIONS_BY_ID[some[0].todo_id], some[0].file_name),
+            some[0].owner or "",
+            tuple(dict.fromkeys(row.host for row in some)),
+        )
+        for za_id, some in found.items()
+        if not any(row.may_be_taken for row in some)
+    ]
+
+
+def delegated_of(rows: Iterable[ZipAndHost]) -> list[NewNotice]:
+    """What owners are told of archives among these that no source of their own lists, and that they let others host."""
+    found: dict[int, list[ZipAndHost]] = {}
+    for row in rows:
+        found.setdefault(row.za_id, []).append(row)
+    return [
+        NewNotice(owner, za_id, Outcome.DONE)
+        for za_id, some in found.items()
+        if (owner := some[0].owner) and any(row.is_delegated for row in some) and all(row.host != owner for row in some)
+    ]
+
+
+def note_held(connection: Connection, held: Sequence[HeldArchive]) -> list[HeldArchive]:
+    """Note for the owners of archives that these are held; those of which that was not noted before.
+
+    Those that a person turned down are left out.
+    """
+    declined = declines_of(connection, [one.za_id for one in held])
+    held = [one for one in held if one.za_id not in declined]
+    notices = [NewNotice(one.owner, one.za_id, Outcome.HELD) for one in held]
+    new = {notice.za_id for notice in note(connection, notices)}
+    return [one for one in held if one.za_id in new]

@@ -1,0 +1,604 @@
+"""What a file source showed, written to the tracker set by set.
+
+One source's listing is compared with what is known of that source in one query; the number of statements depends on
+how much is new, in steps of `_CHUNK` names, never on how much is known.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Final, TypeAlias
+
+from sqlalchemy import Connection, bindparam, select, update
+
+from dcc.errors import BadFileNameError
+from dcc.naming import Action, NamingConvention, ZipName
+from dcc.outcomes import ZipKey
+from dcc.phases import ACTIONS_BY_ID, Phase, Status
+from dcc.runtime.legible_text import archives_in_words
+from dcc.sources.base import ActionListing, ListedFile, SourceAddress
+from dcc.sources.listing_watch import ListingWatch, unheard
+from dcc.tracker import progress
+from dcc.tracker.database import exception_id, insert_rows
+from dcc.tracker.hostings.changed_archives import last_hostings, loaded_zips
+from dcc.tracker.hostings.listing_changes import (
+    NOT_ARRIVED,
+    REFUSED,
+    Absent,
+    KnownHosting,
+    attributes,
+    change_message,
+    compare_with_known,
+    completed,
+    credible,
+    differ,
+    known_hostings,
+    size_message,
+    stored_name,
+    uploading_message,
+)
+from dcc.tracker.models import CrawlFinding, FileSourceHasZip, ZipAction, ZipActionLog, ZipFile
+from dcc.tracker.progress import NewZipAction
+from dcc.tracker.register.delegations import load_delegations
+from dcc.tracker.states import WAITING
+
+CHANGED: Final = "changed"
+SIZE_DIFFERS: Final = "size_differs"
+TAKEN_ANEW: Final = "taken_anew"
+UPLOADING: Final = "uploading"
+CONFIRMED_GONE: Final = "gone"
+NOBODY_ACTS: Final = frozenset({TAKEN_ANEW, UPLOADING, CONFIRMED_GONE})
+"""Kinds of findings that nobody has to do anything about."""
+
+_CHUNK = 500
+_LEAST_LOST = 3
+_NEW_AT_ONCE = 5_000
+"""New archives that are recorded together: rows of more would fill the memory when a file source is listed first."""
+_MOST_FINDINGS = 200
+
+ParsedName: TypeAlias = tuple[ZipName | None, str | None]
+"""What a file name says, or why it is refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something about a listed archive, or a directory (`add/`), that a wrangler must know."""
+
+    kind: str
+    key: ZipKey | str
+    za_id: int | None
+    message: str
+
+
+@dataclass
+class RecordedListing:
+    """What recording one listing came to; counts are of archives.
+
+    `shrunk` says which directories lost so much that the next listing decides; `unsettled` are the archives that may
+    still be being uploaded: they are not taken before a second look (`ListingRecorder.settle`).
+    """
+
+    listed: int = 0
+    known: int = 0
+    gone: int = 0
+    changed: int = 0
+    new_zips: list[ZipKey] = field(default_factory=list)
+    refused_zips: list[tuple[ZipKey, str]] = field(default_factory=list)
+    accepted_zips: list[ZipKey] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    shrunk: list[str] = field(default_factory=list)
+    unsettled: dict[ZipKey, ListedFile] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ListingRecorder:
+    """Writes listings within the caller's write transaction.
+
+    `centres` maps the short names of all registered centres to their ids. `quiet_seconds` is for how long an archive
+    must have been as it is (0: any time), `shrink_limit` the share of its archives that a directory may lose.
+    `looked_at`: when the listing began, in seconds since 1970; None: at `now`. `heard` is told how far it is.
+    """
+
+    connection: Connection
+    session_id: int
+    naming: NamingConvention
+    centres: Mapping[str, int]
+    now: datetime
+    quiet_seconds: float = 0
+    shrink_limit: float = 1
+    looked_at: float | None = None
+    heard: Callable[[str], object] = unheard
+
+    def record(
+        self, address: SourceAddress, listings: Sequence[ActionListing], *, whole: bool = True
+    ) -> RecordedListing:
+        """Record what `listings`, each a directory that could be listed, show of one source.
+
+        `whole`: all of its directories could be listed. Others do not decide about directories that shrank.
+        """
+        compared = compare_with_known(self.connection, address.id, listings, self._young_since)
+        result = RecordedListing(listed=compared.listed, known=compared.listed - len(compared.new))
+        self._record_absent(address, listings, compared.absent, result, whole=whole)
+        self._record_seen_again(address, compared.noteworthy, result)
+        self._reconsider_names(compared.noteworthy, result)
+        self._record_new(address, compared.new, result)
+        self._write_findings(address, result.findings)
+        return result
+
+    @property
+    def _young_since(self) -> float:
+        """The time of modification, in seconds since 1970, from which on an archive is young."""
+        looked_at = self._clock if self.looked_at is None else self.looked_at
+        return looked_at - self.quiet_seconds - 1 if self.quiet_seconds else math.inf
+
+    @property
+    def _clock(self) -> float:
+        return self.now.replace(tzinfo=UTC).timestamp()
+
+    def _is_unsettled(self, file: ListedFile, *, changed: bool) -> bool:
+        """Whether an archive, new or `changed` or not, has to be looked at once more before it is taken.
+
+        A time in the future is as good as none: the server's clock is wrong.
+        """
+        if not self.quiet_seconds:
+            return False
+        if file.modified is None or file.modified > self._clock + 1:
+            return changed and (file.size_bytes, file.modified) != (None, None)
+        return file.modified > self._young_since
+
+    def _record_absent(
+        self,
+        address: SourceAddress,
+        listings: Sequence[ActionListing],
+        absent: Mapping[Action, Absent],
+        result: RecordedListing,
+        *,
+        whole: bool,
+    ) -> None:
+        """Note what is not listed any more: as gone, or as missed where a directory lost too much at once."""
+        gone: list[int] = []
+        missed: list[int] = []
+        for listing in listings:
+            lost = absent[listing.action]
+            shrunk = self._has_shrunk(listing, lost)
+            if not whole and (shrunk or lost.again):
+                continue
+            if shrunk:
+                missed += lost.first
+                result.shrunk.append(shrunk_message(listing, lost))
+                continue
+            gone += lost.all
+            if lost.again:
+                message = confirmed_message(address, listing, len(lost.again))
+                result.findings.append(Finding(CONFIRMED_GONE, f"{listing.action}/", None, message))
+        for ids in _chunks(gone):
+            values = {"gone_since": self.now, "missed_since": None, "uploading_since": None}
+            self.connection.execute(update(FileSourceHasZip).where(FileSourceHasZip.id.in_(ids)).values(values))
+        for ids in _chunks(missed):
+            self.connection.execute(
+                update(FileSourceHasZip).where(FileSourceHasZip.id.in_(ids)).values(missed_since=self.now)
+            )
+        result.gone = len(gone)
+
+    def _has_shrunk(self, listing: ActionListing, lost: Absent) -> bool:
+        """Whether a directory lost more since its last listing than can be believed at once."""
+        if not lost.first:
+            return False
+        if not listing.zips:
+            return True
+        before = lost.known - len(lost.again)
+        fewer = before - len(listing.zips)
+        return fewer >= _LEAST_LOST and fewer > self.shrink_limit * before
+
+    def _record_seen_again(
+        self, address: SourceAddress, seen: Mapping[ZipKey, tuple[KnownHosting, ListedFile]], result: RecordedListing
+    ) -> None:
+        """Report what changed since it was last listed, and note how it is listed at present."""
+        rows, sizes = [], []
+        uploading_anew: dict[ZipKey, int] = {}
+        changed = {key: seen[key] for key in seen if _has_changed(*seen[key])}
+        anew, loaded = self._taken_anew(address, {key: entry for key, (entry, _) in changed.items()})
+        for key, (entry, file) in seen.items():
+            present = file if key in changed else completed(file, entry)
+            to_download = entry.to_download or key in anew
+            if present.size_bytes != entry.size_bytes and to_download:
+                sizes.append({"zip": entry.zip_id, "size": present.size_bytes})
+            if key in changed and not (entry.uploading and entry.to_download):
+                result.changed += 1
+                message = change_message(
+                    address, key, entry, file, taken_anew=key in anew, loaded=entry.za_id in loaded
+                )
+                result.findings.append(Finding(TAKEN_ANEW if key in anew else CHANGED, key, entry.za_id, message))
+            # What failed may be taken from here too, once the copy that was preferred proved bad.
+            awaited = to_download or (entry.state.failed and (key in changed or entry.uploading))
+            unsettled = awaited and self._is_unsettled(present, changed=key in changed)
+            if unsettled:
+                result.unsettled[key] = present
+                if entry.state in NOT_ARRIVED:
+                    uploading_anew[key] = entry.za_id
+            is_noted = entry.uploading == unsettled and not (entry.gone or entry.missed)
+            if not is_noted or attributes(present) != attributes(entry):
+                rows.append(_hosting_values(entry.hosting_id, present) | {"uploading": self.now if unsettled else None})
+        if rows:
+            self.connection.execute(_UPDATE_HOSTING, rows)
+        if sizes:
+            self.connection.execute(_UPDATE_SIZE, sizes)
+        if uploading_anew:
+            reason = "It is being uploaded again to its file source."
+            again = [uploading_anew[key] for key in self._spoken_for(address, uploading_anew)]
+            progress.reopen(self.connection, again, requested_by="crawl", reason=reason)
+
+    def _taken_anew(
+        self, address: SourceAddress, changed: Mapping[ZipKey, KnownHosting]
+    ) -> tuple[set[ZipKey], set[int]]:
+        """Let changed archives be downloaded again of which no data were uploaded; which, and the ids of the others.
+
+        What failed, or came from this file source, is taken; what was withdrawn is not: that was a person's decision.
+        Another centre's copy does not undo what the own copy came to, unless that centre has a delegation.
+        """
+        done = {key: entry for key, entry in changed.items() if not entry.to_download and entry.state != REFUSED}
+        if not done:
+            return set(), set()
+        ids = [entry.za_id for entry in done.values()]
+        loaded = loaded_zips(self.connection, ids)
+        sources = last_hostings(self.connection, ids)
+        spoken_for = self._spoken_for(address, done)
+        anew = {
+            key: entry.za_id
+            for key, entry in done.items()
+            if entry.za_id not in loaded
+            and entry.state.status is not Status.CANCELLED
+            and ((entry.state.failed and key in spoken_for) or sources.get(entry.za_id) == entry.hosting_id)
+        }
+        if anew:
+            reason = "The archive changed on its file source after its last download."
+            progress.reopen(self.connection, list(anew.values()), requested_by="crawl", reason=reason)
+        return set(anew), loaded
+
+    def _spoken_for(self, address: SourceAddress, keys: Collection[ZipKey]) -> set[ZipKey]:
+        """Those of the archives for which the centre of a file source speaks: its own, and by delegation."""
+        owners = {key: name.centre for key in keys if (name := self._parse(key.file_name)[0]) is not None}
+        if all(owner == address.centre for owner in owners.values()):
+            return set(owners)
+        rights = load_delegations(self.connection).rights_of(address.centre)
+        return {key for key, owner in owners.items() if rights.permit(owner)}
+
+    def settle(
+        self, address: SourceAddress, first: Mapping[ZipKey, ListedFile], listings: Sequence[ActionListing] | None
+    ) -> list[Finding]:
+        """Record a second look at unsettled archives; what to say of those that are still being uploaded.
+
+        `listings` is None where the file source could not be looked at: then all go on counting as being uploaded.
+        """
+        second = {
+            ZipKey(listing.action, stored_name(file.name)): credible(file)
+            for listing in listings or ()
+            for file in listing.zips
+        }
+        found: list[Finding] = []
+        settled: list[int] = []
+        rows: list[dict[str, object]] = []
+        sizes: list[dict[str, object]] = []
+        for key, entry in self._hostings(address, first).items():
+            before, now = first[key], second.get(key)
+            if now is not None and (now.size_bytes, now.modified) == (before.size_bytes, before.modified):
+                settled.append(entry.hosting_id)
+                continue
+            if now is not None:
+                rows.append(_hosting_values(entry.hosting_id, now) | {"uploading": self.now})
+                sizes.append({"zip": entry.zip_id, "size": now.size_bytes})
+            message = uploading_message(address, key, before, now, looked=listings is not None)
+            found.append(Finding(UPLOADING, key, entry.za_id, message))
+        for ids in _chunks(settled):
+            self.connection.execute(
+                update(FileSourceHasZip).where(FileSourceHasZip.id.in_(ids)).values(uploading_since=None)
+            )
+        if rows:
+            self.connection.execute(_UPDATE_HOSTING, rows)
+            self.connection.execute(_UPDATE_SIZE, sizes)
+        self._write_findings(address, found)
+        return found
+
+    def relist(
+        self, address: SourceAddress, keys: Collection[ZipKey], listings: Sequence[ActionListing]
+    ) -> dict[ZipKey, ListedFile]:
+        """Note how these archives are listed by now, those of them that are there; which to look at once more.
+
+        One that has changed since its data were uploaded is reported, as by a crawl: the next one sees no change.
+        """
+        listed = {
+            ZipKey(listing.action, stored_name(file.name)): credible(file)
+            for listing in listings
+            for file in listing.zips
+        }
+        hostings = self._hostings(address, keys)
+        there = {key: listed[key] for key in hostings if key in listed}
+        unsettled = {key: file for key, file in there.items() if self._is_unsettled(file, changed=True)}
+        changed = {key: hostings[key] for key, file in there.items() if _has_changed(hostings[key], file)}
+        loaded = loaded_zips(self.connection, [entry.za_id for entry in changed.values()])
+        found = [
+            Finding(CHANGED, key, entry.za_id, change_message(address, key, entry, there[key], loaded=True))
+            for key, entry in changed.items()
+            if entry.za_id in loaded
+        ]
+        rows = [
+            _hosting_values(hostings[key].hosting_id, file) | {"uploading": self.now if key in unsettled else None}
+            for key, file in there.items()
+        ]
+        if rows:
+            self.connection.execute(_UPDATE_HOSTING, rows)
+        self._write_findings(address, found)
+        return unsettled
+
+    def _hostings(self, address: SourceAddress, keys: Collection[ZipKey]) -> dict[ZipKey, KnownHosting]:
+        """These archives as a file source listed them last, those of them that it has listed."""
+        names = sorted({key.file_name for key in keys})
+        found: dict[ZipKey, KnownHosting] = {}
+        for start in range(0, len(names), _CHUNK):
+            found |= known_hostings(self.connection, address.id, names[start : start + _CHUNK])
+        return {key: entry for key, entry in found.items() if key in keys}
+
+    def _reconsider_names(
+        self, seen: Mapping[ZipKey, tuple[KnownHosting, ListedFile]], result: RecordedListing
+    ) -> None:
+        """Accept archives refused before whose names conform by now, their centre having been registered."""
+        refused = {key: entry for key, (entry, _) in seen.items() if entry.state == REFUSED}
+        names = {entry.zip_id: name for key, entry in refused.items() if (name := self._parse(key.file_name)[0])}
+        self._note_names(names)
+        self._accept({key: entry.za_id for key, entry in refused.items() if entry.zip_id in names}, result)
+
+    def _note_names(self, names: Mapping[int, ZipName]) -> None:
+        """Note what the names of archives, by id, say."""
+        if not names:
+            return
+        self.connection.execute(
+            update(ZipFile.__table__)
+            .where(ZipFile.id == bindparam("zip"))
+            .values(centre_id=bindparam("centre"), created=bindparam("day"), inc=bindparam("number")),
+            [
+                {"zip": zip_id, "centre": self.centres[name.centre], "day": name.created, "number": name.inc}
+                for zip_id, name in names.items()
+            ],
+        )
+
+    def _accept(self, refused: Mapping[ZipKey, int], result: RecordedListing) -> None:
+        """Let zip actions that were refused wait for download."""
+        if not refused:
+            return
+        progress.reopen(
+            self.connection,
+            list(refused.values()),
+            requested_by="crawl",
+            reason="The file name conforms: its centre or the naming convention has been registered since.",
+        )
+        result.accepted_zips.extend(refused)
+
+    def _record_new(self, address: SourceAddress, new: Mapping[ZipKey, ListedFile], result: RecordedListing) -> None:
+        files = iter(new.items())
+        # It tells of progress as a listing does, but nothing ends it: the archives have come.
+        watch = ListingWatch(address.label, math.inf, self.heard)
+        recorded = 0
+        while part := dict(islice(files, _NEW_AT_ONCE)):
+            self._record_some_new(address, part, result)
+            recorded += len(part)
+            watch.say(f"recorded {recorded:,} of {len(new):,} new archives so far")
+
+    def _record_some_new(
+        self, address: SourceAddress, new: Mapping[ZipKey, ListedFile], result: RecordedListing
+    ) -> None:
+        parsed = {key.file_name: self._parse(key.file_name) for key in new}
+        zips, known = self._zip_files(new, parsed)
+        actions, added, refused, failed = self._zip_actions(new, zips, known, parsed)
+        self._accept(refused, result)
+        taken = self._take_own_copies(address, failed, parsed)
+        settled = {key for key, reason in added.items() if reason is not None}
+        result.unsettled |= {
+            key: file for key, file in new.items() if key not in settled and self._is_unsettled(file, changed=True)
+        }
+        insert_rows(
+            self.connection,
+            FileSourceHasZip.__table__,
+            [
+                {
+                    "za_id": actions[key],
+                    "file_source_id": address.id,
+                    "num_retries": 0,
+                    "size_bytes": file.size_bytes,
+                    "modified": file.modified,
+                    "has_md5": file.has_md5,
+                    "uploading_since": self.now if key in result.unsettled else None,
+                }
+                for key, file in new.items()
+            ],
+        )
+        for key, reason in added.items():
+            if reason is None:
+                result.new_zips.append(key)
+            else:
+                result.refused_zips.append((key, reason))
+        for key, file in new.items():
+            listed_before = zips[key.file_name][1]
+            # Of what proved bad elsewhere and is taken from here now, the size does not matter any more.
+            if actions[key] not in taken and differ(listed_before, file.size_bytes):
+                result.findings.append(
+                    Finding(SIZE_DIFFERS, key, actions[key], size_message(address, key, listed_before, file))
+                )
+
+    def _take_own_copies(
+        self, address: SourceAddress, failed: Mapping[ZipKey, int], parsed: Mapping[str, ParsedName]
+    ) -> set[int]:
+        """Let archives be downloaded again that failed as others had them, and that their own centre has now; which."""
+        names = {key: parsed[key.file_name][0] for key in failed}
+        own = {failed[key] for key, name in names.items() if name is not None and name.centre == address.centre}
+        anew = own - loaded_zips(self.connection, own)
+        if anew:
+            reason = "A file source of its own centre has it now."
+            progress.reopen(self.connection, sorted(anew), requested_by="crawl", reason=reason)
+        return anew
+
+    def _zip_files(
+        self, new: Mapping[ZipKey, ListedFile], parsed: Mapping[str, ParsedName]
+    ) -> tuple[dict[str, tuple[int, int | None]], dict[int, str]]:
+        """Id and size so far of every archive in `new`, by file name, and the names, by id, of those known before.
+
+        Those not known yet are added. What the name of a known one says is noted if it did not conform so far.
+        """
+        sizes = {key.file_name: file.size_bytes for key, file in new.items()}
+        found: dict[str, tuple[int, int | None]] = {}
+        unread: dict[int, ZipName] = {}
+        for names in _chunks(list(sizes)):
+            query = select(ZipFile.file_name, ZipFile.id, ZipFile.size_bytes, ZipFile.centre_id)
+            for file_name, number, size, centre in self.connection.execute(query.where(ZipFile.file_name.in_(names))):
+                found[file_name] = number, size
+                if centre is None and (name := self._parse(file_name)[0]) is not None:
+                    unread[number] = name
+        self._note_names(unread)
+        known = {number: name for name, (number, _) in found.items()}
+        missing = [name for name in sizes if name not in found]
+        rows = []
+        for file_name in missing:
+            name, _ = parsed[file_name]
+            rows.append(
+                {
+                    "file_name": file_name,
+                    "centre_id": name and self.centres[name.centre],
+                    "created": name and name.created,
+                    "inc": name and name.inc,
+                    "size_bytes": sizes[file_name],
+                }
+            )
+        ids = insert_rows(self.connection, ZipFile.__table__, rows) if rows else []
+        found.update({name: (number, sizes[name]) for name, number in zip(missing, ids, strict=True)})
+        return found, known
+
+    def _zip_actions(
+        self,
+        new: Mapping[ZipKey, ListedFile],
+        zips: Mapping[str, tuple[int, int | None]],
+        known: Mapping[int, str],
+        parsed: Mapping[str, ParsedName],
+    ) -> tuple[dict[ZipKey, int], dict[ZipKey, str | None], dict[ZipKey, int], dict[ZipKey, int]]:
+        """Ids of the zip actions in `new`; those first seen here, each with the reason if it is refused; ids of those
+        refused before whose names conform; and of those that failed after they had arrived.
+        """
+        ids: dict[ZipKey, int] = {}
+        failed: dict[ZipKey, int] = {}
+        refused: dict[ZipKey, int] = {}
+        for zip_ids in _chunks(list(known)):
+            query = select(
+                ZipAction.zip_id, ZipAction.todo_id, ZipAction.id, ZipAction.phase_id, ZipAction.status_id
+            ).where(ZipAction.zip_id.in_(zip_ids))
+            for zip_id, todo, za_id, phase, status in self.connection.execute(query):
+                key = ZipKey(ACTIONS_BY_ID[todo], known[zip_id])
+                ids[key] = za_id
+                if key in new and status == Status.FAILED and phase > Phase.ZIP_MD5:
+                    failed[key] = za_id
+                if (phase, status) == REFUSED and key in new and parsed[key.file_name][0] is not None:
+                    refused[key] = za_id
+        added = {key: parsed[key.file_name][1] for key in new if key not in ids}
+        rows = [
+            NewZipAction(zips[key.file_name][0], key.action, WAITING if reason is None else REFUSED)
+            for key, reason in added.items()
+        ]
+        ids.update(zip(added, progress.add_zip_actions(self.connection, rows), strict=True))
+        self._log_refusals({ids[key]: reason for key, reason in added.items() if reason is not None})
+        return ids, added, refused, failed
+
+    def _log_refusals(self, reasons: Mapping[int, str]) -> None:
+        if not reasons:
+            return
+        kind = exception_id(self.connection, BadFileNameError.short_name(), BadFileNameError.summary())
+        insert_rows(
+            self.connection,
+            ZipActionLog.__table__,
+            [{"za_id": za_id, "exception_id": kind, "message": reason} for za_id, reason in reasons.items()],
+        )
+
+    def _write_findings(self, address: SourceAddress, findings: Sequence[Finding]) -> None:
+        if not findings:
+            return
+        rows = [
+            {
+                "session_id": self.session_id,
+                "file_source_id": address.id,
+                "za_id": finding.za_id,
+                "file_name": str(finding.key)[:160],
+                "kind": finding.kind,
+                "message": finding.message,
+                "created": self.now,
+            }
+            for finding in findings[:_MOST_FINDINGS]
+        ]
+        insert_rows(self.connection, CrawlFinding.__table__, rows)
+
+    def _parse(self, file_name: str) -> ParsedName:
+        try:
+            return self.naming.parse_zip_name(file_name, self.centres), None
+        except BadFileNameError as error:
+            return None, str(error)
+
+
+_UPDATE_HOSTING = (
+    update(FileSourceHasZip.__table__)
+    .where(FileSourceHasZip.id == bindparam("hosting"))
+    .values(
+        size_bytes=bindparam("size"),
+        modified=bindparam("time"),
+        has_md5=bindparam("checksum"),
+        gone_since=None,
+        missed_since=None,
+        uploading_since=bindparam("uploading"),
+    )
+)
+_UPDATE_SIZE = update(ZipFile.__table__).where(ZipFile.id == bindparam("zip")).values(size_bytes=bindparam("size"))
+
+
+def archives_by_source(connection: Connection, keys: Collection[ZipKey]) -> dict[int, set[ZipKey]]:
+    """Which of some archives each file source hosts, as far as is known."""
+    query = (
+        select(FileSourceHasZip.file_source_id, ZipAction.todo_id, ZipFile.file_name)
+        .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+    )
+    found: dict[int, set[ZipKey]] = {}
+    for names in _chunks(sorted({key.file_name for key in keys})):
+        for source, todo, name in connection.execute(query.where(ZipFile.file_name.in_(names))):
+            if (key := ZipKey(ACTIONS_BY_ID[todo], name)) in keys:
+                found.setdefault(source, set()).add(key)
+    return found
+
+
+def _hosting_values(hosting_id: int, file: ListedFile) -> dict[str, object]:
+    return {"hosting": hosting_id, "size": file.size_bytes, "time": file.modified, "checksum": file.has_md5}
+
+
+def _has_changed(entry: KnownHosting, file: ListedFile) -> bool:
+    return differ(entry.size_bytes, file.size_bytes) or differ(entry.modified, file.modified)
+
+
+def shrunk_message(listing: ActionListing, lost: Absent) -> str:
+    """What to say of a directory that lost more than can be believed."""
+    now = "is gone" if listing.missing else f"lists {archives_in_words(len(listing.zips))}"
+    return f"the directory {listing.action} {now}, and held {lost.known:,} before"
+
+
+def confirmed_message(address: SourceAddress, listing: ActionListing, lost: int) -> str:
+    """What to say of archives that two listings in a row did not show."""
+    if lost == 1:
+        return (
+            f"{listing.action}: one archive of {address.label} is gone. Two listings in a row did not show it. "
+            "If the centre did not take it away on purpose, ask it to put it back."
+        )
+    return (
+        f"{listing.action}: {lost:,} archives of {address.label} are gone. Two listings in a row did not show them. "
+        "If the centre did not take them away on purpose, ask it to put them back."
+    )
+
+
+def _chunks(items: list[str] | list[int]) -> Iterator[list[str] | list[int]]:
+    for start in range(0, len(items), _CHUNK):
+        yield items[start : start + _CHUNK]

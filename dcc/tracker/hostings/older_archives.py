@@ -1,0 +1,174 @@
+"""Archives that change data, and older ones of the same centre that are still on their way.
+
+What is edited or deleted must have been added before. Where an older archive waits for a reason that is not its
+centre's (for room, for a server, until it is uploaded, since a session was interrupted), the younger one waits with it
+and is taken by the session that has the older one. An archive that is refused, held, damaged, not as its MD5 says, or
+gone is not waited for, nor one whose server answered and did not deliver it `MOST_RETRIES` times.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import Connection, and_, func, or_, select
+
+from dcc.naming import Action
+from dcc.outcomes import ZipKey
+from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
+from dcc.tracker.hostings.download_plan import at_sources_in_use, load_plans
+from dcc.tracker.hostings.foreign_archives import may_be_taken
+from dcc.tracker.lineage import IDS, chunks
+from dcc.tracker.models import Centre, FileSourceHasZip, ZipAction, ZipFile
+
+MOST_RETRIES: Final = 3
+"""How often an archive is asked for again before others no longer wait for it."""
+
+_AT_ONCE: Final = 50
+
+_Moment = tuple[date, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class OlderArchive:
+    """The oldest archive of a centre that is still on its way."""
+
+    centre: str
+    key: ZipKey
+
+    @property
+    def message(self) -> str:
+        """What is said of an archive that waits for it."""
+        return (
+            f"It waits for {self.key}, an older archive of centre {self.centre} that is still on its way: what it "
+            "changes may be in there. The session that takes that one takes this one too."
+        )
+
+
+class _Open(NamedTuple):
+    """An archive that has not come through validation, nor failed for good."""
+
+    za_id: int
+    moment: _Moment
+    archive: OlderArchive
+    has_arrived: bool
+
+
+def waiting_for_older(connection: Connection, za_ids: Collection[int]) -> dict[int, OlderArchive]:
+    """Those of the zip actions that edit or delete while older archives of their centre are on their way: the oldest.
+
+    Two statements, and a few for each centre of which something is on its way.
+    """
+    if not za_ids:
+        return {}
+    younger: dict[int, list[tuple[int, _Moment]]] = defaultdict(list)
+    for ids in chunks(za_ids):
+        for row in connection.execute(_CHANGING, {"ids": ids}):
+            younger[row.centre_id].append((row.id, _moment(row)))
+    if not younger:
+        return {}
+    oldest = _oldest_on_the_way(connection, younger)
+    return {
+        za_id: oldest[centre_id].archive
+        for centre_id, actions in younger.items()
+        for za_id, moment in actions
+        if centre_id in oldest and oldest[centre_id].moment < moment
+    }
+
+
+def zips_that_wait(connection: Connection, wanted: Any) -> dict[int, tuple[ZipKey, OlderArchive]]:
+    """Those of the zip actions whose ids a query selects that would be uploaded, were it not for an older archive."""
+    rows = {row.id: row for row in connection.execute(_TO_UPLOAD.where(ZipAction.id.in_(wanted)))}
+    older = waiting_for_older(connection, rows)
+    return {
+        za_id: (ZipKey(ACTIONS_BY_ID[rows[za_id].todo_id], rows[za_id].file_name), archive)
+        for za_id, archive in older.items()
+    }
+
+
+def _oldest_on_the_way(connection: Connection, centre_ids: Iterable[int]) -> dict[int, _Open]:
+    """The oldest archive of each centre that a session is still to take; without centres that have none."""
+    found: dict[int, list[_Open]] = defaultdict(list)
+    for row in connection.execute(_OPEN.where(ZipFile.centre_id.in_(list(centre_ids)))):
+        key = ZipKey(ACTIONS_BY_ID[row.todo_id], row.file_name)
+        archive = OlderArchive(row.short_name, key)
+        has_arrived = row.phase_id > int(Phase.ZIP_NAME) and row.status_id != int(Status.FAILED)
+        found[row.centre_id].append(_Open(row.id, _moment(row), archive, has_arrived))
+    oldest = {}
+    for centre_id, some in found.items():
+        first = next(_on_the_way(connection, sorted(some, key=lambda one: one.moment)), None)
+        if first is not None:
+            oldest[centre_id] = first
+    return oldest
+
+
+def _on_the_way(connection: Connection, candidates: Sequence[_Open]) -> Iterator[_Open]:
+    """Those that have arrived, that some source can deliver, or that are being uploaded there; in their order."""
+    for start in range(0, len(candidates), _AT_ONCE):
+        some = candidates[start : start + _AT_ONCE]
+        ids = [one.za_id for one in some if not one.has_arrived]
+        to_come = {plan.za_id for plan in load_plans(connection, None, ids)} if ids else set()
+        to_come |= set(connection.scalars(_BEING_UPLOADED, {"ids": ids})) if ids else set()
+        yield from (one for one in some if one.has_arrived or one.za_id in to_come)
+
+
+def _moment(row: Any) -> _Moment:
+    return row.created, row.inc, row.todo_id
+
+
+_COLUMNS: Final = (
+    ZipAction.id,
+    ZipAction.todo_id,
+    ZipAction.phase_id,
+    ZipAction.status_id,
+    ZipFile.centre_id,
+    ZipFile.created,
+    ZipFile.inc,
+)
+_NAMED: Final = (ZipFile.centre_id.is_not(None), ZipFile.created.is_not(None), ZipFile.inc.is_not(None))
+_CHANGING: Final = (
+    select(*_COLUMNS)
+    .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+    .where(ZipAction.id.in_(IDS), ZipAction.todo_id != ACTION_IDS[Action.ADD], *_NAMED)
+)
+_TO_UPLOAD: Final = (
+    select(ZipAction.id, ZipAction.todo_id, ZipFile.file_name)
+    .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+    .where(
+        ZipAction.todo_id != ACTION_IDS[Action.ADD],
+        or_(
+            and_(ZipAction.phase_id == int(Phase.XSD), ZipAction.status_id == int(Status.DONE)),
+            and_(ZipAction.phase_id == int(Phase.UPLOAD), ZipAction.status_id == int(Status.PENDING)),
+        ),
+    )
+)
+
+_UNFAILED: Final = (int(Status.PENDING), int(Status.RUNNING), int(Status.DONE))
+_FAILED_TO_ARRIVE: Final = and_(
+    ZipAction.phase_id == int(Phase.DOWNLOAD),
+    ZipAction.status_id == int(Status.FAILED),
+    select(func.coalesce(func.min(FileSourceHasZip.num_retries), 0))
+    .where(FileSourceHasZip.za_id == ZipAction.id, FileSourceHasZip.gone_since.is_(None))
+    .correlate(ZipAction)
+    .scalar_subquery()
+    < MOST_RETRIES,
+)
+_OPEN: Final = (
+    select(*_COLUMNS, ZipFile.file_name, Centre.short_name)
+    .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+    .join(Centre, Centre.id == ZipFile.centre_id)
+    .where(
+        or_(
+            and_(ZipAction.phase_id < int(Phase.XSD), ZipAction.status_id.in_(_UNFAILED)),
+            and_(ZipAction.phase_id == int(Phase.XSD), ZipAction.status_id.in_(_UNFAILED[:2])),
+            _FAILED_TO_ARRIVE,
+        ),
+        *_NAMED,
+    )
+)
+_BEING_UPLOADED: Final = at_sources_in_use(select(ZipAction.id)).where(
+    ZipAction.id.in_(IDS), FileSourceHasZip.uploading_since.is_not(None), may_be_taken()
+)

@@ -1,0 +1,185 @@
+"""Zip actions that a person names to be processed again: whether that can be, why not, and their re-opening."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from sqlalchemy import Connection, select
+from sqlalchemy.orm import aliased
+
+from dcc.errors import ConfigurationError, NotFoundError
+from dcc.outcomes import ZipKey
+from dcc.phases import ACTION_IDS
+from dcc.sources.hosting import Fault
+from dcc.tracker import progress
+from dcc.tracker.hostings.changed_archives import changed_where_fetched
+from dcc.tracker.hostings.declined_archives import Decline, declines_of
+from dcc.tracker.hostings.download_plan import hosted, load_plans
+from dcc.tracker.hostings.foreign_archives import HeldArchive, may_be_taken
+from dcc.tracker.hostings.listing_changes import REFUSED
+from dcc.tracker.hostings.staged_copies import StagedCopy, staged_copies
+from dcc.tracker.models import (
+    BadCopy,
+    Centre,
+    FileSource,
+    FileSourceHasZip,
+    ResourceStateRow,
+    ZipAction,
+    ZipFile,
+)
+from dcc.tracker.register.connections import SourceState
+
+_MOST_TOLD = 3
+_FAULTS = {Fault.DAMAGED: "damaged", Fault.CHECKSUM: "not what the published MD5 says"}
+_Named = aliased(Centre)
+
+
+def require_retriable(connection: Connection, keys: Sequence[ZipKey]) -> None:
+    """See that zip actions can be processed again now; changes nothing.
+
+    Raises NotFoundError for one that the tracker does not know or that no available file source hosts,
+    ConfigurationError for one whose name is refused, of which only copies known to be bad are there, or whose content
+    changed after its data were uploaded.
+    """
+    ids = {key: _id_of(connection, key) for key in keys}
+    _require_unchanged(connection, ids)
+    there = {plan.za_id for plan in load_plans(connection, None, list(ids.values()), by_name=True)}
+    for key, za_id in ids.items():
+        if za_id not in there:
+            raise not_to_be_had(connection, key)
+
+
+def staged_of(connection: Connection, keys: Sequence[ZipKey]) -> list[StagedCopy]:
+    """What staging may hold of these zip actions; raises as `reopen_named`."""
+    return staged_copies(connection, [_id_of(connection, key) for key in keys])
+
+
+def reopen_named(connection: Connection, keys: Sequence[ZipKey], requested_by: str) -> list[int]:
+    """Re-open zip actions that a person wants processed again; returns their ids.
+
+    Raises NotFoundError for one that the tracker does not know, ConfigurationError for one whose name is refused or
+    whose content changed after its data were uploaded.
+    """
+    ids = {key: _id_of(connection, key) for key in keys}
+    _require_unchanged(connection, ids)
+    za_ids = list(ids.values())
+    progress.reopen(connection, za_ids, requested_by=requested_by, reason="Processing was asked for again.")
+    return za_ids
+
+
+def _require_unchanged(connection: Connection, ids: Mapping[ZipKey, int]) -> None:
+    """Refuse what would bring in other content beside the data that it brought in before, and fail for them."""
+    changed = changed_where_fetched(connection, list(ids.values()))
+    for key in (key for key, za_id in ids.items() if za_id in changed):
+        named = shlex.quote(str(key))
+        raise ConfigurationError(
+            f"{key} has changed on its file source after its data were uploaded, and is not processed again beside "
+            f"them. Withdraw the data first: dcc data undo {named}; then: dcc retry {named}. To keep them, ask the "
+            "centre to submit what changed under a new name."
+        )
+
+
+def not_to_be_had(connection: Connection, key: ZipKey) -> ConfigurationError:
+    """The error that a zip action cannot be fetched: no source offers it, or only copies known to be bad."""
+    query = (
+        hosted(select(FileSource.id, BadCopy.md5, BadCopy.reason, BadCopy.created, FileSourceHasZip.modified), None)
+        .join(BadCopy, BadCopy.hosting_id == FileSourceHasZip.id)
+        .where(ZipAction.id == _id_of(connection, key))
+        .order_by(FileSource.id)
+    )
+    bad = connection.execute(query).all()
+    if not bad:
+        return not_hosted(connection, key)
+    copies = "; ".join(
+        f"the one at file source {row.id} was {_FAULTS[Fault(row.reason)]} (MD5 {row.md5}, fetched "
+        f"{row.created:%Y-%m-%d %H:%M} UTC)"
+        for row in bad[:_MOST_TOLD]
+    )
+    return ConfigurationError(
+        f"{key} was not fetched again: its copies are bad and listed as they were then: {copies}. Ask the centre for "
+        "an archive that is whole. When it lies there, `dcc crawl` takes it."
+    )
+
+
+def not_hosted(connection: Connection, key: ZipKey) -> NotFoundError:
+    """The error that no file source offers a zip action at present, with what became of those that did."""
+    query = (
+        select(
+            FileSource.id,
+            FileSourceHasZip.gone_since,
+            FileSourceHasZip.missed_since,
+            FileSourceHasZip.uploading_since,
+            ResourceStateRow.short_name.label("state"),
+            Centre.short_name.label("centre"),
+            Centre.is_active,
+            _Named.short_name.label("owner"),
+            may_be_taken().label("may_be_taken"),
+        )
+        .join(FileSourceHasZip, FileSourceHasZip.file_source_id == FileSource.id)
+        .join(ResourceStateRow, ResourceStateRow.id == FileSource.state_id)
+        .join(Centre, Centre.id == FileSource.centre_id)
+        .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .outerjoin(_Named, _Named.id == ZipFile.centre_id)
+        .where(FileSourceHasZip.za_id == _id_of(connection, key))
+        .order_by(FileSource.id)
+    )
+    rows = connection.execute(query).all()
+    za_id = _id_of(connection, key)
+    declined = declines_of(connection, [za_id]).get(za_id)
+    told = dict.fromkeys(_why_not(*row, key, declined) for row in rows)
+    why = "; ".join(list(told)[:_MOST_TOLD]) or "none ever did"
+    return NotFoundError(
+        f"No available file source hosts {key} at present: {why}. See where it was with "
+        f"`dcc show {shlex.quote(str(key))}`, and the sources with `dcc source list`; then crawl, and try again."
+    )
+
+
+def _id_of(connection: Connection, key: ZipKey) -> int:
+    row = connection.execute(
+        select(ZipAction.id, ZipAction.phase_id, ZipAction.status_id)
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .where(ZipFile.file_name == key.file_name, ZipAction.todo_id == ACTION_IDS[key.action])
+    ).one_or_none()
+    if row is None:
+        raise NotFoundError(f"The tracker knows no {key}. Look for it with: dcc zips")
+    if (row.phase_id, row.status_id) == REFUSED:
+        raise ConfigurationError(
+            f"{key} is refused for its name and cannot be processed. See the reason with: "
+            f"dcc show {shlex.quote(str(key))}"
+        )
+    za_id: int = row.id
+    return za_id
+
+
+def _why_not(
+    source_id: int,
+    gone_since: datetime | None,
+    missed_since: datetime | None,
+    uploading_since: datetime | None,
+    state: str,
+    centre: str,
+    is_active: bool,
+    owner: str | None,
+    may_be_taken: bool,
+    key: ZipKey,
+    declined: Decline | None,
+) -> str:
+    if state == SourceState.REMOVED:
+        return f"file source {source_id} is removed"
+    if not is_active:
+        return f"file source {source_id} is of centre {centre}, not active (`dcc centre activate {centre}`)"
+    if state != SourceState.AVAILABLE:
+        return f"file source {source_id} is in the state {state} (`dcc source set-state {source_id} available`)"
+    if gone_since is not None:
+        return f"file source {source_id} does not list it any more"
+    if not may_be_taken:
+        held = HeldArchive(0, key, owner or "", (centre,), declined)
+        return f"file source {source_id} is of another centre: {held.message}"
+    if missed_since is not None:
+        return f"file source {source_id} did not list it the last time"
+    if uploading_since is not None:
+        return f"it is still being uploaded to file source {source_id}"
+    return f"file source {source_id} could not be listed in this session"

@@ -1,0 +1,185 @@
+"""What a crawling session had to do with: the zip actions that it saw first, downloaded or took further."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, Select, and_, func, literal, or_, select
+
+from dcc.databases.columns import UtcDateTime, utc_now
+from dcc.outcomes import NO_ROOM, Problem, ZipKey
+from dcc.phases import ACTIONS_BY_ID, Phase, Status
+from dcc.tracker.crawls import SessionEntry
+from dcc.tracker.models import (
+    AnException,
+    Centre,
+    FileSource,
+    FileSourceHasZip,
+    XmlFile,
+    XmlLog,
+    ZipAction,
+    ZipDownload,
+    ZipFile,
+    ZipLog,
+)
+from dcc.tracker.queries.queries import StateCount, latest_downloads
+
+
+@dataclass(frozen=True, slots=True)
+class SessionZip:
+    """A zip action with its state at present.
+
+    `centre` is that of its name, None where the name tells none; `hosts` are the centres whose file sources have had
+    it.
+    """
+
+    key: ZipKey
+    centre: str | None
+    hosts: tuple[str, ...]
+    phase: Phase
+    status: Status
+
+    def concerns(self, centre: str) -> bool:
+        """Whether it is a centre's own: by its name or, where that tells no centre, by where it was found."""
+        return self.centre == centre if self.centre is not None else centre in self.hosts
+
+
+def session_zips(connection: Connection, session: SessionEntry) -> list[SessionZip]:
+    """The zip actions of a session, oldest first: those whose state changed, or that it downloaded, while it ran.
+
+    The tracker keeps the time of the last change only: what a later session changed again belongs to that one.
+    """
+    touched = touched_zips(connection, session)
+    hosts: dict[int, dict[str, None]] = defaultdict(dict)
+    hosting = (
+        select(FileSourceHasZip.za_id, Centre.short_name)
+        .join(FileSource, FileSource.id == FileSourceHasZip.file_source_id)
+        .join(Centre, Centre.id == FileSource.centre_id)
+        .where(FileSourceHasZip.za_id.in_(touched))
+        .order_by(FileSourceHasZip.id)
+    )
+    for za_id, centre in connection.execute(hosting):
+        hosts[za_id][centre] = None
+    query = (
+        select(
+            ZipAction.id,
+            ZipAction.todo_id,
+            ZipFile.file_name,
+            Centre.short_name,
+            ZipAction.phase_id,
+            ZipAction.status_id,
+        )
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .outerjoin(Centre, Centre.id == ZipFile.centre_id)
+        .where(ZipAction.id.in_(touched))
+        .order_by(ZipFile.created, ZipFile.inc, ZipAction.id)
+    )
+    return [
+        SessionZip(ZipKey(ACTIONS_BY_ID[todo], name), centre, tuple(hosts[za_id]), Phase(phase), Status(status))
+        for za_id, todo, name, centre, phase, status in connection.execute(query)
+    ]
+
+
+def count_session_zips(connection: Connection, session: SessionEntry) -> dict[Status, int]:
+    """How many zip actions of a session are in each status; as of `session_zips`."""
+    query = (
+        select(ZipAction.status_id, func.count())
+        .where(ZipAction.id.in_(touched_zips(connection, session)))
+        .group_by(ZipAction.status_id)
+    )
+    return {Status(status): count for status, count in connection.execute(query)}
+
+
+def session_documents(connection: Connection, session: SessionEntry) -> dict[ZipKey, list[StateCount]]:
+    """How many documents of each of these zip actions are in each state: those of its latest download."""
+    latest = latest_downloads()
+    query = (
+        select(ZipAction.todo_id, ZipFile.file_name, XmlFile.phase_id, XmlFile.status_id, func.count())
+        .join(latest, latest.c.download_id == XmlFile.zip_id)
+        .join(ZipAction, ZipAction.id == latest.c.za_id)
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .where(ZipAction.id.in_(touched_zips(connection, session)))
+        .group_by(ZipAction.todo_id, ZipFile.file_name, XmlFile.phase_id, XmlFile.status_id)
+    )
+    counts: dict[ZipKey, list[StateCount]] = defaultdict(list)
+    for todo, name, phase, status, count in connection.execute(query):
+        counts[ZipKey(ACTIONS_BY_ID[todo], name)].append(StateCount(Phase(phase), Status(status), count))
+    return dict(counts)
+
+
+def session_entries(
+    connection: Connection, session: SessionEntry, kinds: Sequence[str]
+) -> dict[ZipKey, list[tuple[str, Problem]]]:
+    """What the logs of the documents of these zip actions have of certain kinds and still holds, with file names."""
+    latest = latest_downloads()
+    query = (
+        select(ZipAction.todo_id, ZipFile.file_name, XmlFile.fname, AnException.short_name, XmlLog.message, XmlLog.line)
+        .select_from(XmlLog)
+        .join(AnException, AnException.id == XmlLog.exception_id)
+        .join(XmlFile, XmlFile.id == XmlLog.xml_id)
+        .join(latest, latest.c.download_id == XmlFile.zip_id)
+        .join(ZipAction, ZipAction.id == latest.c.za_id)
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .where(
+            ZipAction.id.in_(touched_zips(connection, session)),
+            AnException.short_name.in_(kinds),
+            XmlLog.cleared.is_(None),
+        )
+        .order_by(XmlLog.id)
+    )
+    entries: dict[ZipKey, list[tuple[str, Problem]]] = defaultdict(list)
+    for todo, name, file_name, kind, message, line in connection.execute(query):
+        entries[ZipKey(ACTIONS_BY_ID[todo], name)].append((file_name, Problem(kind, message or "", line)))
+    return dict(entries)
+
+
+def zips_without_room(connection: Connection) -> list[tuple[ZipKey, str]]:
+    """The zip actions that wait, by now, because a disk of the platform was full at their latest attempt; with why."""
+    latest = latest_downloads()
+    query = (
+        select(ZipAction.todo_id, ZipFile.file_name, ZipLog.message)
+        .select_from(ZipLog)
+        .join(AnException, AnException.id == ZipLog.exception_id)
+        .join(latest, latest.c.download_id == ZipLog.zip_id)
+        .join(ZipAction, ZipAction.id == latest.c.za_id)
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .where(
+            AnException.short_name == NO_ROOM,
+            or_(
+                *(
+                    and_(ZipAction.phase_id == int(phase), ZipAction.status_id == int(status))
+                    for phase, status in ((Phase.ZIP_NAME, Status.DONE), (Phase.UNZIP, Status.RUNNING))
+                )
+            ),
+        )
+        .order_by(ZipLog.id)
+    )
+    return list({ZipKey(ACTIONS_BY_ID[todo], name): why or "" for todo, name, why in connection.execute(query)}.items())
+
+
+def touched_zips(connection: Connection, session: SessionEntry) -> Select[Any]:
+    """A query of the ids of the session's zip actions: see `session_zips`."""
+    began, ended = session.started, session.finished or utc_now()
+    ahead = _database_ahead(connection)
+    downloaded = (
+        select(FileSourceHasZip.za_id)
+        .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
+        .where(ZipDownload.request.between(began, ended))
+    )
+    # SQLite compares texts, and only this type binds times as the database wrote them.
+    first, last = (literal(moment + ahead, UtcDateTime()) for moment in (began, ended))
+    changed = ZipAction.last_update.between(first, last)
+    return select(ZipAction.id).where(or_(changed, ZipAction.id.in_(downloaded)))
+
+
+def _database_ahead(connection: Connection) -> timedelta:
+    """How far the database's clock, which tells when a row changed, is ahead of this machine's."""
+    told = connection.execute(select(func.current_timestamp())).scalar_one()
+    there = told if isinstance(told, datetime) else datetime.fromisoformat(str(told))
+    ahead = there.replace(tzinfo=None, microsecond=0) - utc_now()
+    # Both are in whole seconds: a difference of one is none.
+    return ahead if abs(ahead) > timedelta(seconds=1) else timedelta()

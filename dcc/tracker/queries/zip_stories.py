@@ -1,0 +1,412 @@
+"""The whole story of one zip action: where it is hosted, each download attempt, each document, each reason."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from dcc.errors import ArchiveRemovedError, NotFoundError
+from dcc.naming import Action
+from dcc.outcomes import WAITS, Problem, ZipKey
+from dcc.phases import ACTION_IDS, Phase, Status
+from dcc.sources.base import SourceProtocol
+from dcc.sources.hosting import Fault
+from dcc.tracker.crawls import Finding, zip_findings
+from dcc.tracker.hostings.foreign_archives import held_archives
+from dcc.tracker.hostings.older_archives import zips_that_wait
+from dcc.tracker.models import (
+    AnException,
+    BadCopy,
+    Centre,
+    DocumentReopening,
+    FileSource,
+    FileSourceHasZip,
+    ProcessingTypeRow,
+    ProtocolRow,
+    Reopening,
+    XmlFile,
+    XmlLog,
+    ZipAction,
+    ZipActionLog,
+    ZipDownload,
+    ZipFile,
+    ZipLog,
+    utc_now,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why something failed or was set back, and when that was recorded."""
+
+    kind: str
+    message: str
+    recorded: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentStory:
+    """A document of a download, with its errors in document order, but for those that hold no more.
+
+    `reopenings` tell when it was set back, oldest first.
+    """
+
+    file_name: str
+    phase: Phase
+    status: Status
+    size_bytes: int | None
+    md5: str | None
+    errors: tuple[Problem, ...]
+    reopenings: tuple[ReopeningStory, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BadCopyStory:
+    """A copy that proved bad and that its source still lists as it was then: its MD5, why, and since when it is known.
+
+    `fault`: `damaged`, or `checksum` where its MD5 is not the one that was published.
+    """
+
+    md5: str
+    fault: Fault
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """A file source that hosts the zip action, or did until `gone_since`; `modified` in seconds since 1970, UTC.
+
+    `missed_since`: since when a listing misses it that the next crawl has to confirm; `uploading_since`: since when it
+    is still being uploaded. `bad`: the copy there is known to be bad, and is not fetched again until it changes.
+    """
+
+    source: int
+    label: str
+    size_bytes: int | None
+    modified: int | None
+    has_md5: bool
+    retries: int
+    gone_since: datetime | None
+    missed_since: datetime | None = None
+    uploading_since: datetime | None = None
+    bad: BadCopyStory | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DownloadStory:
+    """One download attempt: `bytes` received, why it failed, and the documents that it brought."""
+
+    id: int
+    source: int
+    label: str
+    requested: datetime
+    received: datetime
+    bytes: int
+    phase: Phase
+    status: Status
+    reasons: tuple[Reason, ...]
+    documents: tuple[DocumentStory, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReopeningStory:
+    """A zip action set back to be processed again, or a document to be taken through later phases again."""
+
+    requested_by: str
+    reason: str
+    from_phase: Phase
+    from_status: Status
+    created: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ZipStory:
+    """Everything that the tracker knows of one zip action, all lists oldest first.
+
+    `sources` are the ids of the file sources that host it at present. `documents` are those of the latest download;
+    `reasons` are the zip action's own and those of the latest download: what explains its state. `removals` tell when
+    its archive or documents were removed from staging. `waits_for` is an older archive of its centre that is still on
+    its way, and is taken first.
+    """
+
+    file_name: str
+    action: Action
+    centre: str | None
+    phase: Phase
+    status: Status
+    sources: tuple[int, ...]
+    size_bytes: int | None
+    md5: str | None
+    created: date | None
+    inc: int | None
+    hosts: tuple[Host, ...]
+    downloads: tuple[DownloadStory, ...]
+    documents: tuple[DocumentStory, ...]
+    reasons: tuple[Reason, ...]
+    reopenings: tuple[ReopeningStory, ...]
+    findings: tuple[Finding, ...]
+    removals: tuple[Reason, ...]
+    waits_for: ZipKey | None = None
+
+
+def zip_story(connection: Connection, key: ZipKey, *, with_documents: bool = True) -> ZipStory:
+    """The story of a zip action, or all of it but its documents. Raises NotFoundError."""
+    row = connection.execute(
+        select(ZipAction.id, ZipAction.phase_id, ZipAction.status_id, ZipFile, Centre.short_name.label("centre"))
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .outerjoin(Centre, Centre.id == ZipFile.centre_id)
+        .where(ZipFile.file_name == key.file_name, ZipAction.todo_id == ACTION_IDS[key.action])
+    ).one_or_none()
+    if row is None:
+        raise NotFoundError(_not_found(connection, key))
+    za_id = row[0]
+    hosts = _hosts(connection, za_id)
+    downloads = _downloads(connection, za_id, with_documents)
+    latest = latest_of(downloads)
+    noted = _action_reasons(connection, za_id)
+    removals = [reason for reason in noted if reason.kind == ArchiveRemovedError.short_name()]
+    # A session decides anew, so that this is asked and not recorded.
+    held = [Reason(one.kind, one.message, utc_now()) for one in held_archives(connection, [za_id])]
+    older = next((archive for _, archive in zips_that_wait(connection, [za_id]).values()), None)
+    if older is not None:
+        held.append(Reason(WAITS, older.message, utc_now()))
+    reasons = [*(reason for reason in noted if reason not in removals), *(latest.reasons if latest else ())]
+    return ZipStory(
+        file_name=row.file_name,
+        action=key.action,
+        centre=row.centre,
+        phase=Phase(row.phase_id),
+        status=Status(row.status_id),
+        sources=tuple(host.source for host in hosts if host.gone_since is None),
+        size_bytes=row.size_bytes,
+        md5=row.content_md5,
+        created=row.created,
+        inc=row.inc,
+        hosts=hosts,
+        downloads=downloads,
+        documents=latest.documents if latest else (),
+        reasons=(*sorted(reasons, key=lambda reason: reason.recorded), *held),
+        reopenings=_reopenings(connection, za_id),
+        findings=tuple(zip_findings(connection, za_id)),
+        removals=tuple(removals),
+        waits_for=None if older is None else older.key,
+    )
+
+
+def latest_of(downloads: Sequence[DownloadStory]) -> DownloadStory | None:
+    """The latest of a zip action's downloads; where that fetched nothing, or was given up, the last that had the bytes.
+
+    None only where there are none. The same as `dcc.tracker.lineage.LATEST` for many.
+    """
+    if not downloads:
+        return None
+    if not _fetched_nothing(downloads[-1]):
+        return downloads[-1]
+    return next((one for one in reversed(downloads) if _brought(one)), downloads[-1])
+
+
+def _fetched_nothing(download: DownloadStory) -> bool:
+    if download.status is Status.CANCELLED:
+        return download.phase <= Phase.UNZIP
+    return download.phase is Phase.DOWNLOAD and download.status is Status.FAILED
+
+
+def _brought(download: DownloadStory) -> bool:
+    given_up = download.status is Status.CANCELLED and download.phase <= Phase.XSD
+    return download.phase > Phase.DOWNLOAD and not given_up
+
+
+def require_zip_action(connection: Connection, key: ZipKey) -> None:
+    """Check that the tracker knows a zip action. Raises NotFoundError."""
+    query = select(ZipAction.id).join(ZipFile, ZipFile.id == ZipAction.zip_id)
+    if connection.scalar(query.where(ZipFile.file_name == key.file_name, ZipAction.todo_id == ACTION_IDS[key.action])):
+        return
+    raise NotFoundError(_not_found(connection, key))
+
+
+def _not_found(connection: Connection, key: ZipKey) -> str:
+    others = connection.scalars(
+        select(ProcessingTypeRow.short_name)
+        .join(ZipAction, ZipAction.todo_id == ProcessingTypeRow.id)
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .where(ZipFile.file_name == key.file_name)
+    ).all()
+    if others:
+        known = ", ".join(f"{action}/{key.file_name}" for action in others)
+        return f"There is no zip action {key}. The tracker knows {known}."
+    return f"There is no zip action {key}: no crawl has seen it. See `dcc zips`; `dcc crawl` looks for new ones."
+
+
+def _label(source_id: int, centre: str, protocol: str, hostname: str) -> str:
+    return f"file source {source_id} ({centre}, {SourceProtocol(protocol)}://{hostname})"
+
+
+_SOURCE_COLUMNS = (
+    FileSource.id.label("source_id"),
+    Centre.short_name.label("centre"),
+    ProtocolRow.short_name.label("protocol"),
+    FileSource.hostname,
+)
+
+_BAD_COLUMNS = (
+    BadCopy.md5.label("bad_md5"),
+    BadCopy.reason.label("bad_reason"),
+    BadCopy.created.label("bad_since"),
+    BadCopy.size_bytes.label("bad_size"),
+    BadCopy.modified.label("bad_modified"),
+)
+
+
+def _hosts(connection: Connection, za_id: int) -> tuple[Host, ...]:
+    query = (
+        select(FileSourceHasZip, *_BAD_COLUMNS, *_SOURCE_COLUMNS)
+        .outerjoin(BadCopy, BadCopy.hosting_id == FileSourceHasZip.id)
+        .join(FileSource, FileSource.id == FileSourceHasZip.file_source_id)
+        .join(Centre, Centre.id == FileSource.centre_id)
+        .join(ProtocolRow, ProtocolRow.id == FileSource.protocol_id)
+        .where(FileSourceHasZip.za_id == za_id)
+        .order_by(FileSource.id)
+    )
+    return tuple(
+        Host(
+            source=row.source_id,
+            label=_label(row.source_id, row.centre, row.protocol, row.hostname),
+            size_bytes=row.size_bytes,
+            modified=row.modified,
+            has_md5=bool(row.has_md5),
+            retries=row.num_retries,
+            gone_since=row.gone_since,
+            missed_since=row.missed_since,
+            uploading_since=row.uploading_since,
+            bad=_bad_copy(row),
+        )
+        for row in connection.execute(query)
+    )
+
+
+def _bad_copy(row: Any) -> BadCopyStory | None:
+    """The copy that a source lists, if it is bad; another one lies there when its size or time have changed."""
+    if row.bad_md5 is None or (row.bad_size, row.bad_modified) != (row.size_bytes, row.modified):
+        return None
+    return BadCopyStory(row.bad_md5, Fault(row.bad_reason), row.bad_since)
+
+
+def _downloads(connection: Connection, za_id: int, with_documents: bool) -> tuple[DownloadStory, ...]:
+    query = (
+        select(ZipDownload, *_SOURCE_COLUMNS)
+        .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
+        .join(FileSource, FileSource.id == FileSourceHasZip.file_source_id)
+        .join(Centre, Centre.id == FileSource.centre_id)
+        .join(ProtocolRow, ProtocolRow.id == FileSource.protocol_id)
+        .where(FileSourceHasZip.za_id == za_id)
+        .order_by(ZipDownload.id)
+    )
+    rows = connection.execute(query).all()
+    ids = [row.id for row in rows]
+    reasons = _download_reasons(connection, ids)
+    documents = _documents(connection, ids if with_documents else [])
+    return tuple(
+        DownloadStory(
+            id=row.id,
+            source=row.source_id,
+            label=_label(row.source_id, row.centre, row.protocol, row.hostname),
+            requested=row.request,
+            received=row.received,
+            bytes=row.downloaded_size_bytes,
+            phase=Phase(row.phase_id),
+            status=Status(row.status_id),
+            reasons=tuple(reasons[row.id]),
+            documents=tuple(documents[row.id]),
+        )
+        for row in rows
+    )
+
+
+def _documents(connection: Connection, download_ids: Sequence[int]) -> dict[int, list[DocumentStory]]:
+    errors = _document_errors(connection, download_ids)
+    reopenings = _document_reopenings(connection, download_ids)
+    documents: dict[int, list[DocumentStory]] = defaultdict(list)
+    query = select(XmlFile).where(XmlFile.zip_id.in_(download_ids)).order_by(XmlFile.id)
+    for row in connection.execute(query):
+        documents[row.zip_id].append(
+            DocumentStory(
+                file_name=row.fname,
+                phase=Phase(row.phase_id),
+                status=Status(row.status_id),
+                size_bytes=row.size_bytes,
+                md5=row.content_md5,
+                errors=tuple(errors[row.id]),
+                reopenings=tuple(reopenings[row.id]),
+            )
+        )
+    return documents
+
+
+def _document_errors(connection: Connection, download_ids: Sequence[int]) -> dict[int, list[Problem]]:
+    errors: dict[int, list[Problem]] = defaultdict(list)
+    query = (
+        select(XmlLog.xml_id, AnException.short_name, XmlLog.message, XmlLog.line, XmlLog.col)
+        .join(AnException, AnException.id == XmlLog.exception_id)
+        .join(XmlFile, XmlFile.id == XmlLog.xml_id)
+        .where(XmlFile.zip_id.in_(download_ids), XmlLog.cleared.is_(None))
+        .order_by(XmlLog.id)
+    )
+    for xml_id, kind, message, line, column in connection.execute(query):
+        errors[xml_id].append(Problem(kind, message or "", line, column))
+    return errors
+
+
+def _download_reasons(connection: Connection, download_ids: Sequence[int]) -> dict[int, list[Reason]]:
+    reasons: dict[int, list[Reason]] = defaultdict(list)
+    query = (
+        select(ZipLog.zip_id, AnException.short_name, ZipLog.message, ZipLog.last_update)
+        .join(AnException, AnException.id == ZipLog.exception_id)
+        .where(ZipLog.zip_id.in_(download_ids))
+        .order_by(ZipLog.id)
+    )
+    for download_id, kind, message, recorded in connection.execute(query):
+        reasons[download_id].append(Reason(kind, message or "", recorded))
+    return reasons
+
+
+def _action_reasons(connection: Connection, za_id: int) -> list[Reason]:
+    query = (
+        select(AnException.short_name, ZipActionLog.message, ZipActionLog.last_update)
+        .join(AnException, AnException.id == ZipActionLog.exception_id)
+        .where(ZipActionLog.za_id == za_id)
+        .order_by(ZipActionLog.id)
+    )
+    return [Reason(kind, message or "", recorded) for kind, message, recorded in connection.execute(query)]
+
+
+def _reopenings(connection: Connection, za_id: int) -> tuple[ReopeningStory, ...]:
+    rows = connection.execute(select(Reopening).where(Reopening.za_id == za_id).order_by(Reopening.id))
+    return tuple(map(_reopening, rows))
+
+
+def _document_reopenings(connection: Connection, download_ids: Sequence[int]) -> dict[int, list[ReopeningStory]]:
+    query = (
+        select(DocumentReopening)
+        .join(XmlFile, XmlFile.id == DocumentReopening.xml_id)
+        .where(XmlFile.zip_id.in_(download_ids))
+        .order_by(DocumentReopening.id)
+    )
+    found: dict[int, list[ReopeningStory]] = defaultdict(list)
+    for row in connection.execute(query):
+        found[row.xml_id].append(_reopening(row))
+    return found
+
+
+def _reopening(row: Any) -> ReopeningStory:
+    return ReopeningStory(
+        requested_by=row.requested_by,
+        reason=row.reason,
+        from_phase=Phase(row.from_phase_id),
+        from_status=Status(row.from_status_id),
+        created=row.created,
+    )

@@ -1,0 +1,118 @@
+"""Numbers and texts given to a statement as one parameter, on each database."""
+
+from __future__ import annotations
+
+from sqlalchemy import Engine, insert, select
+
+from dcc.databases.list_parameters import (
+    AT_ONCE,
+    all_of,
+    as_json,
+    groups_in,
+    listed,
+    numbers_in,
+    numbers_of,
+    only_compared,
+    pairs_in,
+    portions,
+    texts_in,
+)
+from dcc.qc import models
+from dcc.qc.database import writing
+
+WORD = models.BuildBasis.__table__
+GIVEN = select(WORD.c.name).where(WORD.c.snapshot_id.in_(numbers_in("ids"))).order_by(WORD.c.name)
+
+
+def write(engine: Engine, **numbers: int) -> None:
+    with writing(engine) as connection:
+        connection.execute(
+            insert(WORD), [{"build": "test", "name": name, "snapshot_id": value} for name, value in numbers.items()]
+        )
+
+
+def test_rows_are_found_by_any_number_of_numbers(qc_database: Engine) -> None:
+    write(qc_database, a=1, b=2, c=2**40)
+    with qc_database.connect() as connection:
+        for ids, found in (([], []), ([3], []), ([2, 2], ["b"]), ([2**40, *range(9_000)], ["a", "b", "c"])):
+            assert list(connection.scalars(GIVEN, {"ids": as_json(ids)})) == found
+
+
+def test_a_statement_may_ask_by_several_lists(qc_database: Engine) -> None:
+    write(qc_database, a=1, b=2)
+    both = GIVEN.where(WORD.c.snapshot_id.in_(numbers_in("others")))
+    with qc_database.connect() as connection:
+        assert list(connection.scalars(both, {"ids": "[1,2]", "others": "[2,3]"})) == ["b"]
+
+
+def test_rows_are_found_by_any_texts(qc_database: Engine) -> None:
+    """To the letter, also beside one that is longer than any name."""
+    names = ["A", "a", "\u00e9", "\U0001f42d", 'it\'s "so" \\ %s :x', "null", "7"]
+    write(qc_database, **dict.fromkeys(names, 1))
+    named = select(WORD.c.name).where(WORD.c.name.in_(texts_in("names")))
+    with qc_database.connect() as connection:
+        for name in names:
+            assert list(connection.scalars(named, {"names": as_json([name, "b", "x" * 300])})) == [name]
+        assert set(connection.scalars(named, {"names": as_json(names)})) == set(names)
+        assert list(connection.scalars(named, {"names": as_json([])})) == []
+
+
+def test_pairs_are_rows_to_be_joined(qc_database: Engine) -> None:
+    write(qc_database, a=1, b=2**40)
+    pair = pairs_in("pairs")
+    joined = select(WORD.c.name, pair.c.second).join(pair, pair.c.first == WORD.c.snapshot_id)
+    with qc_database.connect() as connection:
+        rows = connection.execute(joined, {"pairs": as_json([(2**40, 7), (1, 8), (1, 9), (3, 10)])})
+        assert sorted(map(tuple, rows)) == [("a", 8), ("a", 9), ("b", 7)]
+
+
+def test_lists_are_rows_with_their_numbers_to_be_joined(qc_database: Engine) -> None:
+    write(qc_database, a=1, b=2**40)
+    group = groups_in("lists")
+    joined = select(WORD.c.name, group.c.number).join(group, group.c.value == WORD.c.snapshot_id)
+    with qc_database.connect() as connection:
+        rows = connection.execute(joined, {"lists": as_json([[2**40], [1, 3], [4], [2**40, 1]])})
+        assert sorted(map(tuple, rows)) == [("a", 2), ("a", 4), ("b", 1), ("b", 4)]
+
+
+def test_numbers_of_a_group_are_one_text_with_each_of_them_once(qc_database: Engine) -> None:
+    with writing(qc_database) as connection:
+        rows = [("a", "x", 1), ("a", "y", 2**40), ("a", "z", 1), ("b", "x", 7)]
+        columns = ("build", "name", "snapshot_id")
+        connection.execute(insert(WORD), [dict(zip(columns, row, strict=True)) for row in rows])
+    grouped = select(WORD.c.build, listed(WORD.c.snapshot_id)).group_by(WORD.c.build)
+    with qc_database.connect() as connection:
+        found = {build: sorted(numbers_of(text)) for build, text in connection.execute(grouped)}
+    assert found == {"a": [1, 2**40], "b": [7]}
+
+
+def test_as_many_numbers_as_are_asked_for_at_once_come_whole(qc_database: Engine) -> None:
+    """MySQL has a text of 1,024 bytes cut off, MariaDB one of a million, with no more than a warning."""
+    largest = [2**63 - 1 - number for number in range(AT_ONCE)]
+    given = numbers_in("ids").subquery()
+    with qc_database.connect() as connection:
+        text = connection.scalar(select(listed(given.c.value)), {"ids": as_json(largest)})
+    assert text is not None
+    assert sorted(numbers_of(text)) == sorted(largest)
+
+
+def test_elements_are_all_there_or_none() -> None:
+    assert all_of('["a",1],["b",2]', 2) == [["a", 1], ["b", 2]]
+    assert all_of(None, 0) == []
+    for cut_off in ('["a",1],["b"', '["a",1],', '["a",1]', ""):
+        assert all_of(cut_off, 2) is None
+
+
+def test_what_is_only_compared_is_compared_as_it_is(qc_database: Engine) -> None:
+    write(qc_database, Name=1, name=2)
+    with qc_database.connect() as connection:
+        found = connection.scalars(select(WORD.c.snapshot_id).where(only_compared(WORD.c.name) == "Name"))
+        assert list(found) == [1]
+
+
+def test_portions_have_all_numbers_in_order() -> None:
+    numbers = range(2 * AT_ONCE + 1)
+    found = list(portions(reversed(numbers)))
+    assert [len(portion) for portion in found] == [AT_ONCE, AT_ONCE, 1]
+    assert [number for portion in found for number in portion] == list(numbers)
+    assert list(portions(())) == []
