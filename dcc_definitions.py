@@ -7,11 +7,11 @@ from dcc.runtime.process_memory import keep_freed_memory_together
 from dcc.runtime.process_protection import forbid_core_dumps
 from dcc.settings import load_settings
 from dcc_assets.jobs import asset_definitions
-from dcc_assets.reference_assets import reference_definitions
-from dcc_sensors.automation import automation_definitions
+from dcc_assets.reference import reference_definitions
 from dcc_sensors.notifications import notification_automation
-from dcc_sensors.overdue_watch import overdue_automation
-from dcc_sensors.reference_watch import reference_automation
+from dcc_sensors.overdue import overdue_automation
+from dcc_sensors.reference import reference_automation
+from dcc_sensors.sessions import automation_definitions
 
 # Dagster loads this into each process that works for it.
 keep_freed_memory_together()

@@ -15,24 +15,24 @@ if TYPE_CHECKING:
     from dcc.operations.doctor.verdicts import Check
     from dcc.outcomes import ZipKey
     from dcc.settings import Settings
-    from dcc_assets.rebuilding import RebuildReport
-    from dcc_assets.session_runs import SessionReport
+    from dcc_assets.sessions import SessionReport
+    from dcc_assets.sync.rebuild import RebuildReport
 
 
 def run_session(settings: Settings, tracker: Engine, instance: DagsterInstance, **asked: Any) -> SessionReport:
-    """See `dcc_assets.session_runs.run_session`."""
-    from dcc_assets import session_runs
+    """See `dcc_assets.sessions.run_session`."""
+    from dcc_assets import sessions
 
-    return session_runs.run_session(settings, tracker, instance, **asked)
+    return sessions.run_session(settings, tracker, instance, **asked)
 
 
 def run_zip_actions(
     settings: Settings, tracker: Engine, instance: DagsterInstance, keys: Sequence[ZipKey], **asked: Any
 ) -> SessionReport:
-    """See `dcc_assets.session_runs.run_zip_actions`."""
-    from dcc_assets import session_runs
+    """See `dcc_assets.sessions.run_zip_actions`."""
+    from dcc_assets import sessions
 
-    return session_runs.run_zip_actions(settings, tracker, instance, keys, **asked)
+    return sessions.run_zip_actions(settings, tracker, instance, keys, **asked)
 
 
 def open_instance(settings: Settings) -> DagsterInstance:
@@ -79,10 +79,10 @@ def daemon_beats(instance: DagsterInstance, since: float) -> bool:
 def rebuild_instance(
     settings: Settings, tracker: Engine, instance: DagsterInstance, say: Callable[[object], None] | None
 ) -> RebuildReport:
-    """See `dcc_assets.rebuilding.rebuild_instance`."""
-    from dcc_assets import rebuilding
+    """See `dcc_assets.sync.rebuild.rebuild_instance`."""
+    from dcc_assets.sync import rebuild
 
-    return rebuilding.rebuild_instance(settings, tracker, instance, say)
+    return rebuild.rebuild_instance(settings, tracker, instance, say)
 
 
 def init_dagster_database(url: str) -> InitReport:

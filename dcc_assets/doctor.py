@@ -21,7 +21,7 @@ from dcc.qc.database import QC_DATABASE
 from dcc.session.sessions import read_lease
 from dcc.tracker.models import CrawlingSession
 from dcc.tracker.schema import TRACKER
-from dcc_assets.consistency import check_events
+from dcc_assets.sync.consistency import check_events
 from dcc_dagster.instance import open_instance
 from dcc_dagster.instance_configuration import CONFIGURATION_FILE
 

@@ -10,13 +10,13 @@ from typing import Final
 from dagster import Definitions, OpExecutionContext, in_process_executor, job, op
 
 from dcc.settings import Settings
-from dcc_assets.catalogue import FILE_SOURCE_LISTINGS, ZIP_ACTIONS_ASSET, ZIP_SPECS
-from dcc_assets.data_assets import chosen_contexts, chosen_data, chosen_qc, load
-from dcc_assets.data_catalogue import CONTEXT_SPECS, DATA_SPECS, QC
-from dcc_assets.file_source_assets import chosen_file_sources, crawl
-from dcc_assets.mirroring import show_changes as show
-from dcc_assets.report_assets import chosen_reports
-from dcc_assets.zip_assets import chosen_zip_actions, process
+from dcc_assets.collection import chosen_file_sources, crawl
+from dcc_assets.data import chosen_contexts, chosen_data, chosen_qc, load
+from dcc_assets.data_keys import CONTEXT_SPECS, DATA_SPECS, QC
+from dcc_assets.keys import FILE_SOURCE_LISTINGS, ZIP_ACTIONS_ASSET, ZIP_SPECS
+from dcc_assets.reports import chosen_reports
+from dcc_assets.sync.changes import show_changes as show
+from dcc_assets.validation import chosen_zip_actions, process
 from dcc_dagster.instance import QC_DATABASE_POOL
 from dcc_dagster.job_assets import materialises
 from dcc_resources.code_location import platform_resources

@@ -9,7 +9,7 @@ from dagster import DagsterInstance, DagsterRunStatus, OpExecutionContext, RunsF
 
 from dcc.runtime.processes import Process
 from dcc.session.sessions import Session
-from dcc_assets.catalogue import SESSION_TAG
+from dcc_assets.keys import SESSION_TAG
 from dcc_dagster.event_recorder import Step
 from dcc_dagster.instance import QC_DATABASE_POOL
 

@@ -15,9 +15,9 @@ from dagster import AssetCheckKey, AssetKey, DagsterRunStatus
 from dcc.data_outcomes import DataOutcome, ZipData
 from dcc.errors import DagsterStorageError, QcDatabaseOutdatedError
 from dcc.phases import Phase
-from dcc_assets.data_catalogue import CHECK_OF_GROUP, UPLOAD_CHECK
+from dcc_assets.data_keys import CHECK_OF_GROUP, UPLOAD_CHECK
 from dcc_assets.runs import finish_dead_runs
-from dcc_assets.session_runs import run_session, run_zip_actions
+from dcc_assets.sessions import run_session, run_zip_actions
 from dcc_dagster.event_recorder import EventRecorder
 from dcc_dagster.instance import QC_DATABASE_POOL, dagster_environment
 from tests.support.dagster_instances import Dagster
@@ -218,7 +218,7 @@ def test_one_step_at_a_time_has_the_qc_database(data: DataInstallation, data_dag
 _HOLDER = """
 import os, sys, time
 from dcc_dagster.instance import open_instance
-from dcc_assets.session_runs import run_session
+from dcc_assets.sessions import run_session
 from dcc.settings import load_settings
 from dcc.tracker.database import open_tracker
 

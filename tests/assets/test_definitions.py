@@ -33,11 +33,11 @@ from dcc.errors import ConfigurationError
 from dcc.reference.loading import SETS
 from dcc.rules.catalogue import CATALOGUE
 from dcc.settings import load_settings
-from dcc_assets.catalogue import CHECK_OF_PHASE, CRAWL_OVERDUE, REACHABLE
-from dcc_assets.data_assets import chosen_contexts, chosen_data, chosen_qc
-from dcc_assets.data_catalogue import CENTRE_SILENT, CHECK_OF_GROUP, DATA_CHECK_SPECS, SUBMISSIONS_OVERDUE, UPLOAD_CHECK
+from dcc_assets.data import chosen_contexts, chosen_data, chosen_qc
+from dcc_assets.data_keys import CENTRE_SILENT, CHECK_OF_GROUP, DATA_CHECK_SPECS, SUBMISSIONS_OVERDUE, UPLOAD_CHECK
 from dcc_assets.jobs import LOAD_JOB, PROCESS_JOB, SHOW_JOB, asset_definitions
-from dcc_assets.reference_assets import reference_definitions
+from dcc_assets.keys import CHECK_OF_PHASE, CRAWL_OVERDUE, REACHABLE
+from dcc_assets.reference import reference_definitions
 from dcc_dagster.instance import QC_DATABASE_POOL
 from tests.support.prepared_processes import run_in_process
 

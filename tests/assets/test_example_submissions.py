@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dcc.cli.demo.examples import example_submission
-from dcc_assets.data_catalogue import CHECK_OF_GROUP
-from dcc_assets.session_runs import run_session
+from dcc_assets.data_keys import CHECK_OF_GROUP
+from dcc_assets.sessions import run_session
 from tests.support.dagster_instances import Dagster
 from tests.support.data_installations import DataInstallation
 from tests.support.databases import one_database

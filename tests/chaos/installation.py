@@ -31,7 +31,7 @@ from dcc.tracker.database import writing as writing_tracker
 from dcc.tracker.models import FileSourceHasZip
 from dcc.tracker.register import centres, file_sources
 from dcc.tracker.register.pinned_keys import PinnedKey
-from dcc_assets.consistency import check_events
+from dcc_assets.sync.consistency import check_events
 from dcc_dagster.instance import open_instance
 from tests.chaos.session_process import run
 from tests.support.prepared_processes import FORKED, OF_COMMANDS, preload

@@ -124,7 +124,7 @@ def test_the_ui_answers_where_it_says_and_nothing_of_it_is_left_when_it_is_stopp
     assert "enabled: false" in (Path(dcc.environment["DCC_HOME"]) / "dagster" / "dagster.yaml").read_text()
 
 
-@pytest.mark.parametrize("killed", ["dcc_assets.web_pages", "dcc_dagster.daemon"])
+@pytest.mark.parametrize("killed", ["dcc_assets.pages.server", "dcc_dagster.daemon"])
 def test_pages_or_daemon_that_end_by_themselves_are_said_and_the_other_is_stopped_too(
     dcc: Dcc, tmp_path: Path, killed: str
 ) -> None:

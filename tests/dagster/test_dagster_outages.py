@@ -18,8 +18,8 @@ from dcc.naming import Action
 from dcc.outcomes import ZipOutcome
 from dcc.phases import Phase
 from dcc.qc.models import Specimen
-from dcc_assets.catalogue import VALIDATED_DOCUMENTS
-from dcc_assets.session_runs import run_session
+from dcc_assets.keys import VALIDATED_DOCUMENTS
+from dcc_assets.sessions import run_session
 from dcc_dagster.instance import open_instance
 from tests.dagster.test_event_storage import some_events
 from tests.support.dagster_instances import Dagster, Heard

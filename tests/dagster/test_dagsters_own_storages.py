@@ -13,11 +13,11 @@ from sqlalchemy import make_url
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.settings import Settings
-from dcc_assets.catalogue import CHECK_OF_PHASE
-from dcc_assets.consistency import check_events
-from dcc_assets.data_catalogue import CHECK_OF_GROUP, UPLOAD_CHECK
-from dcc_assets.rebuilding import rebuild_instance
-from dcc_assets.session_runs import run_session, run_zip_actions
+from dcc_assets.data_keys import CHECK_OF_GROUP, UPLOAD_CHECK
+from dcc_assets.keys import CHECK_OF_PHASE
+from dcc_assets.sessions import run_session, run_zip_actions
+from dcc_assets.sync.consistency import check_events
+from dcc_assets.sync.rebuild import rebuild_instance
 from dcc_dagster.instance import open_instance
 from dcc_dagster.instance_configuration import configuration_path, prepare_dagster_home
 from dcc_dagster.partition_removal import remove_partitions

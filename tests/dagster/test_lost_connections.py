@@ -16,8 +16,8 @@ from sqlalchemy import Connection, Engine, event, make_url
 from dcc.cli.sessions.work import Listeners, crawl_and_process, sources_to_crawl
 from dcc.databases import transactions
 from dcc_assets.jobs import CRAWL_JOB, LOAD_JOB, PROCESS_JOB, SHOW_JOB, asset_definitions
-from dcc_assets.reference_assets import REFERENCE_JOB, reference_definitions
-from dcc_assets.session_runs import run_session
+from dcc_assets.reference import REFERENCE_JOB, reference_definitions
+from dcc_assets.sessions import run_session
 from tests.assets.test_data_session import ARRIVAL, EXPERIMENT_CHECK, GOOD, ORPHANS, put_orphans
 from tests.support.dagster_instances import Dagster
 from tests.support.data_installations import DataInstallation, experiments, specimens
@@ -107,7 +107,7 @@ def test_a_session_that_loses_each_of_its_connections_ends_as_any_other(
     assert data_dagster.materialised("data_integrity") == {GOOD, ORPHANS, ARRIVAL}
     assert data_dagster.checks(EXPERIMENT_CHECK) == {ORPHANS: "passed"}
     assert set(data_dagster.statuses()) == {DagsterRunStatus.SUCCESS}
-    assert {"dcc_assets/mirroring.py", "dcc_assets/zip_mirroring.py", "dcc_resources/work.py"} <= modules(cut)
+    assert {"dcc_assets/sync/changes.py", "dcc_assets/sync/archives.py", "dcc_resources/work.py"} <= modules(cut)
 
 
 @only_mariadb
@@ -145,4 +145,4 @@ def test_runs_of_the_daemon_that_lose_each_of_their_connections_succeed(
     assert data.states() == {GOOD: "qc done", ORPHANS: "data failed"}
     assert data_dagster.materialised("xml_documents") == {GOOD, ORPHANS}
     assert set(data_dagster.statuses()) == {DagsterRunStatus.SUCCESS}
-    assert {"dcc_assets/zip_assets.py", "dcc_assets/file_source_assets.py"} <= modules(cut)
+    assert {"dcc_assets/validation.py", "dcc_assets/collection.py"} <= modules(cut)

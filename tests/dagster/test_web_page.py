@@ -11,8 +11,8 @@ from dagster._core.workspace.context import WorkspaceRequestContext
 from dagster_graphql.test.utils import execute_dagster_graphql
 
 from dcc.phases import Phase
-from dcc_assets.session_runs import run_session
-from tests.assets.test_session_runs import (
+from dcc_assets.sessions import run_session
+from tests.assets.test_sessions import (
     ALL,
     BAD_NAME,
     GOOD,

@@ -16,7 +16,7 @@ from dcc.reports.causes.collecting import causes_of_zip
 from dcc.sources.folder import LocalConnection
 from dcc.tracker.models import Reopening
 from dcc.tracker.queries.zip_stories import zip_story
-from dcc_assets.recorded_outcomes import recorded_zips
+from dcc_assets.sync.archive_records import recorded_zips
 from tests.support.installations import MODIFIED, Folder, Installation, note_uploaded, note_withdrawn, specimens
 from tests.support.prepared_processes import run_in_process
 

@@ -21,7 +21,7 @@ from dcc.session.data.session_data import take_up_data
 from dcc.tracker.crawls import list_sessions
 from dcc.tracker.queries.zip_stories import zip_story
 from dcc.vocabulary import ContextState, Severity
-from dcc_assets.recorded_outcomes import recorded_zips
+from dcc_assets.sync.archive_records import recorded_zips
 from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, key_of, specimens
 from tests.support.sent_statements import sent_statements
 

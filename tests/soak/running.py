@@ -28,8 +28,8 @@ from dcc.tracker.database import open_tracker, require_current, writing
 from dcc.tracker.register import centres, file_sources
 from dcc.tracker.register.connections import SourceState
 from dcc.tracker.register.pinned_keys import PinnedKey
-from dcc_assets.consistency import check_events
-from dcc_assets.session_runs import run_session
+from dcc_assets.sessions import run_session
+from dcc_assets.sync.consistency import check_events
 from dcc_dagster.instance import open_instance
 from tests.soak.sampling import Sample, count_rows, sample_process, sample_tree, server_connections, sizes
 from tests.soak.world import Site, World

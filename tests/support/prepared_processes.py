@@ -27,7 +27,7 @@ _PRELOADED: Final = (
 OF_COMMANDS: Final = (
     "dcc_dagster.event_storage",
     "dcc_dagster.instance",
-    "dcc_assets.session_runs",
+    "dcc_assets.sessions",
     "dcc.cli.sessions.crawl",
     "dcc.cli.main",
     "dcc.cli.sessions.session_report",

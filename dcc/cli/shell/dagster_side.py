@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 LOCATION_NAME: Final = "dcc"
 """The code location's name in workspace.yaml."""
 
-WEB_SERVER: Final = "dcc_assets.web_pages"
+WEB_SERVER: Final = "dcc_assets.pages.server"
 """The module that serves the pages of Dagster and the reports beside them."""
 
 DAEMON: Final = "dcc_dagster.daemon"

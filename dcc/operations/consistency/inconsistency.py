@@ -34,7 +34,7 @@ RULES: Final[dict[str, str]] = {
     "C21": "Dagster shows what zip actions and centres have reached.",
     "C22": "Dagster's checks fail for what is wrong, and for nothing else.",
 }
-"""What each rule demands, by its id; C20 to C22 are looked at by `dcc_assets.consistency`."""
+"""What each rule demands, by its id; C20 to C22 are looked at by `dcc_assets.sync.consistency`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""What Dagster's pages show beside the events of assets and checks: facts, causes, links."""

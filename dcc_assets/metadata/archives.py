@@ -1,0 +1,278 @@
+"""What became of a zip action, as Dagster shows it on the zip action's partition.
+
+An asset's partition is materialised when the archive got that far. A check has a result where it failed, and where it
+passes after it had failed; the reason, the documents and the lines are in its metadata.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from dagster import AssetKey, MetadataValue
+
+from dcc.errors import MemberIgnoredError
+from dcc.outcomes import HELD, DocumentOutcome, Problem, ZipOutcome
+from dcc.phases import Phase, Status
+from dcc.store.staging import Staging
+from dcc_assets.keys import (
+    CHECK_OF_PHASE,
+    FILE_SOURCE_LISTINGS,
+    VALIDATED_DOCUMENTS,
+    XML_DOCUMENTS,
+    ZIP_ACTIONS,
+    ZIP_ACTIONS_ASSET,
+    ZIP_DOWNLOADS,
+)
+from dcc_assets.metadata.links import Link, links, page_of_partition, report_of_zip
+from dcc_dagster.event_recorder import Materialised, Report, Verdict
+from dcc_dagster.metadata import Metadata, table, utc_timestamp
+
+DOCUMENTS_SHOWN: Final = 200
+"""Documents in a table; the rest are counted."""
+ERRORS_SHOWN: Final = 100
+"""Error lines in a table; `dcc show` has them all."""
+
+_OF_DOCUMENTS = (Phase.XML_NAME, Phase.XSD)
+_CENTRE, _DCC, _NOBODY = "the centre", "the DCC", "nobody yet"
+WHO_ACTS: Final = {
+    Phase.ZIP_NAME: _CENTRE,
+    Phase.DOWNLOAD: _NOBODY,
+    Phase.ZIP_MD5: _CENTRE,
+    Phase.UNZIP: _CENTRE,
+    Phase.XML_NAME: _CENTRE,
+    Phase.XSD: _CENTRE,
+}
+"""Who has to act before a check of a phase can pass."""
+WHAT_TO_DO: Final = {
+    Phase.ZIP_NAME: (
+        "Send the centre the reason. It uploads the archive under a right name; one whose centre was not registered "
+        "is taken by the crawl that follows `dcc centre add`."
+    ),
+    Phase.DOWNLOAD: "Nothing: every session tries again. If it stays so, see the file source's check `reachable`.",
+    Phase.ZIP_MD5: (
+        "Ask the centre whether archive or checksum is right. Every session tries again; the check passes once they "
+        "agree."
+    ),
+    Phase.UNZIP: "Ask the centre to upload the archive again, whole; then `dcc retry`, or Materialize here.",
+    Phase.XML_NAME: "Send the centre the report. It renames the documents and submits them in a new archive.",
+    Phase.XSD: (
+        "Send the centre the report. It corrects the documents and submits them in a new archive, or replaces this "
+        "one: then `dcc retry`, or Materialize here."
+    ),
+}
+_STEPS: Final = (
+    ("Download", ZIP_DOWNLOADS),
+    ("Documents", XML_DOCUMENTS),
+    ("Validation", VALIDATED_DOCUMENTS),
+    ("Data", AssetKey("uploaded_data")),
+    ("Integrity", AssetKey("data_integrity")),
+)
+_PASSED = {
+    Phase.ZIP_NAME: "The name conforms.",
+    Phase.DOWNLOAD: "The archive was received.",
+    Phase.ZIP_MD5: "The archive is as the centre published it.",
+    Phase.UNZIP: "The archive's documents were extracted.",
+    Phase.XML_NAME: "Every document's name conforms.",
+    Phase.XSD: "Every document is valid.",
+}
+
+
+def zip_report(outcome: ZipOutcome, staging: Staging) -> Report:
+    """What became of a zip action: what it has reached, and the checks that it failed or passed on the way."""
+    return Report(
+        outcome.key.partition,
+        tuple(_materialised(outcome, staging)),
+        tuple(_verdicts(outcome, staging)),
+        utc_timestamp(outcome.finished),
+        ZIP_ACTIONS.name,
+    )
+
+
+def whole_zip_report(outcome: ZipOutcome, staging: Staging) -> Report:
+    """As `zip_report`, with the zip action itself: that it is there, its name accepted or refused."""
+    report = zip_report(outcome, staging)
+    if outcome.phase is Phase.ZIP_NAME and outcome.failed:
+        return replace(report, whole=True)
+    name = Verdict(CHECK_OF_PHASE[Phase.ZIP_NAME], True, _PASSED[Phase.ZIP_NAME], _about(outcome), told=False)
+    others = tuple(verdict for verdict in report.verdicts if verdict.check != name.check)
+    there = Materialised(
+        ZIP_ACTIONS_ASSET,
+        _about(outcome) | {"action": outcome.key.action.value} | _links(outcome, ZIP_ACTIONS_ASSET),
+    )
+    return replace(report, materialised=(there, *report.materialised), verdicts=(name, *others), whole=True)
+
+
+def _materialised(outcome: ZipOutcome, staging: Staging) -> Iterator[Materialised]:
+    held = next((reason.message for reason in outcome.reasons if reason.kind == HELD), None)
+    if held is not None:
+        about = _about(outcome) | {"action": outcome.key.action.value, "held": held}
+        yield Materialised(ZIP_ACTIONS_ASSET, about | _links(outcome, ZIP_ACTIONS_ASSET))
+    if outcome.downloaded:
+        yield Materialised(
+            ZIP_DOWNLOADS,
+            _about(outcome) | _transfer(outcome) | _place(outcome, staging) | _links(outcome, ZIP_DOWNLOADS),
+            _received(outcome),
+        )
+    if outcome.extracted:
+        counts: Metadata = {
+            "documents": len(outcome.documents),
+            "bytes": sum(document.size_bytes for document in outcome.documents),
+            "folder": MetadataValue.path(str(staging.contents(outcome.key))),
+        }
+        about = _about(outcome) | counts | _ignored(outcome) | _links(outcome, XML_DOCUMENTS)
+        yield Materialised(XML_DOCUMENTS, about)
+    if outcome.succeeded:
+        valid: Metadata = {"valid": len(outcome.documents), "errors": 0}
+        about = _about(outcome) | valid | _documents(outcome.documents) | _links(outcome, VALIDATED_DOCUMENTS)
+        yield Materialised(VALIDATED_DOCUMENTS, about)
+
+
+def _verdicts(outcome: ZipOutcome, staging: Staging) -> Iterator[Verdict]:
+    failed = {outcome.phase} if outcome.failed else set()
+    failed |= {document.phase for document in outcome.documents if document.status is Status.FAILED}
+    for phase, check in CHECK_OF_PHASE.items():
+        if phase in failed:
+            headline = _headline(outcome, phase)
+            yield Verdict(check, False, headline, _failure(outcome, phase, headline, staging))
+        elif _passed(outcome, phase):
+            yield Verdict(check, True, _PASSED[phase], _about(outcome), told=False)
+
+
+def _passed(outcome: ZipOutcome, phase: Phase) -> bool:
+    """Whether the check was made, given that it did not fail."""
+    if phase in {Phase.ZIP_NAME, Phase.DOWNLOAD, Phase.ZIP_MD5}:
+        return outcome.downloaded
+    if phase is Phase.UNZIP:
+        return outcome.extracted
+    if phase is Phase.XML_NAME:
+        return bool(outcome.documents)
+    return outcome.succeeded or any(
+        document.phase >= Phase.XSD and document.status is Status.DONE for document in outcome.documents
+    )
+
+
+def _headline(outcome: ZipOutcome, phase: Phase) -> str:
+    if phase in _OF_DOCUMENTS:
+        faulty = _failed_documents(outcome, phase)
+        if faulty:
+            what = "have names that do not conform" if phase is Phase.XML_NAME else "are not valid"
+            first = next((error for document in faulty for error in document.errors), None)
+            example = "" if first is None else f" First: {_placed(faulty[0], first)}: {first.message}"
+            return f"{len(faulty)} of {len(outcome.documents)} documents {what}.{example}"
+    reason = outcome.main_reason
+    return reason.message if reason else f"{outcome.key} failed in the phase {phase.short_name}."
+
+
+def _failure(outcome: ZipOutcome, phase: Phase, headline: str, staging: Staging) -> Metadata:
+    metadata: Metadata = {
+        **_about(outcome),
+        "phase": phase.short_name,
+        "status": Status.FAILED.short_name,
+        "reason": headline,
+        "Who acts": WHO_ACTS[phase],
+        "What to do": WHAT_TO_DO[phase],
+        **_links(outcome, CHECK_OF_PHASE[phase].asset_key),
+    }
+    if phase in _OF_DOCUMENTS:
+        faulty = _failed_documents(outcome, phase)
+        metadata |= _kinds(faulty)
+        metadata |= _error_lines(faulty)
+        metadata |= _documents(outcome.documents)
+    else:
+        reasons = [(reason.kind, reason.message) for reason in outcome.reasons[:ERRORS_SHOWN]]
+        metadata |= {"reasons": table(("error", "message"), reasons)} if reasons else {}
+        metadata |= _transfer(outcome)
+    if outcome.downloaded:
+        metadata |= _place(outcome, staging)
+    return metadata
+
+
+def _failed_documents(outcome: ZipOutcome, phase: Phase) -> list[DocumentOutcome]:
+    return [d for d in outcome.documents if d.phase is phase and d.status is Status.FAILED]
+
+
+def _placed(document: DocumentOutcome, error: Problem) -> str:
+    return f"{document.file_name}, {error.place}" if error.place else document.file_name
+
+
+def _about(outcome: ZipOutcome) -> Metadata:
+    return {"zip": str(outcome.key), "centre": outcome.centre or "unknown"}
+
+
+def _links(outcome: ZipOutcome, besides: AssetKey) -> Metadata:
+    """Links from a zip action's event to its report, its file source, and the steps that it took where it failed."""
+    wanted = [("Submission report", report_of_zip(outcome.key))]
+    if outcome.source_partition is not None and besides in {ZIP_ACTIONS_ASSET, ZIP_DOWNLOADS}:
+        wanted.append(("File source", page_of_partition(FILE_SOURCE_LISTINGS, outcome.source_partition)))
+    if outcome.failed:
+        wanted += links_to_steps(outcome.key.partition, besides)
+    return {"Links": links(wanted)}
+
+
+def links_to_steps(partition: str, besides: AssetKey) -> list[Link]:
+    """Links to what became of a zip action on other assets' pages."""
+    return [(text, page_of_partition(asset, partition)) for text, asset in _STEPS if asset != besides]
+
+
+def _received(outcome: ZipOutcome) -> str | None:
+    if outcome.size_bytes is None or not outcome.transfer_seconds:
+        return None
+    return f"{outcome.size_bytes:,} bytes in {outcome.transfer_seconds:.1f} s from {outcome.source or 'its source'}."
+
+
+def _transfer(outcome: ZipOutcome) -> Metadata:
+    facts: Metadata = {"attempts": outcome.attempts, "seconds": MetadataValue.float(round(outcome.seconds, 3))}
+    if outcome.source is not None:
+        facts["file source"] = outcome.source
+    if outcome.size_bytes is not None:
+        facts["bytes"] = outcome.size_bytes
+    if outcome.transfer_seconds is not None:
+        facts["transfer seconds"] = MetadataValue.float(round(outcome.transfer_seconds, 3))
+        if outcome.transfer_seconds and outcome.size_bytes:
+            facts["bytes per second"] = round(outcome.size_bytes / outcome.transfer_seconds)
+    if outcome.md5 is not None:
+        facts["MD5"] = outcome.md5
+    return facts
+
+
+def _place(outcome: ZipOutcome, staging: Staging) -> Metadata:
+    return {"archive": MetadataValue.path(str(staging.archive(outcome.key)))}
+
+
+def _ignored(outcome: ZipOutcome) -> Metadata:
+    ignored = [(r.message,) for r in outcome.reasons if r.kind == MemberIgnoredError.short_name()]
+    return {"left aside": table(("entry",), ignored[:ERRORS_SHOWN])} if ignored else {}
+
+
+def _documents(documents: Sequence[DocumentOutcome]) -> Metadata:
+    rows = [(d.file_name, d.phase.short_name, d.status.short_name, len(d.errors)) for d in documents]
+    rows.sort(key=lambda row: row[2] != Status.FAILED.short_name)
+    metadata: Metadata = {"documents": table(("document", "phase", "status", "errors"), rows[:DOCUMENTS_SHOWN])}
+    if len(rows) > DOCUMENTS_SHOWN:
+        metadata["documents not shown"] = len(rows) - DOCUMENTS_SHOWN
+    return metadata
+
+
+def _kinds(documents: Sequence[DocumentOutcome]) -> Metadata:
+    """How many errors there are, and of which kinds: a kind is explained under its id in docs/errors.md."""
+    kinds = Counter(error.kind for document in documents for error in document.errors)
+    return {
+        "errors in all": kinds.total(),
+        "documents with errors": len(documents),
+        "kinds of error": table(("error", "errors"), kinds.most_common()),
+    }
+
+
+def _error_lines(documents: Sequence[DocumentOutcome]) -> Metadata:
+    lines = [
+        (document.file_name, error.line, error.column, error.message)
+        for document in documents
+        for error in document.errors
+    ]
+    metadata: Metadata = {"errors": table(("document", "line", "column", "message"), lines[:ERRORS_SHOWN])}
+    if len(lines) > ERRORS_SHOWN:
+        metadata["errors not shown"] = len(lines) - ERRORS_SHOWN
+    return metadata

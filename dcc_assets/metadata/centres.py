@@ -1,0 +1,78 @@
+"""What became of data contexts and overviews, as Dagster shows it on the partition of their centre."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from dagster import MetadataValue
+
+from dcc.data_outcomes import ContextCounts, ContextsBuilt, OverviewsBuilt
+from dcc.vocabulary import ContextState
+from dcc_assets.data_keys import CONTEXTS, OVERVIEWS
+from dcc_assets.metadata.links import links, picture_of_centre, pictures, report_of_centre
+from dcc_dagster.event_recorder import Materialised, Report
+from dcc_dagster.metadata import Metadata, table, utc_timestamp
+
+_PICTURES: Final = (1, 2)
+"""The pictures of a centre's data that are shown beside its overviews: of the parameters with most values."""
+
+
+def contexts_reports(built: ContextsBuilt) -> Iterator[Report]:
+    """The data contexts of each centre that the build touched."""
+    for counts in built.centres:
+        yield Report(
+            counts.centre,
+            (Materialised(CONTEXTS, _contexts(counts), _summary(counts)),),
+            timestamp=utc_timestamp(built.finished),
+        )
+
+
+def overviews_reports(built: OverviewsBuilt) -> Iterator[Report]:
+    """The overviews of each centre that the build touched."""
+    for centre, counts in sorted(built.centres.items()):
+        summary = ", ".join(f"{number:,} {_words(name)}" for name, number in counts.items())
+        there = Materialised(OVERVIEWS, _overviews(centre, counts), summary)
+        yield Report(centre, (there,), timestamp=utc_timestamp(built.finished))
+
+
+def _summary(counts: ContextCounts) -> str:
+    total, done = sum(counts.states.values()), counts.states.get(ContextState.QC_DONE, 0)
+    return f"{total:,} contexts, quality control done for {done:,}"
+
+
+def _contexts(counts: ContextCounts) -> Metadata:
+    metadata: Metadata = {
+        "centre": counts.centre,
+        "contexts": MetadataValue.int(sum(counts.states.values())),
+        "measurements": MetadataValue.int(counts.measurements),
+        "added": MetadataValue.int(counts.added),
+        "changed": MetadataValue.int(counts.changed),
+        "emptied": MetadataValue.int(counts.removed),
+    }
+    metadata["Links"] = links([("Report on the centre", report_of_centre(counts.centre))])
+    states = [(state.value, counts.states[state]) for state in ContextState if counts.states.get(state)]
+    if states:
+        metadata["states"] = table(("state", "contexts"), states)
+    procedures = sorted(counts.procedures.items(), key=lambda pair: (-pair[1], pair[0]))
+    if procedures:
+        metadata["procedures"] = table(("procedure", "measurements"), procedures)
+    return metadata
+
+
+def _overviews(centre: str, counts: Mapping[str, int]) -> Metadata:
+    numbers = {_words(name): MetadataValue.int(number) for name, number in counts.items()}
+    shown = [
+        (f"A parameter of this centre, number {number}", picture_of_centre(centre, number)) for number in _PICTURES
+    ]
+    return {
+        "centre": centre,
+        **numbers,
+        "Links": links([("Report on the centre, with all pictures", report_of_centre(centre))]),
+        # Drawn by the web server when they are looked at: an event holds their addresses, and no session waits.
+        "pictures": pictures(shown),
+    }
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")

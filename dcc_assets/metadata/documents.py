@@ -1,0 +1,323 @@
+"""What became of a zip action's documents after validation, as Dagster shows it on the zip action's partition.
+
+One event a phase and zip action when all is well. A check has a result where it failed, and where it passes after it
+had failed. A warning (in yellow) is what nobody has to put right: a document that waits to be confirmed or was
+withdrawn, a rule that could not be checked.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from dagster import AssetCheckKey, AssetCheckSeverity, AssetKey
+
+from dcc.data_outcomes import DocumentData, FindingEntry, ZipData
+from dcc.phases import Phase, Status
+from dcc.rules.groups import GROUPS, RuleGroup
+from dcc.vocabulary import Severity
+from dcc_assets.data_keys import CHECK_OF_GROUP, DATA_INTEGRITY, QC, UPLOAD_CHECK, UPLOADED_DATA
+from dcc_assets.keys import ZIP_ACTIONS
+from dcc_assets.metadata.archives import DOCUMENTS_SHOWN, ERRORS_SHOWN, links_to_steps
+from dcc_assets.metadata.links import links, report_of_centre, report_of_zip
+from dcc_dagster.event_recorder import Materialised, Report, Verdict
+from dcc_dagster.metadata import Metadata, table, utc_timestamp
+
+SHOWN_PHASES: Final = (Phase.UPLOAD, Phase.DATA, Phase.QC)
+"""The phases that zip actions show; contexts and overviews are shown by centre."""
+
+_WORST_FIRST: Final = (Severity.FATAL, Severity.ERROR, Severity.WARNING, Severity.UNCHECKED)
+_FAILING: Final = frozenset({Severity.FATAL, Severity.ERROR})
+_Wanted = Callable[[str], bool]
+"""Whether findings of a rule are asked for."""
+_FINDING_COLUMNS: Final = ("severity", "rule", "document", "line", "value", "message", "judged by")
+
+
+_Advice = tuple[str, str]
+"""Who acts, and what to do."""
+_REFUSED: Final = (
+    "the centre",
+    "Send the centre the report: all that the document adds was there, or what it edits or deletes was not. It submits "
+    "a corrected document; one that came before what it needs goes through with `dcc retry`, or Materialize here.",
+)
+_HELD: Final = (
+    "the DCC",
+    "See what it would change: `dcc data plan`. Ask the centre whether that is meant, then `dcc data confirm`.",
+)
+_WITHDRAWN: Final = ("nobody", "Nothing: it was withdrawn with `dcc data undo`. `dcc retry` brings it back.")
+_JUDGED: Final = (
+    "the centre, or the registry where something is not registered",
+    "Send the centre the report. The check passes when corrected data come, the missing ones arrive, what is missing "
+    "is registered, or a rule is waived (`dcc rules waive`).",
+)
+_UNCHECKED: Final = (
+    "the DCC",
+    "Bring the reference data up to date: `dcc reference refresh`. The next session checks again.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """A finding with the name of its document."""
+
+    document: str
+    finding: FindingEntry
+
+
+def data_report(outcome: ZipData) -> Report | None:
+    """What the phase that was reached shows; None for one that shows nothing of zip actions.
+
+    For the phase data, `outcome.documents` must be all of the zip action's: a check says something of all of them.
+    """
+    if outcome.reached is Phase.UPLOAD:
+        materialised, verdicts = _upload(outcome)
+    elif outcome.reached is Phase.DATA:
+        materialised, verdicts = _integrity(outcome)
+    elif outcome.reached is Phase.QC:
+        materialised, verdicts = _quality_control(outcome), []
+    else:
+        return None
+    return Report(
+        outcome.key.partition, materialised, tuple(verdicts), utc_timestamp(outcome.finished), ZIP_ACTIONS.name
+    )
+
+
+def _upload(outcome: ZipData) -> tuple[Sequence[Materialised], list[Verdict]]:
+    faulty = [document for document in outcome.documents if _not_uploaded(document)]
+    if faulty:
+        headline = _upload_headline(faulty, len(outcome.documents))
+        failed = any(_failed(document, Phase.UPLOAD) for document in faulty)
+        severity = AssetCheckSeverity.ERROR if failed else AssetCheckSeverity.WARN
+        advice = _REFUSED if failed else _HELD if any(document.held for document in faulty) else _WITHDRAWN
+        metadata = _failure(outcome, UPLOAD_CHECK, Phase.UPLOAD, headline) | _advice(advice) | _refusals(faulty)
+        return (), [Verdict(UPLOAD_CHECK, False, headline, metadata, severity=severity)]
+    if not _whole(outcome, Phase.UPLOAD):
+        return (), []
+    there = Materialised(UPLOADED_DATA, _about(outcome) | _uploaded(outcome.documents) | _links(outcome, UPLOADED_DATA))
+    return (there,), [Verdict(UPLOAD_CHECK, True, "Every document was uploaded.", _about(outcome), told=False)]
+
+
+def _not_uploaded(document: DocumentData) -> bool:
+    if document.phase is not Phase.UPLOAD:
+        return False
+    return document.held or document.status in {Status.FAILED, Status.CANCELLED}
+
+
+def _upload_headline(faulty: Sequence[DocumentData], total: int) -> str:
+    failed = [document for document in faulty if document.status is Status.FAILED]
+    held = sum(document.held for document in faulty)
+    withdrawn = sum(document.status is Status.CANCELLED for document in faulty)
+    parts = []
+    if failed:
+        parts.append(f"{len(failed)} of {total} documents could not be uploaded. First: {_why(failed[0])}")
+    if held:
+        parts.append(f"{held} of {total} documents wait for `dcc data confirm`.")
+    if withdrawn:
+        parts.append(f"{withdrawn} of {total} documents were withdrawn with `dcc data undo`.")
+    return " ".join(parts)
+
+
+def _why(document: DocumentData) -> str:
+    if document.reason:
+        return document.reason
+    if document.findings:
+        return _sentence(_Placed(document.file_name, document.findings[0]))
+    return f"{document.file_name} failed."
+
+
+def _refusals(faulty: Sequence[DocumentData]) -> Metadata:
+    reasons = [(document.file_name, document.reason) for document in faulty if document.reason]
+    metadata: Metadata = {"reasons": table(("document", "reason"), reasons[:ERRORS_SHOWN])} if reasons else {}
+    return metadata | _findings(faulty, _any_rule)
+
+
+def _uploaded(documents: Sequence[DocumentData]) -> Metadata:
+    said, procedures = Counter[str](), Counter[str]()
+    for document in documents:
+        said.update(document.said)
+        procedures.update(document.procedures)
+    metadata: Metadata = {"documents": len(documents), **{name: said[name] for name in sorted(said) if said[name]}}
+    if late := [document.file_name for document in documents if document.late]:
+        metadata["late"] = table(("document",), [(name,) for name in late[:DOCUMENTS_SHOWN]])
+    if procedures:
+        metadata["procedures"] = table(("procedure", "measurements"), procedures.most_common(DOCUMENTS_SHOWN))
+    return metadata
+
+
+def _integrity(outcome: ZipData) -> tuple[Sequence[Materialised], list[Verdict]]:
+    verdicts = [_group_verdict(outcome, group) for group in GROUPS]
+    if not all(_was_judged(document) for document in outcome.documents):
+        verdicts = [verdict for verdict in verdicts if not verdict.passed]
+    if not _whole(outcome, Phase.DATA):
+        return (), verdicts
+    there = Materialised(
+        DATA_INTEGRITY,
+        _about(outcome)
+        | {"documents": len(outcome.documents)}
+        | _links(outcome, DATA_INTEGRITY)
+        | _tally(_count(outcome.documents, _any_rule))
+        | _findings(outcome.documents, _any_rule),
+    )
+    return (there,), verdicts
+
+
+def _was_judged(document: DocumentData) -> bool:
+    """Whether there is nothing more to be found in a document: it was judged, or withdrawn."""
+    if document.phase is Phase.DATA:
+        return document.status in {Status.DONE, Status.FAILED}
+    return document.phase > Phase.DATA or (document.phase is Phase.UPLOAD and document.status is Status.CANCELLED)
+
+
+def _group_verdict(outcome: ZipData, group: RuleGroup) -> Verdict:
+    check, of_group = CHECK_OF_GROUP[group.name], frozenset(group.rules)
+    counts = _count(outcome.documents, of_group.__contains__)
+    worst = next((severity for severity in _WORST_FIRST if any(s is severity for _, s in counts)), None)
+    if worst is None or worst is Severity.WARNING:
+        text = (
+            "Nothing was found."
+            if worst is None
+            else f"{_number(counts.total(), 'warning')}, nothing that fails a document."
+        )
+        return Verdict(check, True, text, _about(outcome) | _tally(counts), told=False)
+    headline = _group_headline(outcome.documents, counts, of_group)
+    return Verdict(
+        check,
+        False,
+        headline,
+        _failure(outcome, check, Phase.DATA, headline)
+        | _advice(_JUDGED if worst in _FAILING else _UNCHECKED)
+        | _tally(counts)
+        | _findings(outcome.documents, of_group.__contains__),
+        severity=AssetCheckSeverity.ERROR if worst in _FAILING else AssetCheckSeverity.WARN,
+    )
+
+
+def _group_headline(
+    documents: Sequence[DocumentData], counts: Counter[tuple[str, Severity]], of_group: frozenset[str]
+) -> str:
+    errors = sum(number for (_, severity), number in counts.items() if severity in _FAILING)
+    unchecked = sum(number for (_, severity), number in counts.items() if severity is Severity.UNCHECKED)
+    first = next(iter(_worst(documents, of_group.__contains__)), None)
+    example = "" if first is None else f" First: {_sentence(first)}"
+    if errors:
+        faulty = sum(any(r in of_group and s in _FAILING for r, s in d.finding_counts) for d in documents)
+        return f"{_number(errors, 'error')} in {faulty} of {_number(len(documents), 'document')}.{example}"
+    return f"{_number(unchecked, 'check')} could not be made, which is not the centre's fault.{example}"
+
+
+def _number(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def _quality_control(outcome: ZipData) -> Sequence[Materialised]:
+    if outcome.phase is not Phase.QC:
+        return ()
+    waiting = sum(d.phase is Phase.QC and d.status is not Status.DONE for d in outcome.documents)
+    state = {"phase": outcome.phase.short_name, "status": outcome.status.short_name}
+    description = (
+        "Quality control is done." if outcome.status is Status.DONE else "Waits for a wrangler: `dcc qc done`."
+    )
+    about = _about(outcome) | state | {"documents waiting": waiting} | _links(outcome, QC)
+    return (Materialised(QC, about, description),)
+
+
+def _whole(outcome: ZipData, phase: Phase) -> bool:
+    """Whether the zip action has come through a phase with all its documents."""
+    if outcome.status is Status.FAILED:
+        return outcome.phase > phase
+    return (outcome.phase, outcome.status) >= (phase, Status.DONE) and outcome.status is not Status.CANCELLED
+
+
+def _failed(document: DocumentData, phase: Phase) -> bool:
+    return document.phase is phase and document.status is Status.FAILED
+
+
+def _sentence(placed: _Placed) -> str:
+    place = placed.document if placed.finding.line is None else f"{placed.document}, line {placed.finding.line}"
+    return f"{place}: {placed.finding.message} ({placed.finding.rule})"
+
+
+def _about(outcome: ZipData) -> Metadata:
+    return {"zip": str(outcome.key), "centre": outcome.centre or "unknown"}
+
+
+def _advice(advice: _Advice) -> Metadata:
+    return {"Who acts": advice[0], "What to do": advice[1]}
+
+
+def _links(outcome: ZipData, besides: AssetKey) -> Metadata:
+    """Links from a zip action's event to its report; where it failed or has come to its end also to what was before."""
+    wanted = [("Submission report", report_of_zip(outcome.key))]
+    if outcome.status is Status.FAILED or besides == QC:
+        if outcome.centre:
+            wanted.append(("Report on the centre", report_of_centre(outcome.centre)))
+        wanted += links_to_steps(outcome.key.partition, besides)
+    return {"Links": links(wanted)}
+
+
+def _failure(outcome: ZipData, check: AssetCheckKey, phase: Phase, headline: str) -> Metadata:
+    rows = [
+        (d.file_name, d.phase.short_name, d.status.short_name, sum(d.finding_counts.values()))
+        for d in sorted(outcome.documents, key=lambda d: d.status is not Status.FAILED)
+    ]
+    metadata: Metadata = {
+        **_about(outcome),
+        "phase": phase.short_name,
+        "status": outcome.status.short_name,
+        "reason": headline,
+        **_links(outcome, check.asset_key),
+        "documents": table(("document", "phase", "status", "findings"), rows[:DOCUMENTS_SHOWN]),
+    }
+    if len(rows) > DOCUMENTS_SHOWN:
+        metadata["documents not shown"] = len(rows) - DOCUMENTS_SHOWN
+    return metadata
+
+
+def _any_rule(_rule: str) -> bool:
+    return True
+
+
+def _count(documents: Iterable[DocumentData], wanted: _Wanted) -> Counter[tuple[str, Severity]]:
+    counts: Counter[tuple[str, Severity]] = Counter()
+    for document in documents:
+        counts.update({key: number for key, number in document.finding_counts.items() if wanted(key[0])})
+    return counts
+
+
+def _tally(counts: Mapping[tuple[str, Severity], int]) -> Metadata:
+    """The table of counts by rule, the worst and most frequent first; nothing where there are none."""
+    rows = sorted(
+        ((rule, severity, number) for (rule, severity), number in counts.items()),
+        key=lambda row: (_WORST_FIRST.index(row[1]), -row[2], row[0]),
+    )
+    if not rows:
+        return {}
+    return {"rules": table(("rule", "severity", "findings"), [(rule, str(s), number) for rule, s, number in rows])}
+
+
+def _worst(documents: Iterable[DocumentData], wanted: _Wanted) -> list[_Placed]:
+    placed = [
+        _Placed(document.file_name, finding)
+        for document in documents
+        for finding in document.findings
+        if wanted(finding.rule) and not finding.is_waived
+    ]
+    return sorted(placed, key=lambda one: _WORST_FIRST.index(one.finding.severity))
+
+
+def _findings(documents: Sequence[DocumentData], wanted: _Wanted) -> Metadata:
+    """The table of findings, the worst first; nothing where there are none."""
+    shown = _worst(documents, wanted)[:ERRORS_SHOWN]
+    left = _count(documents, wanted).total() - len(shown)
+    rows = [_finding_row(one.document, one.finding) for one in shown]
+    metadata: Metadata = {"findings": table(_FINDING_COLUMNS, rows)} if rows else {}
+    if left > 0:
+        metadata["findings not shown"] = left
+    return metadata
+
+
+def _finding_row(document: str, finding: FindingEntry) -> tuple[str | int | None, ...]:
+    told = (document, finding.line, finding.value, finding.message, finding.snapshot)
+    return (finding.severity.value, finding.rule, *told)

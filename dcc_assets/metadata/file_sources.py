@@ -1,0 +1,115 @@
+"""What a crawl of a file source shows in Dagster: the source's own partition and those of the archives it found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dagster import MetadataValue
+
+from dcc.outcomes import SourceCrawl
+from dcc.phases import Phase
+from dcc_assets.keys import CHECK_OF_PHASE, FILE_SOURCE_LISTINGS, REACHABLE, ZIP_ACTIONS, ZIP_ACTIONS_ASSET
+from dcc_assets.metadata.archives import WHAT_TO_DO, WHO_ACTS
+from dcc_assets.metadata.links import links, page_of_partition, report_of_centre, report_of_zip
+from dcc_dagster.event_recorder import Materialised, Report, Verdict
+from dcc_dagster.metadata import Metadata, table, utc_timestamp
+
+_OK = "ok"
+_NEW_SHOWN = 50
+_NAME = CHECK_OF_PHASE[Phase.ZIP_NAME]
+_WHO = "the centre, if its server does not answer; the DCC, if it is about an account, key or certificate"
+_WHAT = "As the reason says; `dcc source test` tries it now, step by step. Every session tries again."
+
+
+def source_report(crawl: SourceCrawl) -> Report:
+    """What became of a file source: materialised when all its directories could be listed, else a failed check."""
+    reason = "" if crawl.error is None else crawl.error.message
+    details: Metadata = {
+        "file source": crawl.label,
+        "outcome": crawl.outcome,
+        "seconds": MetadataValue.float(round(crawl.seconds, 3)),
+    }
+    if crawl.error is not None:
+        details |= {"error": crawl.error.kind, "reason": reason, "Who acts": _WHO, "What to do": _WHAT}
+    details |= _links(crawl)
+    verdict = Verdict(
+        REACHABLE,
+        crawl.outcome == _OK,
+        f"{crawl.label} was listed in {crawl.seconds:.1f} s." if crawl.outcome == _OK else reason,
+        details,
+    )
+    materialised = (
+        () if crawl.outcome != _OK else (Materialised(FILE_SOURCE_LISTINGS, _counts(crawl), _summary(crawl)),)
+    )
+    return Report(crawl.partition, materialised, (verdict,), utc_timestamp(crawl.finished))
+
+
+def found_zip_reports(crawl: SourceCrawl) -> Iterator[Report]:
+    """What a crawl says of zip actions: those new, those refused by their names, those accepted after all."""
+    refused = dict(crawl.refused_zips)
+    finished = utc_timestamp(crawl.finished)
+    found_on = {"file source": crawl.label, "centre": crawl.centre}
+    source = ("File source", page_of_partition(FILE_SOURCE_LISTINGS, crawl.partition))
+    for key in dict.fromkeys((*crawl.new_zips, *crawl.accepted_zips)):
+        if key not in refused:
+            about: Metadata = {
+                "zip": str(key),
+                "action": key.action.value,
+                **found_on,
+                "Links": links([("Submission report", report_of_zip(key)), source]),
+            }
+            there = Materialised(ZIP_ACTIONS_ASSET, about, f"Found on {crawl.label}.")
+            fine = Verdict(_NAME, True, f"{key.file_name} follows the naming convention.", told=False)
+            yield Report(key.partition, (there,), (fine,), finished, ZIP_ACTIONS.name, whole=True)
+    for key, reason in refused.items():
+        verdict = Verdict(
+            _NAME,
+            False,
+            reason,
+            {
+                "zip": str(key),
+                "phase": Phase.ZIP_NAME.short_name,
+                "reason": reason,
+                "Who acts": WHO_ACTS[Phase.ZIP_NAME],
+                "What to do": WHAT_TO_DO[Phase.ZIP_NAME],
+                "Links": links([("Submission report", report_of_zip(key)), source]),
+                **found_on,
+            },
+        )
+        yield Report(key.partition, (), (verdict,), finished, ZIP_ACTIONS.name, whole=True)
+
+
+def _summary(crawl: SourceCrawl) -> str:
+    return f"{crawl.listed:,} archives, of these {crawl.new:,} new"
+
+
+def _counts(crawl: SourceCrawl) -> Metadata:
+    counts: Metadata = {
+        "file source": crawl.label,
+        "archives": MetadataValue.int(crawl.listed),
+        "new": MetadataValue.int(crawl.new),
+        "known": MetadataValue.int(crawl.known),
+        "changed": MetadataValue.int(crawl.changed),
+        "refused": MetadataValue.int(crawl.refused),
+        "gone": MetadataValue.int(crawl.gone),
+        "other entries": MetadataValue.int(crawl.ignored),
+        "seconds": MetadataValue.float(round(crawl.seconds, 3)),
+    }
+    counts |= _links(crawl)
+    if crawl.new_zips:
+        counts["new archives"] = table(
+            ("action", "file name"), [(key.action.value, key.file_name) for key in crawl.new_zips[:_NEW_SHOWN]]
+        )
+    if crawl.refused_zips:
+        refused = [(str(key), reason) for key, reason in crawl.refused_zips[:_NEW_SHOWN]]
+        counts["refused archives"] = table(("archive", "reason"), refused)
+    if crawl.ignored_examples:
+        counts["left aside"] = table(("entry", "reason"), crawl.ignored_examples)
+    if noticed := (*crawl.findings, *crawl.notes):
+        # Not as Markdown, in which a file name could be a link or a picture.
+        counts["findings"] = table(("finding",), [(str(finding),) for finding in noticed])
+    return counts
+
+
+def _links(crawl: SourceCrawl) -> Metadata:
+    return {"Links": links([("What this centre has sent, and what was not taken", report_of_centre(crawl.centre))])}

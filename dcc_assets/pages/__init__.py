@@ -1,0 +1,1 @@
+"""The pages that `dcc ui` serves beside Dagster's own."""

@@ -1,0 +1,291 @@
+"""What the web server of `dcc ui` answers where it is asked for a report or a picture: made then, kept nowhere.
+
+Both databases are only read. An answer says by its status what is the matter: 404 where there is no such thing, 503
+where a database is away or has not been made, 400 for a language or form that is not known; and always what to do.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final, TypeVar
+
+from sqlalchemy import Connection, Engine
+
+from dcc.errors import (
+    ConfigurationError,
+    DatabaseOutdatedError,
+    DatabaseUnreachableError,
+    DccError,
+    NotFoundError,
+)
+from dcc.outcomes import ZipKey
+from dcc.qc.database import open_qc_database
+from dcc.qc.database import require_current as require_current_qc
+from dcc.reports.causes.collecting import scope_of_session
+from dcc.reports.causes.zip_scopes import Scope
+from dcc.reports.languages import load_catalogue
+from dcc.reports.languages.catalogue import Catalogue
+from dcc.reports.submissions.collecting import collect_centre, collect_session, collect_submission
+from dcc.reports.submissions.gathered import draw_centre_pictures
+from dcc.reports.submissions.kept import json_text
+from dcc.reports.submissions.model import Report
+from dcc.reports.submissions.page import render_html
+from dcc.runtime.legible_text import legible
+from dcc.settings import Settings, load_settings
+from dcc.tracker.crawls import list_sessions
+from dcc.tracker.database import open_tracker, require_current, run_reading
+from dcc.tracker.register.centres import CentreEntry, list_centres
+from dcc_assets.metadata.links import REPORTS, report_of_centre, report_of_session
+from dcc_assets.partitions import keys_of_partitions
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+MOST_PICTURES: Final = 4
+"""Pictures of a centre that there are at most."""
+
+_SESSIONS_LISTED: Final = 25
+_HTML, _JSON, _PNG, _SVG = "text/html; charset=utf-8", "application/json", "image/png", "image/svg+xml"
+_XLSX: Final = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
+_SHEET_NAME: Final = "findings.xlsx"
+_PATIENCE_SECONDS: Final = 2.0
+_NO_PICTURE: Final = b'<svg xmlns="http://www.w3.org/2000/svg" width="1" height="1"/>'
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer of the web server: its status of HTTP, what kind of thing it is, its bytes, the name of a file."""
+
+    status: int
+    media_type: str
+    body: bytes
+    file_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Databases:
+    """What an answer is made of: open connections, and why there is none to the QC database."""
+
+    settings: Settings
+    tracker: Connection
+    qc: Connection | None
+    qc_missing: str | None
+
+
+def zip_page(partition: str, language: str | None = None, form: str = "html") -> Answer:
+    """The report of a zip action by its partition key, `<action>/<file name>`."""
+
+    def collect(asked: _Databases, catalogue: Catalogue) -> Report:
+        return collect_submission(
+            asked.tracker,
+            asked.qc,
+            _known(asked.tracker, partition),
+            asked.settings,
+            catalogue=catalogue,
+            qc_missing=asked.qc_missing,
+        )
+
+    def scope(asked: _Databases) -> Scope:
+        return Scope(zips=[_known(asked.tracker, partition)])
+
+    return _answered(lambda: _page(collect, scope, language, form))
+
+
+def centre_page(centre: str, language: str | None = None, form: str = "html") -> Answer:
+    """The report of a centre by its code."""
+
+    def collect(asked: _Databases, catalogue: Catalogue) -> Report:
+        return collect_centre(
+            asked.tracker, asked.qc, centre, asked.settings, catalogue=catalogue, qc_missing=asked.qc_missing
+        )
+
+    return _answered(lambda: _page(collect, lambda _: Scope(centre=centre), language, form))
+
+
+def session_page(session_id: int, language: str | None = None, form: str = "html") -> Answer:
+    """The report of a crawling session by its number."""
+
+    def collect(asked: _Databases, catalogue: Catalogue) -> Report:
+        _ = catalogue
+        return collect_session(asked.tracker, asked.qc, session_id, asked.settings, qc_missing=asked.qc_missing)
+
+    def scope(asked: _Databases) -> Scope:
+        return scope_of_session(asked.tracker, session_id)
+
+    return _answered(lambda: _page(collect, scope, language, form))
+
+
+def index_page() -> Answer:
+    """The reports that there are: of each centre and of the last sessions."""
+
+    def make() -> Answer:
+        def read(asked: _Databases) -> str:
+            centres = [(report_of_centre(one.short_name), f"{one.short_name}, {one.full_name}") for one in _all(asked)]
+            sessions = [
+                (report_of_session(one.id), f"Session {one.id}, {one.started:%Y-%m-%d %H:%M} UTC: {one.outcome}")
+                for one in list_sessions(asked.tracker, limit=_SESSIONS_LISTED)
+            ]
+            return _list("Centres", centres) + _list("The last sessions", sessions)
+
+        lead = (
+            "<p>The report of a zip action is at <code>"
+            f"{REPORTS}/&lt;action&gt;/&lt;file name&gt;</code>; every step of it links there, and so do the reports "
+            "below.</p>"
+        )
+        return Answer(200, _HTML, _simple_page("Reports", lead + _reading(read)))
+
+    return _answered(make)
+
+
+def centre_picture(centre: str, number: int) -> Answer:
+    """A picture of a centre's data, the first being number 1; nothing to be seen where there are not so many."""
+
+    def make() -> Answer:
+        def draw(asked: _Databases) -> bytes | None:
+            wanted = number if number <= MOST_PICTURES else 0
+            said = load_catalogue(None, asked.settings)
+            drawn = draw_centre_pictures(asked.qc, centre, asked.settings, said, wanted, with_others=True)
+            return drawn[number - 1].png if 0 < number <= len(drawn) else None
+
+        made = _reading(draw)
+        return Answer(200, _SVG, _NO_PICTURE) if made is None else Answer(200, _PNG, made)
+
+    return _answered(make)
+
+
+def not_there(path: str) -> Answer:
+    """Where nothing is."""
+    return _problem(404, f"There is no page {path}. The reports that there are: {REPORTS}.")
+
+
+def _page(
+    collect: Callable[[_Databases, Catalogue], Report],
+    scope: Callable[[_Databases], Scope],
+    language: str | None,
+    form: str,
+) -> Answer:
+    if form not in {"html", "json", "spreadsheet"}:
+        return _problem(400, "Reports have the forms html, json and spreadsheet: ?form=json.")
+    settings = load_settings()
+    try:
+        catalogue = load_catalogue(language, settings)
+    except ConfigurationError as error:
+        return _problem(400, str(error))
+    if form == "spreadsheet":
+        return Answer(200, _XLSX, _reading(lambda asked: _spreadsheet(asked, collect, scope, catalogue)), _SHEET_NAME)
+    report = _reading(lambda asked: collect(asked, catalogue))
+    if form == "json":
+        return Answer(200, _JSON, json_text(report, catalogue).encode("utf-8", "replace"))
+    return Answer(200, _HTML, render_html(report, catalogue, settings).encode("utf-8", "replace"))
+
+
+def _spreadsheet(
+    asked: _Databases,
+    collect: Callable[[_Databases, Catalogue], Report],
+    scope: Callable[[_Databases], Scope],
+    catalogue: Catalogue,
+) -> bytes:
+    from dcc.reports.causes.spreadsheet import write_findings_spreadsheet
+
+    causes = collect(asked, catalogue).causes
+    with TemporaryDirectory() as folder:
+        path = Path(folder, _SHEET_NAME)
+        write_findings_spreadsheet(path, asked.tracker, asked.qc, scope(asked), causes, catalogue)
+        return path.read_bytes()
+
+
+def _known(connection: Connection, partition: str) -> ZipKey:
+    keys = keys_of_partitions(connection, [partition])
+    if not keys:
+        raise NotFoundError(
+            f"The tracker knows no zip action {partition}. See `dcc zips` for those there are; they are of the form "
+            "<action>/<file name>."
+        )
+    return keys[0]
+
+
+def _all(asked: _Databases) -> list[CentreEntry]:
+    return [one for one in list_centres(asked.tracker) if one.is_active or one.sources]
+
+
+def _reading(work: Callable[[_Databases], T]) -> T:
+    """Do work with both databases, without the QC database where that cannot be asked."""
+    settings = load_settings()
+    with _opened(open_tracker(settings)) as tracker, _opened(open_qc_database(settings)) as qc:
+        require_current(tracker, patience_seconds=_PATIENCE_SECONDS)
+        try:
+            require_current_qc(qc, patience_seconds=_PATIENCE_SECONDS)
+        except (DatabaseOutdatedError, DatabaseUnreachableError) as error:
+            missing = str(error)
+            return run_reading(
+                tracker,
+                lambda connection: work(_Databases(settings, connection, None, missing)),
+                patience_seconds=_PATIENCE_SECONDS,
+            )
+
+        def both(of_qc: Connection) -> T:
+            return run_reading(
+                tracker,
+                lambda connection: work(_Databases(settings, connection, of_qc, None)),
+                patience_seconds=_PATIENCE_SECONDS,
+            )
+
+        return run_reading(qc, both, patience_seconds=_PATIENCE_SECONDS)
+
+
+@contextmanager
+def _opened(engine: Engine) -> Iterator[Engine]:
+    try:
+        yield engine
+    finally:
+        engine.dispose()
+
+
+def _answered(make: Callable[[], Answer]) -> Answer:
+    try:
+        return make()
+    except NotFoundError as error:
+        return _problem(404, str(error))
+    except (DatabaseOutdatedError, DatabaseUnreachableError) as error:
+        return _problem(503, str(error))
+    except DccError as error:
+        return _problem(500, str(error))
+    except Exception as error:
+        log.exception("A report met a fault")
+        return _problem(
+            500,
+            f"This cannot be shown: {type(error).__name__}. Look at the templates in DCC_TEMPLATES_DIRECTORY, if any; "
+            "else it is a fault of the platform: report it with the log of the web server.",
+        )
+
+
+_TITLES: Final = {400: "That cannot be shown", 404: "There is no such page", 503: "A database is away"}
+
+
+def _problem(status: int, message: str) -> Answer:
+    body = f'<p>{escape(legible(message))}</p><p><a href="{REPORTS}">All reports</a> · <a href="/">Dagster</a></p>'
+    return Answer(status, _HTML, _simple_page(_TITLES.get(status, "Something went wrong"), body))
+
+
+def _list(title: str, entries: list[tuple[str, str]]) -> str:
+    if not entries:
+        return f"<h2>{escape(title)}</h2><p>None yet.</p>"
+    items = "".join(f'<li><a href="{escape(path)}">{escape(legible(text))}</a></li>' for path, text in entries)
+    return f"<h2>{escape(title)}</h2><ul>{items}</ul>"
+
+
+def _simple_page(title: str, body: str) -> bytes:
+    return (
+        f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        "<style>body{font:1rem/1.5 system-ui,sans-serif;max-width:44rem;margin:2rem auto;padding:0 1rem;"
+        "color:#1b1f24;background:#fff}a{color:#0b4f9e}li{padding:.15rem 0}</style></head>"
+        f"<body><main><h1>{escape(title)}</h1>{body}</main></body></html>"
+    ).encode("utf-8", "replace")

@@ -1,0 +1,155 @@
+"""The pages that `dcc ui` serves beside Dagster's: reports and pictures below `/dcc`.
+
+As a program it is the web server with all of them (`dcc_dagster.web_server`).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import anyio.to_thread
+import click
+from anyio.lowlevel import RunVar
+from dagster import DagsterInstance
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from dcc.errors import DccError
+from dcc.naming import Action
+from dcc.settings import load_settings
+from dcc.tracker.database import open_tracker, require_current
+from dcc_assets.metadata.links import PICTURES, REPORTS
+from dcc_assets.pages.reports import Answer, centre_page, centre_picture, index_page, not_there, session_page, zip_page
+from dcc_assets.sync.overdue import show_overdue
+from dcc_dagster.request_checks import RequestChecks
+from dcc_dagster.web_server import Serving, serve
+
+log = logging.getLogger(__name__)
+
+_WATCH_SECONDS: Final = 600.0
+_MADE_AT_ONCE: Final = 2
+_LARGEST_ID: Final = 2**63 - 1
+_limiter: Final[RunVar[anyio.CapacityLimiter]] = RunVar("reports made at once")
+
+HEADERS: Final = {
+    "Content-Security-Policy": (
+        "default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+"""Sent with every report and picture: no script runs, nothing is loaded from elsewhere, no other page shows it."""
+
+
+def report_routes() -> list[BaseRoute]:
+    """The pages beside Dagster's: reports of zip actions, centres and sessions, and pictures. They only read."""
+    return [
+        Route(REPORTS, _served(lambda _: index_page())),
+        Route(f"{REPORTS}/centre/{{centre}}", _served(_centre)),
+        Route(f"{REPORTS}/session/{{session:int}}", _served(_session)),
+        Route(f"{REPORTS}/{{action}}/{{name:path}}", _served(_zip)),
+        Route(f"{PICTURES}/centre/{{centre}}/{{number:int}}.png", _served(_picture)),
+        Route("/dcc/{path:path}", _served(lambda request: not_there(request.url.path))),
+    ]
+
+
+def _zip(request: Request) -> Answer:
+    action, name = request.path_params["action"], request.path_params["name"]
+    if action not in set(Action):
+        return not_there(request.url.path)
+    return zip_page(f"{action}/{name}", *_wanted(request))
+
+
+def _centre(request: Request) -> Answer:
+    return centre_page(request.path_params["centre"], *_wanted(request))
+
+
+def _session(request: Request) -> Answer:
+    session = request.path_params["session"]
+    if session > _LARGEST_ID:
+        return not_there(request.url.path)
+    return session_page(session, *_wanted(request))
+
+
+def _picture(request: Request) -> Answer:
+    return centre_picture(request.path_params["centre"], request.path_params["number"])
+
+
+def _wanted(request: Request) -> tuple[str | None, str]:
+    """The language and the form that the address asks for."""
+    return request.query_params.get("language"), request.query_params.get("form", "html")
+
+
+def _served(answer: Callable[[Request], Answer]) -> Callable[[Request], Any]:
+    async def serve(request: Request) -> Response:
+        made = await anyio.to_thread.run_sync(answer, request, limiter=_turns())
+        named = {} if made.file_name is None else {"Content-Disposition": f'attachment; filename="{made.file_name}"'}
+        return Response(made.body, made.status, {**HEADERS, **named}, made.media_type)
+
+    return serve
+
+
+def _turns() -> anyio.CapacityLimiter:
+    """How many reports are made at once; the others wait without a thread, since Dagster's pages need these as well."""
+    try:
+        return _limiter.get()
+    except LookupError:
+        limiter = anyio.CapacityLimiter(_MADE_AT_ONCE)
+        _limiter.set(limiter)
+        return limiter
+
+
+def _watch_overdue(instance: DagsterInstance) -> None:
+    """Look every ten minutes, for as long as the process lives; what fails is logged, and looked at again."""
+    while True:
+        try:
+            _look_at_overdue(instance)
+        except DccError as error:
+            log.warning("The checks of what is overdue could not be looked at: %s", error)
+        except Exception:
+            # Dagster's storage raises what its database does.
+            log.exception("The checks of what is overdue could not be looked at")
+        time.sleep(_WATCH_SECONDS)
+
+
+def _look_at_overdue(instance: DagsterInstance) -> None:
+    settings = load_settings()
+    tracker = open_tracker(settings)
+    try:
+        require_current(tracker)
+        show_overdue(instance, tracker, settings)
+    finally:
+        tracker.dispose()
+
+
+@click.command()
+@click.option("--host", required=True, help="Address to serve on.")
+@click.option("--port", type=int, required=True, help="Port to serve on.")
+@click.option("--workspace", type=click.Path(path_type=Path), required=True, help="File that names the code location.")
+@click.option("--read-only", is_flag=True, help="Nothing can be changed or started.")
+@click.option("--watch-overdue", is_flag=True, help="Keep the checks of what is overdue right: no daemon does.")
+@click.option("--log-level", default="warning", show_default=True, help="Log messages of this level and above.")
+@click.option("--log-format", default="colored", show_default=True, help="colored, json or rich.")
+def main(watch_overdue: bool, **serving: Any) -> None:
+    """Serve Dagster's pages, and the reports and pictures beside them, until SIGINT or SIGTERM."""
+    with DagsterInstance.get() as instance:
+        if watch_overdue:
+            threading.Thread(target=_watch_overdue, args=(instance,), daemon=True).start()
+        checks = Middleware(RequestChecks, hosts=load_settings().page_hosts)
+        serve(instance, Serving(**serving), report_routes(), [checks])
+
+
+if __name__ == "__main__":
+    main()

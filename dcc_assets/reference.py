@@ -1,0 +1,156 @@
+"""Reference data as assets, one for each set: materialise one to bring it up to date from its source."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from dagster import (
+    AssetCheckKey,
+    AssetCheckResult,
+    AssetCheckSeverity,
+    AssetCheckSpec,
+    AssetExecutionContext,
+    AssetSelection,
+    AssetSpec,
+    DataVersion,
+    Definitions,
+    MaterializeResult,
+    MetadataValue,
+    define_asset_job,
+    in_process_executor,
+    multi_asset,
+)
+
+from dcc.databases.columns import utc_now
+from dcc.qc.database import run_reading
+from dcc.qc.reference.freshness import Freshness, freshness
+from dcc.qc.reference.refreshing import Refreshed, RefreshOutcome, refresh, setting_of
+from dcc_assets.data_keys import REFERENCE_KEYS
+from dcc_dagster.metadata import Metadata, table, utc_timestamp
+from dcc_resources.qc_database import QcDatabaseResource
+from dcc_resources.reference_data import ReferenceDataResource
+
+REFERENCE_JOB: Final = "refresh_reference_data"
+FRESH: Final = "fresh"
+
+_GROUP: Final = "reference"
+_OWNERS: Final = ["team:data-wranglers"]
+_KINDS: Final = {"impress": {"json"}}
+_DESCRIPTIONS: Final = {
+    "impress": (
+        "IMPReSS: which pipelines there are, which procedures each has, which parameters each of these has, and what "
+        "their values may be. The rules about procedures and parameters, P1 and on, judge by it."
+    ),
+    "status_codes": "The registered status codes of specimens, procedures and parameters.",
+    "projects": "The projects that data are submitted for.",
+    "colonies": (
+        "The registered colonies: where each was produced, how far it has come, when it was made and which gene and "
+        "allele it carries. Animals that are not of the baseline must be of one of them."
+    ),
+    "strains": "The strains that MGI knows, by their ids. Animals of the baseline must be of one of them.",
+}
+
+REFERENCE_SPECS: Final = tuple(
+    AssetSpec(
+        key,
+        description=(
+            f"{_DESCRIPTIONS[name]}\n\nMaterialise it to read it anew from its source, which {setting_of(name)} names; "
+            "without that setting a small set is used that comes with the platform, enough for the demo. What cannot "
+            "be read, or has shrunk to less than half, leaves the last snapshot in use and fails the check *fresh*."
+        ),
+        group_name=_GROUP,
+        kinds=_KINDS.get(name, {"csv"}),
+        owners=_OWNERS,
+        skippable=True,
+    )
+    for name, key in REFERENCE_KEYS.items()
+)
+REFERENCE_CHECK_SPECS: Final = tuple(
+    AssetCheckSpec(
+        FRESH,
+        asset=key,
+        description="It is there, and was found at its source in the last days (DCC_REFERENCE_MAX_AGE_DAYS).",
+    )
+    for key in REFERENCE_KEYS.values()
+)
+
+
+@multi_asset(
+    name="refresh_reference",
+    specs=REFERENCE_SPECS,
+    check_specs=REFERENCE_CHECK_SPECS,
+    can_subset=True,
+    description="Bring the chosen sets of reference data up to date from their sources.",
+)
+def reference_sets(
+    context: AssetExecutionContext, qc_database: QcDatabaseResource, reference_data: ReferenceDataResource
+) -> Iterator[MaterializeResult[None] | AssetCheckResult]:
+    """Refresh the sets of the run; a set that fails has no materialisation and fails its check.
+
+    Raises QcDatabaseOutdatedError and QcDatabaseUnreachableError.
+    """
+    settings, qc = qc_database.settings_with(reference_data), qc_database.ready()
+    names = [name for name, key in REFERENCE_KEYS.items() if key in context.selected_asset_keys]
+    checked = [
+        name for name, key in REFERENCE_KEYS.items() if AssetCheckKey(key, FRESH) in context.selected_asset_check_keys
+    ]
+    refreshed = {each.name: each for each in refresh(qc, settings, names)} if names else {}
+    found = run_reading(
+        qc, lambda asked: freshness(asked, settings, utc_now()), patience_seconds=settings.database_retry
+    )
+    ages = {each.name: each for each in found}
+    for each in refreshed.values():
+        context.log.log("ERROR" if each.outcome is RefreshOutcome.FAILED else "INFO", each.message)
+        if each.outcome is not RefreshOutcome.FAILED:
+            yield _materialisation(each, ages[each.name])
+    for name in checked:
+        yield _check(ages[name], refreshed.get(name))
+
+
+def _materialisation(refreshed: Refreshed, age: Freshness) -> MaterializeResult[None]:
+    metadata: Metadata = {
+        "dagster/row_count": refreshed.rows,
+        "outcome": refreshed.outcome.value,
+        "source": refreshed.source or "",
+        "changes": table(
+            ("rows", "added", "removed", "changed"),
+            [(refreshed.rows, refreshed.added, refreshed.removed, refreshed.changed)],
+        ),
+    }
+    if age.retrieved is not None:
+        metadata["retrieved"] = MetadataValue.timestamp(utc_timestamp(age.retrieved))
+    if age.checked is not None:
+        metadata["checked"] = MetadataValue.timestamp(utc_timestamp(age.checked))
+    return MaterializeResult(
+        asset_key=REFERENCE_KEYS[refreshed.name],
+        metadata=metadata,
+        data_version=DataVersion(str(refreshed.snapshot_id)),
+    )
+
+
+def _check(age: Freshness, refreshed: Refreshed | None) -> AssetCheckResult:
+    """The set itself decides how bad it is; a refresh that failed is a warning as long as the last one is young."""
+    failed = refreshed is not None and refreshed.outcome is RefreshOutcome.FAILED
+    messages = [age.message, refreshed.message if refreshed is not None and failed and not age.refusal else None]
+    metadata: Metadata = {"rows": age.rows or 0}
+    if any(messages):
+        metadata["message"] = " ".join(message for message in messages if message is not None)
+    if age.age is not None:
+        metadata["age in days"] = age.age.days
+    return AssetCheckResult(
+        asset_key=REFERENCE_KEYS[age.name],
+        check_name=FRESH,
+        passed=age.message is None and not failed,
+        severity=AssetCheckSeverity.WARN if age.message in (None, age.refusal) else AssetCheckSeverity.ERROR,
+        metadata=metadata,
+    )
+
+
+def reference_definitions() -> Definitions:
+    """The assets, their checks, and the job that refreshes all of them."""
+    job = define_asset_job(
+        REFERENCE_JOB,
+        AssetSelection.assets(*REFERENCE_KEYS.values()),
+        executor_def=in_process_executor,
+        description="Reads all sets of reference data anew from their sources.",
+    )
+    return Definitions(assets=[reference_sets], jobs=[job])

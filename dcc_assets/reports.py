@@ -1,0 +1,105 @@
+"""The step that keeps submission reports: of the zip actions whose partitions are chosen, on demand.
+
+Nobody has to: the web server of `dcc ui` makes the report of any zip action when it is asked for, and sessions keep
+those that DCC_SUBMISSION_REPORTS names. Here it is kept as a file, with what it says in short beside it.
+"""
+
+from collections.abc import Iterator
+
+from dagster import (
+    AssetExecutionContext,
+    BackfillPolicy,
+    MaterializeResult,
+    MetadataValue,
+    OpExecutionContext,
+    multi_asset,
+)
+from sqlalchemy import Connection
+
+from dcc.outcomes import ZipKey
+from dcc.settings import Settings
+from dcc_assets.data_keys import REPORT_SPEC, SUBMISSION_REPORTS
+from dcc_assets.keys import ZIP_ACTIONS
+from dcc_assets.metadata.archives import links_to_steps
+from dcc_assets.metadata.causes import causes_table, wranglers_catalogue
+from dcc_assets.metadata.links import links, report_of_centre, report_of_zip
+from dcc_assets.partitions import known_keys
+from dcc_assets.runs import step_of
+from dcc_dagster.event_recorder import EventRecorder, Materialised, Report
+from dcc_dagster.metadata import Metadata, table
+from dcc_resources.qc_database import QcDatabaseResource
+from dcc_resources.tracker import TrackerResource
+
+
+@multi_asset(
+    name="keep_chosen_reports",
+    specs=[REPORT_SPEC],
+    can_subset=True,
+    backfill_policy=BackfillPolicy.single_run(),
+    description="Keep the submission reports of the zip actions whose partitions are chosen.",
+)
+def chosen_reports(
+    context: AssetExecutionContext, tracker: TrackerResource, qc_database: QcDatabaseResource
+) -> Iterator[MaterializeResult[None]]:
+    """Write the reports of the run's zip actions. Raises as `keep_reports`."""
+    keep_reports(context.op_execution_context, tracker, qc_database, context.partition_keys)
+    yield from ()
+
+
+def keep_reports(
+    context: OpExecutionContext, tracker: TrackerResource, qc_database: QcDatabaseResource, partitions: list[str]
+) -> None:
+    """Write the report of each zip action to DCC_HOME/reports, and show that; no session is needed.
+
+    Raises NotFoundError for a zip action that is not known, ExportError where a page cannot be written,
+    DatabaseUnreachableError and DagsterStorageError.
+    """
+    from dcc.reports.submissions.kept import qc_at_hand
+
+    settings, engine = tracker.settings_with(qc_database), tracker.ready()
+    keys = known_keys(engine, settings, partitions)
+    with (
+        EventRecorder(context.instance, step_of(context)) as recorder,
+        qc_at_hand(settings) as (qc, missing),
+        engine.connect() as connection,
+    ):
+        for key in keys:
+            recorder.tell(_kept(connection, qc, missing, key, settings))
+
+
+def _kept(tracker: Connection, qc: Connection | None, missing: str | None, key: ZipKey, settings: Settings) -> Report:
+    # Pictures and pages bring large libraries with them, which nothing else here needs.
+    from dcc.reports.languages import load_catalogue
+    from dcc.reports.submissions.audience import language_of_zip
+    from dcc.reports.submissions.collecting import collect_submission
+    from dcc.reports.submissions.kept import json_text, make_reports_directory, report_path, write_page
+    from dcc.reports.submissions.page import render_html
+
+    language = load_catalogue(language_of_zip(tracker, key), settings)
+    report = collect_submission(tracker, qc, key, settings, catalogue=language, qc_missing=missing)
+    page, path = render_html(report, language, settings), report_path(settings, key)
+    make_reports_directory(path.parent)
+    write_page(path, page)
+    write_page(path.with_suffix(".json"), json_text(report, language))
+    wanted = [("The report as it is now", report_of_zip(key))]
+    if report.centre:
+        wanted.append(("Report on the centre", report_of_centre(report.centre)))
+    states = [(state.phase.short_name, state.status.short_name, state.count) for state in report.states]
+    metadata: Metadata = {
+        "zip": str(key),
+        "centre": report.centre or "unknown",
+        "outcome": report.outcome.value,
+        "documents": report.documents_total,
+        "documents failed": report.documents_failed,
+        "errors and findings": report.found,
+        "causes": report.causes_total,
+        "pictures": len(report.pictures),
+        "bytes": len(page.encode("utf-8", "replace")),
+        "language": language.code,
+        "page": MetadataValue.path(str(path)),
+        "Links": links([*wanted, *links_to_steps(key.partition, SUBMISSION_REPORTS)]),
+        **causes_table(report.causes, wranglers_catalogue(settings)),
+    }
+    if states:
+        metadata["documents by state"] = table(("phase", "status", "documents"), states)
+    return Report(key.partition, (Materialised(SUBMISSION_REPORTS, metadata),), partitions=str(ZIP_ACTIONS.name))

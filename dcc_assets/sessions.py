@@ -1,0 +1,235 @@
+"""A whole crawling session in this process, through the same jobs and the same instance as Dagster's own processes.
+
+The tracker is the truth and Dagster shows it: when Dagster's storage fails, the work is done all the same, and the
+failure is raised at the end.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from dagster import DagsterExecutionInterruptedError, DagsterInstance, JobDefinition, ResourceDefinition
+from sqlalchemy import Engine
+
+from dcc.cli.shell.dagster_side import LOCATION_NAME
+from dcc.data_outcomes import DataOutcome
+from dcc.errors import DagsterStorageError
+from dcc.operations.sessions import open_session
+from dcc.outcomes import SourceCrawl, ZipKey, ZipOutcome
+from dcc.phases import Phase
+from dcc.runtime.disk_space import comes_from_full_disk, no_space_left
+from dcc.session.sessions import Session
+from dcc.settings import Settings
+from dcc_assets.jobs import crawl_file_sources, load_data, process_zip_actions, show_changes
+from dcc_assets.keys import STARTED_BY_TAG
+from dcc_assets.runs import QUIET, finish_dead_runs, session_tags
+from dcc_dagster.instance import storage_place
+from dcc_resources.code_location import SOURCES
+from dcc_resources.file_source import FileSourceResource
+from dcc_resources.qc_database import QcDatabaseResource
+from dcc_resources.session import SessionResource
+from dcc_resources.store import StoreResource
+from dcc_resources.tracker import TrackerResource
+from dcc_resources.work import Work, unheard
+
+log = logging.getLogger(__name__)
+
+_REPOSITORY_TAG = {".dagster/repository": f"__repository__@{LOCATION_NAME}"}
+
+
+@dataclass(frozen=True, slots=True)
+class SessionReport:
+    """A session that was run: its id, what it has to say beside its work (`Session.notices`), its runs in Dagster."""
+
+    session_id: int
+    notices: tuple[str, ...]
+    run_ids: tuple[str, ...]
+
+
+def run_session(
+    settings: Settings,
+    tracker: Engine,
+    instance: DagsterInstance,
+    *,
+    source_ids: Sequence[int] | None = None,
+    until: Phase = Phase.QC,
+    on_crawl: Callable[[SourceCrawl], None] = unheard,
+    on_zip: Callable[[ZipOutcome], None] = unheard,
+    on_data: Callable[[DataOutcome], None] = unheard,
+    on_begin: Callable[[Session], None] = unheard,
+) -> SessionReport:
+    """Crawl all available file sources, or those of `source_ids`, then take what waits on to the phase `until`.
+
+    Up to the validation zip actions are processed, after it documents are taken up; before `xsd` there is nothing but
+    the crawl. `on_crawl`, `on_zip` and `on_data` hear of each outcome once it is recorded, in the caller's thread,
+    `on_begin` of the session. Raises SessionActiveError, SessionLostError, DatabaseUnreachableError,
+    QcDatabaseOutdatedError and InternalFaultError, and, when everything is done, DagsterStorageError.
+    """
+    with open_session(tracker, settings) as session:
+        on_begin(session)
+        work = Work(
+            settings, tracker, session, source_ids, on_crawl=on_crawl, on_zip=on_zip, until=until, on_data=on_data
+        )
+        runs = _Runs(instance, work, "dcc crawl")
+        runs.crawl()
+        runs.process()
+        runs.load()
+    return runs.report()
+
+
+def run_zip_actions(
+    settings: Settings,
+    tracker: Engine,
+    instance: DagsterInstance,
+    keys: Sequence[ZipKey],
+    *,
+    requested_by: str = "dcc",
+    until: Phase = Phase.QC,
+    on_zip: Callable[[ZipOutcome], None] = unheard,
+    on_data: Callable[[DataOutcome], None] = unheard,
+    on_begin: Callable[[Session], None] = unheard,
+) -> SessionReport:
+    """Re-open the zip actions of `keys` in the name of `requested_by` and take them on to `until`, in a session.
+
+    Raises as `run_session`, NotFoundError for a zip action that is not known or hosted, and ConfigurationError for one
+    whose name is refused.
+    """
+    with open_session(tracker, settings) as session:
+        on_begin(session)
+        work = Work(
+            settings,
+            tracker,
+            session,
+            keys=keys,
+            requested_by=requested_by,
+            on_zip=on_zip,
+            until=until,
+            on_data=on_data,
+        )
+        runs = _Runs(instance, work, f"dcc retry, for {requested_by}")
+        runs.process()
+        runs.load()
+    return runs.report()
+
+
+def show_changed_data(settings: Settings, tracker: Engine, instance: DagsterInstance) -> None:
+    """Show in Dagster what was changed beside sessions: quality control done or opened again, submissions withdrawn.
+
+    Opens no session; what is not shown now is by the next one. Raises DatabaseUnreachableError, QcDatabaseOutdatedError
+    and DagsterStorageError.
+    """
+    with QcDatabaseResource.of(settings).opened() as qc_database:
+        qc_database.ready(patience_seconds=0)
+        resources = {
+            TrackerResource.key: ready_made(TrackerResource.holding(settings, tracker)),
+            QcDatabaseResource.key: ready_made(qc_database),
+        }
+        try:
+            finish_dead_runs(instance)
+            show_changes.execute_in_process(
+                instance=instance,
+                run_config=QUIET,
+                tags={**_REPOSITORY_TAG, STARTED_BY_TAG: "dcc, after a command that changed data"},
+                resources=resources,
+            )
+        except Exception as error:
+            raise DagsterStorageError(
+                f"What was done is recorded, but Dagster could not be shown it ({error}). See to "
+                f"{storage_place(settings)}; the next session shows it."
+            ) from error
+
+
+def ready_made(resource: object) -> ResourceDefinition:
+    """A resource that is used as it is, and not configured or closed by Dagster."""
+    return ResourceDefinition.hardcoded_resource(resource)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldSession:
+    """Stands for SessionResource in runs inside a process that holds the session itself."""
+
+    held: Work
+
+    def work(self, resume: int | None, *sources: FileSourceResource) -> AbstractContextManager[Work]:  # noqa: ARG002
+        """The work that is held; it is all by the settings of the process."""
+        return nullcontext(self.held)
+
+
+def held_resources(work: Work) -> Mapping[str, ResourceDefinition]:
+    """The resources of the jobs of a session that this process holds."""
+    of_settings = {kind.key: ready_made(kind.of(work.settings)) for kind in (*SOURCES, StoreResource)}
+    return of_settings | {SessionResource.key: ready_made(HeldSession(work))}
+
+
+class _Runs:
+    """The runs of one session."""
+
+    def __init__(self, instance: DagsterInstance, work: Work, started_by: str) -> None:
+        self._instance = instance
+        self._work = work
+        self._tags = {**_REPOSITORY_TAG, **session_tags(work.session), STARTED_BY_TAG: started_by}
+        self._run_ids: list[str] = []
+        self._storage_failure: Exception | None = None
+
+    def crawl(self) -> None:
+        self._execute(crawl_file_sources)
+        if not self._work.crawled:
+            deque(self._work.crawl(), maxlen=0)
+
+    def process(self) -> None:
+        if self._work.until < Phase.XSD:
+            return
+        self._execute(process_zip_actions)
+        if not self._work.processed:
+            deque(self._work.process(), maxlen=0)
+
+    def load(self) -> None:
+        if self._work.until < Phase.UPLOAD:
+            return
+        with QcDatabaseResource.of(self._work.settings).opened() as qc_database:
+            self._execute(load_data, {QcDatabaseResource.key: ready_made(qc_database)})
+            if not self._work.loaded:
+                deque(self._work.take_up_data(self._work.ready(qc_database)), maxlen=0)
+
+    def report(self) -> SessionReport:
+        if self._storage_failure is not None:
+            raise DagsterStorageError(
+                f"Session {self._work.session.id} is done and in the tracker, but Dagster could not store all of it "
+                f"({self._reason(self._storage_failure)}). See to {storage_place(self._work.settings)}; the next "
+                "session shows it, or all at once: dcc instance rebuild."
+            ) from self._storage_failure
+        session = self._work.session
+        return SessionReport(session.id, session.notices, tuple(self._run_ids))
+
+    def _reason(self, failure: Exception) -> str:
+        settings = self._work.settings
+        if settings.dagster_url is None and comes_from_full_disk(failure, settings.dagster_home):
+            return no_space_left(settings.dagster_home)
+        return str(failure)
+
+    def _execute(self, job: JobDefinition, more: Mapping[str, ResourceDefinition] = MappingProxyType({})) -> None:
+        """Execute a job; what the work itself raises goes through, what Dagster raises is kept for the report."""
+        if self._storage_failure is not None:
+            return
+        try:
+            finish_dead_runs(self._instance)
+            result = job.execute_in_process(
+                instance=self._instance,
+                run_config=QUIET,
+                tags=self._tags,
+                resources={**held_resources(self._work), **more},
+            )
+        except DagsterExecutionInterruptedError:
+            raise KeyboardInterrupt from None
+        except Exception as error:
+            failure = self._work.failure
+            if failure is not None:
+                raise failure from None
+            self._storage_failure = error
+        else:
+            self._run_ids.append(result.run_id)

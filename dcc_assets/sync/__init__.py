@@ -1,0 +1,1 @@
+"""Keeps what Dagster shows in step with the tracker and the QC database."""

@@ -1,0 +1,206 @@
+"""Outcomes as the tracker has recorded them, in the form in which a session tells of them.
+
+From these Dagster can be shown what happened long ago. The tracker is read a few hundred zip actions at a time, with a
+fixed number of statements each time.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, func, select
+
+from dcc.errors import ArchiveRemovedError
+from dcc.outcomes import DocumentOutcome, Problem, SourceCrawl, ZipKey, ZipOutcome, source_partition
+from dcc.phases import Phase, Status
+from dcc.sources.base import SourceAddress
+from dcc.tracker.crawls import latest_crawls
+from dcc.tracker.lineage import LATEST
+from dcc.tracker.models import (
+    AnException,
+    FileSourceHasZip,
+    XmlFile,
+    XmlLog,
+    ZipAction,
+    ZipActionLog,
+    ZipDownload,
+    ZipFile,
+    ZipLog,
+)
+from dcc.tracker.queries.zip_action_rows import key_of, select_zip_actions
+from dcc.tracker.register.connections import load_addresses
+from dcc_assets.metadata.archives import ERRORS_SHOWN
+
+_CHUNK = 500
+
+
+def recorded_crawls(connection: Connection) -> list[SourceCrawl]:
+    """The latest crawl of each file source that has been crawled, without the zip actions that it found."""
+    crawls = latest_crawls(connection)
+    return [
+        SourceCrawl(
+            source_id=address.id,
+            partition=source_partition(address.centre, address.id),
+            label=address.label,
+            centre=address.centre,
+            outcome=crawl.outcome,
+            error=crawl.error,
+            listed=crawl.listed,
+            new=crawl.new,
+            known=crawl.known,
+            changed=crawl.changed,
+            refused=crawl.refused,
+            ignored=crawl.ignored,
+            gone=crawl.gone,
+            seconds=((crawl.finished or crawl.started) - crawl.started).total_seconds(),
+            finished=crawl.finished or crawl.started,
+        )
+        for address in load_addresses(connection, only_crawlable=False)
+        if (crawl := crawls.get(address.id)) is not None
+    ]
+
+
+def recorded_zips(
+    connection: Connection, keys: Sequence[ZipKey] | None = None, wanted: ColumnElement[bool] | None = None
+) -> Iterator[ZipOutcome]:
+    """All zip actions, those of `keys`, or those that `wanted` says, in the order in which they were first seen."""
+    sources = {address.id: address for address in load_addresses(connection, only_crawlable=False)}
+    query = select(ZipAction.id)
+    if wanted is not None:
+        query = query.where(wanted)
+    if keys is not None:
+        query = query.join(ZipFile, ZipFile.id == ZipAction.zip_id).where(
+            ZipFile.file_name.in_({key.file_name for key in keys})
+        )
+    chosen = None if keys is None else frozenset(keys)
+    ids = connection.scalars(query.order_by(ZipAction.id)).all()
+    for start in range(0, len(ids), _CHUNK):
+        for zip_ in _chunk(connection, ids[start : start + _CHUNK], sources):
+            if chosen is None or zip_.key in chosen:
+                yield zip_
+
+
+def _chunk(connection: Connection, ids: Sequence[int], sources: Mapping[int, SourceAddress]) -> Iterator[ZipOutcome]:
+    attempts = _latest_attempts(connection, ids)
+    downloads = [attempt.id for attempt in attempts.values()]
+    documents = _documents(connection, downloads)
+    reasons = _reasons(connection, ids, downloads)
+    for row in connection.execute(select_zip_actions().where(ZipAction.id.in_(ids)).order_by(ZipAction.id)):
+        attempt = attempts.get(row.id)
+        state = _up_to_validation(row.phase_id, row.status_id)
+        seconds = 0.0 if attempt is None else max((attempt.received - attempt.request).total_seconds(), 0.0)
+        downloaded = _is_past(Phase.ZIP_MD5, state)
+        source = sources.get(attempt.file_source_id) if attempt is not None else None
+        outcome = ZipOutcome(
+            key=key_of(row),
+            centre=row.centre,
+            phase=state[0],
+            status=state[1],
+            downloaded=downloaded,
+            extracted=_is_past(Phase.UNZIP, state),
+            size_bytes=row.size_bytes,
+            md5=row.content_md5,
+            source=None if source is None else source.label,
+            attempts=0 if attempt is None else attempt.attempts,
+            seconds=seconds,
+            finished=row.last_update if attempt is None else attempt.received,
+            reasons=tuple(reasons[row.id]),
+            transfer_seconds=seconds if downloaded else None,
+            source_partition=None if source is None else source_partition(source.centre, source.id),
+        )
+        yield replace(outcome, documents=tuple(documents[attempt.id])) if attempt and outcome.extracted else outcome
+
+
+def _up_to_validation(phase: int, status: int) -> tuple[Phase, Status]:
+    """The state as a session tells it: what comes after validation is the business of others."""
+    return (Phase(phase), Status(status)) if phase <= Phase.XSD else (Phase.XSD, Status.DONE)
+
+
+def _is_past(phase: Phase, state: tuple[Phase, Status]) -> bool:
+    return state[0] > phase or state == (phase, Status.DONE)
+
+
+def _latest_attempts(connection: Connection, ids: Sequence[int]) -> dict[int, Row[Any]]:
+    latest = (
+        select(
+            FileSourceHasZip.za_id,
+            LATEST.label("download_id"),
+            func.count(ZipDownload.id).label("attempts"),
+        )
+        .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
+        .where(FileSourceHasZip.za_id.in_(ids))
+        .group_by(FileSourceHasZip.za_id)
+        .subquery()
+    )
+    query = (
+        select(
+            latest.c.za_id,
+            latest.c.attempts,
+            ZipDownload.id,
+            ZipDownload.request,
+            ZipDownload.received,
+            FileSourceHasZip.file_source_id,
+        )
+        .join(latest, latest.c.download_id == ZipDownload.id)
+        .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
+    )
+    return {row.za_id: row for row in connection.execute(query)}
+
+
+def _documents(connection: Connection, downloads: Sequence[int]) -> dict[int, list[DocumentOutcome]]:
+    rows = connection.execute(
+        select(XmlFile.id, XmlFile.zip_id, XmlFile.fname, XmlFile.phase_id, XmlFile.status_id, XmlFile.size_bytes)
+        .where(XmlFile.zip_id.in_(downloads))
+        .order_by(XmlFile.id)
+    ).all()
+    invalid = [row.id for row in rows if row.status_id == int(Status.FAILED) and row.phase_id <= int(Phase.XSD)]
+    errors = _errors(connection, invalid)
+    documents: dict[int, list[DocumentOutcome]] = defaultdict(list)
+    for row in rows:
+        state = _up_to_validation(row.phase_id, row.status_id)
+        documents[row.zip_id].append(
+            DocumentOutcome(row.fname, *state, size_bytes=row.size_bytes or 0, errors=tuple(errors[row.id]))
+        )
+    return documents
+
+
+def _errors(connection: Connection, documents: Sequence[int]) -> dict[int, list[Problem]]:
+    """The errors of documents; of one with more than are shown, the first ones."""
+    errors: dict[int, list[Problem]] = defaultdict(list)
+    for start in range(0, len(documents), _CHUNK):
+        query = (
+            select(XmlLog.xml_id, AnException.short_name, XmlLog.message, XmlLog.line, XmlLog.col)
+            .join(AnException, AnException.id == XmlLog.exception_id)
+            .where(XmlLog.xml_id.in_(documents[start : start + _CHUNK]), XmlLog.cleared.is_(None))
+            .order_by(XmlLog.id)
+        )
+        for document, kind, message, line, column in connection.execute(query):
+            if len(errors[document]) <= ERRORS_SHOWN:
+                errors[document].append(Problem(kind, message or "", line, column))
+    return errors
+
+
+def _reasons(connection: Connection, ids: Sequence[int], downloads: Sequence[int]) -> dict[int, list[Problem]]:
+    """Why zip actions failed: what is recorded of them and of their latest download, in that order."""
+    about_actions = (
+        select(ZipActionLog.za_id, AnException.short_name, ZipActionLog.message)
+        .join(AnException, AnException.id == ZipActionLog.exception_id)
+        .where(ZipActionLog.za_id.in_(ids), AnException.short_name != ArchiveRemovedError.short_name())
+        .order_by(ZipActionLog.id)
+    )
+    about_downloads = (
+        select(FileSourceHasZip.za_id, AnException.short_name, ZipLog.message)
+        .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
+        .join(ZipLog, ZipLog.zip_id == ZipDownload.id)
+        .join(AnException, AnException.id == ZipLog.exception_id)
+        .where(ZipLog.zip_id.in_(downloads))
+        .order_by(ZipLog.id)
+    )
+    reasons: dict[int, list[Problem]] = defaultdict(list)
+    for query in (about_actions, about_downloads):
+        for za_id, kind, message in connection.execute(query):
+            reasons[za_id].append(Problem(kind, message or ""))
+    return reasons

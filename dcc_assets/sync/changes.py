@@ -1,0 +1,286 @@
+"""What the phases after validation did, shown in Dagster: by a session, by people beside it, and by sessions that died.
+
+A session tells of what it does. What `dcc qc done`, `dcc data undo` or `dcc data confirm` changed, and what a session
+that was killed had not shown, is found by a mark: how far what changed in the tracker and in the data contexts had been
+shown at last. It is kept in the Dagster instance, so that a new instance is shown everything.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from functools import partial
+from typing import Final, TypeVar
+
+from dagster import DagsterInstance, OpExecutionContext
+from sqlalchemy import ColumnElement, Connection, Engine, and_, func, or_, select, type_coerce
+
+from dcc.data_outcomes import ContextsBuilt, DataOutcome, OverviewsBuilt, ZipData
+from dcc.databases.columns import UtcDateTime, utc_now
+from dcc.databases.transactions import run_patiently
+from dcc.outcomes import ZipKey
+from dcc.phases import ACTIONS_BY_ID, Phase, Status
+from dcc.qc.contexts.listings import newest_history
+from dcc.qc.models import ContextHistory, DataContext
+from dcc.settings import Settings
+from dcc.tracker.models import ZipAction, ZipFile
+from dcc.tracker.states import State
+from dcc_assets.data_keys import CENTRES
+from dcc_assets.metadata.causes import zips_explained
+from dcc_assets.metadata.centres import contexts_reports, overviews_reports
+from dcc_assets.metadata.documents import data_report
+from dcc_assets.runs import step_of
+from dcc_assets.sync.centre_records import recorded_contexts, recorded_overviews
+from dcc_assets.sync.document_records import AT_ONCE, documented_zip_actions, recorded_page
+from dcc_assets.sync.horizon import read_archive
+from dcc_assets.sync.overdue import tell_overdue
+from dcc_assets.sync.recall import zips_recalled
+from dcc_dagster.event_recorder import EventRecorder, Report
+from dcc_resources.qc_database import QcDatabaseResource
+from dcc_resources.tracker import TrackerResource
+
+T = TypeVar("T")
+
+_MARK: Final = "dcc/data shown"
+_JUDGED_AT_ONCE: Final = 100
+_HISTORY: Final = ContextHistory.__table__
+_CONTEXT: Final = DataContext.__table__
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """How far changes had been shown: the newest `last_update` of zip actions, and id of `context_history`.
+
+    `is_open`: more may have changed within that second. What changed by a clock that was ahead is not counted: it is
+    shown again until then.
+    """
+
+    zips: str = ""
+    is_open: bool = False
+    contexts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Zip actions that changed with their states, and centres with the newest id of `context_history` of each."""
+
+    zips: Mapping[ZipKey, State]
+    centres: Mapping[str, int]
+
+
+class Mirror:
+    """Shows in a Dagster instance, through a recorder, what the two databases hold. Both are only read.
+
+    What a recorder was told is stored when it is left, and not before: only then may the mark be set (`note_shown`).
+    """
+
+    def __init__(
+        self, instance: DagsterInstance, recorder: EventRecorder, tracker: Engine, qc: Engine, settings: Settings
+    ) -> None:
+        self._instance, self._recorder = instance, recorder
+        self._tracker, self._qc, self._settings = tracker, qc, settings
+        self._shown = read_archive(instance).horizon.shows()
+        self._judged: list[ZipKey] = []
+        self._told: dict[ZipKey, State] = {}
+        self._told_contexts: dict[str, int] = {}
+        self._mark: Mark | None = None
+        self.centres_shown: set[str] = set()
+        """Centres of which something was shown."""
+
+    def tell(self, outcome: DataOutcome) -> None:
+        """Have what a session told stored soon."""
+        if isinstance(outcome, ZipData):
+            self._note_told(outcome)
+        if isinstance(outcome, ZipData) and outcome.reached is Phase.DATA:
+            self._judged.append(outcome.key)
+            if len(self._judged) >= _JUDGED_AT_ONCE:
+                self.flush()
+            return
+        self.flush()
+        if isinstance(outcome, ContextsBuilt):
+            self.show_contexts(outcome)
+            self._told_contexts.update({counts.centre: outcome.history for counts in outcome.centres})
+        elif isinstance(outcome, OverviewsBuilt):
+            self.show_overviews(outcome)
+        else:
+            self._show([outcome])
+
+    def flush(self) -> None:
+        """Tell of the zip actions that were judged, by all that is recorded of them."""
+        keys, self._judged = self._judged, []
+        if keys:
+            self._show(outcome for outcome in self._recorded(keys) if outcome.reached is Phase.DATA)
+
+    def show_all(
+        self, keys: Collection[ZipKey] | None = None, centres: Collection[str] | None = None
+    ) -> tuple[set[ZipKey], set[str]]:
+        """Show what is recorded of all zip actions and centres, or of these; those of which there was anything."""
+        shown = self._show(self._recorded(keys))
+        contexts, overviews = self._read(
+            lambda _, qc: (recorded_contexts(qc, centres), recorded_overviews(qc, centres))
+        )
+        self.show_contexts(contexts)
+        self.show_overviews(overviews)
+        return shown, {*(counts.centre for counts in contexts.centres), *overviews.centres}
+
+    def show_everything(self) -> int:
+        """Show all that is recorded; returns how many centres have data."""
+        newest = self._read(_newest)
+        _, centres = self.show_all()
+        self._mark = newest
+        return len(centres)
+
+    def show_contexts(self, built: ContextsBuilt) -> None:
+        """Show the data contexts of the centres that a build touched."""
+        self._add_centres(counts.centre for counts in built.centres)
+        for report in contexts_reports(built):
+            self._recorder.tell(report)
+
+    def show_overviews(self, built: OverviewsBuilt) -> None:
+        """Show the overviews of the centres that a build touched."""
+        self._add_centres(built.centres)
+        for report in overviews_reports(built):
+            self._recorder.tell(report)
+
+    def catch_up(self) -> None:
+        """Show what has changed since the mark, or since this was done before, but for what a session told."""
+        mark = self._mark or read_mark(self._instance)
+        if mark.zips and datetime.fromisoformat(mark.zips) > utc_now():
+            # The clock was put back: what has changed since then cannot be told.
+            mark = replace(mark, zips="")
+        newest, changes = self._read(
+            lambda tracker, qc: (_newest(tracker, qc), changes_since(tracker, qc, mark, shown=self._shown))
+        )
+        # What is in another state than the one told was changed beside the session, such as by `dcc data undo`.
+        keys = {key for key, state in changes.zips.items() if self._told.get(key) != state}
+        centres = {centre for centre, change in changes.centres.items() if change > self._told_contexts.get(centre, 0)}
+        if keys or centres:
+            self.show_all(keys, centres)
+        self._mark = newest
+
+    def note_shown(self) -> None:
+        """Set the mark, once the recorder has been left: a process that is killed has left it where it was."""
+        if self._mark is not None:
+            write_mark(self._instance, self._mark)
+
+    def _note_told(self, outcome: ZipData) -> None:
+        """Note the state that what is told of a phase stands for: one of that phase, of validation, or told before.
+
+        Another one was given beside the session, and is told at the end.
+        """
+        state = State(outcome.phase, outcome.status)
+        if outcome.reached is outcome.phase or outcome.phase < Phase.UPLOAD:
+            self._told[outcome.key] = state
+        elif self._told.get(outcome.key) != state:
+            self._told.pop(outcome.key, None)
+
+    def _recorded(self, keys: Collection[ZipKey] | None) -> Iterator[ZipData]:
+        """As `recorded_data`. What was read at once is told when it is whole, so that nothing is told twice."""
+        ids = self._read(lambda tracker, _: documented_zip_actions(tracker, keys, self._shown))
+        for start in range(0, len(ids), AT_ONCE):
+            yield from self._read(partial(recorded_page, ids=ids[start : start + AT_ONCE]))
+
+    def _read(self, work: Callable[[Connection, Connection], T]) -> T:
+        def read() -> T:
+            with self._tracker.connect() as tracker, self._qc.connect() as qc:
+                return work(tracker, qc)
+
+        return run_patiently(self._tracker, read, patience_seconds=self._settings.database_retry)
+
+    def _show(self, outcomes: Iterable[ZipData]) -> set[ZipKey]:
+        keys = set()
+
+        def reports() -> Iterator[Report]:
+            for outcome in outcomes:
+                report = data_report(outcome)
+                if report is not None:
+                    keys.add(outcome.key)
+                    yield report
+
+        self._recorder.tell_of_many(reports())
+        return keys
+
+    def _add_centres(self, centres: Iterable[str]) -> None:
+        keys = list(dict.fromkeys(centres))
+        self.centres_shown.update(keys)
+        if keys:
+            self._instance.add_dynamic_partitions(str(CENTRES.name), keys)
+
+
+def show_changes(context: OpExecutionContext, tracker: TrackerResource, qc_database: QcDatabaseResource) -> None:
+    """Show what has changed since the mark. Opens no session. Raises what both databases raise."""
+    settings, known, qc = tracker.settings_with(qc_database), tracker.ready(), qc_database.ready()
+    recall, explain = zips_recalled(known, settings, qc), zips_explained(known, settings)
+    with EventRecorder(context.instance, step_of(context), recall=recall, explain=explain) as recorder:
+        mirror = Mirror(context.instance, recorder, known, qc, settings)
+        mirror.catch_up()
+        note_overdue = tell_overdue(context.instance, recorder, known, settings, mirror.centres_shown)
+    mirror.note_shown()
+    note_overdue()
+
+
+def read_mark(instance: DagsterInstance) -> Mark:
+    """The mark that an instance keeps; in a new one that of the beginning."""
+    kept = instance.daemon_cursor_storage.get_cursor_values({_MARK}).get(_MARK)
+    return Mark(**json.loads(kept)) if kept else Mark()
+
+
+def write_mark(instance: DagsterInstance, mark: Mark) -> None:
+    """Have an instance keep the mark."""
+    instance.daemon_cursor_storage.set_cursor_values({_MARK: json.dumps(asdict(mark))})
+
+
+def changes_since(
+    tracker: Connection,
+    qc: Connection,
+    mark: Mark,
+    until: datetime | None = None,
+    shown: ColumnElement[bool] | None = None,
+) -> Changes:
+    """What has changed since a mark: zip actions of which documents were uploaded, and centres with data contexts.
+
+    `until` leaves out zip actions that changed later: by a clock that was ahead. `shown` says which are shown at all.
+    """
+    query = (
+        select(ZipAction.todo_id, ZipFile.file_name, ZipAction.phase_id, ZipAction.status_id)
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .where(or_(ZipAction.phase_id >= int(Phase.UPLOAD), _failed_in_part()))
+    )
+    # As the databases keep times: to the second.
+    changed = type_coerce(ZipAction.last_update, UtcDateTime())
+    if mark.zips:
+        since = datetime.fromisoformat(mark.zips)
+        query = query.where(changed >= since if mark.is_open else changed > since)
+    if until is not None:
+        query = query.where(changed <= until)
+    if shown is not None:
+        query = query.where(shown)
+    zips = {
+        ZipKey(ACTIONS_BY_ID[todo], name): State(Phase(phase), Status(status))
+        for todo, name, phase, status in tracker.execute(query)
+    }
+    of_contexts = (
+        select(_CONTEXT.c.centre, func.max(_HISTORY.c.id))
+        .join(_HISTORY, _HISTORY.c.context_id == _CONTEXT.c.id)
+        .where(_HISTORY.c.id > mark.contexts)
+        .group_by(_CONTEXT.c.centre)
+    )
+    return Changes(zips, dict(iter(qc.execute(of_contexts))))
+
+
+def _failed_in_part() -> ColumnElement[bool]:
+    """Which zip actions have the state of a document that failed in validation; others of it may have gone on."""
+    validated = ZipAction.phase_id.between(int(Phase.XML_NAME), int(Phase.XSD))
+    return and_(validated, ZipAction.status_id == int(Status.FAILED))
+
+
+def _newest(tracker: Connection, qc: Connection) -> Mark:
+    # The clock is read first: what changes in the same second after this is found once more by the next look.
+    now = utc_now()
+    newest = tracker.scalar(select(func.max(ZipAction.last_update)))
+    contexts = newest_history(qc)
+    if newest is None:
+        return Mark("", False, contexts)
+    return Mark(min(newest, now).isoformat(), newest >= now, contexts)

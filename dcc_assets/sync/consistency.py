@@ -1,0 +1,116 @@
+"""Whether Dagster shows what the tracker and the QC database hold: the rules C20 to C22 of a consistent installation.
+
+What it must show is what a new instance would be shown (`rebuilding`), so that the two cannot differ in what they take
+for right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import Final
+
+from dagster import AssetCheckKey, AssetKey, DagsterInstance
+from sqlalchemy import ColumnElement, Connection, Engine
+
+from dcc.errors import QcDatabaseOutdatedError
+from dcc.operations.consistency.check import look_at_rest
+from dcc.operations.consistency.inconsistency import Inconsistency
+from dcc.qc.database import require_current
+from dcc.settings import Settings
+from dcc.store.staging import Staging
+from dcc_assets.data_keys import CENTRES, CHECK_OF_GROUP, UPLOAD_CHECK
+from dcc_assets.keys import CHECK_OF_PHASE, FILE_SOURCES, REACHABLE, ZIP_ACTIONS
+from dcc_assets.metadata.archives import whole_zip_report
+from dcc_assets.metadata.centres import contexts_reports, overviews_reports
+from dcc_assets.metadata.documents import data_report
+from dcc_assets.metadata.file_sources import source_report
+from dcc_assets.partitions import open_qc
+from dcc_assets.sync.archive_records import recorded_crawls, recorded_zips
+from dcc_assets.sync.centre_records import recorded_contexts, recorded_overviews
+from dcc_assets.sync.document_records import recorded_data
+from dcc_assets.sync.horizon import read_archive
+from dcc_dagster.check_results import failing_partitions
+from dcc_dagster.event_recorder import Report
+
+_CHECKS: Final = (REACHABLE, *CHECK_OF_PHASE.values(), UPLOAD_CHECK, *CHECK_OF_GROUP.values())
+_SHOW: Final = "Have Dagster shown everything anew: dcc instance rebuild"
+
+
+def check_events(tracker: Engine, settings: Settings, instance: DagsterInstance) -> list[Inconsistency]:
+    """What a Dagster instance does not show, or shows and is not so; nothing where all is well, or a session active.
+
+    All are only read. Of each rule the first are told, and how many more there are. Memory grows with the number of
+    partitions, by their names. Raises DatabaseUnreachableError, SQLAlchemy's errors and those of Dagster's storage.
+    """
+
+    def look(connection: Connection) -> Iterator[Inconsistency]:
+        shown, wanted = _Shown(instance), read_archive(instance).horizon.shows()
+        yield from shown.missing(FILE_SOURCES.name, _of_sources(connection))
+        yield from shown.missing(ZIP_ACTIONS.name, _of_zips(connection, Staging(settings.staging_directory), wanted))
+        with open_qc(settings) as qc:
+            try:
+                require_current(qc)
+            except QcDatabaseOutdatedError:
+                # It was not made yet: nothing is in it.
+                return
+            with qc.connect() as qc_connection:
+                yield from shown.missing(ZIP_ACTIONS.name, _of_data(connection, qc_connection, wanted))
+                yield from shown.missing(CENTRES.name, _of_centres(qc_connection))
+
+    return look_at_rest(tracker, settings, look)
+
+
+def _of_sources(connection: Connection) -> Iterator[Report]:
+    return (source_report(crawl) for crawl in recorded_crawls(connection))
+
+
+def _of_zips(connection: Connection, staging: Staging, wanted: ColumnElement[bool]) -> Iterator[Report]:
+    return (whole_zip_report(outcome, staging) for outcome in recorded_zips(connection, wanted=wanted))
+
+
+def _of_data(tracker: Connection, qc: Connection, wanted: ColumnElement[bool]) -> Iterator[Report]:
+    reports = (data_report(outcome) for outcome in recorded_data(tracker, qc, wanted=wanted))
+    return (report for report in reports if report is not None)
+
+
+def _of_centres(qc: Connection) -> Iterator[Report]:
+    yield from contexts_reports(recorded_contexts(qc))
+    yield from overviews_reports(recorded_overviews(qc))
+
+
+class _Shown:
+    """What an instance shows, read once for each asset and check."""
+
+    def __init__(self, instance: DagsterInstance) -> None:
+        self._instance = instance
+        self._materialised: dict[AssetKey, Collection[str]] = {}
+        self._failing: dict[AssetCheckKey, Collection[str]] = {}
+
+    def missing(self, partitions: str | None, reports: Iterable[Report]) -> Iterator[Inconsistency]:
+        """What the reports would show and is not, or is otherwise; their partitions are of the set `partitions`."""
+        known = set(self._instance.get_dynamic_partitions(str(partitions)))
+        for report in reports:
+            name = report.partition
+            if name not in known:
+                known.add(name)
+                yield Inconsistency("C20", name, f"It is no partition of {partitions} in Dagster. {_SHOW}")
+            for there in report.materialised:
+                if name not in self._partitions_of(there.asset):
+                    asset = there.asset.to_user_string()
+                    yield Inconsistency("C21", name, f"Dagster does not show that it has come to {asset}. {_SHOW}")
+            for verdict in report.verdicts:
+                fails = name in self._failing_of(verdict.check)
+                if fails is verdict.passed:
+                    said = "shows a failure of" if fails else "shows no failure of"
+                    yield Inconsistency("C22", name, f"Dagster {said} {verdict.check.to_user_string()}. {_SHOW}")
+
+    def _partitions_of(self, asset: AssetKey) -> Collection[str]:
+        if asset not in self._materialised:
+            self._materialised[asset] = self._instance.get_materialized_partitions(asset)
+        return self._materialised[asset]
+
+    def _failing_of(self, check: AssetCheckKey) -> Collection[str]:
+        if check not in self._failing:
+            failing = failing_partitions(self._instance, [check])
+            self._failing[check] = {partition for _, partition in failing if partition}
+        return self._failing[check]

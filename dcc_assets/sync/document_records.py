@@ -1,0 +1,236 @@
+"""What the tracker and the QC database have recorded of zip actions after validation, in the form a session tells it.
+
+From this Dagster is shown what changed outside of a session, what happened long ago, and what the rules found: a
+session tells of the documents that it judged, a check says something of all documents of the zip action. Both databases
+are read a few hundred zip actions at a time, with a fixed number of statements each time and one more for each document
+that has findings.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Connection, Row, Select, case, func, select
+
+from dcc.data_outcomes import DocumentData, FindingEntry, ZipData
+from dcc.naming import DocumentKind
+from dcc.outcomes import ZipKey
+from dcc.phases import Phase, Status
+from dcc.qc.models import Document, Finding, ReferenceSnapshot
+from dcc.tracker.lineage import IDS, latest_downloads
+from dcc.tracker.models import AnException, XmlFile, XmlLog, ZipAction, ZipFile
+from dcc.tracker.queries.zip_action_rows import key_of, select_zip_actions
+from dcc.vocabulary import DocumentAction, DocumentState, Severity
+from dcc_assets.metadata.archives import ERRORS_SHOWN
+from dcc_assets.metadata.documents import SHOWN_PHASES
+
+AT_ONCE: Final = 500
+"""How many zip actions are read together."""
+_DOCUMENT: Final = Document.__table__
+_FINDING: Final = Finding.__table__
+_SNAPSHOT: Final = ReferenceSnapshot.__table__
+_RANK: Final = case(
+    {Severity.FATAL.value: 0, Severity.ERROR.value: 1, Severity.WARNING.value: 2}, value=_FINDING.c.severity, else_=3
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Recorded:
+    """The documents of one zip action in the tracker, and what the QC database has of them by their ids."""
+
+    key: ZipKey
+    zip_action: Row[Any]
+    documents: Sequence[Row[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """What the QC database has of documents, by the ids of their `xml_file`."""
+
+    rows: Mapping[int, Row[Any]] = field(default_factory=dict)
+    counts: Mapping[int, Mapping[tuple[str, Severity], int]] = field(default_factory=dict)
+    findings: Mapping[int, Sequence[FindingEntry]] = field(default_factory=dict)
+
+
+def recorded_data(
+    tracker: Connection,
+    qc: Connection,
+    keys: Collection[ZipKey] | None = None,
+    wanted: ColumnElement[bool] | None = None,
+) -> Iterator[ZipData]:
+    """The zip actions with documents after validation, those of `keys`, or those that `wanted` says.
+
+    Each is told once for each phase that shows itself.
+
+    A phase is told of that some document has come to; with all documents that have come to it or stopped before it.
+    """
+    ids = documented_zip_actions(tracker, keys, wanted)
+    for start in range(0, len(ids), AT_ONCE):
+        yield from recorded_page(tracker, qc, ids[start : start + AT_ONCE])
+
+
+def recorded_page(tracker: Connection, qc: Connection, ids: Sequence[int]) -> list[ZipData]:
+    """What `recorded_data` tells of zip actions by their ids, of which there are `AT_ONCE` at most."""
+    found = list(_documents(tracker, ids))
+    xml_ids = [document.id for recorded in found for document in recorded.documents]
+    reasons = _reasons(tracker, [d.id for recorded in found for d in recorded.documents if _failed_upload(d)])
+    judged = _judged(qc, xml_ids)
+    return [outcome for recorded in found for outcome in _told(recorded, judged, reasons)]
+
+
+def documented_zip_actions(
+    tracker: Connection, keys: Collection[ZipKey] | None, wanted: ColumnElement[bool] | None = None
+) -> list[int]:
+    """The ids of all zip actions that may have documents, of those of `keys`, or of those that `wanted` says."""
+    query = select(ZipAction.id, ZipAction.todo_id, ZipFile.file_name).join(ZipFile, ZipFile.id == ZipAction.zip_id)
+    # Where the name alone, or the download, came to nothing there is no document.
+    query = query.where(ZipAction.phase_id >= int(Phase.XML_NAME)).order_by(ZipAction.id)
+    if wanted is not None:
+        query = query.where(wanted)
+    if keys is None:
+        return [row.id for row in tracker.execute(query)]
+    chosen, names = frozenset(keys), sorted({key.file_name for key in keys})
+    found = (
+        row
+        for start in range(0, len(names), AT_ONCE)
+        for row in tracker.execute(query.where(ZipFile.file_name.in_(names[start : start + AT_ONCE])))
+    )
+    return sorted(row.id for row in found if key_of(row) in chosen)
+
+
+def _documents(tracker: Connection, ids: Sequence[int]) -> Iterator[_Recorded]:
+    downloads = {
+        download_id: za_id
+        for za_id, download_id, reopened in latest_downloads(tracker, ids)
+        if reopened is None or reopened < download_id
+    }
+    of_actions: dict[int, list[Row[Any]]] = defaultdict(list)
+    documents: Select[*tuple[Any, ...]] = (
+        select(XmlFile.id, XmlFile.zip_id, XmlFile.fname, XmlFile.phase_id, XmlFile.status_id)
+        .where(XmlFile.zip_id.in_(IDS), XmlFile.phase_id >= int(Phase.UPLOAD))
+        .order_by(XmlFile.id)
+    )
+    for document in tracker.execute(documents, {"ids": list(downloads)}):
+        of_actions[downloads[document.zip_id]].append(document)
+    actions = select_zip_actions().where(ZipAction.id.in_(IDS)).order_by(ZipAction.id)
+    for row in tracker.execute(actions, {"ids": list(of_actions)}):
+        yield _Recorded(key_of(row), row, of_actions[row.id])
+
+
+def _failed_upload(document: Row[Any]) -> bool:
+    return (document.phase_id, document.status_id) == (int(Phase.UPLOAD), int(Status.FAILED))
+
+
+def _reasons(tracker: Connection, xml_ids: Sequence[int]) -> dict[int, str]:
+    """Why documents could not be uploaded: the first entry of their logs that holds."""
+    reasons: dict[int, str] = {}
+    query = (
+        select(XmlLog.xml_id, AnException.short_name, XmlLog.message)
+        .join(AnException, AnException.id == XmlLog.exception_id)
+        .where(XmlLog.xml_id.in_(IDS), XmlLog.cleared.is_(None))
+        .order_by(XmlLog.id)
+    )
+    for start in range(0, len(xml_ids), AT_ONCE):
+        for xml_id, kind, message in tracker.execute(query, {"ids": xml_ids[start : start + AT_ONCE]}):
+            reasons.setdefault(xml_id, message or kind)
+    return reasons
+
+
+def _judged(qc: Connection, xml_ids: Sequence[int]) -> _Judged:
+    rows: dict[int, Row[Any]] = {}
+    counts: dict[int, dict[tuple[str, Severity], int]] = defaultdict(dict)
+    findings: dict[int, list[FindingEntry]] = {}
+    for start in range(0, len(xml_ids), AT_ONCE):
+        of_documents = _DOCUMENT.c.tracker_id.in_(xml_ids[start : start + AT_ONCE])
+        there = select(_DOCUMENT).where(of_documents, _DOCUMENT.c.action != DocumentAction.UNDO.value)
+        by_id = {row.id: row for row in qc.execute(there)}
+        rows |= {row.tracker_id: row for row in by_id.values()}
+        for row in _finding_counts(qc, list(by_id)):
+            counts[by_id[row.document_id].tracker_id][row.rule, Severity(row.severity)] = row.findings
+    for xml_id in counts:
+        findings[xml_id] = _worst_findings(qc, rows[xml_id].id)
+    return _Judged(rows, counts, findings)
+
+
+def _finding_counts(qc: Connection, document_ids: Sequence[int]) -> Iterable[Row[Any]]:
+    columns = (_FINDING.c.document_id, _FINDING.c.rule, _FINDING.c.severity)
+    active = (_FINDING.c.document_id.in_(IDS), _FINDING.c.is_active.is_(True))
+    number = func.count().label("findings")
+    return qc.execute(select(*columns, number).where(*active).group_by(*columns), {"ids": list(document_ids)})
+
+
+def _worst_findings(qc: Connection, document_id: int) -> list[FindingEntry]:
+    query = (
+        select(_FINDING, _SNAPSHOT.c.name.label("snapshot_name"))
+        .outerjoin(_SNAPSHOT, _SNAPSHOT.c.id == _FINDING.c.snapshot_id)
+        .where(_FINDING.c.document_id == document_id, _FINDING.c.is_active.is_(True))
+        .order_by(_RANK, _FINDING.c.line, _FINDING.c.id)
+        .limit(ERRORS_SHOWN)
+    )
+    return [
+        FindingEntry(
+            row.rule,
+            Severity(row.severity),
+            row.message,
+            row.line,
+            row.path,
+            row.value,
+            None if row.snapshot_name is None else f"{row.snapshot_name} {row.snapshot_id}",
+            row.waiver_id,
+        )
+        for row in qc.execute(query)
+    ]
+
+
+def _told(recorded: _Recorded, judged: _Judged, reasons: Mapping[int, str]) -> Iterator[ZipData]:
+    documents = tuple(_document(row, judged, reasons) for row in recorded.documents)
+    row = recorded.zip_action
+    outcome = ZipData(
+        key=recorded.key,
+        centre=row.centre,
+        reached=Phase.UPLOAD,
+        phase=Phase(row.phase_id),
+        status=Status(row.status_id),
+        documents=documents,
+        seconds=0.0,
+        finished=row.last_update,
+    )
+    for phase in SHOWN_PHASES:
+        if phase is Phase.UPLOAD or any(document.phase >= phase or _withdrawn(document) for document in documents):
+            yield replace(outcome, reached=phase)
+
+
+def _withdrawn(document: DocumentData) -> bool:
+    return document.phase is Phase.UPLOAD and document.status is Status.CANCELLED
+
+
+def _document(row: Row[Any], judged: _Judged, reasons: Mapping[int, str]) -> DocumentData:
+    stored = judged.rows.get(row.id)
+    data = DocumentData(
+        file_name=row.fname,
+        kind=_kind_of(row.fname) if stored is None else DocumentKind(stored.kind),
+        centre="" if stored is None else stored.centre,
+        phase=Phase(row.phase_id),
+        status=Status(row.status_id),
+        reason=reasons.get(row.id),
+    )
+    if stored is None:
+        return data
+    names = ("specimens", "experiments", "lines", "housings", "measurements")
+    return replace(
+        data,
+        document_id=stored.id,
+        late=stored.late,
+        held=stored.state == DocumentState.HELD.value and data.phase is Phase.UPLOAD,
+        said={name: getattr(stored, name) for name in names if getattr(stored, name)},
+        findings=tuple(judged.findings.get(row.id, ())),
+        finding_counts=dict(judged.counts.get(row.id, {})),
+    )
+
+
+def _kind_of(file_name: str) -> DocumentKind:
+    """The kind of a document of which the QC database has nothing, for a view that tells little of it."""
+    return next((kind for kind in DocumentKind if f".{kind.value}." in file_name), DocumentKind.EXPERIMENT)

@@ -1,0 +1,163 @@
+"""Which zip actions Dagster shows: all that are at work, and of those at rest the ones that changed last.
+
+Dagster is made for up to 100,000 partitions of an asset, and its pages ask for all of them at once. So the oldest zip
+actions that are at rest are archived: their partitions and events go from the instance, the tracker keeps all of it. Of
+those that came through DCC_DAGSTER_ZIPS stay, of those that failed DCC_DAGSTER_FAILED_ZIPS.
+
+How far zip actions are archived, the horizon, is kept in the instance. It goes by what the tracker says a zip action is
+and when that last changed: one that is re-opened, judged again, or whose quality control changes is shown again, whole.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from functools import partial
+from typing import Any, Final
+
+from dagster import DagsterInstance
+from sqlalchemy import ColumnElement, Connection, Engine, and_, func, not_, or_, select, true, type_coerce
+
+from dcc.databases.columns import UtcDateTime
+from dcc.outcomes import ZipKey
+from dcc.phases import ACTIONS_BY_ID, Phase, Status
+from dcc.settings import Settings
+from dcc.tracker.database import run_reading
+from dcc.tracker.models import ZipAction, ZipFile
+from dcc_assets.data_keys import DATA_SPECS, QC_SPEC, REPORT_SPEC
+from dcc_assets.keys import ZIP_ACTIONS, ZIP_SPECS
+from dcc_dagster.partition_removal import remove_partitions
+
+_MARK: Final = "dcc/zip actions archived"
+_AT_ONCE: Final = 500
+_SLACK: Final = 10
+"""A tenth more than asked for may stay, so that not every session archives a few."""
+_ASSETS: Final = [spec.key for spec in (*ZIP_SPECS, *DATA_SPECS, QC_SPEC, REPORT_SPEC)]
+_FAILED: Final = ZipAction.status_id == int(Status.FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A place in the order in which zip actions changed last: when, and the id among those of the same second."""
+
+    changed: str = ""
+    zip_action: int = 0
+
+    def before(self) -> ColumnElement[bool]:
+        """Which zip actions changed before it."""
+        if not self.changed:
+            return not_(true())
+        when = datetime.fromisoformat(self.changed)
+        changed = type_coerce(ZipAction.last_update, UtcDateTime())
+        return or_(changed < when, and_(changed == when, ZipAction.id < self.zip_action))
+
+
+@dataclass(frozen=True, slots=True)
+class Horizon:
+    """Zip actions at rest that changed before it are archived: those that came through, and those that failed.
+
+    `until` is the id of the phase in which sessions are done with documents.
+    """
+
+    finished: Moment = Moment()
+    failed: Moment = Moment()
+    until: int = int(Phase.QC)
+
+    def shows(self) -> ColumnElement[bool]:
+        """Which zip actions are shown."""
+        finished = and_(_is_finished(self.until), self.finished.before())
+        return not_(or_(finished, and_(_FAILED, self.failed.before())))
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """How far zip actions are archived in an instance, and before which horizon they have gone from it already."""
+
+    horizon: Horizon = Horizon()
+    removed: Horizon = Horizon()
+
+
+def read_archive(instance: DagsterInstance) -> Archive:
+    """The archive that an instance keeps; in a new one nothing is archived."""
+    kept = instance.daemon_cursor_storage.get_cursor_values({_MARK}).get(_MARK)
+    if not kept:
+        return Archive()
+    told = json.loads(kept)
+    return Archive(_horizon(told["horizon"]), _horizon(told["removed"]))
+
+
+def archive_older(instance: DagsterInstance, tracker: Engine, settings: Settings, *, anew: bool = False) -> int:
+    """Archive zip actions at rest of which there are too many, the oldest first; how many went from the instance.
+
+    `anew`: as if nothing were archived, for an instance that is shown everything again. Call while no session of
+    another process is active, when everything told is stored. What one that was killed had not removed goes with the
+    next. Raises TrackerUnreachableError.
+    """
+    archive = Archive() if anew else read_archive(instance)
+    horizon = run_reading(
+        tracker,
+        partial(_next_horizon, settings=settings, now=archive.horizon),
+        patience_seconds=settings.database_retry,
+    )
+    if horizon == archive.removed == archive.horizon and not anew:
+        return 0
+    _write(instance, Archive(horizon, archive.removed))
+    removed, last = 0, 0
+    gone = and_(archive.removed.shows(), not_(horizon.shows()))
+    while page := run_reading(
+        tracker, partial(_page, wanted=gone, after=last), patience_seconds=settings.database_retry
+    ):
+        last = max(page)
+        removed += remove_partitions(
+            instance.event_log_storage, str(ZIP_ACTIONS.name), _ASSETS, [key.partition for key in page.values()]
+        )
+    _write(instance, Archive(horizon, horizon))
+    return removed
+
+
+def _write(instance: DagsterInstance, archive: Archive) -> None:
+    instance.daemon_cursor_storage.set_cursor_values({_MARK: json.dumps(asdict(archive))})
+
+
+def _horizon(told: Mapping[str, Any]) -> Horizon:
+    return Horizon(Moment(**told["finished"]), Moment(**told["failed"]), told["until"])
+
+
+def _is_finished(until: int) -> ColumnElement[bool]:
+    """Whether no session does anything more with a zip action, and it did not fail."""
+    done = and_(ZipAction.phase_id >= until, ZipAction.status_id == int(Status.DONE))
+    withdrawn = ZipAction.status_id == int(Status.CANCELLED)
+    return and_(or_(ZipAction.phase_id == int(Phase.QC), done, withdrawn), not_(_FAILED))
+
+
+def _next_horizon(connection: Connection, settings: Settings, now: Horizon) -> Horizon:
+    until = max(int(settings.last_phase), int(Phase.XSD))
+    return Horizon(
+        _next_moment(connection, _is_finished(until), now.finished, settings.dagster_zips),
+        _next_moment(connection, _FAILED, now.failed, settings.dagster_failed_zips),
+        until,
+    )
+
+
+def _next_moment(connection: Connection, kind: ColumnElement[bool], now: Moment, kept: int) -> Moment:
+    """The same moment while few more than `kept` of a kind changed since it, else that of the oldest to stay."""
+    shown = and_(kind, not_(now.before()))
+    if (connection.scalar(select(func.count()).where(shown)) or 0) <= kept + kept // _SLACK:
+        return now
+    changed = ZipAction.last_update
+    newest = select(changed, ZipAction.id).where(shown).order_by(changed.desc(), ZipAction.id.desc())
+    when, zip_action = connection.execute(newest.offset(kept - 1).limit(1)).one()
+    return Moment(when.isoformat(), zip_action)
+
+
+def _page(connection: Connection, wanted: ColumnElement[bool], after: int) -> dict[int, ZipKey]:
+    query = (
+        select(ZipAction.id, ZipAction.todo_id, ZipFile.file_name)
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .where(wanted, ZipAction.id > after)
+        .order_by(ZipAction.id)
+        .limit(_AT_ONCE)
+    )
+    return {row.id: ZipKey(ACTIONS_BY_ID[row.todo_id], row.file_name) for row in connection.execute(query)}

@@ -1,0 +1,263 @@
+"""What ought to have happened by now, as checks: right in the pages after each session, with a daemon and without.
+
+Dagster's own freshness policies are of whole assets and looked at by its daemon alone, so they say nothing of one file
+source or centre, and nothing at all where sessions are started by a timer. These checks have a partition for each
+source or centre. Sessions, the sensor `overdue` and the web server of `dcc ui` look; an event is stored where what
+there is to say has changed, so that their number does not grow with how often somebody looks.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from dagster import AssetCheckKey, AssetCheckSeverity, DagsterInstance, OpExecutionContext, job, op
+from sqlalchemy import Connection, Engine
+
+from dcc.databases.columns import utc_now
+from dcc.errors import DagsterStorageError, DccError
+from dcc.phases import Phase, Status
+from dcc.reports.overdue import (
+    CrawledSource,
+    HeardCentre,
+    LateCentre,
+    LateZip,
+    crawled_sources,
+    heard_centres,
+    late_centres,
+)
+from dcc.settings import Settings
+from dcc.tracker.database import run_reading
+from dcc_assets.data_keys import CENTRE_SILENT, CENTRES, SUBMISSIONS_OVERDUE
+from dcc_assets.keys import CRAWL_OVERDUE, FILE_SOURCES, STARTED_BY_TAG, VALIDATED_DOCUMENTS
+from dcc_assets.metadata.links import links, page_of_partition, report_of_centre
+from dcc_assets.runs import QUIET, step_of
+from dcc_dagster.event_recorder import EventRecorder, Report, Verdict
+from dcc_dagster.instance import storage_place
+from dcc_dagster.metadata import Metadata, table, utc_timestamp
+
+_MARK: Final = "dcc/overdue told"
+_CHECKS: Final = {
+    CRAWL_OVERDUE.to_user_string(): (CRAWL_OVERDUE, str(FILE_SOURCES.name)),
+    CENTRE_SILENT.to_user_string(): (CENTRE_SILENT, str(CENTRES.name)),
+    SUBMISSIONS_OVERDUE.to_user_string(): (SUBMISSIONS_OVERDUE, str(CENTRES.name)),
+}
+_JOB: Final = "show_overdue"
+
+
+def read_overdue(tracker: Engine, settings: Settings) -> list[Report]:
+    """What there is to say at this moment, with one verdict in each. Raises TrackerUnreachableError."""
+    return run_reading(
+        tracker,
+        lambda connection: list(overdue_reports(connection, settings, utc_now())),
+        patience_seconds=settings.database_retry,
+    )
+
+
+def tell_overdue(
+    instance: DagsterInstance,
+    recorder: EventRecorder,
+    tracker: Engine,
+    settings: Settings,
+    anew: Collection[str] | None = (),
+) -> Callable[[], None]:
+    """Tell a recorder what has changed of what is overdue; call what is returned when the recorder has been left.
+
+    `anew` are partitions that the run has materialised, None for all: of these everything is told, since the page takes
+    a check for not evaluated when its partition is newer. Three statements, whatever the number of zip actions. Raises
+    TrackerUnreachableError.
+    """
+    changes = _look(
+        instance,
+        tracker,
+        settings,
+        lambda check, partition: anew is None or partition in anew or recorder.announces(check),
+    )
+    for report in changes.reports:
+        recorder.tell(report)
+    return lambda: instance.daemon_cursor_storage.set_cursor_values({_MARK: json.dumps(changes.said)})
+
+
+def show_overdue(instance: DagsterInstance, tracker: Engine, settings: Settings) -> bool:
+    """Show what has changed of what is overdue, in a run of its own if anything has; whether it has.
+
+    Not without a run: Dagster keeps one evaluation of a check's partition for each run, and for no run one in all.
+    Raises TrackerUnreachableError, and DagsterStorageError when Dagster could not store it.
+    """
+    if not _look(instance, tracker, settings, lambda *_: False).reports:
+        return False
+
+    @op(name=_JOB, description="Shows which sources, centres and submissions are overdue.")
+    def tell(context: OpExecutionContext) -> None:
+        with EventRecorder(context.instance, step_of(context)) as recorder:
+            note = tell_overdue(context.instance, recorder, tracker, settings)
+        note()
+
+    @job(name=_JOB, description="What has changed of what is overdue.")
+    def show() -> None:
+        tell()
+
+    try:
+        tags = {STARTED_BY_TAG: "the watch of what is overdue"}
+        show.execute_in_process(instance=instance, run_config=QUIET, tags=tags)
+    except DccError:
+        raise
+    except Exception as error:
+        raise DagsterStorageError(
+            f"Dagster could not store what is overdue ({error}). See to {storage_place(settings)}; it is looked at "
+            "again."
+        ) from error
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Changes:
+    """What there is to tell, and what has been said of all, as digests by check and partition, once it is told."""
+
+    reports: list[Report]
+    said: dict[str, dict[str, str]]
+
+
+def _look(
+    instance: DagsterInstance, tracker: Engine, settings: Settings, wanted: Callable[[AssetCheckKey, str], bool]
+) -> _Changes:
+    told = _told(instance)
+    reports = read_overdue(tracker, settings)
+    changes = _Changes([], {name: {} for name in _CHECKS})
+    for report in reports:
+        check, digest = report.verdicts[0].check, _digest(report)
+        name = check.to_user_string()
+        changes.said[name][report.partition] = digest
+        if told.get(name, {}).get(report.partition) != digest or wanted(check, report.partition):
+            changes.reports.append(report)
+    for name, (check, partitions) in _CHECKS.items():
+        for partition in sorted(told.get(name, {}).keys() - changes.said[name].keys()):
+            over = Verdict(check, True, "It is not in use any more: nothing is expected of it.", told=False)
+            changes.reports.append(Report(partition, (), (over,), None, partitions, whole=True))
+    return changes
+
+
+def overdue_reports(connection: Connection, settings: Settings, now: datetime) -> Iterator[Report]:
+    """What there is to say at a time of each file source and centre that is in use."""
+    for source in crawled_sources(connection, settings, now):
+        yield _report(source.partition, str(FILE_SOURCES.name), _crawled(source, settings, now), now)
+    late = late_centres(connection, settings, now)
+    for centre in heard_centres(connection, settings, now):
+        yield _report(centre.centre, str(CENTRES.name), _heard(centre, settings, now), now)
+        yield _report(
+            centre.centre, str(CENTRES.name), _through(centre.centre, late.get(centre.centre), settings, now), now
+        )
+
+
+def _report(partition: str, partitions: str, verdict: Verdict, now: datetime) -> Report:
+    return Report(partition, (), (verdict,), utc_timestamp(now), partitions, whole=True)
+
+
+def _crawled(source: CrawledSource, settings: Settings, now: datetime) -> Verdict:
+    within = f"{settings.crawl_overdue_hours:g} hours"
+    metadata: Metadata = {"Links": links([("Report on the centre", report_of_centre(source.centre))])}
+    if not source.overdue:
+        return Verdict(CRAWL_OVERDUE, True, f"It is listed within {within}, or new.", metadata)
+    when = "never" if source.listed is None else f"{source.listed:%Y-%m-%d %H:%M} UTC"
+    said = f"It was last listed as a whole: {when}; that is to be within {within} (DCC_CRAWL_OVERDUE_HOURS)."
+    # Whoever is to act decides how bad it is: a server that is down is its centre's matter, no session is ours.
+    advice: Metadata = (
+        {"Who acts": "the centre or the DCC", "What to do": "See its check `reachable`, and `dcc source test`."}
+        if source.is_tried
+        else {"Who acts": "the DCC", "What to do": "No session has crawled it: see `dcc doctor`, then `dcc crawl`."}
+    )
+    facts: Metadata = {
+        "reason": said,
+        "since": _minute(source.since),
+        "hours": _hours(source.since, now),
+        **metadata,
+        **advice,
+    }
+    severity = AssetCheckSeverity.WARN if source.is_tried else AssetCheckSeverity.ERROR
+    return Verdict(CRAWL_OVERDUE, False, said, facts, severity=severity)
+
+
+def _heard(centre: HeardCentre, settings: Settings, now: datetime) -> Verdict:
+    within = f"{settings.centre_silent_days} days"
+    metadata: Metadata = {"Links": links([("Report on the centre", report_of_centre(centre.centre))])}
+    if not centre.silent:
+        return Verdict(CENTRE_SILENT, True, f"It has submitted an archive within {within}, or is new.", metadata)
+    when = "nothing yet" if centre.heard is None else f"its last new archive on {centre.heard:%Y-%m-%d}"
+    said = f"{centre.centre} has submitted {when}; centres count as silent after {within} (DCC_CENTRE_SILENT_DAYS)."
+    facts: Metadata = {
+        "reason": said,
+        "since": _minute(centre.since),
+        "days": (now - centre.since).days,
+        "Who acts": "the DCC",
+        "What to do": "Ask the centre whether it is to submit anything; `dcc centre deactivate` if it is not.",
+        **metadata,
+    }
+    return Verdict(CENTRE_SILENT, False, said, facts, severity=AssetCheckSeverity.WARN)
+
+
+def _through(centre: str, late: LateCentre | None, settings: Settings, now: datetime) -> Verdict:
+    within = f"{settings.overdue_days} days"
+    metadata: Metadata = {"Links": links([("Report on the centre", report_of_centre(centre))])}
+    if late is None:
+        counts: Metadata = {"waiting": 0, "failed": 0}
+        return Verdict(SUBMISSIONS_OVERDUE, True, f"Nothing older than {within} is left behind.", counts | metadata)
+    parts = []
+    if late.waiting:
+        parts.append(f"{late.waiting:,} older than {within} wait")
+    if late.failed:
+        parts.append(f"{late.failed:,} older than {within} failed and are neither corrected nor removed")
+    said = f"Archives of {centre}: {'; '.join(parts)} (DCC_OVERDUE_DAYS)."
+    rows = [_late_row(one, now) for one in late.zips]
+    facts: Metadata = {
+        "reason": said,
+        "since": _minute(late.zips[0].since),
+        "waiting": late.waiting,
+        "failed": late.failed,
+        "Who acts": "the DCC for what waits, the centre for what failed" if late.waiting else "the centre",
+        "What to do": (
+            "What waits: see `dcc doctor`, then `dcc crawl`; what is held waits for `dcc data confirm`. What failed: "
+            "send the centre its report. It corrects an archive, then `dcc retry`; or removes it from its server when "
+            "it has submitted the documents anew, and the next crawl clears this."
+        ),
+        "archives": table(("archive", "phase", "status", "days", "who acts"), rows),
+        "Links": links(
+            [
+                ("Report on the centre", report_of_centre(centre)),
+                ("The oldest of them", page_of_partition(VALIDATED_DOCUMENTS, late.zips[0].key.partition)),
+            ]
+        ),
+    }
+    severity = AssetCheckSeverity.ERROR if late.waiting else AssetCheckSeverity.WARN
+    return Verdict(SUBMISSIONS_OVERDUE, False, said, facts, severity=severity)
+
+
+def _late_row(late: LateZip, now: datetime) -> tuple[str | int, ...]:
+    if late.phase <= Phase.DOWNLOAD:
+        who = "the file source"
+    else:
+        who = "the centre" if late.status is Status.FAILED else "the DCC"
+    return str(late.key), late.phase.short_name, late.status.short_name, (now - late.since).days, who
+
+
+def _minute(when: datetime) -> str:
+    return f"{when:%Y-%m-%d %H:%M} UTC"
+
+
+def _hours(since: datetime, now: datetime) -> int:
+    return int((now - since).total_seconds() // 3600)
+
+
+def _digest(report: Report) -> str:
+    """What a report says, but for how long ago that was: by the day is often enough to say it again."""
+    (verdict,) = report.verdicts
+    days = "" if verdict.passed else f"{datetime.fromtimestamp(report.timestamp or 0):%Y-%m-%d}"
+    said = f"{verdict.passed} {verdict.description} {days}"
+    return hashlib.sha256(said.encode()).hexdigest()[:16]
+
+
+def _told(instance: DagsterInstance) -> dict[str, dict[str, str]]:
+    kept = instance.daemon_cursor_storage.get_cursor_values({_MARK}).get(_MARK)
+    told: dict[str, dict[str, str]] = json.loads(kept) if kept else {}
+    return told

@@ -1,0 +1,148 @@
+"""A Dagster instance built anew from the tracker and the QC database, after it was lost."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from dagster import DagsterInstance, OpExecutionContext, job, op
+from sqlalchemy import Engine, func, select
+
+from dcc.errors import DagsterStorageError, DccError, QcDatabaseOutdatedError
+from dcc.phases import Phase
+from dcc.qc.database import require_current
+from dcc.settings import Settings
+from dcc.store.staging import Staging
+from dcc.tracker.models import ZipAction
+from dcc_assets.collection import source_partitions
+from dcc_assets.keys import FILE_SOURCES, STARTED_BY_TAG
+from dcc_assets.metadata.archives import whole_zip_report
+from dcc_assets.metadata.causes import zips_explained
+from dcc_assets.metadata.file_sources import source_report
+from dcc_assets.partitions import open_qc
+from dcc_assets.runs import QUIET, finish_dead_runs, step_of
+from dcc_assets.sync.archive_records import recorded_crawls, recorded_zips
+from dcc_assets.sync.archives import newest_zip_mark, write_zip_mark
+from dcc_assets.sync.changes import Mirror
+from dcc_assets.sync.horizon import archive_older, read_archive
+from dcc_assets.sync.overdue import tell_overdue
+from dcc_dagster.event_recorder import EventRecorder
+from dcc_dagster.instance import storage_place
+
+_REBUILD: Final = "rebuild"
+_SHOWN_EVERY = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildReport:
+    """What was shown anew: file sources, zip actions, those of them that failed; the run's id; centres with data."""
+
+    file_sources: int
+    zip_actions: int
+    failed: int
+    run_id: str
+    centres: int = 0
+
+
+@dataclass
+class _Rebuilding:
+    settings: Settings
+    tracker: Engine
+    progress: Callable[[str], None] | None
+    file_sources: int = 0
+    zip_actions: int = 0
+    failed: int = 0
+    centres: int = 0
+    failure: Exception | None = None
+
+    def say(self, message: str) -> None:
+        if self.progress is not None:
+            self.progress(message)
+
+    def record(self, context: OpExecutionContext) -> None:
+        """Tell of everything in the tracker."""
+        staging = Staging(self.settings.staging_directory)
+        instance = context.instance
+        explain = zips_explained(self.tracker, self.settings)
+        with (
+            self.tracker.connect() as connection,
+            EventRecorder(instance, step_of(context), explain=explain) as recorder,
+        ):
+            archive_older(instance, self.tracker, self.settings, anew=True)
+            shown = read_archive(instance).horizon.shows()
+            instance.add_dynamic_partitions(str(FILE_SOURCES.name), list(source_partitions(connection)))
+            for crawl in recorded_crawls(connection):
+                recorder.tell(source_report(crawl))
+                self.file_sources += 1
+            newest = newest_zip_mark(connection)
+            total = connection.scalar(select(func.count()).select_from(ZipAction).where(shown)) or 0
+            for zip_ in recorded_zips(connection, wanted=shown):
+                recorder.tell_of_many([whole_zip_report(zip_, staging)])
+                self.zip_actions += 1
+                self.failed += zip_.failed
+                if self.zip_actions % _SHOWN_EVERY == 0:
+                    self.say(f"{self.zip_actions:,} of {total:,} zip actions")
+            mirror = self._record_data(instance, recorder)
+            note_overdue = tell_overdue(instance, recorder, self.tracker, self.settings, anew=None)
+        note_overdue()
+        write_zip_mark(instance, newest)
+        if mirror is not None:
+            mirror.note_shown()
+
+    def _record_data(self, instance: DagsterInstance, recorder: EventRecorder) -> Mirror | None:
+        with self.tracker.connect() as connection:
+            taken_up = connection.scalar(select(ZipAction.id).where(ZipAction.phase_id >= int(Phase.UPLOAD)).limit(1))
+        with open_qc(self.settings) as qc:
+            try:
+                require_current(qc)
+            except QcDatabaseOutdatedError as error:
+                if taken_up is not None:
+                    self.say(f"What became of documents after validation is not shown: {error}")
+                return None
+            mirror = Mirror(instance, recorder, self.tracker, qc, self.settings)
+            self.centres = mirror.show_everything()
+            return mirror
+
+
+def rebuild_instance(
+    settings: Settings, tracker: Engine, instance: DagsterInstance, progress: Callable[[str], None] | None = None
+) -> RebuildReport:
+    """Show everything that the tracker knows in a Dagster instance: partitions, what they reached, what failed.
+
+    What became of documents after their validation is shown from the QC database, unless that was not made yet. Meant
+    for an empty instance; in one that is not, the same is recorded again. `progress` is told how far it is. Raises
+    DatabaseUnreachableError and DagsterStorageError.
+    """
+    rebuilding = _Rebuilding(settings, tracker, progress)
+
+    @op(name=_REBUILD, description="Tells Dagster what is in the tracker.")
+    def record(context: OpExecutionContext) -> None:
+        try:
+            rebuilding.record(context)
+        except DccError as error:
+            rebuilding.failure = error
+            raise
+
+    @job(name=_REBUILD, description="A Dagster instance built anew from the tracker.")
+    def rebuild() -> None:
+        record()
+
+    try:
+        finish_dead_runs(instance)
+        result = rebuild.execute_in_process(
+            instance=instance, run_config=QUIET, tags={STARTED_BY_TAG: "dcc instance rebuild"}
+        )
+    except Exception as error:
+        if rebuilding.failure is not None:
+            raise rebuilding.failure from None
+        raise DagsterStorageError(
+            f"The Dagster instance in {settings.dagster_home} could not be written ({error}). See to "
+            f"{storage_place(settings)}, delete the instance, and try again."
+        ) from error
+    report = RebuildReport(
+        rebuilding.file_sources, rebuilding.zip_actions, rebuilding.failed, result.run_id, rebuilding.centres
+    )
+    rebuilding.say(
+        f"Dagster shows {report.file_sources:,} file sources and {report.zip_actions:,} zip actions, "
+        f"{report.failed:,} of them failed."
+    )
+    return report

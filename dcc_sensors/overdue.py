@@ -1,0 +1,80 @@
+"""The sensor that has the pages show what ought to have happened by now and has not, and people told of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from dagster import DefaultSensorStatus, Definitions, SensorEvaluationContext, SkipReason, sensor
+from sqlalchemy import Engine
+
+from dcc.databases.columns import utc_now
+from dcc.errors import DatabaseOutdatedError
+from dcc.notify.notifications import notify_due
+from dcc.notify.troubles import Trouble
+from dcc.settings import Settings
+from dcc_assets.sync.overdue import read_overdue, show_overdue
+from dcc_dagster.event_recorder import Report
+from dcc_resources.mail import MailResource
+from dcc_resources.tracker import TrackerResource
+from dcc_resources.webhook import WebhookResource
+
+OVERDUE_SECONDS: Final = 600
+_SUBJECT: Final = "overdue: "
+
+
+@sensor(
+    name="overdue",
+    minimum_interval_seconds=OVERDUE_SECONDS,
+    default_status=DefaultSensorStatus.RUNNING,
+    description=(
+        "Keeps the checks crawl_overdue, centre_silent and submissions_overdue right while no session runs, and "
+        "notifies people (DCC_NOTIFY_...) of those that fail."
+    ),
+)
+def overdue(
+    context: SensorEvaluationContext, tracker: TrackerResource, mail: MailResource, webhook: WebhookResource
+) -> SkipReason:
+    """Show what has changed of what is overdue, and tell it; there is nothing to be run for it."""
+    settings = tracker.settings_with(mail, webhook)
+    try:
+        engine = tracker.ready(patience_seconds=0)
+        show_overdue(context.instance, engine, settings)
+        told = _notify(engine, settings)
+    except DatabaseOutdatedError as error:
+        return SkipReason(str(error))
+    return SkipReason(" ".join(["The checks of what is overdue are right.", *told]))
+
+
+def _notify(tracker: Engine, settings: Settings) -> Sequence[str]:
+    """Tell of each check that fails once, and once more when it passes, and remind centres of what they are to correct.
+
+    Returns sentences for the page of the sensor.
+    """
+    if not settings.notifies:
+        return ()
+    states = [_state(report) for report in read_overdue(tracker, settings)]
+    troubles = [state for state in states if state.since]
+    fine = {state.subject: state.label for state in states if not state.since}
+    return notify_due(tracker, settings, troubles, fine, watched=_SUBJECT, remind=utc_now()).sentences
+
+
+def _state(report: Report) -> Trouble:
+    """A check as an outage; `since` empty: it passes."""
+    (verdict,) = report.verdicts
+    name = verdict.check.name
+    subject = f"{_SUBJECT}{name} of {report.partition}"
+    label = f"the check {name} of {report.partition}"
+    if verdict.passed:
+        return Trouble(subject, "", label, "")
+    facts = verdict.metadata
+    reason = f"{verdict.description} Who acts: {facts['Who acts']}. {facts['What to do']}"
+    # What comes back as it was on another day is told again.
+    since = f"{facts['since']}, seen on {datetime.fromtimestamp(report.timestamp or 0, UTC):%Y-%m-%d}"
+    return Trouble(subject, since, label, reason, reported=False)
+
+
+def overdue_automation() -> Definitions:
+    """The sensor."""
+    return Definitions(sensors=[overdue])

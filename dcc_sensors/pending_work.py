@@ -1,0 +1,144 @@
+"""What the sensors see: the tracker and the QC database. No file source is ever spoken to from here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from sqlalchemy import Connection, func, select
+
+from dcc.databases.columns import utc_now
+from dcc.phases import Phase, Status
+from dcc.qc.contexts.affected_runs import count_due
+from dcc.qc.database import open_qc_database
+from dcc.qc.database import require_current as require_current_qc
+from dcc.session.data.checking import documents_to_judge_now
+from dcc.session.data.documents import count_waiting, load_due
+from dcc.session.data.qc_documents import in_state
+from dcc.session.sessions import read_lease
+from dcc.settings import Settings
+from dcc.tracker.database import open_tracker, require_current
+from dcc.tracker.hostings.download_plan import count_not_arrived
+from dcc.tracker.models import SessionTask, SourceCrawlRow
+from dcc.tracker.queries.queries import waiting_zip_actions
+from dcc.tracker.states import State
+from dcc.vocabulary import DocumentState
+from dcc_assets.sync.changes import Mark, changes_since
+
+_NOT_DONE_WITH: Final = State(Phase.QC, Status.PENDING)
+"""State of documents that wait for a wrangler, not for a session."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrackerView:
+    """What there is to do, and who is at it.
+
+    `waiting` and `failed_downloads` count zip actions. `open_session` is the session that a later run may resume;
+    `active_session` is held by a process at this moment. `last_crawl` and `last_crawled_session` are the newest crawl
+    of any file source and its session, `last_download_session` the newest session that downloaded; 0 for none.
+    `data_waits` counts the documents that wait to be taken on after validation, those that are held left out.
+    """
+
+    waiting: int
+    failed_downloads: int
+    open_session: int | None
+    active_session: int | None
+    last_crawl: int
+    last_crawled_session: int
+    last_download_session: int
+    data_waits: int
+
+
+def look_at_tracker(settings: Settings) -> TrackerView:
+    """Look at the tracker, in a few short statements. Raises TrackerOutdatedError and TrackerUnreachableError."""
+    tracker = open_tracker(settings)
+    try:
+        require_current(tracker)
+        with tracker.connect() as connection:
+            return _view(connection, settings)
+    finally:
+        tracker.dispose()
+
+
+def look_for_changes(settings: Settings, mark: Mark) -> int:
+    """How many zip actions and centres have changed since a mark of what Dagster shows.
+
+    What changed in the second of the mark itself, or by a clock that was ahead, is left to the next session. Raises
+    DatabaseOutdatedError and DatabaseUnreachableError.
+    """
+    tracker, qc = open_tracker(settings), open_qc_database(settings)
+    try:
+        require_current_qc(qc)
+        with tracker.connect() as asked, qc.connect() as asked_qc:
+            changes = changes_since(asked, asked_qc, replace(mark, is_open=False), until=utc_now())
+        return len(changes.zips) + len(changes.centres)
+    finally:
+        qc.dispose()
+        tracker.dispose()
+
+
+def look_for_data_to_follow(settings: Settings) -> int:
+    """How many documents a session would judge again, or have contexts and overviews follow, though none waits.
+
+    Because of withdrawals, waivers or reference data. Raises DatabaseOutdatedError and DatabaseUnreachableError.
+    """
+    until = settings.last_phase
+    if until < Phase.DATA:
+        return 0
+    qc = open_qc_database(settings)
+    try:
+        require_current_qc(qc)
+        with qc.connect() as connection:
+            judged = len(documents_to_judge_now(connection))
+            built = count_due(connection, overviews=until >= Phase.OVERVIEW) if until >= Phase.CONTEXT else 0
+        return judged + built
+    finally:
+        qc.dispose()
+
+
+def _view(connection: Connection, settings: Settings) -> TrackerView:
+    lease = read_lease(connection, settings)
+    last_crawl, last_crawled_session = connection.execute(
+        select(func.coalesce(func.max(SourceCrawlRow.id), 0), func.coalesce(func.max(SourceCrawlRow.session_id), 0))
+    ).one()
+    last_download = connection.scalar(
+        select(func.coalesce(func.max(SessionTask.session_id), 0)).where(SessionTask.phase_id == int(Phase.DOWNLOAD))
+    )
+    return TrackerView(
+        waiting=len(waiting_zip_actions(connection)),
+        failed_downloads=count_not_arrived(connection),
+        open_session=lease.handed_over,
+        active_session=lease.active,
+        last_crawl=last_crawl,
+        last_crawled_session=last_crawled_session,
+        last_download_session=last_download or 0,
+        data_waits=_data_waits(connection, settings),
+    )
+
+
+def _data_waits(connection: Connection, settings: Settings) -> int:
+    until = settings.last_phase
+    if until < Phase.UPLOAD or count_waiting(connection) == 0:
+        return 0
+    phases = [phase for phase in Phase if Phase.UPLOAD <= phase <= until]
+    due = {
+        document.xml_id: document
+        for phase in phases
+        for document in load_due(connection, phase, settings.naming)
+        if document.state != _NOT_DONE_WITH
+    }
+    if not any(document.state.phase is Phase.UPLOAD for document in due.values()):
+        return len(due)
+    return len(due.keys() - _held(settings))
+
+
+def _held(settings: Settings) -> set[int]:
+    """The ids of the `xml_file` of documents that wait to be confirmed."""
+    qc = open_qc_database(settings)
+    try:
+        require_current_qc(qc)
+        with qc.connect() as connection:
+            held = in_state(connection, DocumentState.HELD)
+            return {found.xml_id for found in held if found.is_held and found.xml_id is not None}
+    finally:
+        qc.dispose()

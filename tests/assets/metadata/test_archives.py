@@ -1,0 +1,155 @@
+"""What Dagster is shown of a zip action, for every way in which it may end."""
+
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dagster import TableMetadataValue
+
+from dcc.naming import Action
+from dcc.outcomes import HELD, DocumentOutcome, Problem, ZipKey, ZipOutcome
+from dcc.phases import Phase, Status
+from dcc.store.staging import Staging
+from dcc_assets.metadata.archives import DOCUMENTS_SHOWN, ERRORS_SHOWN, whole_zip_report, zip_report
+from dcc_dagster.event_recorder import Report, Verdict
+
+KEY = ZipKey(Action.ADD, "H.2013-10-31.1.impc.zip")
+STAGING = Staging(Path("/staging"))
+
+
+def outcome(phase: Phase, status: Status, **changes: Any) -> ZipOutcome:
+    facts: dict[str, Any] = {
+        "downloaded": phase > Phase.ZIP_MD5,
+        "extracted": phase > Phase.UNZIP,
+        "size_bytes": 1234,
+        "md5": "a" * 32,
+        "source": "file source 1 (H, sftp://h.example.org)",
+        "attempts": 2,
+        "seconds": 1.5,
+        "finished": datetime(2026, 11, 21, 12, 0, 0),
+    }
+    return ZipOutcome(KEY, "H", phase, status, **(facts | changes))
+
+
+def document(name: str, phase: Phase, status: Status, *errors: Problem) -> DocumentOutcome:
+    return DocumentOutcome(name, phase, status, 100, errors)
+
+
+def shown(report: Report) -> tuple[list[str], dict[str, bool], dict[str, bool]]:
+    """The assets materialised, the verdicts that are told, and those that count only where one failed before."""
+    told = {v.check.name: v.passed for v in report.verdicts if v.told}
+    untold = {v.check.name: v.passed for v in report.verdicts if not v.told}
+    return [m.asset.to_user_string() for m in report.materialised], told, untold
+
+
+def failing(report: Report) -> Verdict:
+    (verdict,) = [v for v in report.verdicts if not v.passed]
+    return verdict
+
+
+def test_an_archive_that_is_held_is_shown_with_the_reason_and_fails_no_check() -> None:
+    """One that lies on another centre's source only."""
+    held = outcome(Phase.ZIP_NAME, Status.DONE, source=None, reasons=(Problem(HELD, "It lies elsewhere."),))
+    report = zip_report(held, STAGING)
+    assert shown(report) == (["zip_actions"], {}, {})
+    assert report.materialised[0].metadata["held"] == "It lies elsewhere."
+
+
+PASSED = dict.fromkeys(("zip_name", "download", "zip_md5", "unzip", "xml_name", "xsd"), True)
+
+
+@pytest.mark.parametrize(
+    ("ended", "assets", "failed", "passed"),
+    [
+        (outcome(Phase.DOWNLOAD, Status.FAILED, source=None), 0, "download", 0),
+        (outcome(Phase.ZIP_NAME, Status.FAILED, source=None), 0, "zip_name", 0),
+        (outcome(Phase.ZIP_MD5, Status.FAILED), 0, "zip_md5", 0),
+        (outcome(Phase.UNZIP, Status.FAILED), 1, "unzip", 3),
+    ],
+)
+def test_an_archive_that_failed_got_so_far(ended: ZipOutcome, assets: int, failed: str, passed: int) -> None:
+    reason = Problem("SomeError", "It is so.")
+    there, told, untold = shown(zip_report(ZipOutcome(**{**_fields(ended), "reasons": (reason,)}), STAGING))
+    assert there == ["zip_downloads", "xml_documents", "validated_documents"][:assets]
+    assert told == {failed: False}
+    assert untold == dict(list(PASSED.items())[:passed])
+
+
+def _fields(ended: ZipOutcome) -> dict[str, Any]:
+    return {name: getattr(ended, name) for name in ZipOutcome.__slots__}
+
+
+def test_a_valid_zip_action_materialises_all_and_tells_of_no_check() -> None:
+    documents = (document("a.xml", Phase.XSD, Status.DONE),)
+    report = zip_report(outcome(Phase.XSD, Status.DONE, documents=documents), STAGING)
+    there, told, untold = shown(report)
+    assert there == ["zip_downloads", "xml_documents", "validated_documents"]
+    assert (told, untold) == ({}, PASSED)
+    assert report.partition == "add/H.2013-10-31.1.impc.zip"
+    assert report.timestamp == 1795262400.0
+    metadata = report.materialised[0].metadata
+    assert (metadata["bytes"], metadata["MD5"], metadata["attempts"]) == (1234, "a" * 32, 2)
+    assert metadata["archive"].value == "/staging/add/H.2013-10-31.1.impc.zip"  # type: ignore[union-attr]
+
+
+def test_a_download_that_failed_gives_the_last_reason_and_lists_all() -> None:
+    reasons = (Problem("LoginRefusedError", "first"), Problem("SourceTimeoutError", "last"))
+    verdict = failing(zip_report(outcome(Phase.DOWNLOAD, Status.FAILED, reasons=reasons, md5=None), STAGING))
+    assert verdict.description == "last"
+    assert rows(verdict, "reasons") == [
+        {"error": "LoginRefusedError", "message": "first"},
+        {"error": "SourceTimeoutError", "message": "last"},
+    ]
+    assert verdict.metadata["phase"] == "download"
+
+
+def test_documents_that_failed_come_first_and_only_their_errors_are_listed() -> None:
+    documents = (
+        document("fine.xml", Phase.XSD, Status.DONE),
+        document("bad.xml", Phase.XSD, Status.FAILED, Problem("SchemaViolationError", "wrong", 7, 3)),
+        document("cut.xml", Phase.XSD, Status.FAILED, Problem("NotWellFormedError", "ends early", 9)),
+    )
+    verdict = failing(zip_report(outcome(Phase.XSD, Status.FAILED, documents=documents), STAGING))
+    assert verdict.description == "2 of 3 documents are not valid. First: bad.xml, line 7, column 3: wrong"
+    assert [row["document"] for row in rows(verdict, "documents")] == ["bad.xml", "cut.xml", "fine.xml"]
+    assert rows(verdict, "errors") == [
+        {"document": "bad.xml", "line": 7, "column": 3, "message": "wrong"},
+        {"document": "cut.xml", "line": 9, "column": "", "message": "ends early"},
+    ]
+
+
+def test_names_and_contents_may_both_be_wrong() -> None:
+    documents = (
+        document("odd name.xml", Phase.XML_NAME, Status.FAILED, Problem("BadFileNameError", "odd")),
+        document("bad.xml", Phase.XSD, Status.FAILED, Problem("SchemaViolationError", "wrong", 7, 3)),
+    )
+    _, told, _ = shown(zip_report(outcome(Phase.XML_NAME, Status.FAILED, extracted=True, documents=documents), STAGING))
+    assert told == {"xml_name": False, "xsd": False}
+
+
+def test_long_lists_are_cut_and_it_is_said_by_how_much() -> None:
+    errors = [Problem("SchemaViolationError", f"wrong {n}", n, 1) for n in range(1, ERRORS_SHOWN + 31)]
+    documents = [document("bad.xml", Phase.XSD, Status.FAILED, *errors)]
+    documents += [document(f"{n}.xml", Phase.XSD, Status.DONE) for n in range(DOCUMENTS_SHOWN)]
+    verdict = failing(zip_report(outcome(Phase.XSD, Status.FAILED, documents=tuple(documents)), STAGING))
+    assert (len(rows(verdict, "errors")), verdict.metadata["errors not shown"]) == (ERRORS_SHOWN, 30)
+    assert (len(rows(verdict, "documents")), verdict.metadata["documents not shown"]) == (DOCUMENTS_SHOWN, 1)
+
+
+def test_a_zip_action_that_still_waits_is_there_and_nothing_more() -> None:
+    there, told, untold = shown(
+        whole_zip_report(outcome(Phase.ZIP_NAME, Status.DONE, downloaded=False, extracted=False), STAGING)
+    )
+    assert (there, told, untold) == (["zip_actions"], {}, {"zip_name": True})
+
+
+def test_a_zip_action_that_is_refused_by_its_name_is_not_taken_for_one() -> None:
+    there, told, _ = shown(whole_zip_report(outcome(Phase.ZIP_NAME, Status.FAILED), STAGING))
+    assert (there, told) == ([], {"zip_name": False})
+
+
+def rows(verdict: Verdict, name: str) -> list[dict[str, Any]]:
+    table = verdict.metadata[name]
+    assert isinstance(table, TableMetadataValue)
+    return [dict(record.data) for record in table.records]

@@ -1,0 +1,259 @@
+"""Reports and pictures as the web server of `dcc ui` answers for them: harmless, and clear about what failed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from io import BytesIO
+from typing import Any
+from zipfile import ZipFile
+
+import pytest
+from dagster import AssetKey, DagsterRunStatus, JobDefinition
+from sqlalchemy.exc import OperationalError
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+
+from dcc.errors import TrackerUnreachableError
+from dcc.naming import Action
+from dcc.outcomes import ZipKey
+from dcc.phases import Phase
+from dcc_assets.metadata.links import report_of_zip
+from dcc_assets.pages import server
+from dcc_assets.pages.reports import Answer
+from dcc_assets.pages.server import HEADERS, report_routes
+from dcc_assets.sessions import run_session
+from dcc_dagster.web_server import ExtendedWebserver
+from tests.support.dagster_instances import Dagster, set_environment
+from tests.support.data_installations import DataInstallation, experiments, specimens
+from tests.support.databases import one_database
+
+GOOD = "add/H.2013-10-31.1.impc.zip"
+ORPHANS = "add/H.2013-10-31.2.impc.zip"
+HOSTILE = "add/<img src=x onerror=alert(1)>.zip"
+
+Answered = tuple[int, dict[str, str], bytes]
+
+
+def ask(path: str, query: str = "", method: str = "GET") -> Answered:
+    """What the routes answer to a path as it comes over the wire, before any of it is decoded."""
+    from urllib.parse import unquote
+
+    sent: list[Any] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": method,
+        "scheme": "http",
+        "path": unquote(path),
+        "raw_path": path.encode(),
+        "query_string": query.encode(),
+        "root_path": "",
+        "headers": [],
+        "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 3000),
+    }
+    asyncio.run(Starlette(routes=report_routes())(scope, receive, send))
+    headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+    return sent[0]["status"], headers, b"".join(message.get("body", b"") for message in sent[1:])
+
+
+@pytest.fixture
+def submitted(data: DataInstallation, data_dagster: Dagster, monkeypatch: pytest.MonkeyPatch) -> Dagster:
+    """A session with an archive that is well, one with animals that nobody has submitted, and one of a hostile name."""
+    set_environment(data.base, monkeypatch)
+    data.put(GOOD, specimens(), experiments())
+    data.put(ORPHANS, experiments("2013-10-31.2", first=11))
+    data.put(HOSTILE, experiments())
+    run_session(data.settings, data.tracker, data_dagster.instance)
+    return data_dagster
+
+
+@one_database
+def test_everything_that_is_linked_is_there_and_nothing_else(submitted: Dagster) -> None:
+    index = ask("/dcc/reports")
+    assert index[0] == 200
+    assert b'href="/dcc/reports/centre/H"' in index[2]
+    assert b'href="/dcc/reports/session/1"' in index[2]
+    for path in (f"/dcc/reports/{ORPHANS}", "/dcc/reports/centre/H", "/dcc/reports/session/1"):
+        status, headers, body = ask(path)
+        assert (status, headers["content-type"]) == (200, "text/html; charset=utf-8")
+        assert ORPHANS.encode() in body or b"H.2013-10-31.2.impc.zip" in body
+        assert b"<script" not in body
+        assert HEADERS.items() >= {(name, headers[name.lower()]) for name in HEADERS}
+    missing = {
+        "/dcc/reports/add/none.zip": b"dcc zips",
+        "/dcc/reports/purge/H.2013-10-31.1.impc.zip": b"/dcc/reports",
+        "/dcc/reports/add/..%2F..%2F..%2Fetc%2Fpasswd": b"dcc zips",
+        "/dcc/reports/add/../../etc/passwd": b"dcc zips",
+        "/dcc/reports/centre/..%2F..%2Fetc": b"/dcc/reports",
+        "/dcc/reports/centre/Nobody": b"dcc centre",
+        "/dcc/reports/session/99": b"dcc sessions",
+        f"/dcc/reports/session/{10**30}": b"/dcc/reports",
+        "/dcc/other": b"/dcc/reports",
+    }
+    for path, advice in missing.items():
+        status, headers, body = ask(path)
+        assert status == 404, path
+        assert advice in body, path
+        assert "script-src" not in headers["content-security-policy"]
+    assert ask(f"/dcc/reports/{GOOD}", method="POST")[0] == 405
+
+
+@one_database
+def test_what_a_centre_named_is_text_on_its_report(submitted: Dagster) -> None:
+    status, _, body = ask(report_of_zip(ZipKey(Action.ADD, HOSTILE.partition("/")[2])))
+    assert status == 200
+    assert b"<img src=x" not in body
+    assert b"&lt;img src=x" in body
+    assert b"<img src=x" not in ask("/dcc/reports/add/%3Cimg src=x onerror=alert(2)%3E")[2]
+
+
+@one_database
+def test_a_report_comes_in_other_languages_as_json_and_as_a_spreadsheet(submitted: Dagster) -> None:
+    told = json.loads(ask(f"/dcc/reports/{ORPHANS}", "form=json")[2])
+    assert ORPHANS in json.dumps(told)
+    assert b'lang="de"' in ask(f"/dcc/reports/{ORPHANS}", "language=de")[2]
+    for path in (ORPHANS, "centre/H", "session/1"):
+        status, headers, body = ask(f"/dcc/reports/{path}", "form=spreadsheet")
+        assert (status, headers["content-disposition"]) == (200, 'attachment; filename="findings.xlsx"')
+        with ZipFile(BytesIO(body)) as workbook:
+            assert b"H.2013-10-31.2.experiment.impc.xml" in b"".join(map(workbook.read, workbook.namelist()))
+    for query in ("language=..%2Fx", "language=xx", "form=exe"):
+        assert ask(f"/dcc/reports/{ORPHANS}", query)[0] == 400
+
+
+@one_database
+def test_pictures_of_a_centre_are_drawn_when_they_are_asked_for(submitted: Dagster) -> None:
+    status, headers, body = ask("/dcc/pictures/centre/H/1.png")
+    assert (status, headers["content-type"]) == (200, "image/png")
+    assert body.startswith(b"\x89PNG")
+    assert ask("/dcc/pictures/centre/H/1000.png")[:2] == (
+        200,
+        headers | {"content-type": "image/svg+xml", "content-length": "62"},
+    )
+
+
+@one_database
+def test_a_database_that_is_away_is_said_and_the_qc_database_is_done_without(
+    submitted: Dagster, data: DataInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DCC_QC_URL", f"sqlite:///{data.settings.home}/none.db")
+    status, _, body = ask(f"/dcc/reports/{GOOD}")
+    assert (status, b"experiment.impc.xml" in body) == (200, True)
+    assert "dcc init" in str(json.loads(ask(f"/dcc/reports/{GOOD}", "form=json")[2]))
+
+    def away(*_arguments: object, **_options: object) -> None:
+        raise TrackerUnreachableError("The tracker is away. Start it.")
+
+    monkeypatch.setattr("dcc_assets.pages.reports.require_current", away)
+    status, _, body = ask(f"/dcc/reports/{GOOD}")
+    assert (status, b"The tracker is away. Start it." in body) == (503, True)
+
+
+def test_however_many_reports_are_asked_for_at_once_dagster_s_pages_are_answered() -> None:
+    """Dagster answers in the threads of one pool, of which reports that wait for each other must take none."""
+    may_end, begun = threading.Event(), []
+
+    def slow(_request: Request) -> Answer:
+        begun.append(1)
+        assert may_end.wait(60)
+        return Answer(200, "text/plain", b"")
+
+    async def ask_all() -> None:
+        serve = server._served(slow)
+        asked = [asyncio.ensure_future(serve(Request({"type": "http"}))) for _ in range(100)]
+        try:
+            # Dagster's own way to answer; where no thread is left, this waits for reports that do not end.
+            await asyncio.wait_for(run_in_threadpool(lambda: None), 30)
+            assert len(begun) <= 2
+        finally:
+            may_end.set()
+        assert {answer.status_code for answer in await asyncio.gather(*asked)} == {200}
+
+    asyncio.run(ask_all())
+    assert len(begun) == 100
+
+
+def test_a_fault_is_answered_without_what_it_says_and_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fault() -> None:
+        raise ZeroDivisionError("a secret")
+
+    monkeypatch.setattr("dcc_assets.pages.reports.load_settings", fault)
+    status, headers, body = ask("/dcc/reports/centre/H")
+    assert (status, b"ZeroDivisionError" in body, b"a secret" in body) == (500, True, False)
+    assert headers["x-content-type-options"] == "nosniff"
+    assert "a secret" in caplog.text
+
+
+def test_looking_at_what_is_overdue_goes_on_after_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as Dagster's storage being locked, which raises what its database does."""
+    looked: list[float] = []
+
+    def look(_instance: object) -> None:
+        looked.append(1)
+        raise OperationalError("SELECT 1", {}, Exception("database is locked"))
+
+    class Over(BaseException):
+        pass
+
+    def sleep(seconds: float) -> None:
+        if len(looked) == 2:
+            raise Over
+
+    monkeypatch.setattr(server, "_look_at_overdue", look)
+    monkeypatch.setattr("dcc_assets.pages.server.time.sleep", sleep)
+    with pytest.raises(Over):
+        server._watch_overdue(object())  # type: ignore[arg-type]
+    assert len(looked) == 2
+
+
+def test_the_reports_come_before_the_pages_of_dagster() -> None:
+    """Dagster's last route answers to every path."""
+    paths = [getattr(route, "path", "") for route in ExtendedWebserver(object(), report_routes(), []).build_routes()]
+    assert paths.index("/dcc/reports") < paths.index("/{path:path}")
+    assert "/graphql" in paths
+
+
+@one_database
+def test_a_report_is_kept_on_demand_and_told_in_short(
+    submitted: Dagster, data: DataInstallation, data_job: JobDefinition
+) -> None:
+    before = len(submitted.statuses())
+    assert submitted.materialise(data_job, ORPHANS, "submission_reports") is DagsterRunStatus.SUCCESS
+    assert len(submitted.statuses()) == before + 1
+    assert submitted.materialised("submission_reports") == {ORPHANS}
+    (record,) = submitted.instance.fetch_materializations(AssetKey("submission_reports"), limit=10).records
+    assert record.asset_materialization is not None
+    told = record.asset_materialization.metadata
+    assert told["errors and findings"].value == 3
+    assert [row.data["found"] for row in told["Causes"].records] == [3]  # type: ignore[union-attr]
+    page = data.settings.home / "reports" / f"{ORPHANS}.html"
+    assert told["page"].value == str(page)
+    assert page.stat().st_mode & 0o077 == 0
+    assert data.states()[ORPHANS] == "data failed"
+
+
+@one_database
+def test_a_check_that_failed_has_its_causes_beside_it(submitted: Dagster) -> None:
+    from dcc_assets.data_keys import CHECK_OF_GROUP
+
+    metadata = submitted.evaluation(CHECK_OF_GROUP["experiments"], ORPHANS).metadata
+    (cause,) = [dict(record.data) for record in metadata["Causes"].records]
+    assert (cause["found"], cause["document"]) == (3, "H.2013-10-31.2.experiment.impc.xml")
+    assert cause["what to do"]
+    assert "/dcc/reports/add/H.2013-10-31.2.impc.zip" in metadata["Links"].value
+    assert {"Who acts", "What to do", "findings", "reason"} <= metadata.keys()
+    assert Phase.DATA.short_name == metadata["phase"].value

@@ -1,0 +1,87 @@
+"""What Dagster shows is held against the tracker and the QC database."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from dagster import (
+    AssetCheckEvaluation,
+    AssetKey,
+    DagsterEvent,
+    DagsterEventType,
+    DagsterInstance,
+    EventLogEntry,
+)
+
+from dcc.operations.consistency.inconsistency import RULES
+from dcc.operations.sessions import open_session
+from dcc_assets.keys import ZIP_ACTIONS
+from dcc_assets.sessions import run_session
+from dcc_assets.sync.consistency import check_events
+from dcc_dagster.instance import open_instance
+from tests.support.data_installations import DataInstallation, experiments, specimens
+from tests.support.databases import one_database
+from tests.support.healthy_installation import FAULTY, GOOD, INVALID, MISNAMED
+
+
+@pytest.fixture
+def shown(data: DataInstallation) -> Iterator[DagsterInstance]:
+    """The Dagster instance of an installation whose sessions it has seen, good and bad submissions among them."""
+    data.put(GOOD, specimens(), experiments())
+    data.put(FAULTY, experiments("2013-11-02.1", first=50))
+    data.folder.put(INVALID, {"H.2013-11-03.1.specimen.impc.xml": b"<no/>"})
+    data.folder.put(MISNAMED, b"whatever")
+    with open_instance(data.settings) as instance:
+        run_session(data.settings, data.tracker, instance)
+        yield instance
+
+
+@one_database
+def test_what_dagster_does_not_show_is_said_and_nothing_else(data: DataInstallation, shown: DagsterInstance) -> None:
+    """One test, since a session takes seconds: each step damages what the one before left."""
+
+    def found(instance: DagsterInstance = shown) -> set[tuple[str, str]]:
+        return {(one.rule, one.subject) for one in check_events(data.tracker, data.settings, instance)}
+
+    assert found() == set()
+
+    _evaluate(shown, GOOD, passed=False)
+    assert found() == {("C22", GOOD)}, "a check fails for what is fine"
+    _evaluate(shown, GOOD, passed=True)
+    _evaluate(shown, INVALID, passed=True)
+    assert found() == {("C22", INVALID)}, "a check passes for what is not"
+
+    shown.delete_dynamic_partition(str(ZIP_ACTIONS.name), MISNAMED)
+    assert found() == {("C22", INVALID), ("C20", MISNAMED)}, "a partition is gone"
+
+    shown.wipe_assets([AssetKey("qc")])
+    assert found() == {("C22", INVALID), ("C20", MISNAMED), ("C21", GOOD)}, "a materialisation is gone"
+
+    with open_session(data.tracker, data.settings):
+        assert found() == set(), "what a session is at is not looked at"
+
+    with open_instance(data.settings.model_copy(update={"home": data.settings.home / "elsewhere"})) as new:
+        assert {rule for rule, _ in found(new)} == {"C20", "C21", "C22"} <= set(RULES)
+
+
+def _evaluate(instance: DagsterInstance, partition: str, *, passed: bool) -> None:
+    """Have the check of the XML schema say something of a partition."""
+    run = instance.get_runs(limit=1)[0]
+    evaluation = AssetCheckEvaluation(
+        asset_key=AssetKey("validated_documents"), check_name="xsd", passed=passed, metadata={}, partition=partition
+    )
+    event = DagsterEvent(
+        DagsterEventType.ASSET_CHECK_EVALUATION.value, run.job_name, event_specific_data=evaluation, step_key="step"
+    )
+    instance.store_event(
+        EventLogEntry(
+            error_info=None,
+            level="info",
+            user_message="",
+            run_id=run.run_id,
+            timestamp=time.time(),
+            step_key="step",
+            job_name=run.job_name,
+            dagster_event=event,
+        )
+    )

@@ -1,0 +1,170 @@
+"""Older zip actions are archived: gone from Dagster, in the tracker, and shown again when something becomes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import select, update
+
+from dcc.naming import Action
+from dcc.outcomes import ZipKey
+from dcc.phases import Phase, Status
+from dcc.qc.database import writing
+from dcc.qc.models import DataContext
+from dcc.session.data.settling import settle_qc
+from dcc.settings import Settings
+from dcc.tracker.models import ZipAction
+from dcc.tracker.queries.queries import find_zips
+from dcc_assets.keys import CHECK_OF_PHASE
+from dcc_assets.sessions import run_session, run_zip_actions, show_changed_data
+from dcc_assets.sync import horizon
+from dcc_assets.sync.consistency import check_events
+from dcc_assets.sync.horizon import archive_older
+from dcc_assets.sync.rebuild import rebuild_instance
+from dcc_dagster.instance import open_instance
+from tests.support.dagster_instances import Dagster, lose_instance
+from tests.support.data_installations import DataInstallation, experiments, specimens
+from tests.support.databases import one_database
+
+ASSETS = (
+    "zip_actions",
+    "zip_downloads",
+    "xml_documents",
+    "validated_documents",
+    "uploaded_data",
+    "data_integrity",
+    "qc",
+)
+ZIPS = [f"add/H.2013-10-31.{number}.impc.zip" for number in range(1, 6)]
+FAILED = [f"add/H.2013-11-01.{number}.impc.zip" for number in range(1, 4)]
+XSD = CHECK_OF_PHASE[Phase.XSD]
+
+
+def put(data: DataInstallation, names: Iterable[str]) -> None:
+    for name in names:
+        stem = name.removeprefix("add/H.").removesuffix(".impc.zip")
+        number = int(stem.rpartition(".")[2])
+        data.put(name, specimens(stem, first=10 * number), experiments(stem, first=10 * number))
+
+
+def put_failing(data: DataInstallation) -> None:
+    for name in FAILED:
+        stem = name.removeprefix("add/H.").removesuffix(".impc.zip")
+        data.folder.put(name, {f"H.{stem}.specimen.impc.xml": b"<no/>"})
+
+
+def keep(data: DataInstallation, zips: int) -> Settings:
+    return data.settings.model_copy(update={"dagster_zips": zips, "dagster_failed_zips": zips})
+
+
+def age(data: DataInstallation) -> None:
+    """Let zip actions have changed an hour after one another, in the order of their ids."""
+    with writing(data.tracker) as connection:
+        for number in connection.scalars(select(ZipAction.id)).all():
+            changed = datetime(2020, 1, 1) + timedelta(hours=number)
+            connection.execute(update(ZipAction).where(ZipAction.id == number).values(last_update=changed))
+
+
+def partitions(dagster: Dagster) -> set[str]:
+    return set(dagster.instance.get_dynamic_partitions("zip_actions"))
+
+
+def shown(dagster: Dagster) -> dict[str, Any]:
+    return {asset: dagster.materialised(asset) for asset in ASSETS}
+
+
+def test_the_oldest_of_too_many_go_and_come_back_when_something_becomes_of_them(
+    data: DataInstallation, data_dagster: Dagster
+) -> None:
+    """One test, since a session takes seconds: each step goes on from the one before."""
+    put(data, ZIPS)
+    put_failing(data)
+    settings, instance = keep(data, 2), data_dagster.instance
+    run_session(data.settings, data.tracker, instance)
+    age(data)
+
+    assert archive_older(instance, data.tracker, settings) == 4
+    assert partitions(data_dagster) == {*ZIPS[3:], *FAILED[1:]}, "two that came through and two that failed stay"
+    assert {*data_dagster.checks(XSD)} == set(FAILED[1:])
+    assert shown(data_dagster)["qc"] == set(ZIPS[3:])
+    assert shown(data_dagster)["zip_actions"] == {*ZIPS[3:], *FAILED[1:]}
+    assert check_events(data.tracker, settings, instance) == []
+    assert archive_older(instance, data.tracker, settings) == 0
+    with data.tracker.connect() as connection:
+        assert {f"{zip_.action}/{zip_.file_name}" for zip_ in find_zips(connection)} == {*ZIPS, *FAILED}
+
+    run_zip_actions(settings, data.tracker, instance, [ZipKey(Action.ADD, ZIPS[0].removeprefix("add/"))])
+    assert partitions(data_dagster) == {ZIPS[0], ZIPS[4], *FAILED[1:]}, "what changed last stays"
+    assert all(ZIPS[0] in of_asset for of_asset in shown(data_dagster).values())
+    assert check_events(data.tracker, settings, instance) == []
+
+    with writing(data.qc) as connection:
+        connection.execute(update(DataContext).values(state="qcdone", data_state="qcdone"))
+    settle_qc(data.tracker, data.qc, settings, author="wrangler", reason="Looked at.")
+    show_changed_data(settings, data.tracker, instance)
+    assert set(ZIPS) <= partitions(data_dagster), "their quality control was done"
+    assert all(set(ZIPS) <= of_asset for of_asset in shown(data_dagster).values())
+    assert check_events(data.tracker, settings, instance) == []
+
+
+@one_database
+def test_a_first_showing_and_a_rebuild_show_no_more_than_is_kept(data: DataInstallation) -> None:
+    put(data, ZIPS)
+    put_failing(data)
+    data.run()
+    age(data)
+    settings = keep(data, 2)
+    with open_instance(settings) as instance:
+        run_session(settings, data.tracker, instance)
+        first = partitions(Dagster(instance)), shown(Dagster(instance))
+        assert first[0] == {*ZIPS[3:], *FAILED[1:]}
+        assert check_events(data.tracker, settings, instance) == []
+    lose_instance(settings)
+    with open_instance(settings) as instance:
+        report = rebuild_instance(settings, data.tracker, instance)
+        assert (partitions(Dagster(instance)), shown(Dagster(instance))) == first
+        assert (report.zip_actions, report.failed) == (4, 2)
+
+        rebuild_instance(data.settings, data.tracker, instance)
+        assert partitions(Dagster(instance)) == {*ZIPS, *FAILED}, "more are kept"
+        assert check_events(data.tracker, data.settings, instance) == []
+
+
+@one_database
+def test_what_is_at_work_stays_whatever_its_age(data: DataInstallation, data_dagster: Dagster) -> None:
+    put(data, ZIPS)
+    run_session(data.settings, data.tracker, data_dagster.instance)
+    age(data)
+    waiting = {"phase_id": int(Phase.ZIP_NAME), "status_id": int(Status.DONE)}
+    with writing(data.tracker) as connection:
+        connection.execute(update(ZipAction).where(ZipAction.id == 1).values(**waiting))
+
+    archive_older(data_dagster.instance, data.tracker, keep(data, 1))
+
+    assert partitions(data_dagster) == {ZIPS[0], ZIPS[4]}
+
+
+@one_database
+def test_an_archiving_that_was_killed_is_finished_by_the_next(
+    data: DataInstallation, data_dagster: Dagster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(data, ZIPS)
+    run_session(data.settings, data.tracker, data_dagster.instance)
+    age(data)
+    settings = keep(data, 2)
+
+    def killed(*_arguments: object) -> int:
+        raise RuntimeError("killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(horizon, "remove_partitions", killed)
+        with pytest.raises(RuntimeError, match="killed"):
+            archive_older(data_dagster.instance, data.tracker, settings)
+    assert check_events(data.tracker, settings, data_dagster.instance) == []
+    assert partitions(data_dagster) == set(ZIPS)
+
+    assert archive_older(data_dagster.instance, data.tracker, settings) == 3
+    assert partitions(data_dagster) == set(ZIPS[3:])

@@ -1,0 +1,166 @@
+"""What is overdue is a check that fails, with what to do; it passes when its cause goes, and nothing is told twice."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from dagster import AssetCheckKey
+from sqlalchemy import update
+
+from dcc.databases.columns import utc_now
+from dcc.phases import Phase
+from dcc.tracker.database import writing
+from dcc.tracker.models import FileSource
+from dcc.tracker.register.connections import SourceState
+from dcc.tracker.register.file_sources import set_source_state
+from dcc_assets.data_keys import CENTRE_SILENT, SUBMISSIONS_OVERDUE
+from dcc_assets.keys import CRAWL_OVERDUE
+from dcc_assets.sessions import run_session, run_zip_actions
+from dcc_assets.sync import overdue
+from dcc_assets.sync.overdue import show_overdue
+from tests.assets.test_sessions import invalid_documents
+from tests.support.dagster_instances import Dagster
+from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
+from tests.support.databases import one_database
+from tests.support.installations import Installation
+
+GOOD = "add/H.2013-10-31.1.impc.zip"
+INVALID = "add/H.2013-10-31.3.impc.zip"
+
+After = Callable[[float], None]
+"""Looks at what is overdue when so many hours have passed."""
+
+
+@pytest.fixture
+def after(installation: Installation, dagster: Dagster, monkeypatch: pytest.MonkeyPatch) -> After:
+    def look(hours: float) -> None:
+        monkeypatch.setattr(overdue, "utc_now", lambda: utc_now() + timedelta(hours=hours))
+        show_overdue(dagster.instance, installation.tracker, installation.settings)
+        monkeypatch.setattr(overdue, "utc_now", utc_now)
+
+    return look
+
+
+def events(dagster: Dagster, check: AssetCheckKey) -> int:
+    return len(dagster.instance.event_log_storage.get_asset_check_execution_history(check, limit=1000))
+
+
+def crawl(installation: Installation, dagster: Dagster, until: Phase = Phase.XSD) -> None:
+    run_session(installation.settings, installation.tracker, dagster.instance, until=until)
+
+
+def test_a_source_that_no_session_crawls_fails_its_check_until_one_does(
+    installation: Installation, dagster: Dagster, after: After
+) -> None:
+    installation.add_folder().put(GOOD)
+    crawl(installation, dagster, Phase.ZIP_NAME)
+    assert dagster.checks(CRAWL_OVERDUE) == {"H-1": "passed"}
+    after(25)
+    assert dagster.checks(CRAWL_OVERDUE) == {"H-1": "failed"}
+    evaluation = dagster.evaluation(CRAWL_OVERDUE, "H-1")
+    assert evaluation.severity.value == "ERROR"
+    assert evaluation.metadata["hours"].value == 25
+    assert "dcc doctor" in evaluation.metadata["What to do"].value
+    crawl(installation, dagster, Phase.ZIP_NAME)
+    assert dagster.checks(CRAWL_OVERDUE) == {"H-1": "passed"}
+
+
+@one_database
+def test_a_server_that_is_down_for_long_is_a_warning_and_no_outage(
+    installation: Installation, dagster: Dagster, after: After
+) -> None:
+    lost = installation.add_folder()
+    kept = lost.path.with_name("kept")
+    shutil.copytree(lost.path, kept)
+    shutil.rmtree(lost.path)
+    with writing(installation.tracker) as connection:
+        connection.execute(update(FileSource).values(created=utc_now() - timedelta(hours=25)))
+    crawl(installation, dagster, Phase.ZIP_NAME)
+    after(0)
+    evaluation = dagster.evaluation(CRAWL_OVERDUE, "H-1")
+    assert (evaluation.passed, evaluation.severity.value) == (False, "WARN")
+    assert "reachable" in evaluation.metadata["What to do"].value
+    shutil.copytree(kept, lost.path)
+    crawl(installation, dagster, Phase.ZIP_NAME)
+    assert dagster.checks(CRAWL_OVERDUE) == {"H-1": "passed"}
+
+
+def test_a_silent_centre_is_heard_again_with_its_next_archive(
+    installation: Installation, dagster: Dagster, after: After
+) -> None:
+    folder = installation.add_folder()
+    folder.put(GOOD)
+    crawl(installation, dagster)
+    assert dagster.checks(CENTRE_SILENT) == {"H": "passed"}
+    after(31 * 24)
+    assert dagster.checks(CENTRE_SILENT) == {"H": "failed"}
+    evaluation = dagster.evaluation(CENTRE_SILENT, "H")
+    assert (evaluation.severity.value, evaluation.metadata["days"].value) == ("WARN", 31)
+    folder.put("add/H.2013-11-30.1.impc.zip")
+    crawl(installation, dagster)
+    assert dagster.checks(CENTRE_SILENT) == {"H": "passed"}
+
+
+def test_a_failed_archive_is_late_until_it_is_corrected(
+    installation: Installation, dagster: Dagster, after: After
+) -> None:
+    folder = installation.add_folder()
+    folder.put(INVALID, invalid_documents())
+    crawl(installation, dagster)
+    after(71)
+    assert dagster.checks(SUBMISSIONS_OVERDUE) == {"H": "passed"}
+    after(73)
+    evaluation = dagster.evaluation(SUBMISSIONS_OVERDUE, "H")
+    assert (evaluation.passed, evaluation.severity.value) == (False, "WARN")
+    assert (evaluation.metadata["failed"].value, evaluation.metadata["waiting"].value) == (1, 0)
+    (row,) = [dict(record.data) for record in evaluation.metadata["archives"].records]
+    assert row == {"archive": INVALID, "phase": "xsd", "status": "failed", "days": 3, "who acts": "the centre"}
+
+    folder.path.joinpath(INVALID).unlink()
+    crawl(installation, dagster)
+    after(73)
+    # All that the directory had is gone: the next listing decides.
+    assert dagster.checks(SUBMISSIONS_OVERDUE) == {"H": "failed"}
+    crawl(installation, dagster)
+    after(73)
+    assert dagster.checks(SUBMISSIONS_OVERDUE) == {"H": "passed"}
+
+
+@one_database
+def test_what_waits_for_us_is_an_error_until_it_is_through(
+    data: DataInstallation, data_dagster: Dagster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data.put(GOOD, specimens(), experiments())
+    run_session(data.settings, data.tracker, data_dagster.instance, until=Phase.XSD)
+    monkeypatch.setattr(overdue, "utc_now", lambda: utc_now() + timedelta(days=4))
+    show_overdue(data_dagster.instance, data.tracker, data.settings)
+    evaluation = data_dagster.evaluation(SUBMISSIONS_OVERDUE, "H")
+    assert (evaluation.passed, evaluation.severity.value) == (False, "ERROR")
+    assert evaluation.metadata["waiting"].value == 1
+    monkeypatch.undo()
+    run_zip_actions(data.settings, data.tracker, data_dagster.instance, [key_of(GOOD)])
+    assert data_dagster.checks(SUBMISSIONS_OVERDUE)["H"] == "passed"
+    infos = data_dagster.instance.event_log_storage.get_asset_check_partition_info([CENTRE_SILENT, SUBMISSIONS_OVERDUE])
+    assert [info.is_current for info in infos if info.partition_key == "H"] == [True, True], "as of its contexts"
+
+
+@one_database
+def test_nothing_is_told_twice_and_a_source_out_of_use_fails_nothing(
+    installation: Installation, dagster: Dagster, after: After
+) -> None:
+    installation.add_folder()
+    after(0)
+    after(1)
+    assert [events(dagster, check) for check in (CRAWL_OVERDUE, CENTRE_SILENT, SUBMISSIONS_OVERDUE)] == [1, 1, 1]
+    after(25)
+    after(25)
+    assert events(dagster, CRAWL_OVERDUE) == 2
+    with writing(installation.tracker) as connection:
+        set_source_state(connection, 1, SourceState.MAINTENANCE)
+    after(26)
+    assert dagster.checks(CRAWL_OVERDUE) == {"H-1": "passed"}
+    after(26)
+    assert events(dagster, CRAWL_OVERDUE) == 3

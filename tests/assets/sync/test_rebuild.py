@@ -1,0 +1,102 @@
+"""A lost Dagster instance is rebuilt from the tracker, and shows what the lost one showed."""
+
+import shutil
+
+import pytest
+
+from dcc.errors import DagsterStorageError, TrackerUnreachableError
+from dcc.outcomes import ZipOutcome
+from dcc.phases import Phase
+from dcc_assets.keys import CHECK_OF_PHASE, REACHABLE
+from dcc_assets.sessions import run_session
+from dcc_assets.sync.rebuild import rebuild_instance
+from dcc_dagster.instance import open_instance
+from tests.assets.test_sessions import ALL, INVALID, put_all_kinds
+from tests.support.dagster_instances import Dagster, lose_instance
+from tests.support.databases import one_database
+from tests.support.installations import Installation
+
+ASSETS = ("file_source_listings", "zip_actions", "zip_downloads", "xml_documents", "validated_documents")
+XSD = list(CHECK_OF_PHASE.values())[-1]
+
+
+def shown(dagster: Dagster) -> dict[str, object]:
+    return {
+        "partitions": [sorted(dagster.instance.get_dynamic_partitions(n)) for n in ("file_sources", "zip_actions")],
+        "materialised": {asset: dagster.materialised(asset) for asset in ASSETS},
+        "checks": {check: dagster.checks(check) for check in (REACHABLE, *CHECK_OF_PHASE.values())},
+    }
+
+
+def test_it_shows_what_the_lost_one_showed(installation: Installation) -> None:
+    put_all_kinds(installation)
+    lost = installation.add_folder("J", "lost")
+    shutil.rmtree(lost.path)
+    with open_instance(installation.settings) as instance:
+        run_session(installation.settings, installation.tracker, instance, until=Phase.XSD)
+        before = shown(Dagster(instance))
+        evaluation = Dagster(instance).evaluation(XSD, INVALID)
+    lose_instance(installation.settings)
+
+    said: list[str] = []
+    with open_instance(installation.settings) as instance:
+        assert shown(Dagster(instance)) != before
+        report = rebuild_instance(installation.settings, installation.tracker, instance, said.append)
+        assert shown(Dagster(instance)) == before
+        again = Dagster(instance).evaluation(XSD, INVALID)
+        assert (again.description, again.metadata["errors"], again.metadata["documents"]) == (
+            evaluation.description,
+            evaluation.metadata["errors"],
+            evaluation.metadata["documents"],
+        )
+        # What was wrong is recorded by partition: told twice it is still one result.
+        rebuild_instance(installation.settings, installation.tracker, instance)
+        assert shown(Dagster(instance)) == before
+    assert (report.file_sources, report.zip_actions, report.failed) == (2, len(ALL), len(ALL) - 1)
+    assert said == [f"Dagster shows 2 file sources and {len(ALL)} zip actions, {len(ALL) - 1} of them failed."]
+
+
+@one_database
+def test_after_it_sessions_go_on(installation: Installation) -> None:
+    folder = installation.add_folder()
+    folder.put("add/H.2013-10-31.1.impc.zip")
+    installation.run_session()
+    heard: list[ZipOutcome] = []
+    with open_instance(installation.settings) as instance:
+        rebuild_instance(installation.settings, installation.tracker, instance)
+        folder.put("add/H.2013-10-31.2.impc.zip")
+        run_session(installation.settings, installation.tracker, instance, until=Phase.XSD, on_zip=heard.append)
+        assert len(Dagster(instance).materialised("validated_documents")) == 2
+    assert [outcome.key.file_name for outcome in heard] == ["H.2013-10-31.2.impc.zip"]
+
+
+@one_database
+@pytest.mark.parametrize(
+    ("broken", "error", "expected"),
+    [
+        (
+            "dcc_assets.sync.rebuild.recorded_zips",
+            TrackerUnreachableError("The tracker is away."),
+            TrackerUnreachableError,
+        ),
+        ("dcc_dagster.event_recorder.EventRecorder._store", OSError("disk full"), DagsterStorageError),
+    ],
+)
+def test_what_fails_is_said_by_its_name_and_by_the_caller_alone(
+    installation: Installation,
+    dagster: Dagster,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    broken: str,
+    error: Exception,
+    expected: type[Exception],
+) -> None:
+    def refuse(*_arguments: object, **_options: object) -> None:
+        raise error
+
+    put_all_kinds(installation)
+    installation.run_session()
+    monkeypatch.setattr(broken, refuse)
+    with pytest.raises(expected, match=str(error)):
+        rebuild_instance(installation.settings, installation.tracker, dagster.instance)
+    assert capfd.readouterr() == ("", "")

@@ -1,0 +1,287 @@
+"""A session up to validation through Dagster, in this process: it shows what the tracker has, whatever fails."""
+
+import os
+import shutil
+import signal
+import time
+from typing import Any
+
+import pytest
+from dagster import DagsterRunStatus
+from sqlalchemy import select
+
+from dcc.errors import (
+    DagsterStorageError,
+    NotFoundError,
+    SessionActiveError,
+    SessionLostError,
+    TrackerUnreachableError,
+)
+from dcc.naming import Action
+from dcc.operations.sessions import open_session
+from dcc.outcomes import ZipKey
+from dcc.phases import Phase
+from dcc.tracker.models import CrawlingSession
+from dcc_assets import sessions
+from dcc_assets.keys import CHECK_OF_PHASE, REACHABLE, SESSION_TAG, STARTED_BY_TAG
+from dcc_assets.sessions import run_session, run_zip_actions
+from dcc_dagster.event_recorder import EventRecorder
+from dcc_resources import work
+from tests.support.dagster_instances import Dagster, Heard
+from tests.support.databases import one_database
+from tests.support.installations import Installation, experiments, specimens
+
+GOOD = "add/H.2013-10-31.1.impc.zip"
+NO_ARCHIVE = "edit/H.2013-10-31.2.impc.zip"
+BAD_NAME = "add/whatever.zip"
+INVALID = "add/H.2013-10-31.3.impc.zip"
+ODD_DOCUMENT = "delete/H.2013-10-31.4.impc.zip"
+WRONG_MD5 = "add/H.2013-10-31.5.impc.zip"
+ALL = [GOOD, NO_ARCHIVE, BAD_NAME, INVALID, ODD_DOCUMENT, WRONG_MD5]
+
+ZIP_NAME, DOWNLOAD, ZIP_MD5, UNZIP, XML_NAME, XSD = CHECK_OF_PHASE.values()
+
+
+def invalid_documents() -> dict[str, bytes]:
+    documents = {**specimens(stem="2013-10-31.3"), **experiments(stem="2013-10-31.3")}
+    name = next(name for name in documents if "specimen" in name)
+    return documents | {name: documents[name].replace(b"</centre>", b"<nonsense/></centre>", 1)}
+
+
+def put_all_kinds(installation: Installation) -> None:
+    folder = installation.add_folder()
+    folder.put(GOOD)
+    folder.put(NO_ARCHIVE, b"this is no zip archive")
+    folder.put(BAD_NAME)
+    folder.put(INVALID, invalid_documents())
+    folder.put(ODD_DOCUMENT, {**specimens(stem="2013-10-31.4"), "oddly named.xml": b"<x/>"})
+    folder.put(WRONG_MD5)
+    (folder.path / f"{WRONG_MD5}.md5").write_text("0" * 32 + "  H.2013-10-31.5.impc.zip\n")
+
+
+def run(installation: Installation, dagster: Dagster, heard: Heard, **options: Any) -> sessions.SessionReport:
+    return run_session(
+        installation.settings,
+        installation.tracker,
+        dagster.instance,
+        on_crawl=heard.crawls.append,
+        on_zip=heard.zips.append,
+        until=Phase.XSD,
+        **options,
+    )
+
+
+def test_what_dagster_shows_agrees_with_the_tracker(installation: Installation, dagster: Dagster, heard: Heard) -> None:
+    put_all_kinds(installation)
+    report = run(installation, dagster, heard)
+
+    assert installation.states() == {
+        GOOD: "xsd done",
+        NO_ARCHIVE: "unzip failed",
+        BAD_NAME: "zip_name failed",
+        INVALID: "xsd failed",
+        ODD_DOCUMENT: "xml_name failed",
+        WRONG_MD5: "zip_md5 failed",
+    }
+    assert set(dagster.instance.get_dynamic_partitions("zip_actions")) == set(ALL)
+    assert dagster.materialised("file_source_listings") == {"H-1"}
+    assert dagster.materialised("zip_actions") == set(ALL) - {BAD_NAME}
+    assert dagster.materialised("zip_downloads") == {GOOD, NO_ARCHIVE, INVALID, ODD_DOCUMENT}
+    assert dagster.materialised("xml_documents") == {GOOD, INVALID, ODD_DOCUMENT}
+    assert dagster.materialised("validated_documents") == {GOOD}
+    assert dagster.checks(REACHABLE) == {"H-1": "passed"}
+    assert {check.name: dagster.checks(check) for check in CHECK_OF_PHASE.values()} == {
+        "zip_name": {BAD_NAME: "failed"},
+        "download": {},
+        "zip_md5": {WRONG_MD5: "failed"},
+        "unzip": {NO_ARCHIVE: "failed"},
+        "xml_name": {ODD_DOCUMENT: "failed"},
+        "xsd": {INVALID: "failed"},
+    }
+    assert dagster.statuses() == [DagsterRunStatus.SUCCESS] * 2
+    assert {crawl.source_id for crawl in heard.crawls} == {1}
+    assert set(heard.by_zip) == set(ALL) - {BAD_NAME}
+    runs = dagster.instance.get_runs()
+    assert [run.tags[SESSION_TAG] for run in runs] == [str(report.session_id)] * 2
+    assert {run.tags[STARTED_BY_TAG] for run in runs} == {"dcc crawl"}
+    shown = {key for run in runs for key in run.tags if not key.startswith(".dagster/")}
+    assert shown == {SESSION_TAG, STARTED_BY_TAG}
+
+
+@one_database
+def test_a_failed_check_names_the_zip_the_documents_and_the_lines(
+    installation: Installation, dagster: Dagster, heard: Heard
+) -> None:
+    put_all_kinds(installation)
+    run(installation, dagster, heard)
+
+    evaluation = dagster.evaluation(XSD, INVALID)
+    assert evaluation.severity.value == "ERROR"
+    assert evaluation.metadata["zip"].value == INVALID
+    assert (evaluation.metadata["phase"].value, evaluation.metadata["status"].value) == ("xsd", "failed")
+    documents = [record.data for record in evaluation.metadata["documents"].records]
+    assert [(row["document"], row["status"]) for row in documents] == [
+        ("H.2013-10-31.3.specimen.impc.xml", "failed"),
+        ("H.2013-10-31.3.experiment.impc.xml", "done"),
+    ]
+    error = evaluation.metadata["errors"].records[0].data
+    outcome = heard.by_zip[INVALID]
+    told = next(d.errors[0] for d in outcome.documents if d.errors)
+    assert (error["line"], error["column"], error["message"]) == (told.line, told.column, told.message)
+    assert "nonsense" in error["message"]
+    assert "1 of 2 documents are not valid" in evaluation.description
+    reason = heard.by_zip[NO_ARCHIVE].reasons[-1].message
+    assert dagster.evaluation(UNZIP, NO_ARCHIVE).metadata["reason"].value == reason
+    assert "does not follow" in dagster.evaluation(ZIP_NAME, BAD_NAME).description
+
+
+@one_database
+def test_a_zip_that_is_right_again_turns_its_check_green(
+    installation: Installation, dagster: Dagster, heard: Heard
+) -> None:
+    """By the next session, which takes it because it has changed."""
+    folder = installation.add_folder()
+    folder.put(INVALID, invalid_documents())
+    run(installation, dagster, heard)
+    assert dagster.checks(XSD) == {INVALID: "failed"}
+
+    folder.put(INVALID, specimens(stem="2013-10-31.3"), modified=1_500_000_000)
+    report = run(installation, dagster, heard)
+
+    assert installation.states() == {INVALID: "xsd done"}
+    assert dagster.checks(XSD) == {INVALID: "passed"}
+    assert dagster.materialised("validated_documents") == {INVALID}
+    target = dagster.evaluation(XSD, INVALID).target_materialization_data
+    assert target.run_id == report.run_ids[-1]
+
+
+@one_database
+def test_a_source_that_cannot_be_reached_fails_its_check_and_holds_up_no_other(
+    installation: Installation, dagster: Dagster, heard: Heard
+) -> None:
+    lost = installation.add_folder("J", "lost")
+    installation.add_folder().put(GOOD)
+    shutil.rmtree(lost.path)
+    run(installation, dagster, heard)
+
+    assert dagster.checks(REACHABLE) == {"J-1": "failed", "H-2": "passed"}
+    assert dagster.materialised("file_source_listings") == {"H-2"}
+    evaluation = dagster.evaluation(REACHABLE, "J-1")
+    told = next(crawl.error for crawl in heard.crawls if crawl.source_id == lost.source_id)
+    assert told is not None
+    assert evaluation.metadata["reason"].value == told.message
+    assert installation.states() == {GOOD: "xsd done"}
+
+
+@one_database
+def test_only_the_sources_asked_for_are_crawled(installation: Installation, dagster: Dagster, heard: Heard) -> None:
+    installation.add_folder("H", "one").put(GOOD)
+    other = installation.add_folder("H", "two")
+    run(installation, dagster, heard, source_ids=[other.source_id])
+    assert [crawl.source_id for crawl in heard.crawls] == [other.source_id]
+    assert dagster.checks(REACHABLE) == {"H-2": "passed"}
+
+
+@one_database
+def test_a_session_is_finished_when_it_is_done(installation: Installation, dagster: Dagster, heard: Heard) -> None:
+    installation.add_folder().put(GOOD)
+    report = run(installation, dagster, heard)
+    with installation.tracker.connect() as connection:
+        sessions = connection.execute(select(CrawlingSession.id, CrawlingSession.finish_time)).all()
+    assert [number for number, _ in sessions] == [report.session_id]
+    assert sessions[0].finish_time is not None
+
+
+@one_database
+def test_another_active_session_is_said_before_any_run(
+    installation: Installation, dagster: Dagster, heard: Heard
+) -> None:
+    with (
+        open_session(installation.tracker, installation.settings),
+        pytest.raises(SessionActiveError, match="is active"),
+    ):
+        run(installation, dagster, heard)
+    assert dagster.statuses() == []
+
+
+@one_database
+@pytest.mark.parametrize("error", [SessionLostError, TrackerUnreachableError])
+def test_what_the_work_raises_reaches_the_caller_as_it_was(
+    installation: Installation,
+    dagster: Dagster,
+    heard: Heard,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    error: type[Exception],
+) -> None:
+    def fail(*_arguments: object, **_options: object) -> None:
+        raise error("the reason")
+
+    monkeypatch.setattr(work.Session, "check", fail)
+    installation.add_folder().put(GOOD)
+    with pytest.raises(error, match=r"^the reason$"):
+        run(installation, dagster, heard)
+    assert dagster.statuses() == [DagsterRunStatus.FAILURE]
+    assert capfd.readouterr() == ("", "")
+
+
+@one_database
+def test_an_interrupt_reaches_the_caller_as_one_and_the_next_session_goes_on(
+    installation: Installation, dagster: Dagster, heard: Heard
+) -> None:
+    def interrupt(_outcome: object) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(5)
+
+    installation.add_folder().put(GOOD)
+    with pytest.raises(KeyboardInterrupt):
+        run_session(installation.settings, installation.tracker, dagster.instance, on_zip=interrupt)
+    result = run(installation, dagster, heard)
+    assert result.session_id == 2
+    assert dagster.statuses()[:2] == [DagsterRunStatus.SUCCESS] * 2
+    assert installation.states() == {GOOD: "xsd done"}
+
+
+@one_database
+def test_the_work_is_done_when_dagster_cannot_store_events(
+    installation: Installation, dagster: Dagster, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_arguments: object) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(EventRecorder, "_store", refuse)
+    put_all_kinds(installation)
+    with pytest.raises(DagsterStorageError, match=r"no space left.*dcc instance rebuild"):
+        run(installation, dagster, heard)
+    assert installation.states()[GOOD] == "xsd done"
+    assert set(heard.by_zip) == set(ALL) - {BAD_NAME}
+
+
+@one_database
+def test_the_work_is_done_when_dagster_cannot_make_a_run(
+    installation: Installation, dagster: Dagster, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_arguments: object, **_options: object) -> None:
+        raise OSError("attempt to write a readonly database")
+
+    monkeypatch.setattr(dagster.instance, "create_run_for_job", refuse)
+    put_all_kinds(installation)
+    with pytest.raises(DagsterStorageError, match="readonly database"):
+        run(installation, dagster, heard)
+    assert installation.states()[INVALID] == "xsd failed"
+    assert len(heard.crawls) == 1
+
+
+@one_database
+def test_a_zip_action_that_nobody_knows_is_said(installation: Installation, dagster: Dagster) -> None:
+    with pytest.raises(NotFoundError, match=r"H\.2020-01-01\.1\.impc\.zip"):
+        run_zip_actions(
+            installation.settings,
+            installation.tracker,
+            dagster.instance,
+            [ZipKey(Action.ADD, "H.2020-01-01.1.impc.zip")],
+        )
+
+
+def test_no_phase_up_to_validation_lacks_a_check_that_shows_it() -> None:
+    assert set(CHECK_OF_PHASE) == {phase for phase in Phase if phase <= Phase.XSD}

@@ -1,0 +1,245 @@
+"""The sensor of what is overdue: its checks are made every ten minutes by the daemon, and people are told once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from dagster import AssetCheckKey, SkipReason
+from sqlalchemy import update
+
+from dcc.databases.columns import utc_now
+from dcc.phases import Phase
+from dcc.settings import load_settings
+from dcc.tracker.database import open_tracker, writing
+from dcc.tracker.models import FileSource
+from dcc.tracker.register import centres
+from dcc.tracker.register.connections import SourceState
+from dcc.tracker.register.file_sources import set_source_state
+from dcc_assets.data_keys import CENTRE_SILENT, SUBMISSIONS_OVERDUE
+from dcc_assets.keys import CRAWL_OVERDUE
+from dcc_assets.sessions import run_session
+from dcc_assets.sync import overdue as shown
+from dcc_dagster.instance import open_instance
+from dcc_sensors import overdue as watched
+from dcc_sensors.overdue import OVERDUE_SECONDS, overdue
+from tests.support.dagster_instances import Dagster, looked, set_environment
+from tests.support.databases import only_sqlite
+from tests.support.installations import Installation
+from tests.support.mail_server import MailServerForTests, Starter
+from tests.support.served_page import served_page
+
+WRANGLER, CENTRE = "wrangler@dcc.example", "data@h.example"
+GOOD = "add/H.2013-10-31.1.impc.zip"
+
+After = Callable[[float], str]
+"""Has the sensor look when so many hours have passed; what it says."""
+
+
+@pytest.fixture
+def server(installation: Installation, mail_server: Starter, monkeypatch: pytest.MonkeyPatch) -> MailServerForTests:
+    server = mail_server()
+    set_environment(installation, monkeypatch)
+    monkeypatch.setenv("DCC_NOTIFY_TO", WRANGLER)
+    monkeypatch.setenv("DCC_SMTP_URL", f"smtp://127.0.0.1:{server.port}")
+    return server
+
+
+@pytest.fixture
+def after(dagster: Dagster, monkeypatch: pytest.MonkeyPatch) -> After:
+    def look(hours: float) -> str:
+        with monkeypatch.context() as later:
+            for module in (shown, watched):
+                later.setattr(module, "utc_now", lambda: utc_now() + timedelta(hours=hours))
+            said = looked(overdue, dagster.instance)
+        assert isinstance(said, SkipReason)
+        assert said.skip_message is not None
+        return said.skip_message
+
+    return look
+
+
+def told(server: MailServerForTests, to: str = WRANGLER) -> list[tuple[str, str]]:
+    """The subjects and texts of what was sent since this was asked last, to this address alone."""
+    found = []
+    for envelope, message in server.received:
+        assert envelope.rcpt_tos == [to]
+        body = message.get_body(("plain",))
+        assert body is not None
+        found.append((str(message["Subject"]), body.get_content()))
+    server.received.clear()
+    return found
+
+
+def crawl(installation: Installation, dagster: Dagster, until: Phase = Phase.ZIP_NAME) -> None:
+    run_session(installation.settings, installation.tracker, dagster.instance, until=until)
+
+
+@only_sqlite
+def test_a_source_that_no_session_crawls_is_told_once_and_so_is_that_one_does(
+    server: MailServerForTests, installation: Installation, dagster: Dagster, after: After
+) -> None:
+    installation.add_folder().put(GOOD)
+    crawl(installation, dagster)
+    assert after(0) == "The checks of what is overdue are right."
+    assert told(server) == []
+    after(25)
+    assert dagster.checks(CRAWL_OVERDUE) == {"H-1": "failed"}
+    ((subject, text),) = told(server)
+    assert subject == "DCC: Outage: the check crawl_overdue of H-1"
+    assert "It was last listed as a whole" in text
+    assert "Who acts: the DCC." in text
+    assert "dcc crawl" in text
+    for hours in (25, 26, 50):
+        after(hours)
+    assert told(server) == []
+    crawl(installation, dagster)
+    after(0)
+    after(0)
+    assert [subject for subject, _ in told(server)] == ["DCC: Back to normal: the check crawl_overdue of H-1"]
+    after(51)
+    assert [subject for subject, _ in told(server)] == ["DCC: Outage: the check crawl_overdue of H-1"]
+
+
+@only_sqlite
+def test_silent_centres_and_what_is_not_through_are_told_with_who_acts(
+    server: MailServerForTests, installation: Installation, dagster: Dagster, after: After
+) -> None:
+    installation.add_folder().put(GOOD)
+    crawl(installation, dagster)
+    after(31 * 24)
+    assert (dagster.checks(CENTRE_SILENT), dagster.checks(SUBMISSIONS_OVERDUE)) == ({"H": "failed"}, {"H": "failed"})
+    ((subject, text),) = told(server)
+    assert "2 more changes" in subject
+    assert "H has submitted its last new archive" in text
+    assert "Archives of H: 1 older than 3 days wait" in text
+    assert "Who acts: the DCC for what waits, the centre for what failed." in text
+
+
+@only_sqlite
+def test_a_centre_is_reminded_once_of_what_it_is_to_correct(
+    server: MailServerForTests,
+    installation: Installation,
+    dagster: Dagster,
+    after: After,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DCC_NOTIFY_TO", "")
+    monkeypatch.setenv("DCC_NOTIFY_CENTRES", "true")
+    monkeypatch.setenv("DCC_UNTIL", "xsd")
+    with writing(installation.tracker) as connection:
+        centres.change_centre(connection, "H", email=CENTRE, language="de")
+    folder = installation.add_folder()
+    folder.put(GOOD, b"no archive")
+    crawl(installation, dagster, Phase.XSD)
+    after(0)
+    server.received.clear()
+    after(71)
+    assert told(server, CENTRE) == []
+    after(73)
+    ((subject, text),) = told(server, CENTRE)
+    assert subject == "DCC: H: 1 Archiv wartet noch auf seine Korrektur"
+    assert GOOD in text
+    assert "neuen Archiv" in text
+    for hours in (74, 120):
+        after(hours)
+    assert told(server, CENTRE) == []
+    (folder.path / GOOD).unlink()
+    crawl(installation, dagster, Phase.XSD)
+    after(121)
+    folder.put("add/H.2013-10-31.2.impc.zip", b"no archive either")
+    crawl(installation, dagster, Phase.XSD)
+    after(0)
+    server.received.clear()
+    after(200)
+    assert [subject for subject, _ in told(server, CENTRE)] == [subject]
+
+
+@only_sqlite
+def test_what_could_not_be_sent_is_sent_later(
+    server: MailServerForTests,
+    installation: Installation,
+    dagster: Dagster,
+    after: After,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    installation.add_folder()
+    crawl(installation, dagster)
+    monkeypatch.setenv("DCC_SMTP_URL", "smtp://127.0.0.1:9")
+    assert "127.0.0.1" in after(25)
+    monkeypatch.setenv("DCC_SMTP_URL", f"smtp://127.0.0.1:{server.port}")
+    after(25)
+    assert [subject for subject, _ in told(server)] == ["DCC: Outage: the check crawl_overdue of H-1"]
+
+
+@only_sqlite
+def test_a_source_out_of_use_is_neither_overdue_nor_back(
+    server: MailServerForTests, installation: Installation, dagster: Dagster, after: After
+) -> None:
+    installation.add_folder()
+    crawl(installation, dagster)
+    after(25)
+    assert len(told(server)) == 1
+    with writing(installation.tracker) as connection:
+        set_source_state(connection, 1, SourceState.MAINTENANCE)
+    after(25)
+    assert told(server) == []
+    with writing(installation.tracker) as connection:
+        set_source_state(connection, 1, SourceState.AVAILABLE)
+    after(49)
+    assert [subject for subject, _ in told(server)] == ["DCC: Outage: the check crawl_overdue of H-1"]
+
+
+@only_sqlite
+def test_nobody_is_told_unless_that_is_asked_for(
+    installation: Installation, dagster: Dagster, after: After, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_environment(installation, monkeypatch)
+    installation.add_folder()
+    crawl(installation, dagster)
+    assert after(25) == "The checks of what is overdue are right."
+
+
+@pytest.mark.servers
+def test_the_daemon_evaluates_the_checks_and_tells(
+    tmp_path: Path, mail_server: Starter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the daemon of `dcc ui`: a source that was registered long ago and never crawled, of a silent centre."""
+    server, home = mail_server(), tmp_path / "home"
+    asked = {"DCC_NOTIFY_TO": WRANGLER, "DCC_SMTP_URL": f"smtp://127.0.0.1:{server.port}"}
+    commands = [
+        ["centre", "add", "H", "--name", "MRC Harwell"],
+        ["source", "add", "--centre", "H", "--protocol", "file", "--base-path", str(tmp_path)],
+    ]
+
+    def registered_long_ago() -> None:
+        monkeypatch.setenv("DCC_HOME", str(home))
+        tracker = open_tracker(load_settings())
+        with writing(tracker) as connection:
+            connection.execute(update(FileSource).values(created=utc_now() - timedelta(days=40)))
+        tracker.dispose()
+
+    with served_page(home, commands=commands, prepare=registered_long_ago, **asked) as page:
+        sensor = page.ask(
+            '{ sensorOrError(sensorSelector: {repositoryName: "__repository__", repositoryLocationName: "dcc", '
+            'sensorName: "overdue"}) { ... on Sensor { minIntervalSeconds sensorState { status } } } }'
+        )["sensorOrError"]
+        assert sensor == {"minIntervalSeconds": OVERDUE_SECONDS, "sensorState": {"status": "RUNNING"}}
+        assert OVERDUE_SECONDS == 600
+        deadline = time.monotonic() + 120
+        while not server.received and time.monotonic() < deadline:
+            time.sleep(0.5)
+    ((subject, text),) = told(server)
+    assert "the check crawl_overdue of H-1" in subject
+    assert "H has submitted nothing yet" in text
+    with open_instance(load_settings()) as instance:
+        assert failed(instance, CRAWL_OVERDUE, "H-1")
+        assert failed(instance, CENTRE_SILENT, "H")
+
+
+def failed(instance: object, check: AssetCheckKey, partition: str) -> bool:
+    records = instance.event_log_storage.get_asset_check_execution_history(check, limit=10)  # type: ignore[attr-defined]
+    return [(one.partition, one.status.value) for one in records] == [(partition, "FAILED")]

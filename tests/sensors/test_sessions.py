@@ -1,0 +1,405 @@
+"""What starts work by itself: it looks at the tracker only, asks once, and never while a session is at work."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from dagster import (
+    DagsterInstance,
+    DagsterRunStatus,
+    DefaultScheduleStatus,
+    DefaultSensorStatus,
+    RunRequest,
+    SensorDefinition,
+    SkipReason,
+)
+from sqlalchemy import select, update
+
+from dcc.databases.columns import utc_now
+from dcc.errors import ConfigurationError, TrackerUnreachableError
+from dcc.naming import Action
+from dcc.operations.sessions import open_session
+from dcc.qc.apply.holding import confirm_held
+from dcc.qc.database import writing as qc_writing
+from dcc.qc.judging.waiver_store import add_waiver
+from dcc.rules.waivers import Waiver
+from dcc.session.crawl import crawl_file_sources as crawl
+from dcc.session.data.corrections import withdraw_submission
+from dcc.settings import load_settings
+from dcc.tracker.database import writing
+from dcc.tracker.models import SessionLock
+from dcc.vocabulary import WaiverEffect
+from dcc_assets.jobs import crawl_file_sources, load_data, process_zip_actions, show_changes
+from dcc_assets.keys import SESSION_TAG
+from dcc_assets.runs import PROCESS_TAG, session_tags
+from dcc_dagster.instance import open_instance
+from dcc_resources.code_location import platform_resources
+from dcc_sensors import sessions
+from dcc_sensors.sessions import (
+    changes_beside_sessions,
+    crawl_schedule,
+    new_zips,
+    retry_failed_downloads,
+    valid_documents,
+)
+from tests.support.dagster_instances import looked, set_environment
+from tests.support.data_installations import DataInstallation, key_of
+from tests.support.data_installations import experiments as valid_experiments
+from tests.support.data_installations import specimens as valid_specimens
+from tests.support.databases import only_sqlite
+from tests.support.installations import Folder, Installation
+
+ZIP = "add/H.2013-10-31.1.impc.zip"
+
+
+@pytest.fixture
+def instance() -> Iterator[DagsterInstance]:
+    with DagsterInstance.ephemeral() as made:
+        yield made
+
+
+@pytest.fixture
+def folder(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> Folder:
+    set_environment(installation, monkeypatch)
+    return installation.add_folder()
+
+
+def crawled(installation: Installation, *, hand_over: bool) -> int:
+    """A session that crawled and processed nothing; its id."""
+    with open_session(installation.tracker, installation.settings) as session:
+        for _ in crawl(installation.tracker, installation.settings, session):
+            pass
+        if hand_over:
+            session.hand_over()
+    return session.id
+
+
+def asked(sensor: SensorDefinition, instance: DagsterInstance) -> RunRequest | str:
+    """The run that a sensor asks for, or why it asks for none."""
+    answer = looked(sensor, instance)
+    assert isinstance(answer, RunRequest | SkipReason)
+    return answer if isinstance(answer, RunRequest) else str(answer.skip_message)
+
+
+def test_zip_actions_that_wait_are_asked_for_once_in_the_session_that_found_them(
+    installation: Installation, folder: Folder, instance: DagsterInstance
+) -> None:
+    assert asked(new_zips, instance) == "No zip action waits."
+    folder.put(ZIP)
+    session = crawled(installation, hand_over=True)
+    first, second = asked(new_zips, instance), asked(new_zips, instance)
+    assert isinstance(first, RunRequest)
+    assert isinstance(second, RunRequest)
+    assert first.tags == {SESSION_TAG: str(session)}
+    assert first.partition_key is None
+    assert first.run_key is not None
+    assert first.run_key == second.run_key
+
+    folder.put("add/H.2013-10-31.2.impc.zip")
+    crawled(installation, hand_over=True)
+    third = asked(new_zips, instance)
+    assert isinstance(third, RunRequest)
+    assert third.run_key != first.run_key
+
+
+@only_sqlite
+def test_work_that_a_run_left_undone_is_asked_for_again_only_after_a_while(
+    installation: Installation, folder: Folder, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.put(ZIP)
+    crawled(installation, hand_over=False)
+    now = 1_000_000 * sessions.REPEAT_SECONDS
+    monkeypatch.setattr(sessions.time, "time", lambda: now)
+    first = asked(new_zips, instance)
+    assert isinstance(first, RunRequest)
+    assert first.tags == {}
+    monkeypatch.setattr(sessions.time, "time", lambda: now + sessions.REPEAT_SECONDS)
+    later = asked(new_zips, instance)
+    assert isinstance(later, RunRequest)
+    assert later.run_key != first.run_key
+
+
+@only_sqlite
+@pytest.mark.parametrize("status", [DagsterRunStatus.NOT_STARTED, DagsterRunStatus.STARTED])
+@pytest.mark.parametrize("job", [crawl_file_sources, process_zip_actions, load_data])
+def test_nothing_is_asked_for_while_a_run_is_under_way(
+    installation: Installation, folder: Folder, instance: DagsterInstance, status: DagsterRunStatus, job: object
+) -> None:
+    folder.put(ZIP)
+    crawled(installation, hand_over=True)
+    instance.create_run_for_job(job, status=status)  # type: ignore[arg-type]
+    assert "is under way or queued" in str(asked(new_zips, instance))
+
+
+@only_sqlite
+def test_a_run_whose_process_died_holds_up_nothing(
+    installation: Installation, folder: Folder, instance: DagsterInstance
+) -> None:
+    folder.put(ZIP)
+    dead = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    with open_session(installation.tracker, installation.settings) as session:
+        tags = session_tags(session)
+    mine = str(os.getpid())
+    process = tags[PROCESS_TAG].replace(f":{mine}:", f":{dead.pid}:")
+    dead.kill()
+    dead.wait()
+    crawled(installation, hand_over=True)
+    run = instance.create_run_for_job(
+        process_zip_actions, status=DagsterRunStatus.STARTED, tags={**tags, PROCESS_TAG: process}
+    )
+    alive = instance.create_run_for_job(crawl_file_sources, status=DagsterRunStatus.STARTED, tags=tags)
+    assert "crawl_file_sources is under way" in str(asked(new_zips, instance))
+    assert instance.get_run_by_id(run.run_id).status is DagsterRunStatus.FAILURE  # type: ignore[union-attr]
+    assert instance.get_run_by_id(alive.run_id).status is DagsterRunStatus.STARTED  # type: ignore[union-attr]
+
+
+def test_nothing_is_asked_for_while_a_session_is_at_work_and_again_when_it_died(
+    installation: Installation, folder: Folder, instance: DagsterInstance
+) -> None:
+    folder.put(ZIP)
+    crawled(installation, hand_over=False)
+    schedule = crawl_schedule(installation.settings)
+    with open_session(installation.tracker, installation.settings) as session:
+        assert asked(new_zips, instance) == f"Session {session.id} is active."
+        skipped = looked(schedule, instance)
+        assert isinstance(skipped, SkipReason)
+        with writing(installation.tracker) as connection:
+            connection.execute(update(SessionLock).values(heartbeat=datetime(2001, 1, 1)))
+        assert isinstance(asked(new_zips, instance), RunRequest)
+
+
+@only_sqlite
+def test_failed_downloads_are_tried_again_once_after_the_next_crawl(
+    installation: Installation, folder: Folder, instance: DagsterInstance
+) -> None:
+    assert asked(retry_failed_downloads, instance) == "No download has failed."
+    folder.put(ZIP)
+    crawled(installation, hand_over=False)
+    saved = (folder.path / ZIP).read_bytes()
+    (folder.path / ZIP).unlink()
+    installation.run_session(crawl=False)
+    assert installation.states() == {ZIP: "download failed"}
+    assert "with or after the next crawl" in str(asked(retry_failed_downloads, instance))
+
+    folder.put(ZIP, saved)
+    session = crawled(installation, hand_over=True)
+    assert asked(new_zips, instance) == "No zip action waits."
+    request = asked(retry_failed_downloads, instance)
+    assert isinstance(request, RunRequest)
+    assert request.tags == {SESSION_TAG: str(session)}
+    assert request.run_key == asked(retry_failed_downloads, instance).run_key  # type: ignore[union-attr]
+
+
+@only_sqlite
+def test_sensors_look_at_the_tracker_only_and_at_once(
+    installation: Installation, folder: Folder, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.put(ZIP)
+    crawled(installation, hand_over=True)
+    shutil.rmtree(folder.path)
+
+    def refuse(*_arguments: object, **_options: object) -> None:
+        raise AssertionError("a sensor spoke to the network")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr("dcc.sources.connect.connect", refuse)
+    schedule = crawl_schedule(installation.settings)
+    began = time.monotonic()
+    assert isinstance(asked(new_zips, instance), RunRequest)
+    asked(retry_failed_downloads, instance)
+    assert isinstance(looked(schedule, instance), RunRequest)
+    assert time.monotonic() - began < 20
+
+
+def test_a_tracker_that_is_not_there_yet_is_a_reason_to_wait(
+    tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DCC_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("DCC_TRACKER_URL", raising=False)
+    assert "dcc init" in str(asked(new_zips, instance))
+    assert "dcc init" in str(asked(retry_failed_downloads, instance))
+    assert "dcc init" in str(asked(valid_documents, instance))
+    assert "dcc init" in str(asked(changes_beside_sessions, instance))
+    assert not (tmp_path / "home").exists()
+
+
+def test_a_tracker_that_cannot_be_reached_fails_the_tick(
+    instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+    monkeypatch.setenv("DCC_TRACKER_URL", f"mysql://user:hidden@127.0.0.1:{port}/tracker")
+    with pytest.raises(TrackerUnreachableError) as failure:
+        asked(new_zips, instance)
+    assert "hidden" not in str(failure.value)
+
+
+def test_everything_runs_as_soon_as_the_daemon_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DCC_CRAWL_INTERVAL", "30 2 * * *")
+    schedule = crawl_schedule(load_settings())
+    assert (schedule.cron_schedule, schedule.job_name) == ("30 2 * * *", "crawl_file_sources")
+    assert schedule.default_status is DefaultScheduleStatus.RUNNING
+    assert {s.default_status for s in (new_zips, retry_failed_downloads)} == {DefaultSensorStatus.RUNNING}
+    assert {s.job_name for s in (new_zips, retry_failed_downloads)} == {"process_zip_actions"}
+    later = (valid_documents, changes_beside_sessions)
+    assert [(s.job_name, s.default_status) for s in later] == [
+        ("load_data", DefaultSensorStatus.RUNNING),
+        ("show_changes", DefaultSensorStatus.RUNNING),
+    ]
+
+
+def test_a_wrong_crawl_interval_is_said() -> None:
+    with pytest.raises(ConfigurationError, match=r"DCC_CRAWL_INTERVAL: 'hourly, please'"):
+        crawl_schedule(load_settings(crawl_interval="hourly, please"))
+
+
+@pytest.fixture
+def valid(data: DataInstallation, monkeypatch: pytest.MonkeyPatch) -> DataInstallation:
+    """An installation with two documents that wait to be taken up."""
+    set_environment(data.base, monkeypatch)
+    data.put(ZIP, valid_specimens(), valid_experiments())
+    data.validate()
+    return data
+
+
+def test_valid_documents_are_asked_for_once(valid: DataInstallation, instance: DagsterInstance) -> None:
+    first, second = asked(valid_documents, instance), asked(valid_documents, instance)
+    assert isinstance(first, RunRequest)
+    assert isinstance(second, RunRequest)
+    assert first.run_key == second.run_key
+    valid.take_up()
+    assert asked(valid_documents, instance) == "No document waits."
+
+
+@only_sqlite
+def test_the_session_that_validated_documents_is_gone_on_with(
+    valid: DataInstallation, instance: DagsterInstance
+) -> None:
+    with open_session(valid.tracker, valid.settings) as session:
+        session.hand_over()
+    request = asked(valid_documents, instance)
+    assert isinstance(request, RunRequest)
+    assert request.tags == {SESSION_TAG: str(session.id)}
+
+
+@only_sqlite
+def test_the_three_jobs_of_daemons_hand_one_session_on(data: DataInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
+    set_environment(data.base, monkeypatch)
+    data.put(ZIP, valid_specimens(), valid_experiments())
+    sessions = []
+    with open_instance(data.settings) as instance:
+        tags: dict[str, str] = {}
+        for job, sensor in (
+            (crawl_file_sources, new_zips),
+            (process_zip_actions, valid_documents),
+            (load_data, valid_documents),
+        ):
+            result = job.execute_in_process(instance=instance, resources=platform_resources(), tags=tags)
+            run = instance.get_run_by_id(result.run_id)
+            assert run is not None
+            sessions.append(run.tags[SESSION_TAG])
+            request = asked(sensor, instance)
+            tags = dict(request.tags) if isinstance(request, RunRequest) else {}
+    assert sessions == ["1", "1", "1"]
+    assert request == "No document waits."
+    assert data.states() == {ZIP: "qc pending"}
+    with data.tracker.connect() as connection:
+        lock = connection.execute(select(SessionLock.session_id, SessionLock.holder)).one()
+    assert tuple(lock) == (None, None)
+
+
+@only_sqlite
+def test_zip_actions_come_before_documents(valid: DataInstallation, instance: DagsterInstance) -> None:
+    valid.put("add/H.2013-10-31.2.impc.zip", valid_specimens("2013-10-31.2", first=11))
+    crawled(valid.base, hand_over=True)
+    assert asked(valid_documents, instance) == "Zip actions that wait are processed first."
+    assert isinstance(asked(new_zips, instance), RunRequest)
+
+
+@only_sqlite
+@pytest.mark.parametrize(
+    ("until", "zips", "documents"),
+    [("zip_name", "Sessions stop at zip_name", "Sessions stop at zip_name"), ("xsd", "No zip", "Sessions stop at xsd")],
+)
+def test_sensors_ask_for_nothing_beyond_where_sessions_stop(
+    valid: DataInstallation,
+    instance: DagsterInstance,
+    monkeypatch: pytest.MonkeyPatch,
+    until: str,
+    zips: str,
+    documents: str,
+) -> None:
+    assert isinstance(asked(valid_documents, instance), RunRequest)
+    monkeypatch.setenv("DCC_UNTIL", until)
+    assert zips in str(asked(new_zips, instance))
+    assert documents in str(asked(valid_documents, instance))
+
+
+@only_sqlite
+def test_documents_that_wait_to_be_confirmed_are_not_asked_for(
+    data: DataInstallation, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_environment(data.base, monkeypatch)
+    data.put(ZIP, valid_specimens())
+    data.run()
+    held = data.with_settings(hold_threshold=1)
+    held.put("delete/H.2013-10-31.2.impc.zip", valid_specimens("2013-10-31.2"))
+    held.run()
+    assert held.states()["delete/H.2013-10-31.2.impc.zip"] == "upload pending"
+    assert asked(valid_documents, instance) == "No document waits."
+
+
+@only_sqlite
+def test_what_changed_beside_sessions_is_asked_to_be_shown(valid: DataInstallation, instance: DagsterInstance) -> None:
+    assert asked(changes_beside_sessions, instance) == "The next run of a session shows what has changed."
+    valid.take_up()
+    assert isinstance(asked(changes_beside_sessions, instance), RunRequest)
+    show_changes.execute_in_process(instance=instance, resources=platform_resources())
+    assert asked(changes_beside_sessions, instance) == "All that has changed is shown."
+
+
+@only_sqlite
+def test_what_withdrawals_and_waivers_give_cause_to_is_asked_for_though_no_document_waits(
+    data: DataInstallation, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_environment(data.base, monkeypatch)
+    data.put(ZIP, valid_experiments())
+    data.put("add/H.2013-11-01.1.impc.zip", valid_specimens("2013-11-01.1", first=70))
+    data.run()
+    assert asked(valid_documents, instance) == "No document waits."
+    today = utc_now().date()
+    with qc_writing(data.qc) as connection:
+        add_waiver(connection, Waiver("E4", WaiverEffect.WAIVE, "on their way", "a wrangler", today), today)
+    assert isinstance(asked(valid_documents, instance), RunRequest)
+    data.take_up()
+    assert asked(valid_documents, instance) == "No document waits."
+    key = key_of("add/H.2013-11-01.1.impc.zip")
+    withdraw_submission(data.tracker, data.qc, data.settings, key, author="someone", reason="a mistake")
+    assert isinstance(asked(valid_documents, instance), RunRequest)
+    monkeypatch.setenv("DCC_UNTIL", "upload")
+    assert asked(valid_documents, instance) == "No document waits."
+    monkeypatch.delenv("DCC_UNTIL")
+    data.take_up()
+    assert asked(valid_documents, instance) == "No document waits."
+
+
+@only_sqlite
+def test_documents_that_were_confirmed_and_not_applied_are_asked_for(
+    data: DataInstallation, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_environment(data.base, monkeypatch)
+    data.put(ZIP, valid_specimens())
+    data.run()
+    held = data.with_settings(hold_threshold=1)
+    held.put("delete/H.2013-10-31.2.impc.zip", valid_specimens("2013-10-31.2"))
+    held.run()
+    confirm_held(data.qc, Action.DELETE, "H.2013-10-31.2.impc.zip", author="someone", reason="It is meant.")
+    assert isinstance(asked(valid_documents, instance), RunRequest)
