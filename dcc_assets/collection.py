@@ -10,19 +10,17 @@ from dagster import (
     OpExecutionContext,
     multi_asset,
 )
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection
 
 from dcc.errors import NotFoundError
-from dcc.outcomes import source_partition
 from dcc.phases import Phase
 from dcc.tracker.database import run_reading
 from dcc.tracker.hostings.download_plan import count_not_arrived
-from dcc.tracker.models import Centre, FileSource
 from dcc.tracker.queries.queries import waiting_zip_actions
 from dcc_assets.keys import FILE_SOURCE_CHECK_SPECS, FILE_SOURCE_SPEC, FILE_SOURCES
 from dcc_assets.metadata.causes import zips_explained
 from dcc_assets.metadata.file_sources import found_zip_reports, source_report
-from dcc_assets.partitions import data_is_due
+from dcc_assets.partitions import data_is_due, source_partitions
 from dcc_assets.runs import session_to_resume, step_of, tag_session
 from dcc_assets.sync.archives import note_shown, show_unshown
 from dcc_assets.sync.overdue import tell_overdue
@@ -89,12 +87,6 @@ def crawl(
         note_shown(context.instance, work.tracker, work.settings)
         if work.hands_over:
             _leave_to_others(work)
-
-
-def source_partitions(connection: Connection) -> dict[str, int]:
-    """The partition keys of all file sources, with their ids."""
-    query = select(Centre.short_name, FileSource.id).join(FileSource, FileSource.centre_id == Centre.id)
-    return {source_partition(centre, number): number for centre, number in connection.execute(query)}
 
 
 def _source_ids(sources: dict[str, int], partitions: Sequence[str]) -> list[int]:

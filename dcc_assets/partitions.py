@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, select
 
 from dcc.errors import NotFoundError
 from dcc.naming import Action
-from dcc.outcomes import ZipKey
+from dcc.outcomes import ZipKey, source_partition
 from dcc.phases import Phase
 from dcc.qc.database import open_qc_database
 from dcc.settings import Settings
 from dcc.tracker.database import run_reading
+from dcc.tracker.models import Centre, FileSource
 from dcc.tracker.queries.queries import find_zips
 
 
@@ -42,6 +43,12 @@ def data_is_due(tracker: Engine, settings: Settings) -> bool:
         return any(load_due(connection, phase, settings.naming) for phase in due)
 
     return run_reading(tracker, look, patience_seconds=settings.database_retry)
+
+
+def source_partitions(connection: Connection) -> dict[str, int]:
+    """The partition keys of all file sources, with their ids."""
+    query = select(Centre.short_name, FileSource.id).join(FileSource, FileSource.centre_id == Centre.id)
+    return {source_partition(centre, number): number for centre, number in connection.execute(query)}
 
 
 def known_keys(tracker: Engine, settings: Settings, partitions: Sequence[str]) -> list[ZipKey]:

@@ -13,12 +13,11 @@ from dcc.qc.database import require_current
 from dcc.settings import Settings
 from dcc.store.staging import Staging
 from dcc.tracker.models import ZipAction
-from dcc_assets.collection import source_partitions
 from dcc_assets.keys import FILE_SOURCES, STARTED_BY_TAG
 from dcc_assets.metadata.archives import whole_zip_report
 from dcc_assets.metadata.causes import zips_explained
 from dcc_assets.metadata.file_sources import source_report
-from dcc_assets.partitions import open_qc
+from dcc_assets.partitions import open_qc, source_partitions
 from dcc_assets.runs import QUIET, finish_dead_runs, step_of
 from dcc_assets.sync.archive_records import recorded_crawls, recorded_zips
 from dcc_assets.sync.archives import newest_zip_mark, write_zip_mark
