@@ -11,15 +11,13 @@ import http.client
 import io
 import shutil
 import tempfile
-from collections import deque
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import paramiko
-from paramiko.sftp import CMD_HANDLE, CMD_NAME, CMD_STATUS
+from paramiko.sftp import CMD_NAME
 from pydantic import SecretStr
 
 from dcc.archives.extraction import ArchiveLimits, extract_archive
@@ -38,7 +36,7 @@ from dcc.sources.http.index import read_index
 from dcc.sources.listing import Entry, EntryKind, gather
 from dcc.sources.md5_sidecar import parse_md5
 from dcc.sources.remote_names import printable, raw
-from dcc.sources.sftp.client import SftpClient
+from dcc.sources.sftp.client import Answer
 from dcc.sources.sftp.source import _kind
 from dcc.tracker.hostings.listing_changes import stored_name
 
@@ -179,37 +177,11 @@ def http_headers(data: bytes) -> None:
         assert target is None or target.startswith("/")
 
 
-class _Answered(SftpClient):
-    """A client whose server has answered already."""
-
-    def __init__(self, answers: list[tuple[int, bytes]]) -> None:
-        self._answered = deque(answers)
-        self._waiting: deque[tuple[Any, int]] = deque()
-
-    def _request(self, *request: Any) -> tuple[int, paramiko.Message]:
-        message = paramiko.Message()
-        message.add_string(b"handle")
-        message.rewind()
-        return CMD_HANDLE, message
-
-    def _async_request(self, answers: Any, *request: Any) -> int:
-        self._waiting.append((answers, len(self._waiting)))
-        return len(self._waiting) - 1
-
-    def _read_response(self, waitfor: Any = None) -> Any:
-        answers, number = self._waiting.popleft()
-        self._waiting.appendleft((None, -1))
-        self._waiting.rotate(-1)
-        kind, content = self._answered.popleft() if self._answered else (CMD_STATUS, b"\0\0\0\1")
-        answers._async_response(kind, paramiko.Message(content), number)
-
-
 def sftp_names(data: bytes) -> None:
     """An answer with names of an SFTP server: no more entries than there are bytes."""
-    client = _Answered([(CMD_NAME, data)])
     entries: list[Entry] = []
     try:
-        for name, mode, size, modified in client.entries(b"/add"):
+        for name, mode, size, modified in Answer(CMD_NAME, data).names():
             entries.append(Entry(name, _kind(mode), size, modified))
             assert len(entries) <= len(data)
     except (paramiko.SSHException, paramiko.SFTPError, EOFError, OSError):

@@ -15,6 +15,9 @@ from typing import Any
 
 import paramiko
 import pytest
+from paramiko.common import MSG_CHANNEL_DATA, MSG_CHANNEL_EXTENDED_DATA
+from paramiko.packet import Packetizer
+from paramiko.sftp import CMD_ATTRS
 from pydantic import SecretStr
 
 from dcc.errors import (
@@ -35,7 +38,8 @@ from dcc.sources.connect import connect
 from dcc.sources.hosting import Hosting
 from dcc.sources.http.page import MAX_TAGS, TooManyLinksError, read_page
 from dcc.sources.listing import LONGEST_NAME, Entry, EntryKind, gather
-from dcc.sources.sftp.ssh_packets import LARGEST_BACKLOG, Drain, Pipe, StrictMessage
+from dcc.sources.sftp.bounds import LARGEST_BACKLOG, BoundedPackets, StrictMessage
+from dcc.sources.sftp.client import Answer
 from dcc.sources.transfer_speed import Pace
 from dcc.store.staging import Staging
 from tests.hostile.servers import FLOOD, flooding, ftp, serving, sftp
@@ -157,10 +161,14 @@ class TestSsh:
         ):
             connection.list_action(Action.ADD)
 
+    def test_a_message_holds_no_more_than_arrived(self) -> None:
+        for message in (b"\xff\xff\xff\xff", struct.pack(">I", 1_000_000) + b"x"):
+            with pytest.raises(paramiko.SSHException, match="ends before"):
+                StrictMessage(message).get_string()
+
     def test_the_attributes_of_a_link_hold_no_more_than_arrived(self) -> None:
-        message = StrictMessage(struct.pack(">II", 0x80000000, 0xFFFFFFFF))
         with pytest.raises(paramiko.SSHException, match="ends before"):
-            paramiko.SFTPAttributes._from_msg(message)
+            Answer(CMD_ATTRS, struct.pack(">II", 0x80000000, 0xFFFFFFFF)).attributes()
 
     def test_what_is_said_beside_a_session_is_not_kept(self, source_settings: Settings) -> None:
         one = struct.pack(">II", 1, 1) + b"x" + struct.pack(">II", 0, 0)
@@ -172,16 +180,21 @@ class TestSsh:
             pytest.raises(SourceError),
         ):
             connection.list_action(Action.ADD)
-        drain = Drain()
-        drain.feed(b"x" * 1000)
-        assert len(drain) == 0
 
-    def test_a_server_that_heeds_no_window_is_cut_off(self) -> None:
-        pipe = Pipe()
-        for _ in range(LARGEST_BACKLOG // 100_000 + 1):
-            pipe.feed(b"x" * 100_000)
-        with pytest.raises(paramiko.SSHException, match="more than it was allowed"):
-            pipe.feed(b"x" * 100_000)
+    @pytest.mark.parametrize("kind", [MSG_CHANNEL_DATA, MSG_CHANNEL_EXTENDED_DATA])
+    def test_a_server_that_heeds_no_window_is_cut_off(self, kind: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Also with what it says beside the session, which nobody reads."""
+        data = paramiko.Message(struct.pack(">II", 0, 100_000) + b"x" * 100_000)
+        monkeypatch.setattr(Packetizer, "read_message", lambda _: (kind, data))
+        data.seqno = 0
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            packets = BoundedPackets(ours)
+            packets.read = 5_000_000
+            for _ in range((LARGEST_BACKLOG + packets.read) // 100_000):
+                assert packets.read_message()[0] == kind
+            with pytest.raises(paramiko.SSHException, match="more than it was allowed"):
+                packets.read_message()
 
 
 class TestHttp:

@@ -14,7 +14,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from paramiko import SFTPAttributes
 from pydantic import SecretStr
 
 from dcc.errors import (
@@ -31,7 +30,8 @@ from dcc.naming import Action
 from dcc.settings import Settings
 from dcc.sources.base import ActionListing, SourceAddress, SourceProtocol
 from dcc.sources.connect import connect
-from dcc.sources.sftp import ssh_transport
+from dcc.sources.sftp import connection as ssh_connection
+from dcc.sources.sftp.client import Listed
 from dcc.sources.sftp.source import SftpConnection
 from tests.support.ports import free_port
 from tests.support.servers import Share
@@ -147,7 +147,7 @@ class TestConnecting:
                 time.sleep(1.0)
                 return super().wait(timeout)
 
-        monkeypatch.setattr(ssh_transport, "threading", SimpleNamespace(Event=Late))
+        monkeypatch.setattr(ssh_connection, "threading", SimpleNamespace(Event=Late))
         settings = source_settings.model_copy(update={"login_timeout": 0.5})
         with answering(b"") as hostname, within(10), pytest.raises(SourceTimeoutError, match=r"0\.5 seconds"):
             connect(address_of(SourceProtocol.SFTP, hostname), settings)
@@ -407,10 +407,10 @@ class TestTransfersThatBreakOff:
         with connect(sftp_server.address(), source_settings) as connection:
             assert isinstance(connection, SftpConnection)
             client, asked = connection._client, []
-            stat, channel = client.stat, client.get_channel()
-            assert channel is not None
+            stat = client.stat
+            channel = client._channel._channel  # type: ignore[attr-defined]
 
-            def stat_twice(path: bytes) -> SFTPAttributes:
+            def stat_twice(path: bytes) -> Listed:
                 asked.append(path)
                 if len(asked) == 3 and ended == "connection":
                     connection.close()

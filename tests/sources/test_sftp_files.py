@@ -3,88 +3,89 @@
 from __future__ import annotations
 
 import random
+import struct
 from collections import deque
-from typing import Any
 
 import paramiko
 import pytest
-from paramiko.sftp import CMD_CLOSE, CMD_DATA, CMD_HANDLE, CMD_OPEN, CMD_STATUS
+from paramiko.sftp import CMD_CLOSE, CMD_DATA, CMD_HANDLE, CMD_INIT, CMD_OPEN, CMD_READ, CMD_STATUS, CMD_VERSION
 
 from dcc.sources.sftp.client import SftpClient
 from dcc.sources.sftp.files import MOST_AHEAD, FilePart, FileReader
-from dcc.sources.sftp.ssh_packets import StrictMessage
+from tests.hostile.servers import sftp_packet
 
 
-class Server(SftpClient):
-    """A server in memory that answers when it is heard, in order, with at most `most` bytes at once.
+class Server:
+    """A channel to a server in memory that answers when it is heard, in order, with at most `most` bytes at once.
 
-    Data come in pieces of up to `piece` bytes, each in the memory of the one before.
+    Its answers arrive in pieces of up to `piece` bytes. It tells `limit` as what it sends at once.
     """
 
-    def __init__(self, files: dict[bytes, bytes], most: int = 1 << 20, piece: int = 1 << 20) -> None:
-        self.served, self.most, self.piece = files, most, piece
-        self.memory = bytearray()
-        self.coming: tuple[Any, int, bytes] | None = None
+    def __init__(
+        self, files: dict[bytes, bytes], most: int = 1 << 20, piece: int = 1 << 20, limit: int | None = None
+    ) -> None:
+        self.served, self.most, self.piece, self.limit = files, most, piece, limit
         self.log: list[tuple[int, bytes]] = []
         self.handles: dict[bytes, bytes] = {}
         self.largest = 0
-        self._requests: deque[tuple[Any, int, tuple[Any, ...]]] = deque()
-        self._count = 0
+        self.asked: list[int] = []
+        self._received, self._answers = b"", deque[bytes]()
+        self._arriving = b""
+        self.client = SftpClient(self)
+        self.reader = FileReader(self.client)
 
-    def ask(self, taker: Any, *request: Any) -> int:
-        self._count += 1
-        self._requests.append((taker, self._count, request))
-        return self._count
+    def sendall(self, data: bytes) -> None:
+        self._received += data
+        asked = 0
+        while self._received:
+            length, kind = struct.unpack_from(">IB", self._received)
+            content, self._received = self._received[5 : 4 + length], self._received[4 + length :]
+            self._answers.append(self._answer(kind, content))
+            asked = len(self._answers)
+        self.largest = max(self.largest, sum(map(len, self._answers)) + len(self._arriving))
+        assert asked
 
-    def hear(self) -> None:
-        self.memory[:] = b"!" * len(self.memory)
-        if self.coming is not None:
-            self._send_piece(*self.coming)
-            return
-        self.largest = max(self.largest, sum(r[2][3] for r in self._requests if len(r[2]) == 4 and r[2][0] != CMD_OPEN))
-        taker, number, (kind, *arguments) = self._requests.popleft()
-        answer, message = self._answer(kind, arguments)
-        if answer == CMD_DATA:
-            self._send_piece(taker, number, StrictMessage(message.asbytes()).get_string())
-        elif taker is not None:
-            taker._async_response(answer, StrictMessage(message.asbytes()), number)
+    def recv(self, length: int) -> bytes:
+        if not self._arriving:
+            self._arriving = self._answers.popleft()
+        data = self._arriving[: min(length, self.piece)]
+        self._arriving = self._arriving[len(data) :]
+        return data
 
-    def _send_piece(self, taker: Any, number: int, data: bytes) -> None:
-        self.memory = bytearray(data[: self.piece])
-        remaining = data[self.piece :]
-        self.coming = (taker, number, remaining) if remaining else None
-        taker.take_data(number, memoryview(self.memory), len(remaining))
-
-    def _answer(self, kind: int, arguments: list[Any]) -> tuple[int, paramiko.Message]:
-        message = paramiko.Message()
-        self.log.append((kind, arguments[0]))
+    def _answer(self, kind: int, content: bytes) -> bytes:
+        if kind == CMD_INIT:
+            limits = struct.pack(">I", 18) + b"limits@openssh.com" + struct.pack(">I", 1) + b"1"
+            return sftp_packet(CMD_VERSION, struct.pack(">I", 3) + (limits if self.limit else b""))
+        number, told = content[:4], content[8 : 8 + int.from_bytes(content[4:8], "big")]
+        rest = content[8 + len(told) :]
+        self.log.append((kind, told))
         if kind == CMD_OPEN:
-            if arguments[0] not in self.served:
-                return self._status(2)
+            if told not in self.served:
+                return self._status(number, 2)
             handle = b"%d" % len(self.log)
-            self.handles[handle] = arguments[0]
-            message.add_string(handle)
-            return CMD_HANDLE, message
+            self.handles[handle] = told
+            return sftp_packet(CMD_HANDLE, number + struct.pack(">I", len(handle)) + handle)
         if kind == CMD_CLOSE:
-            del self.handles[arguments[0]]
-            return self._status(0)
-        handle, position, length = arguments
-        data = self.served[self.handles[handle]][int(position) : int(position) + min(length, self.most)]
-        if not data:
-            return self._status(1)
-        message.add_string(data)
-        return CMD_DATA, message
+            del self.handles[told]
+            return self._status(number, 0)
+        if kind == CMD_READ:
+            return self._read(number, self.handles[told], *struct.unpack(">QI", rest))
+        return sftp_packet(201, number + struct.pack(">QQQQ", 1 << 18, self.limit or 0, 1 << 18, 0))
 
-    def _status(self, code: int) -> tuple[int, paramiko.Message]:
-        message = paramiko.Message()
-        message.add_int(code)
-        message.add_string(b"")
-        return CMD_STATUS, message
+    def _read(self, number: bytes, path: bytes, position: int, length: int) -> bytes:
+        self.asked.append(length)
+        data = self.served[path][position : position + min(length, self.most)]
+        if not data:
+            return self._status(number, 1)
+        return sftp_packet(CMD_DATA, number + struct.pack(">I", len(data)) + data)
+
+    def _status(self, number: bytes, code: int) -> bytes:
+        return sftp_packet(CMD_STATUS, number + struct.pack(">III", code, 0, 0))
 
     def settle(self) -> None:
-        """Answer everything that is outstanding."""
-        while self._requests or self.coming:
-            self.hear()
+        """Answer everything that is outstanding, and then a last question."""
+        with pytest.raises(FileNotFoundError):
+            next(self.reader.blocks(FilePart(b"/nowhere", 0, 1)))
 
 
 def _files(count: int, size: int = 50_000) -> dict[bytes, bytes]:
@@ -100,7 +101,7 @@ def _read(reader: FileReader, part: FilePart) -> bytes:
 @pytest.mark.parametrize("announced", [True, False])
 def test_files_come_whole_and_from_any_offset_and_nothing_stays_open(most: int, piece: int, announced: bool) -> None:
     server = Server(_files(5), most, piece)
-    reader = FileReader(server)
+    reader = server.reader
     parts = [
         FilePart(path, offset, 50_000) for offset, path in zip((0, 1, 49_999, 50_000, 0), server.served, strict=True)
     ]
@@ -110,30 +111,35 @@ def test_files_come_whole_and_from_any_offset_and_nothing_stays_open(most: int, 
         assert _read(reader, part) == server.served[part.path][part.offset :]
     server.settle()
     assert server.handles == {}
-    assert reader.unread == reader.promised == 0
 
 
 def test_blocks_that_come_in_pieces_are_put_together_beyond_the_first_block_of_a_file() -> None:
     server = Server(_files(3, 1_000_000), piece=60_000)
-    reader = FileReader(server)
+    reader = server.reader
     parts = [FilePart(path, 0, 1_000_000) for path in server.served]
     reader.announce(parts)
     for part in parts:
         assert _read(reader, part) == server.served[part.path]
 
 
-@pytest.mark.parametrize("most", [7_000, 1 << 20])
-def test_a_small_file_is_passed_on_in_one_block(most: int) -> None:
-    server = Server(_files(3), most, piece=20_000)
-    reader = FileReader(server)
-    parts = [FilePart(path, 0, 50_000) for path in server.served]
-    reader.announce(parts[1:])
-    assert [[len(block) for block in reader.blocks(part)] for part in parts] == [[50_000]] * 3
+def test_a_small_file_is_passed_on_in_one_block() -> None:
+    server = Server(_files(3, 30_000), piece=20_000)
+    parts = [FilePart(path, 0, 30_000) for path in server.served]
+    server.reader.announce(parts[1:])
+    assert [[len(block) for block in server.reader.blocks(part)] for part in parts] == [[30_000]] * 3
+
+
+@pytest.mark.parametrize(("limit", "largest"), [(None, 32_768), (1, 32_768), (100_000, 100_000), (1 << 40, 128 * 1024)])
+def test_no_more_is_asked_for_at_once_than_the_server_says_it_sends(limit: int | None, largest: int) -> None:
+    server = Server(_files(1, 1_000_000), limit=limit)
+    for _ in range(2):
+        assert _read(server.reader, FilePart(b"/add/0", 0, 1_000_000)) == server.served[b"/add/0"]
+    assert max(server.asked) == largest
 
 
 def test_what_is_announced_is_asked_for_before_its_turn() -> None:
     server = Server(_files(3))
-    reader = FileReader(server)
+    reader = server.reader
     parts = [FilePart(path, 0, 50_000) for path in server.served]
     reader.announce(parts)
     blocks = reader.blocks(parts[0])
@@ -143,7 +149,7 @@ def test_what_is_announced_is_asked_for_before_its_turn() -> None:
 
 def test_what_is_announced_and_not_there_is_told_at_its_turn() -> None:
     server = Server(_files(2))
-    reader = FileReader(server)
+    reader = server.reader
     first, gone, second = (FilePart(path, 0, 50_000) for path in (b"/add/0", b"/add/gone", b"/add/1"))
     reader.announce([first, gone, second])
     assert _read(reader, first) == server.served[first.path]
@@ -154,7 +160,7 @@ def test_what_is_announced_and_not_there_is_told_at_its_turn() -> None:
 
 def test_what_another_announcement_leaves_out_is_closed() -> None:
     server = Server(_files(4))
-    reader = FileReader(server)
+    reader = server.reader
     parts = [FilePart(path, 0, 50_000) for path in server.served]
     reader.announce(parts)
     assert _read(reader, parts[0]) == server.served[parts[0].path]
@@ -162,12 +168,11 @@ def test_what_another_announcement_leaves_out_is_closed() -> None:
     assert _read(reader, parts[3]) == server.served[parts[3].path]
     server.settle()
     assert server.handles == {}
-    assert reader.unread == reader.promised == 0
 
 
 def test_what_was_not_announced_may_come_between() -> None:
     server = Server({**_files(3), b"/add/0.md5": b"a" * 32})
-    reader = FileReader(server)
+    reader = server.reader
     reader.announce([FilePart(b"/add/1", 0, 50_000), FilePart(b"/add/2", 0, 50_000)])
     assert _read(reader, FilePart(b"/add/0", 0, 50_000)) == server.served[b"/add/0"]
     assert _read(reader, FilePart(b"/add/0.md5", 0, 4_096)) == b"a" * 32
@@ -179,37 +184,52 @@ def test_a_file_of_another_size_ends_where_it_ends_or_one_byte_beyond_what_was_l
     server = Server(_files(1))
     content = server.served[b"/add/0"]
     expected = content if listed is None else content[: listed + 1]
-    assert _read(FileReader(server), FilePart(b"/add/0", 0, listed)) == expected
+    assert _read(server.reader, FilePart(b"/add/0", 0, listed)) == expected
 
 
-def test_no_more_is_asked_for_than_memory_is_meant_for() -> None:
+@pytest.mark.parametrize("listed", [1_000_000, 999_999])
+def test_no_more_is_asked_for_than_memory_is_meant_for(listed: int) -> None:
     server = Server(_files(40, 1_000_000))
-    reader = FileReader(server)
-    parts = [FilePart(path, 0, 1_000_000) for path in server.served]
+    reader = server.reader
+    parts = [FilePart(path, 0, listed) for path in server.served]
     reader.announce(parts)
     for part in parts:
         assert _read(reader, part) == server.served[part.path]
-    assert server.largest <= MOST_AHEAD + 255 * 1024
+    assert server.largest <= MOST_AHEAD + 128 * 1024
 
 
 def test_a_receiver_that_stops_leaves_the_session_fit_for_the_next() -> None:
     server = Server(_files(2, 2_000_000))
-    reader = FileReader(server)
+    reader = server.reader
     blocks = reader.blocks(FilePart(b"/add/0", 0, 2_000_000))
     next(iter(blocks))
     blocks.close()  # type: ignore[attr-defined]
     assert _read(reader, FilePart(b"/add/1", 0, 2_000_000)) == server.served[b"/add/1"]
 
 
-@pytest.mark.parametrize("length", [0, 50_001])
+@pytest.mark.parametrize("length", [0, 20_001, 32_000])
 def test_a_block_of_another_size_than_was_asked_for_is_refused(length: int) -> None:
     class Wrong(Server):
-        def _answer(self, kind: int, arguments: list[Any]) -> tuple[int, paramiko.Message]:
-            answer = super()._answer(kind, arguments)
-            if answer[0] == CMD_DATA:
-                answer = (CMD_DATA, paramiko.Message())
-                answer[1].add_string(b"x" * length)
-            return answer
+        def _read(self, number: bytes, *_: object) -> bytes:
+            return sftp_packet(CMD_DATA, number + struct.pack(">I", length) + b"x" * length)
 
     with pytest.raises(paramiko.SFTPError, match="another size"):
-        _read(FileReader(Wrong(_files(1))), FilePart(b"/add/0", 0, 50_000))
+        _read(Wrong(_files(1)).reader, FilePart(b"/add/0", 0, 20_000))
+
+
+def test_a_block_of_another_length_than_it_says_is_refused() -> None:
+    class Wrong(Server):
+        def _read(self, number: bytes, *_: object) -> bytes:
+            return sftp_packet(CMD_DATA, number + struct.pack(">I", 20_000) + b"x")
+
+    with pytest.raises(paramiko.SFTPError, match="another length"):
+        _read(Wrong(_files(1)).reader, FilePart(b"/add/0", 0, 20_000))
+
+
+def test_no_answer_is_kept_that_is_far_longer_than_was_asked_for() -> None:
+    class Wrong(Server):
+        def _read(self, number: bytes, *_: object) -> bytes:
+            return sftp_packet(CMD_DATA, number + struct.pack(">I", 1 << 20) + bytes(1 << 20))
+
+    with pytest.raises(paramiko.SFTPError, match="an answer of 1,048,580 bytes"):
+        _read(Wrong(_files(1)).reader, FilePart(b"/add/0", 0, 20_000))

@@ -27,8 +27,7 @@ from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
 from dcc.sources.connect import connect
 from dcc.sources.host_keys import HostKey
-from dcc.sources.sftp import ssh_transport
-from dcc.sources.sftp.ssh_transport import fetch_host_key
+from dcc.sources.sftp.connection import fetch_host_key
 from tests.support.ports import free_port
 from tests.support.servers import ServerProcess, SftpServer, Share, server_program
 
@@ -199,10 +198,10 @@ def test_a_password_may_be_asked_for_by_a_question(
 def test_an_answer_that_comes_at_once_ends_the_login(
     password_sftp_server: Callable[..., Share], source_settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """paramiko begins to wait for the answer only after it has asked; the answer may be there by then."""
+    """Some versions of paramiko began to wait for the answer only after they had asked, and lost it."""
     share = password_sftp_server()
     share.put("add/a.zip")
-    send = ssh_transport._Transport._send_message
+    send = paramiko.Transport._send_message
 
     def send_and_dawdle(self: Any, message: paramiko.Message) -> None:
         asks_to_log_in = message.asbytes()[:1] == cMSG_USERAUTH_REQUEST
@@ -210,7 +209,7 @@ def test_an_answer_that_comes_at_once_ends_the_login(
         if asks_to_log_in:
             time.sleep(0.5)
 
-    monkeypatch.setattr(ssh_transport._Transport, "_send_message", send_and_dawdle)
+    monkeypatch.setattr(paramiko.Transport, "_send_message", send_and_dawdle)
     assert listed(share.address(), source_settings.model_copy(update={"login_timeout": 5.0})) == ["a.zip"]
 
 

@@ -167,7 +167,7 @@ def _register(tracker: Engine, settings: Settings, addresses: Sequence[SourceAdd
 def _host_keys(address: SourceAddress, settings: Settings) -> list[PinnedKey]:
     """The host key that an SFTP server shows; none from a server that refuses connections."""
     from dcc.errors import SourceUnreachableError
-    from dcc.sources.sftp.ssh_transport import fetch_host_key
+    from dcc.sources.sftp.connection import fetch_host_key
     from dcc.tracker.register.pinned_keys import PinnedKey
 
     if address.protocol is not SourceProtocol.SFTP:

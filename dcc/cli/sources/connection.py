@@ -154,7 +154,7 @@ def _new_host_keys(address: SourceAddress, settings: Settings, *, accept: bool) 
     from dcc.errors import HostKeyUnknownError
     from dcc.sources import host_keys
     from dcc.sources.access import parse_hostname
-    from dcc.sources.sftp.ssh_transport import fetch_host_key
+    from dcc.sources.sftp.connection import fetch_host_key
     from dcc.tracker.register.pinned_keys import PinnedKey
 
     shown = fetch_host_key(address.hostname, settings)
@@ -266,7 +266,7 @@ def test(ctx: click.Context, source_id: int, accept_host_key: bool, as_json: boo
 
 def _accept_shown_key(tracker: Engine, settings: Settings, address: SourceAddress) -> dict[str, object] | None:
     """Pin the key that the server shows; what was replaced by what, None if it was pinned before."""
-    from dcc.sources.sftp.ssh_transport import fetch_host_key
+    from dcc.sources.sftp.connection import fetch_host_key
     from dcc.tracker.database import writing
     from dcc.tracker.register import pinned_keys
 

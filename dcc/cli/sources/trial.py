@@ -65,7 +65,7 @@ def _host_key(
     from dcc.errors import ConfigurationError, HostKeyUnknownError, SourceMisconfiguredError
     from dcc.sources import host_keys
     from dcc.sources.access import parse_hostname
-    from dcc.sources.sftp.ssh_transport import fetch_host_key
+    from dcc.sources.sftp.connection import fetch_host_key
 
     shown = fetch_host_key(address.hostname, settings)
     _say(f"It shows the host key {shown}.")

@@ -94,7 +94,7 @@ def _access_problems(surroundings: Surroundings, subject: str, address: SourceAd
     try:
         credential = resolve_accesskey(address.accesskey, surroundings.settings.key_passphrase)
         if credential.private_key is not None and address.protocol is SourceProtocol.SFTP:
-            from dcc.sources.sftp.ssh_login import load_private_key
+            from dcc.sources.sftp.login import load_private_key
 
             load_private_key(credential, credential.private_key)
     except ConfigurationError as error:

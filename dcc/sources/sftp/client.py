@@ -1,273 +1,317 @@
-"""paramiko's SFTP client with requests that are sent together, bounds for the answers, and listings of its own.
+"""SFTP (version 3) on a channel of paramiko's: requests that are sent together, and answers with bounds.
 
-paramiko's listings fail on names that are not UTF-8, and wait for each answer before they ask for the next.
+Only what reading needs: list, stat, open, read, close. paramiko's own client waits for each answer before it opens the
+next file, fails on names that are not UTF-8, and keeps whatever a server sends.
 """
 
 from __future__ import annotations
 
-import contextlib
+import errno
 import struct
-from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from itertools import repeat
-from typing import Any
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Final, NamedTuple, Protocol
 
 import paramiko
 from paramiko.sftp import (
+    CMD_ATTRS,
     CMD_CLOSE,
     CMD_DATA,
+    CMD_EXTENDED,
+    CMD_EXTENDED_REPLY,
     CMD_HANDLE,
+    CMD_INIT,
     CMD_NAME,
+    CMD_OPEN,
     CMD_OPENDIR,
+    CMD_READ,
     CMD_READDIR,
+    CMD_STAT,
     CMD_STATUS,
+    CMD_VERSION,
+    SFTP_EOF,
+    SFTP_FLAG_READ,
+    SFTP_NO_SUCH_FILE,
+    SFTP_PERMISSION_DENIED,
 )
 
-from dcc.sources.sftp.names import ListedName, listed_names
-from dcc.sources.sftp.ssh_packets import StrictMessage
+from dcc.sources.sftp.bounds import CHANNEL_WINDOW
 
-_BEGINNING = struct.Struct(">IB")
-_NUMBER = 4
-_MOST_UNSENT = 16 * 1024
-_LONGEST_ANSWER = 16 * 1024 * 1024
-_LISTINGS_AHEAD = 16
+_VERSION: Final = 3
+_BEGINNING: Final = struct.Struct(">IBI")
+_NUMBER: Final = struct.Struct(">I")
+_LISTINGS_AHEAD: Final = 16
 
-_Answer = tuple[int, paramiko.Message]
+# What every server sends at once, and what is asked for at once of one that sends more: with less work for both sides.
+_BLOCK: Final = 32 * 1024
+_LARGEST_BLOCK: Final = 128 * 1024
+_LIMITS: Final = b"limits@openssh.com"
+_LIMITS_ANSWER: Final = struct.Struct(">QQQQ")
 
+# Other clients take no longer answers either.
+_LONGEST_LISTING: Final = 1024 * 1024
+_LONGEST_OTHER: Final = 32 * 1024
 
-class _Answers:
-    """Takes the answers that the client receives, by the numbers of their requests."""
-
-    def __init__(self) -> None:
-        self.received: dict[int, _Answer] = {}
-
-    def _async_response(self, kind: int, message: paramiko.Message, number: int) -> None:
-        self.received[number] = (kind, message)
+_ERRNOS: Final = {SFTP_NO_SUCH_FILE: errno.ENOENT, SFTP_PERMISSION_DENIED: errno.EACCES}
 
 
-class TakesData(ABC):
-    """A taker of answers who takes data as they arrive, before all of the answer has."""
+class Channel(Protocol):
+    """What is used of a channel: it raises TimeoutError when nothing moves in time, OSError when it is closed."""
 
-    @abstractmethod
-    def take_data(self, number: int, piece: memoryview, remaining: int) -> None:
-        """Take a piece of the answer to a request, of which `remaining` bytes are to come; it is good until the next.
+    def sendall(self, data: bytes) -> None:
+        """Send all of it."""
 
-        Called once at least; the first piece is empty if the data are.
-        """
-
-
-class _Sending:
-    """An answer with data that is still arriving."""
-
-    def __init__(self, taker: TakesData, number: int, remaining: int) -> None:
-        self.taker, self.number, self.remaining = taker, number, remaining
+    def recv(self, length: int) -> bytes:
+        """Up to that many bytes that have arrived; none at the end."""
 
 
-class SftpClient(paramiko.SFTPClient):
-    """An SFTP session. Everything raises what paramiko's client raises: SSHException, SFTPError, EOFError, OSError.
+class Listed(NamedTuple):
+    """A directory's entry: its name as the server's bytes, its mode, size and time; None for what it does not tell."""
 
-    `receive` waits for what arrives on the channel, and may use the memory of what it returned again.
+    name: bytes
+    mode: int | None
+    size: int | None
+    modified: int | None
+
+
+class Answer(NamedTuple):
+    """A server's answer: its type and what follows the number of the request.
+
+    What is asked of it raises FileNotFoundError, PermissionError or OSError for a refusal, SFTPError for another type
+    of answer, SSHException for one that ends before what it announces.
     """
 
-    def __init__(self, channel: paramiko.Channel, receive: Callable[[], memoryview]) -> None:
-        self._unsent = bytearray()
-        self._receive, self._arrived = receive, memoryview(b"")
-        self._sending: _Sending | None = None
-        super().__init__(channel)
-        self._expecting = {}
-
-    # Of paramiko, but not in its type stubs.
-    _async_request: Callable[..., int]
-    _expecting: dict[int, Any]
-    _request: Callable[..., _Answer]
-    _write_all: Callable[[bytes], None]
+    kind: int
+    content: bytes
 
     @property
-    def is_open(self) -> bool:
-        """Whether one can still ask; when not, paramiko raises what it raises for a server's refusal, OSError."""
-        channel = self.get_channel()
-        return channel is not None and not channel.closed
+    def is_end(self) -> bool:
+        """Whether it says that there is no more to list or to read."""
+        return self.kind == CMD_STATUS and self.content.startswith(_NUMBER.pack(SFTP_EOF))
 
-    def entries(self, path: bytes) -> Iterator[ListedName]:
-        """A directory's entries with their attributes; links not followed."""
-        kind, message = self._request(CMD_OPENDIR, path)
-        expect_answer(CMD_HANDLE, kind)
-        handle = message.get_string()
+    @property
+    def has_handle(self) -> bool:
+        """Whether it says that something was opened."""
+        return self.kind == CMD_HANDLE
+
+    def require(self, kind: int) -> None:
+        """Raise unless it is of this type."""
+        if self.kind == kind:
+            return
+        if self.kind != CMD_STATUS:
+            raise paramiko.SFTPError(f"the server sent an answer of type {self.kind} where {kind} was due")
+        code, at = _number(self.content, 0)
+        # Servers explain their refusals in encodings of their own, old ones not at all.
+        told = _string(self.content, at)[0].decode("utf-8", "replace") if len(self.content) > at else ""
+        if code in _ERRNOS:
+            raise OSError(_ERRNOS[code], told)
+        raise OSError(told or f"the server answered with status {code}")
+
+    def handle(self) -> bytes:
+        """The handle of what was opened."""
+        self.require(CMD_HANDLE)
+        return _string(self.content, 0)[0]
+
+    def data(self) -> memoryview:
+        """What was read."""
+        self.require(CMD_DATA)
+        length, at = _number(self.content, 0)
+        if length != len(self.content) - at:
+            raise paramiko.SFTPError("the server sent a block of another length than it says")
+        return memoryview(self.content)[at:]
+
+    def attributes(self) -> Listed:
+        """What is known of a file; its name is not among it."""
+        self.require(CMD_ATTRS)
+        return _attributes(b"", self.content, 0)[0]
+
+    def names(self) -> Iterator[Listed]:
+        """Entries of a directory."""
+        self.require(CMD_NAME)
+        count, at = _number(self.content, 0)
+        for _ in range(count):
+            name, at = _string(self.content, at)
+            # As `ls` would print it.
+            _, at = _string(self.content, at)
+            entry, at = _attributes(name, self.content, at)
+            yield entry
+
+
+class SftpClient:
+    """An SFTP session. Raises what Answer and Channel raise, SSHException, and SFTPError for answers not asked for.
+
+    Requests are sent when an answer is waited for, all together.
+    """
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._unsent = bytearray()
+        self._arrived, self._begin = b"", 0
+        self._expected: dict[int, tuple[int, Callable[[Answer], object]]] = {}
+        self._count = 0
+        self.block = _BLOCK
+        """Bytes that the server sends at once."""
+        self._queue(CMD_INIT, _VERSION, b"")
+        kind, length, _ = self._beginning()
+        if kind != CMD_VERSION or length > _LONGEST_OTHER:
+            raise paramiko.SFTPError("the server does not speak SFTP")
+        if _LIMITS in self._take(length):
+            self._request(CMD_EXTENDED, _packed(_LIMITS), self._take_limits)
+
+    def _take_limits(self, answer: Answer) -> None:
+        if answer.kind == CMD_EXTENDED_REPLY and len(answer.content) >= _LIMITS_ANSWER.size:
+            _, longest_read, _, _ = _LIMITS_ANSWER.unpack_from(answer.content)
+            self.block = max(_BLOCK, min(longest_read, _LARGEST_BLOCK))
+
+    def entries(self, path: bytes) -> Iterator[Listed]:
+        """A directory's entries; links not followed."""
+        handle = self._ask(CMD_OPENDIR, path).handle()
+        answers: deque[Answer] = deque()
+        asked = 0
         try:
-            for _, kind, message in self._ask_ahead(repeat((CMD_READDIR, handle)), _LISTINGS_AHEAD):
-                if kind == CMD_STATUS:
-                    self.expect_end(message)
+            while True:
+                while asked < _LISTINGS_AHEAD:
+                    self._request(CMD_READDIR, _packed(handle), answers.append, _LONGEST_LISTING)
+                    asked += 1
+                while not answers:
+                    self.hear()
+                asked -= 1
+                answer = answers.popleft()
+                if answer.is_end:
                     return
-                expect_answer(CMD_NAME, kind)
-                yield from listed_names(message.get_remainder())
+                yield from answer.names()
         finally:
-            # If the connection has ended there is nothing to close, and its error is on its way already.
-            with contextlib.suppress(OSError, EOFError):
-                self._async_request(type(None), CMD_CLOSE, handle)
+            self.close(handle)
 
-    def ask(self, taker: object | None, *request: Any) -> int:
-        """Send a request, with the next that is waited for; returns its number.
+    def stat(self, path: bytes) -> Listed:
+        """What is known of a file; links are followed."""
+        return self._ask(CMD_STAT, path).attributes()
 
-        `taker._async_response(kind, message, number)` is called with the answer when it is heard; without a taker
-        the answer is let go.
-        """
-        return self._async_request(type(None) if taker is None else taker, *request)
+    def open(self, path: bytes, then: Callable[[Answer], object]) -> None:
+        """Ask to open a file for reading; `then` is called with the answer when it is heard."""
+        self._request(CMD_OPEN, _packed(path) + struct.pack(">II", SFTP_FLAG_READ, 0), then)
+
+    def read(self, handle: bytes, offset: int, length: int, then: Callable[[Answer], object]) -> None:
+        """Ask for bytes of a file; `then` is called with the answer when it is heard."""
+        content = _packed(handle) + struct.pack(">QI", offset, length)
+        self._request(CMD_READ, content, then, max(length + _NUMBER.size, _LONGEST_OTHER))
+
+    def close(self, handle: bytes) -> None:
+        """Ask to close a file or directory."""
+        self._request(CMD_CLOSE, _packed(handle), lambda _: None)
 
     def hear(self) -> None:
-        """Wait for the next answer, and give it to its taker."""
-        self._read_response()
-
-    def _send_packet(self, kind: int, packet: paramiko.Message) -> None:
-        """Keep a request until an answer is waited for: then all go together."""
-        content = packet.asbytes()
-        self._unsent += struct.pack(">IB", len(content) + 1, kind) + content
-        if len(self._unsent) >= _MOST_UNSENT:
-            self._flush()
-
-    def _flush(self) -> None:
-        if self._unsent:
-            unsent, self._unsent = bytes(self._unsent), bytearray()
-            self._write_all(unsent)
-
-    def _read_packet(self) -> tuple[int, bytes]:
-        """The next answer, whole: its type, and what follows."""
-        kind, length = self._read_beginning()
-        return kind, self._take(length)
-
-    def _read_beginning(self) -> tuple[int, int]:
-        """The type of the next answer, and how many bytes follow."""
-        length, kind = _BEGINNING.unpack(self._take(_BEGINNING.size))
-        if not 0 < length < _LONGEST_ANSWER:
-            raise paramiko.SFTPError(f"the server announced an answer of {length:,} bytes")
-        return kind, length - 1
-
-    def _read_response(self, waitfor: int | None = None) -> tuple[int | None, paramiko.Message | None]:
-        """Hear answers until that to the request `waitfor`, which is returned; without one, hear one or a part of one.
-
-        As paramiko's own, but an answer ends where it ends.
-        """
-        while True:
-            try:
-                heard = self._hear_next(waitfor)
-            except EOFError as error:
-                raise paramiko.SSHException("the server closed the connection") from error
-            if heard is not None:
-                return heard
-            if waitfor is None:
-                return None, None
-
-    def _hear_next(self, waitfor: int | None) -> _Answer | None:
-        """Hear more of an answer with data, or the next answer; it is returned if it is that to `waitfor`."""
-        if self._sending is not None:
-            self._hear_data(self._sending)
-            return None
-        return self._hear_answer(waitfor)
-
-    def _hear_answer(self, waitfor: int | None) -> _Answer | None:
-        """Hear the next answer, or how one with data begins; it is returned if it is that to the request `waitfor`."""
-        kind, length = self._read_beginning()
-        if length < _NUMBER:
+        """Wait for the next answer, and give it to whom it is for."""
+        kind, length, number = self._beginning()
+        longest, then = self._expected.pop(number, (0, None))
+        if then is None:
             raise paramiko.SFTPError("the server sent an answer to no request")
-        number = int.from_bytes(self._take(_NUMBER), "big")
-        taker = self._expecting.pop(number, type(None))
-        if kind == CMD_DATA and isinstance(taker, TakesData):
-            self._begin_data(taker, number, length - _NUMBER)
-            return None
-        message = StrictMessage(self._take(length - _NUMBER))
-        if number == waitfor:
-            if kind == CMD_STATUS:
-                self._convert_status(message)
-            return kind, message
-        if taker is not type(None):
-            taker._async_response(kind, message, number)
-        return None
+        if length > longest:
+            raise paramiko.SFTPError(f"the server announced an answer of {length:,} bytes")
+        then(Answer(kind, self._take(length)))
 
-    def _begin_data(self, taker: TakesData, number: int, length: int) -> None:
-        if length < _NUMBER or int.from_bytes(self._take(_NUMBER), "big") != length - _NUMBER:
-            raise paramiko.SFTPError("the server sent a block of another length than it says")
-        self._sending = _Sending(taker, number, length - _NUMBER)
-        self._hear_data(self._sending)
+    def _ask(self, kind: int, path: bytes) -> Answer:
+        """Ask about a path, and wait for the answer."""
+        answers: list[Answer] = []
+        self._request(kind, _packed(path), answers.append)
+        while not answers:
+            self.hear()
+        return answers[0]
 
-    def _hear_data(self, sending: _Sending) -> None:
-        """Pass on what there is of an answer with data."""
-        if sending.remaining and not self._arrived:
-            self._arrived = self._await_more()
-        piece, self._arrived = self._arrived[: sending.remaining], self._arrived[sending.remaining :]
-        sending.remaining -= len(piece)
-        if not sending.remaining:
-            self._sending = None
-        sending.taker.take_data(sending.number, piece, sending.remaining)
+    def _request(
+        self, kind: int, content: bytes, then: Callable[[Answer], object], longest: int = _LONGEST_OTHER
+    ) -> None:
+        self._count = (self._count + 1) & 0xFFFFFFFF
+        self._expected[self._count] = (longest, then)
+        self._queue(kind, self._count, content)
 
-    def _await_more(self) -> memoryview:
-        """Send what requests there are, all together, and wait for more to arrive."""
-        self._flush()
-        return self._receive()
+    def _queue(self, kind: int, number: int, content: bytes) -> None:
+        self._unsent += _BEGINNING.pack(5 + len(content), kind, number) + content
+
+    def _beginning(self) -> tuple[int, int, int]:
+        """The type of the next answer, how many bytes follow, and the number of its request."""
+        length, kind, number = _BEGINNING.unpack(self._take(_BEGINNING.size))
+        if length < 5:
+            raise paramiko.SFTPError("the server sent an answer to no request")
+        return kind, length - 5, number
 
     def _take(self, count: int) -> bytes:
         """The next bytes that arrive, as many as that."""
-        taken = bytes(self._arrived[:count])
-        self._arrived = self._arrived[count:]
-        if len(taken) == count:
-            return taken
-        pieces, missing = [taken], count - len(taken)
-        while missing:
-            arrived = self._await_more()
-            pieces.append(bytes(arrived[:missing]))
-            self._arrived = arrived[missing:]
-            missing -= len(pieces[-1])
-        return b"".join(pieces)
+        taken = self._arrived[self._begin : self._begin + count]
+        self._begin += count
+        while missing := count - len(taken):
+            self._arrived, self._begin = self._await_more(), missing
+            taken += self._arrived[:missing]
+        return taken
 
-    def _ask_ahead(
-        self, requests: Iterable[tuple[Any, ...]], ahead: int
-    ) -> Iterator[tuple[tuple[Any, ...], int, paramiko.Message]]:
-        """Send requests and yield each with its answer, in order, with up to `ahead` of them under way.
-
-        When the connection breaks, what had arrived by then is yielded before that is raised.
-        """
-        answers = _Answers()
-        waiting = deque[tuple[int, tuple[Any, ...]]]()
-        broken: Exception | None = None
-        for request in requests:
+    def _await_more(self) -> bytes:
+        """Send what was not sent yet, and wait for more to arrive."""
+        if self._unsent:
+            unsent, self._unsent = bytes(self._unsent), bytearray()
             try:
-                number = self._async_request(answers, *request)
-            except (paramiko.SSHException, EOFError, OSError) as error:
-                broken = error
-                break
-            waiting.append((number, request))
-            if len(waiting) == ahead:
-                yield self._await(answers, *waiting.popleft())
-        while waiting:
-            yield self._await(answers, *waiting.popleft())
-        if broken is not None:
-            raise broken
-
-    def _await(
-        self, answers: _Answers, number: int, request: tuple[Any, ...]
-    ) -> tuple[tuple[Any, ...], int, paramiko.Message]:
-        while number not in answers.received:
-            self._read_response()
-        return (request, *answers.received.pop(number))
-
-    def expect_end(self, message: paramiko.Message, *, ended: bool = True) -> None:
-        """Raise what a status says, unless it says that something has ended, and that may be (`ended`)."""
-        try:
-            self._convert_status(message)
-        except EOFError:
-            if ended:
-                return
-        raise paramiko.SFTPError("the server answered with neither data nor an end")
-
-    def _convert_status(self, message: paramiko.Message) -> None:
-        # Servers explain their refusals in encodings of their own; paramiko's reading of them insists on UTF-8.
-        readable = paramiko.Message()
-        readable.add_int(message.get_int())
-        readable.add_string(message.get_string().decode("utf-8", "replace"))
-        readable.rewind()
-        super()._convert_status(readable)  # type: ignore[misc]
+                self._channel.sendall(unsent)
+            except TimeoutError:
+                raise
+            except OSError:
+                # The channel was closed. What had arrived by then comes first, and then its end.
+                pass
+        data = self._channel.recv(CHANNEL_WINDOW)
+        if not data:
+            raise paramiko.SSHException("the server closed the connection")
+        return data
 
 
-def expect_answer(wanted: int, kind: int) -> None:
-    """Raise SFTPError for an answer of another type."""
-    if kind != wanted:
-        raise paramiko.SFTPError(f"the server sent an answer of type {kind} where {wanted} was due")
+def _packed(text: bytes) -> bytes:
+    return _NUMBER.pack(len(text)) + text
+
+
+def _number(content: bytes, at: int) -> tuple[int, int]:
+    """The number that begins at `at`, and where it ends."""
+    if at + _NUMBER.size > len(content):
+        raise paramiko.SSHException("a message ends before what it announces")
+    return _NUMBER.unpack_from(content, at)[0], at + _NUMBER.size
+
+
+def _string(content: bytes, at: int) -> tuple[bytes, int]:
+    """The string that begins at `at`, and where it ends."""
+    length, begin = _number(content, at)
+    end = begin + length
+    if end > len(content):
+        raise paramiko.SSHException("a message ends before what it announces")
+    return content[begin:end], end
+
+
+@cache
+def _layout(flags: int) -> tuple[struct.Struct, int | None, int | None, int | None]:
+    """How the attributes that these flags announce lie, and which of them are mode, size and time of change."""
+    has_size, has_owner, has_mode, has_times = (bool(flags & bit) for bit in (1, 2, 4, 8))
+    fields = "Q" * has_size + "II" * has_owner + "I" * has_mode + "II" * has_times
+    mode = has_size + 2 * has_owner
+    return (
+        struct.Struct(">" + fields),
+        mode if has_mode else None,
+        0 if has_size else None,
+        mode + has_mode + 1 if has_times else None,
+    )
+
+
+def _attributes(name: bytes, content: bytes, at: int) -> tuple[Listed, int]:
+    """An entry with the attributes that begin at `at`, and where they end."""
+    flags, at = _number(content, at)
+    layout, mode, size, modified = _layout(flags & 15)
+    if at + layout.size > len(content):
+        raise paramiko.SSHException("a message ends before what it announces")
+    told = layout.unpack_from(content, at)
+    at += layout.size
+    if flags & 0x80000000:
+        count, at = _number(content, at)
+        for _ in range(2 * count):
+            _, at = _string(content, at)
+    entry = Listed(
+        name,
+        None if mode is None else told[mode],
+        None if size is None else told[size],
+        None if modified is None else told[modified],
+    )
+    return entry, at

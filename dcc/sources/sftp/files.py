@@ -6,32 +6,20 @@ beginnings asked for, while the one before them is still arriving.
 
 from __future__ import annotations
 
-import math
-import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 import paramiko
-from paramiko.sftp import CMD_CLOSE, CMD_HANDLE, CMD_OPEN, CMD_READ, CMD_STATUS, SFTP_FLAG_READ, int64
 
 from dcc.sources.base import Block
-from dcc.sources.sftp.client import SftpClient, TakesData, expect_answer
-
-# What OpenSSH sends at once, at half the work of the blocks that every server must send.
-_BLOCK: Final = 255 * 1024
-_SAFE_BLOCK: Final = 32 * 1024
-
-# What is passed on of a block before all of it has arrived: so small files come in one piece, which costs them least.
-_LEAST_PIECE: Final = 64 * 1024
-
-_LEAST_AHEAD: Final = 2 * 1024 * 1024
-# As much is asked for together: sending costs about as much as taking in the answer.
-_TOGETHER: Final = 1024 * 1024
-_SPEED: Final = 100 * 1024 * 1024
+from dcc.sources.sftp.client import Answer, SftpClient
 
 MOST_AHEAD: Final = 8 * 1024 * 1024
-"""Bytes that may be asked for and not yet be read, over the longest distances: so much memory a connection takes."""
+"""Bytes that may be asked for and not yet be read: so much memory a connection takes."""
+
+# As much is asked for together: sending costs about as much as taking in the answer.
+_TOGETHER: Final = 1024 * 1024
 
 
 class FilePart(NamedTuple):
@@ -42,226 +30,130 @@ class FilePart(NamedTuple):
     size: int | None
 
 
-class _Chunk:
-    """A stretch of a file that was asked for: what has arrived of it and was not passed on yet."""
+class _Read:
+    """A stretch of a file that was asked for, and the answer once it has arrived."""
 
-    def __init__(self, position: int, wanted: int) -> None:
-        self.position, self.wanted = position, wanted
-        self.asked = 0
-        self.data: Block = b""
-        self.end: paramiko.Message | None = None
+    def __init__(self, offset: int, length: int) -> None:
+        self.offset, self.length = offset, length
+        self.answer: Answer | None = None
 
-    @property
-    def complete(self) -> bool:
-        return self.wanted == 0
-
-    @property
-    def ready(self) -> bool:
-        """Whether there is something to pass on, and as much as is worth it."""
-        if not self.data:
-            return False
-        return self.complete or self.end is not None or len(self.data) >= _LEAST_PIECE
+    def take_answer(self, answer: Answer) -> None:
+        """Keep the answer."""
+        self.answer = answer
 
 
-class _Reading(TakesData):
-    """One file on its way. It takes the answers to the requests that were sent for it."""
+class _File:
+    """A file that the server was asked to open, and what was asked for of it and not read yet."""
 
-    def __init__(self, reader: FileReader, part: FilePart) -> None:
-        self.part = part
-        self.opening = self.all_asked = False
-        self.handle: bytes | None = None
-        self.refusal: paramiko.Message | None = None
-        self.chunks: deque[_Chunk] = deque()
-        self._reader = reader
-        self._next = part.offset
+    def __init__(self, client: SftpClient, part: FilePart) -> None:
+        self.opening: Answer | None = None
+        self.all_asked = False
+        self.reads: deque[_Read] = deque()
+        self._client, self._size, self._next = client, part.size, part.offset
+        self._handle: bytes | None = None
         self._dropped = False
-        self._unread = self._promised = 0
-        self._began = 0.0
-        self._requests: dict[int, _Chunk] = {}
+        client.open(part.path, self._take_opening)
 
-    def open(self) -> None:
-        """Ask the server to open the file."""
-        self.opening = True
-        size = self.part.size
-        self._promise(MOST_AHEAD if size is None else min(size - self.part.offset + 1, MOST_AHEAD))
-        self._began = time.monotonic()
-        self._reader.client.ask(self, CMD_OPEN, self.part.path, SFTP_FLAG_READ, paramiko.SFTPAttributes())
+    def _take_opening(self, answer: Answer) -> None:
+        self.opening = answer
+        if answer.has_handle:
+            self._handle = answer.handle()
+        if self._dropped:
+            self._close()
 
-    def _promise(self, count: int) -> None:
-        """Note how many bytes will be asked for as soon as the file is open."""
-        self._reader.promised += count - self._promised
-        self._promised = count
+    @property
+    def can_be_asked(self) -> bool:
+        """Whether it is open, and something of it was not asked for yet."""
+        return self._handle is not None and not self.all_asked
 
-    def ask_next(self, block: int) -> None:
-        """Ask for the next chunk, or for the byte after the last."""
-        self._promise(0)
-        size = self.part.size
-        wanted = block if size is None else min(block, size - self._next)
-        if wanted <= 0:
-            wanted, self.all_asked = 1, True
-        chunk = _Chunk(self._next, wanted)
-        self._next += wanted
-        self.chunks.append(chunk)
-        self._unread += wanted
-        self._reader.unread += wanted
-        self._ask_for(chunk)
+    def ask_next(self) -> int:
+        """Ask for the next block, or for the byte after the last; how many bytes that are."""
+        length = self._client.block
+        if self._size is not None:
+            length = min(length, self._size - self._next)
+        if length <= 0:
+            length, self.all_asked = 1, True
+        read = _Read(self._next, length)
+        self._next += length
+        self.reads.append(read)
+        self._ask(read)
+        return length
 
-    def _ask_for(self, chunk: _Chunk) -> None:
-        chunk.asked = chunk.wanted
-        number = self._reader.client.ask(self, CMD_READ, self.handle, int64(chunk.position), chunk.wanted)
-        self._requests[number] = chunk
-
-    def take(self, chunk: _Chunk) -> Block:
-        """What has arrived of a chunk; it is not kept any longer."""
-        data, chunk.data = chunk.data, b""
-        self._unread -= len(data)
-        self._reader.unread -= len(data)
+    def take_next(self, answer: Answer) -> Block | None:
+        """Data of the first block, by its answer; None at the end. The rest of a short one is asked for."""
+        if answer.is_end:
+            return None
+        read, data = self.reads[0], answer.data()
+        if not 0 < len(data) <= read.length:
+            raise paramiko.SFTPError("the server sent a block of another size than asked for")
+        self.reads.popleft()
+        if len(data) < read.length:
+            rest = _Read(read.offset + len(data), read.length - len(data))
+            self.reads.appendleft(rest)
+            self._ask(rest)
         return data
 
-    def drop(self) -> None:
-        """Want no more of it: what still arrives is let go."""
+    def _ask(self, read: _Read) -> None:
+        if self._handle is not None:
+            self._client.read(self._handle, read.offset, read.length, read.take_answer)
+
+    def drop(self) -> int:
+        """Want no more of it; how many bytes had been asked for and were not read."""
         self._dropped = self.all_asked = True
-        self._promise(0)
-        self._reader.unread -= self._unread
-        self._unread = 0
-        self.chunks.clear()
-        self._requests.clear()
+        unread = sum(read.length for read in self.reads)
+        self.reads.clear()
         self._close()
+        return unread
 
     def _close(self) -> None:
-        if self.handle is not None:
-            self._reader.client.ask(None, CMD_CLOSE, self.handle)
-            self.handle = None
-
-    def _async_response(self, kind: int, message: paramiko.Message, number: int) -> None:
-        """Take an answer; raises SFTPError for one that was not asked for."""
-        if self.handle is None and not self._requests and kind == CMD_HANDLE:
-            self.handle = message.get_string()
-            if self._dropped:
-                self._close()
-            self._reader.note_opened(self, time.monotonic() - self._began)
-        elif self._dropped:
-            return
-        elif (chunk := self._requests.pop(number, None)) is not None:
-            expect_answer(CMD_STATUS, kind)
-            chunk.end = message
-        elif kind == CMD_STATUS:
-            self.refusal = message
-            self._promise(0)
-        else:
-            expect_answer(CMD_HANDLE, kind)
-
-    def take_data(self, number: int, piece: memoryview, remaining: int) -> None:
-        """Take a piece of a block, of which `remaining` bytes are to come; raises SFTPError for one not asked for."""
-        if self._dropped:
-            return
-        chunk = self._requests.get(number)
-        if chunk is None:
-            raise paramiko.SFTPError("the server sent a block where none was asked for")
-        if not 0 < len(piece) + remaining <= chunk.wanted:
-            raise paramiko.SFTPError("the server sent a block of another size than asked for")
-        chunk.position += len(piece)
-        chunk.wanted -= len(piece)
-        self._keep(chunk, piece)
-        if remaining:
-            return
-        del self._requests[number]
-        if chunk.wanted:
-            self._reader.note_short(chunk.asked - chunk.wanted)
-            self._ask_for(chunk)
-
-    def _keep(self, chunk: _Chunk, piece: memoryview) -> None:
-        """Add to what has arrived of a chunk: without a copy if it is passed on before the next piece arrives."""
-        if not chunk.data and chunk is self._reader.awaited and (chunk.complete or len(piece) >= _LEAST_PIECE):
-            chunk.data = piece
-        elif isinstance(chunk.data, bytearray):
-            chunk.data += piece
-        else:
-            chunk.data = bytearray(chunk.data) + piece
+        if self._handle is not None:
+            self._client.close(self._handle)
+            self._handle = None
 
 
 class FileReader:
-    """Reads files over an SFTP session, one after another. Raises what paramiko's client raises."""
+    """Reads files over an SFTP session, one after another. Raises what the session raises."""
 
     def __init__(self, client: SftpClient) -> None:
-        self.client = client
-        self.unread = 0
-        self.promised = 0
-        self.awaited: _Chunk | None = None
-        self._block = _BLOCK
-        self._ahead = _LEAST_AHEAD
-        self._quickest = math.inf
-        self._announced: dict[FilePart, _Reading] = {}
-        self._unopened: deque[_Reading] = deque()
-        self._opened: deque[_Reading] = deque()
+        self._client = client
+        self._announced: dict[FilePart, _File] = {}
+        self._unread = 0
 
     def announce(self, parts: Sequence[FilePart]) -> None:
         """Tell what is to be read next, in this order, in place of what was told before. Sends nothing by itself."""
         known = self._announced
-        self._announced = {part: known.get(part) or _Reading(self, part) for part in parts}
-        for part in known.keys() - self._announced.keys():
-            known[part].drop()
-        self._unopened = deque(reading for reading in self._announced.values() if not reading.opening)
+        self._announced = {part: known.pop(part) if part in known else _File(self._client, part) for part in parts}
+        for file in known.values():
+            self._unread -= file.drop()
 
     def blocks(self, part: FilePart) -> Iterator[Block]:
-        """The bytes of a file from the offset on, in order, in blocks of at most 255 KiB; each good until the next.
+        """The bytes of a file from the offset on, in order, in blocks.
 
         Ends with the file, or one byte after its size: that byte tells that the file is larger.
         """
-        reading = self._announced.pop(part) if part in self._announced else _Reading(self, part)
+        file = self._announced.pop(part) if part in self._announced else _File(self._client, part)
         try:
-            if not reading.opening:
-                reading.open()
-            while (chunk := self._awaited(reading)) is not None:
-                yield reading.take(chunk)
+            while file.opening is None:
+                self._client.hear()
+            file.opening.handle()
+            while (answer := self._await_next(file)) is not None and (data := file.take_next(answer)) is not None:
+                self._unread -= len(data)
+                yield data
         finally:
-            reading.drop()
+            self._unread -= file.drop()
 
-    def _awaited(self, reading: _Reading) -> _Chunk | None:
-        """The chunk that is next, once something of it has arrived; None after the last."""
-        while True:
-            if reading.refusal is not None:
-                self.client.expect_end(reading.refusal, ended=False)
-            while reading.chunks and reading.chunks[0].complete and not reading.chunks[0].data:
-                reading.chunks.popleft()
-            self._ask(reading)
-            if not reading.chunks and reading.handle is not None:
-                return None
-            if reading.chunks and reading.chunks[0].ready:
-                return reading.chunks[0]
-            if reading.chunks and (end := reading.chunks[0].end) is not None:
-                self.client.expect_end(end)
-                return None
-            self.awaited = reading.chunks[0] if reading.chunks else None
-            self.client.hear()
-            self.awaited = None
+    def _await_next(self, file: _File) -> Answer | None:
+        """Wait for the answer to the first read of a file; None if all of it was read."""
+        self._ask_ahead(file)
+        while file.reads and file.reads[0].answer is None:
+            self._client.hear()
+            self._ask_ahead(file)
+        return file.reads[0].answer if file.reads else None
 
-    def _ask(self, current: _Reading) -> None:
-        """Send what requests there is room for: for the file that is being read, then for those announced."""
-        if current.chunks and self.unread > self._ahead - _TOGETHER:
+    def _ask_ahead(self, current: _File) -> None:
+        """Ask for what there is room for: of the file that is being read, then of those announced."""
+        if current.reads and self._unread > MOST_AHEAD - _TOGETHER:
             return
-        if current.handle is not None:
-            while not current.all_asked and (self.unread < self._ahead or not current.chunks):
-                current.ask_next(self._block)
-            if not current.all_asked:
-                return
-        while self._opened and self.unread < self._ahead:
-            if self._opened[0].all_asked:
-                self._opened.popleft()
-            else:
-                self._opened[0].ask_next(self._block)
-        while self._unopened and self.unread + self.promised < self._ahead:
-            reading = self._unopened.popleft()
-            if not reading.opening:
-                reading.open()
-
-    def note_opened(self, reading: _Reading, seconds: float) -> None:
-        """The server opened a file after that time: more is asked ahead the further it is away."""
-        self._opened.append(reading)
-        if seconds < self._quickest:
-            self._quickest = seconds
-            self._ahead = max(_LEAST_AHEAD, min(int(seconds * _SPEED), MOST_AHEAD))
-
-    def note_short(self, length: int) -> None:
-        """The server sends less at once than it was asked for."""
-        self._block = max(min(self._block, length), _SAFE_BLOCK)
+        for file in (current, *self._announced.values()):
+            while file.can_be_asked and (self._unread < MOST_AHEAD or (file is current and not file.reads)):
+                self._unread += file.ask_next()

@@ -26,9 +26,9 @@ from dcc.sources.listing import Entry, EntryKind, gather
 from dcc.sources.listing_watch import watch_listing
 from dcc.sources.md5_sidecar import MAX_SIDECAR_BYTES, sidecar
 from dcc.sources.remote_names import join_base, printable, raw
+from dcc.sources.sftp.connection import SshConnection, describe
 from dcc.sources.sftp.files import FilePart, FileReader
-from dcc.sources.sftp.ssh_login import log_in
-from dcc.sources.sftp.ssh_transport import SshTransport, describe
+from dcc.sources.sftp.login import log_in
 from dcc.sources.sockets import time_limit
 
 # What paramiko raises when a server breaks off, refuses, or answers with rubbish.
@@ -45,7 +45,7 @@ def open_sftp(address: SourceAddress, settings: Settings) -> SftpConnection:
     trusted = trusted_keys(address, endpoint, settings.known_hosts)
     credential = resolve_accesskey(address.accesskey, settings.key_passphrase)
     base = join_base(address.base_path)
-    connection = SshTransport(address.label, endpoint, settings, trusted.algorithms)
+    connection = SshConnection(address.label, endpoint, settings, trusted.algorithms)
     try:
         check_host_key(address, connection.host_key, trusted)
         log_in(connection, address, credential, connection.login_seconds)
@@ -58,7 +58,7 @@ def open_sftp(address: SourceAddress, settings: Settings) -> SftpConnection:
 class SftpConnection(BlockwiseConnection):
     """A logged-in SFTP connection; see `Connection`."""
 
-    def __init__(self, address: SourceAddress, settings: Settings, base: str, connection: SshTransport) -> None:
+    def __init__(self, address: SourceAddress, settings: Settings, base: str, connection: SshConnection) -> None:
         self._label = address.label
         self._base = base
         self._list_timeout = settings.list_timeout
@@ -110,11 +110,8 @@ class SftpConnection(BlockwiseConnection):
         except TimeoutError:
             raise
         except OSError:
-            # After the connection's end every link seems broken, and its archive would be taken for gone.
-            if not self._client.is_open or not self._connection.transport.is_active():
-                raise
             return None
-        return Entry(link.name, _kind(target.st_mode), target.st_size, target.st_mtime)
+        return Entry(link.name, _kind(target.mode), target.size, target.modified)
 
     def _blocks(self, action: Action, name: str, offset: int, size: int | None) -> Generator[Block, None, None]:
         path = self._path(action, name)

@@ -13,12 +13,12 @@ from dcc.errors import ConfigurationError, LoginRefusedError, SourceTimeoutError
 from dcc.redaction import redact
 from dcc.sources.access import Credential
 from dcc.sources.base import SourceAddress
-from dcc.sources.sftp.ssh_transport import SshTransport, describe
+from dcc.sources.sftp.connection import SshConnection, describe
 
 _KEY_CLASSES: tuple[type[paramiko.PKey], ...] = (paramiko.Ed25519Key, paramiko.ECDSAKey, paramiko.RSAKey)
 
 
-def log_in(connection: SshTransport, address: SourceAddress, credential: Credential, timeout: float) -> None:
+def log_in(connection: SshConnection, address: SourceAddress, credential: Credential, timeout: float) -> None:
     """Log in within `timeout` seconds in all.
 
     With a password also where the server asks for it interactively; without password and key, with the keys of the
@@ -57,7 +57,9 @@ def load_private_key(credential: Credential, private_key: SecretStr) -> paramiko
     )
 
 
-def _log_in_by_agent(connection: SshTransport, address: SourceAddress, credential: Credential, deadline: float) -> None:
+def _log_in_by_agent(
+    connection: SshConnection, address: SourceAddress, credential: Credential, deadline: float
+) -> None:
     agent = paramiko.Agent()
     try:
         keys = agent.get_keys()
@@ -83,7 +85,7 @@ def _log_in_by_agent(connection: SshTransport, address: SourceAddress, credentia
 
 
 def _attempt(
-    connection: SshTransport,
+    connection: SshConnection,
     address: SourceAddress,
     credential: Credential,
     deadline: float,

@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import logging
 import re
-import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
-
-import paramiko
-from paramiko.auth_handler import AuthOnlyHandler
-from paramiko.common import cMSG_SERVICE_REQUEST
+from collections.abc import Sequence
 
 from dcc.errors import SourceTimeoutError, SourceUnreachableError
 from dcc.settings import Settings
 from dcc.sources.access import Endpoint, parse_hostname
 from dcc.sources.host_keys import SSH_PORT, HostKey
 from dcc.sources.remote_names import printable
+from dcc.sources.sftp.bounds import CHANNEL_WINDOW, BoundedChannel, BoundedTransport
 from dcc.sources.sftp.client import SftpClient
-from dcc.sources.sftp.ssh_channel import ChannelReader
-from dcc.sources.sftp.ssh_packets import CHANNEL_WINDOW, BoundedPackets, Drain, Pipe
 from dcc.sources.sockets import open_socket, shut_down
 
 # By far the cheapest cipher for both sides on today's processors; what paramiko prefers costs twice the time.
@@ -36,69 +30,7 @@ _AFTER_OURS = 60.0
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)
 
 
-class _AuthHandler(AuthOnlyHandler):
-    """paramiko's dialogue of the login, without its race: it begins to wait only when it has asked.
-
-    An answer that came sooner was lost, and the login waited for its time limit.
-    """
-
-    _answered: threading.Event | None = None
-
-    @property
-    def auth_event(self) -> threading.Event | None:
-        """What the answer to the present request sets."""
-        return self._answered
-
-    @auth_event.setter
-    def auth_event(self, event: threading.Event | None) -> None:
-        """Keep the event that was there before the request was sent."""
-
-    def send_auth_request(
-        self, username: str, method: str, finish_message: Callable[[paramiko.Message], None] | None = None
-    ) -> list[str]:
-        """Send a request of the login and wait for its answer."""
-        self._answered = threading.Event()
-        further: list[str] = super().send_auth_request(username, method, finish_message)
-        return further
-
-
-class _Transport(paramiko.ServiceRequestingTransport):  # type: ignore[misc, name-defined]
-    """paramiko's transport that begins the login once, however often it is tried: some servers insist on it.
-
-    paramiko's own waits for ever for a server that does not answer.
-    """
-
-    def __init__(self, connection: socket.socket) -> None:
-        self._accepted = threading.Event()
-        super().__init__(connection)
-        self.packetizer = BoundedPackets(self.sock)
-
-    def get_auth_handler(self) -> _AuthHandler:
-        """The dialogue of the login."""
-        return _AuthHandler(self)
-
-    def _parse_service_accept(self, message: paramiko.Message) -> None:
-        super()._parse_service_accept(message)
-        self._accepted.set()
-
-    def ensure_session(self) -> None:
-        """Ask the server to let one log in, unless it has agreed already."""
-        if self._accepted.is_set():
-            return
-        request = paramiko.Message()
-        request.add_byte(cMSG_SERVICE_REQUEST)
-        request.add_string("ssh-userauth")
-        self._send_message(request)
-        deadline = time.monotonic() + self.auth_timeout
-        while not self._accepted.wait(0.1):
-            if not self.is_active():
-                raise paramiko.SSHException("the server closed the connection")
-            if time.monotonic() > deadline:
-                raise paramiko.AuthenticationException("no answer in time")
-        self.auth_handler = self.get_auth_handler()
-
-
-class SshTransport:
+class SshConnection:
     """An encrypted connection whose host key is known but not yet judged, and over which nothing has been sent.
 
     Raises SourceTimeoutError or SourceUnreachableError. `first_algorithms` are the host key algorithms to ask for
@@ -112,7 +44,7 @@ class SshTransport:
         self._socket = open_socket(label, endpoint, settings.connect_timeout)
         self._login_deadline = time.monotonic() + settings.login_timeout
         try:
-            self.transport = _Transport(self._socket)
+            self.transport = BoundedTransport(self._socket)
             self._negotiate(first_algorithms, settings.login_timeout)
         except BaseException:
             self.close()
@@ -155,13 +87,12 @@ class SshTransport:
     def open_sftp(self, timeout: float) -> SftpClient:
         """Begin an SFTP session, after the login; `timeout` stays that of every wait for the server.
 
-        Raises what paramiko raises.
+        Raises what paramiko and SftpClient raise.
         """
         channel = self.transport.open_session(window_size=CHANNEL_WINDOW, timeout=timeout)
         channel.settimeout(timeout)
-        channel.in_buffer, channel.in_stderr_buffer = pipe, _ = Pipe(), Drain()
         channel.invoke_subsystem("sftp")
-        return SftpClient(channel, ChannelReader(channel, self.transport.packetizer, pipe).receive)
+        return SftpClient(BoundedChannel(channel, self.transport.packetizer))
 
     def close(self) -> None:
         """Close the connection at once, without a word to the server: it may not be listening."""
@@ -189,7 +120,7 @@ def fetch_host_key(hostname: str, settings: Settings) -> HostKey:
     SourceTimeoutError or SourceUnreachableError.
     """
     endpoint = parse_hostname(hostname, SSH_PORT)
-    connection = SshTransport(f"sftp://{hostname}", endpoint, settings)
+    connection = SshConnection(f"sftp://{hostname}", endpoint, settings)
     try:
         return connection.host_key
     finally:

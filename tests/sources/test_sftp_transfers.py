@@ -1,0 +1,137 @@
+"""Files over SFTP from OpenSSH: nothing but what it sent arrives, by every cipher and whatever comes between."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dcc.errors import SourceTimeoutError, TransferFailedError
+from dcc.naming import Action
+from dcc.settings import Settings
+from dcc.sources.connect import connect
+from dcc.sources.sftp.bounds import BoundedPackets
+from tests.support.servers import SftpServer, Share
+
+SIZES = [0, 1, 32_755, 32_768, 261_119, 261_120, 261_121, 5_000_000]
+
+
+def bytes_of(count: int) -> bytes:
+    return random.Random(count).randbytes(count)
+
+
+def fetch(share: Share, settings: Settings, size: int) -> bytearray:
+    """What arrives of the archive of that size, even if it does not arrive whole."""
+    received = bytearray()
+    with connect(share.address(), settings) as connection:
+        connection.fetch(Action.ADD, f"{size}.zip", received.extend, size=size)
+    return received
+
+
+@pytest.fixture
+def agreed_keys(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Grows by an item whenever keys are agreed on: whether they are those of AES-GCM."""
+    agreed: list[bool] = []
+    original = BoundedPackets.set_inbound_cipher
+
+    def note(self: BoundedPackets, **keys: Any) -> None:
+        agreed.append(keys["aead"])
+        original(self, **keys)
+
+    monkeypatch.setattr(BoundedPackets, "set_inbound_cipher", note)
+    return agreed
+
+
+@pytest.mark.servers
+class TestOpenSsh:
+    @pytest.mark.parametrize(
+        ("options", "gcm"),
+        [
+            (["Ciphers aes128-gcm@openssh.com"], True),
+            (["Ciphers aes256-gcm@openssh.com", "RekeyLimit 1M"], True),
+            (["Ciphers aes256-ctr", "MACs hmac-sha2-256-etm@openssh.com", "RekeyLimit 1M"], False),
+            (["Ciphers aes128-ctr", "MACs hmac-sha2-512"], False),
+        ],
+        ids=["gcm", "gcm, new keys", "encrypt then mac, new keys", "mac then encrypt"],
+    )
+    def test_files_arrive_as_they_are_by_every_cipher_and_while_the_server_changes_keys(
+        self,
+        options: list[str],
+        gcm: bool,
+        tmp_path: Path,
+        sftp_server: Share,
+        source_settings: Settings,
+        agreed_keys: list[bool],
+    ) -> None:
+        server = SftpServer(tmp_path, *options)
+        try:
+            share = dataclasses.replace(
+                sftp_server, hostname=server.hostname, accesskey=f"key:{server.key}", host_keys=server.host_keys
+            )
+            with connect(share.address(), source_settings) as connection:
+                for size in SIZES:
+                    share.put(f"add/{size}.zip", bytes_of(size))
+                    received = bytearray()
+                    connection.fetch(Action.ADD, f"{size}.zip", received.extend, size=size)
+                    assert received == bytes_of(size)
+        finally:
+            server.stop()
+        assert set(agreed_keys) == {gcm}
+        assert (len(agreed_keys) > 3) == ("RekeyLimit 1M" in options)
+
+    def test_files_arrive_as_they_are_while_we_change_keys(
+        self,
+        sftp_server: Share,
+        source_settings: Settings,
+        agreed_keys: list[bool],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        monkeypatch.setattr(BoundedPackets, "REKEY_BYTES", 8_000_000)
+        sftp_server.put("add/40000000.zip", bytes_of(40_000_000))
+        assert fetch(sftp_server, source_settings, 40_000_000) == bytes_of(40_000_000)
+        assert len(agreed_keys) > 2
+
+    @pytest.mark.parametrize("at", [200_000, 400_000, 700_001])
+    def test_all_is_passed_on_but_what_was_changed_on_its_way_and_what_follows(
+        self, at: int, sftp_server: Share, cutting_proxy: Callable[..., Share], source_settings: Settings
+    ) -> None:
+        proxy = cutting_proxy(sftp_server, flip_at=at)
+        assert self._check_prefix(proxy, source_settings, at, TransferFailedError) > at - 150_000
+
+    @pytest.mark.parametrize("at", [100_000, 700_001])
+    def test_what_is_passed_on_of_a_server_that_goes_away_is_what_it_sent(
+        self, at: int, sftp_server: Share, cutting_proxy: Callable[..., Share], source_settings: Settings
+    ) -> None:
+        self._check_prefix(cutting_proxy(sftp_server, cut_after=at), source_settings, at, TransferFailedError)
+
+    def test_a_server_that_goes_silent_within_a_packet_is_not_waited_for(
+        self, sftp_server: Share, cutting_proxy: Callable[..., Share], source_settings: Settings
+    ) -> None:
+        settings = source_settings.model_copy(update={"idle_timeout": 0.5})
+        proxy = cutting_proxy(sftp_server, stall_after=700_001)
+        self._check_prefix(proxy, settings, 700_001, SourceTimeoutError)
+
+    def test_it_is_told_that_data_were_changed_on_their_way_and_that_the_server_went_away(
+        self, sftp_server: Share, cutting_proxy: Callable[..., Share], source_settings: Settings
+    ) -> None:
+        sftp_server.put("add/a.zip", bytes_of(1_000_000))
+        for fault, reason in (("flip_at", ""), ("cut_after", "closed the connection")):
+            share = cutting_proxy(sftp_server, **{fault: 400_000})
+            told = pytest.raises(TransferFailedError, match=f"broke off while sending .*{reason}")
+            with connect(share.address(), source_settings) as connection, told:
+                connection.fetch(Action.ADD, "a.zip", lambda _: None, size=1_000_000)
+
+    @staticmethod
+    def _check_prefix(share: Share, settings: Settings, at: int, error: type[Exception]) -> int:
+        content = bytes_of(1_000_000)
+        share.put("add/a.zip", content)
+        received = bytearray()
+        with connect(share.address(), settings) as connection, pytest.raises(error):
+            connection.fetch(Action.ADD, "a.zip", received.extend, size=len(content))
+        assert len(received) < at
+        assert content.startswith(received)
+        return len(received)
