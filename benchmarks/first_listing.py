@@ -19,19 +19,14 @@ from typing import Final
 
 from pydantic import SecretStr
 
+from benchmarks.installation import make_installation
 from benchmarks.measuring import Comparison, Contender, Figure, Timing, clean_environment, timed
 from benchmarks.openssh import await_port, free_port, openssh_server
 from benchmarks.registry import Bench, Benchmark, Finding
 from benchmarks.session import DCC
 from benchmarks.vsftpd import vsftpd_server
-from dcc.settings import load_settings
 from dcc.sources.base import SourceAddress, SourceProtocol
-from dcc.sources.host_keys import HostKey
 from dcc.sources.http.file_attributes import MAX_ASKED
-from dcc.tracker.database import open_tracker, writing
-from dcc.tracker.register.centres import NewCentre, add_centre
-from dcc.tracker.register.file_sources import add_source
-from dcc.tracker.register.pinned_keys import PinnedKey
 
 LISTED: Final = 200_000
 LISTING: Final = "the platform's listing"
@@ -148,7 +143,7 @@ class FirstListing:
         self._numbers = itertools.count()
         self._template = folder / "template"
         folder.mkdir()
-        self._register()
+        make_installation(self._template, [listed.address], listed.known_hosts, {})
 
     def list_by_tool(self) -> Timing:
         """What lists the directory and records nothing."""
@@ -177,17 +172,6 @@ class FirstListing:
         self._require(source["new"])
         shutil.rmtree(home)
         return timing
-
-    def _register(self) -> None:
-        environment = clean_environment(DCC_HOME=str(self._template))
-        subprocess.run([DCC, "init"], env=environment, check=True, capture_output=True)
-        known_hosts = self._listed.known_hosts
-        keys = [] if known_hosts is None else [HostKey.parse(known_hosts.read_text("ascii").split(maxsplit=1)[1])]
-        tracker = open_tracker(load_settings(home=self._template))
-        with writing(tracker) as connection:
-            add_centre(connection, NewCentre("H", full_name="Centre H"))
-            add_source(connection, self._listed.address, [PinnedKey.of(key) for key in keys])
-        tracker.dispose()
 
     def _require(self, found: int) -> None:
         if found != self._archives:

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import SecretStr
 from sqlalchemy import Connection, Engine, Select, func, insert, select
 
+from benchmarks.installation import databases, make_installation
 from benchmarks.measuring import clean_environment
 from benchmarks.openssh import OpenSsh
 from benchmarks.session import DCC
@@ -26,17 +26,10 @@ from dcc.cli.demo.submissions import archive, experiment_document, specimen_docu
 from dcc.databases.transactions import insert_rows, writing
 from dcc.qc.contexts.filters import ContextFilter
 from dcc.qc.contexts.states import mark_done
-from dcc.qc.database import open_qc_database
 from dcc.qc.models import Document, DocumentContext
 from dcc.session.data.settling import settle_qc
-from dcc.settings import Settings, load_settings
-from dcc.sources.base import SourceAddress, SourceProtocol
-from dcc.sources.host_keys import HostKey
-from dcc.tracker.database import open_tracker
+from dcc.settings import Settings
 from dcc.tracker.models import FileSourceHasZip, XmlFile, ZipAction, ZipDownload, ZipFile
-from dcc.tracker.register.centres import NewCentre, add_centre
-from dcc.tracker.register.file_sources import add_source
-from dcc.tracker.register.pinned_keys import PinnedKey
 
 CENTRES: Final = ("Bcm", "Biat", "Gmc", "H", "Ics", "J", "Krb", "Ning", "Rbrc", "Tcp", "Ucd", "Wtsi")
 """Each has one file source. The last one's data wait to be looked at."""
@@ -90,9 +83,8 @@ class KnownArchives:
         """Make the installation, with the centres and their file sources, which are empty if they are not there yet."""
         for root in self.roots.values():
             (root / "add").mkdir(parents=True, exist_ok=True)
-        self.run("init")
-        with self.databases() as (_, tracker, _), writing(tracker) as connection:
-            self._register(connection)
+        sources = [self.server.source(centre, root) for centre, root in self.roots.items()]
+        make_installation(self.home, sources, self.server.known_hosts, self.variables)
 
     def put(self, centre: str, number: int) -> None:
         """Put a centre's archive `number` on its file source, with documents that pass all rules."""
@@ -122,33 +114,9 @@ class KnownArchives:
         """How many of `total` archives are of the centre at `place`."""
         return total // len(self.centres) + (place < total % len(self.centres))
 
-    def _register(self, connection: Connection) -> None:
-        """Register the centres, and a file source of each, whose host key is known."""
-        key = HostKey.parse(self.server.known_hosts.read_text("ascii").split(maxsplit=1)[1])
-        for centre, root in self.roots.items():
-            add_centre(connection, NewCentre(centre, full_name=f"Centre {centre}"))
-            address = SourceAddress(
-                id=0,
-                centre=centre,
-                protocol=SourceProtocol.SFTP,
-                hostname=self.server.hostname,
-                username=self.server.username,
-                accesskey=SecretStr(f"key:{self.server.key}"),
-                base_path=str(root),
-            )
-            add_source(connection, address, [PinnedKey.of(key)])
-
-    @contextmanager
-    def databases(self) -> Iterator[tuple[Settings, Engine, Engine]]:
+    def databases(self) -> AbstractContextManager[tuple[Settings, Engine, Engine]]:
         """The settings, the tracker and the QC database."""
-        overrides = {name.removeprefix("DCC_").lower(): value for name, value in self.variables.items()}
-        settings = load_settings(home=self.home, **overrides)
-        tracker, qc = open_tracker(settings), open_qc_database(settings)
-        try:
-            yield settings, tracker, qc
-        finally:
-            tracker.dispose()
-            qc.dispose()
+        return databases(self.home, self.variables)
 
     def run(self, *command: str) -> None:
         """Run a `dcc` command, without Dagster's events, which must succeed."""

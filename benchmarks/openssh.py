@@ -13,6 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import SecretStr
+
+from dcc.sources.base import SourceAddress, SourceProtocol
+
 _START_SECONDS = 10.0
 _SEARCH = f"{os.environ.get('PATH', '')}{os.pathsep}/usr/sbin{os.pathsep}/sbin"
 
@@ -30,6 +34,18 @@ class OpenSsh:
     def hostname(self) -> str:
         """As `dcc source add --hostname` takes it."""
         return f"127.0.0.1:{self.port}"
+
+    def source(self, centre: str, root: Path) -> SourceAddress:
+        """The file source of a centre at `root`."""
+        return SourceAddress(
+            id=0,
+            centre=centre,
+            protocol=SourceProtocol.SFTP,
+            hostname=self.hostname,
+            username=self.username,
+            accesskey=SecretStr(f"key:{self.key}"),
+            base_path=str(root),
+        )
 
     @property
     def sftp_command(self) -> list[str]:

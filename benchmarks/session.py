@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from benchmarks.installation import make_installation
 from benchmarks.measuring import Comparison, Contender, Timing, clean_environment, timed
 from benchmarks.openssh import OpenSsh, openssh_server
 from benchmarks.registry import Bench, Benchmark, Finding
@@ -133,20 +134,7 @@ class SessionBenchmark:
         environment = clean_environment(
             DCC_HOME=str(home), DCC_DAGSTER_EVENTS=str(events).lower(), DCC_UNTIL=end.phase, **(databases or {})
         )
-        source = {
-            "--centre": "H",
-            "--protocol": "sftp",
-            "--hostname": self._server.hostname,
-            "--username": self._server.username,
-            "--accesskey": f"key:{self._server.key}",
-            "--base-path": str(self._remote),
-        }
-        for command in (
-            ["init"],
-            ["centre", "add", "H"],
-            ["source", "add", *(word for option in source.items() for word in option), "--accept-host-key"],
-        ):
-            subprocess.run([DCC, *command], env=environment, check=True, capture_output=True)
+        make_installation(home, [self._server.source("H", self._remote)], self._server.known_hosts, databases or {})
         timing = timed([*wrapper, DCC, "crawl"], log=home.with_suffix(".log"), environment=environment)
         told = subprocess.run([DCC, "status", "--json"], env=environment, check=True, capture_output=True)
         for kind, count in (("zip_actions", self._archives), ("xml_files", self._archives * DOCUMENTS)):
