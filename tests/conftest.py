@@ -22,6 +22,7 @@ pytest_plugins = [
     "tests.support.served_sources",
     "tests.support.stores",
     "tests.support.browsing",
+    "tests.support.served_page",
     "tests.support.submission_world",
     "tests.support.dagster_instances",
 ]
@@ -30,6 +31,13 @@ pytest_plugins = [
 os.environ.setdefault("DCC_QUIET_SECONDS", "0")
 
 _LONG = ("tests/test_documents_commands.py", "tests/test_benchmarks", "tests/soak/")
+_SHARING = (
+    "tests/hostile/test_web_page.py",
+    "tests/dagster_resources/test_resources_page.py",
+    "tests/test_deploy.py",
+    "tests/assets/test_browser.py",
+)
+"""Modules that share what takes long to start, so that one process of the run has them all: `page` and `browser`."""
 
 
 def pytest_configure() -> None:
@@ -40,12 +48,18 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes long comes first: at the end, the other processes of the run would wait for it.
+    """What takes long comes first: at the end, the other processes of the run would wait for it. Then who shares.
 
     A test on each kind of server and each database runs on MariaDB with one kind of server: neither sees the other.
     """
     items[:] = [item for item in items if not _is_another_server_on_mariadb(item)]
-    items.sort(key=lambda item: not item.nodeid.startswith(_LONG))
+    items.sort(key=_place)
+
+
+def _place(item: pytest.Item) -> int:
+    if item.nodeid.startswith(_LONG):
+        return 0
+    return next((place for place, name in enumerate(_SHARING, 1) if item.nodeid.startswith(name)), len(_SHARING) + 1)
 
 
 def _is_another_server_on_mariadb(item: pytest.Item) -> bool:

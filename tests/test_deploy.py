@@ -34,7 +34,7 @@ from dcc.databases.grants import grant_statements
 from dcc.settings import Settings
 from tests.cli.conftest import clean
 from tests.support.ports import free_port
-from tests.support.served_page import ServedPage, launch_and_reload, served_page
+from tests.support.served_page import PAGE_NAME, ServedPage, launch
 from tests.support.servers import ServerProcess, server_program
 from tests.test_documents_commands import Command, look_up
 
@@ -229,7 +229,7 @@ def installed_proxy(folder: Path, secrets: Path, port: int, page_port: int, upst
 
 
 @pytest.fixture(scope="module")
-def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
+def proxy(tmp_path_factory: pytest.TempPathFactory, page: ServedPage) -> Iterator[Proxy]:
     """The proxy, with the user, password and certificate that make-secrets has made."""
     program = server_program("nginx")
     folder = tmp_path_factory.mktemp("proxy")
@@ -241,12 +241,11 @@ def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
     for secret, name in (("web_certificate", "web.crt"), ("web_key", "web.key"), ("web_users", "users")):
         shutil.copy(folder / "secrets" / secret, folder / "dcc" / name)
     assert found[1] not in (folder / "dcc" / "users").read_text()
-    with served_page(folder / "home", DCC_UI_HOSTS="dcc.example.org") as page:
-        port = free_port()
-        main = installed_proxy(folder, folder / "dcc", port, page.port, "dcc-upstream.conf")
-        server = ServerProcess([program, "-e", "stderr", "-p", str(folder), "-c", str(main)], port, folder / "log")
-        yield Proxy(page, port, found[1], folder / "dcc")
-        server.stop()
+    port = free_port()
+    main = installed_proxy(folder, folder / "dcc", port, page.port, "dcc-upstream.conf")
+    server = ServerProcess([program, "-e", "stderr", "-p", str(folder), "-c", str(main)], port, folder / "log")
+    yield Proxy(page, port, found[1], folder / "dcc")
+    server.stop()
 
 
 @pytest.mark.servers
@@ -275,7 +274,7 @@ def test_nobody_comes_past_the_proxy_without_the_login(proxy: Proxy) -> None:
 @pytest.mark.servers
 def test_the_page_behind_the_proxy_answers_to_its_names_and_to_no_other_site(proxy: Proxy) -> None:
     login = proxy.login()
-    named = login | {"Host": "dcc.example.org", "Origin": "https://dcc.example.org", "Content-Type": "application/json"}
+    named = login | {"Host": PAGE_NAME, "Origin": f"https://{PAGE_NAME}", "Content-Type": "application/json"}
     query = json.dumps({"query": "{ version }"})
     assert proxy.send("/graphql", named, query).status == 200
     assert proxy.send("/graphql", named | {"Origin": "https://other.example"}, query).status == 403
@@ -287,9 +286,9 @@ def test_the_page_behind_the_proxy_answers_to_its_names_and_to_no_other_site(pro
 
 @pytest.mark.servers
 def test_the_page_works_in_a_browser_behind_the_proxy(browser: WebDriver, proxy: Proxy) -> None:
-    """A run is launched from it and followed to its end by a WebSocket, and the code location is loaded anew."""
+    """A run is launched from it and followed to its end by a WebSocket."""
     browser.get(f"https://dcc:{proxy.password}@127.0.0.1:{proxy.port}/dcc/reports")
-    launch_and_reload(browser, proxy.url, proxy.page)
+    launch(browser, proxy.url, proxy.page)
 
 
 def _services() -> dict[str, Any]:

@@ -33,8 +33,9 @@ def states(dcc: Dcc) -> dict[tuple[str, str], int]:
 
 
 @only_sqlite
-@pytest.mark.parametrize("events", ["false", "true"])
-@pytest.mark.parametrize(("reserve", "waiting"), [("0", ("unzip", "running")), (None, ("zip_name", "done"))])
+@pytest.mark.parametrize(
+    ("events", "reserve", "waiting"), [("true", "0", ("unzip", "running")), ("false", None, ("zip_name", "done"))]
+)
 def test_what_has_no_room_in_staging_waits_and_comes_through_when_there_is(
     dcc: Dcc, staging: SmallDisk, events: str, reserve: str | None, waiting: tuple[str, str]
 ) -> None:
@@ -82,8 +83,7 @@ def test_processes_that_extract_at_once_record_no_document_as_the_centres_fault(
 
 
 @only_sqlite
-@pytest.mark.parametrize("events", ["false", "true"])
-@pytest.mark.parametrize("leave", [0, 200_000, 500_000])
+@pytest.mark.parametrize(("events", "leave"), [("false", 0), ("true", 0), ("false", 200_000), ("true", 500_000)])
 def test_a_full_disk_under_dcc_home_is_said_to_be_that_and_costs_nothing(
     bare_dcc: Dcc, tmp_path: Path, events: str, leave: int
 ) -> None:

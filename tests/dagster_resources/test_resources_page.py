@@ -4,25 +4,16 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.installations import Folder
-from tests.support.served_page import ServedPage, served_page
+from tests.support.served_page import PAGE_ZIP, ServedPage
 
 pytestmark = pytest.mark.servers
 
 REPOSITORY = {"repositoryName": "__repository__", "repositoryLocationName": "dcc"}
-ZIP = "add/H.2013-10-31.1.impc.zip"
-SECRETS = {
-    "DCC_KEY_PASSPHRASE": "passphrase-of-the-key",
-    "DCC_NOTIFY_WEBHOOK_SECRET": "key-of-the-webhook",
-    "DCC_SMTP_URL": "smtp://dcc:password-of-mail@127.0.0.1:1",
-    "DCC_REFERENCE_COLONIES": "http://127.0.0.1:1/colonies.csv?token=token-of-the-registry",
-}
 HIDDEN = ("passphrase-of-the-key", "key-of-the-webhook", "password-of-mail", "token-of-the-registry")
 RESOURCES = """
 query ($of: RepositorySelector!) {
@@ -59,27 +50,6 @@ query ($run: ID!) {
     ... on RunFailureEvent { error { message causes { message } } } } } } }
 }
 """
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Folder:
-    folder = Folder(tmp_path_factory.mktemp("centre"))
-    folder.put(ZIP)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def page(folder: Folder, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedPage]:
-    """A `dcc ui` that crawled once, and whose sensors ask for nothing more: sessions stop at the names of archives."""
-    commands = [
-        ["centre", "add", "H", "--name", "MRC Harwell"],
-        ["source", "add", "--centre", "H", "--protocol", "file", "--base-path", str(folder.path)],
-        ["crawl"],
-    ]
-    settings = {"DCC_UNTIL": "zip_name", "DCC_QUIET_SECONDS": "0", "DCC_CONNECT_TIMEOUT": "7.5"}
-    home = tmp_path_factory.mktemp("page") / "home"
-    with served_page(home, commands=commands, **settings, **SECRETS) as page:
-        yield page
 
 
 def resources_of(page: ServedPage) -> dict[str, dict[str, Any]]:
@@ -156,7 +126,7 @@ def test_a_run_launched_with_another_staging_directory_uses_it(page: ServedPage,
     staging = tmp_path / "elsewhere"
     run = launched(page, "process_zip_actions", {"store": {"directory": str(staging)}, "session": {"until": "xsd"}})
     assert run["status"] == "SUCCESS"
-    assert (staging / ZIP).is_file()
+    assert (staging / PAGE_ZIP).is_file()
     told = json.dumps(run)
     assert [secret for secret in HIDDEN if secret in told] == []
 

@@ -20,7 +20,7 @@ from websockets.sync.client import connect
 from websockets.typing import Origin, Subprotocol
 
 from tests.support.browsing import REBOUND, SEEN_SECONDS, see
-from tests.support.served_page import JSON, ServedPage, launch_and_reload, served_page
+from tests.support.served_page import JSON, ServedPage
 from tests.support.web_server import WebServer
 
 LAUNCH = (
@@ -40,13 +40,6 @@ REPORTS = [
 FOREIGN = "http://other.example"
 NEIGHBOUR = "http://127.0.0.1:9"
 """A page of the same machine and another port: of the same site for the browser, and yet another origin."""
-
-
-@pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedPage]:
-    """The page with a daemon beside it, as `dcc ui` starts both."""
-    with served_page(tmp_path_factory.mktemp("page") / "home") as page:
-        yield page
 
 
 @pytest.fixture
@@ -252,5 +245,4 @@ def test_a_name_that_was_bound_anew_reads_nothing(browser: WebDriver, page: Serv
 
 @pytest.mark.servers
 def test_the_page_itself_works_in_a_browser(browser: WebDriver, page: ServedPage) -> None:
-    """A run is launched from it and followed to its end by a subscription; the code location is loaded anew."""
-    launch_and_reload(browser, page.url, page)
+    see(browser, f"{page.url}/locations", "dcc", "Loaded")

@@ -1,4 +1,8 @@
-"""A `dcc ui` on an empty installation, and requests to it as browsers and other programs send them."""
+"""A `dcc ui` on an installation, and requests to it as browsers and other programs send them.
+
+`page` is one that is started once a test process, which takes as long as a hundred tests: who asks for it leaves it
+as it was, but for runs that are over.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 from selenium.webdriver.remote.webdriver import WebDriver
 from selenium.webdriver.support.wait import WebDriverWait
 
 from tests.cli.conftest import clean
 from tests.support.browsing import SEEN_SECONDS, click, see, ui_process, wait_for
+from tests.support.installations import Folder
 from tests.support.ports import free_port
 
 PROGRAM = str(Path(sys.executable).with_name("dcc"))
@@ -97,14 +103,42 @@ def served_page(
         yield ServedPage(port, printed)
 
 
-def launch_and_reload(browser: WebDriver, url: str, page: ServedPage) -> None:
-    """Launch a run from the page in a browser, follow it to its end, and load the code location anew."""
+PAGE_NAME = "dcc.example.org"
+"""A name that `page` answers to, beside those of this machine."""
+PAGE_ZIP = "add/H.2013-10-31.1.impc.zip"
+"""The archive that waits in the installation of `page`."""
+PAGE_SECRETS = {
+    "DCC_KEY_PASSPHRASE": "passphrase-of-the-key",
+    "DCC_NOTIFY_WEBHOOK_SECRET": "key-of-the-webhook",
+    "DCC_SMTP_URL": "smtp://dcc:password-of-mail@127.0.0.1:1",
+    "DCC_REFERENCE_COLONIES": "http://127.0.0.1:1/colonies.csv?token=token-of-the-registry",
+}
+
+
+@pytest.fixture(scope="session")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedPage]:
+    """The page, with a daemon beside it, of an installation that crawled once.
+
+    Its sensors ask for nothing more: sessions stop at the names of archives.
+    """
+    folder = Folder(tmp_path_factory.mktemp("centre"))
+    folder.put(PAGE_ZIP)
+    commands = [
+        ["centre", "add", "H", "--name", "MRC Harwell"],
+        ["source", "add", "--centre", "H", "--protocol", "file", "--base-path", str(folder.path)],
+        ["crawl"],
+    ]
+    settings = {"DCC_UNTIL": "zip_name", "DCC_QUIET_SECONDS": "0", "DCC_CONNECT_TIMEOUT": "7.5"}
+    home = tmp_path_factory.mktemp("page") / "home"
+    with served_page(home, commands=commands, DCC_UI_HOSTS=PAGE_NAME, **settings, **PAGE_SECRETS) as page:
+        yield page
+
+
+def launch(browser: WebDriver, url: str, page: ServedPage) -> None:
+    """Launch a run from the page in a browser and follow it to its end."""
     before = len(page.state()["runs"])
     see(browser, f"{url}/locations/dcc/jobs/show_changes/playground", "Launch Run")
     click(browser, "//button[.//*[text()='Launch Run']][not(@disabled)]")
     WebDriverWait(browser, SEEN_SECONDS).until(lambda window: "/runs/" in window.current_url)
     wait_for(browser, "RUN_SUCCESS")
     assert len(page.state()["runs"]) > before
-    see(browser, f"{url}/locations", "dcc", "Loaded")
-    click(browser, "//button[.//*[text()='Reload']]")
-    wait_for(browser, "Loaded")
