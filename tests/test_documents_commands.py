@@ -12,7 +12,8 @@ order, where `...` stands for anything. All blocks of a document run in one temp
 own, so that a document tells one story; `.venv/bin/` before a command may be left out or not.
 
 Those of README.md are run by a shell, as all that need one or a terminal. Of other documents, `dcc` alone is run in a
-process that is forked from one that has imported it: to import it takes longer than most commands.
+process that is forked from one that has imported it: to import it takes longer than most commands. That process says
+nothing to Dagster, which would take half of the time.
 """
 
 from __future__ import annotations
@@ -106,7 +107,8 @@ def fork(command: Command, folder: Path) -> tuple[int | None, str]:
     output = folder.with_name(f"{folder.name}-printed")
     output.unlink(missing_ok=True)
     arguments = command.text.split()[1:]
-    code = run_dcc(arguments, folder, environment_in(folder), output, seconds=COMMAND_SECONDS)
+    environment = {**environment_in(folder), "DCC_DAGSTER_EVENTS": "false"}
+    code = run_dcc(arguments, folder, environment, output, seconds=COMMAND_SECONDS)
     return code, output.read_text("utf-8")
 
 

@@ -24,7 +24,7 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
 
 @pytest.mark.servers
 @pytest.mark.parametrize(
-    ("world", "kinds"), [("sqlite", ["statement", "file", "network"]), ("mariadb", ["statement"])], indirect=["world"]
+    ("world", "kinds"), [("sqlite", ["file", "network"]), ("mariadb", ["statement"])], indirect=["world"]
 )
 def test_sessions_that_were_disturbed_come_out_as_if_nothing_had_been(world: World, kinds: list[str]) -> None:
     """Longer, and all kinds on both: python -m tests.chaos."""

@@ -75,7 +75,7 @@ ALL = dict(commands(command))
 LEAVES = [path for path, found in ALL.items() if not isinstance(found, click.Group)]
 
 
-def test_the_commands_are_those_of_the_issue() -> None:
+def test_the_commands_are_these() -> None:
     assert [path[0] for path in ALL if len(path) == 1] == NAMES
     assert [path[1] for path in ALL if path[0] == "centre" and len(path) == 2] == [
         "activate",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import socket
 import sqlite3
@@ -17,8 +16,9 @@ from typing import Any, NoReturn
 
 import pytest
 
+from dcc.cli.installation import dagster_processes
 from dcc.cli.installation.dagster_processes import Program
-from dcc.errors import NotFoundError
+from dcc.errors import InternalFaultError, NotFoundError
 from dcc.settings import Settings, load_settings
 from dcc_dagster.instance import make_instance
 from tests.cli.conftest import PROGRAM, Dcc
@@ -124,25 +124,24 @@ def test_the_ui_answers_where_it_says_and_nothing_of_it_is_left_when_it_is_stopp
     assert "enabled: false" in (Path(dcc.environment["DCC_HOME"]) / "dagster" / "dagster.yaml").read_text()
 
 
-@pytest.mark.parametrize("killed", ["dcc_assets.pages.server", "dcc_dagster.daemon"])
-def test_pages_or_daemon_that_end_by_themselves_are_said_and_the_other_is_stopped_too(
-    dcc: Dcc, tmp_path: Path, killed: str
-) -> None:
-    port = free_port()
-    with running_ui(dcc, tmp_path, port) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline().startswith("The UI is at")
-        wait_for_daemons(port)
-        children = descendants(process.pid)
-        (one,) = (pid for pid in children if killed in Path(f"/proc/{pid}/cmdline").read_text().split("\0"))
-        os.kill(one, signal.SIGKILL)
-        _, complained = process.communicate(timeout=90)
-    assert process.returncode == 70
-    assert "Dagster ended by itself, with exit code -9" in complained.splitlines()[-1]
-    deadline = time.monotonic() + 60
-    while alive(children) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert alive(children) == set()
+PARENT = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(300)'])"
+
+
+def test_a_process_that_ends_by_itself_is_said_and_all_of_the_others_is_stopped_too(dcc: Dcc) -> None:
+    settings = load_settings(home=Path(dcc.environment["DCC_HOME"]))
+    # A module of Python's own that runs what it is given: each program is a process with one below it.
+    program = Program("timeit", ["-n1", "-r1", PARENT])
+    with dagster_processes.running(settings, program, program) as processes:
+        below = [descendants(process.pid) for process in processes]
+        deadline = time.monotonic() + 60
+        while not all(below) and time.monotonic() < deadline:
+            time.sleep(0.05)
+            below = [descendants(process.pid) for process in processes]
+        assert all(below)
+        processes[0].kill()
+        with pytest.raises(InternalFaultError, match="Dagster ended by itself, with exit code -9"):
+            dagster_processes.wait_for_end(processes)
+    assert alive({pid for pids in below for pid in pids} | {process.pid for process in processes}) == set()
 
 
 def test_a_port_in_use_is_said_to_be(dcc: Dcc) -> None:
@@ -157,7 +156,7 @@ def test_dagster_that_cannot_start_is_the_platforms_fault(dcc: Dcc) -> None:
     settings = load_settings(home=Path(dcc.environment["DCC_HOME"]))
     make_instance(settings)
     (settings.dagster_home / "dagster.yaml").write_text("nonsense: {")
-    process = dcc.process("ui", "--port", free_port())
+    process = dcc.process("ui", "--read-only", "--port", free_port())
     assert process.returncode == 70
     assert "Dagster could not be started" in process.stderr.splitlines()[-1]
 
