@@ -30,6 +30,7 @@ pytest_plugins = [
 # Most tests crawl what they have just written; those about archives being uploaded set a quiet period.
 os.environ.setdefault("DCC_QUIET_SECONDS", "0")
 
+_OF_DATABASES = ("tests/databases/", "tests/operations/", "tests/qc/", "tests/tracker/")
 _LONG = ("tests/test_documents_commands.py", "tests/test_benchmarks", "tests/soak/")
 _SHARING = (
     "tests/hostile/test_web_page.py",
@@ -50,21 +51,29 @@ def pytest_configure() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes long comes first: at the end, the other processes of the run would wait for it. Then who shares.
 
-    A test on each kind of server and each database runs on MariaDB with one kind of server: neither sees the other.
+    TESTS_EVERYWHERE=1 runs every case on every database. Otherwise, of the cases of a test that is not about databases,
+    the first one alone runs on MariaDB too: the statements of the others are the same.
     """
-    items[:] = [item for item in items if not _is_another_server_on_mariadb(item)]
+    if not os.environ.get("TESTS_EVERYWHERE"):
+        on_mariadb: dict[str, str] = {}
+        items[:] = [item for item in items if not _is_on_mariadb(item) or _is_first(item, on_mariadb)]
     items.sort(key=_place)
+
+
+def _is_on_mariadb(item: pytest.Item) -> bool:
+    if item.nodeid.startswith(_OF_DATABASES) or not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
+        return False
+    return bool(item.callspec.params.get("tracker_url") == "mariadb")
+
+
+def _is_first(item: pytest.Item, first: dict[str, str]) -> bool:
+    return first.setdefault(item.nodeid.partition("[")[0], item.nodeid) == item.nodeid
 
 
 def _place(item: pytest.Item) -> int:
     if item.nodeid.startswith(_LONG):
         return 0
     return next((place for place, name in enumerate(_SHARING, 1) if item.nodeid.startswith(name)), len(_SHARING) + 1)
-
-
-def _is_another_server_on_mariadb(item: pytest.Item) -> bool:
-    params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-    return params.get("tracker_url") == "mariadb" and params.get("served", "local_folder") != "local_folder"
 
 
 def pytest_collection_finish() -> None:

@@ -13,22 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from dagster import AssetKey, DagsterRunStatus
 
-from tests.cli.conftest import PROGRAM, Dcc
-from tests.support.browsing import ui_process
-from tests.support.ports import free_port
-from tests.support.served_page import ServedPage
+from dcc.settings import load_settings
+from dcc_dagster.instance import open_instance
+from tests.cli.conftest import Dcc
 
 STORED = Path(__file__).parent.parent / "stored_installation" / "version-81cd60a.tar.xz"
 GOOD, BROKEN, WRONG = "add/H.2013-10-31.1.impc.zip", "add/H.2013-11-04.2.impc.zip", "add/H.2013-11-05.3.impc.zip"
 CORRECTION = "edit/H.2013-11-06.4.impc.zip"
 STATES = {GOOD: ("qc", "pending"), BROKEN: ("xsd", "failed"), WRONG: ("data", "failed")}
-SHOWN = """{
-  runsOrError { ... on Runs { results { jobName status } } }
-  assetNodeOrError(assetKey: {path: ["zip_downloads"]}) {
-    ... on AssetNode { assetPartitionStatuses { ... on DefaultPartitionStatuses { materializedPartitions } } }
-  }
-}"""
 
 
 @dataclass
@@ -136,37 +130,27 @@ def test_doctor_finds_all_well_and_every_archive_is_as_it_was(upgraded: Upgraded
     assert "isBaseline" in upgraded.run("show", BROKEN)
 
 
-def test_pages_of_before_are_served(upgraded: Upgraded) -> None:
-    port = free_port()
-    command = [str(PROGRAM), "ui", "--port", str(port), "--without-daemon"]
-    with ui_process(command, upgraded.dcc.process_environment()) as printed:
-        page = ServedPage(port, printed)
-        shown = page.ask(SHOWN)
-        there = shown["assetNodeOrError"]["assetPartitionStatuses"]["materializedPartitions"]
-        assert set(there) >= STATES.keys()
-        runs = [run["jobName"] for run in shown["runsOrError"]["results"] if run["status"] == "SUCCESS"]
-        assert runs.count("crawl_file_sources") >= 3
-        report = page.send("GET", f"/dcc/reports/{BROKEN}").read().decode()
-        assert "isBaseline" in report
-        assert "MRC Harwell" in page.send("GET", "/dcc/reports/centre/H").read().decode()
+def test_dagster_knows_the_runs_and_partitions_of_before(upgraded: Upgraded) -> None:
+    with open_instance(load_settings(home=upgraded.home)) as instance:
+        there = instance.get_materialized_partitions(AssetKey("zip_downloads"))
+        runs = [run.job_name for run in instance.get_runs() if run.status is DagsterRunStatus.SUCCESS]
+    assert there >= STATES.keys()
+    assert runs.count("crawl_file_sources") >= 3
 
 
-def test_sessions_go_on_where_those_of_before_have_ended(tmp_path: Path) -> None:
-    dcc = unpacked(tmp_path)
-    assert dcc.process("init").returncode == 0
-    installation = Upgraded(dcc, "", b"")
-    installation.run("source", "change", 1, "--base-path", tmp_path / "incoming")
-    assert installation.states() == STATES
-    assert "isBaseline" in installation.run("retry", BROKEN, exit_code=1)
-    installation.run("example", tmp_path / "incoming", "--kind", "corrected")
-    installation.run("crawl")
-    after = installation.states()
+def test_sessions_go_on_where_those_of_before_have_ended(upgraded: Upgraded) -> None:
+    """The last test of the module: those before it look at the installation as it was."""
+    assert upgraded.states() == STATES
+    assert "isBaseline" in upgraded.run("retry", BROKEN, exit_code=1)
+    incoming = upgraded.dcc.root / "incoming"
+    upgraded.run("example", incoming, "--kind", "corrected")
+    upgraded.run("crawl")
+    after = upgraded.states()
     assert after[CORRECTION][1] in ("pending", "done")
     assert after[WRONG] == ("qc", "done")
     assert {key: after[key] for key in (GOOD, BROKEN)} == {key: STATES[key] for key in (GOOD, BROKEN)}
-    assert "isBaseline" in installation.run("report", BROKEN)
-    sessions = json.loads(installation.run("sessions", "--json"))
+    assert "isBaseline" in upgraded.run("report", BROKEN)
+    sessions = json.loads(upgraded.run("sessions", "--json"))
     assert len(sessions) == 5
-    installation.examine()
-    installation.run("instance", "rebuild")
-    installation.examine()
+    upgraded.run("instance", "rebuild")
+    upgraded.examine()
