@@ -3,8 +3,7 @@
 from dagster import Definitions
 
 from dcc.runtime.logging_setup import plan_from_environment, start_logging
-from dcc.runtime.process_memory import keep_freed_memory_together
-from dcc.runtime.process_protection import forbid_core_dumps
+from dcc.runtime.processes import forbid_core_dumps, keep_freed_memory_together
 from dcc.settings import load_settings
 from dcc_assets.jobs import asset_definitions
 from dcc_assets.reference import reference_definitions

@@ -17,9 +17,9 @@ from pydantic import SecretStr
 
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
+from dcc.session.fetching.archive_transfer import Transfer
 from dcc.session.fetching.download_slots import Allowance
 from dcc.session.fetching.downloads import MOST_QUEUED, Arrived, Broke, DownloadMessage, SourceDownloads
-from dcc.session.fetching.receiving import Transfer
 from dcc.settings import load_settings
 from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.sources.connect import connect

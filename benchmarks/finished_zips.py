@@ -22,8 +22,8 @@ from dcc.phases import Phase, Status
 from dcc.qc.database import open_qc_database
 from dcc.qc.judging.documents import signature_of
 from dcc.qc.models import Document
-from dcc.qc.reference.refreshing import ensure_reference
-from dcc.qc.reference.store import active_snapshots
+from dcc.qc.reference.refresh import ensure_reference
+from dcc.qc.reference.snapshots import active_snapshots
 from dcc.settings import load_settings
 from dcc.tracker.database import exception_id, open_tracker
 from dcc.vocabulary import DocumentAction, DocumentState

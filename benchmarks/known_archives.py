@@ -24,7 +24,7 @@ from benchmarks.openssh import OpenSsh
 from benchmarks.session import DCC
 from dcc.cli.demo.submissions import archive, experiment_document, specimen_document
 from dcc.databases.transactions import insert_rows, writing
-from dcc.qc.contexts.filters import ContextFilter
+from dcc.qc.contexts.listings import ContextFilter
 from dcc.qc.contexts.states import mark_done
 from dcc.qc.models import Document, DocumentContext
 from dcc.session.data.settling import settle_qc

@@ -17,8 +17,7 @@ from pydantic import SecretStr
 from sqlalchemy import Connection, insert
 
 from benchmarks.mariadb import mariadb_server
-from dcc.operations.metrics.collecting import Collection
-from dcc.operations.metrics.exposition import exposition
+from dcc.operations.metrics.collector import Collection, exposition
 from dcc.phases import KNOWN_CENTRES
 from dcc.settings import Settings
 from dcc.tracker import models

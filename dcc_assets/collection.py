@@ -16,7 +16,7 @@ from dcc.errors import NotFoundError
 from dcc.phases import Phase
 from dcc.tracker.database import run_reading
 from dcc.tracker.hostings.download_plan import count_not_arrived
-from dcc.tracker.queries.queries import waiting_zip_actions
+from dcc.tracker.queries.zip_action_lists import waiting_zip_actions
 from dcc_assets.keys import FILE_SOURCE_CHECK_SPECS, FILE_SOURCE_SPEC, FILE_SOURCES
 from dcc_assets.metadata.causes import zips_explained
 from dcc_assets.metadata.file_sources import found_zip_reports, source_report

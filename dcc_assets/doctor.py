@@ -19,8 +19,8 @@ from dcc.operations.doctor.environment import Surroundings
 from dcc.operations.doctor.verdicts import Check, Finding, failed, not_checked, ok, split_advice, warning
 from dcc.qc.database import QC_DATABASE
 from dcc.session.sessions import read_lease
+from dcc.tracker.database import TRACKER
 from dcc.tracker.models import CrawlingSession
-from dcc.tracker.schema import TRACKER
 from dcc_assets.sync.consistency import check_events
 from dcc_dagster.instance import open_instance
 from dcc_dagster.instance_configuration import CONFIGURATION_FILE

@@ -15,7 +15,7 @@ from dcc.qc.database import open_qc_database
 from dcc.settings import Settings
 from dcc.tracker.database import run_reading
 from dcc.tracker.models import Centre, FileSource
-from dcc.tracker.queries.queries import find_zips
+from dcc.tracker.queries.zip_action_lists import find_zips
 
 
 @contextmanager

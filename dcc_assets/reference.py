@@ -23,7 +23,7 @@ from dagster import (
 from dcc.databases.columns import utc_now
 from dcc.qc.database import run_reading
 from dcc.qc.reference.freshness import Freshness, freshness
-from dcc.qc.reference.refreshing import Refreshed, RefreshOutcome, refresh, setting_of
+from dcc.qc.reference.refresh import Refreshed, RefreshOutcome, refresh, setting_of
 from dcc_assets.data_keys import REFERENCE_KEYS
 from dcc_dagster.metadata import Metadata, table, utc_timestamp
 from dcc_resources.qc_database import QcDatabaseResource

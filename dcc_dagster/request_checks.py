@@ -17,7 +17,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dcc.runtime.legible_text import legible
-from dcc.settings.page_hosts import Authority, is_loopback, parse_authority, parse_origin
+from dcc.settings.hosts import Authority, is_loopback, parse_authority, parse_origin
 
 log = logging.getLogger(__name__)
 

@@ -53,7 +53,7 @@ class Work:
 
     def crawl(self, source_ids: Sequence[int] | None = None) -> Iterator[SourceCrawl]:
         """Crawl the file sources; yield each outcome when it is in the tracker. `source_ids` narrows the work down."""
-        from dcc.session.crawl import crawl_file_sources
+        from dcc.session.crawling import crawl_file_sources
 
         wanted = self.source_ids if source_ids is None else source_ids
         with self._noting_failure():

@@ -23,7 +23,7 @@ from dagster import (
 
 from dcc.errors import DatabaseOutdatedError, TrackerUnreachableError
 from dcc.notify.notifications import notify_due, tell_that_tracker_is_away
-from dcc.notify.troubles import Trouble
+from dcc.notify.outages import Trouble
 from dcc_assets.jobs import CRAWL_JOB, LOAD_JOB, PROCESS_JOB, SHOW_JOB
 from dcc_assets.keys import SESSION_TAG
 from dcc_assets.reference import REFERENCE_CHECK_SPECS, REFERENCE_JOB

@@ -12,7 +12,7 @@ from sqlalchemy import Engine
 from dcc.databases.columns import utc_now
 from dcc.errors import DatabaseOutdatedError
 from dcc.notify.notifications import notify_due
-from dcc.notify.troubles import Trouble
+from dcc.notify.outages import Trouble
 from dcc.settings import Settings
 from dcc_assets.sync.overdue import read_overdue, show_overdue
 from dcc_dagster.event_recorder import Report

@@ -20,7 +20,7 @@ from dcc.settings import Settings
 from dcc.tracker.database import open_tracker, require_current
 from dcc.tracker.hostings.download_plan import count_not_arrived
 from dcc.tracker.models import SessionTask, SourceCrawlRow
-from dcc.tracker.queries.queries import waiting_zip_actions
+from dcc.tracker.queries.zip_action_lists import waiting_zip_actions
 from dcc.tracker.states import State
 from dcc.vocabulary import DocumentState
 from dcc_assets.sync.changes import Mark, changes_since

@@ -20,7 +20,7 @@ from dcc.cli.sessions.work import Listeners, crawl_and_process
 from dcc.outcomes import SourceCrawl
 from dcc.phases import Phase, Status
 from dcc.qc.models import Document
-from dcc.tracker.queries.queries import StateCount, count_documents, count_zip_actions
+from dcc.tracker.queries.zip_action_lists import StateCount, count_documents, count_zip_actions
 from tests.support.sent_statements import sent_statements
 
 _STATEMENTS = 114

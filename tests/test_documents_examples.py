@@ -21,7 +21,7 @@ from dcc.reports.languages import load_catalogue
 from dcc.rules import registry
 from dcc.rules.checking import check_contents
 from dcc.rules.context import DocumentContext, ExperimentKey, KnownSpecimen, Where
-from dcc.session.crawl import list_source
+from dcc.session.crawling import list_source
 from dcc.settings import Settings
 from dcc.sources import connect as connecting
 from dcc.sources.base import SourceAddress, SourceProtocol

@@ -26,7 +26,7 @@ SQL = re.compile(
 NAMES = "names of tables, columns and indexes of the platform's own schema, or as the database itself tells them"
 REVIEWED = {
     "dcc/operations/backups/database_files.py": (NAMES, {"insertion", "name", "pragma", "table"}),
-    "dcc/operations/backups/rows.py": (
+    "dcc/operations/backups/row_copies.py": (
         NAMES,
         {"', '.join(self.reading)", "name", "names", "order", "places", "self.name", "shape.query()"},
     ),

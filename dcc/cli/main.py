@@ -9,8 +9,7 @@ from typing import NoReturn
 import click
 
 from dcc.cli.shell.group import EXIT_CODES, INTERRUPTED, RootGroup
-from dcc.runtime.process_memory import keep_freed_memory_together
-from dcc.runtime.process_protection import forbid_core_dumps, keep_files_private, open_closed_streams
+from dcc.runtime.processes import forbid_core_dumps, keep_files_private, keep_freed_memory_together, open_closed_streams
 
 _SECTIONS = {
     "To begin": {

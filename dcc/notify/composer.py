@@ -1,8 +1,8 @@
-"""Messages in words: templates filled in, in the language of whoever reads them.
+"""Composes messages: fills in templates in the reader's language.
 
 A template is two files, `notifications/<name>.txt`, whose first line is the subject, and `notifications/<name>.html`.
-A DCC's own, in DCC_TEMPLATES_DIRECTORY, go before those that come with the platform. One that cannot be used is said,
-with its line, and ours is taken: a centre that waits for an answer is not left without one.
+Those in DCC_TEMPLATES_DIRECTORY go before those of the platform. When one of them cannot be used, the log says so with
+its line and the platform's own is used, so that a centre gets its answer.
 """
 
 from __future__ import annotations
@@ -14,22 +14,119 @@ from pathlib import Path
 from typing import Any, Final
 
 from dcc.errors import ConfigurationError
+from dcc.naming import Action
 from dcc.notify.digests import Digest
 from dcc.notify.messages import Attachment, Kind, Message
-from dcc.notify.owner_sentences import is_of_host, owner_sentence
-from dcc.notify.troubles import Trouble
+from dcc.notify.outages import Trouble
 from dcc.phases import Status
 from dcc.reports.causes.cause import Cause, as_json
 from dcc.reports.languages import Catalogue, load_catalogue
-from dcc.reports.languages.marking import mark
+from dcc.reports.languages.marking import mark, mark_plural
 from dcc.reports.overdue import LateCentre
 from dcc.reports.submissions.model import ZipLine
 from dcc.reports.submissions.sentences import next_of_line
 from dcc.reports.submissions.templates import render
 from dcc.reports.submissions.words import OUTCOME_WORDS
 from dcc.settings import Settings
-from dcc.tracker.hostings.owner_notices import Notice
+from dcc.tracker.hostings.owner_notices import Notice, Outcome
 from dcc.tracker.register.centres import CentreEntry
+
+_OF_ARCHIVE: Final = {
+    Outcome.HELD: mark(
+        "{archive} is named for your centre, and lies on the server of another one. It was not taken. If it is meant, "
+        "tell the Data Coordination Centre."
+    ),
+    Outcome.DONE: mark("{archive} is taken from the server of another centre, since your centre has delegated to it."),
+    Outcome.WITHDRAWN: mark("{archive} of centre {centre}, which has data of your centre, was withdrawn."),
+    Outcome.DECLINED: mark(
+        "{archive} is named for your centre, and lies on the server of another one. The Data Coordination Centre "
+        "turned it down: {reason}"
+    ),
+}
+_OF_HOSTED: Final = {
+    Outcome.HELD: mark(
+        "{archive} on your server is named for centre {centre}, and was not taken. It is taken when centre {centre} "
+        "has it on its own server, or lets your centre act for it. If it is your own, rename it."
+    ),
+    Outcome.DECLINED: mark(
+        "{archive} on your server is named for centre {centre}. The Data Coordination Centre turned it down: {reason}"
+    ),
+}
+"""Of archives named for another centre than that which is told, on whose server they lie."""
+
+_ADDED: Final = {
+    Outcome.DONE: mark("Centre {centre} added data of your centre, which has delegated to it: {what}."),
+    Outcome.CONFIRMED: mark(
+        "Centre {centre} added data of your centre, and the Data Coordination Centre confirmed that: {what}."
+    ),
+    Outcome.HELD: mark(
+        "Centre {centre} wants to add data of your centre: {what}. Nothing was added yet. Tell the Data Coordination "
+        "Centre whether you agree."
+    ),
+    Outcome.REFUSED: mark("Centre {centre} tried to add data of your centre: {what}. Nothing of that was taken in."),
+    Outcome.DECLINED: mark(
+        "Centre {centre} wanted to add data of your centre: {what}. Nothing was added: the Data Coordination Centre "
+        "turned it down."
+    ),
+}
+_CHANGED_FOR_OWNER: Final = mark("Centre {centre} changed data of your centre, which has delegated to it: {what}.")
+_DELETED_FOR_OWNER: Final = mark("Centre {centre} deleted data of your centre, which has delegated to it: {what}.")
+_CHANGED: Final = {
+    Outcome.DONE: _CHANGED_FOR_OWNER,
+    Outcome.CONFIRMED: _CHANGED_FOR_OWNER,
+    Outcome.HELD: mark(
+        "Centre {centre} wants to change data of your centre: {what}. Nothing was changed yet. Tell the Data "
+        "Coordination Centre whether you agree."
+    ),
+    Outcome.REFUSED: mark("Centre {centre} tried to change data of your centre: {what}. Nothing of that was taken in."),
+    Outcome.DECLINED: mark(
+        "Centre {centre} wanted to change data of your centre: {what}. Nothing was changed: the Data Coordination "
+        "Centre turned it down."
+    ),
+}
+_DELETED: Final = {
+    Outcome.DONE: _DELETED_FOR_OWNER,
+    Outcome.CONFIRMED: _DELETED_FOR_OWNER,
+    Outcome.HELD: mark(
+        "Centre {centre} wants to delete data of your centre: {what}. Nothing was deleted yet. Tell the Data "
+        "Coordination Centre whether you agree."
+    ),
+    Outcome.REFUSED: mark("Centre {centre} tried to delete data of your centre: {what}. Nothing of that was deleted."),
+    Outcome.DECLINED: mark(
+        "Centre {centre} wanted to delete data of your centre: {what}. Nothing was deleted: the Data Coordination "
+        "Centre turned it down."
+    ),
+}
+_OF_DOCUMENT: Final = {Action.ADD: _ADDED, Action.EDIT: _CHANGED, Action.DELETE: _DELETED}
+
+
+_KINDS: Final = {
+    "specimen": mark_plural("{number} animal", "{number} animals"),
+    "experiment": mark_plural("{number} experiment", "{number} experiments"),
+    "line": mark_plural("{number} line", "{number} lines"),
+    "housing": mark_plural("{number} housing", "{number} housings"),
+}
+
+
+def is_of_host(notice: Notice) -> bool:
+    """Whether it is for the centre on whose server an archive lies that is named for another one."""
+    return not notice.file_name and notice.outcome in _OF_HOSTED and notice.owner != notice.centre
+
+
+def owner_sentence(catalogue: Catalogue, notice: Notice) -> str:
+    """What an owner of data, or the centre on whose server an archive lies, is told by a notice."""
+    archive, centre = str(notice.key), notice.centre or "?"
+    if not notice.file_name:
+        texts = _OF_HOSTED if is_of_host(notice) else _OF_ARCHIVE
+        return catalogue.text(texts[notice.outcome], archive=archive, centre=centre, reason=notice.reason or "")
+    counted = catalogue.list(
+        [catalogue.plural(*words, notice.counts[kind]) for kind, words in _KINDS.items() if notice.counts.get(kind)]
+    )
+    what = catalogue.text("{document} in {archive}", document=notice.file_name, archive=archive)
+    if counted:
+        what = catalogue.text("{counted} by {what}", counted=counted, what=what)
+    return catalogue.text(_OF_DOCUMENT[notice.key.action][notice.outcome], centre=centre, what=what)
+
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 

@@ -15,14 +15,14 @@ from sqlalchemy import Connection, Engine, select
 
 from dcc.errors import QcDatabaseOutdatedError, QcDatabaseUnreachableError
 from dcc.notify.messages import Item, Kind
-from dcc.notify.troubles import centre_ids
+from dcc.notify.outages import centre_ids
 from dcc.outcomes import ZipKey
 from dcc.phases import Status
 from dcc.reports.causes.cause import Cause
 from dcc.reports.submissions.model import Outcome, Tone, ZipLine
 from dcc.reports.submissions.zip_lines import zips_of_session
 from dcc.settings import Settings
-from dcc.settings.mail_addresses import parse_addresses
+from dcc.settings.recipients import parse_addresses
 from dcc.tracker.crawls import SessionEntry, list_sessions
 from dcc.tracker.models import ZipFile
 from dcc.tracker.queries.session_zips import session_zips

@@ -8,8 +8,8 @@ from datetime import datetime
 from dcc.notify.channels.base import Channel
 from dcc.notify.digests import addresses_of
 from dcc.notify.messages import Audience, Item, Kind, Message
+from dcc.notify.outages import centre_ids
 from dcc.notify.rounds import Round
-from dcc.notify.troubles import centre_ids
 from dcc.reports.overdue import LateCentre, late_centres
 from dcc.tracker.register.centres import CentreEntry, list_centres
 

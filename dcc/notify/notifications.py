@@ -18,15 +18,12 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from dcc.errors import DccError
-from dcc.notify import tracker_away
+from dcc.notify import outages
 from dcc.notify.channels.base import Channel, open_channels
 from dcc.notify.composer import Composer
 from dcc.notify.late_archives import remind_centres
 from dcc.notify.messages import Audience, Item, Kind, Message
-from dcc.notify.owner_news import tell_owners
-from dcc.notify.rounds import Planned, Round
-from dcc.notify.session_news import SessionNews
-from dcc.notify.troubles import (
+from dcc.notify.outages import (
     SESSION,
     TRACKER,
     Trouble,
@@ -37,6 +34,9 @@ from dcc.notify.troubles import (
     sources_away,
     which_are_back,
 )
+from dcc.notify.owner_notices import tell_owners
+from dcc.notify.rounds import Planned, Round
+from dcc.notify.session_notifications import SessionNews
 from dcc.settings import Settings
 
 _MOST_SESSIONS = 20
@@ -159,7 +159,7 @@ def tell_that_tracker_is_away(settings: Settings, error: DccError) -> list[str]:
             continue
         path: Path | None = None
         try:
-            path = tracker_away.claim(settings, channel.name, recipient)
+            path = outages.claim(settings, channel.name, recipient)
             if path is None:
                 continue
             _send_alone(settings, channel, recipient, [trouble], [])
@@ -173,7 +173,7 @@ def tell_that_tracker_is_away(settings: Settings, error: DccError) -> list[str]:
 
 
 def _tell_that_tracker_is_back(settings: Settings) -> list[str]:
-    told = list(tracker_away.told(settings))
+    told = list(outages.told(settings))
     if not told:
         return []
     channels = {channel.name: channel for channel in open_channels(settings)}
@@ -189,7 +189,7 @@ def _tell_that_tracker_is_back(settings: Settings) -> list[str]:
                 _send_alone(settings, channels[name], recipient, [], [TRACKER])
         except DccError as failure:
             if not getattr(failure, "may_have_arrived", False):
-                tracker_away.claim(settings, name, recipient)
+                outages.claim(settings, name, recipient)
             said.append(_warned(failure))
     return said
 

@@ -27,7 +27,6 @@ from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
 from dcc.tracker.crawls import CrawlEntry, Finding, SessionEntry, list_sessions, session_findings
 from dcc.tracker.hostings.older_archives import zips_that_wait
-from dcc.tracker.queries.queries import StateCount
 from dcc.tracker.queries.session_zips import (
     SessionZip,
     session_documents,
@@ -36,9 +35,10 @@ from dcc.tracker.queries.session_zips import (
     touched_zips,
     zips_without_room,
 )
+from dcc.tracker.queries.zip_action_lists import StateCount
 from dcc.tracker.queries.zip_stories import DocumentStory, ZipStory, latest_of, zip_story
 from dcc.tracker.register.centres import list_centres
-from dcc.tracker.register.connections import load_addresses
+from dcc.tracker.register.source_addresses import load_addresses
 
 _WIDTH = 100
 _MOST_ZIPS = 200

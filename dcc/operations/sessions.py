@@ -35,7 +35,7 @@ class _SettingsAsk:
     def clean(self, session: Session) -> Iterable[str]:
         if not self.settings.staging_clean:
             return ()
-        from dcc.operations.retention.cleaning import clean_after_session
+        from dcc.operations.retention.cleanup import clean_after_session
 
         return clean_after_session(self.tracker, self.settings, session)
 
@@ -51,7 +51,7 @@ class _SettingsAsk:
     def measure(self) -> Iterable[str]:
         if self.settings.metrics_file is None:
             return ()
-        from dcc.operations.metrics.exposition import write_metrics_file
+        from dcc.operations.metrics.collector import write_metrics_file
 
         return write_metrics_file(self.settings)
 

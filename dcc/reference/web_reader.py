@@ -23,7 +23,7 @@ from dcc.errors import (
     SourceError,
 )
 from dcc.settings import Settings
-from dcc.settings.reference_addresses import keep_tokens, shown_source
+from dcc.settings.reference import keep_tokens, shown_source
 from dcc.sources.access import Credential, parse_hostname
 from dcc.sources.certificates import ServerCertificates
 from dcc.sources.http.client import FAILURES, PORTS, REDIRECTS, Answer, HttpClient, Site, describe

@@ -27,7 +27,7 @@ from dcc.tracker.models import (
     ZipDownload,
     ZipFile,
 )
-from dcc.tracker.register.connections import in_use
+from dcc.tracker.register.source_addresses import in_use
 
 NAMED: Final = 50
 """Zip actions that are named of a centre that has more which are not through."""

@@ -25,7 +25,7 @@ from typing import IO, Any, Final, Protocol, cast
 from dcc.errors import DccError, HelperEndedError, InternalFaultError
 from dcc.runtime.log_context import in_log_context, log_context, logging_about
 from dcc.runtime.logging_setup import plan_from_environment, start_logging
-from dcc.runtime.process_protection import environment_without_secrets, forbid_core_dumps
+from dcc.runtime.processes import environment_without_secrets, forbid_core_dumps
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import parse_qsl, unquote
 
-from dcc.settings.host_names import is_host_name
+from dcc.settings.hosts import is_host_name
 
 WANTED: Final = (
     "write mysql://user:password@host:port/database (with special characters of the password percent-encoded) or "

@@ -7,8 +7,7 @@ from typing import Literal
 from pydantic import Field, SecretStr, field_validator
 
 from dcc.settings.group import AbsolutePath, SettingsGroup
-from dcc.settings.mail_addresses import parse_addresses, parse_smtp_url
-from dcc.settings.webhook_addresses import parse_webhook
+from dcc.settings.recipients import parse_addresses, parse_smtp_url, parse_webhook
 
 LANGUAGE_CODE = r"[a-z]{2,3}(_[A-Z][a-z]{3})?(_([A-Z]{2}|[0-9]{3}))?"
 """Codes of languages as catalogues are named after: `de`, `pt_BR`, `zh_Hant_TW`."""

@@ -8,7 +8,7 @@ from pydantic import Field, SecretStr, field_validator
 
 from dcc.phases import Phase
 from dcc.settings.group import MEGABYTE, AbsolutePath, SettingsGroup
-from dcc.settings.page_hosts import parse_hosts
+from dcc.settings.hosts import parse_hosts
 
 
 class SessionSettings(SettingsGroup):

@@ -32,7 +32,7 @@ from dcc.runtime.secret_references import (
     read_secret_file,
     refuse_open_to_others,
 )
-from dcc.settings.host_names import is_host_name, named_unless_secret
+from dcc.settings.hosts import is_host_name, named_unless_secret
 
 _PRIVATE_KEY = re.compile(r"\A\s*-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----")
 _ACCESS_KEY = "an access key"

@@ -1,12 +1,15 @@
-"""What every file source can do, whatever its protocol: one small interface.
+"""What every file source can do, whatever its protocol: one small interface, `Connection`.
 
 A `Connection` is used by one thread at a time. Opening, listing and fetching obey the time limits of the settings
-and raise only SourceError (or DiskFullError and the caller's own errors out of `sink`).
+and raise only SourceError (or DiskFullError and the caller's own errors out of `sink`). `BlockwiseConnection` has what
+protocols that read files in blocks share.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import TracebackType
@@ -14,7 +17,9 @@ from typing import Protocol, Self, TypeAlias, runtime_checkable
 
 from pydantic import SecretStr
 
+from dcc.errors import FileMissingError
 from dcc.naming import Action
+from dcc.sources.md5_sidecar import MAX_SIDECAR_BYTES, parse_md5, sidecar
 
 Block: TypeAlias = bytes | bytearray | memoryview
 """Bytes of a file, good only until the call that they are passed to returns: the memory may be used again then."""
@@ -175,3 +180,39 @@ class Connection(Protocol):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+class BlockwiseConnection(Connection):
+    """A connection by a protocol that cannot make a file's listed time a condition of its transfer."""
+
+    _label: str
+
+    @abstractmethod
+    def _blocks(self, action: Action, name: str, offset: int, size: int | None) -> Generator[Block, None, None]:
+        """The bytes of a file from `offset` on, up to the block that exceeds `size`. Raises as `Connection.fetch`."""
+
+    def fetch(
+        self,
+        action: Action,
+        name: str,
+        sink: Callable[[Block], object],
+        *,
+        size: int | None,
+        offset: int = 0,
+        modified: int | None = None,  # noqa: ARG002 - the protocol cannot make it a condition
+    ) -> None:
+        """Pass the bytes of a file on to `sink`; see `Connection.fetch`."""
+        # Closed at once when `sink` fails: later it would close what the next transfer is using.
+        with closing(self._blocks(action, name, offset, size)) as blocks:
+            for block in blocks:
+                sink(block)
+
+    def read_md5(self, action: Action, name: str) -> str | None:
+        """The checksum published beside an archive; see `Connection.read_md5`."""
+        content = bytearray()
+        try:
+            # By fetching it, for a block is good only until the next one.
+            self.fetch(action, sidecar(name), content.extend, size=MAX_SIDECAR_BYTES)
+        except FileMissingError:
+            return None
+        return parse_md5(bytes(content), name, self._label)

@@ -18,8 +18,7 @@ from dcc.errors import (
 )
 from dcc.naming import Action
 from dcc.settings import Settings
-from dcc.sources.base import ActionListing, SourceAddress
-from dcc.sources.blockwise import BlockwiseConnection
+from dcc.sources.base import ActionListing, BlockwiseConnection, SourceAddress
 from dcc.sources.listing import Entry, EntryKind, gather
 from dcc.sources.listing_watch import ListingWatch, watch_listing
 from dcc.sources.remote_names import printable, raw

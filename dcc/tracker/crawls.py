@@ -28,7 +28,7 @@ from dcc.tracker.models import (
     SourceCrawlRow,
     ZipDownload,
 )
-from dcc.tracker.register.connections import SourceState
+from dcc.tracker.register.source_addresses import SourceState
 
 CHANGED = "changed"
 """The kind of a finding that an archive changed under its name."""

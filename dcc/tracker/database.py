@@ -1,21 +1,27 @@
-"""Work with the tracker database: see `dcc.databases.transactions`; and the kinds of errors it knows.
+"""The tracker database: its tables and reference rows, its making, and the kinds of errors it records.
 
-Everything that writes does so inside `writing` or, better, `run_writing`; what reads uses `engine.connect()`.
+Everything that writes does so inside `writing` or, better, `run_writing`; what reads uses `engine.connect()` (see
+`dcc.databases.transactions`). `dcc init` alone changes a schema (see `dcc.databases.schema`).
 """
 
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from sqlalchemy import Connection, Engine, bindparam, event, select
+from sqlalchemy import Connection, Engine, bindparam, event, insert, select
 from sqlalchemy.dialects import mysql, sqlite
 
+from dcc.databases import engines, schema
+from dcc.databases.database import Database
 from dcc.databases.schema import InitReport
 from dcc.databases.transactions import insert_rows, run_reading, run_writing, writing
-from dcc.tracker.models import AnException
-from dcc.tracker.schema import init_tracker, open_tracker, require_current
+from dcc.errors import ConfigurationError, TrackerOutdatedError, TrackerUnreachableError
+from dcc.phases import REFERENCE_ROWS
+from dcc.settings import Settings
+from dcc.tracker.migrations import REVISIONS, VERSIONS
+from dcc.tracker.models import AnException, Base
 
 __all__ = [
     "InitReport",
@@ -74,3 +80,65 @@ def _add_exception(connection: Connection) -> Any:
     if connection.dialect.name == "sqlite":
         return sqlite.insert(AnException).on_conflict_do_nothing()
     return mysql.insert(AnException).prefix_with("IGNORE")
+
+
+def open_tracker(settings: Settings) -> Engine:
+    """The engine of the tracker database that the settings name; connects on first use only.
+
+    Connecting or working raises TrackerUnreachableError when the database cannot be reached, at any time. Raises
+    ConfigurationError for a URL that names no database of a kind that is known (see `open_database`).
+    """
+    return engines.open_database(settings.tracker_database_url, TRACKER)
+
+
+def init_tracker(engine: Engine) -> InitReport:
+    """Create the tracker database, or bring it up to the schema of this version; without effect when it has it.
+
+    Missing reference rows are added. Raises TrackerOutdatedError for a schema newer than this version,
+    ConfigurationError for a database with such tables of another system, TrackerUnreachableError.
+    """
+    return schema.init_database(engine, TRACKER)
+
+
+def require_current(engine: Engine, *, patience_seconds: float | None = None) -> None:
+    """Raise TrackerOutdatedError unless the database has the schema of this version; changes nothing.
+
+    As `dcc.databases.schema.require_current`.
+    """
+    schema.require_current(engine, TRACKER, patience_seconds=patience_seconds)
+
+
+def _add_reference_rows(connection: Connection) -> None:
+    for name, rows in REFERENCE_ROWS.items():
+        table = Base.metadata.tables[name]
+        present = {row.id: row.short_name for row in connection.execute(select(table.c.id, table.c.short_name))}
+        for row_id, row in enumerate(rows, start=1):
+            if present.get(row_id, row.short_name) != row.short_name:
+                raise ConfigurationError(
+                    f"Row {row_id} of {name} is {present[row_id]!r} and should be {row.short_name!r}: the database was "
+                    "not made for this platform. Name another one in DCC_TRACKER_URL."
+                )
+        missing = [
+            {"id": row_id, "short_name": row.short_name, "description": row.description}
+            | ({"rgba": row.rgba} if row.rgba is not None else {})
+            for row_id, row in enumerate(rows, start=1)
+            if row_id not in present
+        ]
+        if missing:
+            connection.execute(insert(table), missing)
+
+
+TRACKER: Final = Database(
+    noun="tracker",
+    name="tracker database",
+    setting="DCC_TRACKER_URL",
+    file_name="tracker.db",
+    metadata=Base.metadata,
+    landmark="zip_action",
+    versions=VERSIONS,
+    revisions=REVISIONS,
+    outdated=TrackerOutdatedError,
+    unreachable=TrackerUnreachableError,
+    fill=_add_reference_rows,
+)
+"""The tracker database, as `dcc.databases` works with it."""

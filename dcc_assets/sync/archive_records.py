@@ -30,8 +30,8 @@ from dcc.tracker.models import (
     ZipFile,
     ZipLog,
 )
-from dcc.tracker.queries.zip_action_rows import key_of, select_zip_actions
-from dcc.tracker.register.connections import load_addresses
+from dcc.tracker.queries.zip_action_lists import key_of, select_zip_actions
+from dcc.tracker.register.source_addresses import load_addresses
 from dcc_assets.metadata.archives import ERRORS_SHOWN
 
 _CHUNK = 500

@@ -21,7 +21,7 @@ from sqlalchemy import Engine, func, select
 from dcc.operations.consistency.check import check_consistency
 from dcc.operations.consistency.inconsistency import Inconsistency
 from dcc.qc.database import init_qc_database, open_qc_database, writing
-from dcc.qc.reference import store
+from dcc.qc.reference import snapshots
 from dcc.reference.loading import load_shipped
 from dcc.settings import Settings, load_settings
 from dcc.sources.base import SourceAddress
@@ -30,7 +30,7 @@ from dcc.tracker.database import init_tracker, open_tracker
 from dcc.tracker.database import writing as writing_tracker
 from dcc.tracker.models import FileSourceHasZip
 from dcc.tracker.register import centres, file_sources
-from dcc.tracker.register.pinned_keys import PinnedKey
+from dcc.tracker.register.source_trust import PinnedKey
 from dcc_assets.sync.consistency import check_events
 from dcc_dagster.instance import open_instance
 from tests.chaos.session_process import run
@@ -165,7 +165,7 @@ class ChaosInstallation:
                 shipped.strains,
             ):
                 assert snapshot is not None
-                store.save(connection, snapshot)
+                snapshots.save(connection, snapshot)
 
     def add_sources(self, addresses: Sequence[SourceAddress]) -> None:
         """Register file sources, their host keys pinned."""

@@ -13,7 +13,7 @@ from dcc.operations.consistency.check import check_consistency
 from dcc.phases import Phase
 from dcc.qc.apply import documents as applying
 from dcc.session.data import data_session
-from dcc.session.fetching import download_sink
+from dcc.session.fetching import archive_transfer
 from dcc.store.staging import Staging
 from dcc.tracker import progress, states
 from tests.support.data_installations import DataInstallation, experiments, specimens
@@ -123,11 +123,11 @@ def test_a_size_that_nobody_checks_ends_otherwise_than_in_the_twin(
 ) -> None:
     """Half an archive that is taken for whole is consistent in itself; the twin tells that it should not be."""
     data.put(GOOD, specimens(), experiments())
-    write = download_sink.DownloadSink.__call__
+    write = archive_transfer.DownloadSink.__call__
     monkeypatch.setattr(
-        download_sink.DownloadSink, "__call__", lambda self, block: write(self, block[: len(block) // 2])
+        archive_transfer.DownloadSink, "__call__", lambda self, block: write(self, block[: len(block) // 2])
     )
-    monkeypatch.setattr(download_sink.DownloadSink, "_check_size", lambda _self: None)
+    monkeypatch.setattr(archive_transfer.DownloadSink, "_check_size", lambda _self: None)
 
     data.run()
 

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 import click
 import pytest
 
-from dcc.cli.shell import completed_values
-from dcc.cli.shell.completed_values import VALUES, complete_values, offered
+from dcc.cli.shell import parameter_types
+from dcc.cli.shell.parameter_types import VALUES, complete_values, offered
 from tests.cli.conftest import PROGRAM, Dcc
 from tests.cli.test_main import ALL, LEAVES
 from tests.support.databases import only_sqlite
@@ -88,7 +88,7 @@ def test_without_a_tracker_or_with_a_wrong_setting_nothing_is_offered_and_nothin
 
 
 def test_what_takes_too_long_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(completed_values, "SECONDS", 0.01)
+    monkeypatch.setattr(parameter_types, "SECONDS", 0.01)
     never = threading.Event()
 
     def slowly(_: str) -> Iterable[str]:
@@ -101,7 +101,9 @@ def test_what_takes_too_long_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_server_with_many_names_fills_no_terminal() -> None:
-    assert len(offered(lambda _: [f"add/{number}.zip" for number in range(1_000)], "add/")) == completed_values.MOST
+    assert (
+        len(offered(lambda _: [f"add/{number}.zip" for number in range(1_000)], "add/")) == parameter_types.MOST_VALUES
+    )
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dcc.operations.doctor import checks
+from dcc.operations.doctor import examination
 from tests.cli.conftest import Dcc
 from tests.support.databases import only_sqlite
 
@@ -17,7 +17,7 @@ pytestmark = only_sqlite
 def well(dcc: Dcc, monkeypatch: pytest.MonkeyPatch) -> Dcc:
     """An installation about which there is nothing to say, whatever there may be to say of this machine."""
     of_machine = {"disks", "files", "text", "versions"}
-    monkeypatch.setattr(checks, "CHECKS", [check for check in checks.CHECKS if check.name not in of_machine])
+    monkeypatch.setattr(examination, "CHECKS", [check for check in examination.CHECKS if check.name not in of_machine])
     dcc.add_folder().put("add/H.2013-10-31.1.impc.zip")
     dcc("crawl")
     return dcc

@@ -19,7 +19,7 @@ from dcc.cli.main import dcc as command
 from dcc.cli.sources.connection import PROTOCOLS
 from dcc.errors import InternalFaultError
 from dcc.sources.connect import OPENERS
-from dcc.tracker.register.connections import SourceState
+from dcc.tracker.register.source_addresses import SourceState
 from tests.cli.conftest import PROGRAM, Dcc, clean, imported_by
 from tests.support.databases import is_sqlite, only_sqlite
 from tests.support.installations import Folder, specimens

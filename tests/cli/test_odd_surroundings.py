@@ -9,7 +9,7 @@ import click
 import pytest
 from sqlalchemy import select
 
-from dcc.cli.shell.number_types import MOST
+from dcc.cli.shell.parameter_types import LARGEST_NUMBER
 from dcc.errors import ConfigurationError
 from dcc.tracker.database import writing
 from dcc.tracker.models import Centre
@@ -29,7 +29,7 @@ def test_no_command_takes_a_number_without_a_bound() -> None:
         for path, command in ALL.items()
         for parameter in command.params
         if isinstance(parameter.type, click.types.IntParamType) and getattr(parameter.type, "max", None) is None
-        if type(parameter.type).__module__ != "dcc.cli.shell.number_types"
+        if type(parameter.type).__module__ != "dcc.cli.shell.parameter_types"
     ]
     assert unbounded == []
 
@@ -57,8 +57,8 @@ def test_a_number_larger_than_any_is_refused(dcc: Dcc, arguments: tuple[str, ...
 
 @only_sqlite
 def test_the_largest_number_of_all_is_taken(dcc: Dcc) -> None:
-    assert dcc.json("sessions", "--limit", MOST) == []
-    assert "There is no file source" in dcc.error("source", "why", MOST, exit_code=2)
+    assert dcc.json("sessions", "--limit", LARGEST_NUMBER) == []
+    assert "There is no file source" in dcc.error("source", "why", LARGEST_NUMBER, exit_code=2)
 
 
 @only_sqlite

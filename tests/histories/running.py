@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dcc.qc.database import init_qc_database, open_qc_database
 from dcc.qc.database import writing as writing_qc
-from dcc.qc.reference import store
+from dcc.qc.reference import snapshots
 from dcc.reference.loading import load_shipped
 from dcc.settings import Settings
 from dcc.tracker.database import init_tracker, open_tracker, writing
@@ -70,7 +70,7 @@ class Prepared:
         init_qc_database(qc)
         with writing_qc(qc) as connection:
             for snapshot in load_shipped():
-                store.save(connection, snapshot)
+                snapshots.save(connection, snapshot)
         tracker.dispose()
         qc.dispose()
 

@@ -118,7 +118,7 @@ def main(home: str, output: str, notes: str, reads: list[str]) -> None:
 
     from dcc.operations.sessions import open_session
     from dcc.session.archives.processing import process_zip_actions
-    from dcc.session.crawl import crawl_file_sources
+    from dcc.session.crawling import crawl_file_sources
     from dcc.settings import load_settings
     from dcc.tracker.database import open_tracker
 

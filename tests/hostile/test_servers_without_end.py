@@ -30,13 +30,13 @@ from dcc.errors import (
 )
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
-from dcc.session.fetching.receiving import Transfer, receive
+from dcc.session.fetching.archive_transfer import Transfer, receive
 from dcc.settings import Settings
 from dcc.sources import listing
 from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.sources.connect import connect
 from dcc.sources.hosting import Hosting
-from dcc.sources.http.page import MAX_TAGS, TooManyLinksError, read_page
+from dcc.sources.http.index import MAX_TAGS, TooManyLinksError, read_page
 from dcc.sources.listing import LONGEST_NAME, Entry, EntryKind, gather
 from dcc.sources.sftp.bounds import LARGEST_BACKLOG, BoundedPackets, StrictMessage
 from dcc.sources.sftp.client import Answer
@@ -206,12 +206,12 @@ class TestHttp:
 
     def test_a_page_of_too_many_tags_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
         assert MAX_TAGS > 1_000_000
-        monkeypatch.setattr("dcc.sources.http.page.MAX_TAGS", 1_000)
+        monkeypatch.setattr("dcc.sources.http.index.MAX_TAGS", 1_000)
         with pytest.raises(TooManyLinksError, match="more than 1,000 tags"):
             read_page(b"<b>" * 1_001, None)
 
     def test_a_page_of_too_many_links_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("dcc.sources.http.page.MAX_LINKS", 10)
+        monkeypatch.setattr("dcc.sources.http.index.MAX_LINKS", 10)
         with pytest.raises(TooManyLinksError, match="more than 10 links"):
             read_page(b"".join(b"<a href=%d>" % number for number in range(11)), None)
 

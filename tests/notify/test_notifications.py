@@ -28,7 +28,7 @@ from dcc.tracker.database import writing
 from dcc.tracker.hostings.owner_notices import NewNotice, Outcome, note
 from dcc.tracker.models import SessionLock, ZipAction
 from dcc.tracker.register import centres, file_sources
-from dcc.tracker.register.connections import SourceState
+from dcc.tracker.register.source_addresses import SourceState
 from tests.support.databases import only_sqlite
 from tests.support.installations import MODIFIED, Folder, Installation, specimens
 from tests.support.mail_server import MailServerForTests, Starter

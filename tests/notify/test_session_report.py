@@ -18,7 +18,7 @@ from dcc.cli.demo import submissions
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.notify.session_report import render_session_report, send_session_report
 from dcc.settings import load_settings
-from dcc.settings.mail_addresses import parse_smtp_url
+from dcc.settings.recipients import parse_smtp_url
 from dcc.tracker.crawls import list_sessions
 from tests.support.data_installations import DataInstallation, experiments
 from tests.support.data_installations import specimens as data_specimens
@@ -227,7 +227,7 @@ def test_a_password_is_not_sent_unencrypted_to_another_machine(
     troubled: Troubled, mail_server: Starter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = mail_server(login=True)
-    monkeypatch.setattr("dcc.notify.channels.mail_transport.is_local", lambda _: False)
+    monkeypatch.setattr("dcc.notify.channels.mail.is_local", lambda _: False)
     (said,) = sent(troubled, smtp_url=f"smtp://dcc:{QUOTED}@127.0.0.1:{server.port}")
     assert "offers no encryption" in said
     assert server.logins == []

@@ -18,11 +18,10 @@ import pytest
 from sqlalchemy import Engine
 
 from dcc.errors import BackupActiveError, BackupError, DatabaseUnreachableError
-from dcc.operations.backups import making
-from dcc.operations.backups.making import Wanted, make_backup
+from dcc.operations.backups import backup
+from dcc.operations.backups.backup import Wanted, make_backup
 from dcc.operations.backups.manifest import find_set, sets_in
-from dcc.operations.backups.restoring import restore_backup
-from dcc.operations.backups.verifying import verify_backup
+from dcc.operations.backups.restoration import restore_backup, verify_backup
 from dcc.settings import Settings
 from tests.support.databases import PASSWORD, MariaDb, only_mariadb, seed_centre, seed_source
 from tests.support.healthy_installation import Inspected
@@ -146,7 +145,7 @@ def test_two_backups_at_once_do_not_write_to_one_directory(
     new_store: MakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = new_store("sqlite").init()
-    write = making._write_set
+    write = backup._write_set
     refused = []
 
     def second(*arguments: Any) -> Any:
@@ -155,7 +154,7 @@ def test_two_backups_at_once_do_not_write_to_one_directory(
         refused.append(str(caught.value))
         return write(*arguments)
 
-    monkeypatch.setattr(making, "_write_set", second)
+    monkeypatch.setattr(backup, "_write_set", second)
     made = make_backup(store.tracker, store.qc, store.settings, tmp_path / "sets")
     assert len(refused) == 1
     assert sets_in(tmp_path / "sets") == [made.directory]
@@ -205,14 +204,14 @@ def test_a_server_that_goes_away_in_the_middle_leaves_no_set(
     mariadb: MariaDb,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    write = making.write_file
+    write = backup.write_file
 
     def cutting(source: Any, *arguments: Any) -> Any:
         number = source.exec_driver_sql("SELECT CONNECTION_ID()").scalar_one()
         mariadb.query(f"KILL {number}")
         return write(source, *arguments)
 
-    monkeypatch.setattr(making, "write_file", cutting)
+    monkeypatch.setattr(backup, "write_file", cutting)
     with pytest.raises(DatabaseUnreachableError, match="could not be reached"):
         make_backup(tracker, qc_database, qc_settings, tmp_path / "sets")
     assert sets_in(tmp_path / "sets") == []
@@ -237,7 +236,7 @@ def test_a_row_of_a_set_that_was_changed_is_found_out(healthy_copy: Inspected, t
         file.execute("UPDATE measurement SET value = '99' WHERE id = 1")
     with pytest.raises(BackupError, match=r"qc\.db is damaged: it is not the file"):
         verify_backup(made.directory)
-    rewritten = making.described(made.directory / "qc.db")
+    rewritten = backup.described(made.directory / "qc.db")
     manifest = (made.directory / "manifest.json").read_text()
     for old, new in (
         (made.manifest.qc.file.sha256, rewritten.sha256),

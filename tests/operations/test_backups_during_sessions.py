@@ -10,19 +10,19 @@ from typing import Any
 
 import pytest
 
-from dcc.operations.backups.making import Wanted, make_backup
-from dcc.operations.backups.restoring import restore_backup
+from dcc.operations.backups.backup import Wanted, make_backup
+from dcc.operations.backups.restoration import restore_backup
 from dcc.operations.consistency.check import check_consistency
 from dcc.session.archives.coordination import Coordinator
 from dcc.session.data import checking, settling, uploader
-from dcc.session.fetching import download_sink
+from dcc.session.fetching import archive_transfer
 from tests.support.data_installations import DataInstallation, experiments, specimens
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation
 from tests.support.stores import Store
 
 POINTS: dict[str, tuple[Any, str, int, bool]] = {
-    "in the middle of a transfer": (download_sink.DownloadSink, "__call__", 2, False),
+    "in the middle of a transfer": (archive_transfer.DownloadSink, "__call__", 2, False),
     "when archives arrived that the tracker has not heard of": (Coordinator, "_write_batch", 2, True),
     "within the transaction of a document": (uploader, "read_for_upload", 2, False),
     "when a document is applied that the tracker has not heard of": (uploader, "apply_document", 2, False),

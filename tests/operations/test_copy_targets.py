@@ -14,12 +14,12 @@ from dcc.databases.engines import same_database
 from dcc.databases.schema import create_database
 from dcc.databases.transactions import writing
 from dcc.errors import ConfigurationError, StorageNotEmptyError
-from dcc.operations.backups.making import make_backup
+from dcc.operations.backups.backup import make_backup
 from dcc.operations.backups.migration import migrate_storage
-from dcc.operations.backups.restoring import restore_backup
+from dcc.operations.backups.restoration import restore_backup
 from dcc.operations.backups.server_loading import drop_tables
 from dcc.operations.backups.targets import Target
-from dcc.tracker.schema import TRACKER
+from dcc.tracker.database import TRACKER
 from tests.support.databases import seed_centre
 from tests.support.stores import BOTH_KINDS, Store, content
 

@@ -24,19 +24,19 @@ from sqlalchemy import Engine, text, update
 from dcc.databases.columns import utc_now
 from dcc.operations.doctor import databases, environment, machine, sources, work
 from dcc.operations.doctor.environment import NotReadyError, Surroundings
+from dcc.operations.doctor.examination import examine
 from dcc.operations.doctor.machine import clock_finding
-from dcc.operations.doctor.running import examine
 from dcc.operations.doctor.verdicts import Check, Finding, Verdict, ok, split_advice, worst
 from dcc.operations.sessions import open_session
 from dcc.qc.models.judgements import ReferenceSnapshot
-from dcc.qc.reference.refreshing import ensure_reference
+from dcc.qc.reference.refresh import ensure_reference
 from dcc.redaction import keep_secret
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.tracker.database import writing
 from dcc.tracker.models import CrawlingSession, SessionLock
 from dcc.tracker.register import file_sources
-from dcc.tracker.register.connections import SourceState
+from dcc.tracker.register.source_addresses import SourceState
 from tests.support.data_installations import DataInstallation, specimens
 from tests.support.databases import MariaDb, only_mariadb, only_sqlite, seed_centre, seed_source
 from tests.support.installations import Installation

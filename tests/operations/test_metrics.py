@@ -17,21 +17,20 @@ from prometheus_client.parser import text_string_to_metric_families
 from pydantic import SecretStr
 from sqlalchemy import update
 
-from dcc.operations.metrics import collecting
-from dcc.operations.metrics.collecting import Collection
-from dcc.operations.metrics.exposition import exposition, replace_file
+from dcc.operations.metrics import collector
+from dcc.operations.metrics.collector import Collection, exposition, replace_file
 from dcc.operations.metrics.families import Metric, gauge
 from dcc.operations.metrics.server import Answers, open_server
 from dcc.operations.metrics.sources import source_families
 from dcc.operations.metrics.storage import tree_size
 from dcc.operations.metrics.work import session_families, work_families
 from dcc.operations.sessions import open_session
-from dcc.session.crawl import crawl_file_sources
+from dcc.session.crawling import crawl_file_sources
 from dcc.settings import Settings
 from dcc.tracker.database import writing
 from dcc.tracker.models import FileSource
 from dcc.tracker.register import file_sources
-from dcc.tracker.register.connections import SourceState
+from dcc.tracker.register.source_addresses import SourceState
 from tests.support.data_installations import DataInstallation, experiments, specimens
 from tests.support.databases import is_sqlite, only_sqlite, seed_zip
 from tests.support.installations import Installation
@@ -217,7 +216,7 @@ def test_a_part_that_does_not_end_holds_up_nothing_and_is_begun_once(
         end.wait()
         yield gauge("slow", "Slow.", values=1)
 
-    monkeypatch.setattr(collecting, "PARTS", {"slow": endless, "staging": collecting.PARTS["staging"]})
+    monkeypatch.setattr(collector, "PARTS", {"slow": endless, "staging": collector.PARTS["staging"]})
     collection = Collection(installation.settings, part_seconds=0.1)
     for _ in range(3):
         figures = read(exposition(collection.collect()))
@@ -227,7 +226,7 @@ def test_a_part_that_does_not_end_holds_up_nothing_and_is_begun_once(
     assert len(begun) == 1
     end.set()
     begun[0].join()
-    monkeypatch.setattr(collection, "_part_seconds", collecting.PART_SECONDS)
+    monkeypatch.setattr(collection, "_part_seconds", collector.PART_SECONDS)
     assert figure(read(exposition(collection.collect())), "slow") == 1
     assert len(begun) == 2
 

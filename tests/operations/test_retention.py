@@ -11,8 +11,8 @@ import pytest
 
 from dcc.errors import CleaningError, ConfigurationError, SessionActiveError, StagedDocumentLostError
 from dcc.naming import Action
-from dcc.operations.retention import cleaning
-from dcc.operations.retention.cleaning import Cleaned, clean, look_over
+from dcc.operations.retention import cleanup
+from dcc.operations.retention.cleanup import Cleaned, clean, look_over
 from dcc.operations.retention.policy import Decision, KnownArchive, Policy, Verdict, decide
 from dcc.operations.retention.staged_files import Aside, Kind, StagedArchive, StagedEntry, look_at_staging
 from dcc.operations.sessions import open_session
@@ -313,7 +313,7 @@ def test_a_session_whose_cleaning_fails_is_done_all_the_same(
     def broken(*_: object) -> None:
         raise CleaningError("The disk is read-only.")
 
-    monkeypatch.setattr(cleaning, "look_over", broken)
+    monkeypatch.setattr(cleanup, "look_over", broken)
     result = through.with_settings(staging_clean=True).base.run_session()
     assert result.closing_notices == ("Staging was not cleaned: The disk is read-only.",)
     assert through.last_session()[0] == 0
@@ -387,7 +387,7 @@ def test_what_cannot_be_removed_is_said(through: DataInstallation, monkeypatch: 
 def test_archives_of_many_zip_actions_are_removed_in_batches(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cleaning, "_AT_ONCE", 2)
+    monkeypatch.setattr(cleanup, "_AT_ONCE", 2)
     folder = installation.add_folder()
     for inc in range(1, 6):
         folder.put(f"add/H.2013-10-31.{inc}.impc.zip", b"no zip")

@@ -15,8 +15,8 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import OperationalError
 
 from dcc.errors import SessionActiveError
-from dcc.operations.retention import cleaning
-from dcc.operations.retention.cleaning import Cleaned, clean, look_over
+from dcc.operations.retention import cleanup
+from dcc.operations.retention.cleanup import Cleaned, clean, look_over
 from dcc.operations.retention.policy import Policy
 from dcc.operations.retention.staged_files import Aside, look_at_staging
 from dcc.operations.sessions import open_session
@@ -67,7 +67,7 @@ def test_what_could_not_be_recorded_is_where_it_was(failed: Installation, monkey
         assert failed.staged().keys() != WHOLE.keys()
         raise ZeroDivisionError
 
-    monkeypatch.setattr(cleaning, "insert_rows", broken)
+    monkeypatch.setattr(cleanup, "insert_rows", broken)
     with pytest.raises(ZeroDivisionError):
         _clean(failed)
     assert failed.staged() == WHOLE
@@ -83,13 +83,13 @@ def test_a_session_that_began_while_the_database_was_away_finds_the_archive(
     failed: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def lost(*_: object) -> None:
-        monkeypatch.setattr(cleaning, "refuse_beside_session", active)
+        monkeypatch.setattr(cleanup, "refuse_beside_session", active)
         raise _contention(failed.tracker)
 
     def active(*_: object) -> None:
         raise SessionActiveError("Session 2 is active.")
 
-    monkeypatch.setattr(cleaning, "insert_rows", lost)
+    monkeypatch.setattr(cleanup, "insert_rows", lost)
     with pytest.raises(SessionActiveError):
         _clean(failed)
     assert failed.staged() == WHOLE
@@ -101,10 +101,10 @@ def test_what_may_not_go_any_more_when_the_database_is_back_stays(
 ) -> None:
     def lost(*_: object) -> None:
         monkeypatch.undo()
-        monkeypatch.setattr(cleaning, "known_archives", lambda *_: {})
+        monkeypatch.setattr(cleanup, "known_archives", lambda *_: {})
         raise _contention(failed.tracker)
 
-    monkeypatch.setattr(cleaning, "insert_rows", lost)
+    monkeypatch.setattr(cleanup, "insert_rows", lost)
     cleaned = _clean(failed)
     assert (cleaned.removed, cleaned.changed) == ([], [ZIP])
     assert failed.staged() == WHOLE
@@ -117,7 +117,7 @@ def test_a_transaction_that_is_done_again_removes_and_records_once(
         monkeypatch.undo()
         raise _contention(failed.tracker)
 
-    monkeypatch.setattr(cleaning, "insert_rows", lost)
+    monkeypatch.setattr(cleanup, "insert_rows", lost)
     (removed,) = _clean(failed).removed
     assert len(removed.staged.entries) == 2
     assert failed.staged() == {}

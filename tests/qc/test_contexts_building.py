@@ -13,7 +13,7 @@ from dcc.naming import Action
 from dcc.qc import models
 from dcc.qc.apply.withdrawal import undo_documents
 from dcc.qc.contexts.building import build_contexts
-from dcc.qc.contexts.document_states import open_documents
+from dcc.qc.contexts.states import open_documents
 from dcc.qc.database import writing
 from dcc.vocabulary import ContextState
 from tests.support.qc_contexts import assert_contexts_are_right, judge, know_colonies, submit

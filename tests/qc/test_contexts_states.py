@@ -8,8 +8,7 @@ from sqlalchemy import Engine, select
 from dcc.errors import ConfigurationError
 from dcc.naming import Action
 from dcc.qc.contexts.building import build_contexts
-from dcc.qc.contexts.filters import ContextFilter
-from dcc.qc.contexts.listings import list_contexts, list_history
+from dcc.qc.contexts.listings import ContextFilter, list_contexts, list_history
 from dcc.qc.contexts.states import Decided, mark_done, raise_issue, reopen, resolve_issues
 from dcc.vocabulary import ContextState
 from tests.support.qc_contexts import TABLES, submit

@@ -20,9 +20,9 @@ from dcc.qc.contexts.overviews import build_overviews
 from dcc.qc.database import QC_DATABASE, init_qc_database, open_qc_database
 from dcc.qc.migrations import HEAD, REVISIONS, VERSIONS
 from dcc.qc.models import QcBase
-from dcc.qc.reference.store import active_snapshots
+from dcc.qc.reference.snapshots import active_snapshots
 from dcc.settings import Settings
-from dcc.settings.reference_addresses import shown_source
+from dcc.settings.reference import shown_source
 from dcc.tracker.models import utc_now
 from dcc.vocabulary import Validity
 from tests.support.databases import only_mariadb

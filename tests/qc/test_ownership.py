@@ -16,7 +16,7 @@ from dcc.reports.causes.cause import Actor
 from dcc.reports.causes.collecting import causes_of_all
 from dcc.reports.causes.not_taken import Why, why_not_taken
 from dcc.reports.languages import load_catalogue
-from dcc.session.crawl import crawl_file_sources
+from dcc.session.crawling import crawl_file_sources
 from dcc.session.data.corrections import confirm_submission, withdraw_submission
 from dcc.session.data.plans import plan_submission
 from dcc.session.data.uploader import Uploader
@@ -25,7 +25,7 @@ from dcc.tracker.hostings.foreign_archives import held_archives
 from dcc.tracker.hostings.owner_notices import notices_since
 from dcc.tracker.hostings.retries import require_retriable
 from dcc.tracker.models import OwnerNotice, utc_now
-from dcc.tracker.queries.queries import held_documents, waiting_zip_actions
+from dcc.tracker.queries.zip_action_lists import held_documents, waiting_zip_actions
 from dcc.tracker.queries.zip_stories import zip_story
 from dcc.tracker.register import delegations
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens

@@ -24,12 +24,12 @@ from dcc.reports.causes.not_taken import Why, ignored_entries, why_not_taken
 from dcc.reports.causes.spreadsheet import WrittenSpreadsheet, write_findings_spreadsheet
 from dcc.reports.causes.zip_scopes import Scope
 from dcc.reports.languages import Catalogue, load_catalogue
-from dcc.session.crawl import list_source
+from dcc.session.crawling import list_source
 from dcc.settings import Settings
 from dcc.tracker.crawls import list_sessions
 from dcc.tracker.database import writing as writing_tracker
 from dcc.tracker.register import centres, file_sources
-from dcc.tracker.register.connections import SourceState, load_addresses
+from dcc.tracker.register.source_addresses import SourceState, load_addresses
 from tests.support.data_installations import DataInstallation, _shipped, experiments, key_of, specimens
 from tests.support.installations import note_withdrawn
 from tests.support.sent_statements import sent_statements

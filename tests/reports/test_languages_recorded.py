@@ -52,8 +52,8 @@ ARCHIVE_MODULES = [
     "dcc.naming",
     "dcc.archives.extraction",
     "dcc.archives.central_directory",
-    "dcc.session.fetching.receiving",
-    "dcc.session.fetching.download_sink",
+    "dcc.session.fetching.archive_transfer",
+    "dcc.session.fetching.archive_transfer",
     "dcc.sources.md5_sidecar",
     "dcc.session.validation",
 ]

@@ -17,8 +17,7 @@ from dcc.outcomes import ZipKey
 from dcc.reports.languages import Catalogue, load_catalogue
 from dcc.reports.plots import distributions, series
 from dcc.reports.plots.picture import DPI, Picture
-from dcc.reports.plots.samples import Parameter, Value
-from dcc.reports.plots.taking import Taken, Values
+from dcc.reports.plots.values import Parameter, Taken, Value, Values
 from dcc.reports.plots.weekly_experiments import Week, Weeks
 from dcc.reports.plots.weekly_experiments import picture_of as picture_of_weeks
 from dcc.settings import Settings

@@ -16,12 +16,22 @@ from dcc.qc.contexts.building import build_contexts
 from dcc.qc.database import writing
 from dcc.reports.languages import load_catalogue
 from dcc.reports.plots.distributions import MOST_ROWS, draw_distribution, grouped
-from dcc.reports.plots.outliers import box_of, judging_box, numbers_of
 from dcc.reports.plots.picture import PictureKind
-from dcc.reports.plots.samples import Parameter, Value, require_brought, sample_of_centre
 from dcc.reports.plots.selection import pictures_of_centre, pictures_of_zip
 from dcc.reports.plots.series import in_panels
-from dcc.reports.plots.taking import Taken, Values, require, take
+from dcc.reports.plots.values import (
+    Parameter,
+    Taken,
+    Value,
+    Values,
+    box_of,
+    judging_box,
+    numbers_of,
+    require,
+    require_brought,
+    sample_of_centre,
+    take,
+)
 from dcc.reports.plots.weekly_experiments import MOST_WEEKS, count_weeks, draw_weeks
 from dcc.reports.submissions.gathered import draw_centre_pictures, draw_zip_pictures
 from dcc.settings import Settings

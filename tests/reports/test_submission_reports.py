@@ -24,7 +24,7 @@ from dcc.reports.submissions.model import Accepted, EntityCount, Outcome, Standi
 from dcc.reports.submissions.page import render_html
 from dcc.reports.submissions.plain_text import render_text
 from dcc.reports.submissions.sentences import next_of_line, notes
-from dcc.session.crawl import crawl_file_sources
+from dcc.session.crawling import crawl_file_sources
 from dcc.tracker.crawls import list_sessions
 from dcc.tracker.queries.zip_stories import Reason
 from tests.support import submission_world as world

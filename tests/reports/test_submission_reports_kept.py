@@ -15,7 +15,7 @@ from sqlalchemy import Engine, insert, select
 
 from dcc.errors import CleaningError, ConfigurationError, ExportError
 from dcc.naming import Action
-from dcc.operations.retention.cleaning import clean, look_over
+from dcc.operations.retention.cleanup import clean, look_over
 from dcc.operations.retention.policy import Policy
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status

@@ -10,7 +10,7 @@ from dcc.phases import Phase, Status
 from dcc.reports.submissions import words
 from dcc.reports.submissions.model import Outcome, Standing, Tone
 from dcc.reports.submissions.outcomes import outcome_of, steps_of, tone_of
-from dcc.tracker.queries.queries import StateCount
+from dcc.tracker.queries.zip_action_lists import StateCount
 
 P, S = Phase, Status
 

@@ -19,7 +19,7 @@ from dcc.cli.installation.dagster_processes import write_workspace
 from dcc.errors import ConfigurationError, ReportNotSentError
 from dcc.naming import Action
 from dcc.notify.channels.reports import DirectoryChannel, Report
-from dcc.operations.metrics.exposition import replace_file
+from dcc.operations.metrics.collector import replace_file
 from dcc.outcomes import ZipKey
 from dcc.reports.causes import spreadsheet
 from dcc.reports.causes.spreadsheet import write_findings_spreadsheet
@@ -35,7 +35,7 @@ from dcc.runtime.private_files import (
 )
 from dcc.settings import Settings
 from dcc.store.staging import Staging
-from dcc.tracker.schema import init_tracker, open_tracker
+from dcc.tracker.database import init_tracker, open_tracker
 from dcc_dagster.instance_configuration import write_configuration
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation, specimens

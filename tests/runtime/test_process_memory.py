@@ -15,7 +15,7 @@ DOCUMENTS = 12
 READS_DOCUMENTS = f"""
 import os, sys, threading
 from lxml import etree
-from dcc.runtime.process_memory import keep_freed_memory_together
+from dcc.runtime.processes import keep_freed_memory_together
 
 if sys.argv[1] == "together":
     keep_freed_memory_together()
@@ -100,7 +100,7 @@ def test_what_the_operator_says_counts(said: Mapping[str, str]) -> None:
 
 LETS_GO_OF_CYCLES = """
 import gc, sys
-from dcc.runtime.process_memory import give_back_freed_memory
+from dcc.runtime.processes import give_back_freed_memory
 
 def resident():
     (line,) = [line for line in open("/proc/self/status") if line.startswith("RssAnon:")]

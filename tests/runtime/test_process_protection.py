@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dcc.runtime.helper_process import Helper
-from dcc.runtime.process_protection import environment_without_secrets
+from dcc.runtime.processes import environment_without_secrets
 
 SECRET = "correct horse battery staple"
 ENDS = """
@@ -27,7 +27,7 @@ if sys.argv[2] == "abort":
 os.kill(os.getpid(), int(sys.argv[2]))
 """
 PROTECTED = """
-from dcc.runtime.process_protection import forbid_core_dumps
+from dcc.runtime.processes import forbid_core_dumps
 resource.setrlimit(resource.RLIMIT_CORE, (resource.getrlimit(resource.RLIMIT_CORE)[1],) * 2)
 forbid_core_dumps()
 """
@@ -55,7 +55,7 @@ def test_a_process_that_holds_secrets_leaves_no_core_dump(tmp_path: Path, how: s
 NOBODY = 65_534
 HOLDS_SECRETS = f"""
 import ctypes, os, sys
-from dcc.runtime.process_protection import forbid_core_dumps
+from dcc.runtime.processes import forbid_core_dumps
 os.setresuid({NOBODY}, {NOBODY}, {NOBODY})
 # Linux protects who has changed the user: here as any process of that user begins.
 ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)

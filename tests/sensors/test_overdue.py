@@ -17,8 +17,8 @@ from dcc.settings import load_settings
 from dcc.tracker.database import open_tracker, writing
 from dcc.tracker.models import FileSource
 from dcc.tracker.register import centres
-from dcc.tracker.register.connections import SourceState
 from dcc.tracker.register.file_sources import set_source_state
+from dcc.tracker.register.source_addresses import SourceState
 from dcc_assets.data_keys import CENTRE_SILENT, SUBMISSIONS_OVERDUE
 from dcc_assets.keys import CRAWL_OVERDUE
 from dcc_assets.sessions import run_session

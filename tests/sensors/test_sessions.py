@@ -30,7 +30,7 @@ from dcc.qc.apply.holding import confirm_held
 from dcc.qc.database import writing as qc_writing
 from dcc.qc.judging.waiver_store import add_waiver
 from dcc.rules.waivers import Waiver
-from dcc.session.crawl import crawl_file_sources as crawl
+from dcc.session.crawling import crawl_file_sources as crawl
 from dcc.session.data.corrections import withdraw_submission
 from dcc.settings import load_settings
 from dcc.tracker.database import writing

@@ -18,9 +18,9 @@ from dcc.operations.sessions import open_session
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.reports.causes.not_taken import Why, why_not_taken
-from dcc.session import crawl
+from dcc.session import crawling
 from dcc.session.archives import processing
-from dcc.session.crawl import crawl_file_sources
+from dcc.session.crawling import crawl_file_sources
 from dcc.sources.base import ActionListing
 from dcc.sources.folder import LocalConnection
 from dcc.tracker.crawls import latest_findings
@@ -246,7 +246,7 @@ class TestChangedWhileFetched:
         if has_md5:
             served.put(f"{KEY}.md5", f"{hashlib.md5(content).hexdigest()}  {NAME}\n".encode())
         source_id = register(quick, served)
-        look = crawl.look_again
+        look = crawling.look_again
 
         def later(*arguments: Any) -> Any:
             served.put(KEY, content, 1_400_000_060)
@@ -270,7 +270,7 @@ class TestChangedWhileFetched:
         folder.put(KEY, broken_document(b""))
         quick.run_session()
         folder.put(KEY, half(archive()), 1_400_000_060)
-        look = crawl.look_again
+        look = crawling.look_again
 
         def later(*arguments: Any) -> Any:
             folder.put(KEY, archive(), 1_400_000_120)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from dcc.qc import models
-from dcc.qc.contexts.filters import ContextFilter
+from dcc.qc.contexts.listings import ContextFilter
 from dcc.qc.contexts.states import mark_done
 from dcc.session.data.corrections import recheck, withdraw_submission
 from dcc.session.data.settling import settle_qc

@@ -14,7 +14,7 @@ from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.collecting import collect_centre, collect_submission
 from dcc.reports.submissions.model import Outcome
 from dcc.reports.submissions.plain_text import render_text
-from dcc.session.crawl import crawl_file_sources
+from dcc.session.crawling import crawl_file_sources
 from dcc.tracker.database import writing
 from dcc.tracker.hostings.older_archives import MOST_RETRIES
 from dcc.tracker.models import FileSource, FileSourceHasZip, ResourceStateRow, ZipAction, utc_now

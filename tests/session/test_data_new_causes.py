@@ -16,7 +16,7 @@ from dcc.qc.database import writing
 from dcc.qc.judging import documents as judging
 from dcc.qc.judging import healing
 from dcc.qc.judging.waiver_store import add_waiver, revoke_waiver
-from dcc.qc.reference.refreshing import RefreshOutcome, refresh
+from dcc.qc.reference.refresh import RefreshOutcome, refresh
 from dcc.rules.waivers import Waiver, apply_waivers
 from dcc.session.data.corrections import recheck
 from dcc.vocabulary import WaiverEffect

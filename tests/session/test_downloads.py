@@ -16,10 +16,10 @@ from dcc.errors import (
     SourceUnreachableError,
     TransferFailedError,
 )
-from dcc.session.fetching import download_sink, download_slots, downloads, processor_reserve
+from dcc.session.fetching import archive_transfer, download_slots, downloads, processor_reserve
+from dcc.session.fetching.archive_transfer import receive
 from dcc.session.fetching.download_slots import Allowance
 from dcc.session.fetching.downloads import Arrived, Broke, Progressed, Started
-from dcc.session.fetching.receiving import receive
 from dcc.session.fetching.segmented_download import Segment, Wanted
 from dcc.settings import Settings
 from dcc.sources.base import Upcoming
@@ -227,7 +227,7 @@ class TestSourceThreads:
     def test_each_transfer_is_told_from_its_start_to_its_end(
         self, sources: Sources, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(download_sink, "_PROGRESS_SECONDS", 0.0)
+        monkeypatch.setattr(archive_transfer, "_PROGRESS_SECONDS", 0.0)
         source = sources.source()
         transfer = transfer_of()
         source.put(transfer)
@@ -451,7 +451,7 @@ class TestStopping:
     def test_a_transfer_under_way_is_left_as_a_part_to_go_on_with(
         self, sources: Sources, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(download_sink, "_PROGRESS_SECONDS", 0.0)
+        monkeypatch.setattr(archive_transfer, "_PROGRESS_SECONDS", 0.0)
         source = sources.source()
         reached = threading.Event()
         blocks: list[int] = []
@@ -477,7 +477,7 @@ class TestStopping:
     def test_nothing_is_told_of_a_transfer_that_was_stopped(
         self, sources: Sources, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(download_sink, "_PROGRESS_SECONDS", 0.0)
+        monkeypatch.setattr(archive_transfer, "_PROGRESS_SECONDS", 0.0)
         sources.go.clear()
         source = sources.source()
         source.put(transfer_of())

@@ -19,7 +19,7 @@ from dcc.session.data.corrections import confirm_submission, withdraw_submission
 from dcc.session.data.plans import plan_submission
 from dcc.tracker.crawls import list_sessions
 from dcc.tracker.database import writing
-from dcc.tracker.declining import take_back, turn_down
+from dcc.tracker.declines import take_back, turn_down
 from dcc.tracker.hostings.declined_archives import list_declines
 from dcc.tracker.queries.zip_stories import zip_story
 from dcc.tracker.register import delegations

@@ -18,9 +18,9 @@ from dcc.errors import SourceTimeoutError, SourceUnreachableError, TransferFaile
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.session.fetching import segmented_download
+from dcc.session.fetching.archive_transfer import Transfer
 from dcc.session.fetching.download_slots import Allowance
 from dcc.session.fetching.downloads import Arrived, Broke, DownloadMessage, SourceDownloads
-from dcc.session.fetching.receiving import Transfer
 from dcc.session.fetching.segmented_download import Helpers, Segment, SegmentedFetch, Wanted
 from dcc.settings import Settings
 from dcc.sources.base import Block, Connection, ServesSegments

@@ -252,7 +252,7 @@ def test_an_unreadable_file_fails_until_it_can_be_read(quick: Installation, ftp_
 _MEASURED_SESSION = """
 import sys
 from pathlib import Path
-from dcc.session.crawl import crawl_file_sources
+from dcc.session.crawling import crawl_file_sources
 from dcc.operations.sessions import open_session
 from dcc.settings import load_settings
 from dcc.tracker.database import open_tracker

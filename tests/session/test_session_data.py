@@ -332,7 +332,7 @@ def test_a_document_that_was_judged_by_missing_reference_data_is_judged_when_the
     data: DataInstallation, reference: list[object]
 ) -> None:
     """Unchecked is nobody's fault, and does not last."""
-    from dcc.qc.reference import store
+    from dcc.qc.reference import snapshots
 
     with writing(data.qc) as connection:
         projects = update(models.ReferenceSnapshot).where(models.ReferenceSnapshot.name == "projects")
@@ -343,7 +343,7 @@ def test_a_document_that_was_judged_by_missing_reference_data_is_judged_when_the
     assert "reference" in data.log(SPECIMENS)
     assert data.documents() == {SPECIMENS: "qc done"}
     with writing(data.qc) as connection:
-        store.save(connection, reference[2])  # type: ignore[arg-type]
+        snapshots.save(connection, reference[2])  # type: ignore[arg-type]
     data.take_up()
     assert "reference" not in data.log(SPECIMENS)
     assert data.documents() == {SPECIMENS: "qc done"}

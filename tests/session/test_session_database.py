@@ -16,10 +16,10 @@ from sqlalchemy import make_url, select
 
 from dcc.cli.demo import submissions
 from dcc.errors import TrackerUnreachableError
-from dcc.session import crawl, sessions
+from dcc.session import crawling, sessions
 from dcc.session.archives import processing
 from dcc.session.archives.jobs import Checker
-from dcc.session.fetching import download_sink
+from dcc.session.fetching import archive_transfer
 from dcc.settings import Settings
 from dcc.sources.base import SourceProtocol
 from dcc.tracker.database import open_tracker
@@ -95,13 +95,13 @@ def as_if_nothing_had_happened(installation: Installation, folder: Folder) -> No
 
 POINTS = {
     "when the session begins": (sessions, "_acquire"),
-    "when the sources are looked up": (crawl, "load_addresses"),
-    "when a source has been listed": (crawl, "_record"),
-    "when a listing is being written": (crawl, "insert_rows"),
+    "when the sources are looked up": (crawling, "load_addresses"),
+    "when a source has been listed": (crawling, "_record"),
+    "when a listing is being written": (crawling, "insert_rows"),
     "when the work is looked up": (processing, "load_interrupted"),
     "when the work is taken up": (processing, "load_waiting_and_held"),
     "when the centres are looked up": (processing, "load_addresses"),
-    "in mid-transfer": (download_sink.DownloadSink, "__call__"),
+    "in mid-transfer": (archive_transfer.DownloadSink, "__call__"),
     "before an archive is extracted": (Checker, "extract"),
     "before a document is validated": (Checker, "validate"),
     "when how the sources did is written": (processing, "record_conduct"),

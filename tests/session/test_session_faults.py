@@ -18,7 +18,7 @@ from dcc.cli.demo import submissions
 from dcc.operations.sessions import open_session
 from dcc.outcomes import Problem, SourceCrawl
 from dcc.session.archives.jobs import Checker
-from dcc.session.crawl import crawl_file_sources
+from dcc.session.crawling import crawl_file_sources
 from dcc.tracker.database import writing
 from dcc.tracker.models import AnException, FileSource, SessionTask, SourceCrawlRow
 from tests.support.databases import only_sqlite

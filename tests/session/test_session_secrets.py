@@ -13,7 +13,7 @@ from sqlalchemy import select
 from dcc.cli.demo import submissions
 from dcc.sources.access import resolve_accesskey
 from dcc.tracker.models import Base
-from dcc.tracker.register.connections import load_addresses
+from dcc.tracker.register.source_addresses import load_addresses
 from tests.support.databases import PASSWORD
 from tests.support.installations import Installation, specimens
 from tests.support.served_sources import Relay, large_archive, register
@@ -83,7 +83,9 @@ def test_no_secret_is_in_logs_tracker_or_reprs(
         "the tracker": everything_in(installation),
         "reprs": "\n".join(f"{one!r} {one!s}" for one in shown),
     }
-    assert {"paramiko.transport", "dcc.session.crawl", "sqlalchemy.engine.Engine"} <= {r.name for r in caplog.records}
+    assert {"paramiko.transport", "dcc.session.crawling", "sqlalchemy.engine.Engine"} <= {
+        r.name for r in caplog.records
+    }
     secrets = [by_password.accesskey, WRONG, PASSPHRASE, FALLBACK, PASSWORD, private_key.splitlines()[1]]
     for where, text in seen.items():
         assert [secret for secret in secrets if secret in text] == [], where

@@ -7,8 +7,8 @@ from sqlalchemy import select
 
 from dcc.errors import ListingFailedError
 from dcc.naming import Action
+from dcc.notify.outages import sources_away
 from dcc.notify.session_report import render_session_report
-from dcc.notify.troubles import sources_away
 from dcc.reports.causes.not_taken import Why, why_not_taken
 from dcc.sources.base import ActionListing
 from dcc.sources.folder import LocalConnection

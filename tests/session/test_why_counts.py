@@ -10,7 +10,7 @@ from sqlalchemy import update
 from dcc.cli.demo import submissions
 from dcc.operations.sessions import open_session
 from dcc.reports.causes.not_taken import Why, why_not_taken
-from dcc.session.crawl import crawl_file_sources
+from dcc.session.crawling import crawl_file_sources
 from dcc.tracker.database import writing
 from dcc.tracker.models import FileSourceHasZip
 from tests.notify.test_notifications import until_the_next_second

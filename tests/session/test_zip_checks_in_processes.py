@@ -201,7 +201,7 @@ def test_answers_are_taken_while_a_process_takes_no_more_questions(
 def test_a_process_that_checks_ends_with_the_one_that_started_it() -> None:
     """Else it would be at the archives that the next session takes up."""
     child = (
-        "import os, time; from dcc.runtime.process_protection import end_with_parent; end_with_parent();"
+        "import os, time; from dcc.runtime.processes import end_with_parent; end_with_parent();"
         "print(os.getpid(), flush=True); time.sleep(60)"
     )
     parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"

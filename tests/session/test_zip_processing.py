@@ -22,7 +22,7 @@ from dcc.session.archives import coordination
 from dcc.session.archives.coordination import Coordinator
 from dcc.session.archives.jobs import Checker, Job
 from dcc.session.archives.processing import process_zip_actions
-from dcc.session.crawl import crawl_file_sources
+from dcc.session.crawling import crawl_file_sources
 from dcc.session.fetching import downloads
 from dcc.tracker.models import (
     CrawlingSession,

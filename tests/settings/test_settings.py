@@ -14,7 +14,7 @@ from dcc.errors import ConfigurationError
 from dcc.naming import NamingConvention
 from dcc.redaction import redacted
 from dcc.settings import Settings, load_settings
-from dcc.settings.reference_addresses import is_from, shown_source
+from dcc.settings.reference import is_from, shown_source
 from dcc.settings.renamed import NEW_NAMES, warnings_of
 
 SECRET = "s3cret-pass"

@@ -8,7 +8,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from dcc.runtime.process_memory import keep_freed_memory_together
+from dcc.runtime.processes import keep_freed_memory_together
 from tests.soak.report import as_markdown, write_report
 from tests.soak.running import Plan, live
 from tests.soak.verdict import verdict

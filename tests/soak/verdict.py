@@ -17,7 +17,7 @@ RSS_PER_1000_ZIPS = 4e6
 """Bytes by which this process may grow while it takes in a thousand zip actions, beyond the warm-up.
 
 1 million was measured, of which the trial's own lists are a part, and 11 million with a pool of memory for each thread
-(`dcc.runtime.process_memory`). From one session to the next it goes up and down by 3 million.
+(`dcc.runtime.processes`). From one session to the next it goes up and down by 3 million.
 """
 DAEMON_RSS_PER_HOUR = 60e6
 """Bytes by which each of the daemon's processes may grow in an hour of sessions every minute."""

@@ -17,13 +17,13 @@ from pydantic import SecretStr
 
 from dcc.naming import Action
 from dcc.operations.sessions import open_session
-from dcc.session.crawl import crawl_file_sources, list_source
+from dcc.session.crawling import crawl_file_sources, list_source
 from dcc.settings import Settings
 from dcc.sources import listing_watch
 from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.sources.connect import connect
 from dcc.sources.http import source as http
-from dcc.sources.http.page import read_page
+from dcc.sources.http.index import read_page
 from dcc.sources.listing import Entry, EntryKind, gather
 from dcc.sources.listing_watch import ListingWatch
 from dcc.sources.sftp.client import SftpClient

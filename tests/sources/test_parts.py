@@ -30,8 +30,7 @@ from dcc.redaction import redact
 from dcc.settings import load_settings
 from dcc.sources import listing
 from dcc.sources.access import Endpoint, parse_hostname, resolve_accesskey
-from dcc.sources.base import ActionListing, Block, ListedFile
-from dcc.sources.blockwise import BlockwiseConnection
+from dcc.sources.base import ActionListing, Block, BlockwiseConnection, ListedFile
 from dcc.sources.ftp.listing import parse_list_line, parse_mlsd_line, parse_time
 from dcc.sources.ftp.session import FtpSession
 from dcc.sources.host_keys import HostKey, known_host_keys

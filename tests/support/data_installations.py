@@ -19,7 +19,7 @@ from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.qc import models
 from dcc.qc.database import writing
-from dcc.qc.reference import store
+from dcc.qc.reference import snapshots
 from dcc.reference.loading import load_shipped
 from dcc.reference.snapshots import Snapshot
 from dcc.session.data.session_data import take_up_data
@@ -232,5 +232,5 @@ def data(
     base.add_centre("H", "J")
     with writing(qc_database) as connection:
         for snapshot in reference:
-            store.save(connection, snapshot)
+            snapshots.save(connection, snapshot)
     return DataInstallation(base, qc_database, base.add_folder())

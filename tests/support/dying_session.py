@@ -17,14 +17,14 @@ from typing import Any
 from dcc.naming import Action
 from dcc.operations.sessions import open_session
 from dcc.outcomes import ZipKey
-from dcc.session import crawl
+from dcc.session import crawling
 from dcc.session.archives import processing
 from dcc.session.archives.coordination import Coordinator
 from dcc.session.archives.jobs import Checker
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.archives.recording import Batch
-from dcc.session.crawl import crawl_file_sources
-from dcc.session.fetching import download_sink, downloads
+from dcc.session.crawling import crawl_file_sources
+from dcc.session.fetching import archive_transfer, downloads
 from dcc.settings import load_settings
 from dcc.store.staging import Staging
 from dcc.tracker.database import open_tracker
@@ -60,9 +60,9 @@ def _around(owner: Any, name: str, nth: int, *, before: bool) -> None:
 
 def _mid_transfer() -> None:
     """Die in the transfer of one archive: what was put together of two attempts and is bad is fetched once more."""
-    write = download_sink.DownloadSink.__call__
+    write = archive_transfer.DownloadSink.__call__
     # Of the others nothing is noted, however long they take: they are fetched anew, and once.
-    download_sink._PROGRESS_SECONDS = math.inf
+    archive_transfer._PROGRESS_SECONDS = math.inf
 
     def dying(self: Any, block: bytes) -> None:
         if self.key.file_name != "H.2013-10-31.1.impc.zip":
@@ -72,7 +72,7 @@ def _mid_transfer() -> None:
         self._note_origin()
         _die()
 
-    download_sink.DownloadSink.__call__ = dying  # type: ignore[method-assign]
+    archive_transfer.DownloadSink.__call__ = dying  # type: ignore[method-assign]
 
 
 def _when_recorded(is_it: Callable[[Batch], bool]) -> None:
@@ -113,8 +113,8 @@ def _when_a_copy_is_bad() -> None:
 
 
 POINTS: dict[str, Callable[[], None]] = {
-    "before anything is recorded": lambda: _before(crawl, "_record"),
-    "when one source is crawled": lambda: _after(crawl, "_record"),
+    "before anything is recorded": lambda: _before(crawling, "_record"),
+    "when one source is crawled": lambda: _after(crawling, "_record"),
     "when the downloads are planned": lambda: _before(Coordinator, "run"),
     "in the first transaction": lambda: _after(Batch, "write"),
     "in the second transaction": lambda: _after(Batch, "write", 2),

@@ -16,7 +16,7 @@ from sqlalchemy import Engine, text
 
 from dcc.operations.consistency.check import Inconsistency, check_consistency
 from dcc.qc.database import init_qc_database, open_qc_database, writing
-from dcc.qc.reference import store
+from dcc.qc.reference import snapshots
 from dcc.reference.loading import load_shipped
 from dcc.settings import Settings
 from dcc.tracker.database import init_tracker, open_tracker
@@ -102,7 +102,7 @@ def healthy_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with writing(qc) as connection:
         for snapshot in (shipped.impress, shipped.status_codes, shipped.projects, shipped.colonies, shipped.strains):
             assert snapshot is not None
-            store.save(connection, snapshot)
+            snapshots.save(connection, snapshot)
     fill(DataInstallation(base, qc, base.add_folder()))
     for engine in (tracker, qc):
         with engine.connect() as connection:

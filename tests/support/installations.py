@@ -19,7 +19,7 @@ from dcc.operations.sessions import open_session
 from dcc.outcomes import SourceCrawl, ZipKey, ZipOutcome
 from dcc.phases import ACTION_IDS, Phase, Status
 from dcc.session.archives.processing import process_zip_actions
-from dcc.session.crawl import crawl_file_sources
+from dcc.session.crawling import crawl_file_sources
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.tracker.database import writing

@@ -12,9 +12,9 @@ from pydantic import SecretStr
 
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
+from dcc.session.fetching.archive_transfer import Transfer
 from dcc.session.fetching.download_slots import Allowance
 from dcc.session.fetching.downloads import Arrived, Broke, DownloadMessage, SourceDownloads
-from dcc.session.fetching.receiving import Transfer
 from dcc.settings import Settings
 from dcc.sources.base import ActionListing, Block, SourceAddress, SourceProtocol
 from dcc.sources.hosting import Hosting

@@ -13,7 +13,7 @@ from pydantic import SecretStr
 from sqlalchemy import Engine, select
 
 from dcc.databases.database import database_of
-from dcc.operations.backups.rows import LEFT_OUT
+from dcc.operations.backups.row_copies import LEFT_OUT
 from dcc.qc.database import init_qc_database, open_qc_database
 from dcc.settings import Settings
 from dcc.tracker.database import init_tracker, open_tracker

@@ -19,14 +19,14 @@ from dcc.cli.demo import submissions
 from dcc.operations.sessions import open_session
 from dcc.qc.database import writing
 from dcc.qc.models import Document
-from dcc.qc.reference import store as reference_store
+from dcc.qc.reference import snapshots as reference_store
 from dcc.reference.loading import load_shipped
 from dcc.reports.languages import Catalogue, load_catalogue
 from dcc.reports.submissions.collecting import collect_submission
 from dcc.reports.submissions.json_form import as_json
 from dcc.reports.submissions.model import Report, SubmissionReport
 from dcc.reports.submissions.page import render_html
-from dcc.session.crawl import crawl_file_sources
+from dcc.session.crawling import crawl_file_sources
 from dcc.session.data.corrections import withdraw_submission
 from dcc.settings import Settings
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens

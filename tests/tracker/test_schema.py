@@ -21,7 +21,7 @@ from dcc.databases.schema import alone, init_database
 from dcc.errors import ConfigurationError, TrackerOutdatedError
 from dcc.phases import REFERENCE_ROWS, Phase, Status
 from dcc.settings import Settings
-from dcc.tracker import schema
+from dcc.tracker import database
 from dcc.tracker.database import init_tracker, open_tracker, require_current
 from dcc.tracker.migrations import HEAD, REVISIONS, VERSIONS
 from dcc.tracker.models import Base
@@ -292,7 +292,7 @@ def test_a_database_that_was_not_initialised_is_refused_and_left_alone(settings:
 
 def test_an_older_database_is_refused_and_left_alone(tracker: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     before = _schema(tracker)
-    monkeypatch.setattr(schema, "TRACKER", replace(schema.TRACKER, revisions=(*REVISIONS, "9999")))
+    monkeypatch.setattr(database, "TRACKER", replace(database.TRACKER, revisions=(*REVISIONS, "9999")))
     with pytest.raises(TrackerOutdatedError, match=rf"{HEAD}.*9999.*dcc init"):
         require_current(tracker)
     assert _schema(tracker) == before
@@ -374,8 +374,8 @@ def test_an_upgrade_keeps_rows_foreign_keys_and_last_update(tracker: Engine, tmp
     with tracker.begin() as connection:
         connection.execute(text(_CENTRE))
         connection.execute(text(_SOURCE))
-    with alone(tracker, schema.TRACKER) as connection:
-        runner.upgrade(connection, schema.TRACKER, more_versions=(tmp_path,))
+    with alone(tracker, database.TRACKER) as connection:
+        runner.upgrade(connection, database.TRACKER, more_versions=(tmp_path,))
         connection.commit()
     tracker.dispose()
     with tracker.begin() as connection:
@@ -391,14 +391,14 @@ def test_an_upgrade_keeps_rows_foreign_keys_and_last_update(tracker: Engine, tmp
 def make_first(engine: Engine, folder: Path) -> None:
     """Make a tracker as the first version of the platform did."""
     shutil.copy(VERSIONS / "0001_initial.py", folder)
-    init_database(engine, replace(schema.TRACKER, revisions=("0001",), versions=folder))
+    init_database(engine, replace(database.TRACKER, revisions=("0001",), versions=folder))
 
 
 def make_second(engine: Engine, folder: Path) -> None:
     """Make a tracker as the version with the schema 0002 did."""
     for name in ("0001_initial.py", "0002_documents_set_back.py"):
         shutil.copy(VERSIONS / name, folder)
-    init_database(engine, replace(schema.TRACKER, revisions=("0001", "0002"), versions=folder))
+    init_database(engine, replace(database.TRACKER, revisions=("0001", "0002"), versions=folder))
 
 
 def test_a_tracker_of_the_second_version_is_brought_up_to_date_with_its_rows(
@@ -430,7 +430,7 @@ def test_a_tracker_of_the_third_version_gets_languages_and_notifications(
     engine = open_tracker(settings)
     for name in ("0001_initial.py", "0002_documents_set_back.py", "0003_tls_trust.py"):
         shutil.copy(VERSIONS / name, tmp_path)
-    init_database(engine, replace(schema.TRACKER, revisions=REVISIONS[:3], versions=tmp_path))
+    init_database(engine, replace(database.TRACKER, revisions=REVISIONS[:3], versions=tmp_path))
     with engine.begin() as connection:
         connection.execute(text(_CENTRE))
         if broken_off:

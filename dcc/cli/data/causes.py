@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from dcc.cli.shell.context import json_option, open_qc, open_tracker, parse_zip_key, settings_from_environment
-from dcc.cli.shell.number_types import COUNT, ID
+from dcc.cli.shell.next_steps import know
 from dcc.cli.shell.output import count_of, echo_json, printable
-from dcc.cli.shell.suggestions import know
+from dcc.cli.shell.parameter_types import COUNT, ID
 from dcc.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def collect(
         scope_of_session,
     )
     from dcc.reports.causes.zip_scopes import Scope
-    from dcc.tracker.queries.queries import require_centre
+    from dcc.tracker.queries.zip_action_lists import require_centre
     from dcc.tracker.queries.zip_stories import require_zip_action
 
     if key is not None:

@@ -14,8 +14,8 @@ from dcc.cli.shell.context import (
     settings_from_environment,
     user_name,
 )
+from dcc.cli.shell.next_steps import know
 from dcc.cli.shell.output import count_of, echo_json, echo_table, json_object, printable
-from dcc.cli.shell.suggestions import know
 from dcc.cli.submissions.show import state_text
 from dcc.errors import BuiltOnError
 

@@ -9,9 +9,9 @@ import click
 
 from dcc.cli.data.causes import collect, spreadsheet_option, write_spreadsheet
 from dcc.cli.shell.context import json_option, open_qc, open_tracker, parse_zip_key, settings_from_environment
-from dcc.cli.shell.number_types import COUNT
+from dcc.cli.shell.next_steps import know
 from dcc.cli.shell.output import count_of, echo_json, echo_table, printable
-from dcc.cli.shell.suggestions import know
+from dcc.cli.shell.parameter_types import COUNT
 from dcc.errors import ConfigurationError
 from dcc.vocabulary import Severity
 
@@ -78,7 +78,7 @@ def findings(
         count_findings,
         find_findings,
     )
-    from dcc.tracker.queries.queries import require_centre
+    from dcc.tracker.queries.zip_action_lists import require_centre
 
     settings = settings_from_environment()
     if spreadsheet is not None:

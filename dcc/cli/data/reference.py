@@ -12,7 +12,7 @@ from dcc.cli.shell.output import count_of, echo_json, echo_table, warn
 
 if TYPE_CHECKING:
     from dcc.qc.reference.freshness import Freshness
-    from dcc.qc.reference.refreshing import Refreshed
+    from dcc.qc.reference.refresh import Refreshed
 
 _PROBLEMS = 1
 _UNREACHABLE = 4
@@ -90,7 +90,7 @@ def refresh(names: tuple[str, ...], force: bool, as_json: bool) -> None:
     Exit codes: 0 all were read; 1 one was refused for what it says or lacks; 2 there is no such set, or the QC database
     is not initialised; 4 a source or the QC database could not be reached.
     """
-    from dcc.qc.reference.refreshing import refresh as refresh_sets
+    from dcc.qc.reference.refresh import refresh as refresh_sets
 
     settings = settings_from_environment()
     with open_qc(settings) as qc:

@@ -9,8 +9,8 @@ import click
 
 from dcc.cli.shell.context import json_option, open_qc, open_tracker, settings_from_environment, user_name
 from dcc.cli.shell.group import CommandGroup
-from dcc.cli.shell.number_types import ID
 from dcc.cli.shell.output import count_of, echo_json, echo_table
+from dcc.cli.shell.parameter_types import ID
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -94,7 +94,7 @@ def waive(
     from dcc.qc.database import writing
     from dcc.qc.judging.waiver_store import add_waiver
     from dcc.rules.waivers import Waiver
-    from dcc.tracker.queries.queries import require_centre
+    from dcc.tracker.queries.zip_action_lists import require_centre
     from dcc.vocabulary import WaiverEffect
 
     today = utc_now().date()

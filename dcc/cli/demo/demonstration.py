@@ -26,7 +26,7 @@ from dcc.sources.base import SourceAddress, SourceProtocol
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
-    from dcc.tracker.register.pinned_keys import PinnedKey
+    from dcc.tracker.register.source_trust import PinnedKey
 
 _MARK = ".made-by-dcc-demo"
 _SERVERS = {SourceProtocol.SFTP: "dcc.cli.demo.sftp_server", SourceProtocol.FTP: "dcc.cli.demo.ftp_server"}
@@ -168,7 +168,7 @@ def _host_keys(address: SourceAddress, settings: Settings) -> list[PinnedKey]:
     """The host key that an SFTP server shows; none from a server that refuses connections."""
     from dcc.errors import SourceUnreachableError
     from dcc.sources.sftp.connection import fetch_host_key
-    from dcc.tracker.register.pinned_keys import PinnedKey
+    from dcc.tracker.register.source_trust import PinnedKey
 
     if address.protocol is not SourceProtocol.SFTP:
         return []

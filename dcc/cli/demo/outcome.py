@@ -15,7 +15,7 @@ from dcc.cli.shell.output import count_of, echo_table, printable
 from dcc.data_outcomes import ContextsBuilt, DataOutcome, ZipData
 from dcc.outcomes import DocumentOutcome, SourceCrawl, ZipKey, ZipOutcome
 from dcc.phases import Phase, Status
-from dcc.tracker.queries import queries
+from dcc.tracker.queries import zip_action_lists
 from dcc.tracker.register import centres
 
 _ERRORS_SHOWN = 3
@@ -28,9 +28,9 @@ class Outcome:
     crawls: Sequence[SourceCrawl]
     zips: Sequence[ZipOutcome]
     data: Sequence[DataOutcome]
-    zip_actions: Sequence[queries.StateCount]
-    documents: Sequence[queries.StateCount]
-    entries: Sequence[queries.ZipEntry]
+    zip_actions: Sequence[zip_action_lists.StateCount]
+    documents: Sequence[zip_action_lists.StateCount]
+    entries: Sequence[zip_action_lists.ZipEntry]
     centres: dict[str, str]
 
     @classmethod
@@ -46,9 +46,9 @@ class Outcome:
             crawls,
             zips,
             data,
-            queries.count_zip_actions(connection),
-            queries.count_documents(connection),
-            queries.find_zips(connection, queries.ZipFilter()),
+            zip_action_lists.count_zip_actions(connection),
+            zip_action_lists.count_documents(connection),
+            zip_action_lists.find_zips(connection, zip_action_lists.ZipFilter()),
             {entry.short_name: entry.full_name for entry in centres.list_centres(connection)},
         )
 

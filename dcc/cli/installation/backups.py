@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 import click
 
 from dcc.cli.shell.context import json_option, open_qc, open_tracker, settings_from_environment
-from dcc.cli.shell.number_types import COUNT
 from dcc.cli.shell.output import byte_size, count_of, echo_json, printable, warn
+from dcc.cli.shell.parameter_types import COUNT
 from dcc.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
-    from dcc.operations.backups.making import BackupReport
+    from dcc.operations.backups.backup import BackupReport
     from dcc.operations.backups.manifest import Manifest
-    from dcc.operations.backups.restoring import RestoreReport
+    from dcc.operations.backups.restoration import RestoreReport
     from dcc.settings import Settings
 
 _DIRECTORY = click.Path(file_okay=False, path_type=Path)
@@ -59,9 +59,9 @@ def backup(
     directory cannot be written, or a backup is damaged (--verify); 3 another backup is written there; 4 a database
     cannot be reached.
     """
-    from dcc.operations.backups.making import Wanted, make_backup
+    from dcc.operations.backups.backup import Wanted, make_backup
     from dcc.operations.backups.manifest import find_set
-    from dcc.operations.backups.verifying import verify_backup
+    from dcc.operations.backups.restoration import verify_backup
 
     place = directory.expanduser().absolute()
     if verify:
@@ -155,7 +155,7 @@ def restore(directory: Path, replace: bool, yes: bool, as_json: bool) -> None:
     Exit codes: 0; 2 the backup is damaged or of a later version, or the databases hold data; 3 a session is active; 4
     a database cannot be reached.
     """
-    from dcc.operations.backups.restoring import restore_backup
+    from dcc.operations.backups.restoration import restore_backup
 
     if yes and not replace:
         raise click.UsageError("--yes goes with --replace.")
@@ -227,7 +227,7 @@ def migrate_storage(as_json: bool) -> None:
     from dcc.databases.engines import open_database
     from dcc.operations.backups.migration import migrate_storage as migrate
     from dcc.qc.database import QC_DATABASE
-    from dcc.tracker.schema import TRACKER
+    from dcc.tracker.database import TRACKER
 
     settings = settings_from_environment()
     to_tracker_url, to_qc_url = _target_urls(settings)

@@ -86,8 +86,7 @@ def doctor(ctx: click.Context, sources: bool, deep: bool, seconds: float, quiet:
 
 
 def _findings(settings: Settings, *, sources: bool, deep: bool, seconds: float) -> Iterator[Examined]:
-    from dcc.operations.doctor.checks import ANSWERS, CHECKS
-    from dcc.operations.doctor.running import examine
+    from dcc.operations.doctor.examination import ANSWERS, CHECKS, examine
 
     checks: list[Check] = [*CHECKS, *_of_dagster(settings), *([ANSWERS] if sources else [])]
     yield from examine(settings, checks, seconds=seconds)

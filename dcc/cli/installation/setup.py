@@ -10,8 +10,8 @@ import click
 from dcc.cli.shell.context import json_option, open_tracker, settings_from_environment
 from dcc.cli.shell.dagster_side import dagster_side
 from dcc.cli.shell.group import CommandGroup
+from dcc.cli.shell.next_steps import know
 from dcc.cli.shell.output import echo_json, printable
-from dcc.cli.shell.suggestions import know
 
 if TYPE_CHECKING:
     from dcc.cli.installation.production import Configuration
@@ -199,7 +199,7 @@ def _setting_entries(settings: Settings) -> list[dict[str, object]]:
     from pydantic import SecretStr
 
     from dcc.settings import variable_of
-    from dcc.settings.reference_addresses import shown_source
+    from dcc.settings.reference import shown_source
     from dcc.settings.renamed import old_names_in
 
     in_effect: dict[str, object] = {

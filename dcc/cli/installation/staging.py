@@ -85,7 +85,7 @@ def list_staging(files: bool, as_json: bool, **policy: object) -> None:
 
     Exit codes: 0; 2 staging cannot be read, or the tracker is not initialised; 4 it cannot be reached.
     """
-    from dcc.operations.retention.cleaning import look_over
+    from dcc.operations.retention.cleanup import look_over
     from dcc.operations.retention.policy import Policy, Verdict
 
     settings = _settings(**policy)  # type: ignore[arg-type]
@@ -145,8 +145,8 @@ def clean(yes: bool, dry_run: bool, unknown: bool, as_json: bool, **policy: obje
     Exit codes: 0; 1 something could not be removed; 2 wrong use, staging cannot be read, or the tracker is not
     initialised; 3 a session is active; 4 the tracker cannot be reached.
     """
-    from dcc.operations.retention.cleaning import Cleaned, look_over
-    from dcc.operations.retention.cleaning import clean as remove
+    from dcc.operations.retention.cleanup import Cleaned, look_over
+    from dcc.operations.retention.cleanup import clean as remove
     from dcc.operations.retention.policy import Policy, Verdict
 
     if yes and dry_run:

@@ -64,7 +64,7 @@ def ui(host: str, port: int, without_daemon: bool, read_only: bool) -> None:
     Exit codes: 0 stopped by Ctrl-C or SIGTERM; 2 a database is not initialised, or the port is in use; 3 a daemon runs
     already on this machine; 4 a database cannot be reached; 70 Dagster could not be started.
     """
-    from dcc.settings.page_hosts import is_loopback
+    from dcc.settings.hosts import is_loopback
 
     settings = settings_from_environment()
     home = _prepare(settings, needs_tracker=not read_only)
@@ -128,7 +128,7 @@ def _common_options(workspace: Path) -> list[str]:
 
 
 def _warning(host: str, settings: Settings) -> str:
-    from dcc.settings.page_hosts import is_any_address
+    from dcc.settings.hosts import is_any_address
 
     said = (
         f"Warning: the UI has no login, and whoever reaches {host} can use it. Serve it on 127.0.0.1 and "
@@ -144,7 +144,7 @@ def _warning(host: str, settings: Settings) -> str:
 
 def _served_as(host: str, settings: Settings) -> Settings:
     """The settings with the address that is served on among those that the UI answers to, unless it is every one."""
-    from dcc.settings.page_hosts import is_any_address, parse_hosts
+    from dcc.settings.hosts import is_any_address, parse_hosts
 
     if is_any_address(host):
         return settings

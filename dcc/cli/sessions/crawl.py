@@ -13,9 +13,9 @@ from dcc.cli.sessions.display import SessionDisplay, session_display
 from dcc.cli.sessions.session_report import order_lines, problem_lines, room_lines
 from dcc.cli.sessions.work import Listeners, Notices, crawl_and_process, process_again, sources_to_crawl
 from dcc.cli.shell.context import json_option, open_tracker, parse_zip_key, settings_from_environment
-from dcc.cli.shell.number_types import ID
+from dcc.cli.shell.next_steps import know
 from dcc.cli.shell.output import echo_json, printable, warn
-from dcc.cli.shell.suggestions import know
+from dcc.cli.shell.parameter_types import ID
 from dcc.cli.submissions.notifications import telling_when_tracker_is_away
 from dcc.errors import DatabaseUnreachableError
 
@@ -180,7 +180,7 @@ def _run_session(
 
 def _count_waiting(tracker: Engine, settings: Settings) -> int:
     from dcc.tracker.database import run_reading
-    from dcc.tracker.queries.queries import waiting_zip_actions
+    from dcc.tracker.queries.zip_action_lists import waiting_zip_actions
 
     return len(run_reading(tracker, waiting_zip_actions, patience_seconds=settings.database_retry))
 

@@ -41,7 +41,7 @@ def sources_to_crawl(tracker: Engine, settings: Settings, source_ids: Sequence[i
     """
     from dcc.tracker.database import run_reading
     from dcc.tracker.register import file_sources
-    from dcc.tracker.register.connections import load_addresses
+    from dcc.tracker.register.source_addresses import load_addresses
 
     def look(connection: Connection) -> tuple[list[int], list[SourceEntry]]:
         crawlable = [address.id for address in load_addresses(connection, ids=source_ids or None)]
@@ -82,7 +82,7 @@ def crawl_and_process(
             )
         return report.session_id, report.notices
     from dcc.operations.sessions import open_session
-    from dcc.session.crawl import crawl_file_sources
+    from dcc.session.crawling import crawl_file_sources
 
     with open_session(tracker, settings) as session:
         heard.on_begin(session)

@@ -17,8 +17,8 @@ from typing import Any
 
 import click
 
+from dcc.cli.shell.next_steps import CommandContext, suggest_next
 from dcc.cli.shell.output import printable, tell, warn
-from dcc.cli.shell.suggestions import CommandContext, suggest_next
 from dcc.errors import (
     ConfigurationError,
     DatabaseUnreachableError,
@@ -90,7 +90,7 @@ class CommandGroup(click.Group):
             command.context_class = CommandContext
             if ctx.resilient_parsing:
                 # Only a shell that completes parses so.
-                from dcc.cli.shell.completed_values import complete_values
+                from dcc.cli.shell.parameter_types import complete_values
 
                 complete_values(command)
         return command

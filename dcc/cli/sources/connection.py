@@ -15,21 +15,20 @@ from dcc.cli.shell.context import (
     read_accesskey,
     settings_from_environment,
 )
-from dcc.cli.shell.number_types import ID
+from dcc.cli.shell.next_steps import know
 from dcc.cli.shell.output import count_of, echo_json, printable, warn
-from dcc.cli.shell.suggestions import know
-from dcc.cli.sources.questions import Place
-from dcc.cli.sources.registration import register_by_asking, source_address
+from dcc.cli.shell.parameter_types import ID
+from dcc.cli.sources.add_dialog import Place, register_by_asking, source_address
 from dcc.cli.sources.tls_options import tls_options, tls_trust
 from dcc.errors import ConfigurationError, SourceTimeoutError, UnreachableError
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
-    from dcc.session.crawl import SourceListing
+    from dcc.session.crawling import SourceListing
     from dcc.settings import Settings
     from dcc.sources.base import SourceAddress
-    from dcc.tracker.register.pinned_keys import PinnedKey
+    from dcc.tracker.register.source_trust import PinnedKey
 
 PROTOCOLS = ("sftp", "ftp", "ftps", "http", "https", "file")
 
@@ -155,7 +154,7 @@ def _new_host_keys(address: SourceAddress, settings: Settings, *, accept: bool) 
     from dcc.sources import host_keys
     from dcc.sources.access import parse_hostname
     from dcc.sources.sftp.connection import fetch_host_key
-    from dcc.tracker.register.pinned_keys import PinnedKey
+    from dcc.tracker.register.source_trust import PinnedKey
 
     shown = fetch_host_key(address.hostname, settings)
     endpoint = parse_hostname(address.hostname, host_keys.SSH_PORT)
@@ -184,7 +183,7 @@ def _ask_for_host_key(hostname: str, shown: str, *, accept: bool) -> None:
 
 def _trial(tracker: Engine, settings: Settings, source_id: int) -> list[str]:
     """List a source that was just registered, for a trial's time; what stands in the way of using it."""
-    from dcc.session.crawl import list_source
+    from dcc.session.crawling import list_source
     from dcc.sources.listing_watch import ListingWatch
 
     address = _stored_address(tracker, source_id)
@@ -215,7 +214,7 @@ def _report_addition(source_id: int, keys: list[PinnedKey], warnings: list[str],
 
 def _stored_address(tracker: Engine, source_id: int) -> SourceAddress:
     from dcc.errors import NotFoundError
-    from dcc.tracker.register.connections import load_addresses
+    from dcc.tracker.register.source_addresses import load_addresses
 
     with tracker.connect() as connection:
         found = load_addresses(connection, ids=[source_id], only_crawlable=False)
@@ -245,7 +244,7 @@ def test(ctx: click.Context, source_id: int, accept_host_key: bool, as_json: boo
     Exit codes: 0 all well; 2 there is no such source, or its access key refers to nothing; 4 it could not be reached,
     or did not do what was asked.
     """
-    from dcc.session.crawl import list_source
+    from dcc.session.crawling import list_source
     from dcc.sources.listing_watch import PAUSE_OF_LINES, ListingWatch
 
     settings = settings_from_environment()
@@ -268,16 +267,16 @@ def _accept_shown_key(tracker: Engine, settings: Settings, address: SourceAddres
     """Pin the key that the server shows; what was replaced by what, None if it was pinned before."""
     from dcc.sources.sftp.connection import fetch_host_key
     from dcc.tracker.database import writing
-    from dcc.tracker.register import pinned_keys
+    from dcc.tracker.register import source_trust
 
     if address.protocol != "sftp":
         raise ConfigurationError(f"{address.label} is no sftp server and has no host key. Leave --accept-host-key out.")
     shown = fetch_host_key(address.hostname, settings)
     with writing(tracker) as connection:
-        old = pinned_keys.pinned_keys(connection, address.id)
+        old = source_trust.pinned_keys(connection, address.id)
         if shown.fingerprint in {key.fingerprint for key in old}:
             return None
-        pinned_keys.pin_host_keys(connection, address.id, [pinned_keys.PinnedKey.of(shown)])
+        source_trust.pin_host_keys(connection, address.id, [source_trust.PinnedKey.of(shown)])
     before = ", ".join(key.fingerprint for key in old) or "none"
     click.echo(f"Accepted the host key {shown} of {printable(address.label)}; before: {before}.", err=True)
     return {"old": [key.fingerprint for key in old], "new": shown.fingerprint}

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from dcc.cli.shell.context import json_option, open_tracker, settings_from_environment
-from dcc.cli.shell.number_types import ID
 from dcc.cli.shell.output import echo_json, echo_table, warn
+from dcc.cli.shell.parameter_types import ID
 from dcc.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from dcc.reports.causes.not_taken import NotTaken
     from dcc.reports.languages import Catalogue
-    from dcc.session.crawl import SourceListing
+    from dcc.session.crawling import SourceListing
     from dcc.settings import Settings
 
 _WHY = "why it was not taken"
@@ -80,7 +80,7 @@ def why(
 
 
 def _sources(tracker: Engine, source_id: int | None, centre: str | None) -> list[int]:
-    from dcc.tracker.queries.queries import require_centre
+    from dcc.tracker.queries.zip_action_lists import require_centre
     from dcc.tracker.register import file_sources
 
     if source_id is not None:
@@ -93,8 +93,8 @@ def _sources(tracker: Engine, source_id: int | None, centre: str | None) -> list
 
 
 def _listing(tracker: Engine, settings: Settings, source_id: int) -> SourceListing:
-    from dcc.session.crawl import list_source
-    from dcc.tracker.register.connections import load_addresses
+    from dcc.session.crawling import list_source
+    from dcc.tracker.register.source_addresses import load_addresses
 
     with tracker.connect() as connection:
         (address,) = load_addresses(connection, ids=[source_id], only_crawlable=False)

@@ -15,9 +15,9 @@ from dcc.cli.shell.context import (
     settings_from_environment,
 )
 from dcc.cli.shell.group import CommandGroup
-from dcc.cli.shell.number_types import ID
+from dcc.cli.shell.next_steps import know
 from dcc.cli.shell.output import count_of, echo_json, echo_table
-from dcc.cli.shell.suggestions import know
+from dcc.cli.shell.parameter_types import ID
 from dcc.cli.sources.tls_options import tls_options, tls_trust
 from dcc.errors import ConfigurationError
 
@@ -102,7 +102,7 @@ def set_state(source_id: int, state: str) -> None:
     """
     from dcc.tracker.database import writing
     from dcc.tracker.register import file_sources
-    from dcc.tracker.register.connections import SourceState
+    from dcc.tracker.register.source_addresses import SourceState
 
     with open_tracker(settings_from_environment()) as tracker, writing(tracker) as connection:
         file_sources.set_source_state(connection, source_id, SourceState(state))
@@ -182,7 +182,7 @@ def remove(source_id: int, purge: bool, yes: bool) -> None:
     """
     from dcc.tracker.database import writing
     from dcc.tracker.register import file_sources
-    from dcc.tracker.register.connections import SourceState
+    from dcc.tracker.register.source_addresses import SourceState
 
     with open_tracker(settings_from_environment()) as tracker:
         if not purge:

@@ -44,7 +44,7 @@ def decline(zip_action: str, reason: str | None, revoke: bool, as_json: bool) ->
 
     Exit codes: 0; 2 it is not held, was turned down before, or is not turned down; 4 the tracker cannot be reached.
     """
-    from dcc.tracker import declining
+    from dcc.tracker import declines
     from dcc.tracker.database import writing
 
     if revoke == (reason is not None):
@@ -52,9 +52,9 @@ def decline(zip_action: str, reason: str | None, revoke: bool, as_json: bool) ->
     key = parse_zip_key(zip_action)
     with open_tracker(settings_from_environment()) as tracker, writing(tracker) as connection:
         if reason is None:
-            made = declining.take_back(connection, key, revoked_by=user_name())
+            made = declines.take_back(connection, key, revoked_by=user_name())
         else:
-            made = declining.turn_down(connection, key, declined_by=user_name(), reason=reason)
+            made = declines.turn_down(connection, key, declined_by=user_name(), reason=reason)
     if as_json:
         echo_json(_as_json(made))
     elif reason is None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from dcc.cli.shell.context import json_option
+from dcc.cli.shell.next_steps import know
 from dcc.cli.shell.output import echo_json, echo_table
-from dcc.cli.shell.suggestions import know
 from dcc.errors import NotFoundError
 
 if TYPE_CHECKING:

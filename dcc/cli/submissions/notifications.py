@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dcc.cli.shell.context import json_option, open_tracker, settings_from_environment
-from dcc.cli.shell.number_types import ID
 from dcc.cli.shell.output import echo_json, echo_table, printable, warn
+from dcc.cli.shell.parameter_types import ID
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -93,7 +93,7 @@ def telling_when_tracker_is_away(settings: Settings) -> Iterator[None]:
 def _check(tracker: Engine, session_id: int | None, centre: str | None) -> None:
     from dcc.errors import ConfigurationError, NotFoundError
     from dcc.tracker.crawls import list_sessions
-    from dcc.tracker.queries.queries import require_centre
+    from dcc.tracker.queries.zip_action_lists import require_centre
 
     with tracker.connect() as connection:
         if session_id is not None:
@@ -109,7 +109,7 @@ def _check(tracker: Engine, session_id: int | None, centre: str | None) -> None:
 def _send_test(settings: Settings, address: str, as_json: bool) -> None:
     from dcc.errors import ConfigurationError
     from dcc.notify.notifications import send_test
-    from dcc.settings.mail_addresses import parse_addresses
+    from dcc.settings.recipients import parse_addresses
 
     try:
         (one,) = parse_addresses(address)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import click
 
 from dcc.cli.shell.context import json_option, open_tracker, parse_zip_key, settings_from_environment
-from dcc.cli.shell.number_types import ID
+from dcc.cli.shell.next_steps import know
 from dcc.cli.shell.output import count_of
-from dcc.cli.shell.suggestions import know
+from dcc.cli.shell.parameter_types import ID
 from dcc.errors import ConfigurationError, ExportError
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from dcc.cli.shell.context import json_option, open_tracker, parse_zip_key, settings_from_environment
+from dcc.cli.shell.next_steps import know
 from dcc.cli.shell.output import byte_size, count_of, echo_json, echo_table, json_object, printable
-from dcc.cli.shell.suggestions import know
 from dcc.outcomes import HELD
 from dcc.phases import Phase, Status
 

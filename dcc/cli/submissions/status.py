@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from dcc.cli.shell.context import json_option, open_tracker, settings_from_environment
-from dcc.cli.shell.number_types import COUNT
+from dcc.cli.shell.next_steps import know
 from dcc.cli.shell.output import byte_size, count_of, echo_json, echo_table, json_object, printable
-from dcc.cli.shell.suggestions import know
+from dcc.cli.shell.parameter_types import COUNT
 from dcc.naming import Action
 from dcc.phases import Phase, Status
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from dcc.outcomes import ZipKey
     from dcc.tracker.crawls import CrawlEntry, SessionEntry
-    from dcc.tracker.queries.queries import StateCount
+    from dcc.tracker.queries.zip_action_lists import StateCount
     from dcc.tracker.register.file_sources import SourceEntry
 
 _FINDINGS_SHOWN = 20
@@ -51,16 +51,16 @@ def status(as_json: bool) -> None:
     """
     from dcc.tracker import crawls
     from dcc.tracker.hostings import foreign_archives
-    from dcc.tracker.queries import queries
+    from dcc.tracker.queries import zip_action_lists
     from dcc.tracker.register import file_sources
 
     with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:
-        zip_actions = queries.count_zip_actions(connection)
-        xml_files = queries.count_documents(connection)
+        zip_actions = zip_action_lists.count_zip_actions(connection)
+        xml_files = zip_action_lists.count_documents(connection)
         entries = file_sources.list_sources(connection)
         latest_crawls = crawls.latest_crawls(connection)
         findings = crawls.latest_findings(connection)
-        held = queries.held_documents(connection)
+        held = zip_action_lists.held_documents(connection)
         held_archives = [one for one in foreign_archives.held_archives(connection) if one.declined is None]
         latest = crawls.list_sessions(connection, limit=2)
     know(
@@ -206,16 +206,16 @@ def zips(centre: str | None, action: str | None, phase: str | None, state: str |
 
     Exit codes: 0, also when there are none; 2 there is no such centre; 4 the tracker cannot be reached.
     """
-    from dcc.tracker.queries import queries
+    from dcc.tracker.queries import zip_action_lists
 
-    wanted = queries.ZipFilter(
+    wanted = zip_action_lists.ZipFilter(
         centre=centre,
         action=Action(action) if action else None,
         phase=Phase[phase.upper()] if phase else None,
         status=Status[state.upper()] if state else None,
     )
     with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:
-        entries = queries.find_zips(connection, wanted)
+        entries = zip_action_lists.find_zips(connection, wanted)
     if as_json:
         echo_json(entries)
         return

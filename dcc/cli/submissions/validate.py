@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from dcc.cli.shell.context import json_option, settings_from_environment
+from dcc.cli.shell.next_steps import know
 from dcc.cli.shell.output import count_of, echo_json, printable
-from dcc.cli.shell.suggestions import know
 from dcc.cli.submissions.show import print_errors
 from dcc.errors import ConfigurationError
 

@@ -58,7 +58,7 @@ def _webhook_channel(settings: Settings) -> Channel | None:
 def _log_channel(settings: Settings) -> Channel | None:
     if not settings.notify_log:
         return None
-    from dcc.notify.channels.log import LogChannel
+    from dcc.notify.channels.event_log import LogChannel
 
     return LogChannel()
 

@@ -14,10 +14,10 @@ from types import MappingProxyType
 from typing import Protocol
 
 from dcc.errors import ConfigurationError, ReportNotSentError
-from dcc.notify.channels.mail_transport import MailTransport, Wording, sender_of
+from dcc.notify.channels.mail import MailTransport, Wording, sender_of
 from dcc.runtime.private_files import SHARED_DIRECTORY, SHARED_FILE, in_place_of, make_directory
 from dcc.settings import Settings
-from dcc.settings.mail_addresses import MailServer, parse_smtp_url
+from dcc.settings.recipients import MailServer, parse_smtp_url
 
 _WORDING = Wording("The report", "DCC_SMTP_URL, DCC_REPORT_TO and DCC_REPORT_FROM", ReportNotSentError)
 

@@ -23,7 +23,7 @@ from pydantic import SecretStr
 from dcc.errors import NotificationNotSentError
 from dcc.notify.messages import Audience, Message
 from dcc.settings import Settings
-from dcc.settings.webhook_addresses import parse_webhook
+from dcc.settings.recipients import parse_webhook
 from dcc.sources.certificates import tls_context
 from dcc.sources.sockets import shut_down, time_limit
 

@@ -18,7 +18,7 @@ from dcc.databases.engines import database_label, open_url
 from dcc.databases.migrations import runner
 from dcc.databases.schema import alone
 from dcc.errors import BackupError, CopyFailedError, DccError
-from dcc.operations.backups.rows import (
+from dcc.operations.backups.row_copies import (
     Progress,
     Summing,
     TableSum,

@@ -15,7 +15,7 @@ from sqlalchemy.engine import make_url
 
 from dcc.databases.engines import database_label
 from dcc.errors import BackupError
-from dcc.operations.backups.rows import TableSum
+from dcc.operations.backups.row_copies import TableSum
 from dcc.settings import Settings
 
 FORMAT_VERSION: Final = 1

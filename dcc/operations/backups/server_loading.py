@@ -13,7 +13,7 @@ from dcc.databases.schema import MADE_FIRST, UNFINISHED_COPY
 from dcc.databases.transactions import run_writing, writing
 from dcc.errors import CopyFailedError, DatabaseUnreachableError
 from dcc.operations.backups.database_files import revision_is_known
-from dcc.operations.backups.rows import (
+from dcc.operations.backups.row_copies import (
     Progress,
     Row,
     Summing,

@@ -36,13 +36,13 @@ from dcc.operations.backups.database_files import (
     without_log,
     write_file,
 )
-from dcc.operations.backups.rows import Progress, TableSum, differences, known_tables, sum_tables
+from dcc.operations.backups.row_copies import Progress, TableSum, differences, known_tables, sum_tables
 from dcc.operations.backups.server_loading import drop_tables, load_rows
 from dcc.operations.backups.snapshots import patient_connection
 from dcc.phases import REFERENCE_ROWS
 from dcc.session.sessions import refuse_beside_session
 from dcc.settings import Settings
-from dcc.tracker.schema import TRACKER
+from dcc.tracker.database import TRACKER
 
 _MADE_WITH_ROWS: Final = frozenset({*REFERENCE_ROWS, "session_lock", "upload_lock"})
 _MARK: Final = f"CREATE TABLE IF NOT EXISTS {UNFINISHED_COPY} (note VARCHAR(64))"

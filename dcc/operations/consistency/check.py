@@ -7,14 +7,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, Engine, func, select
 
-from dcc.operations.consistency import (
-    applied_documents,
-    counted_contexts,
-    entity_versions,
-    sessions,
-    staged_files,
-    zip_actions,
-)
+from dcc.operations.consistency import applied_documents, qc_rows, sessions, staged_files, zip_actions
 from dcc.operations.consistency.inconsistency import Inconsistency, bounded
 from dcc.session.sessions import Lease, read_lease
 from dcc.settings import Settings
@@ -75,11 +68,11 @@ def _always(tracker: Connection, qc: Engine | None, lease: Lease) -> Iterator[In
     if qc is not None:
         with qc.connect() as connection:
             yield from applied_documents.findings(connection)
-            yield from entity_versions.one_current_version(connection)
-            yield from entity_versions.lifetimes(connection)
-            yield from entity_versions.counts(connection)
-            yield from counted_contexts.sums(connection)
-            yield from counted_contexts.members(connection)
+            yield from qc_rows.one_current_version(connection)
+            yield from qc_rows.lifetimes(connection)
+            yield from qc_rows.counts(connection)
+            yield from qc_rows.sums(connection)
+            yield from qc_rows.members(connection)
 
 
 def _at_rest(tracker: Connection, qc: Engine | None, settings: Settings) -> Iterator[Inconsistency]:

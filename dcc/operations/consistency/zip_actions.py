@@ -12,7 +12,7 @@ from dcc.operations.consistency.inconsistency import Inconsistency
 from dcc.operations.consistency.tracker_rows import PAGE, key_of, pages, sources_were_purged, state_of, zip_entries
 from dcc.phases import Phase, Status
 from dcc.runtime.legible_text import archives_in_words
-from dcc.session.crawl import OK, PARTIAL
+from dcc.session.crawling import OK, PARTIAL
 from dcc.tracker.lineage import IDS
 from dcc.tracker.models import (
     FileSourceHasZip,

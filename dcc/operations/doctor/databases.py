@@ -21,7 +21,7 @@ from dcc.errors import DccError
 from dcc.operations.doctor.environment import Surroundings
 from dcc.operations.doctor.verdicts import Finding, failed, not_checked, ok, split_advice, warning
 from dcc.qc.database import QC_DATABASE
-from dcc.tracker.schema import TRACKER
+from dcc.tracker.database import TRACKER
 
 _SLOW_MILLISECONDS: Final = 50.0
 _LARGE_WAL_BYTES: Final = 512 * 1024 * 1024

@@ -17,7 +17,7 @@ from dcc.databases.schema import require_current
 from dcc.errors import DccError
 from dcc.qc.database import QC_DATABASE
 from dcc.settings import Settings
-from dcc.tracker.schema import TRACKER
+from dcc.tracker.database import TRACKER
 
 _ANSWER_SECONDS: Final = 8
 """How long a database may take for one answer; it is asked nothing that takes long."""

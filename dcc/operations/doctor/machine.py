@@ -25,7 +25,7 @@ from dcc.operations.doctor.environment import Surroundings
 from dcc.operations.doctor.verdicts import Finding, failed, not_checked, ok, warning
 from dcc.qc.database import QC_DATABASE
 from dcc.runtime.disk_space import is_full
-from dcc.tracker.schema import TRACKER
+from dcc.tracker.database import TRACKER
 
 CONSTRAINTS: Final = Path(__file__).parents[3] / "constraints.txt"
 """The versions that this version of the platform was tested with; only a checkout has them."""

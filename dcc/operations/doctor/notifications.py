@@ -10,14 +10,13 @@ from sqlalchemy import Connection, func, select
 
 from dcc.databases.columns import utc_now
 from dcc.errors import DccError, NotificationNotSentError
-from dcc.notify.channels.mail_transport import MailTransport, Wording
+from dcc.notify.channels.mail import MailTransport, Wording
 from dcc.notify.digests import addresses_of
 from dcc.notify.ledger import Sending
 from dcc.notify.messages import Kind
 from dcc.operations.doctor.verdicts import Finding, failed, ok, split_advice, warning
 from dcc.settings import Settings
-from dcc.settings.mail_addresses import parse_smtp_url
-from dcc.settings.webhook_addresses import parse_webhook
+from dcc.settings.recipients import parse_smtp_url, parse_webhook
 from dcc.tracker.models import NotificationRow
 from dcc.tracker.register.centres import list_centres
 

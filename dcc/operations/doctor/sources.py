@@ -18,15 +18,15 @@ from dcc.operations.doctor.environment import Surroundings
 from dcc.operations.doctor.machine import clock_finding
 from dcc.operations.doctor.verdicts import Finding, failed, not_checked, ok, split_advice, warning
 from dcc.runtime.legible_text import archives_in_words
-from dcc.session.crawl import list_source
+from dcc.session.crawling import list_source
 from dcc.sources.access import parse_hostname, resolve_accesskey
 from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.sources.host_keys import SSH_PORT, trusted_keys
 from dcc.tracker.crawls import latest_crawls
+from dcc.tracker.database import TRACKER
 from dcc.tracker.register.column_texts import MASK
-from dcc.tracker.register.connections import load_addresses
 from dcc.tracker.register.file_sources import list_sources
-from dcc.tracker.schema import TRACKER
+from dcc.tracker.register.source_addresses import load_addresses
 
 _FAILED: Final = "failed"
 _SECONDS_FOR_OTHERS: Final = 1.0

@@ -13,16 +13,16 @@ from dcc.documents.schema_set import SchemaSet
 from dcc.errors import DccError
 from dcc.operations.doctor.environment import Surroundings
 from dcc.operations.doctor.verdicts import Finding, failed, not_checked, ok, split_advice, warning
-from dcc.operations.retention.cleaning import look_over
+from dcc.operations.retention.cleanup import look_over
 from dcc.operations.retention.policy import Policy, Verdict
 from dcc.operations.retention.staged_files import Kind
 from dcc.qc.database import QC_DATABASE
 from dcc.qc.reference.freshness import freshness
 from dcc.runtime.legible_text import archives_in_words
 from dcc.session.sessions import read_lease
+from dcc.tracker.database import TRACKER
 from dcc.tracker.models import CrawlingSession, SessionLock
-from dcc.tracker.queries.queries import held_documents
-from dcc.tracker.schema import TRACKER
+from dcc.tracker.queries.zip_action_lists import held_documents
 
 _LONG_SESSION: Final = timedelta(hours=24)
 

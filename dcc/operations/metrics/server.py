@@ -18,8 +18,7 @@ from typing import Final
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
 from dcc.errors import ConfigurationError
-from dcc.operations.metrics.collecting import Collection
-from dcc.operations.metrics.exposition import exposition
+from dcc.operations.metrics.collector import Collection, exposition
 from dcc.operations.metrics.families import Metric
 from dcc.settings import Settings
 

@@ -12,11 +12,11 @@ from typing import Any, Final
 from sqlalchemy import Connection, Select, func, select
 
 from dcc.operations.metrics.families import Labels, Metric, counter, gauge, one_of, timestamp
-from dcc.session.crawl import FAILED, OK, PARTIAL
+from dcc.session.crawling import FAILED, OK, PARTIAL
 from dcc.tracker.crawls import latest_crawls
 from dcc.tracker.models import AnException, FileSourceHasZip, SourceCrawlRow, ZipDownload, ZipLog
-from dcc.tracker.register.connections import SourceState
 from dcc.tracker.register.file_sources import SourceEntry, list_sources
+from dcc.tracker.register.source_addresses import SourceState
 
 _SOURCE: Final = ("source", "centre")
 _HAS, _CRAWL = FileSourceHasZip.file_source_id, SourceCrawlRow.file_source_id

@@ -24,7 +24,7 @@ from dcc.tracker.models import (
     ZipAction,
     ZipFile,
 )
-from dcc.tracker.queries import queries
+from dcc.tracker.queries import zip_action_lists
 from dcc.tracker.queries.session_zips import count_session_zips
 
 _OUTCOMES: Final = ("active", "open", "succeeded", "failed", "unfinished")
@@ -136,7 +136,7 @@ def work_families(connection: Connection) -> Iterator[Metric]:
     yield gauge(
         "waiting_zip_actions",
         "Zip actions that the next session would download, or take up where they were left.",
-        values=len(queries.waiting_zip_actions(connection)),
+        values=len(zip_action_lists.waiting_zip_actions(connection)),
     )
     yield gauge(
         "waiting_documents",
@@ -146,7 +146,7 @@ def work_families(connection: Connection) -> Iterator[Metric]:
     yield gauge(
         "held_documents",
         "Documents that wait to be confirmed: they would change much, or have data of another centre.",
-        values=len(queries.held_documents(connection)),
+        values=len(zip_action_lists.held_documents(connection)),
     )
     query = (
         select(AnException.short_name, func.count())
@@ -173,7 +173,7 @@ def _zip_actions() -> Select[*tuple[Any, ...]]:
 
 
 def _documents() -> Select[*tuple[Any, ...]]:
-    latest = queries.latest_downloads()
+    latest = zip_action_lists.latest_downloads()
     return (
         select(Centre.short_name, XmlFile.phase_id, XmlFile.status_id, func.count())
         .select_from(XmlFile)

@@ -14,7 +14,7 @@ from dcc.databases.list_parameters import AT_ONCE, as_json, numbers_in, only_com
 from dcc.databases.transactions import insert_rows
 from dcc.errors import InternalFaultError
 from dcc.qc.contexts.membership import ContextKey
-from dcc.qc.contexts.transitions import after_data, shown, what_happened
+from dcc.qc.contexts.states import after_data, shown, what_happened
 from dcc.qc.models import ContextHistory, DataContext, DocumentContext
 from dcc.qc.rows.bulk import insert_bulk
 from dcc.vocabulary import ContextEvent, ContextState

@@ -1,7 +1,12 @@
-"""What wranglers decide about data contexts: done, to be looked at again, an issue, an issue resolved.
+"""States of data contexts: how they follow from changes of data, and what wranglers decide.
 
-Each is a few statements in one transaction, whatever the number of contexts, and in the history of each context with
-its author and reason. A context without measurements that somebody is done with is nodata.
+The state of the data is the worst since a wrangler was last done with them, in the order of `ContextState`: data that
+changed and were then added to are still changed. An open issue outweighs it, and the state of the data shows again when
+no issue is open.
+
+Wranglers mark contexts as done, reopen them, raise issues and resolve them. Each is a few statements in one
+transaction, whatever the number of contexts, and stands in the history of each context with author and reason. A
+context without measurements that is marked as done is nodata.
 """
 
 from __future__ import annotations
@@ -16,10 +21,51 @@ from dcc.databases.columns import utc_now
 from dcc.databases.transactions import run_writing
 from dcc.errors import ConfigurationError
 from dcc.qc.apply.upload_lock import take_upload_lock
-from dcc.qc.contexts.filters import ContextFilter
-from dcc.qc.contexts.transitions import SETTLED, after_done, after_reopening
-from dcc.qc.models import ContextHistory, ContextIssue, DataContext
+from dcc.qc.contexts.listings import ContextFilter
+from dcc.qc.models import ContextHistory, ContextIssue, DataContext, Document, DocumentContext
 from dcc.vocabulary import ContextEvent, ContextState
+
+SETTLED: Final = (ContextState.QC_DONE, ContextState.NO_DATA)
+"""The states of a context that nobody need look at."""
+
+WAITING: Final = tuple(state for state in ContextState if state not in SETTLED)
+"""The states of a context that waits for somebody to look at it."""
+
+_PRECEDENCE: Final = {state: place for place, state in enumerate(ContextState)}
+
+
+def what_happened(before: tuple[int, int], after: tuple[int, int], *, some_went: bool) -> ContextEvent | None:
+    """What became of data, by the number of measurements and the sum of their fingerprints; None if they are the same.
+
+    Data of which some went while others came have changed, unless they are fewer than before: these were removed.
+    """
+    if after == before:
+        return None
+    if after[0] < before[0]:
+        return ContextEvent.DATA_REMOVED
+    return ContextEvent.DATA_CHANGED if some_went or after[0] == before[0] else ContextEvent.DATA_ADDED
+
+
+def after_data(data_state: ContextState, event: ContextEvent) -> ContextState:
+    """The state of data to which something happened."""
+    new = ContextState(event.value)
+    return new if data_state in SETTLED else max(data_state, new, key=_PRECEDENCE.__getitem__)
+
+
+def after_done(measurements: int) -> ContextState:
+    """The state of data that somebody is done with."""
+    return ContextState.QC_DONE if measurements else ContextState.NO_DATA
+
+
+def after_reopening(measurements: int) -> ContextState:
+    """The state of data that are to be looked at again."""
+    return ContextState.DATA_ADDED if measurements else ContextState.DATA_REMOVED
+
+
+def shown(data_state: ContextState, open_issues: int) -> ContextState:
+    """The state of a context by that of its data and its open issues."""
+    return ContextState.HAS_ISSUES if open_issues else data_state
+
 
 PATIENCE_SECONDS: Final = 300.0
 """How long a decision waits for documents that are being applied."""
@@ -153,3 +199,20 @@ def check_reason(reason: str) -> None:
         raise ConfigurationError(
             f"A reason must be given, of at most {longest} characters. Say why, for those who read the history."
         )
+
+
+_DOCUMENT: Final = Document.__table__
+_PART: Final = DocumentContext.__table__
+
+# Nested, so that it is the open contexts that documents are looked up by, however few they are.
+_OPEN_CONTEXTS: Final = select(_CONTEXT.c.id).where(_CONTEXT.c.state.not_in([state.value for state in SETTLED]))
+_WITH_OPEN: Final = select(_PART.c.document_id).where(_PART.c.context_id.in_(_OPEN_CONTEXTS))
+_OPEN: Final = select(_DOCUMENT.c.tracker_id).where(_DOCUMENT.c.id.in_(_WITH_OPEN), _DOCUMENT.c.tracker_id.is_not(None))
+
+
+def open_documents(connection: Connection) -> set[int]:
+    """The documents with measurements in a context that nobody is done with, by the ids of their `xml_file`.
+
+    Those without a tracker are left out.
+    """
+    return set(connection.scalars(_OPEN))

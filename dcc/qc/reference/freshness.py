@@ -7,12 +7,11 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
-from dcc.qc.reference.refreshing import LOOKED_AT_WITHIN, is_of_origin, setting_of, what_is_wrong
-from dcc.qc.reference.refusals import Refusal, refusals, source_of
-from dcc.qc.reference.store import StoredSnapshot, active_snapshots
+from dcc.qc.reference.refresh import LOOKED_AT_WITHIN, is_of_origin, setting_of, what_is_wrong
+from dcc.qc.reference.snapshots import Refusal, StoredSnapshot, active_snapshots, refusals, source_of
 from dcc.reference.loading import SETS, SHIPPED_SOURCE
 from dcc.settings import Settings
-from dcc.settings.reference_addresses import is_url
+from dcc.settings.reference import is_url
 
 
 @dataclass(frozen=True, slots=True)

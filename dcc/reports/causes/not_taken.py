@@ -34,8 +34,8 @@ from dcc.tracker.models import (
     ZipFile,
     ZipLog,
 )
-from dcc.tracker.register.connections import SourceState
 from dcc.tracker.register.file_sources import SourceEntry, list_sources
+from dcc.tracker.register.source_addresses import SourceState
 
 if TYPE_CHECKING:
     from dcc.reports.languages import Catalogue

@@ -20,8 +20,8 @@ from dcc.tracker.crawls import session_findings as findings_of_session
 from dcc.tracker.hostings.foreign_archives import HeldArchive
 from dcc.tracker.hostings.listings import CONFIRMED_GONE
 from dcc.tracker.models import CrawlFinding, FileSourceHasZip, ZipAction, ZipFile
-from dcc.tracker.register.connections import SourceState
 from dcc.tracker.register.file_sources import SourceEntry, list_sources
+from dcc.tracker.register.source_addresses import SourceState
 from dcc.vocabulary import Severity
 
 SOURCES: Final = "sources"

@@ -11,9 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcc.reports.languages import Catalogue
-from dcc.reports.plots.outliers import RANGES, Box, Numbers
-from dcc.reports.plots.samples import scattered
-from dcc.reports.plots.style import (
+from dcc.reports.plots.picture import (
     BOX,
     BOX_EDGE,
     EARLIER,
@@ -26,6 +24,7 @@ from dcc.reports.plots.style import (
     name_point,
     written,
 )
+from dcc.reports.plots.values import RANGES, Box, Numbers, scattered
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -14,12 +14,9 @@ from sqlalchemy import Connection
 from dcc.outcomes import ZipKey
 from dcc.reports.languages import Catalogue
 from dcc.reports.plots import boxes
-from dcc.reports.plots.outliers import Box, Numbers, box_of, judging_box
-from dcc.reports.plots.picture import Picture, PictureKind, file_name_of
-from dcc.reports.plots.samples import MOST_VALUES, Value
-from dcc.reports.plots.style import WIDTH, shown, word_for
-from dcc.reports.plots.taking import Taken, Values, require
-from dcc.reports.plots.wording import caption_of, counts_of, description_of, heading_of, rule_of
+from dcc.reports.plots.captions import caption_of, counts_of, description_of, heading_of, rule_of
+from dcc.reports.plots.picture import WIDTH, Picture, PictureKind, file_name_of, shown, word_for
+from dcc.reports.plots.values import MOST_VALUES, Box, Numbers, Taken, Value, Values, box_of, judging_box, require
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -1,11 +1,25 @@
-"""A picture: what it shows, in words, and the means to have it as SVG or PNG. matplotlib is imported when one is drawn.
+"""Pictures: what they show in words, how they look, and their SVG or PNG.
 
-matplotlib's state is global to the process, so that one picture is drawn at a time. It is drawn with matplotlib's own
-defaults and the settings here, whatever `matplotlibrc` there is; without a display and without pyplot. Texts are never
-taken for formulas.
+Colours are Okabe and Ito's, which differ for colour-blind eyes and in grey. Earlier values are small grey dots, new
+ones are diamonds, and outliers have a ring, so that nothing is told by colour alone.
+
+matplotlib is imported when a picture is drawn. Its state is global to the process, so one picture is drawn at a time,
+with matplotlib's defaults and the settings here, whatever `matplotlibrc` says; without a display and without pyplot.
+Texts are never taken for formulas. SVG elements need no style sheet, so that pages with any content security policy
+can hold them.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from dcc.reports.languages import Catalogue, mark
+from dcc.runtime.legible_text import legible
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 import atexit
 import os
@@ -15,22 +29,189 @@ import sys
 import tempfile
 import threading
 import warnings
+import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
+from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
 from dcc.errors import ConfigurationError
-from dcc.reports.plots.svg import tidy_svg
 from dcc.runtime.private_files import make_directory
 from dcc.settings import Settings
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+WIDTH: Final = 7.2
+"""Inches; what fits on a page of paper."""
+HEADING: Final = 0.85
+"""Inches above the panels: for the title, a line below it, and the legend."""
+
+EARLIER: Final = "#767676"
+BOX: Final = "#e6edf3"
+BOX_EDGE: Final = "#3d4a57"
+NEW: Final = "#0072b2"
+OUTLIER: Final = "#c44601"
+INK: Final = "#1f1f1f"
+GRID: Final = "#dddddd"
+
+_LONGEST: Final = 40
+_LEAST_PLAIN: Final = 1e-5
+_MOST_PLAIN: Final = 1e9
+
+KNOWN_WORDS: Final = (
+    mark("male"),
+    mark("female"),
+    mark("hermaphrodite"),
+    mark("indeterminate"),
+    mark("no data"),
+    mark("homozygous"),
+    mark("heterozygous"),
+    mark("hemizygous"),
+    mark("wild type"),
+    mark("anzygous"),
+)
+"""Sexes and zygosities that documents may name, which are translated."""
+
+
+def shown(text: str, longest: int = _LONGEST) -> str:
+    """A text from outside as a picture has it: nothing unseen in it, and not longer than so many characters."""
+    text = legible(text)
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def word_for(catalogue: Catalogue, word: str) -> str:
+    """A sex or zygosity in the reader's language."""
+    return catalogue.text(word) if word in KNOWN_WORDS else shown(word)
+
+
+def written(catalogue: Catalogue, number: float) -> str:
+    """A number as the reader's language writes it; one with very many digits by its power of ten (`1.5e+30`)."""
+    if number == 0 or _LEAST_PLAIN <= abs(number) < _MOST_PLAIN:
+        return catalogue.number(number)
+    return f"{number:.3g}"
+
+
+def lay_out(
+    figure: Figure, title: str, subtitle: str, *, left: float, bottom: float, panels: int = 1, gap: float = 0
+) -> list[Axes]:
+    """Panels side by side below a heading; `left`, `bottom` and `gap`, below the heading, are in inches."""
+    width, height = figure.get_size_inches()
+    given = {"xycoords": "figure fraction", "va": "top", "annotation_clip": False, "color": INK}
+    figure.subplots_adjust(
+        left=left / width, right=1 - 0.25 / width, bottom=bottom / height, top=1 - (HEADING + gap) / height, wspace=0.08
+    )
+    axes = list(figure.subplots(1, panels, sharey=True, squeeze=False)[0])
+    margin = 0.1 / width
+    axes[0].annotate(shown(title, 84), (margin, 1 - 0.1 / height), fontsize=10.5, fontweight="bold", **given)
+    axes[0].annotate(shown(subtitle, 120), (margin, 1 - 0.32 / height), **given)
+    for each in axes:
+        each.spines[["top", "right"]].set_visible(False)
+        each.set_axisbelow(True)
+    return axes
+
+
+def name_point(axes: Axes, text: str, x: float, y: float, zorder: int) -> None:
+    """Write beside a point what it is, on the side towards the middle."""
+    low, high = axes.get_xlim()
+    is_right = x > (low + high) / 2
+    axes.annotate(
+        text,
+        (x, y),
+        xytext=(-7 if is_right else 7, 0),
+        textcoords="offset points",
+        ha="right" if is_right else "left",
+        va="center",
+        fontsize=7.5,
+        color=INK,
+        zorder=zorder,
+    )
+
+
+def add_legend(figure: Figure, entries: Sequence[tuple[Mapping[str, Any], str]]) -> None:
+    """A line below the heading that tells what marks mean: pairs of how a line is drawn, and what it means."""
+    from matplotlib.lines import Line2D
+
+    width, height = figure.get_size_inches()
+    figure.legend(
+        handles=[Line2D([], [], label=label, **how) for how, label in entries],
+        loc="upper left",
+        bbox_to_anchor=(0.06 / width, 1 - 0.5 / height),
+        ncols=len(entries),
+        frameon=False,
+        borderaxespad=0,
+        borderpad=0.2,
+        handletextpad=0.3,
+        columnspacing=1.1,
+        fontsize=8,
+    )
+
+
+_SVG: Final = "http://www.w3.org/2000/svg"
+_XLINK: Final = "http://www.w3.org/1999/xlink"
+_FONTS: Final = "DejaVu Sans, Verdana, Arial, sans-serif"
+_REFERENCE: Final = re.compile(r"url\(#([^)]+)\)")
+_PRECISION: Final = re.compile(r"-?\d+\.\d{3,}")
+_WRITTEN: Final = frozenset({"d", "x", "y", "transform", "width", "height"})
+
+
+def tidy_svg(text: str, *, title: str, description: str) -> str:
+    """The `svg` element of a file that matplotlib wrote (with texts as texts), for a page.
+
+    Styles become attributes, which no policy refuses; ids get a prefix that depends on all of the picture; numbers have
+    two decimals (of a 72nd of an inch); `title` and `description` go before all else, as role `img` wants them.
+    """
+    root = ET.fromstring(text)  # noqa: S314  (written by matplotlib a moment ago)
+    prefix = f"p{sha256(f'{title}{description}{text}'.encode()).hexdigest()[:10]}-"
+    for parent in root.iter():
+        for child in [child for child in parent if child.tag in {f"{{{_SVG}}}metadata", f"{{{_SVG}}}style"}]:
+            parent.remove(child)
+        _plain(parent, prefix)
+    root.attrib.pop("version", None)
+    labels = {"title": title, "desc": description}
+    for place, (tag, label) in enumerate(labels.items()):
+        element = ET.Element(f"{{{_SVG}}}{tag}", {"id": f"{prefix}{tag}"})
+        element.text = label
+        root.insert(place, element)
+    root.attrib.update(
+        {
+            "role": "img",
+            "aria-labelledby": " ".join(f"{prefix}{tag}" for tag in labels),
+            "stroke-linejoin": "round",
+            "stroke-linecap": "butt",
+        }
+    )
+    ET.register_namespace("", _SVG)
+    ET.register_namespace("xlink", _XLINK)
+    return ET.tostring(root, encoding="unicode")
+
+
+def _plain(element: ET.Element, prefix: str) -> None:
+    if "id" in element.attrib:
+        element.attrib["id"] = prefix + element.attrib["id"]
+    link = f"{{{_XLINK}}}href"
+    if link in element.attrib:
+        element.attrib[link] = f"#{prefix}{element.attrib[link].removeprefix('#')}"
+    for declaration in element.attrib.pop("style", "").split(";"):
+        name, _, value = (part.strip() for part in declaration.partition(":"))
+        if name:
+            element.attrib[name] = _FONTS if name == "font-family" else value
+    for name, value in element.attrib.items():
+        if value.startswith("url("):
+            element.attrib[name] = _REFERENCE.sub(rf"url(#{prefix}\1)", value)
+        elif name in _WRITTEN:
+            element.attrib[name] = _PRECISION.sub(_rounded, value)
+
+
+def _rounded(found: re.Match[str]) -> str:
+    return f"{float(found.group()):.2f}".rstrip("0").rstrip(".")
+
 
 DPI: Final = 144
 """Dots per inch of a PNG."""

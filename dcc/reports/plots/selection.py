@@ -14,10 +14,18 @@ from dcc.outcomes import ZipKey
 from dcc.qc.models import DataContext, Measurement, ProcedureRun
 from dcc.reports.languages import Catalogue
 from dcc.reports.plots import distributions, series, weekly_experiments
-from dcc.reports.plots.outliers import box_of
 from dcc.reports.plots.picture import Picture
-from dcc.reports.plots.samples import MOST_VALUES, Parameter, documents_of, is_series, parameter_named
-from dcc.reports.plots.taking import Taken, Values, take
+from dcc.reports.plots.values import (
+    MOST_VALUES,
+    Parameter,
+    Taken,
+    Values,
+    box_of,
+    documents_of,
+    is_series,
+    parameter_named,
+    take,
+)
 
 MOST_PICTURES: Final = 12
 """Pictures of a submission or a centre, unless asked for more or fewer."""

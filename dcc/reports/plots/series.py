@@ -16,24 +16,37 @@ from sqlalchemy import Connection
 from dcc.outcomes import ZipKey
 from dcc.reports.languages import Catalogue
 from dcc.reports.plots.boxes import DIAMOND, RING, edges
-from dcc.reports.plots.outliers import LEAST_VALUES, RANGES, Box, Numbers, box_of, judging_box, numbers_of
-from dcc.reports.plots.picture import Picture, PictureKind, file_name_of
-from dcc.reports.plots.samples import MOST_VALUES, Value, scattered
-from dcc.reports.plots.style import (
+from dcc.reports.plots.captions import caption_of, heading_of
+from dcc.reports.plots.picture import (
     BOX_EDGE,
     GRID,
     INK,
     NEW,
     WIDTH,
+    Picture,
+    PictureKind,
     add_legend,
+    file_name_of,
     lay_out,
     name_point,
     shown,
     word_for,
     written,
 )
-from dcc.reports.plots.taking import Taken, require
-from dcc.reports.plots.wording import caption_of, heading_of
+from dcc.reports.plots.values import (
+    LEAST_VALUES,
+    MOST_VALUES,
+    RANGES,
+    Box,
+    Numbers,
+    Taken,
+    Value,
+    box_of,
+    judging_box,
+    numbers_of,
+    require,
+    scattered,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

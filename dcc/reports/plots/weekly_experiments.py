@@ -15,10 +15,9 @@ from dcc.errors import NotFoundError
 from dcc.outcomes import ZipKey
 from dcc.qc.models import Experiment
 from dcc.reports.languages import Catalogue
-from dcc.reports.plots.picture import Picture, PictureKind, file_name_of
-from dcc.reports.plots.samples import documents_of
-from dcc.reports.plots.style import GRID, NEW, WIDTH, add_legend, lay_out
-from dcc.reports.plots.wording import about
+from dcc.reports.plots.captions import about
+from dcc.reports.plots.picture import GRID, NEW, WIDTH, Picture, PictureKind, add_legend, file_name_of, lay_out
+from dcc.reports.plots.values import documents_of
 from dcc.vocabulary import Validity
 
 if TYPE_CHECKING:

@@ -39,7 +39,7 @@ from dcc.settings import Settings
 from dcc.tracker.crawls import CrawlEntry, latest_crawls, list_sessions
 from dcc.tracker.hostings.foreign_archives import HeldArchive, held_archives
 from dcc.tracker.models import utc_now
-from dcc.tracker.queries.queries import StateCount
+from dcc.tracker.queries.zip_action_lists import StateCount
 from dcc.tracker.queries.zip_stories import Reason, ZipStory, latest_of, zip_story
 from dcc.tracker.register.centres import CentreEntry, list_centres
 from dcc.tracker.register.file_sources import SourceEntry, list_sources

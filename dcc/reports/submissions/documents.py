@@ -17,7 +17,7 @@ from dcc.reports.submissions.outcomes import steps_of
 from dcc.rules.findings import MORE_RULE
 from dcc.rules.upload import LATE
 from dcc.tracker.models import AnException, XmlFile, XmlLog
-from dcc.tracker.queries.queries import StateCount
+from dcc.tracker.queries.zip_action_lists import StateCount
 from dcc.vocabulary import DocumentAction
 
 _QC_DOCUMENT: Final = Document.__table__

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.tracker.crawls import CrawlEntry, Finding
-from dcc.tracker.queries.queries import StateCount
+from dcc.tracker.queries.zip_action_lists import StateCount
 from dcc.tracker.queries.zip_stories import DownloadStory, Host, Reason, ReopeningStory
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from dcc.phases import Phase, Status
 from dcc.reports.submissions.model import Outcome, Standing, Step, Tone
 from dcc.tracker.hostings.foreign_archives import HeldArchive
-from dcc.tracker.queries.queries import StateCount
+from dcc.tracker.queries.zip_action_lists import StateCount
 
 if TYPE_CHECKING:
     from dcc.reports.causes.cause import Cause

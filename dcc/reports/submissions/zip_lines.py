@@ -32,8 +32,8 @@ from dcc.tracker.models import (
     ZipDownload,
     ZipFile,
 )
-from dcc.tracker.queries.queries import StateCount
 from dcc.tracker.queries.session_zips import touched_zips
+from dcc.tracker.queries.zip_action_lists import StateCount
 
 _WORST_FIRST: Final = (Tone.BAD, Tone.WARN, Tone.WAIT, Tone.GOOD)
 

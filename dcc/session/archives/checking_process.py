@@ -26,7 +26,7 @@ from dcc.naming import DocumentKind, DocumentName, NamingConvention
 from dcc.outcomes import Problem
 from dcc.runtime.checksums import md5_of
 from dcc.runtime.helper_process import Out, read_message, serve, write_message
-from dcc.runtime.process_protection import end_with_parent
+from dcc.runtime.processes import end_with_parent
 
 _MOST_AT_ONCE: Final = 32
 _MOST_BYTES_AT_ONCE: Final = 4_000_000

@@ -19,14 +19,14 @@ from dcc.naming import DocumentName
 from dcc.outcomes import DocumentOutcome, Problem, ZipKey, ZipOutcome, source_partition
 from dcc.phases import Phase, Status
 from dcc.runtime.checksums import md5_of
-from dcc.session.fetching.receiving import Transfer
+from dcc.session.fetching.archive_transfer import Transfer
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
 from dcc.sources.hosting import Fault, Hosting
 from dcc.tracker.hostings.bad_copies import FoundBad, is_settled
 from dcc.tracker.hostings.download_plan import InterruptedZip, KnownDocument, PlannedZip
 from dcc.tracker.hostings.listing_changes import stored_name
-from dcc.tracker.hostings.staged_copies import StagedCopy
+from dcc.tracker.hostings.retries import StagedCopy
 from dcc.tracker.models import utc_now
 from dcc.tracker.states import State
 

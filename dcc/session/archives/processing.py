@@ -22,10 +22,10 @@ from dcc.documents.schema_set import SchemaSet
 from dcc.errors import InternalFaultError
 from dcc.outcomes import HELD, Problem, ZipKey, ZipOutcome
 from dcc.phases import Phase
-from dcc.runtime.process_memory import give_back_freed_memory
+from dcc.runtime.processes import give_back_freed_memory
 from dcc.session.archives.coordination import Coordinator
 from dcc.session.archives.jobs import Checker, Job
-from dcc.session.crawl import LookAgain, look_again, relist, settle
+from dcc.session.crawling import LookAgain, look_again, relist, settle
 from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc.sources.base import ListedFile, SourceAddress
@@ -45,11 +45,10 @@ from dcc.tracker.hostings.download_plan import (
 )
 from dcc.tracker.hostings.foreign_archives import HeldArchive, note_held
 from dcc.tracker.hostings.owner_notices import note
-from dcc.tracker.hostings.retries import not_to_be_had, reopen_named, staged_of
+from dcc.tracker.hostings.retries import StagedCopy, begin_from_staging, not_to_be_had, reopen_named, staged_of
 from dcc.tracker.hostings.source_statistics import record_conduct
-from dcc.tracker.hostings.staged_copies import StagedCopy, begin_from_staging
 from dcc.tracker.models import Centre, utc_now
-from dcc.tracker.register.connections import load_addresses
+from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.states import WAITING
 
 log = logging.getLogger(__name__)

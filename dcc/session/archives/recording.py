@@ -20,7 +20,7 @@ from dcc.sources.hosting import Hosting
 from dcc.tracker import progress
 from dcc.tracker.database import exception_id, insert_rows
 from dcc.tracker.hostings.bad_copies import FoundBad, record_bad_copies, record_published
-from dcc.tracker.hostings.staged_copies import begin_from_staging
+from dcc.tracker.hostings.retries import begin_from_staging
 from dcc.tracker.lineage import chunks
 from dcc.tracker.models import (
     Centre,

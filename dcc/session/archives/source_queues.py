@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from dcc.errors import ChecksumMismatchError, SourceError
 from dcc.session.archives.jobs import Job
+from dcc.session.fetching.archive_transfer import Received, Transfer
 from dcc.session.fetching.downloads import MOST_QUEUED, Broke, SourceDownloads
-from dcc.session.fetching.receiving import Received, Transfer
 from dcc.sources.base import SourceAddress
 from dcc.sources.hosting import Hosting
 from dcc.tracker.hostings.source_statistics import Conduct

@@ -38,7 +38,7 @@ from dcc.qc.judging.documents import Basis, Judgement, judge_document, signature
 from dcc.qc.judging.lookups import SqlLookups
 from dcc.qc.judging.many_documents import newest_document
 from dcc.qc.judging.waiver_store import waivers_in_force
-from dcc.qc.reference import store
+from dcc.qc.reference import snapshots
 from dcc.qc.rows.loading import load_document
 from dcc.rules.waivers import Waiver
 from dcc.runtime.log_context import logging_about
@@ -162,7 +162,7 @@ def _because_of_changes(connection: Connection, today: date, waivers: Sequence[W
 def documents_to_judge_now(connection: Connection) -> set[int]:
     """The documents that the next session judges, by their ids in the QC database, but for what it uploads before."""
     today = datetime.now(UTC).date()
-    signature = signature_of(snapshot.id for snapshot in store.active_snapshots(connection).values())
+    signature = signature_of(snapshot.id for snapshot in snapshots.active_snapshots(connection).values())
     return _because_of_changes(connection, today, waivers_in_force(connection, today), signature)
 
 

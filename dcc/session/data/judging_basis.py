@@ -11,14 +11,14 @@ from dcc.errors import ReferenceDataError, ReferenceUnreachableError
 from dcc.phases import Phase
 from dcc.qc.judging.documents import Basis
 from dcc.qc.judging.waiver_store import waivers_in_force
-from dcc.qc.reference import store
-from dcc.qc.reference.refreshing import RefreshOutcome, ensure_reference
+from dcc.qc.reference import snapshots
+from dcc.qc.reference.refresh import RefreshOutcome, ensure_reference
 from dcc.session.data.data_session import DataSession
 
 log = logging.getLogger(__name__)
 
 
-def see_to_reference_data(work: DataSession, known: store.ActiveReference | None = None) -> bool:
+def see_to_reference_data(work: DataSession, known: snapshots.ActiveReference | None = None) -> bool:
     """Have the sets that the settings name be there, and as they are by now; whether one was read.
 
     Once a session. What cannot be read makes rules go unchecked, or by what was there before: the session says so.
@@ -38,21 +38,21 @@ def see_to_reference_data(work: DataSession, known: store.ActiveReference | None
 
 def basis_of_today(connection: Connection, limit: int) -> Basis:
     """What documents are judged by: the active reference data, and the waivers in force today, in UTC."""
-    return _basis(store.load_active(connection), connection, limit)
+    return _basis(snapshots.load_active(connection), connection, limit)
 
 
 def basis_seen_to(work: DataSession) -> Basis:
     """The same, once reference data were seen to: what is there is asked for once where nothing is to be read."""
     limit = work.settings.max_document_errors
 
-    def load(connection: Connection) -> tuple[store.ActiveReference, Basis]:
-        reference = store.load_active(connection)
+    def load(connection: Connection) -> tuple[snapshots.ActiveReference, Basis]:
+        reference = snapshots.load_active(connection)
         return reference, _basis(reference, connection, limit)
 
     reference, basis = work.read_qc(load)
     return work.read_qc(load)[1] if see_to_reference_data(work, reference) else basis
 
 
-def _basis(reference: store.ActiveReference, connection: Connection, limit: int) -> Basis:
+def _basis(reference: snapshots.ActiveReference, connection: Connection, limit: int) -> Basis:
     today = datetime.now(UTC).date()
     return Basis(reference, waivers_in_force(connection, today), today, limit)

@@ -17,8 +17,8 @@ from dcc.databases.transactions import run_reading, run_writing
 from dcc.phases import Phase, Status
 from dcc.qc.contexts.affected_runs import left_out
 from dcc.qc.contexts.building import build_contexts
-from dcc.qc.contexts.document_states import open_documents
 from dcc.qc.contexts.overviews import build_overviews
+from dcc.qc.contexts.states import open_documents
 from dcc.session.data.checking import GONE, NOT_UPLOADED
 from dcc.session.data.data_session import DataSession, Fact, Recorder
 from dcc.session.data.documents import DueDocument, load_documents, load_qc_states, load_unsettled

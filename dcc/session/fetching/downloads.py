@@ -24,9 +24,9 @@ from dcc.errors import (
 )
 from dcc.phases import Phase
 from dcc.runtime.log_context import in_log_context, logging_about, progress_log
+from dcc.session.fetching.archive_transfer import Received, Transfer, origin_of, receive
 from dcc.session.fetching.download_slots import Allowance, Place
 from dcc.session.fetching.processor_reserve import Reserve
-from dcc.session.fetching.receiving import Received, Transfer, origin_of, receive
 from dcc.session.fetching.segmented_download import Helpers, Segment
 from dcc.session.fetching.source_connections import FurtherRefused, SourceConnections
 from dcc.session.fetching.transfer_queue import TransferQueue

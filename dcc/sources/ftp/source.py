@@ -19,8 +19,7 @@ from dcc.errors import (
 from dcc.naming import Action
 from dcc.settings import Settings
 from dcc.sources.access import parse_hostname, resolve_accesskey
-from dcc.sources.base import ActionListing, Block, SourceAddress
-from dcc.sources.blockwise import BlockwiseConnection
+from dcc.sources.base import ActionListing, Block, BlockwiseConnection, SourceAddress
 from dcc.sources.ftp.listing import parse_list_line, parse_mlsd_line
 from dcc.sources.ftp.login import describe, open_session
 from dcc.sources.ftp.session import FAILURES, FtpSession

@@ -1,21 +1,166 @@
 """The index page of a directory on a web server: the names that it links to.
 
-Understood are the pages of Apache's mod_autoindex, nginx, lighttpd, Caddy, IIS, Python's http.server and others that
-link to each entry; links that lead out of the directory are left aside. Of sizes, only those that nginx prints exactly
-are read; others are rounded. Times are rounded too, in time zones of their own, and are not read.
+It understands the pages of Apache's mod_autoindex, nginx, lighttpd, Caddy, IIS, Python's http.server and others that
+link to each entry; it ignores links that lead out of the directory. Of sizes, it reads only nginx's, which are exact.
+Times are rounded, in time zones of their own, and are not read.
+
+libxml2's parser of HTML takes hours for a few megabytes of tags that are never closed. The one here goes through a page
+once, in time and memory that grow with the page alone, and knows only what an index page needs.
 """
 
 from __future__ import annotations
 
 import codecs
+import html
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
 from urllib.parse import unquote_to_bytes
 
 from dcc.sources.http.client import Answer, Site, UnusableAnswerError
-from dcc.sources.http.page import TooManyLinksError, read_page
 from dcc.sources.listing import Entry, EntryKind
 from dcc.sources.listing_watch import watched
+
+MAX_LINKS: Final = 1_000_000
+"""Different links of one page beyond which it is refused."""
+
+MAX_TAGS: Final = 5_000_000
+"""Tags of one page beyond which it is refused."""
+
+_TITLES = re.compile(r"index of|directory listing|directory:|parent directory|folder listing", re.IGNORECASE)
+_UP = ("..", "../", "./..", "./../")
+_TITLE_TAGS = (b"title", b"h1", b"h2", b"a")
+# Ends of elements, and bare tags of two letters, are passed over: they are two thirds of a page. A link as servers
+# write it is taken at once; all other tags take several steps.
+_MARKUP = re.compile(
+    rb"<(?!/[A-Za-z]{1,20}+>|[a-z]{2}>)"
+    rb"(?:[Aa] +href=\"(?P<link>[^\"&<>\s]*+)\">"
+    rb"|(?P<comment>!--)|(?P<other>[!?])|(?P<close>/?)(?P<name>[A-Za-z][^\s/>]{0,20}))"
+)
+# As nginx writes it. A size of digits alone is exact; rounded ones have a unit or a point.
+_EXACT_SIZE = re.compile(
+    rb"[^<>\r\n]{0,300}+</a> ++[0-9]{2}-[A-Z][a-z]{2}-[0-9]{4} [0-9]{2}:[0-9]{2} {1,99}+([0-9]{1,18})\r?+\n"
+)
+_REST_OF_TAG = re.compile(rb"(?:[^>=]++|=\s*+(?:\"[^\"]*+\"|'[^']*+'|))*+>")
+_ATTRIBUTE = re.compile(rb"([^\s/>=]++)\s*+(?:=\s*+(?:\"([^\"]*+)\"|'([^']*+)'|([^\s>]*+)))?")
+_RAW_TEXT = {name: re.compile(rb"</" + name, re.IGNORECASE) for name in (b"script", b"style")}
+_ANY_TAG = re.compile(rb"<[^>]*+>?")
+_CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s{0,9}=\s{0,9}[\"']?([A-Za-z0-9_-]{1,40})", re.IGNORECASE)
+_HEAD_BYTES = 4096
+_TITLE_BYTES = 1000
+_MOST_TITLES = 1000
+
+
+class TooManyLinksError(Exception):
+    """The page holds more than MAX_LINKS links, or more than MAX_TAGS tags; the text says which."""
+
+
+@dataclass
+class Page:
+    """What a page tells: its links as they are written, each once, and the address that they start from, if any.
+
+    With a link stands the exact size, in bytes, of what it leads to, where the page prints it.
+    """
+
+    links: dict[str, int | None] = field(default_factory=dict)
+    base: str = ""
+    is_index: bool = False
+
+
+def read_page(content: bytes, encoding: str | None) -> Page:
+    """Read a page; `encoding` is the one that its server announces. Raises TooManyLinksError."""
+    encoding = encoding or _announced(content)
+    if encoding.startswith(("utf-16", "utf-32", "utf_16", "utf_32")):
+        content, encoding = content.decode(encoding, "replace").encode(), "utf-8"
+    page = Page()
+    position = count = titles = 0
+    while (found := _MARKUP.search(content, position)) is not None:
+        count += 1
+        if count > MAX_TAGS:
+            raise TooManyLinksError(f"more than {MAX_TAGS:,} tags")
+        if found["link"] is not None:
+            position, name = found.end(), b"a"
+            size = _EXACT_SIZE.match(content, position)
+            _keep(page, _decoded(found["link"], encoding), int(size[1]) if size else None)
+        else:
+            position = _end_of(content, found)
+            name = found["name"].lower() if found["name"] else b""
+            if position and not found["close"]:
+                _take(page, name, content[found.end() : position - 1], encoding)
+        if position and not found["close"]:
+            if name in _TITLE_TAGS and not page.is_index and titles < _MOST_TITLES:
+                titles += 1
+                page.is_index = _TITLES.search(_title(content, position, name, encoding)) is not None
+            if name in _RAW_TEXT:
+                end = _RAW_TEXT[name].search(content, position)
+                position = end.start() if end else 0
+        if not position:
+            break
+    return page
+
+
+def _end_of(content: bytes, found: re.Match[bytes]) -> int:
+    """Where what begins here ends; 0 if it does not."""
+    if found["comment"]:
+        return _after(content, b"-->", found.end())
+    if found["other"]:
+        return _after(content, b">", found.end())
+    rest = _REST_OF_TAG.match(content, found.end())
+    return rest.end() if rest else 0
+
+
+def _after(content: bytes, what: bytes, start: int) -> int:
+    place = content.find(what, start)
+    return place + len(what) if place >= 0 else 0
+
+
+def _take(page: Page, name: bytes, attributes: bytes, encoding: str) -> None:
+    if name not in (b"a", b"base"):
+        return
+    link = _href(attributes, encoding)
+    if name == b"base":
+        page.base = page.base or link
+    else:
+        _keep(page, link)
+
+
+def _keep(page: Page, link: str, size: int | None = None) -> None:
+    """Keep a link, unless it is empty or known; one upwards makes the page an index."""
+    if link:
+        page.links.setdefault(link, size)
+        page.is_index = page.is_index or link in _UP
+        if len(page.links) > MAX_LINKS:
+            raise TooManyLinksError(f"more than {MAX_LINKS:,} links")
+
+
+def _href(attributes: bytes, encoding: str) -> str:
+    for found in _ATTRIBUTE.finditer(attributes):
+        if found[1].lower() == b"href":
+            return html.unescape(_decoded(found[2] or found[3] or found[4] or b"", encoding)).strip()
+    return ""
+
+
+def _title(content: bytes, start: int, name: bytes, encoding: str) -> str:
+    """The text of an element, or the beginning of it."""
+    text = content[start : start + _TITLE_BYTES]
+    end = text.lower().find(b"</" + name)
+    return html.unescape(_decoded(_ANY_TAG.sub(b"", text if end < 0 else text[:end]), encoding))
+
+
+def _announced(content: bytes) -> str:
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "utf-16"
+    found = _CHARSET.search(content[:_HEAD_BYTES])
+    return found[1].decode("ascii").lower() if found else "utf-8"
+
+
+def _decoded(text: bytes, encoding: str) -> str:
+    try:
+        return text.decode(encoding)
+    except (UnicodeDecodeError, LookupError):
+        return text.decode("utf-8", "replace") if encoding != "utf-8" else text.decode("latin-1")
+
 
 MAX_PAGE_BYTES = 128 * 1024 * 1024
 """Size of an index page beyond which it is refused."""

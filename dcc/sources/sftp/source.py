@@ -19,8 +19,7 @@ from dcc.errors import (
 from dcc.naming import Action
 from dcc.settings import Settings
 from dcc.sources.access import parse_hostname, resolve_accesskey
-from dcc.sources.base import ActionListing, Block, SourceAddress, Upcoming
-from dcc.sources.blockwise import BlockwiseConnection
+from dcc.sources.base import ActionListing, Block, BlockwiseConnection, SourceAddress, Upcoming
 from dcc.sources.host_keys import SSH_PORT, check_host_key, trusted_keys
 from dcc.sources.listing import Entry, EntryKind, gather
 from dcc.sources.listing_watch import watch_listing

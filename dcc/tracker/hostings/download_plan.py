@@ -54,7 +54,7 @@ from dcc.tracker.models import (
     ZipDownload,
     ZipFile,
 )
-from dcc.tracker.register.connections import in_use
+from dcc.tracker.register.source_addresses import in_use
 from dcc.tracker.states import WAITING, State
 
 _CHUNK = 500

@@ -10,8 +10,7 @@ SQLite all integers are INTEGER, ids are never given twice, and triggers (made b
 from __future__ import annotations
 
 from dcc.databases.columns import MESSAGE_BYTES, MYSQL_FAMILY, utc_now
-from dcc.tracker.models.base import Base
-from dcc.tracker.models.own import (
+from dcc.tracker.models.additions import (
     ArchiveDecline,
     BadCopy,
     CrawlFinding,
@@ -29,8 +28,9 @@ from dcc.tracker.models.own import (
     WriteReceipt,
     ZipActionLog,
 )
-from dcc.tracker.models.seed import (
+from dcc.tracker.models.phenodcc import (
     AnException,
+    Base,
     Centre,
     CrawlingSession,
     FileSource,

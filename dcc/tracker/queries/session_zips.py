@@ -26,7 +26,7 @@ from dcc.tracker.models import (
     ZipFile,
     ZipLog,
 )
-from dcc.tracker.queries.queries import StateCount, latest_downloads
+from dcc.tracker.queries.zip_action_lists import StateCount, latest_downloads
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from sqlalchemy.exc import IntegrityError
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.phases import KNOWN_CENTRES
 from dcc.settings import LANGUAGE_CODE
-from dcc.settings.mail_addresses import parse_addresses
+from dcc.settings.recipients import parse_addresses
 from dcc.tracker.database import insert_rows
 from dcc.tracker.models import (
     Centre,
@@ -25,7 +25,7 @@ from dcc.tracker.models import (
     utc_now,
 )
 from dcc.tracker.register.column_texts import require_fit
-from dcc.tracker.register.connections import SourceState
+from dcc.tracker.register.source_addresses import SourceState
 
 _CODE = re.compile(r"[A-Za-z_]{1,32}")
 _LANGUAGE = re.compile(LANGUAGE_CODE)

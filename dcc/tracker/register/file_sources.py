@@ -30,9 +30,14 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.register.centres import centre_id_of
 from dcc.tracker.register.column_texts import require_fit, shown_accesskey
-from dcc.tracker.register.connections import SourceState
-from dcc.tracker.register.pinned_keys import PinnedKey, pin_host_keys
-from dcc.tracker.register.trusted_certificates import TlsTrust, trust_certificates, trusted_certificates
+from dcc.tracker.register.source_addresses import SourceState
+from dcc.tracker.register.source_trust import (
+    PinnedKey,
+    TlsTrust,
+    pin_host_keys,
+    trust_certificates,
+    trusted_certificates,
+)
 
 
 @dataclass(frozen=True, slots=True)

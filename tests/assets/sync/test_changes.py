@@ -15,7 +15,7 @@ from sqlalchemy import select, update
 from dcc.data_outcomes import ContextsBuilt, DataOutcome, OverviewsBuilt, ZipData
 from dcc.errors import DagsterStorageError
 from dcc.phases import Phase
-from dcc.qc.contexts.filters import ContextFilter
+from dcc.qc.contexts.listings import ContextFilter
 from dcc.qc.contexts.states import mark_done
 from dcc.qc.database import writing
 from dcc.qc.models import DataContext, ReferenceSnapshot

@@ -17,7 +17,7 @@ from dcc.qc.models import DataContext
 from dcc.session.data.settling import settle_qc
 from dcc.settings import Settings
 from dcc.tracker.models import ZipAction
-from dcc.tracker.queries.queries import find_zips
+from dcc.tracker.queries.zip_action_lists import find_zips
 from dcc_assets.keys import CHECK_OF_PHASE
 from dcc_assets.sessions import run_session, run_zip_actions, show_changed_data
 from dcc_assets.sync import horizon

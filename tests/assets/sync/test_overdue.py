@@ -14,8 +14,8 @@ from dcc.databases.columns import utc_now
 from dcc.phases import Phase
 from dcc.tracker.database import writing
 from dcc.tracker.models import FileSource
-from dcc.tracker.register.connections import SourceState
 from dcc.tracker.register.file_sources import set_source_state
+from dcc.tracker.register.source_addresses import SourceState
 from dcc_assets.data_keys import CENTRE_SILENT, SUBMISSIONS_OVERDUE
 from dcc_assets.keys import CRAWL_OVERDUE
 from dcc_assets.sessions import run_session, run_zip_actions

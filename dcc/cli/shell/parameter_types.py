@@ -1,0 +1,189 @@
+"""Types of arguments and options: numbers that the databases can hold, and values that a shell completes.
+
+Completed values (zip actions, centres, file sources, rules) are looked up in the tracker, in a thread that may take
+`SECONDS` once all is imported; when anything fails, nothing is offered and nothing printed. Only words that mean
+themselves to every shell are offered: a centre may have named a file otherwise.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from click.shell_completion import CompletionItem
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+
+LARGEST_NUMBER = 2**63 - 1
+"""The largest number that the databases hold."""
+
+
+class _Id(click.ParamType[int]):
+    name = "integer"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number, which may be one that nothing has. Fails for a text that is none, and for too large a number."""
+        return _held(self, click.INT.convert(value, param, ctx), param, ctx)
+
+
+class _Count(click.IntRange):
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number. Fails for a text that is none, and for a number that is out of range or too large."""
+        return _held(self, super().convert(value, param, ctx), param, ctx)
+
+
+def _held(kind: click.ParamType[int], number: int, param: click.Parameter | None, ctx: click.Context | None) -> int:
+    if abs(number) > LARGEST_NUMBER:
+        kind.fail(f"{number} is larger than any number here: at most {LARGEST_NUMBER}.", param, ctx)
+    return number
+
+
+ID = _Id()
+"""The type of an id."""
+
+COUNT = _Count(min=1)
+"""The type of how many are to be shown or kept."""
+
+SECONDS = 2.0
+MOST_VALUES = 100
+_WORD = re.compile(r"[\w./+-]+", re.ASCII)
+
+
+class CompletedType(click.ParamType[Any]):
+    """A parameter's type, with values that a shell may offer."""
+
+    def __init__(self, inner: click.ParamType[Any], values: Callable[[str], Iterable[str]]) -> None:
+        self.inner = inner
+        self.name = inner.name
+        self._values = values
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """What the type itself makes of the value."""
+        return self.inner.convert(value, param, ctx)
+
+    def shell_complete(self, _ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """The values that begin with what was typed; none where they cannot be had in time."""
+        return [CompletionItem(value) for value in offered(self._values, incomplete)]
+
+
+def complete_values(command: click.Command) -> None:
+    """Have a command offer values for its parameters that have any, by their names."""
+    for parameter in command.params:
+        values = VALUES.get(parameter.name or "")
+        if values is not None and not isinstance(parameter.type, click.Choice | CompletedType):
+            parameter.type = CompletedType(parameter.type, values)
+
+
+def offered(values: Callable[[str], Iterable[str]], incomplete: str) -> list[str]:
+    """At most `MOST_VALUES` of the values that begin with `incomplete`, found within `SECONDS`."""
+    found: list[str] = []
+    with suppress(Exception):
+        # A busy machine takes its time for this; what is not to be waited for is a database.
+        from dcc import settings  # noqa: F401
+        from dcc.cli.shell import context  # noqa: F401
+        from dcc.tracker import database, models  # noqa: F401
+
+    def look_up() -> None:
+        with suppress(Exception):
+            for value in values(incomplete):
+                if value.startswith(incomplete) and _WORD.fullmatch(value):
+                    found.append(value)
+
+    thread = threading.Thread(target=look_up, daemon=True)
+    thread.start()
+    thread.join(SECONDS)
+    return found[:MOST_VALUES]
+
+
+def _zip_actions(incomplete: str) -> Iterable[str]:
+    from sqlalchemy import select
+
+    from dcc.naming import Action
+    from dcc.phases import ACTION_IDS
+    from dcc.tracker.models import ZipAction, ZipFile
+
+    typed, slash, name = incomplete.partition("/")
+    actions = [action for action in Action if (action == typed if slash else action.startswith(typed))]
+    queries = {
+        action: select(ZipFile.file_name)
+        .join(ZipAction, ZipAction.zip_id == ZipFile.id)
+        .where(ZipAction.todo_id == ACTION_IDS[action], ZipFile.file_name.startswith(name, autoescape=True))
+        .order_by(ZipFile.file_name)
+        .limit(MOST_VALUES)
+        for action in actions
+    }
+    return _asked(
+        lambda connection: [
+            f"{action}/{found}" for action, query in queries.items() for found in connection.scalars(query)
+        ]
+    )
+
+
+def _centres(_: str) -> Iterable[str]:
+    from sqlalchemy import select
+
+    from dcc.tracker.models import Centre
+
+    query = select(Centre.short_name).order_by(Centre.short_name)
+    return _asked(lambda connection: list(connection.scalars(query)))
+
+
+def _sources(_: str) -> Iterable[str]:
+    from sqlalchemy import select
+
+    from dcc.tracker.models import FileSource
+
+    query = select(FileSource.id).order_by(FileSource.id)
+    return _asked(lambda connection: [str(one) for one in connection.scalars(query)])
+
+
+def _sessions(_: str) -> Iterable[str]:
+    from sqlalchemy import select
+
+    from dcc.tracker.models import CrawlingSession
+
+    query = select(CrawlingSession.id).order_by(CrawlingSession.id.desc()).limit(MOST_VALUES)
+    return _asked(lambda connection: [str(one) for one in connection.scalars(query)])
+
+
+def _rules(_: str) -> Iterable[str]:
+    from dcc.rules.catalogue import CATALOGUE
+
+    return CATALOGUE
+
+
+def _explained(_: str) -> Iterable[str]:
+    from dcc.cli.shell.error_advice import explanations
+    from dcc.reports.causes.rules import ALL_FACES
+
+    return dict.fromkeys([*(entry.id for entry in explanations()), *ALL_FACES])
+
+
+def _asked(question: Callable[[Connection], list[str]]) -> list[str]:
+    from dcc.cli.shell.context import open_tracker, settings_from_environment
+
+    with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:
+        return question(connection)
+
+
+VALUES: Final[Mapping[str, Callable[[str], Iterable[str]]]] = {
+    "zip_action": _zip_actions,
+    "zip_actions": _zip_actions,
+    "zip_name": _zip_actions,
+    "centre": _centres,
+    "code": _centres,
+    "delegate_code": _centres,
+    "source_id": _sources,
+    "source_ids": _sources,
+    "session": _sessions,
+    "session_id": _sessions,
+    "rule": _rules,
+    "error_or_rule": _explained,
+}
+"""What is offered for a parameter, by its name."""

@@ -1,0 +1,66 @@
+"""Tells centres what archives of other centres did with their data, or tried to do.
+
+Every round looks at the notices of the last days; the ledger knows which were sent. So it does not matter whether a
+session or a command noted them. Of each archive and document only the latest notice is sent.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import timedelta
+from functools import partial
+from typing import Final
+
+from dcc.databases.columns import utc_now
+from dcc.notify.channels.base import Channel
+from dcc.notify.digests import addresses_of
+from dcc.notify.messages import Audience, Item, Kind, Message
+from dcc.notify.outages import centre_ids
+from dcc.notify.rounds import Round
+from dcc.tracker.hostings.owner_notices import Notice, notices_since
+from dcc.tracker.register.centres import CentreEntry, list_centres
+
+_LOOKED_BACK: Final = timedelta(days=30)
+
+
+def tell_owners(round_: Round, centre: str | None = None) -> None:
+    """Tell the owners of data, or one of them, what is new to them. Raises as `Round.tell`."""
+    if not round_.channels:
+        return
+    with round_.tracker.connect() as connection:
+        notices = notices_since(connection, utc_now() - _LOOKED_BACK, centre)
+        if not notices:
+            return
+        centres = {entry.short_name: entry for entry in list_centres(connection)}
+        ids = centre_ids(connection)
+    of_owners: dict[str, list[Notice]] = defaultdict(list)
+    for notice in _latest(notices):
+        of_owners[notice.owner].append(notice)
+    for owner, some in of_owners.items():
+        items = {_item(notice, ids[owner]): notice for notice in some}
+        compose = partial(_compose, round_, centres[owner], items)
+        for channel, recipient in round_.recipients(Audience.CENTRE, addresses_of(centres[owner])):
+            round_.tell(channel, recipient, list(items), compose)
+
+
+def _latest(notices: Sequence[Notice]) -> list[Notice]:
+    """Those that no later one replaces: one of the same thing, or of its archive as a whole; oldest first."""
+    found: list[Notice] = []
+    replaced: set[tuple[str, str, str]] = set()
+    for notice in reversed(notices):
+        of_archive = notice.owner, str(notice.key)
+        if (*of_archive, notice.file_name) not in replaced and (*of_archive, "") not in replaced:
+            found.append(notice)
+        replaced.add((*of_archive, notice.file_name))
+    return found[::-1]
+
+
+def _compose(
+    round_: Round, owner: CentreEntry, notices: dict[Item, Notice], message_id: str, told: Sequence[Item], _: Channel
+) -> Message:
+    return round_.composer.owner_news(message_id, owner, [notices[item] for item in told])
+
+
+def _item(notice: Notice, owner_id: int) -> Item:
+    return Item(Kind.OWNER, f"{notice.key} {notice.file_name}".strip(), f"{notice.outcome} {notice.id}", None, owner_id)

@@ -1,0 +1,263 @@
+"""Makes a backup set of an installation while it works: complete, or not there at all.
+
+A set that others may see has no access keys in it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy import Connection, Engine
+
+from dcc.databases.database import Database
+from dcc.databases.schema import refuse_unfinished
+from dcc.errors import BackupActiveError, BackupError
+from dcc.operations.backups.database_files import fsync, open_file, revision_of, write_file
+from dcc.operations.backups.manifest import (
+    MANIFEST,
+    STAGING_FILES,
+    STAGING_INDEX,
+    DatabaseOfSet,
+    Manifest,
+    SetFile,
+    StagingOfSet,
+    sets_in,
+    shown_settings,
+    write_manifest,
+)
+from dcc.operations.backups.row_copies import Progress, TableSum, count_rows, no_progress, sum_tables
+from dcc.operations.backups.snapshots import snapshot
+from dcc.operations.backups.staged_files import list_files, write_index
+from dcc.qc.database import QC_DATABASE
+from dcc.runtime.disk_space import is_full
+from dcc.settings import Settings
+from dcc.tracker.database import TRACKER
+
+LEFT_OUT_KEY: Final = "env:LEFT_OUT_OF_BACKUP"
+"""What stands in place of a secret: a source with it says that this variable is not set."""
+
+_REFERENCES: Final = ("env:", "file:")
+
+
+def remove_secrets(path: Path, database: Database, on_progress: Progress) -> dict[str, TableSum]:
+    """Take every secret out of the tracker in a file, and from its free pages; the rows and checksums afterwards.
+
+    What only refers to a secret (`env:`, `file:`, `key:`) stays, as `resolve_accesskey` tells it. Raises sqlite3.Error.
+    """
+    with closing(sqlite3.connect(path, isolation_level=None)) as file:
+        file.execute("PRAGMA secure_delete = ON")
+        file.create_function("is_secret", 1, _is_secret, deterministic=True)
+        file.execute("UPDATE file_source SET accesskey = ? WHERE is_secret(accesskey)", (LEFT_OUT_KEY,))
+        file.execute("VACUUM")
+    fsync(path)
+    with open_file(path, database) as connection:
+        total = count_rows(connection, database)
+        return sum_tables(connection, database, f"rows of the {database.name} without secrets", on_progress, total)
+
+
+def _is_secret(accesskey: object) -> bool:
+    # In Python, for LIKE does not tell `Key:` from `key:`.
+    if not accesskey:
+        return False
+    text = str(accesskey)
+    if text.startswith("key:"):
+        _, named, passphrase = text.partition("?passphrase=")
+        return bool(named) and bool(passphrase) and not passphrase.startswith(_REFERENCES)
+    return not text.startswith(_REFERENCES)
+
+
+_UNFINISHED: Final = ".dcc-unfinished"
+_LOCK: Final = ".dcc-backup.lock"
+_PRIVATE_FOLDER: Final = 0o700
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is wanted of a backup: staged files too, the access keys too, and how many sets to `keep` (None: all)."""
+
+    with_staging: bool = False
+    with_secrets: bool = True
+    keep: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NotRemoved:
+    """An older set of which something is still there, and why."""
+
+    directory: Path
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class BackupReport:
+    """A set that was made: where, what it says of itself, which older sets were removed, and which could not be."""
+
+    directory: Path
+    manifest: Manifest
+    removed: tuple[Path, ...]
+    not_removed: tuple[NotRemoved, ...] = ()
+
+
+def make_backup(
+    tracker: Engine,
+    qc: Engine,
+    settings: Settings,
+    directory: Path,
+    wanted: Wanted | None = None,
+    *,
+    on_progress: Progress = no_progress,
+) -> BackupReport:
+    """Make a set in `directory`, of both databases as they are at one moment and of staging as it is after that.
+
+    Sessions go on meanwhile. The databases may have an older schema. The set gets its name when it is whole and on the
+    disk; what a killed backup left is removed. An older set that cannot be removed is in the report. Raises
+    BackupError when it cannot be written, BackupActiveError while another one writes there, the `outdated` or
+    `unreachable` error of a database, CopyFailedError.
+    """
+    asked = wanted or Wanted()
+    with _alone_in(directory):
+        with _disk_errors(directory):
+            made, manifest = _make_set(tracker, qc, settings, directory, asked, on_progress)
+        removed, not_removed = _remove_old(directory, made, asked.keep)
+        return BackupReport(made, manifest, removed, not_removed)
+
+
+def _make_set(
+    tracker: Engine, qc: Engine, settings: Settings, directory: Path, wanted: Wanted, on_progress: Progress
+) -> tuple[Path, Manifest]:
+    unfinished = directory / _UNFINISHED
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(mode=_PRIVATE_FOLDER)
+    try:
+        manifest = _write_set(tracker, qc, settings, unfinished, wanted, on_progress)
+        made = _named(directory, manifest)
+        unfinished.rename(made)
+        fsync(directory)
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
+    return made, manifest
+
+
+def _write_set(
+    tracker: Engine, qc: Engine, settings: Settings, path: Path, wanted: Wanted, on_progress: Progress
+) -> Manifest:
+    began, created = time.monotonic(), datetime.now(UTC).replace(tzinfo=None, microsecond=0)
+    with snapshot(tracker, qc, settings) as both:
+        of_tracker = _write_database(both.tracker, TRACKER, path, on_progress, with_secrets=wanted.with_secrets)
+        of_qc = _write_database(both.qc, QC_DATABASE, path, on_progress)
+    copies = path / STAGING_FILES if wanted.with_staging else None
+    files = list_files(settings.staging_directory, copies, lambda number: on_progress("files in staging", number, 0))
+    number, size = write_index(path / STAGING_INDEX, files)
+    manifest = Manifest(
+        created=created,
+        platform_version=version("dcc"),
+        seconds=round(time.monotonic() - began, 3),
+        with_secrets=wanted.with_secrets,
+        session=both.lease.active,
+        tracker=of_tracker,
+        qc=of_qc,
+        staging=StagingOfSet(described(path / STAGING_INDEX), number, size, wanted.with_staging),
+        settings=shown_settings(settings),
+    )
+    write_manifest(path, manifest)
+    for folder, _, names in os.walk(path):
+        for name in names:
+            fsync(Path(folder) / name)
+        fsync(Path(folder))
+    return manifest
+
+
+def _write_database(
+    source: Connection, database: Database, path: Path, on_progress: Progress, *, with_secrets: bool = True
+) -> DatabaseOfSet:
+    file = path / database.file_name
+    refuse_unfinished(source, database)
+    revision = revision_of(source, database)
+    sums = write_file(source, database, revision, file, on_progress)
+    if not with_secrets:
+        sums = remove_secrets(file, database, on_progress)
+    return DatabaseOfSet(described(file), revision, source.dialect.name, sums)
+
+
+def described(path: Path) -> SetFile:
+    """A file of a set as the manifest describes it. Raises OSError."""
+    with path.open("rb") as file:
+        return SetFile(path.name, os.fstat(file.fileno()).st_size, hashlib.file_digest(file, "sha256").hexdigest())
+
+
+def _named(directory: Path, manifest: Manifest) -> Path:
+    name = f"dcc-{manifest.created:%Y%m%dT%H%M%SZ}"
+    number, path = 1, directory / name
+    while path.exists():
+        number += 1
+        path = directory / f"{name}-{number}"
+    return path
+
+
+def _remove_old(directory: Path, made: Path, keep: int | None) -> tuple[tuple[Path, ...], tuple[NotRemoved, ...]]:
+    if keep is None:
+        return (), ()
+    removed, not_removed = [], []
+    for path in [path for path in sets_in(directory) if path != made][: -(keep - 1) or None]:
+        try:
+            # Without its manifest it is no set any more, should the removal break off.
+            (path / MANIFEST).unlink()
+            shutil.rmtree(path)
+        except OSError as error:
+            not_removed.append(NotRemoved(path, error.strerror or str(error)))
+        else:
+            removed.append(path)
+    return tuple(removed), tuple(not_removed)
+
+
+@contextmanager
+def _alone_in(directory: Path) -> Iterator[None]:
+    try:
+        directory.mkdir(mode=_PRIVATE_FOLDER, parents=True, exist_ok=True)
+        lock = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise _unwritable(directory, error) from error
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise BackupActiveError(
+                f"Another backup is being written to {directory}. Wait until it is done, or name another directory."
+            ) from error
+        yield
+    finally:
+        os.close(lock)
+
+
+@contextmanager
+def _disk_errors(directory: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise _unwritable(directory, error) from error
+    except sqlite3.Error as error:
+        raise BackupError(
+            f"The backup could not be written to {directory}: {error}. No set was made. Check the space on its disk, "
+            "and that of the databases, then back up again."
+        ) from error
+
+
+def _unwritable(directory: Path, error: OSError) -> BackupError:
+    reason = "its disk is full" if is_full(error) else error.strerror or str(error)
+    return BackupError(
+        f"The backup could not be written to {directory}: {reason}. No set was made. Check the path, its permissions "
+        "and the space on its disk, then back up again."
+    )

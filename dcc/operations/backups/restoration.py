@@ -1,0 +1,237 @@
+"""Verifies a backup set (every file, row and staged file) and restores an installation from it, all or nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy import URL, Connection, Engine, select
+
+from dcc.databases.database import Database
+from dcc.databases.engines import open_url
+from dcc.databases.schema import init_database
+from dcc.databases.transactions import writing
+from dcc.errors import BackupError, CopyFailedError
+from dcc.operations.backups.backup import LEFT_OUT_KEY
+from dcc.operations.backups.database_files import disk_errors, open_file, remove_file, without_log
+from dcc.operations.backups.manifest import STAGING_FILES, DatabaseOfSet, Manifest, SetFile, find_set, read_manifest
+from dcc.operations.backups.row_copies import Progress, differences, no_progress, sum_tables
+from dcc.operations.backups.staged_files import (
+    StagingReport,
+    Told,
+    check_copies,
+    discard_prepared,
+    prepare_staging,
+    put_back,
+)
+from dcc.operations.backups.targets import Target, refuse_filled, refuse_same, taking_effect
+from dcc.qc.database import QC_DATABASE
+from dcc.session.sessions import end_session_of_copy
+from dcc.settings import Settings
+from dcc.tracker.database import TRACKER
+from dcc.tracker.models import FileSource
+
+_BLOCK = 1 << 20
+
+
+def verify_backup(directory: Path, *, on_progress: Progress = no_progress) -> Manifest:
+    """Read a set whole; what it says of itself. Raises BackupError for whatever is not as that says."""
+    manifest = read_manifest(directory)
+    check_files(directory, manifest, on_progress)
+    for of_set, database in ((manifest.tracker, TRACKER), (manifest.qc, QC_DATABASE)):
+        _check_tables(directory / of_set.file.name, of_set, database, on_progress)
+    if manifest.staging.copied:
+        index = directory / manifest.staging.index.name
+        files = manifest.staging.files
+        check_copies(index, directory / STAGING_FILES, lambda number: on_progress("staged files", number, files))
+    return manifest
+
+
+def check_files(directory: Path, manifest: Manifest, on_progress: Progress) -> None:
+    """Raise BackupError unless the databases and the index of a set are to the byte what its manifest says."""
+    files = (manifest.tracker.file, manifest.qc.file, manifest.staging.index)
+    total, done = sum(file.size_bytes for file in files), 0
+    for file in files:
+        done = _check_file(directory / file.name, file, done, total, on_progress)
+
+
+def _check_file(path: Path, expected: SetFile, done: int, total: int, on_progress: Progress) -> int:
+    found = hashlib.sha256()
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            while size == expected.size_bytes and (block := file.read(_BLOCK)):
+                found.update(block)
+                done += len(block)
+                on_progress("bytes checked", done, total)
+    except OSError as error:
+        raise BackupError(f"{path} could not be read: {error.strerror}. Use another backup.") from error
+    if size != expected.size_bytes or found.hexdigest() != expected.sha256:
+        raise BackupError(f"{path} is damaged: it is not the file that the set was made with. Use another backup.")
+    return done
+
+
+def _check_tables(path: Path, expected: DatabaseOfSet, database: Database, on_progress: Progress) -> None:
+    total = sum(table.rows for table in expected.tables.values())
+    with open_file(path, database) as connection:
+        found = sum_tables(connection, database, f"rows of the {database.name}", on_progress, total)
+    # A set of a later version may have tables that this one does not know.
+    known = {name: found[name] for name in found if name in expected.tables}
+    wanted = {name: expected.tables[name] for name in expected.tables if name in known}
+    if known != wanted:
+        raise BackupError(f"{path} is damaged: {', '.join(differences(wanted, known))}. Use another backup.")
+
+
+_AGAIN: Final = "Nothing was taken over half. Check the disk, then restore again."
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreReport:
+    """What was restored: the set, the session that was ended, sources whose access key was left out, and staging."""
+
+    directory: Path
+    manifest: Manifest
+    ended_session: int | None
+    sources_without_key: tuple[int, ...]
+    staging: StagingReport
+
+
+def restore_backup(
+    directory: Path,
+    tracker: Engine,
+    qc: Engine,
+    settings: Settings,
+    *,
+    replace: bool = False,
+    on_progress: Progress = no_progress,
+) -> RestoreReport:
+    """Put both databases back from the set in `directory`, or from the newest of the sets there.
+
+    They must have no rows, or have been left by a restoration that broke off, unless `replace`. A set of an older
+    schema is brought up to this version's. The session that was active is ended as one that was killed. Staged files
+    that the set has are put back where they are not the same. Raises BackupError for a set that is damaged or of a
+    later version and for a disk that is full, StorageNotEmptyError, SessionActiveError, the `unreachable` error of a
+    database, CopyFailedError, ConfigurationError for a database with tables of anything else, even with `replace`.
+    """
+    found = find_set(directory)
+    manifest = read_manifest(found)
+    _refuse_newer(manifest)
+    targets = of_tracker, of_qc = Target(tracker, settings), Target(qc, settings)
+    refuse_same(targets)
+    for target in targets:
+        target.refuse_others()
+    if not replace:
+        advice = "Restore into empty databases, or have it replaced: dcc restore --replace. Back it up first."
+        refuse_filled(of_tracker, of_qc, advice)
+    of_tracker.refuse_session()
+    check_files(found, manifest, on_progress)
+    staged = _Staged(found, manifest, settings.staging_directory, on_progress)
+    staged.check()
+    with disk_errors(BackupError, "The backup could not be restored", _AGAIN):
+        try:
+            staging = staged.prepare()
+            for target in targets:
+                target.begin()
+            _fill(of_qc, found, manifest.qc, on_progress)
+            _fill(of_tracker, found, manifest.tracker, on_progress)
+            with of_tracker.being_filled() as engine, writing(engine) as connection:
+                ended = end_session_of_copy(connection)
+                without = connection.scalars(select(FileSource.id).where(FileSource.accesskey == LEFT_OUT_KEY)).all()
+            with taking_effect(of_tracker, of_qc):
+                staged.put_back()
+        finally:
+            for target in targets:
+                target.discard()
+            staged.discard()
+    return RestoreReport(found, manifest, ended, tuple(without), staging)
+
+
+def _refuse_newer(manifest: Manifest) -> None:
+    for of_set, database in ((manifest.tracker, TRACKER), (manifest.qc, QC_DATABASE)):
+        if of_set.revision not in database.revisions:
+            raise BackupError(
+                f"The {database.name} of the backup has the schema {of_set.revision}, which is newer than this version "
+                f"knows ({database.head}). Use the version of dcc that made it ({manifest.platform_version}), or a "
+                "later one."
+            )
+
+
+def _fill(target: Target, directory: Path, of_set: DatabaseOfSet, on_progress: Progress) -> None:
+    with _current(directory / of_set.file.name, of_set, target) as source:
+        sums = target.fill(source, on_progress)
+    if of_set.revision == target.database.head and sums != of_set.tables:
+        raise CopyFailedError(
+            f"What was restored of the {target.database.name} is not what the backup says: "
+            f"{', '.join(differences(of_set.tables, sums))}. Give the command again; check the backup: "
+            "dcc backup --verify."
+        )
+
+
+@contextmanager
+def _current(path: Path, of_set: DatabaseOfSet, target: Target) -> Iterator[Connection]:
+    """A database of a set with this version's schema: itself, or a copy that is brought up to it."""
+    database = target.database
+    upgraded = target.settings.home / f".restore-{path.name}"
+    if of_set.revision == database.head:
+        with open_file(path, database) as connection:
+            yield connection
+        return
+    try:
+        upgraded.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        remove_file(upgraded)
+        shutil.copyfile(path, upgraded)
+        _upgrade(upgraded, database)
+        with open_file(upgraded, database) as connection:
+            yield connection
+    finally:
+        remove_file(upgraded)
+
+
+def _upgrade(path: Path, database: Database) -> None:
+    path.chmod(0o600)
+    engine = open_url(URL.create("sqlite", database=str(path)), database)
+    try:
+        init_database(engine, database)
+    finally:
+        engine.dispose()
+    without_log(path)
+
+
+@dataclass(frozen=True, slots=True)
+class _Staged:
+    """The staged files of a set on their way into staging; what may fail of that comes before the databases."""
+
+    directory: Path
+    manifest: Manifest
+    staging: Path
+    on_progress: Progress
+
+    @property
+    def _index(self) -> Path:
+        return self.directory / self.manifest.staging.index.name
+
+    @property
+    def _copies(self) -> Path | None:
+        return self.directory / STAGING_FILES if self.manifest.staging.copied else None
+
+    def check(self) -> None:
+        if self._copies is not None:
+            check_copies(self._index, self._copies, self._told("staged files checked"))
+
+    def prepare(self) -> StagingReport:
+        return prepare_staging(self._index, self.staging, self._copies, self._told("staged files"))
+
+    def put_back(self) -> None:
+        put_back(self._index, self.staging)
+
+    def discard(self) -> None:
+        discard_prepared(self.staging)
+
+    def _told(self, what: str) -> Told:
+        return lambda number: self.on_progress(what, number, self.manifest.staging.files)

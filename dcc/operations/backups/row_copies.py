@@ -1,0 +1,183 @@
+"""Rows as backups copy them: the same from every kind of database.
+
+They are read as SQLite keeps them: whole numbers, floats, texts, bytes and None; dates and times are texts
+(`2026-11-21`, `2026-11-21 07:28:31`), truth is 1 or 0, and zero has no sign. Nothing here depends on the models, so
+that a database of an older schema can be read too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import Connection, Date, DateTime, Float, String, inspect
+
+from dcc.databases.columns import MYSQL_FAMILY
+from dcc.databases.database import Database
+from dcc.databases.schema import UNFINISHED_COPY
+
+Row = tuple[Any, ...]
+Progress = Callable[[str, int, int], None]
+"""Is told what is done, how much of it, and of how much."""
+
+LEFT_OUT: Final = frozenset({"alembic_version", "write_receipt", UNFINISHED_COPY})
+"""Tables that tell of the database itself, not of what it holds."""
+
+_ROWS: Final = 2_000
+_TEXT: Final = 4_000_000
+_MODULUS: Final = 1 << 128
+
+
+def no_progress(what: str, done: int, total: int) -> None:
+    """Tell nobody."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableSum:
+    """How many rows a table has, and their checksum: the sum of the BLAKE2b hashes of all, whatever their order."""
+
+    rows: int
+    checksum: str
+
+
+class Summing:
+    """Adds up rows to a `TableSum`."""
+
+    def __init__(self) -> None:
+        self._rows, self._total = 0, 0
+
+    def add(self, rows: Sequence[Row]) -> None:
+        """Take rows, their values in the order of the columns' names."""
+        blake = hashlib.blake2b
+        hashes = [int.from_bytes(blake(repr(row).encode(), digest_size=16).digest(), "big") for row in rows]
+        self._total = (self._total + sum(hashes)) % _MODULUS
+        self._rows += len(rows)
+
+    @property
+    def sum(self) -> TableSum:
+        """Of all that was added."""
+        return TableSum(self._rows, f"{self._total:032x}")
+
+
+@dataclass(frozen=True, slots=True)
+class TableShape:
+    """A table's name and columns, by name, and how each is read; `long` are the places of those of any length."""
+
+    name: str
+    columns: tuple[str, ...]
+    reading: tuple[str, ...]
+    long: tuple[int, ...]
+    has_id: bool
+
+    def query(self) -> str:
+        """The statement that reads all rows; those that refer to others of the same table come after these."""
+        order = " ORDER BY id" if self.has_id else ""
+        return f"SELECT {', '.join(self.reading)} FROM {self.name}{order}"  # noqa: S608
+
+    def insertion(self, placeholder: str) -> str:
+        """The statement that inserts a row."""
+        places = ", ".join([placeholder] * len(self.columns))
+        names = ", ".join(f"`{name}`" for name in self.columns)
+        return f"INSERT INTO {self.name} ({names}) VALUES ({places})"  # noqa: S608
+
+
+def known_tables(connection: Connection, database: Database) -> list[str]:
+    """The tables that a database has and the platform knows, parents before children."""
+    present = set(inspect(connection).get_table_names())
+    names = [table.name for table in database.metadata.sorted_tables]
+    return [name for name in names if name in present and name not in LEFT_OUT]
+
+
+def shape_of(connection: Connection, table: str) -> TableShape:
+    """What columns a table has."""
+    found = sorted(inspect(connection).get_columns(table), key=lambda column: column["name"])
+    on_server = connection.dialect.name in MYSQL_FAMILY
+    reading = [_reading(column["name"], column["type"], on_server=on_server) for column in found]
+    long = [
+        place
+        for place, column in enumerate(found)
+        if isinstance(column["type"], String) and column["type"].length is None
+    ]
+    names = tuple(column["name"] for column in found)
+    return TableShape(table, names, tuple(reading), tuple(long), "id" in names)
+
+
+def _reading(name: str, kind: object, *, on_server: bool) -> str:
+    quoted = f"`{name}`"
+    if isinstance(kind, DateTime):
+        return f"CAST({quoted} AS CHAR)" if on_server else f"substr({quoted}, 1, 19)"
+    if isinstance(kind, Date):
+        return f"CAST({quoted} AS CHAR)" if on_server else quoted
+    if isinstance(kind, Float):
+        return f"{quoted} + 0e0"
+    return quoted
+
+
+def read_rows(connection: Connection, shape: TableShape) -> Iterator[list[Row]]:
+    """All rows of a table, some at a time, in memory that does not grow with their number."""
+    streamed = connection.execution_options(stream_results=True, max_row_buffer=_ROWS)
+    with streamed.exec_driver_sql(shape.query()) as result:
+        held: list[Row] = []
+        text = 0
+        for row in result:
+            values = tuple(row)
+            held.append(values)
+            for place in shape.long:
+                value = values[place]
+                if value is not None:
+                    text += len(value)
+            if len(held) >= _ROWS or text > _TEXT:
+                yield held
+                held, text = [], 0
+        if held:
+            yield held
+
+
+def sum_tables(
+    connection: Connection, database: Database, what: str, on_progress: Progress, total: int = 0
+) -> dict[str, TableSum]:
+    """Rows and checksum of every known table."""
+    sums: dict[str, TableSum] = {}
+    done = 0
+    for name in known_tables(connection, database):
+        summing = Summing()
+        for rows in read_rows(connection, shape_of(connection, name)):
+            summing.add(rows)
+            done += len(rows)
+            on_progress(what, done, total)
+        sums[name] = summing.sum
+    return sums
+
+
+def count_rows(connection: Connection, database: Database) -> int:
+    """How many rows all known tables have together."""
+    tables = known_tables(connection, database)
+    return sum(int(connection.exec_driver_sql(f"SELECT COUNT(*) FROM {name}").scalar_one()) for name in tables)  # noqa: S608
+
+
+def differences(one: Mapping[str, TableSum], other: Mapping[str, TableSum]) -> list[str]:
+    """The tables that are not the same in both, with their numbers of rows."""
+    missing = TableSum(0, "")
+    return [
+        f"{name} ({one.get(name, missing).rows:,} rows, {other.get(name, missing).rows:,} there)"
+        for name in sorted({*one, *other})
+        if one.get(name) != other.get(name)
+    ]
+
+
+def last_ids(connection: Connection, database: Database) -> dict[str, int]:
+    """The last id that each table has given, rows that are gone included; of tables that give ids."""
+    if connection.dialect.name not in MYSQL_FAMILY:
+        found = connection.exec_driver_sql("SELECT name, seq FROM sqlite_sequence").all()
+    else:
+        if not getattr(connection.dialect, "is_mariadb", False):
+            # MySQL answers with what it looked up a day ago at most.
+            connection.exec_driver_sql("SET SESSION information_schema_stats_expiry = 0")
+        found = connection.exec_driver_sql(
+            "SELECT table_name, auto_increment - 1 FROM information_schema.tables "
+            "WHERE table_schema = DATABASE() AND auto_increment IS NOT NULL"
+        ).all()
+    known = set(known_tables(connection, database))
+    return {str(name): int(last) for name, last in found if name in known}

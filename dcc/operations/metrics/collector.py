@@ -1,0 +1,195 @@
+"""Collects all metrics, part by part, and writes them in the text format of Prometheus.
+
+A part that fails leaves the others: `dcc_metrics_part_up` says of each part whether it could be collected. Every part
+is a fixed number of statements, whatever the number of archives, and no label has their names.
+"""
+
+from __future__ import annotations
+
+import logging
+import platform
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+from prometheus_client import generate_latest
+from prometheus_client.registry import Collector, CollectorRegistry
+from sqlalchemy import Engine
+
+from dcc.operations.metrics.families import Labels, Metric, gauge
+from dcc.operations.metrics.qc import quality_families
+from dcc.operations.metrics.sources import source_families
+from dcc.operations.metrics.storage import database_bytes, instance_families, size_family, staging_families
+from dcc.operations.metrics.work import session_families, work_families
+from dcc.qc import database as qc_database
+from dcc.runtime.log_context import in_log_context
+from dcc.runtime.private_files import SHARED_FILE, in_place_of
+from dcc.settings import Settings
+from dcc.tracker import database as tracker_database
+
+log = logging.getLogger(__name__)
+
+
+class _Collected(Collector):
+    def __init__(self, families: Iterable[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families
+
+
+def exposition(families: Iterable[Metric]) -> bytes:
+    """Metrics in the text format, version 0.0.4; the values of labels are escaped."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Collected(list(families)))
+    return generate_latest(registry)
+
+
+def write_metrics_file(settings: Settings) -> tuple[str, ...]:
+    """Write all metrics to the file that the settings name, if any; whoever reads it finds the old or the new ones.
+
+    Returns a sentence if that failed, which is logged as a warning too: what the session did stands all the same.
+    """
+    path = settings.metrics_file
+    if path is None:
+        return ()
+    try:
+        replace_file(path, exposition(Collection(settings).collect()))
+    except OSError as error:
+        told = (
+            f"The metrics could not be written to {path} ({error.strerror or error}). See to its folder and its "
+            "permissions, or name another file in DCC_METRICS_FILE."
+        )
+        log.warning("%s", told)
+        return (told,)
+    return ()
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Have a file hold this, readable by its group, at one stroke. Raises OSError, and leaves the old one then."""
+    with in_place_of(path, SHARED_FILE) as part:
+        part.write_bytes(content)
+        part.chmod(SHARED_FILE)
+
+
+PART_SECONDS: Final = 60.0
+"""How long a part may take where nobody waits for an answer."""
+
+Part = Callable[[Settings], Iterable[Metric]]
+
+
+def _tracker(settings: Settings) -> Iterator[Metric]:
+    engine = tracker_database.open_tracker(settings)
+    try:
+        tracker_database.require_current(engine)
+        with engine.connect() as connection:
+            yield from session_families(connection, settings)
+            yield from source_families(connection)
+            yield from work_families(connection)
+        yield size_family("tracker", database_bytes(engine))
+    finally:
+        engine.dispose()
+
+
+def _qc(settings: Settings) -> Iterator[Metric]:
+    engine: Engine = qc_database.open_qc_database(settings)
+    try:
+        qc_database.require_current(engine)
+        with engine.connect() as connection:
+            yield from quality_families(connection)
+        yield size_family("qc", database_bytes(engine))
+    finally:
+        engine.dispose()
+
+
+PARTS: Final[dict[str, Part]] = {
+    "tracker": _tracker,
+    "qc": _qc,
+    "staging": staging_families,
+    "dagster": instance_families,
+}
+"""What is told, by the value of the label `part`."""
+
+
+@dataclass
+class _Answer:
+    """What a part told, in how many seconds; None where it failed, or has not told yet."""
+
+    families: list[Metric] | None = None
+    seconds: float = 0.0
+    error: Exception | None = None
+    done: threading.Event = field(default_factory=threading.Event)
+
+
+class Collection:
+    """Collects the metrics of an installation, again and again. Safe to use from several threads.
+
+    A part that outstays its time is not begun again before it has ended, so that a database which answers nothing has
+    one thread waiting for it and no more.
+    """
+
+    def __init__(self, settings: Settings, part_seconds: float = PART_SECONDS) -> None:
+        self._settings, self._part_seconds = settings, part_seconds
+        self._under_way: dict[str, _Answer] = {}
+        self._lock = threading.Lock()
+
+    def collect(self) -> list[Metric]:
+        """All families. Raises nothing: what could not be told is missing, and its part said to be down."""
+        answers = {name: self._begin(name, part) for name, part in PARTS.items()}
+        deadline = time.monotonic() + self._part_seconds
+        families = [_build_info()]
+        up: dict[Labels, float] = {}
+        seconds: dict[Labels, float] = {}
+        for name, answer in answers.items():
+            in_time = answer.done.wait(max(0.0, deadline - time.monotonic()))
+            told = answer.families if in_time else None
+            up[name,] = float(told is not None)
+            seconds[name,] = answer.seconds if in_time else self._part_seconds
+            families.extend(told or ())
+            if not in_time:
+                log.warning("The metrics of part %s were not there within %g s", name, self._part_seconds)
+            elif answer.error is not None:
+                log.warning("The metrics of part %s could not be told: %s", name, answer.error)
+        families.append(gauge("metrics_part_up", "Whether this part of the metrics could be told.", ("part",), up))
+        families.append(gauge("metrics_part_seconds", "How long this part of the metrics took.", ("part",), seconds))
+        return _merged(families)
+
+    def _begin(self, name: str, part: Part) -> _Answer:
+        with self._lock:
+            before = self._under_way.get(name)
+            if before is not None and not before.done.is_set():
+                return before
+            answer = self._under_way[name] = _Answer()
+        work = in_log_context(self._tell)
+        threading.Thread(target=work, args=(answer, part), name=f"metrics {name}", daemon=True).start()
+        return answer
+
+    def _tell(self, answer: _Answer, part: Part) -> None:
+        began = time.monotonic()
+        try:
+            answer.families = list(part(self._settings))
+        except Exception as error:  # whatever it is, the other parts are told
+            answer.error = error
+        answer.seconds = time.monotonic() - began
+        answer.done.set()
+
+
+def _build_info() -> Metric:
+    labels = {("version", "python"): (version("dcc"), platform.python_version())}
+    ((names, values),) = labels.items()
+    return gauge("build_info", "The version of the platform, and of Python.", names, {values: 1})
+
+
+def _merged(families: Iterable[Metric]) -> list[Metric]:
+    """Families of one name as one, in the order of their first."""
+    merged: dict[str, Metric] = {}
+    for family in families:
+        if family.name in merged:
+            merged[family.name].samples.extend(family.samples)
+        else:
+            merged[family.name] = family
+    return list(merged.values())

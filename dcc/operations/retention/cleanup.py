@@ -1,0 +1,266 @@
+"""Removes from staging what the retention policy gives up, without disturbing a session.
+
+An archive is moved aside, and that recorded, while the tracker's lock keeps any session from beginning; it is removed
+for good afterwards. So a session finds an archive whole or not at all.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, Final
+
+from sqlalchemy import Connection, Engine, and_, exists, or_, select
+
+from dcc.errors import ArchiveRemovedError, CleaningError
+from dcc.operations.retention.policy import Decision, KnownArchive, Policy, Verdict, decide
+from dcc.operations.retention.staged_files import Aside, Kind, StagedArchive, look_at_staging
+from dcc.outcomes import ZipKey
+from dcc.phases import Phase, Status
+from dcc.reports.submissions.kept import remove_old_reports, remove_reports
+from dcc.session.sessions import Session, refuse_beside_session
+from dcc.settings import Settings
+from dcc.tracker.database import exception_id, insert_rows, run_reading, run_writing
+from dcc.tracker.lineage import IDS, latest_downloads, rows_by_id
+from dcc.tracker.models import (
+    FileSource,
+    FileSourceHasZip,
+    ResourceStateRow,
+    XmlFile,
+    ZipAction,
+    ZipActionLog,
+    ZipFile,
+    utc_now,
+)
+from dcc.tracker.queries.zip_action_lists import key_of, select_zip_actions
+from dcc.tracker.register.source_addresses import SourceState
+from dcc.tracker.states import State
+
+_NAMES_AT_ONCE: Final = 500
+_UNFINISHED: Final = (int(Status.PENDING), int(Status.RUNNING))
+
+_HOSTED: Final = (
+    exists()
+    .where(FileSourceHasZip.za_id == ZipAction.id, FileSourceHasZip.gone_since.is_(None))
+    .where(FileSource.id == FileSourceHasZip.file_source_id)
+    .where(ResourceStateRow.id == FileSource.state_id, ResourceStateRow.short_name == SourceState.AVAILABLE)
+)
+_WANTED_DOCUMENTS: Final = (
+    select(XmlFile.zip_id, XmlFile.phase_id, XmlFile.status_id)
+    .where(
+        XmlFile.zip_id.in_(IDS),
+        or_(
+            and_(XmlFile.phase_id <= int(Phase.XSD), XmlFile.status_id.in_(_UNFINISHED)),
+            and_(XmlFile.phase_id == int(Phase.XSD), XmlFile.status_id == int(Status.DONE)),
+            and_(XmlFile.phase_id == int(Phase.UPLOAD), XmlFile.status_id.in_(_UNFINISHED)),
+        ),
+    )
+    .group_by(XmlFile.zip_id, XmlFile.phase_id, XmlFile.status_id)
+)
+
+
+def known_archives(connection: Connection, keys: Collection[ZipKey]) -> dict[ZipKey, KnownArchive]:
+    """What the tracker knows of zip actions; those that it does not know are left out."""
+    rows = [row for row in _rows(connection, {key.file_name for key in keys}) if key_of(row) in keys]
+    unvalidated, to_upload, held = _wanted(connection, [row.id for row in rows])
+    return {
+        key_of(row): KnownArchive(
+            za_id=row.id,
+            centre=row.centre,
+            state=State(Phase(row.phase_id), Status(row.status_id)),
+            changed=row.last_update,
+            hosted=bool(row.hosted),
+            validated=row.id not in unvalidated,
+            to_upload=row.id in to_upload,
+            held=row.id in held,
+        )
+        for row in rows
+    }
+
+
+def _rows(connection: Connection, file_names: Iterable[str]) -> list[Any]:
+    query = select_zip_actions().add_columns(_HOSTED.label("hosted"))
+    # What is no text in UTF-8 cannot be a name that the tracker holds.
+    names = sorted(name for name in file_names if name.isprintable())
+    found: list[Any] = []
+    for start in range(0, len(names), _NAMES_AT_ONCE):
+        found.extend(connection.execute(query.where(ZipFile.file_name.in_(names[start : start + _NAMES_AT_ONCE]))))
+    return found
+
+
+def _wanted(connection: Connection, za_ids: list[int]) -> tuple[set[int], set[int], set[int]]:
+    """The zip actions with documents that are not validated yet, that wait to be uploaded, that are in upload."""
+    latest = {download: za_id for za_id, download, _ in latest_downloads(connection, za_ids)}
+    unvalidated: set[int] = set()
+    to_upload: set[int] = set()
+    held: set[int] = set()
+    for download_id, phase, status in rows_by_id(connection, _WANTED_DOCUMENTS, latest):
+        za_id = latest[download_id]
+        if phase == Phase.UPLOAD:
+            held.add(za_id)
+        elif (phase, status) == (Phase.XSD, Status.DONE):
+            to_upload.add(za_id)
+        else:
+            unvalidated.add(za_id)
+    return unvalidated, to_upload, held
+
+
+log = logging.getLogger(__name__)
+
+_AT_ONCE: Final = 100
+
+
+@dataclass
+class Cleaned:
+    """What was removed; `changed` are places that were left alone because they had changed meanwhile."""
+
+    removed: list[Decision] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes were removed."""
+        return sum(decision.staged.bytes for decision in self.removed)
+
+
+def look_over(tracker: Engine, settings: Settings, policy: Policy, *, within: bool = True) -> list[Decision]:
+    """What lies in staging, by place, with what becomes of it; changes nothing. `within` as of `look_at_staging`.
+
+    Raises ConfigurationError for a staging area that cannot be read, TrackerUnreachableError.
+    """
+    staged = look_at_staging(settings.staging_directory, within=within)
+    keys = {one.key for one in staged if one.key is not None}
+    known = run_reading(
+        tracker, lambda connection: known_archives(connection, keys), patience_seconds=settings.database_retry
+    )
+    return _decide(staged, known, policy, utc_now())
+
+
+def clean(
+    tracker: Engine,
+    settings: Settings,
+    policy: Policy,
+    decisions: Sequence[Decision],
+    *,
+    unknown: bool = False,
+    session: Session | None = None,
+) -> Cleaned:
+    """Remove what `decisions`, of `look_over`, say may go; with `unknown` what is not known, too.
+
+    Each is decided on again when its turn comes. `session` is the one that this is a part of; without, none may be
+    active. The kept reports of what goes, and those older than anything is kept, go too. Raises SessionActiveError,
+    SessionLostError, CleaningError when something cannot be removed, and TrackerUnreachableError; what was removed
+    before stays so, and what could not be recorded is put back.
+    """
+    if session is None:
+        # Old reports go below although nothing of staging does.
+        run_writing(
+            tracker,
+            lambda connection: refuse_beside_session(connection, settings),
+            patience_seconds=settings.database_retry,
+        )
+    cleaned = Cleaned()
+    going = [one for one in decisions if _goes(one, unknown)]
+    for start in range(0, len(going), _AT_ONCE):
+        batch = going[start : start + _AT_ONCE]
+        try:
+            with Aside(settings.staging_directory) as aside:
+
+                def take(
+                    connection: Connection, batch: Sequence[Decision] = batch, aside: Aside = aside
+                ) -> tuple[list[Decision], list[str]]:
+                    if session is None:
+                        refuse_beside_session(connection, settings)
+                    return _take(connection, batch, aside, policy, unknown)
+
+                if session is None:
+                    removed, changed = run_writing(tracker, take, patience_seconds=settings.database_retry)
+                else:
+                    removed, changed = session.write(take)
+        except OSError as error:
+            raise CleaningError(
+                f"Something in staging ({settings.staging_directory}) cannot be removed: {error.filename or ''} "
+                f"({os.strerror(error.errno or 0)}). See to the permissions and the disk, then run it again."
+            ) from error
+        cleaned.removed += removed
+        cleaned.changed += changed
+        remove_reports(settings, [one.staged.key for one in removed if _was_whole(one) and one.staged.key])
+    remove_old_reports(settings, max(policy.keep_days, policy.keep_failed_days))
+    return cleaned
+
+
+def clean_after_session(tracker: Engine, settings: Settings, session: Session) -> list[str]:
+    """Remove what may go by the settings, as a part of a session; sentences on what came of it. Never raises."""
+    policy = Policy.from_settings(settings)
+    try:
+        cleaned = clean(tracker, settings, policy, look_over(tracker, settings, policy), session=session)
+    except Exception as error:
+        log.warning("Staging was not cleaned after session %s: %s", session.id, error)
+        return [f"Staging was not cleaned: {error}"]
+    if not cleaned.removed:
+        return []
+    return [
+        f"Removed {cleaned.bytes:,} bytes from staging, of {len(cleaned.removed):,} archives, parts and left-overs."
+    ]
+
+
+def _decide(
+    staged: Iterable[StagedArchive], known: Mapping[ZipKey, KnownArchive], policy: Policy, now: datetime
+) -> list[Decision]:
+    return [
+        decision
+        for one in staged
+        for decision in decide(one, None if one.key is None else known.get(one.key), policy, now)
+    ]
+
+
+def _was_whole(removed: Decision) -> bool:
+    return removed.staged.of(Kind.ARCHIVE, Kind.CONTENTS) is not None
+
+
+def _goes(decision: Decision, unknown: bool) -> bool:
+    return decision.verdict is Verdict.REMOVE or (unknown and decision.verdict is Verdict.UNKNOWN)
+
+
+def _take(
+    connection: Connection, batch: Sequence[Decision], aside: Aside, policy: Policy, unknown: bool
+) -> tuple[list[Decision], list[str]]:
+    """Take out of the way what still may go, and record it: what was taken, and the places of what had changed."""
+    # A try before this one, whose connection was lost, may have taken what a session wants by now.
+    aside.put_back()
+    keys = {decision.staged.key for decision in batch if decision.staged.key is not None}
+    known = known_archives(connection, keys)
+    taken: list[Decision] = []
+    changed: list[str] = []
+    rows: list[dict[str, object]] = []
+    for again in _decide((decision.staged for decision in batch), known, policy, utc_now()):
+        moved = aside.take(again.staged.entries) if _goes(again, unknown) else []
+        if len(moved) < len(again.staged.entries):
+            changed.append(again.staged.place)
+        if moved:
+            done = replace(again, staged=StagedArchive(again.staged.key, tuple(moved)))
+            taken.append(done)
+            rows += _row(connection, done)
+    if rows:
+        insert_rows(connection, ZipActionLog, rows)
+    return taken, changed
+
+
+def _row(connection: Connection, removed: Decision) -> list[dict[str, object]]:
+    """The entry in the log of the zip action, if it was more than a part of its archive."""
+    whole = removed.staged.of(Kind.ARCHIVE, Kind.CONTENTS)
+    if removed.known is None or whole is None:
+        return []
+    kinds = {entry.kind for entry in whole.entries}
+    what = " and ".join(
+        noun for kind, noun in ((Kind.ARCHIVE, "archive"), (Kind.CONTENTS, "documents")) if kind in kinds
+    )
+    message = (
+        f"Its {what} ({whole.bytes:,} bytes) went from staging after {removed.age_days} days, since {removed.reason}. "
+        f"To have it there again: dcc retry {whole.key}"
+    )
+    kind = exception_id(connection, ArchiveRemovedError.short_name(), ArchiveRemovedError.summary())
+    return [{"za_id": removed.known.za_id, "exception_id": kind, "message": message}]

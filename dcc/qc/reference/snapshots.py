@@ -1,0 +1,257 @@
+"""Snapshots of reference data in the QC database: saved, and loaded as the rules use them.
+
+Of each set one snapshot is active, the newest. Those that findings name stay with their rows, so that anybody can look
+up what judged them; of the others the last few are kept, since running work may still use them. What a server sent and
+was refused is recorded too, until something is accepted.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+from sqlalchemy import Connection, Engine, Row, String, Table, delete, insert, select, update
+
+from dcc.databases.columns import MESSAGE_BYTES
+from dcc.errors import InternalFaultError, ReferenceDataError
+from dcc.qc.database import insert_rows
+from dcc.qc.models import Finding, ReferenceRefusal, ReferenceSnapshot
+from dcc.qc.reference.snapshot_rows import (
+    colony_rows,
+    impress_rows,
+    load_colonies,
+    load_impress,
+    load_projects,
+    load_status_codes,
+    load_strains,
+    project_rows,
+    status_code_rows,
+    strain_rows,
+)
+from dcc.qc.rows import bulk
+from dcc.reference.impress import Impress
+from dcc.reference.loading import ReferenceData
+from dcc.reference.snapshots import Colonies, Projects, Provenance, Snapshot, StatusCodes, Strains
+from dcc.settings.reference import shown_source
+
+REFUSAL: Final = ReferenceRefusal.__table__
+_LONGEST: Final = 1_024
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why the set `name` could not be read from `source`, an address as it is shown, when it was last tried."""
+
+    name: str
+    source: str
+    refused: datetime
+    reason: str
+
+
+def source_of(configured: str) -> str:
+    """The address of a setting as it is remembered: without what it asks with, and no longer than fits."""
+    return shown_source(configured)[:_LONGEST]
+
+
+def refusals(connection: Connection) -> dict[str, Refusal]:
+    """What is remembered, by the name of the set; it counts only while the set is read from the same source."""
+    found = connection.execute(select(REFUSAL))
+    return {row.name: Refusal(row.name, row.source, row.refused, row.reason) for row in found}
+
+
+def remember_refusal(connection: Connection, refusal: Refusal) -> None:
+    """Remember this of a set, in place of what was remembered."""
+    forget_refusal(connection, refusal.name)
+    connection.execute(insert(REFUSAL).values(asdict(refusal)))
+
+
+def forget_refusal(connection: Connection, name: str) -> None:
+    """Remember nothing of a set any more."""
+    connection.execute(delete(REFUSAL).where(REFUSAL.c.name == name))
+
+
+SNAPSHOT: Final = ReferenceSnapshot.__table__
+_FINDING: Final = Finding.__table__
+_OLD_ONES_KEPT: Final = 3
+_INTEGER_BITS: Final = 31
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveReference:
+    """The reference data that documents are judged by; ids and rows of their snapshots by the name of the set."""
+
+    data: ReferenceData
+    snapshot_ids: Mapping[str, int]
+    stored: Mapping[str, StoredSnapshot] = field(default_factory=dict, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSnapshot:
+    """The row of a snapshot: `retrieved` is when this state of the set was retrieved first, `checked` when last.
+
+    `refused_at` is the source at which something else was found since, and refused, or nothing that could be read.
+    """
+
+    id: int
+    name: str
+    retrieved: datetime
+    checked: datetime
+    source: str
+    checksum: str
+    rows: int
+    refused_at: str | None = None
+
+
+_Load = Callable[[Connection, int, Provenance], Snapshot]
+_LOADS: Final[Mapping[str, _Load]] = {
+    Impress.NAME: load_impress,
+    StatusCodes.NAME: load_status_codes,
+    Projects.NAME: load_projects,
+    Colonies.NAME: load_colonies,
+    Strains.NAME: load_strains,
+}
+_loaded: WeakKeyDictionary[Engine, dict[str, tuple[StoredSnapshot, Snapshot]]] = WeakKeyDictionary()
+_loading = threading.Lock()
+
+
+def active_snapshots(connection: Connection) -> dict[str, StoredSnapshot]:
+    """The rows of the active snapshots, by the name of the set."""
+    columns = SNAPSHOT.c
+    refused = REFUSAL.c.source.label("refused_at")
+    joined = SNAPSHOT.outerjoin(REFUSAL, REFUSAL.c.name == columns.name)
+    query = select(SNAPSHOT, refused).select_from(joined).where(columns.is_active).order_by(columns.id)
+    # Two processes that save at once on MySQL or MariaDB leave two active ones: the later one is meant.
+    return {row.name: _stored(row) for row in connection.execute(query)}
+
+
+def load_active(connection: Connection) -> ActiveReference:
+    """The active snapshots; a set without one is not there. What was loaded before by this process is kept."""
+    stored = active_snapshots(connection)
+    with _loading:
+        kept = _loaded.setdefault(connection.engine, {})
+        for name, snapshot in stored.items():
+            if name not in kept or not _same_content(kept[name][0], snapshot):
+                kept[name] = (snapshot, _load(connection, snapshot))
+        data: dict[str, Any] = {name: _as_stored(*kept[name], stored[name]) for name in stored}
+    return ActiveReference(ReferenceData(**data), {name: snapshot.id for name, snapshot in stored.items()}, stored)
+
+
+def save(connection: Connection, snapshot: Snapshot) -> int:
+    """Make a snapshot the active one of its set, in the caller's write transaction; its id.
+
+    Where the active one has the same content, it stays: it is noted that it was found again, and where. Raises
+    ReferenceDataError for a text that is too long for the database, or has characters that it cannot hold.
+    """
+    active = active_snapshots(connection).get(snapshot.name)
+    if active is not None and active.checksum == snapshot.checksum:
+        seen = max(active.checked, snapshot.retrieved)
+        _fits(snapshot, SNAPSHOT.c.source, snapshot.source)
+        connection.execute(
+            update(SNAPSHOT).where(SNAPSHOT.c.id == active.id).values(checked=seen, source=snapshot.source)
+        )
+        return active.id
+    _fits(snapshot, SNAPSHOT.c.source, snapshot.source)
+    connection.execute(update(SNAPSHOT).where(SNAPSHOT.c.name == snapshot.name).values(is_active=False))
+    row = {
+        "name": snapshot.name,
+        "retrieved": snapshot.retrieved,
+        "checked": snapshot.retrieved,
+        "source": snapshot.source,
+        "checksum": snapshot.checksum,
+        "row_count": snapshot.rows,
+        "is_active": True,
+    }
+    (snapshot_id,) = insert_rows(connection, ReferenceSnapshot, [row])
+    for table, rows in _content(snapshot_id, snapshot).items():
+        _all_fit(snapshot, table, rows)
+        if rows:
+            bulk.insert_bulk(connection, table, rows)
+    _remove_old_ones(connection, snapshot.name)
+    return snapshot_id
+
+
+def _content(snapshot_id: int, snapshot: Snapshot) -> dict[Table, list[bulk.Row]]:
+    match snapshot:
+        case Impress():
+            return impress_rows(snapshot_id, snapshot)
+        case StatusCodes():
+            return status_code_rows(snapshot_id, snapshot)
+        case Projects():
+            return project_rows(snapshot_id, snapshot)
+        case Colonies():
+            return colony_rows(snapshot_id, snapshot)
+        case Strains():
+            return strain_rows(snapshot_id, snapshot)
+    raise InternalFaultError(f"There are no tables for a snapshot of {snapshot.name!r}. Report this as a fault.")
+
+
+def _load(connection: Connection, stored: StoredSnapshot) -> Snapshot:
+    provenance = Provenance(stored.source, stored.retrieved, stored.checksum)
+    return _LOADS[stored.name](connection, stored.id, provenance)
+
+
+def _stored(row: Row[Any]) -> StoredSnapshot:
+    return StoredSnapshot(
+        row.id,
+        row.name,
+        row.retrieved,
+        row.checked,
+        shown_source(row.source),
+        row.checksum,
+        row.row_count,
+        row.refused_at,
+    )
+
+
+def _same_content(kept: StoredSnapshot, stored: StoredSnapshot) -> bool:
+    # An id alone may come again: with other content, when the transaction that gave it was rolled back.
+    return (kept.id, kept.checksum, kept.retrieved) == (stored.id, stored.checksum, stored.retrieved)
+
+
+def _as_stored(kept: StoredSnapshot, snapshot: Snapshot, stored: StoredSnapshot) -> Snapshot:
+    return snapshot if kept.source == stored.source else snapshot.found_at(stored.source)
+
+
+def _remove_old_ones(connection: Connection, name: str) -> None:
+    columns = SNAPSHOT.c
+    query = select(columns.id).where(columns.name == name, columns.is_active.is_(False)).order_by(columns.id.desc())
+    old = connection.scalars(query).all()[_OLD_ONES_KEPT:]
+    named = set(
+        connection.scalars(select(_FINDING.c.snapshot_id).where(_FINDING.c.snapshot_id.in_(old)).distinct()).all()
+    )
+    gone = [snapshot_id for snapshot_id in old if snapshot_id not in named]
+    if gone:
+        connection.execute(delete(SNAPSHOT).where(columns.id.in_(gone)))
+
+
+def _all_fit(snapshot: Snapshot, table: Table, rows: Sequence[bulk.Row]) -> None:
+    """Raise ReferenceDataError for a value that the columns cannot hold; SQLite would take it, others not."""
+    for place, column in enumerate(table.columns):
+        for row in rows:
+            _fits(snapshot, column, row[place])
+
+
+def _fits(snapshot: Snapshot, column: Any, value: bulk.Value) -> None:
+    if isinstance(value, str):
+        most = column.type.length if isinstance(column.type, String) else None
+        try:
+            size = len(value.encode())
+        except UnicodeEncodeError as error:
+            raise _unfit(snapshot, column, value, "has characters that are no text") from error
+        if most is not None and len(value) > most:
+            raise _unfit(snapshot, column, value, f"has {len(value):,} characters, of which {most:,} fit")
+        if most is None and size > MESSAGE_BYTES:
+            raise _unfit(snapshot, column, value, f"has {size:,} bytes, of which {MESSAGE_BYTES:,} fit")
+    elif isinstance(value, int) and value.bit_length() > _INTEGER_BITS and column.name == "minimum":
+        raise _unfit(snapshot, column, str(value), "is too large")
+
+
+def _unfit(snapshot: Snapshot, column: Any, value: str, how: str) -> ReferenceDataError:
+    return ReferenceDataError(
+        f"{snapshot.source}: {column.name.replace('_', ' ')} {value[:60]!r} {how}. Correct it at the source and load "
+        f"the {snapshot.name} again; what was loaded before stays in use."
+    )

@@ -1,0 +1,111 @@
+"""The words of pictures: headings, captions, and descriptions for those who do not see them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from dcc.outcomes import ZipKey
+from dcc.reports.languages import Catalogue
+from dcc.reports.plots.picture import shown, written
+from dcc.reports.plots.values import LEAST_VALUES, RANGES, Taken
+
+if TYPE_CHECKING:
+    from dcc.reports.plots.boxes import Row
+
+_MOST_DESCRIBED: Final = 8
+_MOST_UNITS: Final = 5
+
+
+def heading_of(catalogue: Catalogue, taken: Taken) -> tuple[str, str]:
+    """The title of a parameter's picture, and the line below it."""
+    name, parameter_id = shown(taken.parameter.name, 56), shown(taken.parameter.parameter_id)
+    title = parameter_id if name == parameter_id else f"{name} ({parameter_id})"
+    return title, about(catalogue, taken.centre, taken.key)
+
+
+def about(catalogue: Catalogue, centre: str, key: ZipKey | None) -> str:
+    """The line below a title: whose data are drawn, and what is new."""
+    if key is None:
+        return catalogue.text("Centre {centre}", centre=shown(centre))
+    return catalogue.text("Centre {centre}, with what {zip} brought", centre=shown(centre), zip=shown(str(key), 70))
+
+
+def rule_of(catalogue: Catalogue) -> str:
+    """The rule by which values are marked."""
+    return catalogue.text(
+        "An outlier is a value more than {ranges} interquartile ranges below the first or above the third quartile: of "
+        "the earlier values of its group if these are at least {least}, else of all of its group, its centre, or the "
+        "picture, whichever is the first that has {least}.",
+        ranges=RANGES,
+        least=LEAST_VALUES,
+    )
+
+
+def counts_of(catalogue: Catalogue, taken: Taken) -> str:
+    """What the numbers beside groups mean."""
+    if taken.own.new:
+        return catalogue.text("In brackets: how many values, earlier and new.")
+    return catalogue.text("In brackets: how many values.")
+
+
+def caption_of(catalogue: Catalogue, taken: Taken, drawn_how: str) -> str:
+    """What a picture of a parameter shows: which values, how they are drawn, and what is left out."""
+    parts = [catalogue.text("Values that are current and valid, as the centres gave them.")]
+    if taken.of is not None:
+        drawn, there = catalogue.number(taken.drawn), catalogue.number(taken.of)
+        parts.append(catalogue.text("A sample of {drawn}, of {all} measurements.", drawn=drawn, all=there))
+    parts.append(drawn_how)
+    if taken.other_units:
+        units = [f"{shown(unit) or '–'}: {catalogue.number(number)}" for unit, number in taken.other_units.items()]
+        parts.append(
+            catalogue.text("Values in other units are not drawn ({units}).", units=", ".join(units[:_MOST_UNITS]))
+        )
+    return " ".join(parts)
+
+
+def description_of(catalogue: Catalogue, rows: Sequence[tuple[str, Row]], unit: str) -> str:
+    """The picture of a distribution in words."""
+    parts = []
+    for name, row in rows[:_MOST_DESCRIBED]:
+        quartiles = (row.box.first, row.box.median, row.box.third)
+        first, median, third = (written(catalogue, number) for number in quartiles)
+        parts.append(
+            catalogue.plural(
+                "{group}: one value, {median} {unit}.",
+                "{group}: {number} values, median {median} {unit}, the middle half from {first} to {third}.",
+                row.box.count,
+                group=name,
+                median=median,
+                unit=shown(unit),
+                first=first,
+                third=third,
+            )
+        )
+        if row.new.size:
+            parts.append(_of_new(catalogue, row))
+    if len(rows) > _MOST_DESCRIBED:
+        more = len(rows) - _MOST_DESCRIBED
+        parts.append(catalogue.plural("One more group.", "{number} more groups.", more))
+    return " ".join(parts)
+
+
+def _of_new(catalogue: Catalogue, row: Row) -> str:
+    said = catalogue.plural(
+        "One new value: {lowest}.",
+        "{number} new values, from {lowest} to {highest}.",
+        int(row.new.size),
+        lowest=written(catalogue, float(row.new.min())),
+        highest=written(catalogue, float(row.new.max())),
+    )
+    marked = row.judged_by.outside(row.new).nonzero()[0].tolist()
+    if not marked:
+        return said
+    furthest = sorted(marked, key=lambda place: -row.judged_by.ranges_from(float(row.new[place])))[:3]
+    named = [f"{row.new_names[place]} {written(catalogue, float(row.new[place]))}".strip() for place in furthest]
+    return f"{said} " + catalogue.plural(
+        "One of them is an outlier: {named}.",
+        "{number} of them are outliers, the furthest: {named}.",
+        len(marked),
+        named=catalogue.list(named),
+    )

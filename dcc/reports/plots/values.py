@@ -1,0 +1,385 @@
+"""The values that a picture of a parameter is made of, and the rule that marks outliers (Tukey's outer fences).
+
+Only rows of `current_measurement` with `is_valid` and a number are drawn. Of a parameter with more measurements at a
+centre than a picture holds, a sample is drawn, always the same: those whose ids come first when multiplied with a large
+number, modulo a prime. The database tells that from an index, without reading the other rows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import ColumnElement, Connection, Select, and_, func, select, true
+
+from dcc.databases.list_parameters import as_json, numbers_in, only_compared
+from dcc.errors import NotFoundError
+from dcc.outcomes import ZipKey
+from dcc.qc.apply.versions import same_text
+from dcc.qc.models import (
+    Document,
+    Experiment,
+    Housing,
+    ImpressParameter,
+    Line,
+    Measurement,
+    ProcedureRun,
+    ReferenceSnapshot,
+    Specimen,
+)
+from dcc.vocabulary import EntityKind, MeasurementType, Validity
+
+Numbers = NDArray[np.float64]
+
+RANGES: Final = 3
+"""A value is an outlier when it is more than so many interquartile ranges below the first or above the third quartile.
+
+Quartiles, unlike mean and standard deviation, are not moved by a few wrong values. Of normally distributed values, one
+in 425,000 is marked.
+"""
+LEAST_VALUES: Final = 20
+"""Values that a group must have for any to be marked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """Quartiles of a group of `count` values, and the fences beyond which a value is an outlier.
+
+    `low` and `high` are infinite where no value is marked: there are fewer than 20, or the quartiles are equal, so that
+    any other value would be beyond them.
+    """
+
+    count: int
+    first: float
+    median: float
+    third: float
+    low: float
+    high: float
+
+    def outside(self, numbers: Numbers) -> NDArray[np.bool_]:
+        """Which of these values are outliers."""
+        return (numbers < self.low) | (numbers > self.high)
+
+    def ranges_from(self, number: float) -> float:
+        """How many interquartile ranges a value is beyond the nearer quartile; 0 between them, or without a range."""
+        width = self.third - self.first
+        return max(self.first - number, number - self.third, 0.0) / width if width > 0 else 0.0
+
+
+def box_of(numbers: Numbers) -> Box | None:
+    """The box of a group; None where it has no values."""
+    if not numbers.size:
+        return None
+    first, median, third = (float(each) for each in np.quantile(numbers, [0.25, 0.5, 0.75]))
+    width = third - first
+    marked = numbers.size >= LEAST_VALUES and width > 0
+    low, high = (first - RANGES * width, third + RANGES * width) if marked else (-np.inf, np.inf)
+    return Box(int(numbers.size), first, median, third, low, high)
+
+
+def judging_box(*candidates: Numbers) -> Box | None:
+    """The box that values are judged by: that of the first of these sets of values that has enough, 20.
+
+    Without such a set, that of the last of them, by which none is marked. None where that has no values.
+    """
+    return box_of(next((numbers for numbers in candidates if numbers.size >= LEAST_VALUES), candidates[-1]))
+
+
+def numbers_of(values: Any) -> Numbers:
+    """The values as an array; beyond 1e100, which nothing measures and sums of which overflow, they are 1e100."""
+    return np.clip(np.asarray(values, dtype=np.float64), -1e100, 1e100)
+
+
+MOST_VALUES: Final = 20_000
+"""Measurements of a parameter at one centre, or in one submission, that a picture is made of."""
+
+_PRIME: Final = 4_294_967_291
+_FACTOR: Final = 1_597_334_677
+"""Products of the two stay below 2**63, the largest whole number of databases."""
+
+_MEASUREMENT: Final = Measurement.__table__
+_RUN: Final = ProcedureRun.__table__
+_SPECIMEN: Final = Specimen.__table__
+_DOCUMENT: Final = Document.__table__
+_OWNERS: Final = {
+    EntityKind.EXPERIMENT: Experiment.__table__,
+    EntityKind.LINE: Line.__table__,
+    EntityKind.HOUSING: Housing.__table__,
+}
+
+
+class Value(NamedTuple):
+    """A measurement, and whom it was made on; `gender`, `zygosity` and `specimen_id` are None where not of one animal.
+
+    `increment` is None but in a series, in which `item` is its place.
+    """
+
+    id: int
+    number: float
+    unit: str
+    gender: str | None
+    zygosity: str | None
+    specimen_id: str | None
+    run: int
+    increment: str | None
+    item: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Measurements that were taken, in the order of their ids, and of how many that may be drawn or not."""
+
+    values: tuple[Value, ...]
+    of: int
+    is_whole: bool
+
+
+class Parameter(NamedTuple):
+    """A parameter as IMPReSS calls it; `name` is its key where IMPReSS has no name. `type`: `MeasurementType`."""
+
+    parameter_id: str
+    name: str
+    type: str
+
+
+def scattered(number: int) -> int:
+    """A number below 2**32 that depends on an id and looks like chance."""
+    return number % _PRIME * _FACTOR % _PRIME
+
+
+def documents_of(connection: Connection, key: ZipKey) -> list[int]:
+    """The ids of the documents of a zip action in the QC database."""
+    wanted = (_DOCUMENT.c.zip_file == key.file_name) & (_DOCUMENT.c.zip_action == key.action.value)
+    rows = connection.scalars(select(_DOCUMENT.c.id).where(wanted).order_by(_DOCUMENT.c.id))
+    return [int(row) for row in rows]
+
+
+def require_brought(connection: Connection, key: ZipKey) -> None:
+    """Raise NotFoundError unless documents of a zip action came to the QC database."""
+    if not documents_of(connection, key):
+        raise NotFoundError(
+            f"Nothing of {key} has come to the QC database. See `dcc report {key}` for what became of it, or correct "
+            "the name."
+        )
+
+
+def parameter_named(connection: Connection, parameter_id: str) -> Parameter | None:
+    """A parameter that there are measurements of; None where there are none."""
+    kind = connection.scalar(select(_MEASUREMENT.c.type).where(_MEASUREMENT.c.parameter_id == parameter_id).limit(1))
+    if kind is None:
+        return None
+    known, snapshot = ImpressParameter.__table__.c, ReferenceSnapshot.__table__.c
+    active = select(snapshot.id).where(snapshot.name == "impress", snapshot.is_active)
+    named = select(func.min(known.name)).where(known.snapshot_id.in_(active), known.parameter_id == parameter_id)
+    return Parameter(parameter_id, connection.scalar(named) or parameter_id, kind)
+
+
+def centres_with(connection: Connection, parameter_id: str) -> dict[str, int]:
+    """The centres with measurements of a parameter, and how many, whether they are current and valid or not."""
+    own = _MEASUREMENT.c
+    statement = select(own.centre, func.count()).where(own.parameter_id == parameter_id).group_by(own.centre)
+    numbers: Counter[str] = Counter()
+    for centre, number in connection.execute(statement.order_by(own.centre)):
+        numbers[centre.rstrip(" ")] += number
+    return dict(numbers)
+
+
+def sample_of_centre(
+    connection: Connection,
+    parameter_id: str,
+    centre: str,
+    *,
+    before: Collection[int] = (),
+    most: int = MOST_VALUES,
+) -> Sample:
+    """Measurements of a parameter at a centre; of documents applied before the last of those given, and not of these.
+
+    `most` of them or a few more; all that there are, whoever brought them, where no documents are given.
+    """
+    own = _MEASUREMENT.c
+    of_centre = (own.parameter_id == parameter_id) & (own.centre == centre)
+    there = connection.scalar(select(func.count()).select_from(_MEASUREMENT).where(of_centre)) or 0
+    left_out = set(before)
+    wanted = _values(of_centre & _share(there, most)).add_columns(_RUN.c.document_id)
+    rows = connection.execute(wanted.where(_RUN.c.document_id < max(before)) if before else wanted)
+    kept = (Value(*row[:-1]) for row in rows if row[-1] not in left_out)
+    return _sampled(kept, there, most)
+
+
+def sample_of_documents(
+    connection: Connection, parameter_id: str, documents: Collection[int], *, most: int = MOST_VALUES
+) -> Sample:
+    """Measurements of a parameter that these documents brought; `most` or a few more."""
+    # The runs of the documents are looked up, not all measurements of the parameter.
+    there = _RUN.c.document_id.in_(numbers_in("documents")) & (
+        only_compared(_MEASUREMENT.c.parameter_id) == parameter_id
+    )
+    given = {"documents": as_json(documents)}
+    joined = _MEASUREMENT.join(_RUN, _RUN.c.id == _MEASUREMENT.c.procedure_run_id)
+    number = connection.scalar(select(func.count()).select_from(joined).where(there), given) or 0
+    rows = connection.execute(_values(there & _share(number, most)), given)
+    return _sampled((Value(*row) for row in rows), number, most)
+
+
+def _sampled(rows: Iterable[Value], there: int, most: int) -> Sample:
+    values = sorted(islice(rows, 2 * most))
+    return Sample(tuple(values), there, there <= most)
+
+
+def _share(there: int, most: int) -> ColumnElement[bool]:
+    """The condition that about `most` of so many measurements fulfil, by their ids alone."""
+    if there <= most:
+        return true()
+    return _MEASUREMENT.c.id % _PRIME * _FACTOR % _PRIME < int(_PRIME * most / there)
+
+
+def _values(wanted: ColumnElement[bool]) -> Select[Any]:
+    """The query for the columns of `Value`, of current, valid measurements with a number."""
+    own = _MEASUREMENT.c
+    statement = (
+        select(
+            own.id,
+            own.number,
+            func.coalesce(own.unit, ""),
+            _SPECIMEN.c.gender,
+            _SPECIMEN.c.zygosity,
+            own.specimen_id,
+            own.procedure_run_id,
+            own.increment,
+            own.item,
+        )
+        .select_from(_MEASUREMENT)
+        .join(_RUN, _RUN.c.id == own.procedure_run_id)
+    )
+    for kind, table in _OWNERS.items():
+        statement = statement.outerjoin(table, and_(_RUN.c.owner_kind == kind.value, table.c.id == _RUN.c.owner_id))
+    same_animal = (_SPECIMEN.c.centre == own.centre) & same_text(_SPECIMEN.c.specimen_id, own.specimen_id)
+    statement = statement.outerjoin(_SPECIMEN, same_animal & _SPECIMEN.c.is_current)
+    owners = _OWNERS.values()
+    return statement.where(
+        wanted,
+        own.number.is_not(None),
+        func.coalesce(*(owner.c.is_current for owner in owners)) == 1,
+        func.coalesce(*(owner.c.validity for owner in owners)) == Validity.VALID,
+    )
+
+
+def is_series(parameter: Parameter) -> bool:
+    """Whether a parameter's values are those of a series."""
+    return parameter.type == MeasurementType.SERIES.value
+
+
+LEAST_OF_OTHERS: Final = 500
+"""Values that are taken of each other centre, however many there are."""
+
+_NONE: Final = Sample((), 0, True)
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """Values of a centre, or of a part of them: those that were there, and those that a submission brought."""
+
+    earlier: list[Value]
+    new: list[Value]
+
+    @property
+    def numbers(self) -> Numbers:
+        """All of them."""
+        return numbers_of([value.number for value in (*self.earlier, *self.new)])
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Values in one `unit`, of a centre and, by their names, of others.
+
+    `other_units` tells how many values are left out, by their unit. `of` is how many measurements there are where these
+    are a sample of them, else None. `key` is the submission that new values are of, if any.
+    """
+
+    parameter: Parameter
+    centre: str
+    key: ZipKey | None
+    unit: str
+    own: Values
+    others: Mapping[str, Values]
+    other_units: Mapping[str, int]
+    of: int | None
+
+    @property
+    def drawn(self) -> int:
+        """How many values there are."""
+        return sum(len(values.earlier) + len(values.new) for values in (self.own, *self.others.values()))
+
+
+def take(
+    qc: Connection,
+    parameter: Parameter,
+    centre: str,
+    key: ZipKey | None,
+    *,
+    with_others: bool,
+    most: int = MOST_VALUES,
+) -> Taken | None:
+    """Values of a parameter at a centre, new ones those of the zip action; None where the centre has no number.
+
+    Earlier ones are those of documents that were applied before the last one of the zip action.
+
+    The unit is that of most new values, or of most others where none is new. Taken are about `most` values of the
+    centre, as many new ones, and as many of other centres together, but 500 of each if it has these.
+    """
+    documents = documents_of(qc, key) if key is not None else []
+    new = sample_of_documents(qc, parameter.parameter_id, documents, most=most) if documents else _NONE
+    names = [name for name in centres_with(qc, parameter.parameter_id) if name != centre] if with_others else []
+    share = max(most // max(len(names), 1), LEAST_OF_OTHERS)
+    own, *others = (
+        sample_of_centre(qc, parameter.parameter_id, name, before=documents, most=most if name == centre else share)
+        for name in (centre, *names)
+    )
+    unit = _usual_unit(new.values or own.values)
+    if unit is None:
+        return None
+    everything = [own, new, *others]
+    return Taken(
+        parameter,
+        centre,
+        key,
+        unit,
+        Values(_of_unit(own, unit), _of_unit(new, unit)),
+        {name: Values(_of_unit(sample, unit), []) for name, sample in zip(names, others, strict=True)},
+        _other_units(everything, unit),
+        None if all(each.is_whole for each in everything) else sum(each.of for each in (own, *others)),
+    )
+
+
+def require(
+    qc: Connection, parameter_id: str, centre: str, key: ZipKey | None, *, with_others: bool, most: int
+) -> Taken:
+    """As `take`, of a parameter by its key. Raises NotFoundError where there is no number to draw."""
+    parameter = parameter_named(qc, parameter_id)
+    taken = None if parameter is None else take(qc, parameter, centre, key, with_others=with_others, most=most)
+    if taken is None:
+        raise NotFoundError(
+            f"Centre {centre} has no current, valid number of parameter {parameter_id}. "
+            f"See `dcc qc contexts --centre {centre}` for what there is."
+        )
+    return taken
+
+
+def _usual_unit(values: Sequence[Value]) -> str | None:
+    """The unit that most values have; of several, the first by the alphabet; None where there are no values."""
+    numbers = Counter(value.unit for value in values)
+    return min(numbers, key=lambda unit: (-numbers[unit], unit)) if numbers else None
+
+
+def _other_units(samples: Iterable[Sample], unit: str) -> dict[str, int]:
+    numbers = Counter(value.unit for sample in samples for value in sample.values if value.unit != unit)
+    return dict(sorted(numbers.items(), key=lambda item: (-item[1], item[0])))
+
+
+def _of_unit(sample: Sample, unit: str) -> list[Value]:
+    return [value for value in sample.values if value.unit == unit]

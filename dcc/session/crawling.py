@@ -1,0 +1,382 @@
+"""Crawling: list every file source at once, and record what is new.
+
+Nothing is downloaded here. Each source is listed in a thread of its own, within the time limits of the settings; what
+it shows is recorded in the caller's thread, a source at a time, with a number of statements that does not depend on
+how many archives are known.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import queue
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+from sqlalchemy import Connection, Engine, select
+
+from dcc.errors import InternalFaultError, ListingShrunkError, SourceError, SourceTimeoutError
+from dcc.naming import Action
+from dcc.outcomes import Problem, SourceCrawl, ZipKey, source_partition
+from dcc.phases import Phase
+from dcc.runtime.log_context import in_log_context, logging_about, progress_log
+from dcc.session.sessions import Session
+from dcc.settings import Settings
+from dcc.sources.base import ActionListing, ListedFile, SourceAddress
+from dcc.sources.connect import connect
+from dcc.sources.listing_watch import ListingWatch, unheard, watching
+from dcc.tracker.database import exception_id, insert_rows, run_reading
+from dcc.tracker.hostings.listings import NOBODY_ACTS, Finding, ListingRecorder, RecordedListing, archives_by_source
+from dcc.tracker.models import Centre, SourceCrawlRow, utc_now
+from dcc.tracker.register.source_addresses import load_addresses
+
+log = logging.getLogger(__name__)
+progress = progress_log(__name__)
+
+OK, PARTIAL, FAILED = "ok", "partial", "failed"
+_IGNORED_SHOWN = 20
+_SLACK_SECONDS = 30
+
+
+@dataclass
+class SourceListing:
+    """What one file source showed: the directories that could be listed, and the first error.
+
+    `began` is by the clock, in seconds since 1970; `ended` by `time.monotonic`.
+    """
+
+    address: SourceAddress
+    listings: list[ActionListing] = field(default_factory=list)
+    error: SourceError | InternalFaultError | None = None
+    seconds: float = 0.0
+    began: float = field(default_factory=time.time)
+    ended: float = field(default_factory=time.monotonic)
+
+    @property
+    def ignored(self) -> int:
+        """How many entries were left aside."""
+        return sum(part.ignored for part in self.listings)
+
+    @property
+    def ignored_examples(self) -> tuple[tuple[str, str], ...]:
+        """Some of the entries left aside, as `<action>/<name>` with the reason."""
+        examples = [
+            (f"{part.action}/{name}", reason) for part in self.listings for name, reason in part.ignored_examples
+        ]
+        return tuple(examples[:_IGNORED_SHOWN])
+
+    @property
+    def outcome(self) -> str:
+        """`ok`; `partial` when some directory could not be listed; `failed` when none could."""
+        if self.error is None:
+            return OK
+        return PARTIAL if self.listings else FAILED
+
+
+def list_source(
+    address: SourceAddress,
+    settings: Settings,
+    watch: ListingWatch | None = None,
+    actions: Collection[Action] = tuple(Action),
+) -> SourceListing:
+    """List the action directories of a file source, all or some. Never raises SourceError: it is in the result.
+
+    `watch` bounds it and hears how far it is; by default it has the time that the settings give.
+    """
+    result = SourceListing(address)
+    settings = settings.for_protocol(address.protocol)
+    began = time.monotonic()
+    try:
+        with (
+            connect(address, settings) as connection,
+            watching(watch or ListingWatch(address.label, settings.list_timeout)),
+        ):
+            for action in actions:
+                try:
+                    result.listings.append(connection.list_action(action))
+                except SourceError as error:
+                    result.error = result.error or error
+    except SourceError as error:
+        result.error = result.error or error
+    result.ended = time.monotonic()
+    result.seconds = result.ended - began
+    return result
+
+
+def crawl_file_sources(
+    tracker: Engine, settings: Settings, session: Session, source_ids: Sequence[int] | None = None
+) -> Iterator[SourceCrawl]:
+    """Crawl all available file sources of active centres, or those of `source_ids`; yield each as it is recorded.
+
+    A source that cannot be reached, or not be listed for a fault of the platform, is an outcome, not an exception.
+    Raises TrackerUnreachableError and SessionLostError.
+    """
+    addresses = run_reading(
+        tracker,
+        lambda connection: load_addresses(connection, ids=source_ids),
+        patience_seconds=settings.database_retry,
+    )
+    tasks = {address.id: session.start_task(Phase.ZIP_NAME, f"Crawl of {address.label}") for address in addresses}
+
+    def ended(crawl: SourceCrawl) -> SourceCrawl:
+        session.finish_task(tasks[crawl.source_id], failed=crawl.outcome != OK)
+        return crawl
+
+    unsettled: dict[int, tuple[SourceListing, SourceCrawl, Mapping[ZipKey, ListedFile]]] = {}
+    for listing in _list_in_parallel(addresses, settings, session.heard):
+        session.check()
+        with _logging_about(listing.address):
+            crawl, young = _record(settings, session, listing)
+        if young:
+            unsettled[crawl.source_id] = listing, crawl, young
+        else:
+            yield ended(crawl)
+    looks = [LookAgain(listing.address, listing.ended, young) for listing, _, young in unsettled.values()]
+    for second in look_again(looks, settings, session):
+        _, crawl, young = unsettled[second.address.id]
+        with _logging_about(second.address):
+            found = settle(settings, session, second, young)
+        yield ended(replace(crawl, notes=(*crawl.notes, *(finding.message for finding in found))))
+
+
+@dataclass(frozen=True, slots=True)
+class LookAgain:
+    """A file source to be looked at once more, for the sake of some archives; `ended`: when it was last (monotonic)."""
+
+    address: SourceAddress
+    ended: float
+    archives: Collection[ZipKey]
+
+
+def look_again(looks: Collection[LookAgain], settings: Settings, session: Session) -> Iterator[SourceListing]:
+    """List the directories of some archives again, once each source has been left alone for the quiet period."""
+    by_source = {look.address.id: look for look in looks}
+
+    def listed(address: SourceAddress, settings: Settings, watch: ListingWatch) -> SourceListing:
+        look = by_source[address.id]
+        time.sleep(max(look.ended + settings.quiet_seconds - time.monotonic(), 0))
+        return list_source(address, settings, watch, sorted({key.action for key in look.archives}))
+
+    if by_source:
+        addresses = [look.address for look in looks]
+        for listing in _list_in_parallel(addresses, settings, session.heard, listed, wait=settings.quiet_seconds):
+            session.check()
+            yield listing
+
+
+def relist(tracker: Engine, settings: Settings, session: Session, keys: Collection[ZipKey]) -> None:
+    """Note how the file sources of some archives list these by now; one that cannot be listed tells nothing new.
+
+    Young archives are looked at once more, as in a crawl: those that are still being uploaded cannot be fetched.
+    """
+
+    def look(connection: Connection) -> list[LookAgain]:
+        archives = archives_by_source(connection, keys)
+        addresses = load_addresses(connection, ids=list(archives)) if archives else []
+        return [LookAgain(address, -math.inf, archives[address.id]) for address in addresses]
+
+    looks = run_reading(tracker, look, patience_seconds=settings.database_retry)
+    archives = {look.address.id: look.archives for look in looks}
+    unsettled: dict[int, Mapping[ZipKey, ListedFile]] = {}
+    again: list[LookAgain] = []
+    for listing in look_again(looks, settings, session):
+        if listing.error is not None:
+            log.warning("%s", listing.error)
+        if young := _note(settings, session, listing, archives[listing.address.id]):
+            unsettled[listing.address.id] = young
+            again.append(LookAgain(listing.address, listing.ended, young))
+    for second in look_again(again, settings, session):
+        settle(settings, session, second, unsettled[second.address.id])
+
+
+def _note(
+    settings: Settings, session: Session, listing: SourceListing, keys: Collection[ZipKey]
+) -> Mapping[ZipKey, ListedFile]:
+    def write(connection: Connection) -> Mapping[ZipKey, ListedFile]:
+        recorder = _recorder(connection, settings, session, listing)
+        return recorder.relist(listing.address, keys, listing.listings)
+
+    return session.write(write)
+
+
+def _logging_about(address: SourceAddress) -> AbstractContextManager[None]:
+    return logging_about(source=address.id, centre=address.centre, phase=Phase.ZIP_NAME.short_name)
+
+
+def _heard_of(address: SourceAddress, heard: Callable[[str], object]) -> Callable[[str], object]:
+    """Tells `heard` how far it is with one of several file sources."""
+    partition = source_partition(address.centre, address.id)
+    return lambda text: heard(f"{partition}: {text}")
+
+
+def _list_in_parallel(
+    addresses: Sequence[SourceAddress],
+    settings: Settings,
+    heard: Callable[[str], object],
+    look: Callable[[SourceAddress, Settings, ListingWatch], SourceListing] = list_source,
+    wait: float = 0,
+) -> Iterator[SourceListing]:
+    """Yield each source's listing as it is complete; one that outstays every time limit, after `wait`, is given up."""
+    results: queue.SimpleQueue[SourceListing] = queue.SimpleQueue()
+
+    def work(address: SourceAddress) -> None:
+        try:
+            with _logging_about(address):
+                seconds = settings.for_protocol(address.protocol).list_timeout
+                watch = ListingWatch(address.label, seconds, _heard_of(address, heard))
+                listing = look(address, settings, watch)
+        except Exception as error:  # whatever a server provoked, it must not cost the other sources their crawl
+            with _logging_about(address):
+                log.exception("%s met a fault of the platform", address.label)
+            fault = InternalFaultError(
+                f"{address.label}: {type(error).__name__}: {error}. This is a fault of the platform; its next session "
+                "tries again. Report it with the log."
+            )
+            listing = SourceListing(address, error=fault)
+        results.put(listing)
+
+    for address in addresses:
+        threading.Thread(target=in_log_context(work), args=(address,), name=f"crawl {address.id}", daemon=True).start()
+    waiting = {address.id: address for address in addresses}
+    limit = _SLACK_SECONDS + max(
+        (_longest_listing(settings.for_protocol(address.protocol)) for address in addresses), default=0
+    )
+    deadline = time.monotonic() + wait + limit
+    while waiting:
+        try:
+            result = results.get(timeout=max(deadline - time.monotonic(), 0))
+        except queue.Empty:
+            for address in waiting.values():
+                error = SourceTimeoutError(
+                    f"{address.label} was given up after {limit:.0f} s, the sum of DCC_CONNECT_TIMEOUT, "
+                    f"DCC_LOGIN_TIMEOUT, DCC_LIST_TIMEOUT and {_SLACK_SECONDS} s. Ask whoever runs the server what it "
+                    "is doing; the next session tries again."
+                )
+                yield SourceListing(address, error=error, seconds=limit)
+            return
+        if waiting.pop(result.address.id, None):
+            yield result
+
+
+def _longest_listing(settings: Settings) -> float:
+    return settings.connect_timeout + settings.login_timeout + settings.list_timeout
+
+
+def _record(
+    settings: Settings, session: Session, listing: SourceListing
+) -> tuple[SourceCrawl, Mapping[ZipKey, ListedFile]]:
+    """Record a listing; what it came to, and which archives are to be looked at once more."""
+    address = listing.address
+    result, outcome, error = session.write(lambda connection: _write(connection, settings, session, listing))
+    problem = None if error is None else Problem(error.short_name(), str(error))
+    if error is not None:
+        log.warning("%s", error)
+    progress.info(
+        "%s: crawl %s after %.1f s: %d archives listed, %d new, %d changed, %d refused, %d gone",
+        address.label,
+        outcome,
+        listing.seconds,
+        result.listed,
+        len(result.new_zips),
+        result.changed,
+        len(result.refused_zips),
+        result.gone,
+    )
+    crawl = SourceCrawl(
+        source_id=address.id,
+        partition=source_partition(address.centre, address.id),
+        label=address.label,
+        centre=address.centre,
+        outcome=outcome,
+        error=problem,
+        listed=result.listed,
+        new=len(result.new_zips),
+        known=result.known,
+        changed=result.changed,
+        refused=len(result.refused_zips),
+        ignored=listing.ignored,
+        gone=result.gone,
+        seconds=listing.seconds,
+        finished=utc_now(),
+        new_zips=tuple(result.new_zips),
+        refused_zips=tuple(result.refused_zips),
+        accepted_zips=tuple(result.accepted_zips),
+        ignored_examples=listing.ignored_examples,
+        findings=tuple(finding.message for finding in result.findings if finding.kind not in NOBODY_ACTS),
+        notes=tuple(finding.message for finding in result.findings if finding.kind in NOBODY_ACTS),
+    )
+    return crawl, result.unsettled
+
+
+def settle(
+    settings: Settings, session: Session, second: SourceListing, young: Mapping[ZipKey, ListedFile]
+) -> list[Finding]:
+    """Record what a second look showed of archives; what is said of those that are still being uploaded."""
+    if second.error is not None:
+        log.warning("%s", second.error)
+    listings = None if second.error is not None else second.listings
+
+    def write(connection: Connection) -> list[Finding]:
+        return _recorder(connection, settings, session).settle(second.address, young, listings)
+
+    found = session.write(write)
+    for finding in found:
+        progress.info("%s", finding.message)
+    return found
+
+
+def _recorder(
+    connection: Connection, settings: Settings, session: Session, listing: SourceListing | None = None
+) -> ListingRecorder:
+    centres = {name: number for number, name in connection.execute(select(Centre.id, Centre.short_name))}
+    return ListingRecorder(
+        connection,
+        session.id,
+        settings.naming,
+        centres,
+        utc_now(),
+        quiet_seconds=settings.quiet_seconds,
+        shrink_limit=settings.listing_shrink_limit,
+        looked_at=None if listing is None else listing.began,
+        heard=unheard if listing is None else _heard_of(listing.address, session.heard),
+    )
+
+
+def _write(
+    connection: Connection, settings: Settings, session: Session, listing: SourceListing
+) -> tuple[RecordedListing, str, SourceError | InternalFaultError | None]:
+    recorder = _recorder(connection, settings, session, listing)
+    now = recorder.now
+    result = recorder.record(listing.address, listing.listings, whole=listing.error is None)
+    error, outcome = listing.error, listing.outcome
+    if error is None and result.shrunk:
+        error, outcome = _shrunk(listing.address, result.shrunk), PARTIAL
+    row = {
+        "session_id": session.id,
+        "file_source_id": listing.address.id,
+        "start_time": now - timedelta(seconds=listing.seconds),
+        "finish_time": now,
+        "outcome": outcome,
+        "exception_id": error and exception_id(connection, error.short_name(), error.summary()),
+        "message": error and str(error),
+        "listed": result.listed,
+        "new_zips": len(result.new_zips),
+        "known": result.known,
+        "changed": result.changed,
+        "refused": len(result.refused_zips),
+        "ignored": listing.ignored,
+        "gone": result.gone,
+    }
+    insert_rows(connection, SourceCrawlRow.__table__, [row])
+    return result, outcome, error
+
+
+def _shrunk(address: SourceAddress, directories: Sequence[str]) -> ListingShrunkError:
+    return ListingShrunkError(
+        f"{address.label}: {'; '.join(directories)}. Nothing is taken for gone yet: if the next crawl lists the same, "
+        "it is believed. Ask the centre whether this is meant; DCC_LISTING_SHRINK_LIMIT sets the limit."
+    )

@@ -1,0 +1,247 @@
+"""Receives one archive from one file source: into its part in staging, checked, and given its name."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from dcc.errors import ChecksumMismatchError, SizeMismatchError, SourceTimeoutError
+from dcc.outcomes import ZipKey
+from dcc.runtime.checksums import md5_of
+from dcc.runtime.disk_space import write_all
+from dcc.session.fetching.segmented_download import Helpers, SegmentedFetch, Wanted
+from dcc.sources.base import Block, Connection
+from dcc.sources.hosting import Fault, Hosting
+from dcc.sources.transfer_speed import Pace
+from dcc.store.staging import Origin, Staging, disk_errors
+
+_PROGRESS_SECONDS = 1.0
+_UNNOTED_BYTES = 1024 * 1024
+
+
+class DownloadSink:
+    """Writes one archive to its part; a context manager that closes it.
+
+    `most_unsized` bytes are taken of an archive whose size is not known; `written` is told of each block, and
+    `on_bytes` of all bytes received so far, about once a second. The part's origin is noted when a second has passed or
+    more than 1 MiB arrived, else only if something fails: to make a file beside each small archive takes as long as to
+    make the archive, and all that a killed process loses is what came in a second.
+    """
+
+    def __init__(
+        self,
+        staging: Staging,
+        key: ZipKey,
+        origin: Origin,
+        most_unsized: int,
+        written: Callable[[int], object],
+        on_bytes: Callable[[int], object],
+    ) -> None:
+        self.received = 0
+        self.key = key
+        self._staging, self._origin, self._expected = staging, origin, origin.size_bytes
+        self._written, self._on_bytes = written, on_bytes
+        self._most = most_unsized if self._expected is None else self._expected
+        self._part: int | None = None
+        self._noted = False
+        self._told = time.monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._part is not None:
+            os.close(self._part)
+            if kind is not None:
+                self._note_origin()
+
+    def take_in(self, length: int) -> None:
+        """Go on after what an earlier attempt received. Raises OSError when it is not there any more."""
+        if length == 0:
+            return
+        self._part, self._noted = os.open(self._staging.part(self.key), os.O_WRONLY | os.O_CLOEXEC), True
+        self.received = os.lseek(self._part, 0, os.SEEK_END)
+
+    def __call__(self, block: Block) -> None:
+        """Take the next block. Raises SizeMismatchError when that is more than was listed."""
+        if self._part is None:
+            self._part = self._staging.begin_part(self.key)
+        count = len(block)
+        write_all(self._part, block)
+        self._written(count)
+        self.received += count
+        if self.received > self._most:
+            self._check_size()
+        now = time.monotonic()
+        late = now - self._told >= _PROGRESS_SECONDS
+        if late or self.received > _UNNOTED_BYTES:
+            self._note_origin()
+        if late:
+            self._told = now
+            self._on_bytes(self.received)
+
+    def _note_origin(self) -> None:
+        if not self._noted:
+            self._staging.note_origin(self.key, self._origin)
+            self._noted = True
+
+    def end(self) -> None:
+        """There is no more. Raises SizeMismatchError when what was received has not the size listed."""
+        if self._part is None:
+            self._part = self._staging.begin_part(self.key)
+        self._check_size()
+
+    def _check_size(self) -> None:
+        if self._expected is None and self.received > self._most:
+            raise SizeMismatchError(
+                f"{self.key}: more than {self._most:,} bytes arrived, and the file source does not tell the size. Ask "
+                "whoever runs the server why it does not; DCC_MAX_UNSIZED_BYTES sets the limit."
+            )
+        if self._expected is not None and self.received != self._expected:
+            raise SizeMismatchError(
+                f"{self.key}: {self.received:,} bytes arrived where {self._expected:,} were listed. The file is "
+                "fetched anew; if this happens again, ask the centre whether it was still being uploaded."
+            )
+
+
+_MOST_UNSIZED = 4 * 1024 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """One download attempt: a row of `zip_download` that is to be carried out.
+
+    `published`: the MD5 that the archive's own centre published, which counts in place of one beside this copy.
+    """
+
+    download_id: int
+    key: ZipKey
+    hosting: Hosting
+    published: str | None = None
+
+    @property
+    def reads_checksum(self) -> bool:
+        """Whether the checksum beside the copy is read, before the archive: other copies may depend on it."""
+        return self.published is None and self.hosting.has_md5
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """An archive that arrived whole: its size and checksum are those of the source, as far as it tells them.
+
+    `md5` is None where the source published none to compare with: it is not known yet. `resumed`: its beginning came
+    from an earlier attempt.
+    """
+
+    path: Path
+    size_bytes: int
+    md5: str | None
+    seconds: float
+    resumed: bool
+
+
+def origin_of(hosting: Hosting) -> Origin:
+    """What a part that is received from there is a part of."""
+    return Origin(hosting.source_id, hosting.size_bytes, hosting.modified)
+
+
+def receive(
+    connection: Connection,
+    transfer: Transfer,
+    staging: Staging,
+    on_bytes: Callable[[int], object],
+    *,
+    pace: Pace | None = None,
+    most_unsized: int = _MOST_UNSIZED,
+    helpers: Helpers | None = None,
+    on_published: Callable[[str], object] = lambda _: None,
+) -> Received:
+    """Fetch an archive into staging, going on where an earlier attempt broke off, and check what arrived.
+
+    `on_bytes` is told the bytes received so far, about once a second. `most_unsized` bytes are taken of an archive
+    whose size is not known; `helpers` may fetch segments of a large one; `on_published` is told the MD5 that lies
+    beside the copy. Raises SizeMismatchError and ChecksumMismatchError (the part is dropped then), any SourceError of
+    the connection and SourceTimeoutError where `pace` is not kept (the part is kept), and DiskFullError.
+    """
+    key, hosting = transfer.key, transfer.hosting
+    began = time.monotonic()
+    published = transfer.published
+    if transfer.reads_checksum:
+        published = connection.read_md5(key.action, key.file_name)
+        if published is not None:
+            on_published(published)
+    _refuse_known_bad(transfer, published)
+    origin = origin_of(hosting)
+    with disk_errors(key):
+        staging.prepare(key)
+        offset = staging.resumable(key, origin)
+        fetch = SegmentedFetch(
+            connection, Wanted(key, hosting.size_bytes, hosting.modified, offset), staging.root, helpers
+        )
+
+        def on_received(received: int) -> None:
+            on_bytes(received + fetch.ahead)
+
+        try:
+            with (
+                staging.room_for(key, (hosting.size_bytes or 0) - offset + fetch.room) as written,
+                DownloadSink(staging, key, origin, most_unsized, written, on_received) as sink,
+            ):
+                sink.take_in(offset)
+                if hosting.size_bytes is None or offset < hosting.size_bytes:
+                    with _kept(pace or Pace(), sink, fetch):
+                        fetch.into(sink, lambda: on_received(sink.received))
+                sink.end()
+                md5 = None if published is None else _checked_md5(key, staging.part(key), published, offset > 0)
+        except (SizeMismatchError, ChecksumMismatchError):
+            staging.drop_part(key)
+            raise
+        path = staging.finish_part(key)
+    return Received(path, sink.received, md5, time.monotonic() - began, resumed=offset > 0)
+
+
+@contextlib.contextmanager
+def _kept(pace: Pace, sink: DownloadSink, fetch: SegmentedFetch) -> Iterator[None]:
+    try:
+        with pace.kept(lambda: sink.received + fetch.helped, fetch.close):
+            yield
+    except TimeoutError as error:
+        raise SourceTimeoutError(
+            f"{sink.key}: the download was given up ({error}). What arrived is kept; ask whoever runs the server "
+            "why it is so slow."
+        ) from error
+
+
+def _refuse_known_bad(transfer: Transfer, published: str | None) -> None:
+    """Raise ChecksumMismatchError for a copy that is known to be damaged, or not to be the one that is published."""
+    bad = transfer.hosting.bad
+    if bad is None:
+        return
+    if bad.fault is Fault.DAMAGED:
+        raise ChecksumMismatchError(
+            f"{transfer.key} is listed as it was when it was damaged. It is not fetched again. The centre must correct "
+            "the file."
+        )
+    if published not in {None, bad.md5}:
+        raise ChecksumMismatchError(
+            f"{transfer.key} is listed as it was when its MD5 was {bad.md5}, and the centre still publishes "
+            f"{published}. It is not fetched again. The centre must correct the file or its .md5."
+        )
+
+
+def _checked_md5(key: ZipKey, part: Path, published: str, is_resumed: bool) -> str:
+    """The MD5 of an archive, which is the one published."""
+    received = md5_of(part)
+    if published != received:
+        error = ChecksumMismatchError(
+            f"{key}: what arrived has the MD5 {received}, the centre published {published}. This copy is not fetched "
+            "again until it changes. The centre must correct the file or its .md5."
+        )
+        error.received, error.is_resumed = received, is_resumed
+        raise error
+    return received

@@ -1,0 +1,128 @@
+"""Where notifications go: e-mail addresses, the URLs of mail server and webhook, whose path may be a secret."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import unquote, urlsplit
+
+from pydantic import SecretStr
+
+from dcc.redaction import keep_secret
+from dcc.settings.hosts import is_host_name, named_unless_secret
+
+_ADDRESS = re.compile(r"[^\s@,:;<>\"\x00-\x1f\x7f]+@([^\s@,;<>\"\x00-\x1f\x7f]+)")
+_LITERAL = re.compile(r"\[[0-9A-Za-z.:]+\]")
+_MAIL_PORTS = {("smtp", False): 25, ("smtp", True): 587, ("smtps", False): 465, ("smtps", True): 465}
+"""Ports by scheme and whether one logs in: mail is relayed on 25 and submitted on 587 and 465 (RFC 8314)."""
+
+
+@dataclass(frozen=True, slots=True)
+class MailServer:
+    """A mail server; `encrypted`: by TLS from the start."""
+
+    host: str
+    port: int
+    encrypted: bool
+    username: str
+    password: SecretStr
+
+    @property
+    def label(self) -> str:
+        """How messages name the server: `smtp://host:port`."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'smtps' if self.encrypted else 'smtp'}://{host}:{self.port}"
+
+
+def parse_addresses(text: str) -> tuple[str, ...]:
+    """The addresses in a list between commas, each once.
+
+    Raises ValueError, which names the one at fault, unless it may be a URL with a password.
+    """
+    addresses = dict.fromkeys(part.strip() for part in text.split(",") if part.strip())
+    for address in addresses:
+        if not _is_address(address):
+            raise ValueError(
+                f"{named_unless_secret(address)} is no e-mail address; write name@host, and commas between several"
+            )
+    return tuple(addresses)
+
+
+def _is_address(text: str) -> bool:
+    found = _ADDRESS.fullmatch(text)
+    return found is not None and (is_host_name(found[1]) or _LITERAL.fullmatch(found[1]) is not None)
+
+
+def parse_smtp_url(url: SecretStr) -> MailServer:
+    """The mail server of a URL. Raises ValueError, which repeats nothing of the URL: it may hold a password."""
+    wanted = "write smtp://user:password@host:port or smtps://..., with %40 for an @ in the user name or password"
+    try:
+        parts = urlsplit(url.get_secret_value().strip())
+        port = parts.port
+    except ValueError:
+        raise ValueError(f"it is no URL: {wanted}") from None
+    if parts.scheme not in ("smtp", "smtps"):
+        raise ValueError(f"it begins with neither smtp:// nor smtps://: {wanted}")
+    if (
+        not is_host_name(parts.hostname or "")
+        or parts.path not in ("", "/")
+        or parts.query
+        or parts.fragment
+        or port == 0
+    ):
+        raise ValueError(f"it has no host, or more behind it than a port: {wanted}")
+    host = str(parts.hostname)
+    username, password = unquote(parts.username or ""), unquote(parts.password or "")
+    if bool(username) != bool(password):
+        raise ValueError("it has a user name without a password, or the reverse: give both or none")
+    if not (username + password).isascii() or re.search(r"[\x00-\x1f\x7f]", username + password):
+        raise ValueError("its user name or password has characters beyond ASCII, which SMTP logins cannot carry")
+    return MailServer(
+        host=host,
+        port=port or _MAIL_PORTS[parts.scheme, bool(username)],
+        encrypted=parts.scheme == "smtps",
+        username=username,
+        password=SecretStr(password),
+    )
+
+
+_WEBHOOK_PORTS = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    """A webhook's address; `target` is what is asked of the server: path and query."""
+
+    host: str
+    port: int
+    encrypted: bool
+    target: SecretStr
+
+    @property
+    def label(self) -> str:
+        """How messages name it: `https://host:port`, without its path."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.encrypted else 'http'}://{host}:{self.port}"
+
+
+def parse_webhook(url: SecretStr) -> Webhook:
+    """The webhook of a URL. Raises ValueError, which repeats nothing of the URL: it may hold a secret."""
+    wanted = "write https://host/path, or http:// within your own network"
+    text = url.get_secret_value().strip()
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        raise ValueError(f"it is no URL: {wanted}") from None
+    if parts.scheme not in _WEBHOOK_PORTS or not is_host_name(parts.hostname or "") or port == 0:
+        raise ValueError(f"it has no host, or begins with neither https:// nor http://: {wanted}")
+    if parts.username is not None or parts.password is not None or parts.fragment:
+        raise ValueError(f"it has a user name, a password or a fragment, which are not sent: {wanted}")
+    if not text.isascii() or not text.isprintable() or " " in text:
+        raise ValueError(f"it has characters that URLs have not, such as spaces: percent-encode them, and {wanted}")
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    if len(target) > len("/1234567"):
+        keep_secret(target)
+    return Webhook(
+        str(parts.hostname), port or _WEBHOOK_PORTS[parts.scheme], parts.scheme == "https", SecretStr(target)
+    )

@@ -1,0 +1,58 @@
+"""A person declines an archive on another centre's source, or takes that back; both centres get a notice.
+
+Functions that write expect the caller's write transaction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlalchemy import Connection
+
+from dcc.errors import ConfigurationError, NotFoundError
+from dcc.outcomes import ZipKey
+from dcc.tracker.hostings import declined_archives
+from dcc.tracker.hostings.declined_archives import Decline
+from dcc.tracker.hostings.foreign_archives import HeldArchive, held_archives
+from dcc.tracker.hostings.owner_notices import NewNotice, Outcome, note
+from dcc.tracker.queries.zip_stories import require_zip_action
+
+
+def turn_down(connection: Connection, key: ZipKey, *, declined_by: str, reason: str) -> Decline:
+    """Turn down an archive that is held; the centre of its name and those of its sources are to be told.
+
+    Raises NotFoundError for one that is not held, ConfigurationError for one that is turned down, and for a reason that
+    is blank or too long.
+    """
+    require_zip_action(connection, key)
+    found = held_archives(connection, key=key)
+    if not found:
+        raise NotFoundError(
+            f"{key} is not held as an archive: see how far it is with `dcc show {key}`. Documents of it that are held "
+            f"are turned down with `dcc data undo {key} --reason ...`."
+        )
+    (held,) = found
+    if held.declined is not None:
+        raise ConfigurationError(held.message)
+    made = declined_archives.decline(connection, held.za_id, declined_by=declined_by, reason=reason)
+    _tell(connection, held, NewNotice("", held.za_id, Outcome.DECLINED, done_by=declined_by, reason=made.reason))
+    return made
+
+
+def take_back(connection: Connection, key: ZipKey, *, revoked_by: str) -> Decline:
+    """Let an archive that was turned down wait again. Raises NotFoundError for one that is not turned down."""
+    require_zip_action(connection, key)
+    wanted = [one for one in declined_archives.list_declines(connection) if one.key == key]
+    ended = None
+    if wanted:
+        ended = declined_archives.revoke_decline(connection, wanted[0].za_id, revoked_by=revoked_by)
+    if ended is None:
+        raise NotFoundError(f"{key} is not turned down at present. See: dcc archive declined --all")
+    for held in held_archives(connection, key=key):
+        _tell(connection, held, NewNotice("", held.za_id, Outcome.HELD, done_by=revoked_by))
+    return ended
+
+
+def _tell(connection: Connection, held: HeldArchive, notice: NewNotice) -> None:
+    """Note it for the archive's centre and for those on whose sources it lies, also if they were told so before."""
+    note(connection, [replace(notice, owner=centre) for centre in (held.owner, *held.hosts)], again=True)

@@ -1,0 +1,324 @@
+"""The tables that this platform adds to the `phenodcc_tracker` schema."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+
+from sqlalchemy import CHAR, Date, Index, Integer, String, Text, UniqueConstraint
+from sqlalchemy.orm import Mapped, mapped_column
+
+from dcc.databases.columns import (
+    BIG,
+    DOUBLE,
+    INT,
+    SIGNED_BIG,
+    SMALL,
+    LastUpdated,
+    Message,
+    ReceiptColumns,
+    big_id,
+    big_reference,
+    small_reference,
+    table_options,
+)
+from dcc.tracker.models.phenodcc import Base
+
+
+class ZipActionLog(LastUpdated, Base):
+    """Additive: why a zip action failed where no download is concerned, and when its archive went from staging."""
+
+    __tablename__ = "zip_action_log"
+    __table_args__ = table_options(Index(None, "za_id"), Index(None, "exception_id"))
+
+    id: Mapped[int] = big_id()
+    za_id: Mapped[int] = big_reference("zip_action.id", "CASCADE")
+    exception_id: Mapped[int] = small_reference("an_exception.id", "RESTRICT")
+    message: Mapped[str | None] = mapped_column(Message)
+
+
+class Reopening(Base):
+    """Additive: a zip action set back to be processed again, by whom, why and from which state.
+
+    `last_download_id` is its latest download at the time, null without any: the state of that and of earlier ones
+    does not concern the zip action any more. No foreign key, since it stays true when that download is gone.
+    `fell_back` is when the archive could not be fetched, so that the zip action took back the state of its last
+    attempt that had the bytes; such a re-opening does not count.
+    """
+
+    __tablename__ = "reopening"
+    __table_args__ = table_options(
+        Index(None, "za_id"), Index(None, "from_phase_id"), Index(None, "from_status_id"), Index(None, "fell_back")
+    )
+
+    id: Mapped[int] = big_id()
+    za_id: Mapped[int] = big_reference("zip_action.id", "CASCADE")
+    requested_by: Mapped[str] = mapped_column(String(64))
+    reason: Mapped[str] = mapped_column(String(256))
+    from_phase_id: Mapped[int] = small_reference("phase.id", "RESTRICT")
+    from_status_id: Mapped[int] = small_reference("a_status.id", "RESTRICT")
+    last_download_id: Mapped[int | None] = mapped_column(BIG)
+    created: Mapped[datetime]
+    fell_back: Mapped[datetime | None]
+
+
+class BadCopy(Base):
+    """Additive: a copy of an archive that a file source delivered and that was bad.
+
+    `size_bytes` and `modified` are as listed when it was fetched: while the listing says the same, it is not fetched
+    again. `md5` is that of what arrived; `reason` is one of `dcc.session.fetching.archive_transfer.Fault`.
+    """
+
+    __tablename__ = "bad_copy"
+    __table_args__ = table_options(UniqueConstraint("hosting_id"))
+
+    id: Mapped[int] = big_id()
+    hosting_id: Mapped[int] = big_reference("file_source_has_zip.id", "CASCADE")
+    size_bytes: Mapped[int | None] = mapped_column(BIG)
+    modified: Mapped[int | None] = mapped_column(SIGNED_BIG)
+    md5: Mapped[str] = mapped_column(CHAR(32))
+    reason: Mapped[str] = mapped_column(String(16))
+    created: Mapped[datetime]
+
+
+class PublishedChecksum(Base):
+    """Additive: the MD5 that a centre published beside an archive on a file source of its own, as last read.
+
+    `size_bytes` and `modified` are those of the archive as it was listed then.
+    """
+
+    __tablename__ = "published_checksum"
+    __table_args__ = table_options(UniqueConstraint("hosting_id"))
+
+    id: Mapped[int] = big_id()
+    hosting_id: Mapped[int] = big_reference("file_source_has_zip.id", "CASCADE")
+    size_bytes: Mapped[int | None] = mapped_column(BIG)
+    modified: Mapped[int | None] = mapped_column(SIGNED_BIG)
+    md5: Mapped[str] = mapped_column(CHAR(32))
+    created: Mapped[datetime]
+
+
+class DocumentReopening(Base):
+    """Additive: a document set back to an earlier state, or away from a failure, by whom, why, from where to where."""
+
+    __tablename__ = "document_reopening"
+    __table_args__ = table_options(
+        Index(None, "xml_id"),
+        Index(None, "from_phase_id"),
+        Index(None, "from_status_id"),
+        Index(None, "to_phase_id"),
+        Index(None, "to_status_id"),
+    )
+
+    id: Mapped[int] = big_id()
+    xml_id: Mapped[int] = big_reference("xml_file.id", "CASCADE")
+    requested_by: Mapped[str] = mapped_column(String(64))
+    reason: Mapped[str] = mapped_column(String(256))
+    from_phase_id: Mapped[int] = small_reference("phase.id", "RESTRICT")
+    from_status_id: Mapped[int] = small_reference("a_status.id", "RESTRICT")
+    to_phase_id: Mapped[int] = small_reference("phase.id", "RESTRICT")
+    to_status_id: Mapped[int] = small_reference("a_status.id", "RESTRICT")
+    created: Mapped[datetime]
+
+
+class SourceCrawlRow(LastUpdated, Base):
+    """Additive: one crawl of one file source; counts are of archives (see `outcomes.SourceCrawl`)."""
+
+    __tablename__ = "source_crawl"
+    __table_args__ = table_options(
+        Index(None, "session_id"), Index(None, "file_source_id"), Index(None, "exception_id")
+    )
+
+    id: Mapped[int] = big_id()
+    session_id: Mapped[int] = big_reference("crawling_session.id", "CASCADE")
+    file_source_id: Mapped[int] = small_reference("file_source.id", "CASCADE")
+    start_time: Mapped[datetime]
+    finish_time: Mapped[datetime | None]
+    outcome: Mapped[str] = mapped_column(String(16))
+    exception_id: Mapped[int | None] = small_reference("an_exception.id", "RESTRICT")
+    message: Mapped[str | None] = mapped_column(Message)
+    listed: Mapped[int] = mapped_column(INT, default=0)
+    new_zips: Mapped[int] = mapped_column(INT, default=0)
+    known: Mapped[int] = mapped_column(INT, default=0)
+    changed: Mapped[int] = mapped_column(INT, default=0)
+    refused: Mapped[int] = mapped_column(INT, default=0)
+    ignored: Mapped[int] = mapped_column(INT, default=0)
+    gone: Mapped[int] = mapped_column(INT, default=0)
+
+
+class CrawlFinding(Base):
+    """Additive: something that a crawl noticed and a wrangler should know, such as a known archive changed."""
+
+    __tablename__ = "crawl_finding"
+    __table_args__ = table_options(Index(None, "session_id"), Index(None, "file_source_id"), Index(None, "za_id"))
+
+    id: Mapped[int] = big_id()
+    session_id: Mapped[int] = big_reference("crawling_session.id", "CASCADE")
+    file_source_id: Mapped[int] = small_reference("file_source.id", "CASCADE")
+    za_id: Mapped[int | None] = big_reference("zip_action.id", "CASCADE")
+    file_name: Mapped[str] = mapped_column(String(160))
+    kind: Mapped[str] = mapped_column(String(32))
+    message: Mapped[str] = mapped_column(Message)
+    created: Mapped[datetime]
+
+
+class SessionLock(Base):
+    """Additive: the one row (id 1) that says which session is active and when it last showed a sign of life."""
+
+    __tablename__ = "session_lock"
+    __table_args__ = table_options(Index(None, "session_id"), counted=False)
+
+    id: Mapped[int] = mapped_column(SMALL, primary_key=True, autoincrement=False)
+    session_id: Mapped[int | None] = big_reference("crawling_session.id", "SET NULL")
+    holder: Mapped[str | None] = mapped_column(String(128))
+    host: Mapped[str | None] = mapped_column(String(128))
+    pid: Mapped[int | None] = mapped_column(Integer)
+    pid_started: Mapped[str | None] = mapped_column(String(32))
+    acquired: Mapped[datetime | None]
+    heartbeat: Mapped[datetime | None]
+
+
+class HostKey(Base):
+    """Additive: an SSH host key that was accepted for a file source."""
+
+    __tablename__ = "host_key"
+    __table_args__ = table_options(Index(None, "file_source_id"))
+
+    id: Mapped[int] = big_id()
+    file_source_id: Mapped[int] = small_reference("file_source.id", "CASCADE")
+    key_type: Mapped[str] = mapped_column(String(64))
+    key_base64: Mapped[str] = mapped_column(Text)
+    fingerprint: Mapped[str] = mapped_column(String(128))
+    created: Mapped[datetime]
+
+
+class TlsCertificate(Base):
+    """Additive: a TLS certificate that is trusted for a file source.
+
+    With `authority_pem` it is that of an authority which signs the server's; without, the server's own, of which only
+    the fingerprint is kept.
+    """
+
+    __tablename__ = "tls_certificate"
+    __table_args__ = table_options(Index(None, "file_source_id"))
+
+    id: Mapped[int] = big_id()
+    file_source_id: Mapped[int] = small_reference("file_source.id", "CASCADE")
+    fingerprint: Mapped[str] = mapped_column(String(128))
+    authority_pem: Mapped[str | None] = mapped_column(Text)
+    created: Mapped[datetime]
+
+
+class FileSourceStatistics(Base):
+    """Additive: how a file source has done so far, by which sources are ordered; times in seconds."""
+
+    __tablename__ = "file_source_statistics"
+    __table_args__ = table_options(counted=False)
+
+    file_source_id: Mapped[int] = small_reference("file_source.id", "CASCADE", primary_key=True, autoincrement=False)
+    failures: Mapped[int] = mapped_column(BIG, default=0)
+    bytes: Mapped[int] = mapped_column(BIG, default=0)
+    seconds: Mapped[float] = mapped_column(DOUBLE, default=0.0)
+
+
+class NotificationRow(Base):
+    """Additive: one thing that somebody was, is being or is to be told by one channel.
+
+    `told` is the SHA-256 of what is told, how and to whom: nothing is told twice. Rows of one message share
+    `message_id`. `state` is one of `dcc.notify.ledger.Sending`, `changed` the time since when;
+    `reason` says why the last of `attempts` failed. Of an outage, `ended` is when it was over, null while it lasts.
+    """
+
+    __tablename__ = "notification"
+    __table_args__ = table_options(
+        UniqueConstraint("told"),
+        Index(None, "message_id"),
+        Index(None, "subject"),
+        Index(None, "kind", "ended"),
+        Index(None, "state"),
+        Index(None, "session_id"),
+        Index(None, "centre_id"),
+    )
+
+    id: Mapped[int] = big_id()
+    told: Mapped[str] = mapped_column(CHAR(64))
+    message_id: Mapped[str] = mapped_column(CHAR(32))
+    kind: Mapped[str] = mapped_column(String(16))
+    subject: Mapped[str] = mapped_column(String(255))
+    channel: Mapped[str] = mapped_column(String(16))
+    recipient: Mapped[str] = mapped_column(String(256))
+    session_id: Mapped[int | None] = big_reference("crawling_session.id", "CASCADE")
+    centre_id: Mapped[int | None] = small_reference("centre.id", "CASCADE")
+    state: Mapped[str] = mapped_column(String(16))
+    attempts: Mapped[int] = mapped_column(SMALL, default=0)
+    reason: Mapped[str | None] = mapped_column(Message)
+    changed: Mapped[datetime]
+    ended: Mapped[datetime | None]
+    created: Mapped[datetime]
+
+
+class Delegation(Base):
+    """Additive: a centre, the owner, lets another one, the delegate, speak for it.
+
+    It is in force until it is revoked, or the day `until` is over. `recorded_by` and `revoked_by` are who did so here.
+    """
+
+    __tablename__ = "delegation"
+    __table_args__ = table_options(Index(None, "owner_id", "delegate_id"), Index(None, "delegate_id"))
+
+    id: Mapped[int] = big_id()
+    owner_id: Mapped[int] = small_reference("centre.id", "CASCADE")
+    delegate_id: Mapped[int] = small_reference("centre.id", "CASCADE")
+    recorded_by: Mapped[str] = mapped_column(String(64))
+    created: Mapped[datetime]
+    until: Mapped[date | None] = mapped_column(Date)
+    revoked: Mapped[datetime | None]
+    revoked_by: Mapped[str | None] = mapped_column(String(64))
+
+
+class OwnerNotice(Base):
+    """Additive: what another centre's archive did with data of a centre, its owner, or tried to do; to be told to it.
+
+    `outcome` is one of `dcc.tracker.hostings.owner_notices.Outcome`. `file_name` is the document's, empty for the
+    archive itself; `counts` tells of how many entities, as JSON by kind. `xml_id` is the document's `xml_file.id`,
+    null for the archive; no foreign key, since it stays true when that is gone. `done_by` is the person who confirmed,
+    withdrew or turned it down, null for a session, and `reason` why.
+    """
+
+    __tablename__ = "owner_notice"
+    __table_args__ = table_options(Index(None, "owner_id"), Index(None, "za_id"), Index(None, "created"))
+
+    id: Mapped[int] = big_id()
+    owner_id: Mapped[int] = small_reference("centre.id", "CASCADE")
+    za_id: Mapped[int] = big_reference("zip_action.id", "CASCADE")
+    xml_id: Mapped[int | None] = mapped_column(BIG)
+    file_name: Mapped[str] = mapped_column(String(128))
+    outcome: Mapped[str] = mapped_column(String(16))
+    counts: Mapped[str] = mapped_column(String(255))
+    done_by: Mapped[str | None] = mapped_column(String(64))
+    created: Mapped[datetime]
+    reason: Mapped[str | None] = mapped_column(String(255))
+
+
+class ArchiveDecline(Base):
+    """Additive: an archive on another centre's source was turned down by a person; in force until it is revoked."""
+
+    __tablename__ = "archive_decline"
+    __table_args__ = table_options(Index(None, "za_id"))
+
+    id: Mapped[int] = big_id()
+    za_id: Mapped[int] = big_reference("zip_action.id", "CASCADE")
+    declined_by: Mapped[str] = mapped_column(String(64))
+    reason: Mapped[str] = mapped_column(String(255))
+    created: Mapped[datetime]
+    revoked: Mapped[datetime | None]
+    revoked_by: Mapped[str | None] = mapped_column(String(64))
+
+
+class WriteReceipt(ReceiptColumns, Base):
+    """Additive: the last write transaction of each writer, by which a commit whose answer was lost is known.
+
+    Used on MySQL and MariaDB only (see `dcc.databases.transactions.run_writing`).
+    """
+
+    __tablename__ = "write_receipt"
+    __table_args__ = table_options(counted=False)

@@ -1,0 +1,302 @@
+"""The seventeen tables of the `phenodcc_tracker` schema, with its names, types and keys, which other tools query.
+
+Columns marked "additive" are this platform's own.
+"""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+
+from sqlalchemy import CHAR, Date, Index, String, Text, UniqueConstraint, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from dcc.databases.columns import (
+    BIG,
+    INT,
+    SIGNED_BIG,
+    SIGNED_SMALL,
+    TINY,
+    LastUpdated,
+    Message,
+    TypedTable,
+    big_id,
+    big_reference,
+    new_metadata,
+    small_id,
+    small_reference,
+    table_options,
+)
+
+
+class Base(TypedTable):
+    """Base of all tables of the tracker; `Base.metadata` holds them."""
+
+    __abstract__ = True
+    metadata = new_metadata()
+
+
+class Centre(LastUpdated, Base):
+    """A research centre; `short_name` is its ILAR code. Deactivated rather than deleted.
+
+    Additive: `language` is the code of the language that it is written to in, null for the installation's.
+    """
+
+    __tablename__ = "centre"
+    __table_args__ = table_options(UniqueConstraint("short_name"))
+
+    id: Mapped[int] = small_id()
+    short_name: Mapped[str] = mapped_column(String(32))
+    imits_name: Mapped[str | None] = mapped_column(String(32))
+    full_name: Mapped[str] = mapped_column(String(128))
+    email: Mapped[str] = mapped_column(String(128))
+    phone: Mapped[str | None] = mapped_column(String(14))
+    address: Mapped[str | None] = mapped_column(String(256))
+    language: Mapped[str | None] = mapped_column(String(35))
+    is_active: Mapped[bool] = mapped_column(default=True, server_default=text("1"))
+    created: Mapped[datetime]
+
+
+class ProtocolRow(LastUpdated, Base):
+    """A protocol that file sources speak: a reference row, see `reference`."""
+
+    __tablename__ = "source_protocol"
+    __table_args__ = table_options(Index(None, "short_name"))
+
+    id: Mapped[int] = small_id()
+    short_name: Mapped[str] = mapped_column(String(8))
+    description: Mapped[str | None] = mapped_column(Text)
+
+
+class ResourceStateRow(LastUpdated, Base):
+    """A state of a file source: a reference row."""
+
+    __tablename__ = "resource_state"
+    __table_args__ = table_options(Index(None, "short_name"))
+
+    id: Mapped[int] = small_id()
+    short_name: Mapped[str] = mapped_column(String(32))
+    description: Mapped[str | None] = mapped_column(Text)
+
+
+class FileSource(LastUpdated, Base):
+    """A server, or folder, from which archives are collected. `accesskey` may be a secret: never print it."""
+
+    __tablename__ = "file_source"
+    __table_args__ = table_options(
+        Index(None, "hostname"), Index(None, "centre_id"), Index(None, "protocol_id"), Index(None, "state_id")
+    )
+
+    id: Mapped[int] = small_id()
+    centre_id: Mapped[int] = small_reference("centre.id", "CASCADE")
+    protocol_id: Mapped[int] = small_reference("source_protocol.id", "CASCADE")
+    hostname: Mapped[str] = mapped_column(String(512))
+    username: Mapped[str] = mapped_column(String(128))
+    accesskey: Mapped[str] = mapped_column(String(256))
+    base_path: Mapped[str | None] = mapped_column(String(256))
+    state_id: Mapped[int] = small_reference("resource_state.id", "CASCADE")
+    created: Mapped[datetime]
+
+
+class PhaseRow(LastUpdated, Base):
+    """A processing phase: a reference row; ids follow the pipeline's order."""
+
+    __tablename__ = "phase"
+    __table_args__ = table_options(UniqueConstraint("short_name"))
+
+    id: Mapped[int] = small_id()
+    short_name: Mapped[str] = mapped_column(String(64))
+    description: Mapped[str | None] = mapped_column(Text)
+
+
+class StatusRow(LastUpdated, Base):
+    """A status of a phase, with its colour: a reference row; ids follow the order of severity."""
+
+    __tablename__ = "a_status"
+    __table_args__ = table_options(UniqueConstraint("short_name"))
+
+    id: Mapped[int] = small_id()
+    short_name: Mapped[str] = mapped_column(String(64))
+    description: Mapped[str | None] = mapped_column(Text)
+    rgba: Mapped[str] = mapped_column(CHAR(8))
+
+
+class ZipFile(LastUpdated, Base):
+    """An archive, known by its name. Centre, date and increment are the name's; null where it does not conform."""
+
+    __tablename__ = "zip_file"
+    __table_args__ = table_options(UniqueConstraint("file_name"), Index(None, "centre_id"))
+
+    id: Mapped[int] = big_id()
+    file_name: Mapped[str] = mapped_column(String(128))
+    centre_id: Mapped[int | None] = small_reference("centre.id", "SET NULL")
+    created: Mapped[date | None] = mapped_column(Date)
+    inc: Mapped[int | None] = mapped_column(BIG)
+    size_bytes: Mapped[int | None] = mapped_column(BIG)
+    content_md5: Mapped[str | None] = mapped_column(CHAR(32))
+
+
+class ProcessingTypeRow(LastUpdated, Base):
+    """What is to be done with an archive (add, edit, delete): a reference row."""
+
+    __tablename__ = "processing_type"
+    __table_args__ = table_options(Index(None, "short_name"))
+
+    id: Mapped[int] = small_id()
+    short_name: Mapped[str] = mapped_column(String(32))
+    description: Mapped[str | None] = mapped_column(Text)
+
+
+class ZipAction(LastUpdated, Base):
+    """An archive together with what is to be done with it: the unit of work."""
+
+    __tablename__ = "zip_action"
+    __table_args__ = table_options(
+        UniqueConstraint("zip_id", "todo_id"),
+        Index(None, "todo_id"),
+        Index(None, "phase_id", "status_id"),
+        Index(None, "status_id"),
+    )
+
+    id: Mapped[int] = big_id()
+    zip_id: Mapped[int] = big_reference("zip_file.id", "CASCADE")
+    todo_id: Mapped[int] = small_reference("processing_type.id", "RESTRICT")
+    phase_id: Mapped[int] = small_reference("phase.id", "RESTRICT")
+    status_id: Mapped[int] = small_reference("a_status.id", "RESTRICT")
+
+
+class FileSourceHasZip(LastUpdated, Base):
+    """A zip action that a file source hosts.
+
+    Additive: `size_bytes` and `modified` (seconds since 1970, UTC) as last listed, `has_md5` whether a checksum lies
+    beside it, `gone_since` when a crawl first missed it (null while it is there). `missed_since`: since when a listing
+    that had shrunk too much to be believed misses it. `uploading_since`: since when it is still being uploaded.
+    """
+
+    __tablename__ = "file_source_has_zip"
+    __table_args__ = table_options(UniqueConstraint("za_id", "file_source_id"), Index(None, "file_source_id"))
+
+    id: Mapped[int] = big_id()
+    za_id: Mapped[int] = big_reference("zip_action.id", "CASCADE")
+    file_source_id: Mapped[int] = small_reference("file_source.id", "CASCADE")
+    num_retries: Mapped[int] = mapped_column(TINY, default=0)
+    size_bytes: Mapped[int | None] = mapped_column(BIG)
+    modified: Mapped[int | None] = mapped_column(SIGNED_BIG)
+    has_md5: Mapped[bool] = mapped_column(default=False, server_default=text("0"))
+    gone_since: Mapped[datetime | None]
+    missed_since: Mapped[datetime | None]
+    uploading_since: Mapped[datetime | None]
+
+
+class ZipDownload(LastUpdated, Base):
+    """One attempt to download an archive from one file source, and what became of what it brought.
+
+    Additive: `listed_size_bytes` and `listed_modified` as the archive was listed when it was asked for.
+    """
+
+    __tablename__ = "zip_download"
+    __table_args__ = table_options(Index(None, "zf_id"), Index(None, "phase_id", "status_id"), Index(None, "status_id"))
+
+    id: Mapped[int] = big_id()
+    zf_id: Mapped[int] = big_reference("file_source_has_zip.id", "CASCADE")
+    request: Mapped[datetime]
+    received: Mapped[datetime]
+    downloaded_size_bytes: Mapped[int] = mapped_column(BIG, default=0, server_default=text("0"))
+    phase_id: Mapped[int] = small_reference("phase.id", "RESTRICT")
+    status_id: Mapped[int] = small_reference("a_status.id", "RESTRICT")
+    listed_size_bytes: Mapped[int | None] = mapped_column(BIG)
+    listed_modified: Mapped[int | None] = mapped_column(SIGNED_BIG)
+
+
+class XmlFile(LastUpdated, Base):
+    """An XML document of a downloaded archive. Its id is the tracker id under which its data are kept."""
+
+    __tablename__ = "xml_file"
+    __table_args__ = table_options(
+        Index(None, "fname"),
+        Index(None, "created"),
+        Index(None, "zip_id", "phase_id", "status_id"),
+        Index(None, "centre_id"),
+        Index(None, "phase_id", "status_id"),
+        Index(None, "status_id"),
+    )
+
+    id: Mapped[int] = big_id()
+    zip_id: Mapped[int] = big_reference("zip_download.id", "CASCADE")
+    fname: Mapped[str] = mapped_column(String(128))
+    centre_id: Mapped[int | None] = small_reference("centre.id", "SET NULL")
+    created: Mapped[date | None] = mapped_column(Date)
+    inc: Mapped[int | None] = mapped_column(BIG)
+    size_bytes: Mapped[int | None] = mapped_column(BIG)
+    content_md5: Mapped[str | None] = mapped_column(CHAR(32))
+    phase_id: Mapped[int] = small_reference("phase.id", "RESTRICT")
+    status_id: Mapped[int] = small_reference("a_status.id", "RESTRICT")
+
+
+class AnException(LastUpdated, Base):
+    """A kind of error: the name and summary of a class in `dcc.errors`."""
+
+    __tablename__ = "an_exception"
+    __table_args__ = table_options(UniqueConstraint("short_name"))
+
+    id: Mapped[int] = small_id()
+    short_name: Mapped[str] = mapped_column(String(64))
+    description: Mapped[str | None] = mapped_column(Text)
+
+
+class ZipLog(LastUpdated, Base):
+    """Why a download attempt, or the archive it brought, was refused or failed."""
+
+    __tablename__ = "zip_log"
+    __table_args__ = table_options(Index(None, "zip_id"), Index(None, "exception_id"))
+
+    id: Mapped[int] = big_id()
+    zip_id: Mapped[int] = big_reference("zip_download.id", "CASCADE")
+    exception_id: Mapped[int] = small_reference("an_exception.id", "RESTRICT")
+    message: Mapped[str | None] = mapped_column(Message)
+
+
+class XmlLog(LastUpdated, Base):
+    """One thing wrong with a document; line and column count from 1.
+
+    Additive: `cleared` is when it ceased to hold, null while it does.
+    """
+
+    __tablename__ = "xml_log"
+    __table_args__ = table_options(Index(None, "xml_id"), Index(None, "exception_id"))
+
+    id: Mapped[int] = big_id()
+    xml_id: Mapped[int] = big_reference("xml_file.id", "CASCADE")
+    exception_id: Mapped[int] = small_reference("an_exception.id", "RESTRICT")
+    message: Mapped[str | None] = mapped_column(Message)
+    line: Mapped[int | None] = mapped_column(INT)
+    col: Mapped[int | None] = mapped_column(INT)
+    cleared: Mapped[datetime | None]
+
+
+class CrawlingSession(LastUpdated, Base):
+    """One session of crawling and processing. `status`: 0 success, else the id of the first task that failed."""
+
+    __tablename__ = "crawling_session"
+    __table_args__ = table_options()
+
+    id: Mapped[int] = big_id()
+    start_time: Mapped[datetime]
+    finish_time: Mapped[datetime | None]
+    status: Mapped[int] = mapped_column(SIGNED_SMALL)
+    created: Mapped[datetime]
+
+
+class SessionTask(LastUpdated, Base):
+    """One task of a crawling session. `status`: 0 success, 1 failure."""
+
+    __tablename__ = "session_task"
+    __table_args__ = table_options(Index(None, "session_id"), Index(None, "phase_id"))
+
+    id: Mapped[int] = big_id()
+    session_id: Mapped[int] = big_reference("crawling_session.id", "CASCADE")
+    phase_id: Mapped[int] = small_reference("phase.id", "RESTRICT")
+    comment: Mapped[str | None] = mapped_column(String(256))
+    start_time: Mapped[datetime]
+    finish_time: Mapped[datetime | None]
+    status: Mapped[int] = mapped_column(SIGNED_SMALL)
+    created: Mapped[datetime]

@@ -1,0 +1,256 @@
+"""Lists and counts of zip actions and documents: how far everything is, and which zip actions wait.
+
+Every query is a fixed number of statements, whatever the number of archives. Nothing here writes. `tracker.crawls` has
+the queries about crawls and sessions, `zip_stories` all about one zip action.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, Select, Subquery, and_, exists, func, or_, select
+
+from dcc.errors import NotFoundError
+from dcc.naming import Action
+from dcc.outcomes import HELD, ZipKey
+from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
+from dcc.tracker.hostings.foreign_archives import may_be_taken
+from dcc.tracker.lineage import LATEST
+from dcc.tracker.models import (
+    AnException,
+    Centre,
+    FileSource,
+    FileSourceHasZip,
+    ResourceStateRow,
+    XmlFile,
+    XmlLog,
+    ZipAction,
+    ZipDownload,
+    ZipFile,
+)
+from dcc.tracker.register.source_addresses import in_use
+
+
+def select_zip_actions() -> Select[*tuple[Any, ...]]:
+    """Zip actions with id, todo_id, state, last_update, the archive's name, size and MD5, and its centre if known."""
+    return (
+        select(
+            ZipAction.id,
+            ZipAction.todo_id,
+            ZipAction.phase_id,
+            ZipAction.status_id,
+            ZipAction.last_update,
+            ZipFile.file_name,
+            ZipFile.size_bytes,
+            ZipFile.content_md5,
+            Centre.short_name.label("centre"),
+        )
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .outerjoin(Centre, Centre.id == ZipFile.centre_id)
+    )
+
+
+def key_of(row: Row[*tuple[Any, ...]]) -> ZipKey:
+    """The key of a zip action in a row that has its `todo_id` and `file_name`."""
+    return ZipKey(ACTIONS_BY_ID[row.todo_id], row.file_name)
+
+
+_AnySelect = Select[*tuple[Any, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class StateCount:
+    """How many zip actions or documents are in one state."""
+
+    phase: Phase
+    status: Status
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ZipFilter:
+    """Which zip actions are asked for; what is None does not matter. `centre` is the producing centre's code."""
+
+    centre: str | None = None
+    action: Action | None = None
+    phase: Phase | None = None
+    status: Status | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ZipEntry:
+    """A zip action: `centre` None where the name tells none, `sources` the ids of those that host it at present."""
+
+    file_name: str
+    action: Action
+    centre: str | None
+    phase: Phase
+    status: Status
+    sources: tuple[int, ...]
+    size_bytes: int | None
+
+
+def count_zip_actions(connection: Connection) -> list[StateCount]:
+    """How many zip actions are in each state, along the pipeline; states without any are left out."""
+    query = select(ZipAction.phase_id, ZipAction.status_id, func.count()).group_by(
+        ZipAction.phase_id, ZipAction.status_id
+    )
+    return _counts(connection, query)
+
+
+def count_documents(connection: Connection) -> list[StateCount]:
+    """How many documents are in each state: those of each zip action's latest download."""
+    latest = latest_downloads()
+    query = (
+        select(XmlFile.phase_id, XmlFile.status_id, func.count())
+        .join(latest, latest.c.download_id == XmlFile.zip_id)
+        .group_by(XmlFile.phase_id, XmlFile.status_id)
+    )
+    return _counts(connection, query)
+
+
+def latest_downloads() -> Subquery:
+    """Each zip action's latest download: columns `za_id` and `download_id`."""
+    return (
+        select(FileSourceHasZip.za_id, LATEST.label("download_id"))
+        .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
+        .group_by(FileSourceHasZip.za_id)
+        .subquery("latest_download")
+    )
+
+
+def _counts(connection: Connection, query: _AnySelect) -> list[StateCount]:
+    states = [StateCount(Phase(phase), Status(status), count) for phase, status, count in connection.execute(query)]
+    return sorted(states, key=lambda state: (state.phase, state.status))
+
+
+def held_documents(connection: Connection) -> list[tuple[ZipKey, str, str]]:
+    """The documents that wait to be confirmed: zip action, file name and what to do; oldest first."""
+    latest = latest_downloads()
+    query = (
+        select(ZipAction.todo_id, ZipFile.file_name, XmlFile.fname, XmlLog.message)
+        .select_from(XmlLog)
+        .join(AnException, AnException.id == XmlLog.exception_id)
+        .join(XmlFile, XmlFile.id == XmlLog.xml_id)
+        .join(latest, latest.c.download_id == XmlFile.zip_id)
+        .join(ZipAction, ZipAction.id == latest.c.za_id)
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .where(AnException.short_name == HELD, XmlLog.cleared.is_(None))
+        .order_by(XmlLog.id)
+    )
+    return [
+        (ZipKey(ACTIONS_BY_ID[todo], zip_name), file_name, message or "")
+        for todo, zip_name, file_name, message in connection.execute(query)
+    ]
+
+
+def require_centre(connection: Connection, short_name: str) -> None:
+    """Check that a centre is registered. Raises NotFoundError."""
+    if connection.scalar(select(Centre.id).where(Centre.short_name == short_name)) is None:
+        raise NotFoundError(f"There is no centre {short_name!r} (codes are case-sensitive). See `dcc centre list`.")
+
+
+def find_zips(connection: Connection, wanted: ZipFilter | None = None) -> list[ZipEntry]:
+    """The zip actions that a filter lets through, oldest first: by date and increment of their names.
+
+    Raises NotFoundError for a centre that is not registered.
+    """
+    wanted = wanted or ZipFilter()
+    if wanted.centre:
+        require_centre(connection, wanted.centre)
+    conditions = _conditions(wanted)
+    hosts: dict[int, list[int]] = defaultdict(list)
+    hosting = (
+        select(FileSourceHasZip.za_id, FileSourceHasZip.file_source_id)
+        .where(FileSourceHasZip.gone_since.is_(None))
+        .order_by(FileSourceHasZip.file_source_id)
+    )
+    if conditions:
+        hosting = hosting.where(FileSourceHasZip.za_id.in_(_zip_actions(ZipAction.id).where(*conditions)))
+    for za_id, source_id in connection.execute(hosting):
+        hosts[za_id].append(source_id)
+    query = _zip_actions(
+        ZipAction.id,
+        ZipFile.file_name,
+        ZipAction.todo_id,
+        Centre.short_name,
+        ZipAction.phase_id,
+        ZipAction.status_id,
+        ZipFile.size_bytes,
+    )
+    return [
+        ZipEntry(name, ACTIONS_BY_ID[todo], centre, Phase(phase), Status(status), tuple(hosts[za_id]), size)
+        for za_id, name, todo, centre, phase, status, size in connection.execute(
+            query.where(*conditions).order_by(*_OLDEST_FIRST)
+        )
+    ]
+
+
+_OLDEST_FIRST = (ZipFile.created, ZipFile.inc, ZipAction.id)
+
+
+def _zip_actions(*columns: Any) -> _AnySelect:
+    return (
+        select(*columns)
+        .select_from(ZipAction)
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .outerjoin(Centre, Centre.id == ZipFile.centre_id)
+    )
+
+
+def _conditions(wanted: ZipFilter) -> list[ColumnElement[bool]]:
+    conditions = []
+    if wanted.centre is not None:
+        conditions.append(Centre.short_name == wanted.centre)
+    if wanted.action is not None:
+        conditions.append(ZipAction.todo_id == ACTION_IDS[wanted.action])
+    if wanted.phase is not None:
+        conditions.append(ZipAction.phase_id == int(wanted.phase))
+    if wanted.status is not None:
+        conditions.append(ZipAction.status_id == int(wanted.status))
+    return conditions
+
+
+def waiting_zip_actions(connection: Connection, *, limit: int | None = None) -> list[ZipKey]:
+    """The zip actions that a session would take up, oldest first.
+
+    Those at (zip_name, done) which some available source of an active centre hosts at present wait to be downloaded;
+    those between (zip_md5, pending) and (xsd, running) were left unfinished by a session that died.
+    """
+    waiting = and_(ZipAction.phase_id == int(Phase.ZIP_NAME), ZipAction.status_id == int(Status.DONE), _obtainable())
+    query = (
+        select(ZipAction.todo_id, ZipFile.file_name)
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .where(or_(waiting, _interrupted()))
+        .order_by(*_OLDEST_FIRST)
+        .limit(limit)
+    )
+    return [ZipKey(ACTIONS_BY_ID[todo], name) for todo, name in connection.execute(query)]
+
+
+def _interrupted() -> ColumnElement[bool]:
+    # One equality on the phase a term: both databases then look up the index on (phase_id, status_id) only.
+    under_way = [int(Status.PENDING), int(Status.RUNNING)]
+    between = [
+        and_(ZipAction.phase_id == int(phase), ZipAction.status_id.in_([*under_way, int(Status.DONE)]))
+        for phase in (Phase.ZIP_MD5, Phase.UNZIP, Phase.XML_NAME)
+    ]
+    return or_(*between, and_(ZipAction.phase_id == int(Phase.XSD), ZipAction.status_id.in_(under_way)))
+
+
+def _obtainable() -> ColumnElement[bool]:
+    return exists(
+        select(FileSourceHasZip.id)
+        .join(FileSource, FileSource.id == FileSourceHasZip.file_source_id)
+        .join(ResourceStateRow, ResourceStateRow.id == FileSource.state_id)
+        .join(Centre, Centre.id == FileSource.centre_id)
+        .where(
+            FileSourceHasZip.za_id == ZipAction.id,
+            FileSourceHasZip.gone_since.is_(None),
+            in_use(),
+            may_be_taken(),
+        )
+        .correlate(ZipAction, ZipFile)
+    )

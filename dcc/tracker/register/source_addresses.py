@@ -1,0 +1,77 @@
+"""File sources with their addresses, credentials and trust, ready to connect to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Any
+
+from pydantic import SecretStr
+from sqlalchemy import ColumnElement, Connection, and_, select
+
+from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.tracker.models import Centre, FileSource, HostKey, ProtocolRow, ResourceStateRow
+from dcc.tracker.register.source_trust import TlsTrust, trusted_certificates
+
+
+class SourceState(StrEnum):
+    """States of a file source, as in the tracker's `resource_state`; only available ones are crawled."""
+
+    AVAILABLE = "available"
+    MAINTENANCE = "maintenance"
+    REMOVED = "removed"
+
+
+def in_use(centre: Any = Centre) -> ColumnElement[bool]:
+    """Whether a file source is crawled: of a query with its state and its centre, as `centre` if that is an alias."""
+    return and_(ResourceStateRow.short_name == SourceState.AVAILABLE, centre.is_active.is_(True))
+
+
+def load_addresses(
+    connection: Connection, *, ids: Sequence[int] | None = None, only_crawlable: bool = True
+) -> list[SourceAddress]:
+    """The file sources by id, with their pinned host keys and trusted certificates.
+
+    `only_crawlable` leaves out those that are not `available` or whose centre is not active;
+    `ids` leaves out all others.
+    """
+    query = (
+        select(
+            FileSource.id,
+            Centre.short_name.label("centre"),
+            ProtocolRow.short_name.label("protocol"),
+            FileSource.hostname,
+            FileSource.username,
+            FileSource.accesskey,
+            FileSource.base_path,
+        )
+        .join(Centre, Centre.id == FileSource.centre_id)
+        .join(ProtocolRow, ProtocolRow.id == FileSource.protocol_id)
+        .join(ResourceStateRow, ResourceStateRow.id == FileSource.state_id)
+        .order_by(FileSource.id)
+    )
+    if only_crawlable:
+        query = query.where(in_use())
+    if ids is not None:
+        query = query.where(FileSource.id.in_(ids))
+    keys: dict[int, list[str]] = {}
+    for source_id, key_type, key in connection.execute(
+        select(HostKey.file_source_id, HostKey.key_type, HostKey.key_base64).order_by(HostKey.id)
+    ):
+        keys.setdefault(source_id, []).append(f"{key_type} {key}")
+    trusted = trusted_certificates(connection)
+    return [
+        SourceAddress(
+            id=row.id,
+            centre=row.centre,
+            protocol=SourceProtocol(row.protocol),
+            hostname=row.hostname,
+            username=row.username,
+            accesskey=SecretStr(row.accesskey),
+            base_path=row.base_path or "",
+            host_keys=tuple(keys.get(row.id, ())),
+            tls_authorities=tuple(one.pem for one in trusted.get(row.id, TlsTrust()).authorities or ()),
+            tls_fingerprints=tuple(trusted.get(row.id, TlsTrust()).fingerprints or ()),
+        )
+        for row in connection.execute(query)
+    ]

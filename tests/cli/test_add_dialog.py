@@ -1,0 +1,271 @@
+"""`dcc source add` at a terminal: what is missing is asked, the source tried and explained, only then registered."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from dcc.sources.host_keys import HostKey
+from tests.cli.conftest import PROGRAM, Dcc
+from tests.support.databases import only_sqlite
+from tests.support.servers import Share
+from tests.support.web_server import trickling_web_server
+
+pytestmark = only_sqlite
+
+
+@pytest.fixture
+def answer(dcc: Dcc, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """`dcc source add` with somebody at the terminal who gives these answers; then the input ends."""
+    for module in ("connection", "add_dialog"):
+        monkeypatch.setattr(f"dcc.cli.sources.{module}.at_terminal", lambda: True, raising=False)
+
+    def add(*answers: object, options: tuple[object, ...] = (), exit_code: int = 0) -> Result:
+        typed = "".join(f"{one}\n" for one in answers)
+        return dcc("source", "add", *options, input=typed, exit_code=exit_code)
+
+    return add
+
+
+@pytest.fixture
+def folder(dcc: Dcc) -> Path:
+    """A folder with one archive to add."""
+    path = dcc.root / "centre"
+    dcc("example", path)
+    return path
+
+
+def test_a_folder_is_asked_for_tried_explained_and_registered(
+    dcc: Dcc, answer: Callable[..., Result], folder: Path
+) -> None:
+    (folder / "add" / "notes.txt").touch()
+    (folder / "add" / "new mice.zip").touch()
+    result = answer("H", "file", folder, "y")
+    assert result.stdout == "1\n"
+    said = [line.strip() for line in result.stderr.splitlines()]
+    assert "add: holds 2 zip archives, and 1 other entry, ignored" in said
+    assert "edit: is not there" in said
+    assert "A crawl would collect 1 of them and refuse 1 by name, such as:" in said
+    assert any(line.startswith("'new mice.zip' does not follow <centre>.") for line in said)
+    (entry,) = dcc.json("source", "list")
+    assert (entry["centre"], entry["protocol"], entry["base_path"]) == ("H", "file", str(folder))
+    assert dcc.json("crawl", exit_code=1)["sources"][0]["new"] == 1
+
+
+def test_a_centre_that_is_not_registered_is_registered_in_passing(
+    dcc: Dcc, answer: Callable[..., Result], folder: Path
+) -> None:
+    result = answer("Tcp", "y", "no address", "mice@tcp.example.org", "file", folder, "y")
+    assert "Centre Tcp (Toronto Centre for Phenogenomics) is not registered." in result.stderr
+    assert "'no address' is no e-mail address" in result.stderr
+    (entry,) = [entry for entry in dcc.json("centre", "list") if entry["short_name"] == "Tcp"]
+    assert (entry["email"], entry["sources"]) == ("mice@tcp.example.org", 1)
+
+
+def test_a_centre_that_nobody_knows_is_asked_its_name(dcc: Dcc, answer: Callable[..., Result], folder: Path) -> None:
+    answer("no code", "Xyz", "y", "Institute of Mice", "", "file", folder, "y")
+    assert dcc.json("centre", "list")[-1]["full_name"] == "Institute of Mice"
+
+
+def test_a_code_in_other_capitals_is_doubted(dcc: Dcc, answer: Callable[..., Result], folder: Path) -> None:
+    said = answer("WTSI", "", "h", "", "Wtsi", "y", "", "file", folder, "y").stderr
+    assert "Codes are told apart by capitals: Wtsi is another centre than WTSI." in said
+    assert "Codes are told apart by capitals: H is another centre than h." in said
+    assert said.count("Codes are told apart") == 2
+    assert [centre["short_name"] for centre in dcc.json("centre", "list")] == ["H", "J", "Wtsi"]
+
+
+def test_a_centre_that_is_not_to_be_registered_is_asked_anew(
+    dcc: Dcc, answer: Callable[..., Result], folder: Path
+) -> None:
+    answer("n", "J", "file", folder, "y", options=("--centre", "Wtsi"))
+    assert [entry["centre"] for entry in dcc.json("source", "list")] == ["J"]
+    assert [entry["short_name"] for entry in dcc.json("centre", "list")] == ["H", "J"]
+
+
+def test_only_what_is_missing_is_asked(answer: Callable[..., Result], folder: Path) -> None:
+    result = answer(folder, "y", options=("--centre", "H", "--protocol", "file"))
+    assert result.stdout == "1\n"
+    assert "Which centre" not in result.stderr
+
+
+def test_an_answer_that_cannot_be_is_asked_again(dcc: Dcc, answer: Callable[..., Result], folder: Path) -> None:
+    result = answer("H", "gopher", "file", folder / "none", folder, "perhaps", "y")
+    assert "'gopher' is not one of" in result.stderr
+    assert f"There is no folder {folder / 'none'}." in result.stderr
+    assert [entry["base_path"] for entry in dcc.json("source", "list")] == [str(folder)]
+
+
+@pytest.mark.parametrize(
+    ("answers", "exit_code"),
+    [
+        ([], 130),
+        (["Tcp"], 130),
+        (["Tcp", "y", "", "file"], 130),
+        (["Tcp", "y", "", "file", "{folder}"], 130),
+        (["Tcp", "y", "", "file", "{folder}", "n"], 2),
+    ],
+)
+def test_whoever_leaves_off_leaves_nothing_behind(
+    dcc: Dcc, answer: Callable[..., Result], folder: Path, answers: list[str], exit_code: int
+) -> None:
+    answer(*(one.format(folder=folder) for one in answers), exit_code=exit_code)
+    assert dcc.json("source", "list") == []
+    assert [entry["short_name"] for entry in dcc.json("centre", "list")] == ["H", "J"]
+
+
+def test_a_source_that_is_there_already_is_not_registered_twice(
+    dcc: Dcc, answer: Callable[..., Result], folder: Path
+) -> None:
+    dcc("source", "add", "--centre", "H", "--protocol", "file", "--base-path", folder)
+    result = answer("H", "file", folder, "J", "", "", "y")
+    assert "registered as file source 1 already" in result.stderr
+    assert [entry["centre"] for entry in dcc.json("source", "list")] == ["H", "J"]
+
+
+def test_a_folder_without_any_of_the_three_directories_is_doubted(
+    dcc: Dcc, answer: Callable[..., Result], folder: Path
+) -> None:
+    result = answer("H", "file", dcc.root, "change", "", "", folder, "y")
+    assert "None of the three is there" in result.stderr
+    assert [entry["base_path"] for entry in dcc.json("source", "list")] == [str(folder)]
+
+
+@pytest.mark.servers
+def test_an_sftp_server_is_tried_step_by_step(dcc: Dcc, answer: Callable[..., Result], sftp_server: Share) -> None:
+    sftp_server.put("add/H.2013-10-31.1.impc.zip")
+    shown = HostKey.parse(sftp_server.host_keys[0]).fingerprint
+    key = sftp_server.accesskey.removeprefix("key:")
+    answers = ("H", "sftp", "ho st", sftp_server.hostname, sftp_server.username)
+    result = answer(*answers, "key", "/no/such/key", "", "key", key, "", sftp_server.base_path, "y", "y")
+    assert "'ho st' is no host name" in result.stderr
+    assert "/no/such/key" in result.stderr
+    assert f"It shows the host key ssh-ed25519 {shown}." in result.stderr
+    assert f"Logged in as {sftp_server.username}." in result.stderr
+    assert "A crawl would collect 1 archive." in result.stderr
+    (entry,) = dcc.json("source", "list")
+    assert (entry["fingerprints"], entry["accesskey"]) == ([shown], f"key:{key}")
+    assert dcc.json("source", "test", 1)["ok"] is True
+
+
+@pytest.mark.servers
+def test_a_host_key_that_is_not_accepted_leaves_nothing_behind(
+    dcc: Dcc, answer: Callable[..., Result], sftp_server: Share
+) -> None:
+    key = sftp_server.accesskey.removeprefix("key:")
+    answers = ("H", "sftp", sftp_server.hostname, sftp_server.username, "key", key, "", sftp_server.base_path)
+    result = answer(*answers, "n", "save", "stop", exit_code=2)
+    assert "'save' is not one of" in result.stderr
+    assert "Nothing was registered." in result.stderr
+    assert dcc.json("source", "list") == []
+
+
+def test_a_wrong_password_can_be_given_again_and_is_not_shown(
+    dcc: Dcc, answer: Callable[..., Result], faulty_ftp_server: Callable[..., Share]
+) -> None:
+    share = faulty_ftp_server()
+    share.put("add/H.2013-10-31.1.impc.zip")
+    dcc.secrets += [share.accesskey, "hunter2 wrong"]
+    first = ("H", "ftp", share.hostname, share.username, "password", "hunter2 wrong", share.base_path)
+    again = ("", "", "", "", "password", share.accesskey, "")
+    result = answer(*first, "again", "change", *again, "y", options=["--plain"])
+    assert result.stderr.count("That failed: new file source (H, ftp://") == 2
+    assert "Logged in as" in result.stderr
+    assert dcc.json("source", "test", 1)["ok"] is True
+
+
+def test_a_password_can_be_typed_only_where_it_is_said_to_be_kept(dcc: Dcc, answer: Callable[..., Result]) -> None:
+    dcc.environment["FTP_PASSWORD"] = "geheim, nie gezeigt"
+    dcc.secrets.append(dcc.environment["FTP_PASSWORD"])
+    result = answer("H", "ftp", "127.0.0.1:1", "dcc", "password", "env", "FTP_PASSWORD", "", "save", "y")
+    assert "'password' is not one of 'file', 'env', 'none'" in result.stderr
+    assert "kept in the tracker" not in result.stderr
+    assert [entry["accesskey"] for entry in dcc.json("source", "list")] == ["env:FTP_PASSWORD"]
+
+
+def test_a_server_that_is_down_is_registered_on_request(dcc: Dcc, answer: Callable[..., Result]) -> None:
+    dcc.environment["FTP_PASSWORD"] = "geheim, nie gezeigt"
+    dcc.secrets.append(dcc.environment["FTP_PASSWORD"])
+    result = answer("H", "ftp", "127.0.0.1:1", "dcc", "env", "NO_SUCH", "env", "FTP_PASSWORD", "", "save", "y")
+    assert "The environment variable NO_SUCH" in result.stderr
+    assert "Connection refused" in result.stderr
+    assert "Warning: It could not be used when it was tried. The source is registered" in result.stderr
+    assert [entry["accesskey"] for entry in dcc.json("source", "list")] == ["env:FTP_PASSWORD"]
+
+
+@pytest.mark.servers
+def test_a_certificate_that_nobody_signed_is_shown_and_trusted_when_it_is_accepted(
+    dcc: Dcc, answer: Callable[..., Result], ftps_server: Share
+) -> None:
+    ftps_server.put("add/H.2013-10-31.1.impc.zip")
+    answers = ("H", "ftps", ftps_server.hostname, ftps_server.username, "none", ftps_server.base_path)
+    result = answer(*answers, "y", "y")
+    assert "could not be verified" in result.stderr
+    (entry,) = dcc.json("source", "list")
+    assert entry["tls_fingerprints"][0] in result.stderr
+    assert dcc.json("source", "test", 1)["ok"] is True
+
+
+@pytest.mark.parametrize(
+    ("options", "missing"),
+    [
+        ([], "--centre, --protocol"),
+        (["--centre", "H"], "--protocol"),
+        (["--protocol", "sftp"], "--centre, --hostname"),
+        (["--centre", "H", "--protocol", "file"], "--base-path"),
+    ],
+)
+def test_without_a_terminal_the_options_that_are_missing_are_named(dcc: Dcc, options: list[str], missing: str) -> None:
+    assert dcc.error("source", "add", *options, exit_code=2).startswith(f"Options are missing: {missing}. ")
+
+
+def test_on_a_real_terminal_a_password_is_not_seen(dcc: Dcc, faulty_ftp_server: Callable[..., Share]) -> None:
+    """Neither as it is typed nor afterwards."""
+    share = faulty_ftp_server()
+    share.put("add/H.2013-10-31.1.impc.zip")
+    options = ["--centre", "H", "--protocol", "ftp", "--base-path", share.base_path or "/", "--plain"]
+    terminal, slave = pty.openpty()
+    process = subprocess.Popen(
+        [PROGRAM, "source", "add", "--username", share.username, *options],
+        env=dcc.process_environment(),
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        start_new_session=True,
+    )
+    os.close(slave)
+    seen = b""
+    # getpass ends its question with a blank when the terminal shows no more what is typed.
+    for question, typed in (
+        (b"Which server? HOST, HOST:PORT or [IPV6]:PORT: ", share.hostname),
+        (b"How does one log in? [file]: ", "password"),
+        (b"Password: ", share.accesskey),
+        (b"Register it? [Y/n]: ", "y"),
+    ):
+        while question not in seen:
+            assert select.select([terminal], [], [], 60)[0], seen
+            seen += os.read(terminal, 4096)
+        os.write(terminal, f"{typed}\n".encode())
+    assert process.wait(60) == 0
+    os.close(terminal)
+    assert share.accesskey.encode() not in seen
+    assert [entry["accesskey"] for entry in dcc.json("source", "list")] == ["***"]
+
+
+def test_a_source_whose_listing_trickles_is_usable_after_a_short_trial(
+    dcc: Dcc, answer: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dcc.sources.listing_watch.TRIAL_SECONDS", 1.0)
+    with trickling_web_server() as hostname:
+        options = ("--centre", "H", "--protocol", "http", "--hostname", hostname)
+        result = answer("", "", "/", "y", options=options)
+    assert re.search(r"add: [1-9]\d* entries came within 1 seconds; the trial stops there\.", result.stderr)
+    assert result.stdout == "1\n"

@@ -1,0 +1,118 @@
+"""What is suggested after each command: a row for every one, commands that exist, one line, never in JSON."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+import pytest
+
+from dcc.cli.shell.next_steps import NEXT, UNSUGGESTED, Step, fields, next_line
+from tests.cli.conftest import Dcc
+from tests.cli.test_main import ALL, LEAVES
+from tests.support.databases import only_sqlite
+from tests.support.installations import Folder
+from tests.test_documents_commands import look_up_dcc
+
+ROOT = Path(__file__).parents[2]
+STEPS = [(name, step) for name, steps in NEXT.items() for step in steps]
+FACTS = {
+    fact
+    for module in (ROOT / "dcc" / "cli").rglob("*.py")
+    for told in re.findall(r"\bknow\(\n?(.*?)\n?    \)?\n|\bknow\((.*)\)", module.read_text("utf-8"), re.DOTALL)
+    for fact in re.findall(r"(\w+)=", "".join(told))
+}
+
+
+@pytest.fixture
+def talking(dcc: Dcc) -> Dcc:
+    """`dcc` with its suggestions."""
+    del dcc.environment["DCC_SUGGESTIONS"]
+    return dcc
+
+
+def test_every_command_has_a_next_one_or_a_reason_for_none() -> None:
+    names = {" ".join(path) for path in LEAVES}
+    assert NEXT.keys() | UNSUGGESTED.keys() == names
+    assert NEXT.keys() & UNSUGGESTED.keys() == set()
+    assert all(NEXT.values())
+    assert all(UNSUGGESTED.values())
+
+
+@pytest.mark.parametrize(("name", "step"), STEPS, ids=[f"{name} - {step.command}" for name, step in STEPS])
+def test_what_is_suggested_exists_and_can_be_known(name: str, step: Step) -> None:
+    look_up_dcc(re.sub(r"\{\w+\}|\.\.\.", "1", step.command).split()[1:])
+    parameters = {parameter.name for parameter in ALL[tuple(name.split())].params}
+    assert set(fields(step)) <= parameters | FACTS
+    assert not step.why.endswith(".")
+
+
+@pytest.mark.parametrize("name", NEXT)
+def test_every_command_that_ends_well_can_suggest_something(name: str) -> None:
+    """Whatever it found: the last step after success needs nothing but what the command always has."""
+    given = {
+        parameter.name
+        for parameter in ALL[tuple(name.split())].params
+        if isinstance(parameter, click.Argument) and parameter.required
+    }
+    always = {"added", "created", "first", "directory"}
+    assert set(fields([step for step in NEXT[name] if 0 in step.codes][-1])) <= given | always
+
+
+def test_the_first_step_is_taken_of_which_all_is_known() -> None:
+    steps = (
+        Step("dcc show {problem}", "why it failed", codes=(1,)),
+        Step("dcc data plan {held}", "what it would change", codes=(0, 1)),
+        Step("dcc status", "how far everything is", needs="session"),
+    )
+    assert (
+        next_line(steps, 1, {"problem": "add/x.zip", "held": "add/y.zip"})
+        == "Next: dcc show add/x.zip  # why it failed"
+    )
+    assert next_line(steps, 1, {"held": ("add/y.zip", "z")}) == "Next: dcc data plan add/y.zip  # what it would change"
+    assert next_line(steps, 0, {"session": True, "held": ()}) == "Next: dcc status  # how far everything is"
+    assert next_line(steps, 0, {"session": False}) is None
+    assert next_line(steps, 4, {"problem": "add/x.zip", "session": True}) is None
+
+
+def test_a_name_from_a_server_is_one_word_and_steers_nothing() -> None:
+    line = next_line([Step("dcc show {first}", "its story")], 0, {"first": "add/a; rm -rf \x1b[31m~\n.zip"})
+    assert line == r"Next: dcc show 'add/a; rm -rf \x1b[31m~ .zip'  # its story"
+
+
+@only_sqlite
+def test_commands_lead_from_one_to_the_next(talking: Dcc) -> None:
+    def next_of(*arguments: object, exit_code: int = 0) -> str:
+        line = talking(*arguments, exit_code=exit_code).stderr.splitlines()[-1]
+        return line.removeprefix("Next: ").partition("  # ")[0]
+
+    assert next_of("status") == "dcc source add"
+    assert next_of("centre", "add", "Tcp") == "dcc source add --centre Tcp"
+    folder = Folder(talking.root / "centre")
+    folder.path.mkdir()
+    added = ("source", "add", "--centre", "H", "--protocol", "file", "--base-path", folder.path)
+    assert next_of(*added) == "dcc crawl --source 1"
+    folder.put("add/H.2013-10-31.1.impc.zip")
+    assert next_of("crawl") == "dcc status"
+    folder.put("add/H.2013-10-31.2.impc.zip", b"none")
+    assert next_of("crawl", exit_code=1) == "dcc show add/H.2013-10-31.2.impc.zip"
+    assert next_of("show", "add/H.2013-10-31.2.impc.zip") == "dcc report add/H.2013-10-31.2.impc.zip"
+    assert next_of("status") == "dcc zips --status failed"
+    assert next_of("zips", "--status", "failed") == "dcc show add/H.2013-10-31.2.impc.zip"
+    folder.path.rename(talking.root / "moved")
+    assert next_of("crawl", exit_code=4) == "dcc source test 1"
+    assert next_of("source", "list") == "dcc source test 1"
+
+
+@only_sqlite
+def test_nothing_is_suggested_in_json_after_an_error_in_help_in_a_log_or_when_it_is_not_wanted(talking: Dcc) -> None:
+    assert talking("zips").stderr.splitlines()[-1] == "Next: dcc status  # how far everything is"
+    assert talking("zips", "--json").output == "[]\n"
+    assert "Next:" not in talking("zips", "--help").output
+    assert "Next:" not in talking("show", "add/none.zip", exit_code=2).output
+    talking.environment["DCC_LOG_FORMAT"] = "json"
+    assert "Next:" not in talking("zips").output
+    del talking.environment["DCC_LOG_FORMAT"]
+    talking.environment["DCC_SUGGESTIONS"] = "no"
+    assert "Next:" not in talking("zips").output

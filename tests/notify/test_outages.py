@@ -1,0 +1,85 @@
+"""The marks of who was told that the tracker is away: whole or not there, whatever the disk does."""
+
+from __future__ import annotations
+
+import resource
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from dcc.notify import outages
+from dcc.settings import Settings
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """Have nothing written to any file."""
+    before, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(home=tmp_path)
+
+
+def marks(settings: Settings) -> list[Path]:
+    return sorted((settings.home / "notifications").iterdir())
+
+
+def test_who_was_told_is_known_until_the_mark_is_taken_away(settings: Settings) -> None:
+    path = outages.claim(settings, "mail", "a@b")
+    assert path is not None
+    assert outages.claim(settings, "mail", "a@b") is None
+    assert list(outages.told(settings)) == [("mail", "a@b", path)]
+    assert (marks(settings), path.stat().st_mode & 0o777) == ([path], 0o600)
+    path.unlink()
+    assert outages.claim(settings, "mail", "a@b") == path
+
+
+def test_a_mark_that_could_not_be_written_is_not_there(settings: Settings) -> None:
+    """The disk is full when SQLite is away: an empty mark would keep the recipient from ever being told again."""
+    with full_disk(), pytest.raises(OSError, match="too large"):
+        outages.claim(settings, "mail", "a@b")
+    assert marks(settings) == []
+    assert outages.claim(settings, "mail", "a@b") is not None
+
+
+@pytest.mark.parametrize("content", [b"", b'{"channel": "mail"', b"[]", b"\xff", b'{"channel": "mail"}'])
+@pytest.mark.parametrize("back", [False, True])
+def test_a_mark_that_says_nothing_is_taken_away(settings: Settings, content: bytes, back: bool) -> None:
+    path = outages.claim(settings, "mail", "a@b")
+    assert path is not None
+    path.write_bytes(content)
+    if back:
+        assert list(outages.told(settings)) == []
+        assert marks(settings) == []
+    assert outages.claim(settings, "mail", "a@b") == path
+    assert list(outages.told(settings)) == [("mail", "a@b", path)]
+
+
+def test_of_many_who_want_to_tell_it_one_does(settings: Settings) -> None:
+    claims: list[Path | None] = []
+    ready = threading.Barrier(8)
+
+    def tell() -> None:
+        ready.wait(30)
+        claims.append(outages.claim(settings, "mail", "a@b"))
+
+    threads = [threading.Thread(target=tell) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert [claim is None for claim in claims].count(False) == 1
+    assert len(claims) == 8
+    assert len(marks(settings)) == 1

@@ -1,0 +1,458 @@
+"""Restoring: all or nothing, whatever happens meanwhile, into what is empty or is to be replaced."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, select
+
+from dcc.databases.database import database_of
+from dcc.databases.migrations import runner
+from dcc.databases.schema import UNFINISHED_COPY, alone, require_current
+from dcc.databases.transactions import writing
+from dcc.errors import (
+    BackupError,
+    ConfigurationError,
+    CopyFailedError,
+    DccError,
+    SessionActiveError,
+    StorageNotEmptyError,
+    StorageUnfinishedError,
+)
+from dcc.naming import Action
+from dcc.operations.backups import restoration, server_loading, targets
+from dcc.operations.backups.backup import Wanted, make_backup
+from dcc.operations.backups.migration import migrate_storage
+from dcc.operations.backups.restoration import restore_backup
+from dcc.operations.backups.targets import Target
+from dcc.operations.consistency.check import check_consistency
+from dcc.operations.sessions import open_session
+from dcc.qc.database import init_qc_database
+from dcc.settings import Settings
+from dcc.tracker.database import TRACKER, init_tracker
+from dcc.tracker.models import Centre, CrawlingSession, SessionLock
+from tests.support.databases import MariaDb, seed_centre
+from tests.support.dying_copies import POINTS, killed_move, killed_restoration
+from tests.support.healthy_installation import Inspected
+from tests.support.stores import BOTH_KINDS, Store, content
+
+MakeStore = Callable[[str], Store]
+
+
+@pytest.fixture(scope="module")
+def set_of_healthy(healthy_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A set of a healthy installation, with staged files, to be copied."""
+    store = Store(Settings(home=healthy_home))
+    made = make_backup(
+        store.tracker, store.qc, store.settings, tmp_path_factory.mktemp("sets"), Wanted(with_staging=True)
+    )
+    store.close()
+    return made.directory
+
+
+@pytest.fixture
+def backup_set(set_of_healthy: Path, tmp_path: Path) -> Path:
+    """A set with everything in it."""
+    return Path(shutil.copytree(set_of_healthy, tmp_path / "sets" / set_of_healthy.name))
+
+
+def restored(store: Store, healthy: Inspected) -> bool:
+    """Whether a store holds what the installation does."""
+    return content(store.tracker) == content(healthy.tracker) and content(store.qc) == content(healthy.qc)
+
+
+def usable(store: Store) -> bool:
+    """Whether commands would work with both databases."""
+    try:
+        for engine in (store.tracker, store.qc):
+            require_current(engine, database_of(engine))
+    except DccError:
+        return False
+    finally:
+        store.close()
+    return True
+
+
+@pytest.mark.parametrize("kind", BOTH_KINDS)
+def test_a_restoration_that_is_killed_is_never_taken_for_whole_and_can_be_done_again(
+    kind: str, backup_set: Path, healthy_copy: Inspected, new_store: MakeStore
+) -> None:
+    store = new_store(kind)
+
+    # A server has no files that take another's place.
+    on_server = ("when the QC database is half there", "when one is finished")
+    for point in POINTS if kind == "sqlite" else on_server:
+        killed_restoration(point, backup_set, store.settings)
+        assert not usable(store), point
+    restore_backup(backup_set, store.tracker, store.qc, store.settings)
+    assert usable(store)
+    assert restored(store, healthy_copy)
+    assert check_consistency(store.tracker, store.qc, store.settings) == []
+
+
+def test_files_that_are_being_replaced_stay_as_they_are_until_the_new_ones_are_whole(
+    backup_set: Path, healthy_copy: Inspected, new_store: MakeStore
+) -> None:
+    for point in list(POINTS)[1:5]:
+        store = new_store("sqlite").init()
+        seed_centre(store.tracker, "Old")
+        store.close()
+        killed_restoration(point, backup_set, store.settings, replace=True)
+        if point in {"when the QC database is there", "when both are there"}:
+            assert usable(store), point
+            assert [row[1] for row in content(store.tracker)["centre"]] == ["Old"], point
+            store.close()
+        else:
+            assert not usable(store), point
+        if point in {"when both are there", "when one took its place"}:
+            restore_backup(backup_set, store.tracker, store.qc, store.settings, replace=True)
+            assert restored(store, healthy_copy), point
+            assert not list(store.settings.home.glob(".*")), point
+
+
+@pytest.mark.parametrize("kind", BOTH_KINDS)
+def test_what_holds_data_is_replaced_only_on_request_and_beside_no_session(
+    kind: str, backup_set: Path, healthy_copy: Inspected, new_store: MakeStore
+) -> None:
+    store = new_store(kind).init()
+    seed_centre(store.tracker, "Old")
+    with pytest.raises(StorageNotEmptyError, match=r"tracker database .* holds data. .*--replace"):
+        restore_backup(backup_set, store.tracker, store.qc, store.settings)
+    with open_session(store.tracker, store.settings) as session, pytest.raises(SessionActiveError, match="is active"):
+        restore_backup(backup_set, store.tracker, store.qc, store.settings, replace=True)
+    assert session.id == 1
+    assert usable(store)
+    assert [row[1] for row in content(store.tracker)["centre"]] == ["Old"]
+    restore_backup(backup_set, store.tracker, store.qc, store.settings, replace=True)
+    assert restored(store, healthy_copy)
+
+
+def test_a_session_that_begins_while_a_backup_is_read_is_noticed_before_anything_is_replaced(
+    backup_set: Path, new_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = new_store("sqlite").init()
+    seed_centre(store.tracker, "Old")
+    with open_session(store.tracker, store.settings) as session:
+        monkeypatch.setattr(Target, "refuse_session", lambda _: None)
+        with pytest.raises(SessionActiveError):
+            restore_backup(backup_set, store.tracker, store.qc, store.settings, replace=True)
+        session.check()
+    assert usable(store)
+    assert [row[1] for row in content(store.tracker)["centre"]] == ["Old"]
+
+
+def test_a_file_that_is_no_database_any_more_is_replaced(
+    backup_set: Path, healthy_copy: Inspected, new_store: MakeStore
+) -> None:
+    store = new_store("sqlite").init()
+    store.close()
+    for name in ("tracker.db", "qc.db"):
+        (store.settings.home / name).write_bytes(b"what a broken disk left" * 1_000)
+    with pytest.raises(StorageNotEmptyError):
+        restore_backup(backup_set, store.tracker, store.qc, store.settings)
+    restore_backup(backup_set, store.tracker, store.qc, store.settings, replace=True)
+    assert restored(store, healthy_copy)
+
+
+def test_tables_of_another_system_are_left_alone(backup_set: Path, new_store: MakeStore) -> None:
+    store = new_store("sqlite")
+    store.settings.home.mkdir()
+    (store.settings.home / "tracker.db").touch()
+    with writing(store.tracker) as connection:
+        connection.exec_driver_sql("CREATE TABLE centre (name TEXT)")
+        connection.exec_driver_sql("INSERT INTO centre VALUES ('theirs')")
+    with pytest.raises(ConfigurationError, match="tables of another system"):
+        restore_backup(backup_set, store.tracker, store.qc, store.settings, replace=True)
+    with store.tracker.connect() as connection:
+        assert connection.exec_driver_sql("SELECT name FROM centre").all() == [("theirs",)]
+
+
+def _damage_byte(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "a byte of the QC database": lambda found: _damage_byte(found / "qc.db"),
+    "a database cut off": lambda found: os.truncate(found / "tracker.db", 8_192),
+    "a database missing": lambda found: (found / "qc.db").unlink(),
+    "the index": lambda found: _damage_byte(found / "staging.jsonl.gz"),
+    "a byte of a staged copy": lambda found: _damage_byte(_copy_in(found)),
+    "a staged copy missing": lambda found: _copy_in(found).unlink(),
+    "no manifest": lambda found: (found / "manifest.json").unlink(),
+    "half a manifest": lambda found: os.truncate(found / "manifest.json", 300),
+    "a manifest that names another file": lambda found: _rewrite(found, lambda said: _outside(said)),
+    "a manifest of a later format": lambda found: _rewrite(found, lambda said: said.update(format_version=99)),
+    "a manifest of a later schema": lambda found: _rewrite(found, lambda said: said["qc"].update(revision="0999")),
+}
+
+
+def _copy_in(found: Path) -> Path:
+    return min((found / "staging").glob("*/*.zip"))
+
+
+def _rewrite(found: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    said = json.loads((found / "manifest.json").read_text())
+    change(said)
+    (found / "manifest.json").write_text(json.dumps(said))
+
+
+def _outside(said: dict[str, Any]) -> None:
+    said["tracker"]["file"]["name"] = "../tracker.db"
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_or_newer_set_is_refused_before_anything_is_written(
+    damage: str, backup_set: Path, new_store: MakeStore
+) -> None:
+    DAMAGES[damage](backup_set)
+    store = new_store("sqlite")
+    with pytest.raises(BackupError, match=r"[Uu]se another backup|dcc backup has made|Use the version of"):
+        restore_backup(backup_set, store.tracker, store.qc, store.settings)
+    assert not store.settings.home.exists()
+
+
+@pytest.mark.parametrize("kind", BOTH_KINDS)
+def test_what_is_there_is_kept_when_staged_files_cannot_be_put_back(
+    kind: str, backup_set: Path, healthy_copy: Inspected, new_store: MakeStore
+) -> None:
+    store = new_store(kind).init()
+    seed_centre(store.tracker, "Old")
+    copy, staging = _copy_in(backup_set), store.settings.staging_directory
+    whole = copy.read_bytes()
+    _damage_byte(copy)
+    staging.parent.mkdir(exist_ok=True)
+    staging.write_text("no directory")
+    for reason in (f"{copy} is missing or damaged", "could not be put back: Not a directory"):
+        with pytest.raises(BackupError, match=reason):
+            restore_backup(backup_set, store.tracker, store.qc, store.settings, replace=True)
+        assert usable(store)
+        assert [row[1] for row in content(store.tracker)["centre"]] == ["Old"]
+        copy.write_bytes(whole)
+    staging.unlink()
+    restore_backup(backup_set, store.tracker, store.qc, store.settings, replace=True)
+    assert restored(store, healthy_copy)
+    assert {path.name for path in staging.iterdir()} <= set(Action)
+
+
+def test_a_listed_file_outside_staging_is_neither_read_nor_written(
+    backup_set: Path, new_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = {"path": "add/../../../outside", "size_bytes": 1, "md5": "x", "modified_ns": 1}
+    with gzip.open(backup_set / "staging.jsonl.gz", "wt") as index:
+        index.write(json.dumps(line) + "\n")
+    monkeypatch.setattr(restoration, "check_files", lambda *_: None)
+    store = new_store("sqlite")
+    with pytest.raises(BackupError, match="names a file outside staging"):
+        restore_backup(backup_set, store.tracker, store.qc, store.settings)
+    assert not usable(store)
+
+
+@pytest.mark.parametrize("kind", BOTH_KINDS)
+def test_a_set_of_an_older_schema_is_brought_up_to_date(kind: str, new_store: MakeStore, tmp_path: Path) -> None:
+    old, store = new_store(kind), new_store("sqlite")
+    old.init().close()
+    if kind == "sqlite":
+        (old.settings.home / "tracker.db").unlink()
+        (old.settings.home / "tracker.db").touch()
+    else:
+        server_loading.drop_tables(old.tracker, TRACKER)
+    with alone(old.tracker, TRACKER) as connection:
+        runner.upgrade(connection, TRACKER, revision="0001")
+        connection.commit()
+        connection.exec_driver_sql(
+            "INSERT INTO centre (short_name, full_name, email, is_active, created) "
+            "VALUES ('H', 'Harwell', 'h@example.org', 1, '2026-01-01 00:00:00')"
+        )
+        connection.exec_driver_sql("DELETE FROM session_lock")
+        connection.exec_driver_sql("INSERT INTO session_lock (id) VALUES (1)")
+        connection.commit()
+    old.close()
+    with pytest.raises(DccError, match="dcc init"):
+        require_current(old.tracker, TRACKER)
+    made = make_backup(old.tracker, old.qc, old.settings, tmp_path / "sets")
+    assert made.manifest.tracker.revision == "0001"
+    restore_backup(made.directory, store.tracker, store.qc, store.settings)
+    assert usable(store)
+    with store.tracker.connect() as connection:
+        assert connection.scalars(select(Centre.full_name)).all() == ["Harwell"]
+    assert not list(store.settings.home.glob(".*"))
+
+
+def test_the_session_that_was_active_counts_as_killed_and_the_next_one_begins_at_once(
+    healthy_copy: Inspected, new_store: MakeStore, tmp_path: Path
+) -> None:
+    with open_session(healthy_copy.tracker, healthy_copy.settings) as session:
+        made = make_backup(healthy_copy.tracker, healthy_copy.qc, healthy_copy.settings, tmp_path / "sets")
+        store = new_store("sqlite")
+        report = restore_backup(made.directory, store.tracker, store.qc, store.settings)
+        assert report.ended_session == session.id
+        with open_session(store.tracker, store.settings) as next_one:
+            assert next_one.notices == ()
+    with store.tracker.connect() as connection:
+        statuses = {
+            row.id: row.status for row in connection.execute(select(CrawlingSession.id, CrawlingSession.status))
+        }
+        assert connection.execute(select(SessionLock.holder, SessionLock.session_id)).one() == (None, None)
+    assert statuses[session.id] > 0
+    assert statuses[next_one.id] == 0
+
+
+def test_staged_files_are_put_back_where_they_are_missing_or_different(
+    backup_set: Path, healthy_copy: Inspected, new_store: MakeStore
+) -> None:
+    store = new_store("sqlite")
+    staging = store.settings.staging_directory
+    shutil.copytree(healthy_copy.staging, staging)
+    archives = sorted(staging.glob("*/*.zip"))
+    archives[0].write_bytes(b"another one")
+    archives[1].unlink()
+    report = restore_backup(backup_set, store.tracker, store.qc, store.settings)
+    assert (report.staging.put_back, report.staging.missing, report.staging.different) == (2, 0, 0)
+    for original in healthy_copy.staging.rglob("*.*"):
+        if original.is_file():
+            copy = staging / original.relative_to(healthy_copy.staging)
+            assert copy.read_bytes() == original.read_bytes()
+            assert copy.stat().st_mtime_ns == original.stat().st_mtime_ns
+
+
+@pytest.mark.servers
+def test_connections_that_are_cut_while_rows_are_loaded_cost_no_row(
+    backup_set: Path, healthy_copy: Inspected, new_store: MakeStore, mariadb: MariaDb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = new_store("mariadb")
+    insert, calls = server_loading._insert, iter(range(1, 1_000))
+
+    def cutting(*arguments: Any) -> None:
+        if next(calls) in {3, 9}:
+            cut_connections(mariadb, store.qc)
+        insert(*arguments)
+
+    monkeypatch.setattr(server_loading, "_insert", cutting)
+    # Databases that are missing are made, and have nothing to be replaced.
+    restore_backup(backup_set, store.tracker, store.qc, store.settings, replace=True)
+    assert next(calls) > 9
+    assert restored(store, healthy_copy)
+
+
+def cut_connections(server: MariaDb, engine: Engine) -> None:
+    """Cut all connections to a database."""
+    found = server.query(
+        f"SELECT id FROM information_schema.processlist WHERE db = '{engine.url.database}' AND id <> CONNECTION_ID()"
+    )
+    for (number,) in found:
+        server.query(f"KILL {number}")
+
+
+@pytest.mark.servers
+def test_storage_moves_to_a_server_and_back_and_every_table_is_the_same(
+    healthy_copy: Inspected, new_store: MakeStore
+) -> None:
+    server, back = new_store("mariadb"), new_store("sqlite")
+    there = migrate_storage(healthy_copy.tracker, healthy_copy.qc, server.tracker, server.qc, healthy_copy.settings)
+    assert restored(server, healthy_copy)
+    assert usable(server)
+    again = migrate_storage(server.tracker, server.qc, back.tracker, back.qc, server.settings)
+    assert restored(back, healthy_copy)
+    assert (
+        again.rows
+        == there.rows
+        == sum(len(rows) for rows in content(back.tracker).values())
+        + sum(len(rows) for rows in content(back.qc).values())
+    )
+    moved = back.settings.model_copy(update={"staging": healthy_copy.staging})
+    assert check_consistency(back.tracker, back.qc, moved) == []
+
+
+@pytest.mark.parametrize("kind", BOTH_KINDS)
+def test_a_move_that_is_killed_leaves_no_database_that_can_be_used_and_begins_anew(
+    kind: str, healthy_copy: Inspected, new_store: MakeStore
+) -> None:
+    healthy_copy.tracker.dispose()
+    healthy_copy.qc.dispose()
+    store = new_store(kind)
+
+    for point in ("when both are there", "when one is finished"):
+        killed_move(point, healthy_copy.settings, store.settings)
+        assert not usable(store), point
+    migrate_storage(healthy_copy.tracker, healthy_copy.qc, store.tracker, store.qc, store.settings)
+    assert usable(store)
+    assert restored(store, healthy_copy)
+
+
+def test_storage_moves_beside_no_session_into_no_data_and_notices_what_is_written_meanwhile(
+    healthy_copy: Inspected, new_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = new_store("sqlite").init()
+    source = healthy_copy
+
+    def move() -> None:
+        migrate_storage(source.tracker, source.qc, store.tracker, store.qc, source.settings)
+
+    with open_session(source.tracker, source.settings), pytest.raises(SessionActiveError):
+        move()
+    with pytest.raises(ConfigurationError, match="is the source"):
+        migrate_storage(source.tracker, source.qc, source.tracker, source.qc, source.settings)
+    fill = Target.fill
+
+    def writing_meanwhile(*arguments: Any) -> Any:
+        result = fill(*arguments)
+        seed_centre(source.tracker, f"New{len(content(source.tracker)['centre'])}")
+        return result
+
+    monkeypatch.setattr(targets.Target, "fill", writing_meanwhile)
+    with pytest.raises(CopyFailedError, match=r"written to while it was copied: centre \(\d+ rows, \d+ there\)"):
+        move()
+    monkeypatch.undo()
+    assert content(store.tracker)["centre"] == []
+    move()
+    assert restored(store, source)
+    with pytest.raises(StorageNotEmptyError):
+        move()
+
+
+def test_a_database_that_is_being_copied_into_is_neither_initialised_nor_backed_up(
+    new_store: MakeStore, tmp_path: Path
+) -> None:
+    store = new_store("sqlite").init()
+    for engine, init in ((store.qc, init_qc_database), (store.tracker, init_tracker)):
+        with writing(engine) as connection:
+            connection.exec_driver_sql(f"CREATE TABLE {UNFINISHED_COPY} (note TEXT)")
+        with pytest.raises(StorageUnfinishedError, match="dcc restore or dcc migrate-storage"):
+            init(engine)
+    with pytest.raises(StorageUnfinishedError):
+        make_backup(store.tracker, store.qc, store.settings, tmp_path / "sets")
+    assert not list((tmp_path / "sets").glob("dcc-*"))
+
+
+@pytest.mark.servers
+def test_a_row_that_the_other_kind_of_database_cannot_hold_is_named_and_nothing_taken_over(
+    new_store: MakeStore, mariadb: MariaDb
+) -> None:
+    on_sqlite, on_server = new_store("sqlite").init(), new_store("mariadb")
+    seed_centre(on_sqlite.tracker, "C" * 33)
+
+    def move(source: Store, target: Store) -> None:
+        migrate_storage(source.tracker, source.qc, target.tracker, target.qc, source.settings)
+
+    with pytest.raises(CopyFailedError, match=r"table centre of the tracker database .*too long"):
+        move(on_sqlite, on_server)
+    assert not usable(on_server)
+    with writing(on_sqlite.tracker) as connection:
+        connection.exec_driver_sql("UPDATE centre SET short_name = 'C'")
+    move(on_sqlite, on_server)
+    largest = 2**64 - 1
+    mariadb.query(f"INSERT INTO zip_file (file_name, inc) VALUES ('a', {largest})", on_server.tracker.url.database)
+    back = new_store("sqlite")
+    with pytest.raises(CopyFailedError, match=r"table zip_file of the tracker database .*SQLite cannot hold"):
+        move(on_server, back)
+    assert not (back.settings.home / "tracker.db").exists()
+    assert not list(back.settings.home.iterdir())

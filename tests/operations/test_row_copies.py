@@ -1,0 +1,263 @@
+"""Rows survive the way from one kind of database to the other and back, whatever they hold."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import (
+    Boolean,
+    Connection,
+    Date,
+    DateTime,
+    Engine,
+    Float,
+    Integer,
+    String,
+    Table,
+    UniqueConstraint,
+    insert,
+    select,
+)
+from sqlalchemy.exc import DBAPIError
+
+from dcc.databases.database import database_of
+from dcc.databases.schema import alone
+from dcc.operations.backups.backup import make_backup
+from dcc.operations.backups.database_files import open_file, write_file
+from dcc.operations.backups.restoration import restore_backup
+from dcc.operations.backups.row_copies import LEFT_OUT, Summing, last_ids, no_progress, read_rows, shape_of
+from dcc.operations.backups.server_loading import load_rows
+from dcc.operations.backups.snapshots import patient_connection
+from dcc.qc.database import QC_DATABASE
+from dcc.qc.models import Measurement
+from dcc.tracker.database import TRACKER
+from tests.support.databases import MariaDb, only_mariadb
+from tests.support.sent_statements import sent_statements
+from tests.support.stores import Store, content
+
+TEXTS = (
+    "",
+    " ",
+    "trailing  ",
+    "ä",
+    "𝔐😀",
+    "'\"\\%s%%:x",
+    "NULL",
+    "\t\r\n",
+    "a\u0000b",
+    "e\u0301",
+    "\u2028",
+    "2026-01-01",
+)
+NUMBERS = (
+    0.0,
+    1.0,
+    -1.5,
+    0.1,
+    1 / 3,
+    5e-324,
+    2.2250738585072014e-308,
+    1.7976931348623157e308,
+    -1e22,
+    123456789.123456789,
+)
+DAYS = (date(1000, 1, 1), date(2024, 2, 29), date(9999, 12, 31))
+MOMENTS = (datetime(1970, 1, 2), datetime(2026, 11, 21, 23, 59, 59), datetime(2038, 1, 18, 3, 14, 7))
+
+
+def random_rows(table: Table, number: int, chance: random.Random) -> list[dict[str, Any]]:
+    """Rows with values from the edges of what each column holds."""
+    unique = {column.name for column in table.primary_key}
+    for constraint in table.constraints:
+        if isinstance(constraint, UniqueConstraint):
+            unique |= {column.name for column in constraint.columns}
+    return [
+        {column.name: _value(column, row, chance, unique=column.name in unique) for column in table.columns}
+        for row in range(1, number + 1)
+    ]
+
+
+def _value(column: Any, row: int, chance: random.Random, *, unique: bool) -> Any:
+    kind = column.type
+    impl = getattr(kind, "impl", kind)
+    if column.nullable and chance.random() < 0.3:
+        return None
+    if isinstance(kind, Boolean):
+        return chance.random() < 0.5
+    if isinstance(impl, DateTime):
+        return chance.choice(MOMENTS)
+    if isinstance(impl, Date):
+        return chance.choice(DAYS)
+    if isinstance(impl, Float):
+        return chance.choice(NUMBERS)
+    if isinstance(impl, Integer):
+        return row if unique else chance.choice([0, 1, 127])
+    assert isinstance(impl, String), (
+        f"{column}: a new kind of column, which dcc.operations.backups.row_copies has to know"
+    )
+    text = f"{row}{chance.choice(TEXTS).strip()}" if unique else chance.choice(TEXTS)
+    fixed = type(impl).__name__ == "CHAR"
+    # MySQL and MariaDB take trailing blanks of CHAR for filling.
+    return (text.rstrip() if fixed else text)[: impl.length or 70_000]
+
+
+@contextmanager
+def unchecked(engine: Engine) -> Iterator[Connection]:
+    """A connection to a SQLite database that takes rows whatever they refer to."""
+    with alone(engine, database_of(engine)) as connection:
+        yield connection
+        connection.commit()
+    engine.dispose()
+
+
+def fill(engine: Engine, chance: random.Random) -> None:
+    """Put rows into every table, whatever they refer to."""
+    with unchecked(engine) as connection:
+        for table in database_of(engine).metadata.sorted_tables:
+            if table.name in LEFT_OUT or table.name == "session_lock":
+                continue
+            connection.exec_driver_sql(f"DELETE FROM {table.name}")
+            connection.execute(insert(table), random_rows(table, chance.randint(1, 12), chance))
+
+
+@pytest.mark.servers
+def test_every_row_is_the_same_after_the_way_from_sqlite_to_mariadb_and_back(
+    new_store: Callable[[str], Store], tmp_path: Path
+) -> None:
+    first, on_server, last = new_store("sqlite").init(), new_store("mariadb"), new_store("sqlite")
+    chance = random.Random(1)
+    expected = []
+    for engine in (first.tracker, first.qc):
+        fill(engine, chance)
+        expected.append(content(engine))
+    made = make_backup(first.tracker, first.qc, first.settings, tmp_path / "sets")
+    restore_backup(made.directory, on_server.tracker, on_server.qc, on_server.settings)
+    assert [content(on_server.tracker), content(on_server.qc)] == expected
+    again = make_backup(on_server.tracker, on_server.qc, on_server.settings, tmp_path / "sets")
+    assert again.manifest.tracker.tables == made.manifest.tracker.tables
+    assert again.manifest.qc.tables == made.manifest.qc.tables
+    restore_backup(again.directory, last.tracker, last.qc, last.settings)
+    assert [content(last.tracker), content(last.qc)] == expected
+
+
+whole_texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+values = st.tuples(
+    st.none() | whole_texts,
+    st.none() | st.floats(allow_nan=False, allow_infinity=False).map(lambda number: number or 0.0),
+    st.none() | st.dates(date(1000, 1, 1)),
+    st.integers(0, 2**31 - 1),
+)
+
+
+@pytest.mark.servers
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rows=st.lists(values, min_size=1, max_size=30))
+def test_any_value_is_the_same_on_mariadb_and_in_a_file(
+    rows: list[tuple[Any, ...]], loaded: tuple[Store, Store], tmp_path: Path
+) -> None:
+    source, target = loaded
+    fixed = {"procedure_run_id": 1, "document_id": 1, "position": 1, "type": "t", "parameter_id": "p"}
+    fixed |= {"line": 1, "centre": "H", "pipeline": "x", "project": "x", "procedure_id": "x"}
+    with unchecked(source.qc) as connection:
+        connection.exec_driver_sql("DELETE FROM measurement")
+        connection.execute(
+            insert(Measurement),
+            [
+                fixed | {"id": row, "value": text, "number": number, "date": day, "fingerprint": whole}
+                for row, (text, number, day, whole) in enumerate(rows, start=1)
+            ],
+        )
+    with patient_connection(source.qc) as connection:
+        sums = load_rows(connection, target.qc, 10.0, no_progress)
+    path = tmp_path / "written.db"
+    path.unlink(missing_ok=True)
+    with patient_connection(target.qc) as connection:
+        assert write_file(connection, QC_DATABASE, QC_DATABASE.head, path, no_progress) == sums
+    expected = _measurements(source.qc)
+    assert _measurements(target.qc) == expected
+    with open_file(path, QC_DATABASE) as connection:
+        assert [tuple(row) for row in connection.execute(select(Measurement.__table__))] == expected
+
+
+def _measurements(engine: Engine) -> list[tuple[Any, ...]]:
+    with engine.connect() as connection:
+        return [tuple(row) for row in connection.execute(select(Measurement.__table__).order_by(Measurement.id))]
+
+
+@pytest.fixture
+def loaded(new_store: Callable[[str], Store], mariadb: MariaDb) -> tuple[Store, Store]:
+    """A pair of databases of each kind, with their tables."""
+    return new_store("sqlite").init(), new_store("mariadb").init()
+
+
+def test_a_checksum_tells_of_any_value_that_changes_and_not_of_the_order(new_store: Callable[[str], Store]) -> None:
+    store = new_store("sqlite").init()
+    fill(store.qc, random.Random(3))
+
+    def checksum() -> str:
+        summing = Summing()
+        with store.qc.connect() as connection:
+            for rows in read_rows(connection, shape_of(connection, "specimen")):
+                summing.add(rows)
+        return summing.sum.checksum
+
+    with store.qc.connect() as connection:
+        columns = shape_of(connection, "specimen").columns
+    before = checksum()
+    for column in columns:
+        with unchecked(store.qc) as connection:
+            old = connection.exec_driver_sql(f"SELECT `{column}` FROM specimen WHERE id = 1").scalar()
+            connection.exec_driver_sql(f"UPDATE specimen SET `{column}` = ? WHERE id = 1", ("99",))
+        assert checksum() != before, column
+        where = "id = 99" if column == "id" else "id = 1"
+        with unchecked(store.qc) as connection:
+            connection.exec_driver_sql(f"UPDATE specimen SET `{column}` = ? WHERE {where}", (old,))
+    assert checksum() == before
+    with unchecked(store.qc) as connection:
+        connection.exec_driver_sql("CREATE TABLE turned AS SELECT * FROM specimen ORDER BY id DESC")
+        connection.exec_driver_sql("DELETE FROM specimen")
+        connection.exec_driver_sql("INSERT INTO specimen SELECT * FROM turned")
+    assert checksum() == before
+
+
+@pytest.mark.servers
+def test_ids_that_were_given_are_not_given_again(new_store: Callable[[str], Store], tmp_path: Path) -> None:
+    stores = new_store("sqlite").init(), new_store("mariadb"), new_store("sqlite")
+    row = {"short_name": "A", "full_name": "A", "email": "a@a", "created": datetime(2026, 1, 1), "is_active": True}
+    centre = TRACKER.metadata.tables["centre"]
+    with stores[0].tracker.begin() as connection:
+        for number in range(5):
+            connection.execute(insert(centre), row | {"short_name": f"A{number}"})
+        connection.execute(centre.delete().where(centre.c.id > 2))
+    source = stores[0]
+    for store in stores[1:]:
+        made = make_backup(source.tracker, source.qc, source.settings, tmp_path / "sets")
+        restore_backup(made.directory, store.tracker, store.qc, store.settings)
+        source = store
+    for store in stores:
+        with store.tracker.begin() as connection:
+            assert connection.execute(insert(centre), row).inserted_primary_key == (6,)
+
+
+@only_mariadb
+def test_the_last_ids_are_those_of_now_on_mysql_as_well(tracker: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    with tracker.connect() as connection, sent_statements(tracker, _asks_for_ids) as sent:
+        last_ids(connection, TRACKER)
+        assert [statement.split()[0] for statement in sent] == ["SELECT"]
+        # MySQL would go on; MariaDB does not know the variable.
+        monkeypatch.setattr(connection.dialect, "is_mariadb", False)
+        with pytest.raises(DBAPIError, match="information_schema_stats_expiry"):
+            last_ids(connection, TRACKER)
+        assert sent[1:] == ["SET SESSION information_schema_stats_expiry = 0"]
+
+
+def _asks_for_ids(statement: str) -> bool:
+    return "stats_expiry" in statement or "auto_increment" in statement

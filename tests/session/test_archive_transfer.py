@@ -1,0 +1,339 @@
+"""Receiving archives: what arrives is whole and checked, or not there at all, and a part is gone on with."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from dcc.errors import (
+    ChecksumMismatchError,
+    DiskFullError,
+    SizeMismatchError,
+    TransferFailedError,
+)
+from dcc.naming import Action
+from dcc.session.fetching import archive_transfer
+from dcc.session.fetching.archive_transfer import DownloadSink, Transfer, receive
+from dcc.store.staging import Origin, Staging
+from tests.support.served_from_memory import (
+    CONTENT,
+    KEY,
+    MODIFIED,
+    FakeConnection,
+    ignore,
+    transfer_of,
+    with_md5,
+)
+
+
+def _md5(content: bytes) -> str:
+    return hashlib.md5(content, usedforsecurity=False).hexdigest()
+
+
+@pytest.fixture
+def staging(tmp_path: Path) -> Staging:
+    return Staging(tmp_path / "staging")
+
+
+class TestReceiving:
+    def test_an_archive_arrives_under_its_name_with_its_size(self, staging: Staging) -> None:
+        received = receive(FakeConnection(), transfer_of(), staging, ignore)
+        assert received.path == staging.archive(KEY)
+        assert received.path.read_bytes() == CONTENT
+        assert (received.size_bytes, received.md5, received.resumed) == (len(CONTENT), None, False)
+        assert [path.name for path in received.path.parent.iterdir()] == [KEY.file_name]
+
+    def test_an_empty_archive_arrives_too(self, staging: Staging) -> None:
+        received = receive(FakeConnection(b""), transfer_of(0), staging, ignore)
+        assert (received.size_bytes, received.path.read_bytes()) == (0, b"")
+
+    def test_an_empty_archive_has_a_checksum_too(self, staging: Staging) -> None:
+        assert receive(FakeConnection(b"", md5=_md5(b"")), with_md5(transfer_of(0)), staging, ignore).md5 == _md5(b"")
+
+    def test_where_the_size_is_not_told_what_comes_is_taken(self, staging: Staging) -> None:
+        received = receive(FakeConnection(), transfer_of(None), staging, ignore)
+        assert received.path.read_bytes() == CONTENT
+
+    def test_too_few_bytes_are_no_success_and_nothing_stays(self, staging: Staging) -> None:
+        """A transfer cut short counted as success."""
+        half = CONTENT[: len(CONTENT) // 2]
+        with pytest.raises(SizeMismatchError, match=r"5,120 bytes arrived where 10,240 were listed"):
+            receive(FakeConnection(half), transfer_of(), staging, ignore)
+        assert list((staging.root / "add").iterdir()) == []
+
+    def test_too_many_bytes_are_cut_off_and_nothing_stays(self, staging: Staging) -> None:
+        blocks = []
+        endless = FakeConnection(CONTENT * 1_000, before_block=lambda: blocks.append(1))
+        with pytest.raises(SizeMismatchError, match=r"bytes arrived where 10,240 were listed"):
+            receive(endless, transfer_of(), staging, ignore)
+        assert len(blocks) == 11, "no more than one block beyond what was listed"
+        assert list((staging.root / "add").iterdir()) == []
+
+    def test_the_centre_s_checksum_is_asked_for_where_there_is_one(self, staging: Staging) -> None:
+        connection = FakeConnection(md5=_md5(CONTENT))
+        assert receive(connection, transfer_of(), staging, ignore).md5 is None
+        assert connection.checksums == 0
+        assert receive(connection, with_md5(transfer_of()), staging, ignore).md5 == _md5(CONTENT)
+        assert connection.checksums == 1
+
+    def test_a_checksum_that_vanished_since_the_listing_is_no_fault(self, staging: Staging) -> None:
+        assert receive(FakeConnection(md5=None), with_md5(transfer_of()), staging, ignore).md5 is None
+        assert staging.archive(KEY).exists()
+
+    def test_what_has_another_checksum_than_the_centre_published_is_dropped(self, staging: Staging) -> None:
+        connection = FakeConnection(md5="0" * 32)
+        with pytest.raises(ChecksumMismatchError, match=rf"MD5 {_md5(CONTENT)}, the centre published {'0' * 32}"):
+            receive(connection, with_md5(transfer_of()), staging, ignore)
+        assert list((staging.root / "add").iterdir()) == []
+
+    def test_an_archive_received_before_stands_until_the_new_one_is_whole(self, staging: Staging) -> None:
+        receive(FakeConnection(b"old"), transfer_of(3), staging, ignore)
+        broken = FakeConnection(fault_at=2_000, fault=TransferFailedError("broke off"))
+        with pytest.raises(TransferFailedError):
+            receive(broken, transfer_of(), staging, ignore)
+        assert staging.archive(KEY).read_bytes() == b"old"
+
+    def test_a_checksum_that_cannot_be_read_costs_no_transfer(self, staging: Staging) -> None:
+        class Unreadable(FakeConnection):
+            def read_md5(self, action: Action, name: str) -> str | None:
+                raise TransferFailedError("no checksum")
+
+        first = Unreadable()
+        with pytest.raises(TransferFailedError):
+            receive(first, with_md5(transfer_of()), staging, ignore)
+        assert first.fetched == []
+        assert not staging.archive(KEY).exists()
+
+
+class TestResuming:
+    def _break_off(self, staging: Staging, transfer: Transfer) -> None:
+        broken = FakeConnection(fault_at=4_000, fault=TransferFailedError("broke off"))
+        with pytest.raises(TransferFailedError):
+            receive(broken, transfer, staging, ignore)
+        assert staging.part(KEY).stat().st_size == 4_000
+        assert not staging.archive(KEY).exists()
+
+    def test_the_next_attempt_goes_on_where_the_last_one_broke_off(self, staging: Staging) -> None:
+        self._break_off(staging, transfer_of())
+        connection = FakeConnection()
+        received = receive(connection, transfer_of(number=2), staging, ignore)
+        assert connection.fetched == [4_000]
+        assert received.path.read_bytes() == CONTENT
+        assert (received.resumed, received.md5, received.size_bytes) == (True, None, len(CONTENT))
+
+    def test_the_centre_s_checksum_is_compared_with_that_of_all_attempts_together(self, staging: Staging) -> None:
+        self._break_off(staging, with_md5(transfer_of()))
+        connection = FakeConnection(md5=_md5(CONTENT))
+        received = receive(connection, with_md5(transfer_of(number=2)), staging, ignore)
+        assert connection.fetched == [4_000]
+        assert (received.resumed, received.md5) == (True, _md5(CONTENT))
+
+    @pytest.mark.parametrize("lose", [Path.unlink, lambda part: part.write_bytes(b"x" * 3_000)])
+    def test_a_part_of_which_something_goes_meanwhile_is_no_success(
+        self, staging: Staging, monkeypatch: pytest.MonkeyPatch, lose: Callable[[Path], object]
+    ) -> None:
+        self._break_off(staging, transfer_of())
+        take_in = DownloadSink.take_in
+
+        def losing(sink: DownloadSink, length: int) -> None:
+            lose(staging.part(KEY))
+            take_in(sink, length)
+
+        monkeypatch.setattr(DownloadSink, "take_in", losing)
+        with pytest.raises((SizeMismatchError, FileNotFoundError)):
+            receive(FakeConnection(), transfer_of(), staging, ignore)
+        assert not staging.archive(KEY).exists()
+
+    @pytest.mark.parametrize(
+        "second",
+        [
+            transfer_of(len(CONTENT), modified=MODIFIED + 1),
+            transfer_of(len(CONTENT), source_id=2),
+            transfer_of(len(CONTENT), modified=None),
+            transfer_of(None),
+        ],
+        ids=["time", "source", "unknown time", "unknown size"],
+    )
+    def test_what_may_be_another_archive_is_fetched_from_its_beginning(
+        self, second: Transfer, staging: Staging
+    ) -> None:
+        self._break_off(staging, transfer_of())
+        connection = FakeConnection()
+        received = receive(connection, second, staging, ignore)
+        assert connection.fetched == [0]
+        assert not received.resumed
+        assert received.path.read_bytes() == CONTENT
+
+    def test_another_size_is_another_archive(self, staging: Staging) -> None:
+        self._break_off(staging, transfer_of())
+        longer = CONTENT + b"more"
+        connection = FakeConnection(longer)
+        assert receive(connection, transfer_of(len(longer)), staging, ignore).path.read_bytes() == longer
+        assert connection.fetched == [0]
+
+    def test_a_resumed_archive_with_the_wrong_checksum_is_fetched_whole_the_next_time(self, staging: Staging) -> None:
+        self._break_off(staging, transfer_of())
+        staging.part(KEY).write_bytes(b"x" * 4_000)
+        with pytest.raises(ChecksumMismatchError):
+            receive(FakeConnection(md5=_md5(CONTENT)), with_md5(transfer_of()), staging, ignore)
+        third = FakeConnection(md5=_md5(CONTENT))
+        assert receive(third, with_md5(transfer_of()), staging, ignore).path.read_bytes() == CONTENT
+        assert third.fetched == [0]
+
+    @hypothesis_settings(
+        deadline=None,
+        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+        max_examples=60,
+    )
+    @given(breaks=st.lists(st.integers(0, len(CONTENT) - 1), max_size=6), block=st.integers(1, 3_000))
+    def test_however_often_it_breaks_off_the_bytes_are_those_of_the_source(
+        self, staging: Staging, breaks: list[int], block: int
+    ) -> None:
+        for place in breaks:
+            broken = FakeConnection(block=block, fault_at=place, fault=TransferFailedError("broke off"))
+            try:
+                receive(broken, transfer_of(), staging, ignore)
+            except TransferFailedError:
+                assert staging.resumable(KEY, Origin(1, len(CONTENT), MODIFIED)) <= len(CONTENT)
+        received = receive(FakeConnection(block=block), transfer_of(), staging, ignore)
+        assert received.path.read_bytes() == CONTENT
+
+
+class TestNoting:
+    """An archive that arrives within a second has its origin noted only when something goes wrong."""
+
+    def _noted(self, staging: Staging, block: int, size: int = 3 * 1024 * 1024) -> list[int]:
+        """How much could be gone on with, were the process killed before each block."""
+        sizes: list[int] = []
+        origin = Origin(1, size, MODIFIED)
+        connection = FakeConnection(
+            bytes(size), block=block, before_block=lambda: sizes.append(staging.resumable(KEY, origin))
+        )
+        path = receive(connection, transfer_of(size), staging, ignore).path
+        assert path.read_bytes() == bytes(size)
+        assert [each.name for each in path.parent.iterdir()] == [KEY.file_name]
+        return sizes
+
+    def test_what_is_more_than_a_megabyte_can_be_gone_on_with(
+        self, staging: Staging, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(archive_transfer, "_PROGRESS_SECONDS", 1e9)
+        assert self._noted(staging, 700_000) == [0, 0, 1_400_000, 2_100_000, 2_800_000]
+
+    def test_what_took_more_than_a_second_can_be_gone_on_with(
+        self, staging: Staging, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(archive_transfer, "_PROGRESS_SECONDS", 0.0)
+        assert self._noted(staging, 1_000, size=3_500) == [0, 1_000, 2_000, 3_000]
+
+    def test_a_disk_that_takes_blocks_in_pieces_gets_them_whole(
+        self, staging: Staging, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        write = os.write
+        monkeypatch.setattr(os, "write", lambda part, block: write(part, block[:300]))
+        assert receive(FakeConnection(), transfer_of(), staging, ignore).path.read_bytes() == CONTENT
+
+    def test_it_leaves_nothing_beside_it(self, staging: Staging) -> None:
+        path = receive(FakeConnection(block=len(CONTENT)), transfer_of(), staging, ignore).path
+        assert [each.name for each in path.parent.iterdir()] == [KEY.file_name]
+
+    def test_one_that_fails_afterwards_is_kept(self, staging: Staging) -> None:
+        class FailsAtTheEnd(FakeConnection):
+            def fetch(self, *args: Any, **named: Any) -> None:
+                super().fetch(*args, **named)
+                raise TransferFailedError("broke off")
+
+        with pytest.raises(TransferFailedError):
+            receive(FailsAtTheEnd(block=len(CONTENT)), transfer_of(), staging, ignore)
+        assert staging.resumable(KEY, Origin(1, len(CONTENT), MODIFIED)) == len(CONTENT)
+
+    def test_what_was_noted_of_another_one_is_gone_before_it_is_written(self, staging: Staging) -> None:
+        broken = FakeConnection(fault_at=4_000, fault=TransferFailedError("broke off"))
+        with pytest.raises(TransferFailedError):
+            receive(broken, transfer_of(), staging, ignore)
+        noted: list[int] = []
+        other = transfer_of(modified=MODIFIED + 1)
+        connection = FakeConnection(block=len(CONTENT))
+
+        def on_write(_: int) -> None:
+            noted.append(staging.resumable(KEY, Origin(1, len(CONTENT), MODIFIED)))
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(archive_transfer, "_PROGRESS_SECONDS", 0.0)
+            receive(connection, other, staging, on_write)
+        assert noted == [0]
+
+
+class TestProgress:
+    def test_it_is_told_about_once_a_second(self, staging: Staging, monkeypatch: pytest.MonkeyPatch) -> None:
+        clock = SimpleNamespace(now=0.0)
+        for module in (archive_transfer, archive_transfer):
+            monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock.now))
+
+        def later() -> None:
+            clock.now += 0.25
+
+        told: list[int] = []
+        connection = FakeConnection(b"x" * 20_000, block=1_000, before_block=later)
+        received = receive(connection, transfer_of(20_000), staging, told.append)
+        assert told == [4_000, 8_000, 12_000, 16_000, 20_000]
+        assert received.seconds == 5.0
+
+    def test_it_counts_what_an_earlier_attempt_received(
+        self, staging: Staging, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(archive_transfer, "_PROGRESS_SECONDS", 0.0)
+        broken = FakeConnection(fault_at=4_000, fault=TransferFailedError("broke off"))
+        with pytest.raises(TransferFailedError):
+            receive(broken, transfer_of(), staging, ignore)
+        told: list[int] = []
+        receive(FakeConnection(block=3_120), transfer_of(), staging, told.append)
+        assert told == [7_120, 10_240]
+
+
+class TestFullDisk:
+    def test_a_download_that_does_not_fit_is_never_begun(self, tmp_path: Path) -> None:
+        staging = Staging(tmp_path / "staging", min_free_bytes=1 << 60)
+        connection = FakeConnection()
+        with pytest.raises(DiskFullError, match="Free some space"):
+            receive(connection, transfer_of(), staging, ignore)
+        assert connection.fetched == []
+
+    def test_a_disk_that_fills_up_on_the_way_is_told_and_nothing_is_left_held(
+        self, staging: Staging, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(staging, "begin_part", lambda _key: os.open("/dev/full", os.O_WRONLY))
+            with pytest.raises(
+                DiskFullError, match=r"filled up while add/H\.2013-10-31\.1\.impc\.zip was being written"
+            ):
+                receive(FakeConnection(b"x" * 100_000, block=50_000), transfer_of(100_000), staging, ignore)
+        assert not staging.archive(KEY).exists()
+        assert receive(FakeConnection(), transfer_of(), staging, ignore).path.read_bytes() == CONTENT
+
+    def test_a_disk_too_full_for_a_folder_is_told_the_same_way(
+        self, staging: Staging, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def full(*_: object, **__: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(Path, "mkdir", full)
+        with pytest.raises(DiskFullError):
+            receive(FakeConnection(), transfer_of(), staging, ignore)
+
+    def test_what_was_received_of_an_archive_stays_for_when_there_is_room(self, staging: Staging) -> None:
+        full = FakeConnection(fault_at=4_000, fault=OSError(28, "No space left on device"))
+        with pytest.raises(DiskFullError):
+            receive(full, transfer_of(), staging, ignore)
+        again = FakeConnection()
+        receive(again, transfer_of(), staging, ignore)
+        assert again.fetched == [4_000]

@@ -1,0 +1,319 @@
+"""Crawling file sources: what is found, what is recorded, and what one source's trouble does to the others."""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+from pydantic import SecretStr
+from sqlalchemy import select
+
+from dcc.naming import Action
+from dcc.operations.sessions import open_session
+from dcc.outcomes import ZipKey
+from dcc.phases import Phase, Status
+from dcc.session.crawling import crawl_file_sources, list_source
+from dcc.session.sessions import Session
+from dcc.sources.base import ActionListing, ListedFile, SourceAddress, SourceProtocol
+from dcc.sources.folder import LocalConnection
+from dcc.tracker.hostings.listing_changes import KnownHosting, change_message
+from dcc.tracker.hostings.listings import ListingRecorder
+from dcc.tracker.models import (
+    Centre,
+    CrawlFinding,
+    CrawlingSession,
+    FileSourceHasZip,
+    SourceCrawlRow,
+    ZipAction,
+    ZipActionLog,
+    ZipFile,
+    utc_now,
+)
+from dcc.tracker.register.source_addresses import load_addresses
+from dcc.tracker.states import State
+from tests.support.installations import Folder, Installation, SessionResult, note_uploaded
+from tests.support.sent_statements import sent_statements
+
+FIRST, SECOND, THIRD = (f"H.2013-10-31.{inc}.impc.zip" for inc in (1, 2, 3))
+
+
+def crawl(installation: Installation) -> SessionResult:
+    with open_session(installation.tracker, installation.settings) as session:
+        result = SessionResult(session.id)
+        for crawled in crawl_file_sources(installation.tracker, installation.settings, session):
+            result.crawls[crawled.source_id] = crawled
+    return result
+
+
+def test_the_three_directories_give_three_actions(installation: Installation) -> None:
+    folder = installation.add_folder()
+    for action in Action:
+        folder.put(f"{action}/{FIRST}")
+    found = crawl(installation).crawls[folder.source_id]
+    assert set(found.new_zips) == {ZipKey(action, FIRST) for action in Action}
+    assert installation.states() == {f"{action}/{FIRST}": "zip_name done" for action in Action}
+    assert installation.count(ZipFile) == 1
+
+
+def test_directories_that_are_not_there_are_no_fault(installation: Installation) -> None:
+    folder = installation.add_folder()
+    folder.put(f"edit/{FIRST}")
+    found = crawl(installation).crawls[folder.source_id]
+    assert (found.outcome, found.listed, found.new) == ("ok", 1, 1)
+
+
+def test_subdirectories_and_other_files_are_left_aside_and_counted(installation: Installation) -> None:
+    folder = installation.add_folder()
+    folder.put(f"add/{FIRST}")
+    (folder.path / "add" / "old.impc.zip").mkdir()
+    (folder.path / "add" / "notes.txt").write_text("hello")
+    found = crawl(installation).crawls[folder.source_id]
+    assert (found.listed, found.ignored) == (1, 2)
+    assert {name for name, _ in found.ignored_examples} == {"add/old.impc.zip", "add/notes.txt"}
+
+
+def test_a_name_that_does_not_conform_is_recorded_with_the_reason(installation: Installation) -> None:
+    folder = installation.add_folder()
+    folder.put("add/old copy.H.2013-10-31.1.impc.zip")
+    folder.put("add/H.2013-02-31.1.impc.zip")
+    found = crawl(installation).crawls[folder.source_id]
+    assert found.refused == 2
+    assert set(installation.states().values()) == {"zip_name failed"}
+    with installation.tracker.connect() as connection:
+        messages = set(connection.scalars(select(ZipActionLog.message)))
+    assert any("2013-02-31, which is not in the calendar" in message for message in messages)
+    assert any("old copy" in message for message in messages)
+
+
+def test_a_centre_registered_afterwards_makes_its_zips_acceptable(installation: Installation) -> None:
+    """A name is looked at again while it is refused."""
+    folder = installation.add_folder()
+    key = "add/Wtsi.2013-10-31.1.impc.zip"
+    folder.put(key)
+    assert crawl(installation).crawls[folder.source_id].refused == 1
+    installation.add_centre("Wtsi")
+    assert len(crawl(installation).crawls[folder.source_id].accepted_zips) == 1
+    assert installation.states() == {key: "zip_name done"}
+
+
+def test_a_zip_on_two_sources_is_one_zip_action_with_two_hostings(installation: Installation) -> None:
+    one, two = installation.add_folder("H", "one"), installation.add_folder("J", "two")
+    for folder in (one, two):
+        folder.put(f"add/{FIRST}")
+    crawl(installation)
+    assert (installation.count(ZipAction), installation.count(FileSourceHasZip)) == (1, 2)
+
+
+def test_different_sizes_on_two_sources_are_reported(installation: Installation) -> None:
+    one, two = installation.add_folder("H", "one"), installation.add_folder("J", "two")
+    one.put(f"add/{FIRST}", b"a" * 100)
+    two.put(f"add/{FIRST}", b"a" * 101)
+    findings = [finding for found in crawl(installation).crawls.values() for finding in found.findings]
+    assert len(findings) == 1
+    assert FIRST in findings[0]
+    assert "100" in findings[0]
+    assert "101" in findings[0]
+
+
+def test_a_changed_file_is_reported_and_not_taken_once_its_data_were_uploaded(installation: Installation) -> None:
+    """The same name with other content is a finding."""
+    folder = installation.add_folder()
+    folder.put(f"add/{FIRST}")
+    installation.run_session()
+    note_uploaded(installation.tracker)
+    before = installation.states(), installation.staged()
+    folder.put(f"add/{FIRST}", b"something else")
+    result = installation.run_session()
+    assert result.crawls[folder.source_id].changed == 1
+    assert result.zips == {}
+    assert (installation.states(), installation.staged()) == before
+    with installation.tracker.connect() as connection:
+        (message,) = connection.scalars(select(CrawlFinding.message))
+    assert message.endswith(f"withdraw these with `dcc data undo`, then take it with: dcc retry add/{FIRST}")
+
+
+@pytest.mark.parametrize(
+    ("state", "undo"),
+    [
+        (State(Phase.XSD, Status.FAILED), False),
+        (State(Phase.UPLOAD, Status.DONE), True),
+        (State(Phase.DATA, Status.FAILED), True),
+        (State(Phase.QC, Status.DONE), True),
+        (State(Phase.UPLOAD, Status.CANCELLED), False),
+    ],
+    ids=str,
+)
+def test_data_that_were_taken_over_are_to_be_withdrawn_before_changed_content_is_taken(
+    state: State, undo: bool
+) -> None:
+    """A retry alone would bring in what is there already, and fail for that."""
+    address = SourceAddress(1, "H", SourceProtocol.FILE, "", "", SecretStr(""), "/data")
+    known = KnownHosting(1, 1, 1, 100, 0, has_md5=False, gone=False, state=state)
+    listed = ListedFile(FIRST, 200, 1, has_md5=False)
+    message = change_message(address, ZipKey(Action.ADD, FIRST), known, listed)
+    assert ("dcc data undo" in message) == undo
+    assert message.endswith(f"take it with: dcc retry add/{FIRST}")
+
+
+def test_an_archive_that_is_gone_is_noticed_and_never_downloaded(installation: Installation) -> None:
+    """What is no longer listed is no longer hosted."""
+    folder = installation.add_folder()
+    folder.put(f"add/{FIRST}")
+    crawl(installation)
+    (folder.path / "add" / FIRST).unlink()
+    for gone in (0, 1):
+        result = installation.run_session()
+        assert result.crawls[folder.source_id].gone == gone
+        assert result.zips == {}
+    assert installation.attempts(f"add/{FIRST}") == []
+
+
+def test_a_source_that_cannot_be_reached_is_recorded_and_holds_up_nobody(installation: Installation) -> None:
+    """A failed crawl leaves its reason in the tracker."""
+    healthy, absent = installation.add_folder("H", "healthy"), installation.add_folder("J", "absent")
+    healthy.put(f"add/{FIRST}")
+    absent.path.rmdir()
+    result = installation.run_session()
+    assert result.crawls[absent.source_id].outcome == "failed"
+    assert result.zips[f"add/{FIRST}"].succeeded
+    with installation.tracker.connect() as connection:
+        rows = dict(connection.execute(select(SourceCrawlRow.file_source_id, SourceCrawlRow.message)).all())
+    assert rows[healthy.source_id] is None
+    assert "absent" in rows[absent.source_id]
+
+
+def test_a_fault_of_the_platform_costs_one_source_its_crawl_and_no_other(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    healthy, odd = installation.add_folder("H", "healthy"), installation.add_folder("J", "odd")
+    healthy.put(f"add/{FIRST}")
+    list_action = LocalConnection.list_action
+
+    def faulty(self: LocalConnection, action: Action) -> ActionListing:
+        if self._base.name == "odd":
+            raise ZeroDivisionError("oh")
+        time.sleep(0.1)
+        return list_action(self, action)
+
+    monkeypatch.setattr(LocalConnection, "list_action", faulty)
+    result = installation.run_session()
+    assert installation.states() == {f"add/{FIRST}": "xsd done"}
+    crawled = result.crawls[odd.source_id]
+    assert crawled.outcome == "failed"
+    assert crawled.error is not None
+    assert crawled.error.kind == "InternalFaultError"
+    assert "ZeroDivisionError: oh" in crawled.error.message
+    with installation.tracker.connect() as connection:
+        assert connection.scalar(select(CrawlingSession.status)) == int(Phase.ZIP_NAME)
+
+
+def test_a_listing_that_could_not_be_made_makes_no_archive_gone(installation: Installation) -> None:
+    folder = installation.add_folder()
+    folder.put(f"add/{FIRST}")
+    crawl(installation)
+    folder.path.rename(installation.root / "elsewhere")
+    assert crawl(installation).crawls[folder.source_id].gone == 0
+
+
+def test_crawlers_that_see_the_same_new_zips_at_once_lose_none(installation: Installation) -> None:
+    """Eight sources, one listing."""
+    folders = [installation.add_folder("H", f"source {number}") for number in range(8)]
+    names = [f"add/H.2013-10-31.{inc}.impc.zip" for inc in range(20)]
+    for folder in folders:
+        for name in names:
+            folder.put(name, b"the same")
+    crawl(installation)
+    assert sorted(installation.states()) == sorted(names)
+    assert installation.count(FileSourceHasZip) == 8 * 20
+
+
+def test_two_crawls_recorded_at_once_lose_nothing(installation: Installation) -> None:
+    """With writers beside each other in the database."""
+
+    folders = [installation.add_folder("H", f"source {number}") for number in range(4)]
+    names = [f"add/H.2013-10-31.{inc}.impc.zip" for inc in range(20)]
+    for folder in folders:
+        for name in names:
+            folder.put(name, b"the same")
+    with installation.tracker.connect() as connection:
+        addresses = load_addresses(connection)
+        centres = {name: number for number, name in connection.execute(select(Centre.id, Centre.short_name))}
+    now = utc_now()
+    failures: list[BaseException] = []
+
+    def record(number: int, session: Session) -> None:
+        listing = list_source(addresses[number], installation.settings)
+        try:
+            session.write(
+                lambda connection: ListingRecorder(
+                    connection, session.id, installation.settings.naming, centres, now
+                ).record(addresses[number], listing.listings)
+            )
+        except BaseException as error:
+            failures.append(error)
+
+    with open_session(installation.tracker, installation.settings) as session:
+        threads = [threading.Thread(target=record, args=(number, session)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert failures == []
+    assert sorted(installation.states()) == sorted(names)
+    assert installation.count(FileSourceHasZip) == 4 * 20
+
+
+def test_the_number_of_statements_does_not_depend_on_how_much_is_known(installation: Installation) -> None:
+    """Neither of a crawl that finds nothing new, nor of one that finds something."""
+    folders = [installation.add_folder("H", "one"), installation.add_folder("J", "two")]
+    incs = itertools.count()
+
+    def statements_of_crawl(new: int) -> int:
+        for folder in folders:
+            (folder.path / "add").mkdir(exist_ok=True)
+            for inc in itertools.islice(incs, new):
+                (folder.path / "add" / f"H.2013-10-31.{inc}.impc.zip").touch()
+        with sent_statements(installation.tracker) as sent:
+            crawls = crawl(installation).crawls
+        assert [found.new for found in crawls.values()] == [new, new]
+        return len(sent)
+
+    statements_of_crawl(10)
+    nothing_new, some_new = statements_of_crawl(0), statements_of_crawl(3)
+    statements_of_crawl(1_100)
+    assert statements_of_crawl(0) == nothing_new
+    assert statements_of_crawl(3) == some_new
+
+
+def test_a_silent_source_is_given_up_in_time(installation: Installation, silent_port: int) -> None:
+    """A server that never answers costs its time limit, and only itself."""
+    healthy = installation.add_folder()
+    healthy.put(f"add/{FIRST}")
+    quick = installation.with_settings(connect_timeout=1.0, login_timeout=1.0)
+    silent = Folder(installation.root)
+    for protocol in (SourceProtocol.SFTP, SourceProtocol.FTP):
+        silent.source_id = _add_silent(quick, protocol, silent_port)
+    began = time.monotonic()
+    result = quick.run_session()
+    assert time.monotonic() - began < 15
+    assert sorted(crawled.outcome for crawled in result.crawls.values()) == ["failed", "failed", "ok"]
+    assert result.zips[f"add/{FIRST}"].succeeded
+
+
+def _add_silent(installation: Installation, protocol: SourceProtocol, port: int) -> int:
+
+    return installation.add_source(
+        SourceAddress(0, "J", protocol, f"127.0.0.1:{port}", "someone", SecretStr("secret"), "/")
+    )
+
+
+@pytest.fixture
+def silent_port() -> Iterator[int]:
+    """A port that takes connections and never says a word."""
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]

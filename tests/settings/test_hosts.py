@@ -1,0 +1,61 @@
+"""Names and addresses of the web page: as settings give them, and as requests do."""
+
+from __future__ import annotations
+
+import pytest
+
+from dcc.settings.hosts import is_loopback, parse_authority, parse_hosts, parse_origin
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", set()),
+        (" , ", set()),
+        ("dcc.example.org", {"dcc.example.org"}),
+        (
+            "DCC.Example.org:8443, 192.0.2.7 ,[2001:DB8::7]:443,2001:db8:0::8,",
+            {"dcc.example.org", "192.0.2.7", "2001:db8::7", "2001:db8::8"},
+        ),
+    ],
+)
+def test_hosts_are_read_without_their_ports(text: str, expected: set[str]) -> None:
+    assert parse_hosts(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "a:b", "a:123456", "[::1", "[g::]", "a/b", "a@b", "ä", ".", "a\nb", "a b"])
+def test_what_is_no_host_is_none(text: str) -> None:
+    assert parse_authority(text) is None
+
+
+@pytest.mark.parametrize(
+    ("origin", "host", "same"),
+    [
+        ("http://localhost:3000", "localhost:3000", True),
+        ("http://LOCALHOST:3000", "localhost:3000", True),
+        ("http://localhost:3000", "localhost:3001", False),
+        ("http://localhost:3000", "127.0.0.1:3000", False),
+        ("http://localhost", "localhost:80", True),
+        ("https://dcc.example.org", "dcc.example.org", True),
+        ("https://dcc.example.org", "dcc.example.org:443", True),
+        ("https://dcc.example.org:8443", "dcc.example.org", False),
+        ("http://[::1]:3000", "[::1]:3000", True),
+    ],
+)
+def test_an_origin_is_compared_with_the_host_that_is_asked(origin: str, host: str, same: bool) -> None:
+    parsed, asked = parse_origin(origin), parse_authority(host)
+    assert parsed is not None
+    assert asked is not None
+    assert parsed[1].is_same(asked, parsed[0]) is same
+
+
+@pytest.mark.parametrize(
+    "origin", ["null", "", "file://", "ftp://a", "http://", "http://a/b", "http://a?b", "http://a@b", "http://[", "a"]
+)
+def test_an_origin_of_no_web_page_is_none(origin: str) -> None:
+    assert parse_origin(origin) is None
+
+
+def test_this_machine_alone() -> None:
+    assert all(map(is_loopback, ("localhost", "127.0.0.1", "127.9.9.9", "::1")))
+    assert not any(map(is_loopback, ("", "0.0.0.0", "::", "192.0.2.7", "localhost.example.org", "127.0.0.1.example")))

@@ -1,0 +1,424 @@
+"""What the tracker says when asked how far everything is, and what waits."""
+
+from __future__ import annotations
+
+import time
+from datetime import date, datetime, timedelta
+
+import pytest
+from sqlalchemy import Connection, Engine, insert, update
+
+from dcc.errors import NotFoundError
+from dcc.naming import Action
+from dcc.operations.sessions import open_session
+from dcc.outcomes import ZipKey
+from dcc.phases import ACTION_IDS, Phase, Status
+from dcc.settings import Settings
+from dcc.tracker import crawls, progress
+from dcc.tracker.database import exception_id, insert_rows, writing
+from dcc.tracker.models import (
+    Centre,
+    CrawlFinding,
+    CrawlingSession,
+    FileSourceHasZip,
+    SessionLock,
+    SessionTask,
+    SourceCrawlRow,
+    ZipAction,
+    ZipFile,
+    utc_now,
+)
+from dcc.tracker.progress import Proposal, Subject
+from dcc.tracker.queries import zip_action_lists
+from dcc.tracker.queries.zip_action_lists import StateCount, ZipFilter
+from dcc.tracker.states import State
+from tests.support.databases import (
+    SeededZip,
+    seed_centre,
+    seed_documents,
+    seed_download,
+    seed_hosting,
+    seed_source,
+    seed_zip,
+)
+from tests.support.sent_statements import sent_statements
+
+VALID = State(Phase.XSD, Status.DONE)
+INVALID = State(Phase.XSD, Status.FAILED)
+NOW = datetime(2026, 11, 21, 7, 28, 31)
+
+
+def put_zip(
+    tracker: Engine, source_id: int, centre_id: int | None, day: str, inc: int = 1, action: Action = Action.ADD
+) -> SeededZip:
+    """An archive with the date and increment of its name, waiting at a source."""
+    seeded = seed_zip(tracker, source_id, f"H.{day}.{inc}.impc.zip", action, centre_id=centre_id, size_bytes=1_000)
+    with writing(tracker) as connection:
+        connection.execute(
+            update(ZipFile).where(ZipFile.id == seeded.zip_id).values(created=date.fromisoformat(day), inc=inc)
+        )
+    return seeded
+
+
+def propose(tracker: Engine, za_id: int, *states: State) -> None:
+    for state in states:
+        with writing(tracker) as connection:
+            progress.report(connection, [Proposal(Subject.ZIP_ACTION, za_id, state)])
+
+
+def waiting(tracker: Engine) -> list[str]:
+    with tracker.connect() as connection:
+        return [str(key) for key in zip_action_lists.waiting_zip_actions(connection)]
+
+
+def is_read(statement: str) -> bool:
+    return statement.startswith("SELECT")
+
+
+def test_an_empty_tracker_has_nothing_to_report(tracker: Engine) -> None:
+    with tracker.connect() as connection:
+        assert zip_action_lists.count_zip_actions(connection) == []
+        assert zip_action_lists.count_documents(connection) == []
+        assert zip_action_lists.find_zips(connection) == []
+        assert zip_action_lists.waiting_zip_actions(connection) == []
+        assert crawls.latest_crawls(connection) == {}
+        assert crawls.latest_findings(connection) == []
+        assert crawls.list_sessions(connection) == []
+
+
+def test_zip_actions_are_counted_by_state_along_the_pipeline(tracker: Engine) -> None:
+    centre = seed_centre(tracker)
+    source = seed_source(tracker, centre)
+    for inc, states in enumerate([[INVALID], [VALID], [VALID], []]):
+        propose(tracker, put_zip(tracker, source, centre, "2026-01-01", inc).za_id, *states)
+    with tracker.connect() as connection:
+        assert zip_action_lists.count_zip_actions(connection) == [
+            StateCount(Phase.ZIP_NAME, Status.DONE, 1),
+            StateCount(Phase.XSD, Status.DONE, 2),
+            StateCount(Phase.XSD, Status.FAILED, 1),
+        ]
+
+
+def test_documents_of_the_latest_download_alone_are_counted(tracker: Engine) -> None:
+    centre = seed_centre(tracker)
+    source, other = seed_source(tracker, centre), seed_source(tracker, centre, username="other")
+    zipped = put_zip(tracker, source, centre, "2026-01-01")
+    seed_documents(tracker, seed_download(tracker, zipped.hosting_id), 5, INVALID)
+    latest = seed_download(tracker, seed_hosting(tracker, zipped.za_id, other))
+    seed_documents(tracker, latest, 2, VALID)
+    with tracker.connect() as connection:
+        assert zip_action_lists.count_documents(connection) == [StateCount(Phase.XSD, Status.DONE, 2)]
+
+
+def test_zips_are_listed_oldest_first_with_the_sources_that_host_them_at_present(tracker: Engine) -> None:
+    centre = seed_centre(tracker)
+    source, other = seed_source(tracker, centre), seed_source(tracker, centre, username="other")
+    young = put_zip(tracker, other, centre, "2026-02-01")
+    tenth = put_zip(tracker, source, centre, "2026-01-01", 10)
+    put_zip(tracker, source, centre, "2026-01-01", 2, Action.DELETE)
+    seed_hosting(tracker, young.za_id, source)
+    with writing(tracker) as connection:
+        connection.execute(
+            update(FileSourceHasZip).where(FileSourceHasZip.za_id == tenth.za_id).values(gone_since=utc_now())
+        )
+    with tracker.connect() as connection:
+        entries = zip_action_lists.find_zips(connection)
+    assert [(e.file_name, e.action, e.sources) for e in entries] == [
+        ("H.2026-01-01.2.impc.zip", Action.DELETE, (source,)),
+        ("H.2026-01-01.10.impc.zip", Action.ADD, ()),
+        ("H.2026-02-01.1.impc.zip", Action.ADD, (source, other)),
+    ]
+    assert {(e.centre, e.phase, e.status, e.size_bytes) for e in entries} == {("H", Phase.ZIP_NAME, Status.DONE, 1_000)}
+
+
+def test_a_filter_lets_through_what_fits_all_of_it(tracker: Engine) -> None:
+    harwell, jax = seed_centre(tracker, "H"), seed_centre(tracker, "J")
+    source = seed_source(tracker, harwell)
+    failed = put_zip(tracker, source, harwell, "2026-01-01")
+    propose(tracker, failed.za_id, INVALID)
+    put_zip(tracker, source, harwell, "2026-01-02", action=Action.EDIT)
+    put_zip(tracker, source, jax, "2026-01-03")
+    seed_zip(tracker, source, "nonsense.zip", state=State(Phase.ZIP_NAME, Status.FAILED))
+
+    def found(connection: Connection, **wanted: object) -> list[str]:
+        return [entry.file_name for entry in zip_action_lists.find_zips(connection, ZipFilter(**wanted))]  # type: ignore[arg-type]
+
+    with tracker.connect() as connection:
+        assert found(connection, centre="J") == ["H.2026-01-03.1.impc.zip"]
+        assert found(connection, action=Action.EDIT) == ["H.2026-01-02.1.impc.zip"]
+        assert found(connection, status=Status.FAILED) == ["nonsense.zip", "H.2026-01-01.1.impc.zip"]
+        assert found(connection, phase=Phase.XSD, status=Status.FAILED) == ["H.2026-01-01.1.impc.zip"]
+        assert found(connection, centre="H", action=Action.DELETE) == []
+        by_source = {e.file_name: e.sources for e in zip_action_lists.find_zips(connection, ZipFilter(centre="H"))}
+        assert set(by_source.values()) == {(source,)}
+        with pytest.raises(NotFoundError, match="no centre 'X'"):
+            found(connection, centre="X")
+
+
+def test_what_some_available_source_of_an_active_centre_hosts_waits(tracker: Engine) -> None:
+    centre, sleeping = seed_centre(tracker), seed_centre(tracker, "J", is_active=False)
+    up = seed_source(tracker, centre)
+    down = seed_source(tracker, centre, username="down", state="maintenance")
+    inactive = seed_source(tracker, sleeping)
+    put_zip(tracker, up, centre, "2026-03-01")
+    put_zip(tracker, up, centre, "2026-01-01", 10)
+    put_zip(tracker, up, centre, "2026-01-01", 9)
+    put_zip(tracker, down, centre, "2026-01-02")
+    put_zip(tracker, inactive, centre, "2026-01-03")
+    twice = put_zip(tracker, down, centre, "2026-01-04")
+    seed_hosting(tracker, twice.za_id, up)
+    gone = put_zip(tracker, up, centre, "2026-01-05")
+    with writing(tracker) as connection:
+        connection.execute(
+            update(FileSourceHasZip).where(FileSourceHasZip.za_id == gone.za_id).values(gone_since=utc_now())
+        )
+    assert waiting(tracker) == [
+        "add/H.2026-01-01.9.impc.zip",
+        "add/H.2026-01-01.10.impc.zip",
+        "add/H.2026-01-04.1.impc.zip",
+        "add/H.2026-03-01.1.impc.zip",
+    ]
+    with tracker.connect() as connection:
+        assert len(zip_action_lists.waiting_zip_actions(connection, limit=2)) == 2
+
+
+@pytest.mark.parametrize(
+    ("state", "waits"),
+    [
+        (State(Phase.DOWNLOAD, Status.FAILED), False),
+        (State(Phase.ZIP_NAME, Status.FAILED), False),
+        (State(Phase.ZIP_MD5, Status.DONE), True),
+        (State(Phase.UNZIP, Status.RUNNING), True),
+        (State(Phase.UNZIP, Status.FAILED), False),
+        (State(Phase.XML_NAME, Status.DONE), True),
+        (State(Phase.XSD, Status.PENDING), True),
+        (State(Phase.XSD, Status.RUNNING), True),
+        (VALID, False),
+        (INVALID, False),
+        (State(Phase.UPLOAD, Status.RUNNING), False),
+    ],
+)
+def test_what_a_dead_session_left_unfinished_waits_whatever_became_of_its_source(
+    tracker: Engine, state: State, waits: bool
+) -> None:
+    centre = seed_centre(tracker)
+    zipped = put_zip(tracker, seed_source(tracker, centre, state="removed"), centre, "2026-01-01")
+    propose(tracker, zipped.za_id, state)
+    assert waiting(tracker) == (["add/H.2026-01-01.1.impc.zip"] if waits else [])
+
+
+def test_of_100_000_zip_actions_the_few_that_wait_are_found_at_once(tracker: Engine) -> None:
+    centre = seed_centre(tracker)
+    source = seed_source(tracker, centre)
+    numbers = range(1, 100_001)
+    with writing(tracker) as connection:
+        connection.execute(
+            insert(ZipFile),
+            [
+                {
+                    "id": n,
+                    "file_name": f"H.2026-01-01.{n}.impc.zip",
+                    "centre_id": centre,
+                    "created": NOW.date(),
+                    "inc": n,
+                }
+                for n in numbers
+            ],
+        )
+        connection.execute(
+            insert(ZipAction),
+            [
+                {
+                    "id": n,
+                    "zip_id": n,
+                    "todo_id": ACTION_IDS[Action.ADD],
+                    "phase_id": int(Phase.ZIP_NAME if n % 10_000 == 0 else Phase.XSD),
+                    "status_id": int(Status.DONE),
+                }
+                for n in numbers
+            ],
+        )
+        connection.execute(
+            insert(FileSourceHasZip), [{"za_id": n, "file_source_id": source, "num_retries": 0} for n in numbers]
+        )
+    with tracker.connect() as connection, sent_statements(tracker, is_read) as statements:
+        began = time.monotonic()
+        found = zip_action_lists.waiting_zip_actions(connection)
+        waited = time.monotonic() - began
+        everything = zip_action_lists.find_zips(connection)
+    assert [key.file_name for key in found] == [f"H.2026-01-01.{n}.impc.zip" for n in range(10_000, 100_001, 10_000)]
+    assert waited < 10
+    assert len(everything) == 100_000
+    assert len(statements) == 3
+
+
+def add_session(tracker: Engine, status: int = -1, *, finished: bool = False) -> int:
+    row = {
+        "start_time": NOW,
+        "finish_time": NOW + timedelta(minutes=1) if finished else None,
+        "status": status,
+        "created": NOW,
+    }
+    with writing(tracker) as connection:
+        return insert_rows(connection, CrawlingSession, [row])[0]
+
+
+def add_crawl(tracker: Engine, session_id: int, source_id: int, error: str | None = None, new: int = 0) -> None:
+    with writing(tracker) as connection:
+        kind = exception_id(connection, "SourceTimeoutError", "Time is up.") if error else None
+        row = {
+            "session_id": session_id,
+            "file_source_id": source_id,
+            "start_time": NOW,
+            "finish_time": NOW,
+            "outcome": "failed" if error else "ok",
+            "exception_id": kind,
+            "message": error,
+            "listed": new,
+            "new_zips": new,
+            "known": 0,
+            "changed": 0,
+            "refused": 0,
+            "ignored": 0,
+            "gone": 0,
+        }
+        insert_rows(connection, SourceCrawlRow, [row])
+
+
+def add_finding(tracker: Engine, session_id: int, source_id: int, message: str, za_id: int | None = None) -> None:
+    row = {
+        "session_id": session_id,
+        "file_source_id": source_id,
+        "za_id": za_id,
+        "file_name": "add/x.zip",
+        "kind": "changed",
+        "message": message,
+        "created": NOW,
+    }
+    with writing(tracker) as connection:
+        insert_rows(connection, CrawlFinding, [row])
+
+
+def test_a_changed_archive_is_a_finding_until_it_is_fetched_anew_or_gone(tracker: Engine) -> None:
+    source = seed_source(tracker, seed_centre(tracker))
+    zipped = seed_zip(tracker, source)
+    fetched, seen, quiet = add_session(tracker), add_session(tracker), add_session(tracker)
+    for session in (fetched, seen, quiet):
+        add_crawl(tracker, session, source)
+    add_finding(tracker, fetched, source, "changed once", zipped.za_id)
+    add_finding(tracker, seen, source, "changed again", zipped.za_id)
+
+    def findings() -> list[str]:
+        with tracker.connect() as connection:
+            return [finding.message for finding in crawls.latest_findings(connection)]
+
+    def set_gone(when: datetime | None) -> None:
+        with writing(tracker) as connection:
+            connection.execute(update(FileSourceHasZip).values(gone_since=when))
+
+    assert findings() == [], "what was never fetched will be fetched as it is at present"
+    with writing(tracker) as connection:
+        progress.add_downloads(connection, [zipped.hosting_id], NOW - timedelta(seconds=1))
+    assert findings() == ["changed again"]
+    set_gone(NOW)
+    assert findings() == []
+    set_gone(None)
+    assert findings() == ["changed again"]
+    with writing(tracker) as connection:
+        progress.add_downloads(connection, [zipped.hosting_id], NOW)
+    assert findings() == []
+
+
+def test_the_latest_crawl_of_each_source_counts_with_its_findings(tracker: Engine) -> None:
+    centre = seed_centre(tracker)
+    source, other = seed_source(tracker, centre), seed_source(tracker, centre, username="other")
+    zipped = seed_zip(tracker, source)
+    first, second = add_session(tracker), add_session(tracker)
+    add_crawl(tracker, first, source, new=3)
+    add_crawl(tracker, first, other, new=4)
+    add_crawl(tracker, second, source, "It took too long.")
+    add_finding(tracker, first, source, "old", zipped.za_id)
+    add_finding(tracker, first, other, "of the other")
+    add_finding(tracker, second, source, "new", zipped.za_id)
+    with tracker.connect() as connection:
+        found = crawls.latest_crawls(connection)
+        assert [finding.message for finding in crawls.latest_findings(connection)] == ["of the other", "new"]
+        assert [finding.message for finding in crawls.session_findings(connection, first)] == ["old", "of the other"]
+        assert [finding.message for finding in crawls.zip_findings(connection, zipped.za_id)] == ["old", "new"]
+    assert found[other].new == 4
+    assert found[other].error is None
+    error = found[source].error
+    assert error is not None
+    assert (found[source].outcome, found[source].session, found[source].started) == ("failed", second, NOW)
+    assert (error.kind, error.message) == ("SourceTimeoutError", "It took too long.")
+
+
+def test_sessions_are_listed_newest_first_with_what_became_of_them(tracker: Engine, settings: Settings) -> None:
+    source = seed_source(tracker, seed_centre(tracker))
+    good = add_session(tracker, 0, finished=True)
+    bad = add_session(tracker, int(Phase.UNZIP), finished=True)
+    dead = add_session(tracker)
+    add_crawl(tracker, good, source, new=2)
+    with writing(tracker) as connection:
+        for status, finish in ((0, NOW), (1, NOW), (-1, None)):
+            row = {
+                "session_id": good,
+                "phase_id": int(Phase.ZIP_NAME),
+                "comment": "Crawl",
+                "start_time": NOW,
+                "finish_time": finish,
+                "status": status,
+                "created": NOW,
+            }
+            insert_rows(connection, SessionTask, [row])
+    with tracker.connect() as connection:
+        entries = {entry.id: entry for entry in crawls.list_sessions(connection)}
+    assert list(entries) == [dead, bad, good]
+    assert [entry.outcome for entry in entries.values()] == ["unfinished", "failed", "succeeded"]
+    assert [entry.failed_phase for entry in entries.values()] == [None, Phase.UNZIP, None]
+    assert [task.outcome for task in entries[good].tasks] == ["succeeded", "failed", "running"]
+    assert [crawl.new for crawl in entries[good].crawls] == [2]
+    with open_session(tracker, settings) as session:
+        with tracker.connect() as connection:
+            assert [entry.outcome for entry in crawls.list_sessions(connection, ids=[session.id])] == ["active"]
+            connection.execute(update(SessionLock).values(pid_started="0"))
+            outcomes = [entry.outcome for entry in crawls.list_sessions(connection, ids=[session.id])]
+            assert outcomes == ["unfinished"], "the process has died"
+            connection.rollback()
+        session.hand_over()
+    with tracker.connect() as connection:
+        assert [entry.outcome for entry in crawls.list_sessions(connection, limit=1)] == ["open"]
+
+
+def test_questions_cost_the_same_statements_however_much_there_is(tracker: Engine) -> None:
+    def ask() -> int:
+        with tracker.connect() as connection, sent_statements(tracker, is_read) as statements:
+            zip_action_lists.count_zip_actions(connection)
+            zip_action_lists.count_documents(connection)
+            zip_action_lists.find_zips(connection, ZipFilter(centre="H"))
+            crawls.latest_crawls(connection)
+            crawls.latest_findings(connection)
+            crawls.list_sessions(connection)
+        return len(statements)
+
+    centre = seed_centre(tracker)
+    before = ask()
+    for number in range(3):
+        source = seed_source(tracker, centre, username=str(number))
+        zipped = put_zip(tracker, source, centre, "2026-01-01", number)
+        seed_documents(tracker, seed_download(tracker, zipped.hosting_id), 3)
+        session = add_session(tracker)
+        add_crawl(tracker, session, source, "no")
+        add_finding(tracker, session, source, "x")
+    assert ask() == before
+
+
+def test_a_zip_whose_centre_was_deleted_is_still_listed(tracker: Engine) -> None:
+    harwell, jax = seed_centre(tracker, "H"), seed_centre(tracker, "J")
+    put_zip(tracker, seed_source(tracker, jax), harwell, "2026-01-01")
+    with writing(tracker) as connection:
+        connection.execute(Centre.__table__.delete().where(Centre.id == harwell))
+    with tracker.connect() as connection:
+        (entry,) = zip_action_lists.find_zips(connection)
+        assert entry.centre is None
+        assert zip_action_lists.waiting_zip_actions(connection) == [ZipKey(Action.ADD, "H.2026-01-01.1.impc.zip")]
