@@ -36,6 +36,7 @@ from dcc.sources.http.index import read_index
 from dcc.sources.listing import Entry, EntryKind, gather
 from dcc.sources.md5_sidecar import parse_md5
 from dcc.sources.remote_names import printable, raw
+from dcc.sources.sftp.bounds import StrictMessage
 from dcc.sources.sftp.client import Answer
 from dcc.sources.sftp.source import _kind
 from dcc.tracker.hostings.listing_changes import stored_name
@@ -181,7 +182,7 @@ def sftp_names(data: bytes) -> None:
     """An answer with names of an SFTP server: no more entries than there are bytes."""
     entries: list[Entry] = []
     try:
-        for name, mode, size, modified in Answer(CMD_NAME, data).names():
+        for name, mode, size, modified in Answer(CMD_NAME, StrictMessage(data)).names():
             entries.append(Entry(name, _kind(mode), size, modified))
             assert len(entries) <= len(data)
     except (paramiko.SSHException, paramiko.SFTPError, EOFError, OSError):

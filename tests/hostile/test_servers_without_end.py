@@ -168,7 +168,7 @@ class TestSsh:
 
     def test_the_attributes_of_a_link_hold_no_more_than_arrived(self) -> None:
         with pytest.raises(paramiko.SSHException, match="ends before"):
-            Answer(CMD_ATTRS, struct.pack(">II", 0x80000000, 0xFFFFFFFF)).attributes()
+            Answer(CMD_ATTRS, StrictMessage(struct.pack(">II", 0x80000000, 0xFFFFFFFF))).attributes()
 
     def test_what_is_said_beside_a_session_is_not_kept(self, source_settings: Settings) -> None:
         one = struct.pack(">II", 1, 1) + b"x" + struct.pack(">II", 0, 0)

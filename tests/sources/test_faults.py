@@ -408,7 +408,7 @@ class TestTransfersThatBreakOff:
             assert isinstance(connection, SftpConnection)
             client, asked = connection._client, []
             stat = client.stat
-            channel = client._channel._channel  # type: ignore[attr-defined]
+            channel = client._channel
 
             def stat_twice(path: bytes) -> Listed:
                 asked.append(path)

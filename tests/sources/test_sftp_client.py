@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+from types import SimpleNamespace
+from typing import Any, cast
 
 import paramiko
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from paramiko.sftp import CMD_HANDLE, CMD_NAME, CMD_STATUS, CMD_VERSION
 
+from dcc.sources.sftp.bounds import StrictMessage
 from dcc.sources.sftp.client import Answer, Listed, SftpClient
 from tests.hostile.servers import sftp_packet
 
@@ -34,6 +37,10 @@ class Script:
         return data
 
 
+def client(channel: Script) -> SftpClient:
+    return SftpClient(cast("Any", channel), cast("Any", SimpleNamespace(read=0)))
+
+
 def answer(kind: int, number: int, content: bytes) -> bytes:
     return sftp_packet(kind, struct.pack(">I", number) + content)
 
@@ -51,7 +58,7 @@ END = struct.pack(">I", 1)
 def test_a_directory_is_listed_in_the_order_of_the_answers_however_they_arrive(piece: int) -> None:
     listings = [answer(CMD_NAME, 2 + number, names_of(b"%d" % number, b"\xff")) for number in range(40)]
     channel = Script(HANDLE, *listings, answer(CMD_STATUS, 42, END), piece=piece)
-    found = [entry.name for entry in SftpClient(channel).entries(b"/add")]
+    found = [entry.name for entry in client(channel).entries(b"/add")]
     assert found == [name for number in range(40) for name in (b"%d" % number, b"\xff")]
 
 
@@ -59,8 +66,7 @@ def test_a_directory_is_listed_in_the_order_of_the_answers_however_they_arrive(p
 def test_what_arrived_before_the_channel_was_closed_is_passed_on(whole: int) -> None:
     listings = [answer(CMD_NAME, 2 + number, names_of(b"%d" % number)) for number in range(whole)]
     channel = Script(HANDLE, *listings, b"\0\0")
-    client = SftpClient(channel)
-    entries = client.entries(b"/add")
+    entries = client(channel).entries(b"/add")
     found = []
     for _ in range(whole):
         found.append(next(entries).name)
@@ -84,7 +90,7 @@ def test_what_arrived_before_the_channel_was_closed_is_passed_on(whole: int) -> 
 )
 def test_an_answer_that_was_not_asked_for_is_refused(packet: bytes, reason: str) -> None:
     with pytest.raises(paramiko.SFTPError, match=reason):
-        SftpClient(Script(packet)).stat(b"/add")
+        client(Script(packet)).stat(b"/add")
 
 
 @pytest.mark.parametrize(
@@ -94,9 +100,9 @@ def test_an_answer_that_was_not_asked_for_is_refused(packet: bytes, reason: str)
 def test_a_refusal_is_told_in_whatever_encoding(status: int, error: type[OSError], told: bytes) -> None:
     refusal = answer(CMD_STATUS, 1, struct.pack(">II", status, len(told)) + told + bytes(4))
     with pytest.raises(error, match=told.decode("utf-8", "replace")):
-        SftpClient(Script(refusal)).stat(b"/add")
+        client(Script(refusal)).stat(b"/add")
     with pytest.raises(error):
-        SftpClient(Script(answer(CMD_STATUS, 1, struct.pack(">I", status)))).stat(b"/add")
+        client(Script(answer(CMD_STATUS, 1, struct.pack(">I", status)))).stat(b"/add")
 
 
 @st.composite
@@ -131,7 +137,7 @@ def names_answer(entries: list[tuple[bytes, bytes, paramiko.SFTPAttributes]]) ->
 @given(ENTRIES)
 def test_names_and_attributes_are_taken_apart(entries: list[tuple[bytes, bytes, paramiko.SFTPAttributes]]) -> None:
     expected = [Listed(name, told.st_mode, told.st_size, told.st_mtime) for name, _, told in entries]
-    assert list(Answer(CMD_NAME, names_answer(entries)).names()) == expected
+    assert list(Answer(CMD_NAME, StrictMessage(names_answer(entries))).names()) == expected
 
 
 @given(ENTRIES.filter(bool), st.data())
@@ -139,12 +145,13 @@ def test_a_message_that_ends_early_is_refused(
     entries: list[tuple[bytes, bytes, paramiko.SFTPAttributes]], data: st.DataObject
 ) -> None:
     content = names_answer(entries)
+    cut = content[: data.draw(st.integers(0, len(content) - 1))]
     with pytest.raises(paramiko.SSHException, match="ends before"):
-        list(Answer(CMD_NAME, content[: data.draw(st.integers(0, len(content) - 1))]).names())
+        list(Answer(CMD_NAME, StrictMessage(cut)).names())
 
 
 def test_millions_of_entries_and_attributes_that_are_only_announced_are_refused_at_once() -> None:
     most = b"\xff\xff\xff\xff"
     for content in (most, b"\0\0\0\1\0\0\0\1x\0\0\0\0\x80\0\0\0" + most, b"\0\0\0\1" + most):
         with pytest.raises(paramiko.SSHException, match="ends before"):
-            list(Answer(CMD_NAME, content).names())
+            list(Answer(CMD_NAME, StrictMessage(content)).names())

@@ -152,20 +152,3 @@ class BoundedTransport(ServiceRequestingTransport):
             if time.monotonic() > deadline:
                 raise paramiko.AuthenticationException("no answer in time")
         self.auth_handler = self.get_auth_handler()
-
-
-class BoundedChannel:
-    """A channel of which is known how much was read."""
-
-    def __init__(self, channel: paramiko.Channel, packets: BoundedPackets) -> None:
-        self._channel, self._packets = channel, packets
-
-    def sendall(self, data: bytes) -> None:
-        """Send all of it; see `paramiko.Channel.sendall`."""
-        self._channel.sendall(data)
-
-    def recv(self, length: int) -> bytes:
-        """Up to that many bytes that have arrived; see `paramiko.Channel.recv`."""
-        data = self._channel.recv(length)
-        self._packets.read += len(data)
-        return data

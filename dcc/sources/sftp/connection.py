@@ -13,7 +13,7 @@ from dcc.settings import Settings
 from dcc.sources.access import Endpoint, parse_hostname
 from dcc.sources.host_keys import SSH_PORT, HostKey
 from dcc.sources.remote_names import printable
-from dcc.sources.sftp.bounds import CHANNEL_WINDOW, BoundedChannel, BoundedTransport
+from dcc.sources.sftp.bounds import CHANNEL_WINDOW, BoundedTransport
 from dcc.sources.sftp.client import SftpClient
 from dcc.sources.sockets import open_socket, shut_down
 
@@ -92,7 +92,7 @@ class SshConnection:
         channel = self.transport.open_session(window_size=CHANNEL_WINDOW, timeout=timeout)
         channel.settimeout(timeout)
         channel.invoke_subsystem("sftp")
-        return SftpClient(BoundedChannel(channel, self.transport.packetizer))
+        return SftpClient(channel, self.transport.packetizer)
 
     def close(self) -> None:
         """Close the connection at once, without a word to the server: it may not be listening."""

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 import paramiko
+from paramiko.sftp import CMD_HANDLE
 
 from dcc.sources.base import Block
 from dcc.sources.sftp.client import Answer, SftpClient
@@ -56,7 +57,7 @@ class _File:
 
     def _take_opening(self, answer: Answer) -> None:
         self.opening = answer
-        if answer.has_handle:
+        if answer.kind == CMD_HANDLE:
             self._handle = answer.handle()
         if self._dropped:
             self._close()
@@ -135,7 +136,7 @@ class FileReader:
         try:
             while file.opening is None:
                 self._client.hear()
-            file.opening.handle()
+            file.opening.require(CMD_HANDLE)
             while (answer := self._await_next(file)) is not None and (data := file.take_next(answer)) is not None:
                 self._unread -= len(data)
                 yield data
