@@ -45,12 +45,16 @@ def stop(folder: Path, monkeypatch: pytest.MonkeyPatch, end: str) -> str:
     with dagster_processes.running(settings, Program("with_a_child", [str(noted)])) as processes:
         dagster_processes.wait_until(processes, lambda: noted.exists() and noted.read_text() == "up")
         group = processes[0].pid
-    # One that was killed is there until whoever inherited it has heard of its end.
-    ends = time.monotonic() + _HEARD_SECONDS
-    while dagster_processes._signal_group(group, 0) and time.monotonic() < ends:
-        time.sleep(0.05)
-    assert not dagster_processes._signal_group(group, 0)
+    wait_for_the_end_of_groups([group])
     return noted.read_text()
+
+
+def wait_for_the_end_of_groups(groups: Sequence[int]) -> None:
+    """One that was killed is there until whoever inherited it has heard of its end."""
+    ends = time.monotonic() + _HEARD_SECONDS
+    while any(dagster_processes._signal_group(group, 0) for group in groups) and time.monotonic() < ends:
+        time.sleep(0.05)
+    assert not any(dagster_processes._signal_group(group, 0) for group in groups)
 
 
 def test_what_a_process_asks_of_its_own_ones_is_answered_until_it_has_ended(
@@ -93,6 +97,22 @@ def test_one_of_several_that_does_not_start_ends_the_others(tmp_path: Path, monk
     with pytest.raises(InternalFaultError, match="exit code 7"):
         start()
     assert [process.returncode is not None for process in started] == [True, True]
+
+
+def test_one_that_ends_by_itself_is_told_and_all_of_the_others_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "with_a_child.py").write_text(MODULE.format(end="child.kill()"))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("DCC_HOME", str(tmp_path))
+    noted = [tmp_path / name for name in ("first", "second")]
+    programs = [Program("with_a_child", [str(path)]) for path in noted]
+    with dagster_processes.running(settings_from_environment(), *programs) as processes:
+        dagster_processes.wait_until(processes, lambda: all(path.exists() for path in noted))
+        processes[0].kill()
+        with pytest.raises(InternalFaultError, match="Dagster ended by itself, with exit code -9"):
+            dagster_processes.wait_for_end(processes)
+    wait_for_the_end_of_groups([process.pid for process in processes])
 
 
 def start_module(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,29 +11,24 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 
-from dcc.cli.installation import dagster_processes
 from dcc.cli.installation.dagster_processes import Program
-from dcc.errors import InternalFaultError, NotFoundError
-from dcc.settings import Settings, load_settings
-from dcc_dagster.instance import make_instance
+from dcc.errors import NotFoundError
+from dcc.settings import Settings
 from tests.cli.conftest import PROGRAM, Dcc
 from tests.support.databases import only_sqlite
 from tests.support.ports import free_port
 
 pytestmark = only_sqlite
 DAEMONS = "{ instance { daemonHealth { allDaemonStatuses { required healthy } } } }"
+CHANGE = 'mutation { deletePipelineRun(runId: "none") { __typename } }'
+NEVER = "0 0 29 2 *"
 LOCATIONS = "{ repositoriesOrError { ... on RepositoryConnection { nodes { name location { name } } } } }"
-
-
-@contextmanager
-def running_ui(dcc: Dcc, folder: Path, port: int) -> Iterator[subprocess.Popen[str]]:
-    with running(dcc, "ui", "--port", port, folder=folder) as process:
-        yield process
 
 
 @contextmanager
@@ -93,55 +88,60 @@ def descendants(pid: int) -> set[int]:
     return found - {pid}
 
 
-def alive(pids: set[int]) -> set[int]:
-    return {pid for pid in pids if Path(f"/proc/{pid}").exists()}
+def line_of(process: subprocess.Popen[str]) -> str:
+    """The next line that a command prints; what it complained of, if it ended instead."""
+    assert process.stdout is not None
+    assert process.stderr is not None
+    return process.stdout.readline() or process.stderr.read()
 
 
-def test_the_ui_answers_where_it_says_and_nothing_of_it_is_left_when_it_is_stopped(dcc: Dcc, tmp_path: Path) -> None:
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    port = free_port()
-    with running_ui(dcc, elsewhere, port) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == f"The UI is at http://127.0.0.1:{port} (Ctrl-C stops it).\n"
-        found = ask(port, LOCATIONS)["repositoriesOrError"]["nodes"]
-        assert [node["location"]["name"] for node in found] == ["dcc"]
-        children = descendants(process.pid)
-        assert len(children) >= 3
-        wait_for_daemons(port)
-        process.send_signal(signal.SIGINT)
-        said, complained = process.communicate(timeout=90)
-    assert process.returncode == 0
-    assert said == ""
+def stopped(process: subprocess.Popen[str], number: signal.Signals) -> str:
+    """Stop a command by a signal, which it takes well; what it complained of."""
+    process.send_signal(number)
+    said, complained = process.communicate(timeout=90)
+    assert (process.returncode, said) == (0, "")
     assert complained.splitlines()[-1] == "Stopped."
     assert "Traceback" not in complained
     assert "SupersessionWarning" not in complained
+    return complained
+
+
+def wait_for_the_end_of(pids: set[int]) -> None:
+    """Wait until none of the processes is there."""
+
+    def alive() -> set[int]:
+        return {pid for pid in pids if Path(f"/proc/{pid}").exists()}
+
     deadline = time.monotonic() + 60
-    while alive(children) and time.monotonic() < deadline:
+    while alive() and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert alive(children) == set()
+    assert alive() == set()
+
+
+def test_pages_and_a_daemon_beside_them_answer_where_they_say_and_leave_nothing_when_they_are_stopped(
+    dcc: Dcc, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    alone, port = replace(dcc, environment={**dcc.environment, "DCC_CRAWL_INTERVAL": NEVER}), free_port()
+    with (
+        running(alone, "daemon", folder=elsewhere) as daemon,
+        running(alone, "ui", "--port", port, "--without-daemon", folder=elsewhere) as ui,
+    ):
+        assert line_of(daemon) == "The daemon runs (Ctrl-C stops it).\n"
+        assert line_of(ui) == f"The UI is at http://127.0.0.1:{port} (Ctrl-C stops it).\n"
+        assert "runs already" in alone.error("ui", "--port", free_port(), exit_code=3)
+        found = ask(port, LOCATIONS)["repositoriesOrError"]["nodes"]
+        assert [node["location"]["name"] for node in found] == ["dcc"]
+        wait_for_daemons(port)
+        assert ask(port, CHANGE)["deletePipelineRun"]["__typename"] == "RunNotFoundError"
+        children = descendants(daemon.pid) | descendants(ui.pid)
+        assert len(children) >= 4
+        stopped(daemon, signal.SIGTERM)
+        stopped(ui, signal.SIGINT)
+    wait_for_the_end_of(children)
     assert list(elsewhere.iterdir()) == []
     assert "enabled: false" in (Path(dcc.environment["DCC_HOME"]) / "dagster" / "dagster.yaml").read_text()
-
-
-PARENT = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(300)'])"
-
-
-def test_a_process_that_ends_by_itself_is_said_and_all_of_the_others_is_stopped_too(dcc: Dcc) -> None:
-    settings = load_settings(home=Path(dcc.environment["DCC_HOME"]))
-    # A module of Python's own that runs what it is given: each program is a process with one below it.
-    program = Program("timeit", ["-n1", "-r1", PARENT])
-    with dagster_processes.running(settings, program, program) as processes:
-        below = [descendants(process.pid) for process in processes]
-        deadline = time.monotonic() + 60
-        while not all(below) and time.monotonic() < deadline:
-            time.sleep(0.05)
-            below = [descendants(process.pid) for process in processes]
-        assert all(below)
-        processes[0].kill()
-        with pytest.raises(InternalFaultError, match="Dagster ended by itself, with exit code -9"):
-            dagster_processes.wait_for_end(processes)
-    assert alive({pid for pids in below for pid in pids} | {process.pid for process in processes}) == set()
 
 
 def test_a_port_in_use_is_said_to_be(dcc: Dcc) -> None:
@@ -150,15 +150,6 @@ def test_a_port_in_use_is_said_to_be(dcc: Dcc) -> None:
         listener.listen()
         port = listener.getsockname()[1]
         assert f"port {port}" in dcc.error("ui", "--port", port, exit_code=2)
-
-
-def test_dagster_that_cannot_start_is_the_platforms_fault(dcc: Dcc) -> None:
-    settings = load_settings(home=Path(dcc.environment["DCC_HOME"]))
-    make_instance(settings)
-    (settings.dagster_home / "dagster.yaml").write_text("nonsense: {")
-    process = dcc.process("ui", "--read-only", "--port", free_port())
-    assert process.returncode == 70
-    assert "Dagster could not be started" in process.stderr.splitlines()[-1]
 
 
 def test_a_new_instance_that_cannot_be_made_is_told_of_in_a_line(dcc: Dcc) -> None:
