@@ -1,32 +1,37 @@
-"""The step that crawls: file source listings, and the zip actions that turn up in them."""
+"""The group `collection`: what file sources list, the zip actions found there, and their archives once downloaded."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from dagster import (
-    AssetCheckKey,
+    AllPartitionMapping,
+    AssetDep,
     AssetExecutionContext,
     BackfillPolicy,
-    MaterializeResult,
     OpExecutionContext,
     multi_asset,
 )
-from sqlalchemy import Connection
 
-from dcc.errors import NotFoundError
-from dcc.phases import Phase
 from dcc.tracker.database import run_reading
-from dcc.tracker.hostings.download_plan import count_not_arrived
-from dcc.tracker.queries.zip_action_lists import waiting_zip_actions
-from dcc_assets.keys import FILE_SOURCE_CHECK_SPECS, FILE_SOURCE_SPEC, FILE_SOURCES
-from dcc_assets.metadata.causes import zips_explained
+from dcc_assets.keys import (
+    CHECK_OF_PHASE,
+    CRAWL_OVERDUE,
+    FILE_SOURCE_LISTINGS,
+    FILE_SOURCES,
+    REACHABLE,
+    ZIP_ACTIONS,
+    ZIP_ACTIONS_ASSET,
+    ZIP_DOWNLOADS,
+)
 from dcc_assets.metadata.file_sources import found_zip_reports, source_report
-from dcc_assets.partitions import data_is_due, source_partitions
-from dcc_assets.runs import session_to_resume, step_of, tag_session
+from dcc_assets.partitions import known_sources, source_partitions
+from dcc_assets.runs import session_work
+from dcc_assets.specs import asset, check
 from dcc_assets.sync.archives import note_shown, show_unshown
-from dcc_assets.sync.overdue import tell_overdue
-from dcc_assets.sync.recall import zips_recalled
+from dcc_assets.sync.overdue import overdue_changes
+from dcc_assets.sync.recorder import session_recorder
 from dcc_dagster.event_recorder import EventRecorder
-from dcc_resources.file_source import FileSourceResource
+from dcc_dagster.partition_events import Report, Result, results
 from dcc_resources.folder import FolderResource
 from dcc_resources.ftp import FtpResource
 from dcc_resources.http import HttpResource
@@ -34,14 +39,75 @@ from dcc_resources.session import SessionResource
 from dcc_resources.sftp import SftpResource
 from dcc_resources.work import Work
 
+GROUP: Final = "collection"
+RECORDED: Final = "Recorded for the zip actions that failed it, or once did."
+
+FILE_SOURCE_SPEC: Final = asset(
+    FILE_SOURCE_LISTINGS,
+    GROUP,
+    "The archives in the `add`, `edit` and `delete` directories of each file source, as of the last crawl.\n\n"
+    "A partition is a file source, `<centre>-<id>` (see `dcc source list`). Materialise a partition to crawl that "
+    "source now: new archives become zip actions. A source that could not be listed fails its check *reachable*, with "
+    "the reason. It does not hold up the others.",
+    {"sftp", "ftp"},
+    FILE_SOURCES,
+)
+ARCHIVE_SPECS: Final = (
+    asset(
+        ZIP_ACTIONS_ASSET,
+        GROUP,
+        "Every archive that a centre has submitted, with its action: add, edit or delete.\n\nA partition is a zip "
+        "action, `<action>/<file name>`. It exists from the first crawl that finds the archive. A name that does not "
+        "follow `<centre>.<yyyy-mm-dd>.<increment>.impc.zip` fails the check *zip_name* and goes no further.",
+        {"zip"},
+        ZIP_ACTIONS,
+        [AssetDep(FILE_SOURCE_LISTINGS, partition_mapping=AllPartitionMapping())],
+    ),
+    asset(
+        ZIP_DOWNLOADS,
+        GROUP,
+        "The archive of a zip action in staging, complete, with its size and MD5 checked.\n\nIf one file source "
+        "fails, the session tries the next source that hosts the archive. Materialise a partition to process that zip "
+        "action again, alone, from the download to the validation.",
+        {"zip", "file"},
+        ZIP_ACTIONS,
+        [ZIP_ACTIONS_ASSET],
+    ),
+)
+FILE_SOURCE_CHECKS: Final = (
+    check(
+        REACHABLE,
+        "The server accepted the login, and all three directories could be listed. A failure says the reason, who "
+        "acts and what to do. The check passes again with the first crawl that lists all directories.",
+        FILE_SOURCES,
+    ),
+    check(
+        CRAWL_OVERDUE,
+        "The source was listed completely within DCC_CRAWL_OVERDUE_HOURS, by default a day. An error means that no "
+        "session tried, a warning that the server could not be listed. The check passes again with the next crawl "
+        "that lists the source. Its former name was crawled_lately.",
+        FILE_SOURCES,
+    ),
+)
+_CHECKED: Final = {
+    "zip_name": "The archive's name follows the naming convention and names a registered centre.",
+    "download": "A file source delivered the complete archive, with the size that it had listed.",
+    "zip_md5": "The archive has the checksum that the centre published beside it.",
+}
+ARCHIVE_CHECKS: Final = tuple(
+    check(key, f"{_CHECKED[key.name]} {RECORDED}", ZIP_ACTIONS)
+    for key in CHECK_OF_PHASE.values()
+    if key.name in _CHECKED
+)
+
 
 @multi_asset(
     name="list_file_sources",
     specs=[FILE_SOURCE_SPEC],
-    check_specs=FILE_SOURCE_CHECK_SPECS,
+    check_specs=FILE_SOURCE_CHECKS,
     can_subset=True,
     backfill_policy=BackfillPolicy.single_run(),
-    description="List the file sources whose partitions are chosen.",
+    description="Lists the file sources whose partitions are chosen.",
 )
 def chosen_file_sources(
     context: AssetExecutionContext,
@@ -50,63 +116,32 @@ def chosen_file_sources(
     ftp: FtpResource,
     http: HttpResource,
     folder: FolderResource,
-) -> Iterator[MaterializeResult[None]]:
+) -> Iterator[Result]:
     """Crawl the file sources of the run's partitions. Raises as `crawl`, and NotFoundError for an unknown one."""
-    sources = (sftp, ftp, http, folder)
-    crawl(context.op_execution_context, session, sources, context.partition_keys, context.selected_asset_check_keys)
-    yield from ()
+    run = context.op_execution_context
+    with session_work(run, session, sftp, ftp, http, folder) as work, session_recorder(run, work) as recorder:
+        chosen = known_sources(work.tracker, work.settings, context.partition_keys)
+        yield from results(context, crawl(run, work, recorder, chosen))
 
 
 def crawl(
     context: OpExecutionContext,
-    session: SessionResource,
-    kinds: Sequence[FileSourceResource],
-    partitions: Sequence[str] | None = None,
-    planned: Collection[AssetCheckKey] = (),
-) -> None:
-    """Crawl the file sources of `partitions`, or all available ones; register what is new as partitions.
+    work: Work,
+    recorder: EventRecorder,
+    source_ids: Sequence[int] | None = None,
+) -> Iterator[Report]:
+    """Crawl all available file sources, or those of `source_ids`; record the archives found; report on each source.
 
-    `kinds` say how the sources of each kind are spoken to, `planned` are the checks that the run announced. Raises what
-    SessionResource.work and the crawl raise.
+    Raises what the crawl raises.
     """
-    with session.work(session_to_resume(context), *kinds) as work:
-        tag_session(context, work.session)
-        sources = run_reading(work.tracker, source_partitions, patience_seconds=work.settings.database_retry)
-        context.instance.add_dynamic_partitions(str(FILE_SOURCES.name), list(sources))
-        wanted = None if partitions is None else _source_ids(sources, partitions)
-        recall, explain = zips_recalled(work.tracker, work.settings), zips_explained(work.tracker, work.settings)
-        with EventRecorder(context.instance, step_of(context), planned, recall, explain) as recorder:
-            show_unshown(context.instance, recorder, work.tracker, work.settings)
-            listed = []
-            for outcome in work.crawl(wanted):
-                listed.append(outcome.partition)
-                recorder.tell(source_report(outcome))
-                recorder.tell_of_many(found_zip_reports(outcome))
-            note_overdue = tell_overdue(context.instance, recorder, work.tracker, work.settings, listed)
-        note_overdue()
-        note_shown(context.instance, work.tracker, work.settings)
-        if work.hands_over:
-            _leave_to_others(work)
-
-
-def _source_ids(sources: dict[str, int], partitions: Sequence[str]) -> list[int]:
-    unknown = [partition for partition in partitions if partition not in sources]
-    if unknown:
-        raise NotFoundError(
-            f"The tracker knows no file source {unknown[0]}. See `dcc source list` for those there are; their "
-            "partitions are `<centre>-<id>`."
-        )
-    return [sources[partition] for partition in partitions]
-
-
-def _leave_to_others(work: Work) -> None:
-    """Keep the session open for the run that will process what is to be done, if there is anything."""
-    patience = work.settings.database_retry
-    due = work.until >= Phase.XSD and run_reading(work.tracker, work_is_due, patience_seconds=patience)
-    if due or data_is_due(work.tracker, work.settings):
-        work.session.hand_over()
-
-
-def work_is_due(connection: Connection) -> bool:
-    """Whether zip actions wait to be processed, or downloads that failed to be tried again."""
-    return bool(waiting_zip_actions(connection, limit=1)) or count_not_arrived(connection) > 0
+    sources = run_reading(work.tracker, source_partitions, patience_seconds=work.settings.database_retry)
+    context.instance.add_dynamic_partitions(str(FILE_SOURCES.name), list(sources))
+    show_unshown(context.instance, recorder, work.tracker, work.settings)
+    listed = []
+    for outcome in work.crawl(source_ids):
+        listed.append(outcome.partition)
+        recorder.tell_of_many(found_zip_reports(outcome))
+        yield source_report(outcome)
+    yield from overdue_changes(context.instance, recorder, work.tracker, work.settings, listed)
+    recorder.when_stored(lambda: note_shown(context.instance, work.tracker, work.settings))
+    work.hand_over_if_due(archives=True)

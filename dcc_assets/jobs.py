@@ -10,13 +10,16 @@ from typing import Final
 from dagster import Definitions, OpExecutionContext, in_process_executor, job, op
 
 from dcc.settings import Settings
-from dcc_assets.collection import chosen_file_sources, crawl
-from dcc_assets.data import chosen_contexts, chosen_data, chosen_qc, load
-from dcc_assets.data_keys import CONTEXT_SPECS, DATA_SPECS, QC
-from dcc_assets.keys import FILE_SOURCE_LISTINGS, ZIP_ACTIONS_ASSET, ZIP_SPECS
+from dcc_assets.collection import ARCHIVE_SPECS, chosen_file_sources, crawl
+from dcc_assets.data import DATA_SPECS, chosen_data, load
+from dcc_assets.keys import FILE_SOURCE_LISTINGS, QC, ZIP_ACTIONS_ASSET
+from dcc_assets.quality_control import CONTEXT_SPECS, chosen_contexts, chosen_qc
 from dcc_assets.reports import chosen_reports
-from dcc_assets.sync.changes import show_changes as show
-from dcc_assets.validation import chosen_zip_actions, process
+from dcc_assets.runs import session_work
+from dcc_assets.sync.changes import Mirror
+from dcc_assets.sync.overdue import overdue_changes
+from dcc_assets.sync.recorder import recorder_of, session_recorder
+from dcc_assets.validation import DOCUMENT_SPECS, chosen_zip_actions, process
 from dcc_dagster.instance import QC_DATABASE_POOL
 from dcc_dagster.job_assets import materialises
 from dcc_resources.code_location import platform_resources
@@ -34,13 +37,13 @@ PROCESS_JOB: Final = "process_zip_actions"
 LOAD_JOB: Final = "load_data"
 SHOW_JOB: Final = "show_changes"
 
-_ZIP_ASSETS: Final = tuple(spec.key for spec in ZIP_SPECS)
+_ZIP_ASSETS: Final = tuple(spec.key for spec in (*ARCHIVE_SPECS, *DOCUMENT_SPECS))
 _DATA_ASSETS: Final = (*(spec.key for spec in (*DATA_SPECS, *CONTEXT_SPECS)), QC)
 
 
 @op(
     name="crawl",
-    description="List every available file source of an active centre, and register what is new.",
+    description="Lists every available file source of an active centre, and registers what is new.",
 )
 def _crawl(
     context: OpExecutionContext,
@@ -50,12 +53,16 @@ def _crawl(
     http: HttpResource,
     folder: FolderResource,
 ) -> None:
-    crawl(context, session, (sftp, ftp, http, folder))
+    with (
+        session_work(context, session, sftp, ftp, http, folder) as work,
+        session_recorder(context, work) as recorder,
+    ):
+        recorder.tell_of_many(crawl(context, work, recorder))
 
 
 @op(
     name="process",
-    description="Download, extract and validate every zip action that waits, all overlapping.",
+    description="Downloads, extracts and validates every zip action that waits, all overlapping.",
 )
 def _process(
     context: OpExecutionContext,
@@ -66,24 +73,36 @@ def _process(
     http: HttpResource,
     folder: FolderResource,
 ) -> None:
-    process(context, session, store, (sftp, ftp, http, folder))
+    with (
+        session_work(context, session, sftp, ftp, http, folder) as work,
+        session_recorder(context, work) as recorder,
+    ):
+        recorder.tell_of_many(process(context, work, recorder, store.staging()))
 
 
 @op(
     name="load",
     pool=QC_DATABASE_POOL,
-    description="Upload, judge and sum up every valid document that waits, each phase for all of them in turn.",
+    description="Uploads, judges and sums up every valid document that waits, each phase for all of them in turn.",
 )
 def _load(context: OpExecutionContext, session: SessionResource, qc_database: QcDatabaseResource) -> None:
-    load(context, session, qc_database)
+    with session_work(context, session) as work:
+        qc = work.ready(qc_database)
+        with session_recorder(context, work, qc) as recorder:
+            recorder.tell_of_many(load(context, work, qc, recorder))
 
 
 @op(
     name="show",
-    description="Show what has changed in the tracker and the QC database since that was done last.",
+    description="Shows what changed in the tracker and the QC database since the last look.",
 )
 def _show(context: OpExecutionContext, tracker: TrackerResource, qc_database: QcDatabaseResource) -> None:
-    show(context, tracker, qc_database)
+    settings, engine, qc = tracker.settings_with(qc_database), tracker.ready(), qc_database.ready()
+    with recorder_of(context, engine, settings, qc) as recorder:
+        mirror = Mirror(context.instance, engine, qc, settings)
+        recorder.tell_of_many(mirror.catch_up())
+        recorder.tell_of_many(overdue_changes(context.instance, recorder, engine, settings, mirror.centres_shown))
+        recorder.when_stored(mirror.note_shown)
 
 
 @materialises(FILE_SOURCE_LISTINGS, ZIP_ACTIONS_ASSET)

@@ -1,4 +1,4 @@
-"""What steps ask of the databases: what is due, and which zip actions partitions stand for."""
+"""Which file sources and zip actions the partition keys stand for."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from sqlalchemy import Connection, Engine, select
 from dcc.errors import NotFoundError
 from dcc.naming import Action
 from dcc.outcomes import ZipKey, source_partition
-from dcc.phases import Phase
 from dcc.qc.database import open_qc_database
 from dcc.settings import Settings
 from dcc.tracker.database import run_reading
@@ -28,27 +27,22 @@ def open_qc(settings: Settings) -> Iterator[Engine]:
         qc.dispose()
 
 
-def data_is_due(tracker: Engine, settings: Settings) -> bool:
-    """Whether documents wait to be taken on, as far as sessions go."""
-    from dcc.session.data.documents import count_waiting, load_due
-
-    until = settings.last_phase
-    if until < Phase.UPLOAD:
-        return False
-
-    def look(connection: Connection) -> bool:
-        if until is Phase.QC:
-            return count_waiting(connection) > 0
-        due = (phase for phase in Phase if Phase.UPLOAD <= phase <= until)
-        return any(load_due(connection, phase, settings.naming) for phase in due)
-
-    return run_reading(tracker, look, patience_seconds=settings.database_retry)
-
-
 def source_partitions(connection: Connection) -> dict[str, int]:
     """The partition keys of all file sources, with their ids."""
     query = select(Centre.short_name, FileSource.id).join(FileSource, FileSource.centre_id == Centre.id)
     return {source_partition(centre, number): number for centre, number in connection.execute(query)}
+
+
+def known_sources(tracker: Engine, settings: Settings, partitions: Sequence[str]) -> list[int]:
+    """The ids of file sources by their partition keys. Raises NotFoundError for one that the tracker does not know."""
+    sources = run_reading(tracker, source_partitions, patience_seconds=settings.database_retry)
+    unknown = [partition for partition in partitions if partition not in sources]
+    if unknown:
+        raise NotFoundError(
+            f"The tracker knows no file source {unknown[0]}. See `dcc source list` for those there are; their "
+            "partitions are `<centre>-<id>`."
+        )
+    return [sources[partition] for partition in partitions]
 
 
 def known_keys(tracker: Engine, settings: Settings, partitions: Sequence[str]) -> list[ZipKey]:

@@ -24,7 +24,8 @@ from dcc.databases.columns import utc_now
 from dcc.qc.database import run_reading
 from dcc.qc.reference.freshness import Freshness, freshness
 from dcc.qc.reference.refresh import Refreshed, RefreshOutcome, refresh, setting_of
-from dcc_assets.data_keys import REFERENCE_KEYS
+from dcc_assets.keys import REFERENCE
+from dcc_assets.specs import OWNERS
 from dcc_dagster.metadata import Metadata, table, utc_timestamp
 from dcc_resources.qc_database import QcDatabaseResource
 from dcc_resources.reference_data import ReferenceDataResource
@@ -33,7 +34,6 @@ REFERENCE_JOB: Final = "refresh_reference_data"
 FRESH: Final = "fresh"
 
 _GROUP: Final = "reference"
-_OWNERS: Final = ["team:data-wranglers"]
 _KINDS: Final = {"impress": {"json"}}
 _DESCRIPTIONS: Final = {
     "impress": (
@@ -59,10 +59,10 @@ REFERENCE_SPECS: Final = tuple(
         ),
         group_name=_GROUP,
         kinds=_KINDS.get(name, {"csv"}),
-        owners=_OWNERS,
+        owners=OWNERS,
         skippable=True,
     )
-    for name, key in REFERENCE_KEYS.items()
+    for name, key in REFERENCE.items()
 )
 REFERENCE_CHECK_SPECS: Final = tuple(
     AssetCheckSpec(
@@ -70,7 +70,7 @@ REFERENCE_CHECK_SPECS: Final = tuple(
         asset=key,
         description="It is there, and was found at its source in the last days (DCC_REFERENCE_MAX_AGE_DAYS).",
     )
-    for key in REFERENCE_KEYS.values()
+    for key in REFERENCE.values()
 )
 
 
@@ -89,9 +89,9 @@ def reference_sets(
     Raises QcDatabaseOutdatedError and QcDatabaseUnreachableError.
     """
     settings, qc = qc_database.settings_with(reference_data), qc_database.ready()
-    names = [name for name, key in REFERENCE_KEYS.items() if key in context.selected_asset_keys]
+    names = [name for name, key in REFERENCE.items() if key in context.selected_asset_keys]
     checked = [
-        name for name, key in REFERENCE_KEYS.items() if AssetCheckKey(key, FRESH) in context.selected_asset_check_keys
+        name for name, key in REFERENCE.items() if AssetCheckKey(key, FRESH) in context.selected_asset_check_keys
     ]
     refreshed = {each.name: each for each in refresh(qc, settings, names)} if names else {}
     found = run_reading(
@@ -121,7 +121,7 @@ def _materialisation(refreshed: Refreshed, age: Freshness) -> MaterializeResult[
     if age.checked is not None:
         metadata["checked"] = MetadataValue.timestamp(utc_timestamp(age.checked))
     return MaterializeResult(
-        asset_key=REFERENCE_KEYS[refreshed.name],
+        asset_key=REFERENCE[refreshed.name],
         metadata=metadata,
         data_version=DataVersion(str(refreshed.snapshot_id)),
     )
@@ -137,7 +137,7 @@ def _check(age: Freshness, refreshed: Refreshed | None) -> AssetCheckResult:
     if age.age is not None:
         metadata["age in days"] = age.age.days
     return AssetCheckResult(
-        asset_key=REFERENCE_KEYS[age.name],
+        asset_key=REFERENCE[age.name],
         check_name=FRESH,
         passed=age.message is None and not failed,
         severity=AssetCheckSeverity.WARN if age.message in (None, age.refusal) else AssetCheckSeverity.ERROR,
@@ -149,7 +149,7 @@ def reference_definitions() -> Definitions:
     """The assets, their checks, and the job that refreshes all of them."""
     job = define_asset_job(
         REFERENCE_JOB,
-        AssetSelection.assets(*REFERENCE_KEYS.values()),
+        AssetSelection.assets(*REFERENCE.values()),
         executor_def=in_process_executor,
         description="Reads all sets of reference data anew from their sources.",
     )

@@ -1,34 +1,46 @@
-"""The step that keeps submission reports: of the zip actions whose partitions are chosen, on demand.
+"""The group `reports`: submission reports that are kept as files, with a summary beside each.
 
-Nobody has to: the web server of `dcc ui` makes the report of any zip action when it is asked for, and sessions keep
-those that DCC_SUBMISSION_REPORTS names. Here it is kept as a file, with what it says in short beside it.
+`dcc ui` makes the report of any zip action when somebody opens it, and sessions keep those that DCC_SUBMISSION_REPORTS
+names. Here a person keeps one.
 """
 
 from collections.abc import Iterator
+from typing import Final
 
 from dagster import (
     AssetExecutionContext,
     BackfillPolicy,
-    MaterializeResult,
     MetadataValue,
-    OpExecutionContext,
     multi_asset,
 )
 from sqlalchemy import Connection
 
 from dcc.outcomes import ZipKey
 from dcc.settings import Settings
-from dcc_assets.data_keys import REPORT_SPEC, SUBMISSION_REPORTS
-from dcc_assets.keys import ZIP_ACTIONS
+from dcc_assets.keys import QC, SUBMISSION_REPORTS, ZIP_ACTIONS
 from dcc_assets.metadata.archives import links_to_steps
 from dcc_assets.metadata.causes import causes_table, wranglers_catalogue
 from dcc_assets.metadata.links import links, report_of_centre, report_of_zip
 from dcc_assets.partitions import known_keys
-from dcc_assets.runs import step_of
-from dcc_dagster.event_recorder import EventRecorder, Materialised, Report
+from dcc_assets.specs import asset
 from dcc_dagster.metadata import Metadata, table
+from dcc_dagster.partition_events import Materialised, Report, Result, results
 from dcc_resources.qc_database import QcDatabaseResource
 from dcc_resources.tracker import TrackerResource
+
+GROUP: Final = "reports"
+
+REPORT_SPEC: Final = asset(
+    SUBMISSION_REPORTS,
+    GROUP,
+    "The report that a centre's data manager gets on a submission: the archive, the outcome of each document, every "
+    "error by its cause with what to do, the accepted data, and plots of them.\n\nEvery check and every step of a zip "
+    "action links its report, which `dcc ui` makes when somebody opens it. Materialise a partition to keep the report "
+    "of now as a page in `reports` of DCC_HOME; `dcc report` writes it anywhere.",
+    {"html"},
+    ZIP_ACTIONS,
+    [QC],
+)
 
 
 @multi_asset(
@@ -36,35 +48,22 @@ from dcc_resources.tracker import TrackerResource
     specs=[REPORT_SPEC],
     can_subset=True,
     backfill_policy=BackfillPolicy.single_run(),
-    description="Keep the submission reports of the zip actions whose partitions are chosen.",
+    description="Keeps the submission reports of the zip actions whose partitions are chosen.",
 )
 def chosen_reports(
     context: AssetExecutionContext, tracker: TrackerResource, qc_database: QcDatabaseResource
-) -> Iterator[MaterializeResult[None]]:
-    """Write the reports of the run's zip actions. Raises as `keep_reports`."""
-    keep_reports(context.op_execution_context, tracker, qc_database, context.partition_keys)
-    yield from ()
+) -> Iterator[Result]:
+    """Write the report of each of the run's zip actions to DCC_HOME/reports; no session is needed.
 
-
-def keep_reports(
-    context: OpExecutionContext, tracker: TrackerResource, qc_database: QcDatabaseResource, partitions: list[str]
-) -> None:
-    """Write the report of each zip action to DCC_HOME/reports, and show that; no session is needed.
-
-    Raises NotFoundError for a zip action that is not known, ExportError where a page cannot be written,
-    DatabaseUnreachableError and DagsterStorageError.
+    Raises NotFoundError for a zip action that is not known, ExportError where a page cannot be written, and
+    DatabaseUnreachableError.
     """
     from dcc.reports.submissions.kept import qc_at_hand
 
     settings, engine = tracker.settings_with(qc_database), tracker.ready()
-    keys = known_keys(engine, settings, partitions)
-    with (
-        EventRecorder(context.instance, step_of(context)) as recorder,
-        qc_at_hand(settings) as (qc, missing),
-        engine.connect() as connection,
-    ):
-        for key in keys:
-            recorder.tell(_kept(connection, qc, missing, key, settings))
+    keys = known_keys(engine, settings, context.partition_keys)
+    with qc_at_hand(settings) as (qc, missing), engine.connect() as connection:
+        yield from results(context, (_kept(connection, qc, missing, key, settings) for key in keys))
 
 
 def _kept(tracker: Connection, qc: Connection | None, missing: str | None, key: ZipKey, settings: Settings) -> Report:

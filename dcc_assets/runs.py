@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from dagster import DagsterInstance, DagsterRunStatus, OpExecutionContext, RunsFilter
 
 from dcc.runtime.processes import Process
 from dcc.session.sessions import Session
-from dcc_assets.keys import SESSION_TAG
 from dcc_dagster.event_recorder import Step
 from dcc_dagster.instance import QC_DATABASE_POOL
+from dcc_resources.file_source import FileSourceResource
+from dcc_resources.session import SessionResource
+from dcc_resources.work import Work
+
+SESSION_TAG: Final = "dcc/session"
+"""Tag on every run of a crawling session: the session's id in the tracker."""
+STARTED_BY_TAG: Final = "dcc/started_by"
+"""Tag on every run that no sensor, schedule or person on Dagster's pages started: the command, or what else did."""
 
 QUIET: Final = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 """Run configuration under which Dagster prints nothing: what there is to say the command says."""
@@ -30,13 +39,24 @@ def step_of(context: OpExecutionContext) -> Step:
     return Step(context.run.run_id, context.job_name, context.get_step_execution_context().step.key)
 
 
-def session_to_resume(context: OpExecutionContext) -> int | None:
+@contextmanager
+def session_work(context: OpExecutionContext, session: SessionResource, *kinds: FileSourceResource) -> Iterator[Work]:
+    """The work of the crawling session that the run is part of; `kinds` say how to connect to sources of each kind.
+
+    The run gets the session's tags. Raises what SessionResource.work raises.
+    """
+    with session.work(_session_to_resume(context), *kinds) as work:
+        _tag_session(context, work.session)
+        yield work
+
+
+def _session_to_resume(context: OpExecutionContext) -> int | None:
     """The session that the run's tag names."""
     tag = context.run.tags.get(SESSION_TAG, "")
     return int(tag) if tag.isdecimal() else None
 
 
-def tag_session(context: OpExecutionContext, session: Session) -> None:
+def _tag_session(context: OpExecutionContext, session: Session) -> None:
     """Tag the run with its session and process; finish runs of processes that died as failed."""
     tags = session_tags(session)
     if not tags.items() <= context.run.tags.items():

@@ -26,8 +26,7 @@ from dcc.runtime.disk_space import comes_from_full_disk, no_space_left
 from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc_assets.jobs import crawl_file_sources, load_data, process_zip_actions, show_changes
-from dcc_assets.keys import STARTED_BY_TAG
-from dcc_assets.runs import QUIET, finish_dead_runs, session_tags
+from dcc_assets.runs import QUIET, STARTED_BY_TAG, finish_dead_runs, session_tags
 from dcc_dagster.instance import storage_place
 from dcc_resources.code_location import SOURCES
 from dcc_resources.file_source import FileSourceResource

@@ -1,27 +1,33 @@
-"""The step that processes zip actions: downloads, documents, validation; all overlapping, one step for many zips."""
+"""The group `validation`: the documents of archives, extracted and validated.
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+One step takes an archive from its download to its validation, and many archives at once.
+"""
 
-from dagster import (
-    AssetCheckKey,
-    AssetExecutionContext,
-    BackfillPolicy,
-    MaterializeResult,
-    OpExecutionContext,
-    multi_asset,
-)
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
 
-from dcc.outcomes import ZipOutcome
+from dagster import AssetExecutionContext, BackfillPolicy, OpExecutionContext, multi_asset
+
+from dcc.outcomes import ZipKey, ZipOutcome
 from dcc.store.staging import Staging
-from dcc_assets.keys import ZIP_ACTIONS_ASSET, ZIP_CHECK_SPECS, ZIP_SPECS
+from dcc_assets.collection import ARCHIVE_CHECKS, ARCHIVE_SPECS, RECORDED
+from dcc_assets.keys import (
+    CHECK_OF_PHASE,
+    VALIDATED_DOCUMENTS,
+    XML_DOCUMENTS,
+    ZIP_ACTIONS,
+    ZIP_ACTIONS_ASSET,
+    ZIP_DOWNLOADS,
+)
 from dcc_assets.metadata.archives import whole_zip_report, zip_report
-from dcc_assets.metadata.causes import zips_explained
-from dcc_assets.partitions import data_is_due, known_keys
-from dcc_assets.runs import session_to_resume, step_of, tag_session
-from dcc_assets.sync.archives import note_shown, show_recorded, show_unshown
-from dcc_assets.sync.recall import zips_recalled
-from dcc_dagster.event_recorder import EventRecorder, Report
-from dcc_resources.file_source import FileSourceResource
+from dcc_assets.metadata.causes import causes_explained
+from dcc_assets.partitions import known_keys
+from dcc_assets.runs import session_work
+from dcc_assets.specs import asset, check
+from dcc_assets.sync.archives import note_shown, recorded_reports, show_unshown
+from dcc_assets.sync.recorder import session_recorder
+from dcc_dagster.event_recorder import EventRecorder
+from dcc_dagster.partition_events import Report, Result, results
 from dcc_resources.folder import FolderResource
 from dcc_resources.ftp import FtpResource
 from dcc_resources.http import HttpResource
@@ -29,15 +35,51 @@ from dcc_resources.session import SessionResource
 from dcc_resources.sftp import SftpResource
 from dcc_resources.store import StoreResource
 from dcc_resources.tracker import TrackerResource
+from dcc_resources.work import Work
+
+GROUP: Final = "validation"
+
+DOCUMENT_SPECS: Final = (
+    asset(
+        XML_DOCUMENTS,
+        GROUP,
+        "The XML documents of an archive, extracted to a folder of its own.\n\nThe session extracts the documents at "
+        "the top of the archive whose names follow the convention, and lists all other entries. A damaged, encrypted "
+        "or unsafe archive fails the check *unzip*: the centre must upload it again.",
+        {"xml"},
+        ZIP_ACTIONS,
+        [ZIP_DOWNLOADS],
+    ),
+    asset(
+        VALIDATED_DOCUMENTS,
+        GROUP,
+        "The archives whose documents are all valid against the XML schemas.\n\nIf a document is not valid, the check "
+        "*xsd* fails. It lists the documents, with the line, the column and the reason of each error. A centre can run "
+        "the same check before it uploads: `dcc validate`.",
+        {"xml", "xsd"},
+        ZIP_ACTIONS,
+        [XML_DOCUMENTS],
+    ),
+)
+_CHECKED: Final = {
+    "unzip": "The archive is complete and safe to extract, and holds XML documents.",
+    "xml_name": "Every document's name follows the naming convention and names a registered centre.",
+    "xsd": "Every document is valid against the XML schema of its kind.",
+}
+DOCUMENT_CHECKS: Final = tuple(
+    check(key, f"{_CHECKED[key.name]} {RECORDED}", ZIP_ACTIONS)
+    for key in CHECK_OF_PHASE.values()
+    if key.name in _CHECKED
+)
 
 
 @multi_asset(
     name="process_chosen_zip_actions",
-    specs=ZIP_SPECS,
-    check_specs=ZIP_CHECK_SPECS,
+    specs=[*ARCHIVE_SPECS, *DOCUMENT_SPECS],
+    check_specs=[*ARCHIVE_CHECKS, *DOCUMENT_CHECKS],
     can_subset=True,
     backfill_policy=BackfillPolicy.single_run(),
-    description="Download, extract and validate the zip actions whose partitions are chosen, again and alone.",
+    description="Downloads, extracts and validates the zip actions whose partitions are chosen, again and alone.",
 )
 def chosen_zip_actions(
     context: AssetExecutionContext,
@@ -48,59 +90,40 @@ def chosen_zip_actions(
     ftp: FtpResource,
     http: HttpResource,
     folder: FolderResource,
-) -> Iterator[MaterializeResult[None]]:
+) -> Iterator[Result]:
     """Process the zip actions of the run's partitions again. Raises as `process`, and NotFoundError for others.
 
-    If the zip actions themselves are all that is chosen, Dagster is only shown what the tracker has of them.
+    If the run chose the zip actions alone, it shows what the tracker has of them and processes nothing.
     """
-    chosen, planned = context.selected_asset_keys, context.selected_asset_check_keys
+    run, chosen = context.op_execution_context, context.selected_asset_keys
     if chosen == {ZIP_ACTIONS_ASSET}:
-        _show_recorded(context.op_execution_context, tracker, context.partition_keys, planned)
-    else:
+        settings, engine = tracker.settings_with(), tracker.ready()
+        keys = known_keys(engine, settings, context.partition_keys)
+        yield from results(context, recorded_reports(engine, settings, keys), causes_explained(engine, settings))
+        return
+    with session_work(run, session, sftp, ftp, http, folder) as work, session_recorder(run, work) as recorder:
+        keys = known_keys(work.tracker, work.settings, context.partition_keys)
         report = whole_zip_report if ZIP_ACTIONS_ASSET in chosen else zip_report
-        kinds = (sftp, ftp, http, folder)
-        process(context.op_execution_context, session, store, kinds, context.partition_keys, planned, report)
-    yield from ()
+        reports = process(run, work, recorder, store.staging(), keys, report)
+        yield from results(context, reports, causes_explained(work.tracker, work.settings))
 
 
 def process(
     context: OpExecutionContext,
-    session: SessionResource,
-    store: StoreResource,
-    kinds: Sequence[FileSourceResource],
-    partitions: Sequence[str] | None = None,
-    planned: Collection[AssetCheckKey] = (),
+    work: Work,
+    recorder: EventRecorder,
+    staging: Staging,
+    keys: Sequence[ZipKey] | None = None,
     report: Callable[[ZipOutcome, Staging], Report] = zip_report,
-) -> None:
-    """Process the zip actions of `partitions` again, or all that wait with the downloads that failed before.
+) -> Iterator[Report]:
+    """Process the zip actions of `keys` again, or all that wait and all downloads that failed; report on each.
 
-    `kinds` say how the sources of each kind are spoken to, `planned` are the checks that the run announced, `report`
-    tells what Dagster is shown of an outcome. Faulty data fail checks, never the run. Raises what SessionResource.work
-    and the processing raise.
+    `report` makes a report of an outcome. Faulty data fail checks, never the run. Raises what the processing raises.
     """
-    with session.work(session_to_resume(context), *kinds) as work:
-        tag_session(context, work.session)
-        keys = None if partitions is None else known_keys(work.tracker, work.settings, partitions)
-        staging = store.staging()
-        recall, explain = zips_recalled(work.tracker, work.settings), zips_explained(work.tracker, work.settings)
-        with EventRecorder(context.instance, step_of(context), planned, recall, explain) as recorder:
-            show_unshown(context.instance, recorder, work.tracker, work.settings)
-            for outcome in work.process(keys):
-                # Of one that could not be fetched what is shown of its last attempt stays right.
-                if not outcome.kept:
-                    recorder.tell(report(outcome, staging))
-        note_shown(context.instance, work.tracker, work.settings)
-        if work.hands_over and data_is_due(work.tracker, work.settings):
-            work.session.hand_over()
-
-
-def _show_recorded(
-    context: OpExecutionContext,
-    tracker: TrackerResource,
-    partitions: Sequence[str],
-    planned: Collection[AssetCheckKey],
-) -> None:
-    settings, engine = tracker.settings_with(), tracker.ready()
-    keys = known_keys(engine, settings, partitions)
-    with EventRecorder(context.instance, step_of(context), planned) as recorder:
-        show_recorded(recorder, engine, settings, keys)
+    show_unshown(context.instance, recorder, work.tracker, work.settings)
+    for outcome in work.process(keys):
+        # If nothing could be fetched, what is shown of the last attempt stays right.
+        if not outcome.kept:
+            yield report(outcome, staging)
+    recorder.when_stored(lambda: note_shown(context.instance, work.tracker, work.settings))
+    work.hand_over_if_due()

@@ -1,8 +1,8 @@
-"""Events about partitions, stored in batches while a step works.
+"""The recorder of sessions: stores the events about hundreds of archives together, while the step works.
 
-One run covers hundreds of zip actions, and which of them succeeded is known only as they finish. So the step tells a
-recorder about each, and the recorder's own thread stores the events together, about once a second. The events are the
-ones that `context.log_event` would have stored one at a time (architecture note, "Partitions and runs").
+Which archives succeed is known only as they finish. The step tells the recorder about each, and the recorder's own
+thread stores the events about once a second, as `context.log_event` would have stored them one at a time, in a tenth of
+the time (docs/design.md, "Events").
 """
 
 from __future__ import annotations
@@ -10,37 +10,26 @@ from __future__ import annotations
 import logging
 import os
 import queue
-import re
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from dagster import (
     AssetCheckEvaluation,
-    AssetCheckKey,
-    AssetCheckSeverity,
-    AssetKey,
     AssetMaterialization,
     AssetObservation,
-    AssetRecordsFilter,
     DagsterEvent,
     DagsterEventType,
     DagsterInstance,
     EventLogEntry,
 )
-from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationTargetMaterializationData
 from dagster._core.events import AssetObservationData, StepMaterializationData
 
 from dcc.errors import DagsterStorageError
-from dcc.runtime.legible_text import legible
-from dcc_dagster.check_results import failing_partitions
-from dcc_dagster.metadata import Metadata, as_shown
-
-if TYPE_CHECKING:
-    from dagster._core.definitions.metadata import RawMetadataValue
+from dcc_dagster.partition_events import Event, PartitionEvents, Report, one_line
 
 log = logging.getLogger(__name__)
 
@@ -48,57 +37,10 @@ _MOST_AT_ONCE = 1000
 _MOST_WAITING = 2000
 _SECONDS_BETWEEN_WRITES = 1.0
 
-Target = AssetCheckEvaluationTargetMaterializationData
-
-
-@dataclass(frozen=True, slots=True)
-class Materialised:
-    """An asset's partition that is there (again)."""
-
-    asset: AssetKey
-    metadata: Mapping[str, RawMetadataValue]
-    description: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What a check says of a partition. One that is not `told` is stored only where the check failed before.
-
-    `severity` is how bad it is that it failed: a warning is nobody's fault, or nothing that needs to be put right.
-    """
-
-    check: AssetCheckKey
-    passed: bool
-    description: str
-    metadata: Mapping[str, RawMetadataValue] = field(default_factory=dict)
-    told: bool = True
-    severity: AssetCheckSeverity = AssetCheckSeverity.ERROR
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What became of one partition. `timestamp`: when, in seconds since 1970; None for the present.
-
-    `partitions` is the set of partitions that it is added to where it is not there; None where somebody else sees to
-    that. `whole`: it tells all that there is to be told of a partition that is new.
-    """
-
-    partition: str
-    materialised: Sequence[Materialised] = ()
-    verdicts: Sequence[Verdict] = ()
-    timestamp: float | None = None
-    partitions: str | None = None
-    whole: bool = False
-
 
 def nothing_more(_partitions: Sequence[str]) -> Iterable[Report]:
-    """Where there is nothing to be told of partitions that are new but what is told of them anyway."""
+    """Where new partitions have no past to be recalled."""
     return ()
-
-
-def nothing_said(_partitions: Sequence[str]) -> Mapping[str, Metadata]:
-    """Where nothing is said beside checks that fail but what their verdicts say."""
-    return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,34 +55,27 @@ class Step:
 class EventRecorder:
     """Stores reports as Dagster events. A context manager; on leaving, everything told is stored.
 
-    `planned` are the checks that the run announced for its partitions: for these every verdict is stored. `recall`
-    tells all there is of partitions that were not there, such as zip actions that had been archived, where what is told
-    of them is not whole; `explain` tells what is said beside checks that zip actions fail, by their partitions. Both
-    are called in the recorder's thread. A failure to store never holds up the work, which the
-    tracker has in any case: it is raised on leaving, as DagsterStorageError.
+    `recall` says all that is recorded of partitions that are missing, such as archives that had left Dagster, where a
+    report of them is not whole. It is called in the recorder's thread, as `events` are. A failure to store never holds
+    up the work, which the tracker has in any case: it is raised on leaving, as DagsterStorageError.
     """
 
     def __init__(
         self,
         instance: DagsterInstance,
         step: Step,
-        planned: Collection[AssetCheckKey] = (),
+        events: PartitionEvents | None = None,
         recall: Callable[[Sequence[str]], Iterable[Report]] = nothing_more,
-        explain: Callable[[Sequence[str]], Mapping[str, Metadata]] = nothing_said,
     ) -> None:
         self._instance = instance
         self._step = step
+        self._events = events or PartitionEvents(instance)
         self._recall = recall
-        self._explain = explain
-        self._planned = frozenset(planned)
         self._told: queue.SimpleQueue[Report | None] = queue.SimpleQueue()
         self._error: Exception | None = None
+        self._when_stored: list[Callable[[], object]] = []
         self._written = threading.Event()
         self._thread = threading.Thread(target=self._write_all, name="dagster events", daemon=True)
-
-    def announces(self, check: AssetCheckKey) -> bool:
-        """Whether the run announced a check, and so every verdict of it is stored."""
-        return check in self._planned
 
     def tell(self, report: Report) -> None:
         """Have a report stored soon; returns at once."""
@@ -154,6 +89,10 @@ class EventRecorder:
                 self._written.clear()
                 self._written.wait(_SECONDS_BETWEEN_WRITES)
             self.tell(report)
+
+    def when_stored(self, note: Callable[[], object]) -> None:
+        """Have something noted once everything told is stored; in the order of the calls, and not after an error."""
+        self._when_stored.append(note)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -172,6 +111,9 @@ class EventRecorder:
             if error is None:
                 raise failure from self._error
             log.error("%s", failure)
+        elif error is None:
+            for note in self._when_stored:
+                note()
 
     def _write_all(self) -> None:
         try:
@@ -184,167 +126,47 @@ class EventRecorder:
 
     def _write(self, told: Sequence[Report]) -> None:
         new = self._new_partitions(told)
-        to_recall = [partition for of_set in new.values() for partition, whole in of_set.items() if not whole]
+        to_recall = [partition for (_, partition), whole in new.items() if not whole]
         reports = [*(self._recall(to_recall) if to_recall else ()), *told]
-        self._store(
-            self._materialisation(report, materialised) for report in reports for materialised in report.materialised
-        )
-        wanted = self._explained(self._wanted(reports, new))
-        self._store(self._observation(report, verdict) for report, verdict in wanted if not verdict.passed)
-        targets = self._targets(wanted)
-        self._store(
-            self._evaluation(report, verdict, targets.get((verdict.check.asset_key, report.partition)))
-            for report, verdict in wanted
-        )
+        for batch in self._events.batches(reports, {partition for partition, whole in new.items() if whole}):
+            self._store(self._entry(report, event) for report, event in batch)
         # At last: one that is there is not recalled again, so all that was recalled must be stored.
-        for name, partitions in new.items():
-            self._instance.add_dynamic_partitions(name, list(partitions))
+        for name in {name for name, _ in new}:
+            self._instance.add_dynamic_partitions(name, [partition for of, partition in new if of == name])
 
-    def _new_partitions(self, reports: Sequence[Report]) -> dict[str, dict[str, bool]]:
-        """The partitions that are not there, by their sets, and whether the reports tell the whole of each."""
+    def _new_partitions(self, reports: Sequence[Report]) -> dict[tuple[str, str], bool]:
+        """The partitions that are missing, after the name of their set, and whether the reports are whole of each."""
         sets: dict[str, dict[str, bool]] = {}
         for report in reports:
             if report.partitions is not None:
                 of_set = sets.setdefault(report.partitions, {})
                 of_set[report.partition] = report.whole or of_set.get(report.partition, False)
-        new: dict[str, dict[str, bool]] = {}
+        new: dict[tuple[str, str], bool] = {}
         for name, told_whole in sets.items():
             there = self._instance.get_existing_dynamic_partitions(name, list(told_whole))
-            absent = {partition: whole for partition, whole in told_whole.items() if partition not in there}
-            if absent:
-                new[name] = absent
+            new |= {(name, one): whole for one, whole in told_whole.items() if one not in there}
         return new
 
-    def _wanted(self, reports: Sequence[Report], new: Mapping[str, Mapping[str, bool]]) -> list[tuple[Report, Verdict]]:
-        """The verdicts to be stored; of partitions that are `new` and told whole, no check has failed before."""
-        conditional = {
-            (verdict.check, report.partition)
-            for report in reports
-            if not (report.partitions is not None and new.get(report.partitions, {}).get(report.partition))
-            for verdict in report.verdicts
-            if not verdict.told and verdict.check not in self._planned
-        }
-        red = self._failing(conditional) if conditional else set()
-        wanted = []
-        for report in reports:
-            for verdict in report.verdicts:
-                check = (verdict.check, report.partition)
-                if verdict.told or verdict.check in self._planned or check in red:
-                    wanted.append((report, verdict))
-                    # What follows in the same batch follows upon this one.
-                    (red.discard if verdict.passed else red.add)(check)
-        return wanted
-
-    def _explained(self, wanted: Sequence[tuple[Report, Verdict]]) -> list[tuple[Report, Verdict]]:
-        """The verdicts, those that failed with what is said beside them."""
-        failed = [r.partition for r, verdict in wanted if not verdict.passed and r.partitions is not None]
-        try:
-            said = self._explain(failed) if failed else {}
-        except Exception:  # whatever befalls it, what became of the partitions is shown
-            log.exception("What is said beside failed checks could not be told")
-            said = {}
-        return [
-            (report, verdict)
-            if verdict.passed or report.partition not in said
-            else (report, replace(verdict, metadata={**verdict.metadata, **said[report.partition]}))
-            for report, verdict in wanted
-        ]
-
-    def _failing(self, wanted: Collection[tuple[AssetCheckKey, str]]) -> set[tuple[AssetCheckKey, str | None]]:
-        """Which checks fail for which partitions, among others of those that are wanted."""
-        checks, partitions = {check for check, _ in wanted}, {partition for _, partition in wanted}
-        return failing_partitions(self._instance, checks, partitions)
-
-    def _targets(self, wanted: Sequence[tuple[Report, Verdict]]) -> dict[tuple[AssetKey, str], Target]:
-        """The latest materialisation of each partition: without it the web page takes a check for out of date."""
-        partitions: dict[AssetKey, set[str]] = {}
-        for report, verdict in wanted:
-            partitions.setdefault(verdict.check.asset_key, set()).add(report.partition)
-        targets: dict[tuple[AssetKey, str], Target] = {}
-        for asset, keys in partitions.items():
-            newest = self._instance.event_log_storage.get_latest_storage_id_by_partition(
-                asset, DagsterEventType.ASSET_MATERIALIZATION, keys
-            )
-            if newest:
-                found = self._instance.fetch_materializations(
-                    AssetRecordsFilter(asset, storage_ids=list(newest.values())), limit=len(newest)
-                )
-                targets |= {
-                    (asset, record.partition_key): Target(
-                        storage_id=record.storage_id, run_id=record.run_id, timestamp=record.timestamp
-                    )
-                    for record in found.records
-                    if record.partition_key is not None
-                }
-        return targets
-
-    def _materialisation(self, report: Report, materialised: Materialised) -> EventLogEntry:
-        data = StepMaterializationData(
-            AssetMaterialization(
-                materialised.asset,
-                description=None if materialised.description is None else _as_description(materialised.description),
-                metadata=as_shown(materialised.metadata),
-                partition=report.partition,
-            )
-        )
-        message = materialised.description or f"Materialized {report.partition}."
-        return self._entry(DagsterEventType.ASSET_MATERIALIZATION, data, message, report.timestamp)
-
-    def _observation(self, report: Report, verdict: Verdict) -> EventLogEntry:
-        """The web page's view of a partition shows what was observed of it, but not what its checks say."""
-        description = _as_description(f"{verdict.check.name} failed: {verdict.description}")
-        data = AssetObservationData(
-            AssetObservation(
-                verdict.check.asset_key,
-                description=description,
-                metadata=as_shown(verdict.metadata),
-                partition=report.partition,
-            )
-        )
-        message = f"{report.partition} failed {verdict.check.name}: {verdict.description}"
-        return self._entry(DagsterEventType.ASSET_OBSERVATION, data, message, report.timestamp)
-
-    def _evaluation(self, report: Report, verdict: Verdict, target: Target | None) -> EventLogEntry:
-        data = AssetCheckEvaluation(
-            verdict.check.asset_key,
-            verdict.check.name,
-            verdict.passed,
-            metadata=as_shown(verdict.metadata),
-            target_materialization_data=target,
-            severity=verdict.severity,
-            description=_as_description(verdict.description),
-            blocking=False,
-            partition=report.partition,
-        )
-        word = "passed" if verdict.passed else "failed"
-        message = f"{report.partition} {word} {verdict.check.name}: {verdict.description}"
-        return self._entry(DagsterEventType.ASSET_CHECK_EVALUATION, data, message, report.timestamp)
-
-    def _entry(
-        self,
-        kind: DagsterEventType,
-        data: StepMaterializationData | AssetObservationData | AssetCheckEvaluation,
-        message: str,
-        timestamp: float | None,
-    ) -> EventLogEntry:
-        step = self._step
-        event = DagsterEvent(
+    def _entry(self, report: Report, event: Event) -> EventLogEntry:
+        step, kind, data = self._step, *_stored(event)
+        message = one_line(f"{report.partition}: {event.description or kind.value.lower()}")
+        dagster_event = DagsterEvent(
             event_type_value=kind.value,
             job_name=step.job_name,
             event_specific_data=data,
-            message=_line(message),
+            message=message,
             pid=os.getpid(),
             step_key=step.step_key,
         )
         return EventLogEntry(  # type: ignore[no-untyped-call]
             error_info=None,
             level=logging.INFO,
-            user_message=_line(message),
+            user_message=message,
             run_id=step.run_id,
-            timestamp=timestamp or time.time(),
+            timestamp=report.timestamp or time.time(),
             step_key=step.step_key,
             job_name=step.job_name,
-            dagster_event=event,
+            dagster_event=dagster_event,
         )
 
     def _store(self, entries: Iterator[EventLogEntry]) -> None:
@@ -353,17 +175,15 @@ class EventRecorder:
             self._instance.event_log_storage.store_event_batch(batch)
 
 
-_MARKUP = re.compile(r"([\\`*\[\]])")
-_QUOTES = str.maketrans("<>", "‹›")
-
-
-def _line(text: str) -> str:
-    return legible(" ".join(text.splitlines()))
-
-
-def _as_description(text: str) -> str:
-    """Text that reads well on all pages: some take descriptions for Markdown, which would swallow `<mouse>`."""
-    return _MARKUP.sub(r"\\\1", _line(text).translate(_QUOTES))
+def _stored(
+    event: Event,
+) -> tuple[DagsterEventType, StepMaterializationData | AssetObservationData | AssetCheckEvaluation]:
+    """The type of an event, and the data in which Dagster stores it."""
+    if isinstance(event, AssetMaterialization):
+        return DagsterEventType.ASSET_MATERIALIZATION, StepMaterializationData(event)
+    if isinstance(event, AssetObservation):
+        return DagsterEventType.ASSET_OBSERVATION, AssetObservationData(event)
+    return DagsterEventType.ASSET_CHECK_EVALUATION, event
 
 
 def _batches(told: queue.SimpleQueue[Report | None]) -> Iterator[list[Report]]:

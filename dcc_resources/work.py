@@ -7,13 +7,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 
 from dcc.outcomes import SourceCrawl, ZipKey, ZipOutcome
 from dcc.phases import Phase
 from dcc.redaction import clean
 from dcc.session.sessions import Session
 from dcc.settings import Settings
+from dcc.tracker.database import run_reading
 
 if TYPE_CHECKING:
     from dcc.data_outcomes import DataOutcome
@@ -96,6 +97,38 @@ class Work:
                 self.on_data(outcome)
                 yield outcome
         self.loaded = True
+
+    def hand_over_if_due(self, *, archives: bool = False) -> None:
+        """Keep the session open for a later run, if that run will find documents to take on, or `archives`."""
+        if self.hands_over and ((archives and self._archives_are_due()) or self._documents_are_due()):
+            self.session.hand_over()
+
+    def _archives_are_due(self) -> bool:
+        """Whether zip actions wait to be processed, or downloads that failed to be tried again."""
+        from dcc.tracker.hostings.download_plan import count_not_arrived
+        from dcc.tracker.queries.zip_action_lists import waiting_zip_actions
+
+        def look(connection: Connection) -> bool:
+            return bool(waiting_zip_actions(connection, limit=1)) or count_not_arrived(connection) > 0
+
+        return self.until >= Phase.XSD and self._read(look)
+
+    def _documents_are_due(self) -> bool:
+        """Whether documents wait to be taken on, as far as sessions go."""
+        from dcc.session.data.documents import count_waiting, load_due
+
+        until = self.settings.last_phase
+
+        def look(connection: Connection) -> bool:
+            if until is Phase.QC:
+                return count_waiting(connection) > 0
+            due = (phase for phase in Phase if Phase.UPLOAD <= phase <= until)
+            return any(load_due(connection, phase, self.settings.naming) for phase in due)
+
+        return until >= Phase.UPLOAD and self._read(look)
+
+    def _read(self, look: Callable[[Connection], bool]) -> bool:
+        return run_reading(self.tracker, look, patience_seconds=self.settings.database_retry)
 
     def ready(self, qc_database: QcDatabaseResource) -> Engine:
         """The QC database. Raises QcDatabaseOutdatedError and QcDatabaseUnreachableError."""

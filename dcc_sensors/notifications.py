@@ -25,8 +25,8 @@ from dcc.errors import DatabaseOutdatedError, TrackerUnreachableError
 from dcc.notify.notifications import notify_due, tell_that_tracker_is_away
 from dcc.notify.outages import Trouble
 from dcc_assets.jobs import CRAWL_JOB, LOAD_JOB, PROCESS_JOB, SHOW_JOB
-from dcc_assets.keys import SESSION_TAG
 from dcc_assets.reference import REFERENCE_CHECK_SPECS, REFERENCE_JOB
+from dcc_assets.runs import SESSION_TAG
 from dcc_dagster.check_results import latest_results
 from dcc_resources.mail import MailResource
 from dcc_resources.tracker import TrackerResource

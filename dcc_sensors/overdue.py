@@ -15,7 +15,7 @@ from dcc.notify.notifications import notify_due
 from dcc.notify.outages import Trouble
 from dcc.settings import Settings
 from dcc_assets.sync.overdue import read_overdue, show_overdue
-from dcc_dagster.event_recorder import Report
+from dcc_dagster.partition_events import Report
 from dcc_resources.mail import MailResource
 from dcc_resources.tracker import TrackerResource
 from dcc_resources.webhook import WebhookResource

@@ -26,8 +26,7 @@ from dcc.errors import ConfigurationError, DatabaseOutdatedError
 from dcc.phases import Phase
 from dcc.settings import Settings, load_settings
 from dcc_assets.jobs import CRAWL_JOB, LOAD_JOB, PROCESS_JOB, SHOW_JOB
-from dcc_assets.keys import SESSION_TAG
-from dcc_assets.runs import finish_dead_runs
+from dcc_assets.runs import SESSION_TAG, finish_dead_runs
 from dcc_assets.sync.changes import read_mark
 from dcc_resources.session import SessionResource
 from dcc_sensors.pending_work import TrackerView, look_at_tracker, look_for_changes, look_for_data_to_follow

@@ -27,8 +27,8 @@ from dcc_assets.keys import (
     ZIP_DOWNLOADS,
 )
 from dcc_assets.metadata.links import Link, links, page_of_partition, report_of_zip
-from dcc_dagster.event_recorder import Materialised, Report, Verdict
 from dcc_dagster.metadata import Metadata, table, utc_timestamp
+from dcc_dagster.partition_events import Materialised, Report, Verdict
 
 DOCUMENTS_SHOWN: Final = 200
 """Documents in a table; the rest are counted."""
@@ -136,7 +136,8 @@ def _verdicts(outcome: ZipOutcome, staging: Staging) -> Iterator[Verdict]:
     for phase, check in CHECK_OF_PHASE.items():
         if phase in failed:
             headline = _headline(outcome, phase)
-            yield Verdict(check, False, headline, _failure(outcome, phase, headline, staging))
+            failure = _failure(outcome, phase, headline, staging)
+            yield Verdict(check, False, headline, failure, kinds=_kinds_of(outcome, phase))
         elif _passed(outcome, phase):
             yield Verdict(check, True, _PASSED[phase], _about(outcome), told=False)
 
@@ -188,6 +189,15 @@ def _failure(outcome: ZipOutcome, phase: Phase, headline: str, staging: Staging)
     if outcome.downloaded:
         metadata |= _place(outcome, staging)
     return metadata
+
+
+def _kinds_of(outcome: ZipOutcome, phase: Phase) -> frozenset[str]:
+    """The kinds of what failed in a phase."""
+    if phase in _OF_DOCUMENTS and (faulty := _failed_documents(outcome, phase)):
+        return frozenset(error.kind for document in faulty for error in document.errors)
+    if phase is Phase.DOWNLOAD or outcome.main_reason is None:
+        return frozenset(reason.kind for reason in outcome.reasons)
+    return frozenset({outcome.main_reason.kind})
 
 
 def _failed_documents(outcome: ZipOutcome, phase: Phase) -> list[DocumentOutcome]:

@@ -9,10 +9,10 @@ from dagster import MetadataValue
 
 from dcc.data_outcomes import ContextCounts, ContextsBuilt, OverviewsBuilt
 from dcc.vocabulary import ContextState
-from dcc_assets.data_keys import CONTEXTS, OVERVIEWS
+from dcc_assets.keys import CONTEXTS, OVERVIEWS
 from dcc_assets.metadata.links import links, picture_of_centre, pictures, report_of_centre
-from dcc_dagster.event_recorder import Materialised, Report
 from dcc_dagster.metadata import Metadata, table, utc_timestamp
+from dcc_dagster.partition_events import Materialised, Report
 
 _PICTURES: Final = (1, 2)
 """The pictures of a centre's data that are shown beside its overviews: of the parameters with most values."""

@@ -15,21 +15,23 @@ from typing import Final
 from dagster import AssetCheckKey, AssetCheckSeverity, AssetKey
 
 from dcc.data_outcomes import DocumentData, FindingEntry, ZipData
+from dcc.errors import InternalFaultError, StagedDocumentLostError
 from dcc.phases import Phase, Status
 from dcc.rules.groups import GROUPS, RuleGroup
 from dcc.vocabulary import Severity
-from dcc_assets.data_keys import CHECK_OF_GROUP, DATA_INTEGRITY, QC, UPLOAD_CHECK, UPLOADED_DATA
-from dcc_assets.keys import ZIP_ACTIONS
+from dcc_assets.keys import CHECK_OF_GROUP, DATA_INTEGRITY, QC, UPLOAD_CHECK, UPLOADED_DATA, ZIP_ACTIONS
 from dcc_assets.metadata.archives import DOCUMENTS_SHOWN, ERRORS_SHOWN, links_to_steps
 from dcc_assets.metadata.links import links, report_of_centre, report_of_zip
-from dcc_dagster.event_recorder import Materialised, Report, Verdict
 from dcc_dagster.metadata import Metadata, table, utc_timestamp
+from dcc_dagster.partition_events import Materialised, Report, Verdict
 
 SHOWN_PHASES: Final = (Phase.UPLOAD, Phase.DATA, Phase.QC)
 """The phases that zip actions show; contexts and overviews are shown by centre."""
 
 _WORST_FIRST: Final = (Severity.FATAL, Severity.ERROR, Severity.WARNING, Severity.UNCHECKED)
 _FAILING: Final = frozenset({Severity.FATAL, Severity.ERROR})
+_NOT_UPLOADED: Final = frozenset({InternalFaultError.short_name(), StagedDocumentLostError.short_name()})
+"""Errors that keep a document from the upload, beside what rules find."""
 _Wanted = Callable[[str], bool]
 """Whether findings of a rule are asked for."""
 _FINDING_COLUMNS: Final = ("severity", "rule", "document", "line", "value", "message", "judged by")
@@ -92,7 +94,8 @@ def _upload(outcome: ZipData) -> tuple[Sequence[Materialised], list[Verdict]]:
         severity = AssetCheckSeverity.ERROR if failed else AssetCheckSeverity.WARN
         advice = _REFUSED if failed else _HELD if any(document.held for document in faulty) else _WITHDRAWN
         metadata = _failure(outcome, UPLOAD_CHECK, Phase.UPLOAD, headline) | _advice(advice) | _refusals(faulty)
-        return (), [Verdict(UPLOAD_CHECK, False, headline, metadata, severity=severity)]
+        kinds = {rule for document in faulty for rule, _ in document.finding_counts} | _NOT_UPLOADED
+        return (), [Verdict(UPLOAD_CHECK, False, headline, metadata, severity=severity, kinds=kinds)]
     if not _whole(outcome, Phase.UPLOAD):
         return (), []
     there = Materialised(UPLOADED_DATA, _about(outcome) | _uploaded(outcome.documents) | _links(outcome, UPLOADED_DATA))
@@ -191,6 +194,7 @@ def _group_verdict(outcome: ZipData, group: RuleGroup) -> Verdict:
         | _tally(counts)
         | _findings(outcome.documents, of_group.__contains__),
         severity=AssetCheckSeverity.ERROR if worst in _FAILING else AssetCheckSeverity.WARN,
+        kinds=of_group,
     )
 
 

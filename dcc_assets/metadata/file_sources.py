@@ -6,13 +6,14 @@ from collections.abc import Iterator
 
 from dagster import MetadataValue
 
+from dcc.errors import BadFileNameError
 from dcc.outcomes import SourceCrawl
 from dcc.phases import Phase
 from dcc_assets.keys import CHECK_OF_PHASE, FILE_SOURCE_LISTINGS, REACHABLE, ZIP_ACTIONS, ZIP_ACTIONS_ASSET
 from dcc_assets.metadata.archives import WHAT_TO_DO, WHO_ACTS
 from dcc_assets.metadata.links import links, page_of_partition, report_of_centre, report_of_zip
-from dcc_dagster.event_recorder import Materialised, Report, Verdict
 from dcc_dagster.metadata import Metadata, table, utc_timestamp
+from dcc_dagster.partition_events import Materialised, Report, Verdict
 
 _OK = "ok"
 _NEW_SHOWN = 50
@@ -75,6 +76,7 @@ def found_zip_reports(crawl: SourceCrawl) -> Iterator[Report]:
                 "Links": links([("Submission report", report_of_zip(key)), source]),
                 **found_on,
             },
+            kinds={BadFileNameError.short_name()},
         )
         yield Report(key.partition, (), (verdict,), finished, ZIP_ACTIONS.name, whole=True)
 

@@ -9,7 +9,7 @@ everything.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Final
@@ -27,6 +27,7 @@ from dcc_assets.metadata.archives import whole_zip_report
 from dcc_assets.sync.archive_records import recorded_zips
 from dcc_assets.sync.horizon import archive_older, read_archive
 from dcc_dagster.event_recorder import EventRecorder
+from dcc_dagster.partition_events import Report
 
 _MARK: Final = "dcc/zip actions shown"
 _AT_ONCE: Final = 500
@@ -45,7 +46,7 @@ class ZipMark:
 def show_unshown(instance: DagsterInstance, recorder: EventRecorder, tracker: Engine, settings: Settings) -> None:
     """Show what no session told of; the mark stays, since what is told is stored only when the recorder is left.
 
-    Raises TrackerUnreachableError, as `note_shown` and `show_recorded` do.
+    Raises TrackerUnreachableError, as `note_shown` and `recorded_reports` do.
     """
     mark = read_zip_mark(instance)
     if mark == ZipMark():
@@ -56,17 +57,17 @@ def show_unshown(instance: DagsterInstance, recorder: EventRecorder, tracker: En
     while page := run_reading(
         tracker, partial(_unshown, mark=mark, shown=shown, after=last), patience_seconds=settings.database_retry
     ):
-        last, keys = max(page), list(page.values())
-        show_recorded(recorder, tracker, settings, keys)
+        last = max(page)
+        recorder.tell_of_many(recorded_reports(tracker, settings, list(page.values())))
 
 
-def show_recorded(recorder: EventRecorder, tracker: Engine, settings: Settings, keys: Sequence[ZipKey]) -> None:
-    """Show what the tracker has recorded of zip actions."""
+def recorded_reports(tracker: Engine, settings: Settings, keys: Sequence[ZipKey]) -> Iterator[Report]:
+    """Reports of what the tracker has recorded of zip actions."""
     staging = Staging(settings.staging_directory)
     for start in range(0, len(keys), _AT_ONCE):
         load = partial(_recorded, keys=keys[start : start + _AT_ONCE])
-        outcomes = run_reading(tracker, load, patience_seconds=settings.database_retry)
-        recorder.tell_of_many(whole_zip_report(outcome, staging) for outcome in outcomes)
+        for outcome in run_reading(tracker, load, patience_seconds=settings.database_retry):
+            yield whole_zip_report(outcome, staging)
 
 
 def note_shown(instance: DagsterInstance, tracker: Engine, settings: Settings) -> None:

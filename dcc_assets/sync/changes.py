@@ -14,7 +14,7 @@ from datetime import datetime
 from functools import partial
 from typing import Final, TypeVar
 
-from dagster import DagsterInstance, OpExecutionContext
+from dagster import DagsterInstance
 from sqlalchemy import ColumnElement, Connection, Engine, and_, func, or_, select, type_coerce
 
 from dcc.data_outcomes import ContextsBuilt, DataOutcome, OverviewsBuilt, ZipData
@@ -27,19 +27,13 @@ from dcc.qc.models import ContextHistory, DataContext
 from dcc.settings import Settings
 from dcc.tracker.models import ZipAction, ZipFile
 from dcc.tracker.states import State
-from dcc_assets.data_keys import CENTRES
-from dcc_assets.metadata.causes import zips_explained
+from dcc_assets.keys import CENTRES
 from dcc_assets.metadata.centres import contexts_reports, overviews_reports
 from dcc_assets.metadata.documents import data_report
-from dcc_assets.runs import step_of
 from dcc_assets.sync.centre_records import recorded_contexts, recorded_overviews
 from dcc_assets.sync.document_records import AT_ONCE, documented_zip_actions, recorded_page
 from dcc_assets.sync.horizon import read_archive
-from dcc_assets.sync.overdue import tell_overdue
-from dcc_assets.sync.recall import zips_recalled
-from dcc_dagster.event_recorder import EventRecorder, Report
-from dcc_resources.qc_database import QcDatabaseResource
-from dcc_resources.tracker import TrackerResource
+from dcc_dagster.partition_events import Report
 
 T = TypeVar("T")
 
@@ -71,15 +65,13 @@ class Changes:
 
 
 class Mirror:
-    """Shows in a Dagster instance, through a recorder, what the two databases hold. Both are only read.
+    """Makes reports of what the two databases hold of documents and centres. Both are only read.
 
-    What a recorder was told is stored when it is left, and not before: only then may the mark be set (`note_shown`).
+    The mark may be set (`note_shown`) once the reports are stored.
     """
 
-    def __init__(
-        self, instance: DagsterInstance, recorder: EventRecorder, tracker: Engine, qc: Engine, settings: Settings
-    ) -> None:
-        self._instance, self._recorder = instance, recorder
+    def __init__(self, instance: DagsterInstance, tracker: Engine, qc: Engine, settings: Settings) -> None:
+        self._instance = instance
         self._tracker, self._qc, self._settings = tracker, qc, settings
         self._shown = read_archive(instance).horizon.shows()
         self._judged: list[ZipKey] = []
@@ -87,65 +79,73 @@ class Mirror:
         self._told_contexts: dict[str, int] = {}
         self._mark: Mark | None = None
         self.centres_shown: set[str] = set()
-        """Centres of which something was shown."""
+        """Centres of which there was a report."""
 
-    def tell(self, outcome: DataOutcome) -> None:
-        """Have what a session told stored soon."""
+    def told(self, outcomes: Iterable[DataOutcome], but: Collection[object] = ()) -> Iterator[Report]:
+        """Reports of what a session did; without the zip actions and centres of `but`, which the caller reports whole.
+
+        What was judged is reported also where the session then fails.
+        """
+        try:
+            for outcome in outcomes:
+                if getattr(outcome, "key", None) not in but:
+                    yield from self._of(outcome, but)
+        except GeneratorExit:
+            raise
+        except BaseException:
+            yield from self._of_judged()
+            raise
+        yield from self._of_judged()
+
+    def _of(self, outcome: DataOutcome, but: Collection[object]) -> Iterator[Report]:
         if isinstance(outcome, ZipData):
             self._note_told(outcome)
-        if isinstance(outcome, ZipData) and outcome.reached is Phase.DATA:
-            self._judged.append(outcome.key)
-            if len(self._judged) >= _JUDGED_AT_ONCE:
-                self.flush()
-            return
-        self.flush()
+            if outcome.reached is Phase.DATA:
+                self._judged.append(outcome.key)
+                if len(self._judged) < _JUDGED_AT_ONCE:
+                    return
+        yield from self._of_judged()
         if isinstance(outcome, ContextsBuilt):
-            self.show_contexts(outcome)
+            yield from self._of_contexts(outcome, but)
             self._told_contexts.update({counts.centre: outcome.history for counts in outcome.centres})
         elif isinstance(outcome, OverviewsBuilt):
-            self.show_overviews(outcome)
-        else:
-            self._show([outcome])
+            yield from self._of_overviews(outcome, but)
+        elif outcome.reached is not Phase.DATA:
+            yield from _reports([outcome])
 
-    def flush(self) -> None:
-        """Tell of the zip actions that were judged, by all that is recorded of them."""
+    def _of_judged(self) -> Iterator[Report]:
+        """The zip actions that were judged, by all that is recorded of them: checks are of all documents."""
         keys, self._judged = self._judged, []
         if keys:
-            self._show(outcome for outcome in self._recorded(keys) if outcome.reached is Phase.DATA)
+            yield from _reports(outcome for outcome in self._recorded(keys) if outcome.reached is Phase.DATA)
 
-    def show_all(
+    def recorded(
         self, keys: Collection[ZipKey] | None = None, centres: Collection[str] | None = None
-    ) -> tuple[set[ZipKey], set[str]]:
-        """Show what is recorded of all zip actions and centres, or of these; those of which there was anything."""
-        shown = self._show(self._recorded(keys))
+    ) -> Iterator[Report]:
+        """Reports of what is recorded of all zip actions and centres, or of these."""
+        yield from _reports(self._recorded(keys))
         contexts, overviews = self._read(
             lambda _, qc: (recorded_contexts(qc, centres), recorded_overviews(qc, centres))
         )
-        self.show_contexts(contexts)
-        self.show_overviews(overviews)
-        return shown, {*(counts.centre for counts in contexts.centres), *overviews.centres}
+        yield from self._of_contexts(contexts)
+        yield from self._of_overviews(overviews)
 
-    def show_everything(self) -> int:
-        """Show all that is recorded; returns how many centres have data."""
+    def everything(self) -> Iterator[Report]:
+        """Reports of all that is recorded."""
         newest = self._read(_newest)
-        _, centres = self.show_all()
+        yield from self.recorded()
         self._mark = newest
-        return len(centres)
 
-    def show_contexts(self, built: ContextsBuilt) -> None:
-        """Show the data contexts of the centres that a build touched."""
+    def _of_contexts(self, built: ContextsBuilt, but: Collection[object] = ()) -> Iterator[Report]:
         self._add_centres(counts.centre for counts in built.centres)
-        for report in contexts_reports(built):
-            self._recorder.tell(report)
+        yield from (report for report in contexts_reports(built) if report.partition not in but)
 
-    def show_overviews(self, built: OverviewsBuilt) -> None:
-        """Show the overviews of the centres that a build touched."""
+    def _of_overviews(self, built: OverviewsBuilt, but: Collection[object] = ()) -> Iterator[Report]:
         self._add_centres(built.centres)
-        for report in overviews_reports(built):
-            self._recorder.tell(report)
+        yield from (report for report in overviews_reports(built) if report.partition not in but)
 
-    def catch_up(self) -> None:
-        """Show what has changed since the mark, or since this was done before, but for what a session told."""
+    def catch_up(self) -> Iterator[Report]:
+        """Reports of what changed since the mark, or since this was done before, but for what a session told."""
         mark = self._mark or read_mark(self._instance)
         if mark.zips and datetime.fromisoformat(mark.zips) > utc_now():
             # The clock was put back: what has changed since then cannot be told.
@@ -157,11 +157,11 @@ class Mirror:
         keys = {key for key, state in changes.zips.items() if self._told.get(key) != state}
         centres = {centre for centre, change in changes.centres.items() if change > self._told_contexts.get(centre, 0)}
         if keys or centres:
-            self.show_all(keys, centres)
+            yield from self.recorded(keys, centres)
         self._mark = newest
 
     def note_shown(self) -> None:
-        """Set the mark, once the recorder has been left: a process that is killed has left it where it was."""
+        """Set the mark, once all reports are stored: a process that is killed has left it where it was."""
         if self._mark is not None:
             write_mark(self._instance, self._mark)
 
@@ -189,19 +189,6 @@ class Mirror:
 
         return run_patiently(self._tracker, read, patience_seconds=self._settings.database_retry)
 
-    def _show(self, outcomes: Iterable[ZipData]) -> set[ZipKey]:
-        keys = set()
-
-        def reports() -> Iterator[Report]:
-            for outcome in outcomes:
-                report = data_report(outcome)
-                if report is not None:
-                    keys.add(outcome.key)
-                    yield report
-
-        self._recorder.tell_of_many(reports())
-        return keys
-
     def _add_centres(self, centres: Iterable[str]) -> None:
         keys = list(dict.fromkeys(centres))
         self.centres_shown.update(keys)
@@ -209,16 +196,9 @@ class Mirror:
             self._instance.add_dynamic_partitions(str(CENTRES.name), keys)
 
 
-def show_changes(context: OpExecutionContext, tracker: TrackerResource, qc_database: QcDatabaseResource) -> None:
-    """Show what has changed since the mark. Opens no session. Raises what both databases raise."""
-    settings, known, qc = tracker.settings_with(qc_database), tracker.ready(), qc_database.ready()
-    recall, explain = zips_recalled(known, settings, qc), zips_explained(known, settings)
-    with EventRecorder(context.instance, step_of(context), recall=recall, explain=explain) as recorder:
-        mirror = Mirror(context.instance, recorder, known, qc, settings)
-        mirror.catch_up()
-        note_overdue = tell_overdue(context.instance, recorder, known, settings, mirror.centres_shown)
-    mirror.note_shown()
-    note_overdue()
+def _reports(outcomes: Iterable[ZipData]) -> Iterator[Report]:
+    reports = (data_report(outcome) for outcome in outcomes)
+    return (report for report in reports if report is not None)
 
 
 def read_mark(instance: DagsterInstance) -> Mark:

@@ -18,8 +18,7 @@ from dcc.operations.consistency.inconsistency import Inconsistency
 from dcc.qc.database import require_current
 from dcc.settings import Settings
 from dcc.store.staging import Staging
-from dcc_assets.data_keys import CENTRES, CHECK_OF_GROUP, UPLOAD_CHECK
-from dcc_assets.keys import CHECK_OF_PHASE, FILE_SOURCES, REACHABLE, ZIP_ACTIONS
+from dcc_assets.keys import CENTRES, CHECK_OF_GROUP, CHECK_OF_PHASE, FILE_SOURCES, REACHABLE, UPLOAD_CHECK, ZIP_ACTIONS
 from dcc_assets.metadata.archives import whole_zip_report
 from dcc_assets.metadata.centres import contexts_reports, overviews_reports
 from dcc_assets.metadata.documents import data_report
@@ -30,7 +29,7 @@ from dcc_assets.sync.centre_records import recorded_contexts, recorded_overviews
 from dcc_assets.sync.document_records import recorded_data
 from dcc_assets.sync.horizon import read_archive
 from dcc_dagster.check_results import failing_partitions
-from dcc_dagster.event_recorder import Report
+from dcc_dagster.partition_events import Report
 
 _CHECKS: Final = (REACHABLE, *CHECK_OF_PHASE.values(), UPLOAD_CHECK, *CHECK_OF_GROUP.values())
 _SHOW: Final = "Have Dagster shown everything anew: dcc instance rebuild"

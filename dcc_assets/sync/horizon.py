@@ -26,15 +26,33 @@ from dcc.phases import ACTIONS_BY_ID, Phase, Status
 from dcc.settings import Settings
 from dcc.tracker.database import run_reading
 from dcc.tracker.models import ZipAction, ZipFile
-from dcc_assets.data_keys import DATA_SPECS, QC_SPEC, REPORT_SPEC
-from dcc_assets.keys import ZIP_ACTIONS, ZIP_SPECS
+from dcc_assets.keys import (
+    DATA_INTEGRITY,
+    QC,
+    SUBMISSION_REPORTS,
+    UPLOADED_DATA,
+    VALIDATED_DOCUMENTS,
+    XML_DOCUMENTS,
+    ZIP_ACTIONS,
+    ZIP_ACTIONS_ASSET,
+    ZIP_DOWNLOADS,
+)
 from dcc_dagster.partition_removal import remove_partitions
 
 _MARK: Final = "dcc/zip actions archived"
 _AT_ONCE: Final = 500
 _SLACK: Final = 10
 """A tenth more than asked for may stay, so that not every session archives a few."""
-_ASSETS: Final = [spec.key for spec in (*ZIP_SPECS, *DATA_SPECS, QC_SPEC, REPORT_SPEC)]
+_ASSETS: Final = [
+    ZIP_ACTIONS_ASSET,
+    ZIP_DOWNLOADS,
+    XML_DOCUMENTS,
+    VALIDATED_DOCUMENTS,
+    UPLOADED_DATA,
+    DATA_INTEGRITY,
+    QC,
+    SUBMISSION_REPORTS,
+]
 _FAILED: Final = ZipAction.status_id == int(Status.FAILED)
 
 

@@ -8,12 +8,12 @@ there is to say has changed, so that their number does not grow with how often s
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from dagster import AssetCheckKey, AssetCheckSeverity, DagsterInstance, OpExecutionContext, job, op
+from dagster import AssetCheckSeverity, DagsterInstance, OpExecutionContext, job, op
 from sqlalchemy import Connection, Engine
 
 from dcc.databases.columns import utc_now
@@ -30,13 +30,20 @@ from dcc.reports.overdue import (
 )
 from dcc.settings import Settings
 from dcc.tracker.database import run_reading
-from dcc_assets.data_keys import CENTRE_SILENT, CENTRES, SUBMISSIONS_OVERDUE
-from dcc_assets.keys import CRAWL_OVERDUE, FILE_SOURCES, STARTED_BY_TAG, VALIDATED_DOCUMENTS
+from dcc_assets.keys import (
+    CENTRE_SILENT,
+    CENTRES,
+    CRAWL_OVERDUE,
+    FILE_SOURCES,
+    SUBMISSIONS_OVERDUE,
+    VALIDATED_DOCUMENTS,
+)
 from dcc_assets.metadata.links import links, page_of_partition, report_of_centre
-from dcc_assets.runs import QUIET, step_of
-from dcc_dagster.event_recorder import EventRecorder, Report, Verdict
+from dcc_assets.runs import QUIET, STARTED_BY_TAG, step_of
+from dcc_dagster.event_recorder import EventRecorder
 from dcc_dagster.instance import storage_place
 from dcc_dagster.metadata import Metadata, table, utc_timestamp
+from dcc_dagster.partition_events import Report, Verdict
 
 _MARK: Final = "dcc/overdue told"
 _CHECKS: Final = {
@@ -56,28 +63,23 @@ def read_overdue(tracker: Engine, settings: Settings) -> list[Report]:
     )
 
 
-def tell_overdue(
+def overdue_changes(
     instance: DagsterInstance,
     recorder: EventRecorder,
     tracker: Engine,
     settings: Settings,
     anew: Collection[str] | None = (),
-) -> Callable[[], None]:
-    """Tell a recorder what has changed of what is overdue; call what is returned when the recorder has been left.
+) -> list[Report]:
+    """Reports of what changed of what is overdue; once the recorder has stored everything, they count as shown.
 
-    `anew` are partitions that the run has materialised, None for all: of these everything is told, since the page takes
-    a check for not evaluated when its partition is newer. Three statements, whatever the number of zip actions. Raises
-    TrackerUnreachableError.
+    `anew` are partitions that the run has materialised, None for all: of these everything is reported, since the page
+    takes a check for not evaluated when its partition is newer. Three statements, whatever the number of zip actions.
+    Raises TrackerUnreachableError.
     """
-    changes = _look(
-        instance,
-        tracker,
-        settings,
-        lambda check, partition: anew is None or partition in anew or recorder.announces(check),
-    )
-    for report in changes.reports:
-        recorder.tell(report)
-    return lambda: instance.daemon_cursor_storage.set_cursor_values({_MARK: json.dumps(changes.said)})
+    changes = _look(instance, tracker, settings, anew)
+    said = json.dumps(changes.said)
+    recorder.when_stored(lambda: instance.daemon_cursor_storage.set_cursor_values({_MARK: said}))
+    return changes.reports
 
 
 def show_overdue(instance: DagsterInstance, tracker: Engine, settings: Settings) -> bool:
@@ -86,14 +88,13 @@ def show_overdue(instance: DagsterInstance, tracker: Engine, settings: Settings)
     Not without a run: Dagster keeps one evaluation of a check's partition for each run, and for no run one in all.
     Raises TrackerUnreachableError, and DagsterStorageError when Dagster could not store it.
     """
-    if not _look(instance, tracker, settings, lambda *_: False).reports:
+    if not _look(instance, tracker, settings).reports:
         return False
 
     @op(name=_JOB, description="Shows which sources, centres and submissions are overdue.")
     def tell(context: OpExecutionContext) -> None:
         with EventRecorder(context.instance, step_of(context)) as recorder:
-            note = tell_overdue(context.instance, recorder, tracker, settings)
-        note()
+            recorder.tell_of_many(overdue_changes(context.instance, recorder, tracker, settings))
 
     @job(name=_JOB, description="What has changed of what is overdue.")
     def show() -> None:
@@ -121,7 +122,7 @@ class _Changes:
 
 
 def _look(
-    instance: DagsterInstance, tracker: Engine, settings: Settings, wanted: Callable[[AssetCheckKey, str], bool]
+    instance: DagsterInstance, tracker: Engine, settings: Settings, anew: Collection[str] | None = ()
 ) -> _Changes:
     told = _told(instance)
     reports = read_overdue(tracker, settings)
@@ -130,7 +131,8 @@ def _look(
         check, digest = report.verdicts[0].check, _digest(report)
         name = check.to_user_string()
         changes.said[name][report.partition] = digest
-        if told.get(name, {}).get(report.partition) != digest or wanted(check, report.partition):
+        changed = told.get(name, {}).get(report.partition) != digest
+        if changed or anew is None or report.partition in anew:
             changes.reports.append(report)
     for name, (check, partitions) in _CHECKS.items():
         for partition in sorted(told.get(name, {}).keys() - changes.said[name].keys()):

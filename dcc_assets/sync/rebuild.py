@@ -13,17 +13,17 @@ from dcc.qc.database import require_current
 from dcc.settings import Settings
 from dcc.store.staging import Staging
 from dcc.tracker.models import ZipAction
-from dcc_assets.keys import FILE_SOURCES, STARTED_BY_TAG
+from dcc_assets.keys import FILE_SOURCES
 from dcc_assets.metadata.archives import whole_zip_report
-from dcc_assets.metadata.causes import zips_explained
 from dcc_assets.metadata.file_sources import source_report
 from dcc_assets.partitions import open_qc, source_partitions
-from dcc_assets.runs import QUIET, finish_dead_runs, step_of
+from dcc_assets.runs import QUIET, STARTED_BY_TAG, finish_dead_runs
 from dcc_assets.sync.archive_records import recorded_crawls, recorded_zips
 from dcc_assets.sync.archives import newest_zip_mark, write_zip_mark
 from dcc_assets.sync.changes import Mirror
 from dcc_assets.sync.horizon import archive_older, read_archive
-from dcc_assets.sync.overdue import tell_overdue
+from dcc_assets.sync.overdue import overdue_changes
+from dcc_assets.sync.recorder import recorder_of
 from dcc_dagster.event_recorder import EventRecorder
 from dcc_dagster.instance import storage_place
 
@@ -61,10 +61,9 @@ class _Rebuilding:
         """Tell of everything in the tracker."""
         staging = Staging(self.settings.staging_directory)
         instance = context.instance
-        explain = zips_explained(self.tracker, self.settings)
         with (
             self.tracker.connect() as connection,
-            EventRecorder(instance, step_of(context), explain=explain) as recorder,
+            recorder_of(context, self.tracker, self.settings) as recorder,
         ):
             archive_older(instance, self.tracker, self.settings, anew=True)
             shown = read_archive(instance).horizon.shows()
@@ -80,14 +79,11 @@ class _Rebuilding:
                 self.failed += zip_.failed
                 if self.zip_actions % _SHOWN_EVERY == 0:
                     self.say(f"{self.zip_actions:,} of {total:,} zip actions")
-            mirror = self._record_data(instance, recorder)
-            note_overdue = tell_overdue(instance, recorder, self.tracker, self.settings, anew=None)
-        note_overdue()
-        write_zip_mark(instance, newest)
-        if mirror is not None:
-            mirror.note_shown()
+            recorder.when_stored(lambda: write_zip_mark(instance, newest))
+            self._record_data(instance, recorder)
+            recorder.tell_of_many(overdue_changes(instance, recorder, self.tracker, self.settings, anew=None))
 
-    def _record_data(self, instance: DagsterInstance, recorder: EventRecorder) -> Mirror | None:
+    def _record_data(self, instance: DagsterInstance, recorder: EventRecorder) -> None:
         with self.tracker.connect() as connection:
             taken_up = connection.scalar(select(ZipAction.id).where(ZipAction.phase_id >= int(Phase.UPLOAD)).limit(1))
         with open_qc(self.settings) as qc:
@@ -96,10 +92,11 @@ class _Rebuilding:
             except QcDatabaseOutdatedError as error:
                 if taken_up is not None:
                     self.say(f"What became of documents after validation is not shown: {error}")
-                return None
-            mirror = Mirror(instance, recorder, self.tracker, qc, self.settings)
-            self.centres = mirror.show_everything()
-            return mirror
+                return
+            mirror = Mirror(instance, self.tracker, qc, self.settings)
+            recorder.tell_of_many(mirror.everything())
+            self.centres = len(mirror.centres_shown)
+            recorder.when_stored(mirror.note_shown)
 
 
 def rebuild_instance(

@@ -15,7 +15,7 @@ from dagster import AssetCheckKey, AssetKey, DagsterRunStatus
 from dcc.data_outcomes import DataOutcome, ZipData
 from dcc.errors import DagsterStorageError, QcDatabaseOutdatedError
 from dcc.phases import Phase
-from dcc_assets.data_keys import CHECK_OF_GROUP, UPLOAD_CHECK
+from dcc_assets.keys import CHECK_OF_GROUP, UPLOAD_CHECK
 from dcc_assets.runs import finish_dead_runs
 from dcc_assets.sessions import run_session, run_zip_actions
 from dcc_dagster.event_recorder import EventRecorder

@@ -34,9 +34,17 @@ from dcc.reference.loading import SETS
 from dcc.rules.catalogue import CATALOGUE
 from dcc.settings import load_settings
 from dcc_assets.data import chosen_contexts, chosen_data, chosen_qc
-from dcc_assets.data_keys import CENTRE_SILENT, CHECK_OF_GROUP, DATA_CHECK_SPECS, SUBMISSIONS_OVERDUE, UPLOAD_CHECK
 from dcc_assets.jobs import LOAD_JOB, PROCESS_JOB, SHOW_JOB, asset_definitions
-from dcc_assets.keys import CHECK_OF_PHASE, CRAWL_OVERDUE, REACHABLE
+from dcc_assets.keys import (
+    CENTRE_SILENT,
+    CHECK_OF_GROUP,
+    CHECK_OF_PHASE,
+    CRAWL_OVERDUE,
+    DATA_CHECKS,
+    REACHABLE,
+    SUBMISSIONS_OVERDUE,
+    UPLOAD_CHECK,
+)
 from dcc_assets.reference import reference_definitions
 from dcc_dagster.instance import QC_DATABASE_POOL
 from tests.support.prepared_processes import run_in_process
@@ -106,7 +114,7 @@ def test_every_asset_and_check_says_what_it_is() -> None:
 
 
 def test_every_integrity_rule_is_named_by_one_check() -> None:
-    told = " ".join(spec.description or "" for spec in DATA_CHECK_SPECS)
+    told = " ".join(spec.description or "" for spec in DATA_CHECKS)
     for rule in CATALOGUE:
         assert len(re.findall(rf"\b{rule}\b", told)) >= 1, rule
 

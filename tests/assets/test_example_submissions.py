@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dcc.cli.demo.examples import example_submission
-from dcc_assets.data_keys import CHECK_OF_GROUP
+from dcc_assets.keys import CHECK_OF_GROUP
 from dcc_assets.sessions import run_session
 from tests.support.dagster_instances import Dagster
 from tests.support.data_installations import DataInstallation

@@ -7,7 +7,8 @@ from sqlalchemy import select
 from dcc.operations.sessions import open_session
 from dcc.phases import Phase
 from dcc.tracker.models import Reopening, SessionLock
-from dcc_assets.keys import CHECK_OF_PHASE, REACHABLE, SESSION_TAG
+from dcc_assets.keys import CHECK_OF_PHASE, REACHABLE
+from dcc_assets.runs import SESSION_TAG
 from dcc_assets.sessions import run_session
 from tests.support.dagster_instances import Dagster
 from tests.support.databases import one_database

@@ -23,7 +23,8 @@ from dcc.outcomes import ZipKey
 from dcc.phases import Phase
 from dcc.tracker.models import CrawlingSession
 from dcc_assets import sessions
-from dcc_assets.keys import CHECK_OF_PHASE, REACHABLE, SESSION_TAG, STARTED_BY_TAG
+from dcc_assets.keys import CHECK_OF_PHASE, REACHABLE
+from dcc_assets.runs import SESSION_TAG, STARTED_BY_TAG
 from dcc_assets.sessions import run_session, run_zip_actions
 from dcc_dagster.event_recorder import EventRecorder
 from dcc_resources import work

@@ -121,7 +121,7 @@ LEANED_ON = [
     Leaned("mysql_event_storage mysql_storage partition_removal", _LOG),
     Leaned("check_results", f"{_LOG}.get_asset_check_partition_info", "self keys after_storage_id partition_keys"),
     Leaned("check_results", f"{_LOG}.get_latest_asset_check_execution_by_key", "self check_keys"),
-    Leaned("event_recorder", f"{_LOG}.get_latest_storage_id_by_partition", "self asset_key event_type partitions"),
+    Leaned("partition_events", f"{_LOG}.get_latest_storage_id_by_partition", "self asset_key event_type partitions"),
     Leaned("event_recorder event_storage mysql_event_storage", f"{_LOG}.store_event_batch", "self events"),
     Leaned("event_storage mysql_event_storage", f"{_LOG}.store_event", "self event"),
     Leaned("instance", f"{_LOG}.get_concurrency_keys", "self"),
@@ -178,11 +178,11 @@ LEANED_ON = [
     Leaned("event_recorder", "dagster._core.events:AssetObservationData", "asset_observation"),
     Leaned("event_recorder", "dagster._core.events:StepMaterializationData", "materialization"),
     Leaned(
-        "event_recorder",
+        "partition_events",
         "dagster._core.definitions.asset_checks.asset_check_evaluation:AssetCheckEvaluationTargetMaterializationData",
         has="storage_id run_id timestamp",
     ),
-    Leaned("event_recorder metadata", "dagster._core.definitions.metadata:RawMetadataValue"),
+    Leaned("metadata", "dagster._core.definitions.metadata:RawMetadataValue"),
     Leaned(
         "check_results",
         f"{_STORAGE}.asset_check_execution_record:AssetCheckExecutionRecordStatus",

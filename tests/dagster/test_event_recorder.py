@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 from dagster import AssetCheckKey, AssetKey, DagsterInstance, DynamicPartitionsDefinition, EventLogEntry
@@ -10,7 +11,9 @@ from dagster._core.storage.partition_status_cache import get_and_update_asset_st
 
 from dcc.errors import DagsterStorageError
 from dcc_dagster import event_recorder
-from dcc_dagster.event_recorder import EventRecorder, Materialised, Report, Step, Verdict
+from dcc_dagster.event_recorder import EventRecorder, Step
+from dcc_dagster.metadata import Metadata
+from dcc_dagster.partition_events import Failure, Materialised, PartitionEvents, Report, Verdict
 from tests.support.dagster_instances import Dagster
 
 ASSET = AssetKey("validated_documents")
@@ -26,7 +29,7 @@ def dagster() -> Iterator[Dagster]:
 
 
 def told(dagster: Dagster, *reports: Report, planned: Sequence[AssetCheckKey] = ()) -> None:
-    with EventRecorder(dagster.instance, STEP, planned) as recorder:
+    with EventRecorder(dagster.instance, STEP, PartitionEvents(dagster.instance, planned)) as recorder:
         for report in reports:
             recorder.tell(report)
 
@@ -166,30 +169,32 @@ def test_a_failure_of_the_work_itself_is_not_hidden_by_one_of_the_storage(
 
 
 def test_what_explains_a_failure_stands_beside_it_and_beside_nothing_else(dagster: Dagster) -> None:
-    asked: list[Sequence[str]] = []
+    asked: list[Sequence[Failure]] = []
 
-    def explain(partitions: Sequence[str]) -> dict[str, dict[str, str]]:
-        asked.append(partitions)
-        return {"bad": {"Causes": "a colony"}}
+    def explain(failures: Sequence[Failure]) -> list[Metadata]:
+        asked.append(failures)
+        return [{"Causes": "a colony"} for _ in failures]
 
     good, bad = (
         Report("good", (), (verdict(True),), partitions="zips"),
-        Report("bad", (), (verdict(False),), None, "zips"),
+        Report("bad", (), (replace(verdict(False), kinds={"S1"}),), None, "zips"),
     )
     source = Report("source", (), (verdict(False),))
-    with EventRecorder(dagster.instance, STEP, explain=explain) as recorder:
+    events = PartitionEvents(dagster.instance, explain=explain)
+    with EventRecorder(dagster.instance, STEP, events) as recorder:
         recorder.tell_of_many([good, bad, source])
-    assert [list(partitions) for partitions in asked] == [["bad"]]
+    assert [[partition for partition, _ in failures] for failures in asked] == [["bad"]]
     shown = {name: "Causes" in dagster.evaluation(CHECK, name).metadata for name in ("good", "bad", "source")}
     assert shown == {"good": False, "bad": True, "source": False}
 
 
 def test_an_explanation_that_fails_holds_up_nothing(dagster: Dagster, caplog: pytest.LogCaptureFixture) -> None:
-    def explain(_partitions: Sequence[str]) -> dict[str, dict[str, str]]:
+    def explain(_failures: Sequence[Failure]) -> list[Metadata]:
         raise AttributeError("no such thing")
 
-    with EventRecorder(dagster.instance, STEP, explain=explain) as recorder:
-        recorder.tell(Report("bad", (), (verdict(False),), None, "zips"))
+    events = PartitionEvents(dagster.instance, explain=explain)
+    with EventRecorder(dagster.instance, STEP, events) as recorder:
+        recorder.tell(Report("bad", (), (replace(verdict(False), kinds={"S1"}),), None, "zips"))
     assert dagster.checks(CHECK) == {"bad": "failed"}
     assert "no such thing" in caplog.text
 

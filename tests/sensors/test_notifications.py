@@ -18,8 +18,8 @@ from dagster._core.test_utils import create_run_for_test
 from dcc.tracker.database import writing
 from dcc.tracker.register import centres
 from dcc_assets.jobs import CRAWL_JOB, crawl_file_sources, process_zip_actions
-from dcc_assets.keys import SESSION_TAG
 from dcc_assets.reference import REFERENCE_CHECK_SPECS, REFERENCE_JOB
+from dcc_assets.runs import SESSION_TAG
 from dcc_resources.code_location import platform_resources
 from dcc_sensors.notifications import notifications
 from tests.support.dagster_instances import looked, set_environment

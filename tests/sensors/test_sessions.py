@@ -37,8 +37,7 @@ from dcc.tracker.database import writing
 from dcc.tracker.models import SessionLock
 from dcc.vocabulary import WaiverEffect
 from dcc_assets.jobs import crawl_file_sources, load_data, process_zip_actions, show_changes
-from dcc_assets.keys import SESSION_TAG
-from dcc_assets.runs import PROCESS_TAG, session_tags
+from dcc_assets.runs import PROCESS_TAG, SESSION_TAG, session_tags
 from dcc_dagster.instance import open_instance
 from dcc_resources.code_location import platform_resources
 from dcc_sensors import sessions

@@ -12,7 +12,7 @@ from dcc.outcomes import HELD, DocumentOutcome, Problem, ZipKey, ZipOutcome
 from dcc.phases import Phase, Status
 from dcc.store.staging import Staging
 from dcc_assets.metadata.archives import DOCUMENTS_SHOWN, ERRORS_SHOWN, whole_zip_report, zip_report
-from dcc_dagster.event_recorder import Report, Verdict
+from dcc_dagster.partition_events import Report, Verdict
 
 KEY = ZipKey(Action.ADD, "H.2013-10-31.1.impc.zip")
 STAGING = Staging(Path("/staging"))

@@ -15,7 +15,7 @@ from dcc.rules.groups import GROUPS
 from dcc.vocabulary import Severity
 from dcc_assets.metadata.archives import ERRORS_SHOWN
 from dcc_assets.metadata.documents import data_report
-from dcc_dagster.event_recorder import Report
+from dcc_dagster.partition_events import Report
 
 KEY = ZipKey(Action.ADD, "H.2013-10-31.1.impc.zip")
 EVERY_GROUP = {group.name for group in GROUPS}

@@ -248,7 +248,7 @@ def test_a_report_is_kept_on_demand_and_told_in_short(
 
 @one_database
 def test_a_check_that_failed_has_its_causes_beside_it(submitted: Dagster) -> None:
-    from dcc_assets.data_keys import CHECK_OF_GROUP
+    from dcc_assets.keys import CHECK_OF_GROUP
 
     metadata = submitted.evaluation(CHECK_OF_GROUP["experiments"], ORPHANS).metadata
     (cause,) = [dict(record.data) for record in metadata["Causes"].records]

@@ -23,7 +23,7 @@ from dcc.session.data import judging_basis
 from dcc.session.data.corrections import recheck, withdraw_submission
 from dcc.session.data.settling import settle_qc
 from dcc.tracker.models import ZipAction
-from dcc_assets.data_keys import CHECK_OF_GROUP, UPLOAD_CHECK
+from dcc_assets.keys import CHECK_OF_GROUP, UPLOAD_CHECK
 from dcc_assets.sessions import run_session, show_changed_data
 from dcc_assets.sync.changes import Mark, read_mark, write_mark
 from dcc_assets.sync.rebuild import rebuild_instance

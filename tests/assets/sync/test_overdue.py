@@ -16,8 +16,7 @@ from dcc.tracker.database import writing
 from dcc.tracker.models import FileSource
 from dcc.tracker.register.file_sources import set_source_state
 from dcc.tracker.register.source_addresses import SourceState
-from dcc_assets.data_keys import CENTRE_SILENT, SUBMISSIONS_OVERDUE
-from dcc_assets.keys import CRAWL_OVERDUE
+from dcc_assets.keys import CENTRE_SILENT, CRAWL_OVERDUE, SUBMISSIONS_OVERDUE
 from dcc_assets.sessions import run_session, run_zip_actions
 from dcc_assets.sync import overdue
 from dcc_assets.sync.overdue import show_overdue

@@ -1,20 +1,38 @@
-"""Zip actions that are shown again after they had been archived: all that the databases have of them."""
+"""The recorder of the steps of sessions: it knows the past of archives and the causes of what fails."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from dagster import OpExecutionContext
 from sqlalchemy import Engine
 
 from dcc.databases.transactions import run_patiently
 from dcc.settings import Settings
 from dcc.store.staging import Staging
 from dcc_assets.metadata.archives import whole_zip_report
+from dcc_assets.metadata.causes import causes_explained
 from dcc_assets.metadata.documents import data_report
 from dcc_assets.partitions import keys_of_partitions
+from dcc_assets.runs import step_of
 from dcc_assets.sync.archive_records import recorded_zips
 from dcc_assets.sync.document_records import recorded_data
-from dcc_dagster.event_recorder import Report
+from dcc_dagster.event_recorder import EventRecorder
+from dcc_dagster.partition_events import PartitionEvents, Report
+from dcc_resources.work import Work
+
+
+def session_recorder(context: OpExecutionContext, work: Work, qc: Engine | None = None) -> EventRecorder:
+    """The recorder for a step of a session. Archives are shown up to their validation where there is no `qc`."""
+    return recorder_of(context, work.tracker, work.settings, qc)
+
+
+def recorder_of(
+    context: OpExecutionContext, tracker: Engine, settings: Settings, qc: Engine | None = None
+) -> EventRecorder:
+    """The recorder for a step that shows what the databases hold."""
+    events = PartitionEvents(context.instance, explain=causes_explained(tracker, settings))
+    return EventRecorder(context.instance, step_of(context), events, zips_recalled(tracker, settings, qc))
 
 
 def zips_recalled(

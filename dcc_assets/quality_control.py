@@ -1,0 +1,127 @@
+"""The group `quality_control`: contexts and overviews of each centre, and the archives that came to quality control."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from dagster import AllPartitionMapping, AssetDep, AssetExecutionContext, BackfillPolicy, multi_asset
+
+from dcc.errors import NotFoundError
+from dcc_assets.data import load_chosen
+from dcc_assets.keys import (
+    CENTRE_SILENT,
+    CENTRES,
+    CONTEXTS,
+    DATA_INTEGRITY,
+    OVERVIEWS,
+    QC,
+    SUBMISSIONS_OVERDUE,
+    ZIP_ACTIONS,
+)
+from dcc_assets.runs import session_work
+from dcc_assets.specs import asset, check
+from dcc_assets.sync.changes import Mirror
+from dcc_assets.sync.overdue import overdue_changes
+from dcc_assets.sync.recorder import session_recorder
+from dcc_dagster.instance import QC_DATABASE_POOL
+from dcc_dagster.partition_events import Result, results
+from dcc_resources.qc_database import QcDatabaseResource
+from dcc_resources.session import SessionResource
+
+GROUP: Final = "quality_control"
+
+CONTEXT_SPECS: Final = (
+    asset(
+        CONTEXTS,
+        GROUP,
+        "The data contexts of each centre: for each pipeline, genotype, strain, procedure and parameter the number of "
+        "valid measurements, and whether quality control is done.\n\nA partition is a centre, by its code. A context "
+        "whose data change waits for a wrangler again. Materialise a partition to bring it up to date.",
+        {"table"},
+        CENTRES,
+        [AssetDep(DATA_INTEGRITY, partition_mapping=AllPartitionMapping())],
+    ),
+    asset(
+        OVERVIEWS,
+        GROUP,
+        "What each centre has, in tables for the web site and analysts: genotypes, strains, the procedures of each "
+        "animal, the measurements, and their experimental conditions.\n\nA partition is a centre, by its code. "
+        "Materialise a partition to bring it up to date.",
+        {"table"},
+        CENTRES,
+        [CONTEXTS],
+    ),
+)
+QC_SPEC: Final = asset(
+    QC,
+    GROUP,
+    "The archives that came to quality control, with all their data in contexts.\n\nThe status in the metadata is "
+    "*done* when a wrangler is done with every context that holds data of the archive (`dcc qc done`). Until then, and "
+    "when data of such a context change, it is *pending*.",
+    {"table"},
+    ZIP_ACTIONS,
+    [AssetDep(OVERVIEWS, partition_mapping=AllPartitionMapping())],
+)
+CENTRE_CHECKS: Final = (
+    check(
+        CENTRE_SILENT,
+        "The centre submitted a new archive within DCC_CENTRE_SILENT_DAYS, by default thirty days. The check passes "
+        "again with the next new archive that a crawl finds. Its former name was heard_from.",
+        CENTRES,
+    ),
+    check(
+        SUBMISSIONS_OVERDUE,
+        "All submissions of the centre came to quality control within DCC_OVERDUE_DAYS, by default three days. An "
+        "error means that a submission waits for the DCC. A warning means that a submission failed and waits for the "
+        "centre, until it is corrected, or removed from the centre's server. Its former name was through_in_time.",
+        CENTRES,
+    ),
+)
+
+
+@multi_asset(
+    name="build_chosen_contexts",
+    specs=CONTEXT_SPECS,
+    check_specs=CENTRE_CHECKS,
+    can_subset=True,
+    backfill_policy=BackfillPolicy.single_run(),
+    pool=QC_DATABASE_POOL,
+    description="Brings the data contexts and overviews of the centres whose partitions are chosen up to date.",
+)
+def chosen_contexts(
+    context: AssetExecutionContext, session: SessionResource, qc_database: QcDatabaseResource
+) -> Iterator[Result]:
+    """Build what is due and show the run's centres.
+
+    Raises what SessionResource.work and the work raise, and NotFoundError for a centre without data.
+    """
+    run, chosen = context.op_execution_context, frozenset(context.partition_keys)
+    with session_work(run, session) as work:
+        qc = work.ready(qc_database)
+        with session_recorder(run, work, qc) as recorder:
+            mirror = Mirror(context.instance, work.tracker, qc, work.settings)
+            recorder.tell_of_many(mirror.told(work.take_up_data(qc, ()), but=chosen))
+            reports = list(mirror.recorded((), chosen))
+            yield from results(context, reports)
+            overdue = overdue_changes(context.instance, recorder, work.tracker, work.settings, mirror.centres_shown)
+            yield from results(context, overdue)
+    missing = chosen - {report.partition for report in reports}
+    if missing:
+        raise NotFoundError(
+            f"The QC database has no data contexts of the centre {min(missing)}. They are built by the sessions that "
+            "upload its data: see `dcc qc status`."
+        )
+
+
+@multi_asset(
+    name="settle_chosen_zip_actions",
+    specs=[QC_SPEC],
+    can_subset=True,
+    backfill_policy=BackfillPolicy.single_run(),
+    pool=QC_DATABASE_POOL,
+    description="Brings the zip actions whose partitions are chosen to the state of their data contexts.",
+)
+def chosen_qc(
+    context: AssetExecutionContext, session: SessionResource, qc_database: QcDatabaseResource
+) -> Iterator[Result]:
+    """Take the run's zip actions on as far as they may go. Raises as `load_chosen`."""
+    yield from load_chosen(context, session, qc_database)

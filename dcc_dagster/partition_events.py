@@ -1,0 +1,285 @@
+"""What became of partitions, and the Dagster events that say so.
+
+A step makes a report of each partition. In a run over chosen partitions the asset function yields what `results` makes
+of them. A session, whose run covers hundreds of archives, hands them to the recorder (`event_recorder`).
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from dagster import (
+    AssetCheckEvaluation,
+    AssetCheckKey,
+    AssetCheckResult,
+    AssetCheckSeverity,
+    AssetExecutionContext,
+    AssetKey,
+    AssetMaterialization,
+    AssetObservation,
+    AssetRecordsFilter,
+    DagsterEventType,
+    DagsterInstance,
+    MaterializeResult,
+)
+from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationTargetMaterializationData
+
+from dcc.runtime.legible_text import legible
+from dcc_dagster.check_results import failing_partitions
+from dcc_dagster.metadata import Metadata, as_shown
+
+log = logging.getLogger(__name__)
+
+Event: TypeAlias = AssetMaterialization | AssetObservation | AssetCheckEvaluation
+Result: TypeAlias = Event | MaterializeResult[None] | AssetCheckResult
+"""What the function of an asset may yield about a partition."""
+Target = AssetCheckEvaluationTargetMaterializationData
+
+
+@dataclass(frozen=True, slots=True)
+class Materialised:
+    """An asset's partition that is there (again)."""
+
+    asset: AssetKey
+    metadata: Metadata
+    description: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a check says of a partition. One that is not `told` is stored only where the check failed before.
+
+    `severity` is how bad a failure is: a warning is nobody's fault, or nothing that needs to be put right. `kinds` are
+    the ids of the rules and the classes of the errors that the check looks for: their causes stand beside a failure.
+    """
+
+    check: AssetCheckKey
+    passed: bool
+    description: str
+    metadata: Metadata = field(default_factory=dict)
+    told: bool = True
+    severity: AssetCheckSeverity = AssetCheckSeverity.ERROR
+    kinds: Collection[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What became of one partition. `timestamp`: when, in seconds since 1970; None for the present.
+
+    `partitions` is the set of partitions that the recorder adds it to where it is missing; None where somebody else
+    does. `whole`: the report says all about a partition that is new.
+    """
+
+    partition: str
+    materialised: Sequence[Materialised] = ()
+    verdicts: Sequence[Verdict] = ()
+    timestamp: float | None = None
+    partitions: str | None = None
+    whole: bool = False
+
+
+Failure: TypeAlias = tuple[str, Verdict]
+"""A partition, and what a check that failed says of it."""
+Explain: TypeAlias = Callable[[Sequence[Failure]], Sequence[Metadata]]
+"""Says more about each failure, such as its causes."""
+
+
+def explain_nothing(failures: Sequence[Failure]) -> Sequence[Metadata]:
+    """Say no more than the verdicts say."""
+    return [{} for _ in failures]
+
+
+class PartitionEvents:
+    """Makes the events of reports.
+
+    `planned` are the checks that the run announced for its partitions: every verdict of these is stored. `explain`
+    says more about failures.
+    """
+
+    def __init__(
+        self,
+        instance: DagsterInstance,
+        planned: Collection[AssetCheckKey] = (),
+        explain: Explain = explain_nothing,
+    ) -> None:
+        self._instance = instance
+        self._explain = explain
+        self.planned = frozenset(planned)
+
+    def batches(
+        self, reports: Sequence[Report], new: Collection[tuple[str, str]] = ()
+    ) -> Iterator[list[tuple[Report, Event]]]:
+        """The events of reports in batches. Each batch must be stored before the next is asked for.
+
+        `new` are partitions, after the name of their set, that were missing and are reported whole: none of their
+        checks has failed before.
+        """
+        yield [
+            (report, _materialisation(report, materialised))
+            for report in reports
+            for materialised in report.materialised
+        ]
+        wanted = self._explained(self._wanted(reports, new))
+        yield [(report, _observation(report, verdict)) for report, verdict in wanted if not verdict.passed]
+        targets = self._targets(wanted)
+        yield [
+            (report, _evaluation(report, verdict, targets.get((verdict.check.asset_key, report.partition))))
+            for report, verdict in wanted
+        ]
+
+    def of(self, report: Report) -> Iterator[Event]:
+        """The events of one report, each made when those before it are stored."""
+        for batch in self.batches([report]):
+            yield from (event for _, event in batch)
+
+    def _wanted(self, reports: Sequence[Report], new: Collection[tuple[str, str]]) -> list[tuple[Report, Verdict]]:
+        """The verdicts to be stored."""
+        conditional = {
+            (verdict.check, report.partition)
+            for report in reports
+            if (report.partitions, report.partition) not in new
+            for verdict in report.verdicts
+            if not self._is_told(verdict)
+        }
+        red = self._failing(conditional) if conditional else set()
+        wanted = []
+        for report in reports:
+            for verdict in report.verdicts:
+                check = (verdict.check, report.partition)
+                if self._is_told(verdict) or check in red:
+                    wanted.append((report, verdict))
+                    # What follows in the same batch follows upon this one.
+                    (red.discard if verdict.passed else red.add)(check)
+        return wanted
+
+    def _is_told(self, verdict: Verdict) -> bool:
+        return verdict.told or verdict.check in self.planned
+
+    def _failing(self, wanted: Collection[tuple[AssetCheckKey, str]]) -> set[tuple[AssetCheckKey, str | None]]:
+        """Which checks fail for which partitions, among others of those that are wanted."""
+        checks, partitions = {check for check, _ in wanted}, {partition for _, partition in wanted}
+        return failing_partitions(self._instance, checks, partitions)
+
+    def _explained(self, wanted: Sequence[tuple[Report, Verdict]]) -> list[tuple[Report, Verdict]]:
+        """The verdicts, with what explains those that failed."""
+        failures = [(report.partition, verdict) for report, verdict in wanted if not verdict.passed and verdict.kinds]
+        try:
+            said = iter(self._explain(failures) if failures else ())
+        except Exception:  # the partitions are shown, whatever befalls the explanation
+            log.exception("Failed checks could not be explained")
+            said = iter(())
+        return [
+            (report, replace(verdict, metadata={**verdict.metadata, **next(said, {})}))
+            if not verdict.passed and verdict.kinds
+            else (report, verdict)
+            for report, verdict in wanted
+        ]
+
+    def _targets(self, wanted: Sequence[tuple[Report, Verdict]]) -> dict[tuple[AssetKey, str], Target]:
+        """The latest materialisation of each partition: without it the web page takes a check for out of date."""
+        partitions: dict[AssetKey, set[str]] = {}
+        for report, verdict in wanted:
+            partitions.setdefault(verdict.check.asset_key, set()).add(report.partition)
+        targets: dict[tuple[AssetKey, str], Target] = {}
+        for asset, keys in partitions.items():
+            newest = self._instance.event_log_storage.get_latest_storage_id_by_partition(
+                asset, DagsterEventType.ASSET_MATERIALIZATION, keys
+            )
+            if newest:
+                found = self._instance.fetch_materializations(
+                    AssetRecordsFilter(asset, storage_ids=list(newest.values())), limit=len(newest)
+                )
+                targets |= {
+                    (asset, record.partition_key): Target(
+                        storage_id=record.storage_id, run_id=record.run_id, timestamp=record.timestamp
+                    )
+                    for record in found.records
+                    if record.partition_key is not None
+                }
+        return targets
+
+
+def results(
+    context: AssetExecutionContext, reports: Iterable[Report], explain: Explain = explain_nothing
+) -> Iterator[Result]:
+    """What an asset function yields about the chosen partitions of its run: the events of reports, as they are made.
+
+    In a run for one partition these are MaterializeResult and AssetCheckResult for what the run was to make, so that
+    the steps that follow in the same run are executed. In a run over several, MaterializeResult would stand for all of
+    them: there each event names its partition.
+    """
+    alone = context.partition_key if context.has_partition_key else None
+    assets, checks = set(context.selected_asset_keys), set(context.selected_asset_check_keys)
+    events = PartitionEvents(context.instance, context.selected_asset_check_keys, explain)
+    for report in reports:
+        for event in events.of(report):
+            if report.partition != alone:
+                yield event
+            elif isinstance(event, AssetMaterialization) and event.asset_key in assets:
+                # Dagster takes one result of each asset.
+                assets.discard(event.asset_key)
+                yield MaterializeResult(asset_key=event.asset_key, metadata=event.metadata)
+            elif isinstance(event, AssetCheckEvaluation) and event.asset_check_key in checks:
+                checks.discard(event.asset_check_key)
+                yield AssetCheckResult(
+                    passed=event.passed,
+                    asset_key=event.asset_key,
+                    check_name=event.check_name,
+                    metadata=event.metadata,
+                    severity=event.severity,
+                    description=event.description,
+                )
+            else:
+                yield event
+
+
+def _materialisation(report: Report, materialised: Materialised) -> AssetMaterialization:
+    description = None if materialised.description is None else _as_description(materialised.description)
+    return AssetMaterialization(
+        materialised.asset,
+        description=description,
+        metadata=as_shown(materialised.metadata),
+        partition=report.partition,
+    )
+
+
+def _observation(report: Report, verdict: Verdict) -> AssetObservation:
+    """The web page's view of a partition shows what was observed of it, but not what its checks say."""
+    return AssetObservation(
+        verdict.check.asset_key,
+        description=_as_description(f"{verdict.check.name} failed: {verdict.description}"),
+        metadata=as_shown(verdict.metadata),
+        partition=report.partition,
+    )
+
+
+def _evaluation(report: Report, verdict: Verdict, target: Target | None) -> AssetCheckEvaluation:
+    return AssetCheckEvaluation(
+        verdict.check.asset_key,
+        verdict.check.name,
+        verdict.passed,
+        metadata=as_shown(verdict.metadata),
+        target_materialization_data=target,
+        severity=verdict.severity,
+        description=_as_description(verdict.description),
+        blocking=False,
+        partition=report.partition,
+    )
+
+
+_MARKUP = re.compile(r"([\\`*\[\]])")
+_QUOTES = str.maketrans("<>", "‹›")
+
+
+def _as_description(text: str) -> str:
+    """Text that reads well on all pages: some take descriptions for Markdown, which would swallow `<mouse>`."""
+    return _MARKUP.sub(r"\\\1", one_line(text).translate(_QUOTES))
+
+
+def one_line(text: str) -> str:
+    """Text without line breaks and without characters that no page shows."""
+    return legible(" ".join(text.splitlines()))
