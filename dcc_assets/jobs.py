@@ -10,6 +10,7 @@ from typing import Final
 from dagster import Definitions, OpExecutionContext, in_process_executor, job, op
 
 from dcc.settings import Settings
+from dcc_assets.analysis import measurements
 from dcc_assets.collection import ARCHIVE_SPECS, chosen_file_sources, crawl
 from dcc_assets.data import DATA_SPECS, chosen_data, load
 from dcc_assets.keys import FILE_SOURCE_LISTINGS, QC, ZIP_ACTIONS_ASSET
@@ -154,7 +155,15 @@ def show_changes() -> None:
 def asset_definitions(settings: Settings | None = None) -> Definitions:
     """The assets, checks and jobs, all run in the run's own process, and the resources, with what `settings` say."""
     return Definitions(
-        assets=[chosen_file_sources, chosen_zip_actions, chosen_data, chosen_contexts, chosen_qc, chosen_reports],
+        assets=[
+            chosen_file_sources,
+            chosen_zip_actions,
+            chosen_data,
+            chosen_contexts,
+            chosen_qc,
+            chosen_reports,
+            measurements,
+        ],
         jobs=[crawl_file_sources, process_zip_actions, load_data, show_changes],
         resources=platform_resources(settings),
         executor=in_process_executor,

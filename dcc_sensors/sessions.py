@@ -147,7 +147,7 @@ def changes_beside_sessions(context: SensorEvaluationContext, session: SessionRe
     if changed == 0:
         return SkipReason("All that has changed is shown.")
     return _busy(context, view) or RunRequest(
-        run_key=f"{mark}, {changed} changed, {int(time.time() // REPEAT_SECONDS)}"
+        run_key=f"{mark.zips}, {mark.contexts}, {changed} changed, {int(time.time() // REPEAT_SECONDS)}"
     )
 
 

@@ -8,11 +8,12 @@ shown at last. It is kept in the Dagster instance, so that a new instance is sho
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from functools import partial
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from dagster import DagsterInstance
 from sqlalchemy import ColumnElement, Connection, Engine, and_, func, or_, select, type_coerce
@@ -41,6 +42,10 @@ _MARK: Final = "dcc/data shown"
 _JUDGED_AT_ONCE: Final = 100
 _HISTORY: Final = ContextHistory.__table__
 _CONTEXT: Final = DataContext.__table__
+# As the databases keep times: to the second.
+_CHANGED: Final[ColumnElement[Any]] = type_coerce(ZipAction.last_update, UtcDateTime())
+_MOST_KNOWN: Final = 5_000
+"""Zip actions that a mark knows: some tens of kilobytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,8 @@ class Mark:
     zips: str = ""
     is_open: bool = False
     contexts: int = 0
+    known: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """Of a second that is open, the zip actions by their states, `<phase>/<status>`: in these they were shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,22 +231,22 @@ def changes_since(
     `until` leaves out zip actions that changed later: by a clock that was ahead. `shown` says which are shown at all.
     """
     query = (
-        select(ZipAction.todo_id, ZipFile.file_name, ZipAction.phase_id, ZipAction.status_id)
+        select(ZipAction.id, ZipAction.todo_id, ZipFile.file_name, ZipAction.phase_id, ZipAction.status_id, _CHANGED)
         .join(ZipFile, ZipFile.id == ZipAction.zip_id)
         .where(or_(ZipAction.phase_id >= int(Phase.UPLOAD), _failed_in_part()))
     )
-    # As the databases keep times: to the second.
-    changed = type_coerce(ZipAction.last_update, UtcDateTime())
-    if mark.zips:
-        since = datetime.fromisoformat(mark.zips)
-        query = query.where(changed >= since if mark.is_open else changed > since)
+    since = datetime.fromisoformat(mark.zips) if mark.zips else None
+    if since is not None:
+        query = query.where(since <= _CHANGED if mark.is_open else since < _CHANGED)
     if until is not None:
-        query = query.where(changed <= until)
+        query = query.where(until >= _CHANGED)
     if shown is not None:
         query = query.where(shown)
+    known = {(state, number) for state, numbers in mark.known.items() for number in numbers}
     zips = {
         ZipKey(ACTIONS_BY_ID[todo], name): State(Phase(phase), Status(status))
-        for todo, name, phase, status in tracker.execute(query)
+        for number, todo, name, phase, status, changed in tracker.execute(query)
+        if changed != since or (f"{phase}/{status}", number) not in known
     }
     of_contexts = (
         select(_CONTEXT.c.centre, func.max(_HISTORY.c.id))
@@ -263,4 +270,15 @@ def _newest(tracker: Connection, qc: Connection) -> Mark:
     contexts = newest_history(qc)
     if newest is None:
         return Mark("", False, contexts)
-    return Mark(min(newest, now).isoformat(), newest >= now, contexts)
+    last, is_open = min(newest, now), newest >= now
+    return Mark(last.isoformat(), is_open, contexts, _states_at(tracker, last) if is_open else {})
+
+
+def _states_at(tracker: Connection, second: datetime) -> dict[str, list[int]]:
+    """The zip actions that changed last in a second, by their states; none of too many to be kept in a mark."""
+    query = select(ZipAction.id, ZipAction.phase_id, ZipAction.status_id).where(second == _CHANGED)
+    rows = tracker.execute(query.limit(_MOST_KNOWN + 1)).all()
+    states: dict[str, list[int]] = defaultdict(list)
+    for number, phase, status in rows[: _MOST_KNOWN if len(rows) <= _MOST_KNOWN else 0]:
+        states[f"{phase}/{status}"].append(number)
+    return dict(states)

@@ -33,18 +33,18 @@ from dcc.errors import ConfigurationError
 from dcc.reference.loading import SETS
 from dcc.rules.catalogue import CATALOGUE
 from dcc.settings import load_settings
-from dcc_assets.data import chosen_contexts, chosen_data, chosen_qc
+from dcc_assets.data import DATA_CHECKS, chosen_data
 from dcc_assets.jobs import LOAD_JOB, PROCESS_JOB, SHOW_JOB, asset_definitions
 from dcc_assets.keys import (
     CENTRE_SILENT,
     CHECK_OF_GROUP,
     CHECK_OF_PHASE,
     CRAWL_OVERDUE,
-    DATA_CHECKS,
     REACHABLE,
     SUBMISSIONS_OVERDUE,
     UPLOAD_CHECK,
 )
+from dcc_assets.quality_control import chosen_contexts, chosen_qc
 from dcc_assets.reference import reference_definitions
 from dcc_dagster.instance import QC_DATABASE_POOL
 from tests.support.prepared_processes import run_in_process
@@ -100,10 +100,10 @@ def test_file_sources_zip_actions_and_centres_are_partitions() -> None:
 def test_every_asset_and_check_says_what_it_is() -> None:
     definitions = asset_definitions()
     graph = definitions.resolve_asset_graph()
-    for asset in LINEAGE:
+    for asset in [*LINEAGE, "measurements"]:
         node = graph.get(AssetKey(asset))
         assert len(node.description or "") > 80
-        assert node.group_name in {"collection", "validation", "data", "quality_control", "reports"}
+        assert node.group_name in {"collection", "validation", "data", "quality_control", "reports", "analysis"}
         assert node.owners
         assert node.kinds
     checks = {key: graph.get(key) for key in graph.asset_check_keys}

@@ -93,7 +93,7 @@ RUN_BY = {
     "zip_actions": (CRAWLED[0] | PROCESSED[0], CRAWLED[1] | PROCESSED[1]),
     **dict.fromkeys(("zip_downloads", "xml_documents", "validated_documents"), PROCESSED),
     **dict.fromkeys(("uploaded_data", "data_integrity", "contexts", "overviews", "qc"), LOADED),
-    "submission_reports": (set(), set()),
+    **dict.fromkeys(("submission_reports", "measurements"), (set(), set())),
 }
 """The jobs of each asset, and what starts them by itself; a report is kept when somebody asks for it."""
 
@@ -180,6 +180,7 @@ def test_the_lineage_page_shows_the_flow(page: WorkspaceRequestContext) -> None:
         "overviews": ["contexts"],
         "qc": ["overviews"],
         "submission_reports": ["qc"],
+        "measurements": ["contexts"],
     }
     assert all(node["groupName"] and node["kinds"] and node["description"] for node in nodes)
     assert all(node["isMaterializable"] for node in nodes)

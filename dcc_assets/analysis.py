@@ -1,0 +1,72 @@
+"""The group `analysis`: the measurements of each centre as a Parquet dataset."""
+
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from dagster import (
+    AssetExecutionContext,
+    MaterializeResult,
+    MetadataValue,
+    TableColumn,
+    TableSchema,
+    asset,
+)
+
+from dcc.settings import Settings
+from dcc_assets.keys import CENTRES, CONTEXTS, MEASUREMENTS
+from dcc_assets.specs import OWNERS
+from dcc_dagster.metadata import table
+from dcc_resources.qc_database import QcDatabaseResource
+
+GROUP: Final = "analysis"
+_PROCEDURES_SHOWN: Final = 100
+
+
+@asset(
+    key=MEASUREMENTS,
+    group_name=GROUP,
+    deps=[CONTEXTS],
+    partitions_def=CENTRES,
+    kinds={"parquet"},
+    owners=OWNERS,
+    description=(
+        "The current, valid measurements of each centre as Parquet files, for DuckDB, pandas and others.\n\nA "
+        "partition is a centre, by its code. Materialise a partition to bring its files in `measurements` of DCC_HOME "
+        "up to date: a file for each procedure, of which only those are written that changed. `dcc data export` writes "
+        "other selections anywhere. docs/analysts.md tells of the columns."
+    ),
+)
+def measurements(context: AssetExecutionContext, qc_database: QcDatabaseResource) -> MaterializeResult[None]:
+    """Export the centre of the run's partition.
+
+    Raises ExportError where the files cannot be written, ExportActiveError while another export writes them,
+    QcDatabaseOutdatedError and QcDatabaseUnreachableError.
+    """
+    # These bring large libraries with them, which nothing else here needs.
+    from dcc.analysis.columns import COLUMNS
+    from dcc.analysis.export import MeasurementFilter, export_measurements
+
+    centre = context.partition_key
+    directory = measurements_directory(qc_database.settings_with(), centre)
+    report = export_measurements(qc_database.ready(), directory, wanted=MeasurementFilter(centre=centre))
+    written = [(partition.procedure_id,) for partition in report.written[:_PROCEDURES_SHOWN]]
+    columns = [TableColumn(one.name, str(one.type), description=one.meaning) for one in COLUMNS]
+    return MaterializeResult(
+        metadata={
+            "dagster/row_count": report.rows,
+            "dagster/column_schema": TableSchema(columns),
+            "path": MetadataValue.path(str(directory)),
+            "bytes": sum(file.stat().st_size for file in directory.rglob("*.parquet")),
+            "files": report.files,
+            "files written": len(report.written),
+            "rows written": report.rows_written,
+            "files removed": report.removed,
+            "procedures written": table(("procedure",), written),
+        }
+    )
+
+
+def measurements_directory(settings: Settings, centre: str) -> Path:
+    """Where the files of a centre are."""
+    return settings.home / "measurements" / quote(centre, safe="")
