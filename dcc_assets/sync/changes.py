@@ -276,7 +276,7 @@ def _newest(tracker: Connection, qc: Connection) -> Mark:
 
 def _states_at(tracker: Connection, second: datetime) -> dict[str, list[int]]:
     """The zip actions that changed last in a second, by their states; none of too many to be kept in a mark."""
-    query = select(ZipAction.id, ZipAction.phase_id, ZipAction.status_id).where(second == _CHANGED)
+    query = select(ZipAction.id, ZipAction.phase_id, ZipAction.status_id).where(_CHANGED.in_([second]))
     rows = tracker.execute(query.limit(_MOST_KNOWN + 1)).all()
     states: dict[str, list[int]] = defaultdict(list)
     for number, phase, status in rows[: _MOST_KNOWN if len(rows) <= _MOST_KNOWN else 0]:
