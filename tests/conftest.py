@@ -30,9 +30,28 @@ pytest_plugins = [
 # Most tests crawl what they have just written; those about archives being uploaded set a quiet period.
 os.environ.setdefault("DCC_QUIET_SECONDS", "0")
 
-_OF_DATABASES = ("tests/databases/", "tests/operations/", "tests/qc/", "tests/tracker/")
-_LONG = ("tests/test_documents_commands.py", "tests/test_benchmarks", "tests/soak/")
-_SHARING = (
+OF_DATABASES = ("tests/databases/", "tests/operations/", "tests/qc/", "tests/tracker/")
+ON_ONE_DATABASE = (
+    "tests/cli/test_centres.py",
+    "tests/cli/test_data_causes.py",
+    "tests/cli/test_data_changes.py",
+    "tests/cli/test_data_findings.py",
+    "tests/session/test_archives_being_uploaded.py",
+    "tests/session/test_bad_copies.py",
+    "tests/session/test_changed_after_loading.py",
+    "tests/session/test_data_in_order.py",
+    "tests/session/test_data_new_causes.py",
+    "tests/session/test_foreign_archives.py",
+    "tests/session/test_retries_without_bytes.py",
+    "tests/session/test_session_bad_input.py",
+    "tests/session/test_shrunk_listings.py",
+    "tests/session/test_zip_checksums.py",
+    "tests/session/test_zip_disks.py",
+    "tests/session/test_zip_retries.py",
+)
+"""Modules about what sessions and commands decide: the statements that they send are those of other tests."""
+LONG = ("tests/test_documents_commands.py", "tests/test_benchmarks", "tests/soak/")
+SHARING = (
     "tests/hostile/test_web_page.py",
     "tests/dagster_resources/test_resources_page.py",
     "tests/test_deploy.py",
@@ -52,28 +71,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes long comes first: at the end, the other processes of the run would wait for it. Then who shares.
 
     TESTS_EVERYWHERE=1 runs every case on every database. Otherwise, of the cases of a test that is not about databases,
-    the first one alone runs on MariaDB too: the statements of the others are the same.
+    the first one alone runs on MariaDB too, or none: the statements of the others are the same.
     """
     if not os.environ.get("TESTS_EVERYWHERE"):
         on_mariadb: dict[str, str] = {}
-        items[:] = [item for item in items if not _is_on_mariadb(item) or _is_first(item, on_mariadb)]
+        items[:] = [item for item in items if not _is_on_mariadb(item) or _is_needed(item.nodeid, on_mariadb)]
     items.sort(key=_place)
 
 
 def _is_on_mariadb(item: pytest.Item) -> bool:
-    if item.nodeid.startswith(_OF_DATABASES) or not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
+    if item.nodeid.startswith(OF_DATABASES) or not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
         return False
     return bool(item.callspec.params.get("tracker_url") == "mariadb")
 
 
-def _is_first(item: pytest.Item, first: dict[str, str]) -> bool:
-    return first.setdefault(item.nodeid.partition("[")[0], item.nodeid) == item.nodeid
+def _is_needed(case: str, first: dict[str, str]) -> bool:
+    return not case.startswith(ON_ONE_DATABASE) and first.setdefault(case.partition("[")[0], case) == case
 
 
 def _place(item: pytest.Item) -> int:
-    if item.nodeid.startswith(_LONG):
+    if item.nodeid.startswith(LONG):
         return 0
-    return next((place for place, name in enumerate(_SHARING, 1) if item.nodeid.startswith(name)), len(_SHARING) + 1)
+    return next((place for place, name in enumerate(SHARING, 1) if item.nodeid.startswith(name)), len(SHARING) + 1)
 
 
 def pytest_collection_finish() -> None:

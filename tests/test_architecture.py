@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests import conftest
+
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("dcc", "dcc_resources", "dcc_assets", "dcc_dagster", "dcc_sensors")
 MODULES = [module for package in PACKAGES for module in sorted((ROOT / package).rglob("*.py"))]
@@ -51,3 +53,8 @@ def test_nothing_cites_what_its_readers_do_not_have() -> None:
             if cited.search(line):
                 found.append(f"{name}:{number}")
     assert found == []
+
+
+def test_what_the_run_of_the_tests_is_ordered_by_exists() -> None:
+    named = (*conftest.ON_ONE_DATABASE, *conftest.LONG, *conftest.SHARING, *conftest.OF_DATABASES)
+    assert [name for name in named if not list(ROOT.glob(f"{name.rstrip('/')}*"))] == []

@@ -3,7 +3,8 @@
 `tracker_url` is the URL of a database that does not exist yet, `settings` are settings with it and a home of their own,
 `tracker` is the engine of it with the schema in place. `qc_url`, `qc_settings` and `qc_database` are the same of a QC
 database beside it. A test that asks for an engine finds its database made already. A test that uses any of them runs
-on both databases; `only_sqlite` and `only_mariadb` mark one that does not.
+on both databases; `only_sqlite` and `only_mariadb` mark one that does not, and tests/conftest.py leaves out cases on
+MariaDB that say nothing new.
 """
 
 from __future__ import annotations
