@@ -285,7 +285,7 @@ def _put_archives(root: Path, count: int) -> None:
             os.link(first, target)
 
 
-@pytest.mark.parametrize("server", ["sftp_server", "ftp_server", "ftps_server", "faulty_ftp_server", "local_folder"])
+@pytest.mark.parametrize("server", ["sftp_server", "ftp_server", "faulty_ftp_server", "local_folder"])
 def test_a_directory_of_100_000_entries_is_a_normal_listing(
     server: str, request: pytest.FixtureRequest, source_settings: Settings, large_folders: dict[int, Path]
 ) -> None:
