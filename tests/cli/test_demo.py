@@ -149,7 +149,7 @@ def test_its_archives_can_be_processed_again_when_its_servers_are_stopped(
     ended = subprocess.run(
         [DCC, "retry", key, "--json"],
         cwd=copied,
-        env=environment() | {"DCC_HOME": str(copied / ".demo" / "home")},
+        env=environment() | {"DCC_HOME": str(copied / ".demo" / "home"), "DCC_DAGSTER_EVENTS": "false"},
         capture_output=True,
         text=True,
         timeout=120,

@@ -291,24 +291,6 @@ class TestStalls:
         with within(10), pytest.raises(SourceTimeoutError, match="listing /add"):
             list_add(share.address(), impatient)
 
-    @pytest.mark.parametrize("server", ["sftp_server", "faulty_ftp_server"])
-    def test_a_listing_that_trickles_is_bounded_as_a_whole(
-        self,
-        server: str,
-        request: pytest.FixtureRequest,
-        cutting_proxy: Callable[..., Share],
-        source_settings: Settings,
-    ) -> None:
-        settings = source_settings.model_copy(update={"list_timeout": 0.7})
-        if server == "sftp_server":
-            share = cutting_proxy(request.getfixturevalue(server), delay=0.15)
-        else:
-            share = request.getfixturevalue(server)(bytes_per_second=20_000, faulty_commands=["MLSD"])
-        for number in range(2_000):
-            share.put(f"add/H.2013-10-31.{number}.impc.zip")
-        with within(30), pytest.raises(SourceTimeoutError, match="listing"):
-            list_add(share.address(), settings)
-
     @pytest.mark.parametrize("server", ["sftp_server", "ftps_server"])
     def test_closing_waits_for_nobody(
         self,

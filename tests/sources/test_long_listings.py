@@ -172,7 +172,7 @@ def trickling(
     with contextlib.ExitStack() as stack:
         if request.param == "folder":
             share: Share = request.getfixturevalue("local_folder")
-            put_many(share, 4_000)
+            put_many(share, 400)
             scandir = os.scandir
 
             def slow(path: Any) -> Any:
@@ -187,9 +187,10 @@ def trickling(
             return
         if request.param == "sftp":
             share = cutting_proxy(request.getfixturevalue("sftp_server"), delay=0.15)
+            put_many(share, 4_000)
         else:
-            share = faulty_ftp_server(bytes_per_second=20_000, faulty_commands=["MLSD"])
-        put_many(share, 4_000)
+            share = faulty_ftp_server(bytes_per_second=10_000, faulty_commands=["MLSD"])
+            put_many(share, 1_000)
         yield share.address()
 
 

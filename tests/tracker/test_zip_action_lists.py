@@ -6,7 +6,7 @@ import time
 from datetime import date, datetime, timedelta
 
 import pytest
-from sqlalchemy import Connection, Engine, insert, update
+from sqlalchemy import ColumnElement, Connection, Engine, String, case, cast, insert, literal, select, update
 
 from dcc.errors import NotFoundError
 from dcc.naming import Action
@@ -210,37 +210,16 @@ def test_what_a_dead_session_left_unfinished_waits_whatever_became_of_its_source
 def test_of_100_000_zip_actions_the_few_that_wait_are_found_at_once(tracker: Engine) -> None:
     centre = seed_centre(tracker)
     source = seed_source(tracker, centre)
-    numbers = range(1, 100_001)
     with writing(tracker) as connection:
-        connection.execute(
-            insert(ZipFile),
-            [
-                {
-                    "id": n,
-                    "file_name": f"H.2026-01-01.{n}.impc.zip",
-                    "centre_id": centre,
-                    "created": NOW.date(),
-                    "inc": n,
-                }
-                for n in numbers
-            ],
+        _add_zip_files(connection, centre, 100_000)
+        done = [literal(int(Status.DONE)), literal(ACTION_IDS[Action.ADD])]
+        phase = case((ZipFile.id % 10_000 == 0, int(Phase.ZIP_NAME)), else_=int(Phase.XSD))
+        actions = insert(ZipAction).from_select(
+            ["id", "zip_id", "phase_id", "status_id", "todo_id"], select(ZipFile.id, ZipFile.id, phase, *done)
         )
-        connection.execute(
-            insert(ZipAction),
-            [
-                {
-                    "id": n,
-                    "zip_id": n,
-                    "todo_id": ACTION_IDS[Action.ADD],
-                    "phase_id": int(Phase.ZIP_NAME if n % 10_000 == 0 else Phase.XSD),
-                    "status_id": int(Status.DONE),
-                }
-                for n in numbers
-            ],
-        )
-        connection.execute(
-            insert(FileSourceHasZip), [{"za_id": n, "file_source_id": source, "num_retries": 0} for n in numbers]
-        )
+        connection.execute(actions)
+        hostings = select(ZipFile.id, literal(source), literal(0))
+        connection.execute(insert(FileSourceHasZip).from_select(["za_id", "file_source_id", "num_retries"], hostings))
     with tracker.connect() as connection, sent_statements(tracker, is_read) as statements:
         began = time.monotonic()
         found = zip_action_lists.waiting_zip_actions(connection)
@@ -250,6 +229,23 @@ def test_of_100_000_zip_actions_the_few_that_wait_are_found_at_once(tracker: Eng
     assert waited < 10
     assert len(everything) == 100_000
     assert len(statements) == 3
+
+
+def _add_zip_files(connection: Connection, centre: int, number: int) -> None:
+    """Add so many archives: each statement has the server double what is there."""
+
+    def name(inc: ColumnElement[int]) -> ColumnElement[str]:
+        return literal("H.2026-01-01.") + cast(inc, String(9)) + literal(".impc.zip")
+
+    columns = ["id", "file_name", "centre_id", "created", "inc"]
+    one = {"id": 1, "file_name": "H.2026-01-01.1.impc.zip", "centre_id": centre, "created": NOW.date(), "inc": 1}
+    connection.execute(insert(ZipFile), [one])
+    there = 1
+    while there < number:
+        inc = ZipFile.id + there
+        more = select(inc, name(inc), ZipFile.centre_id, ZipFile.created, inc).where(ZipFile.id <= number - there)
+        connection.execute(insert(ZipFile).from_select(columns, more))
+        there *= 2
 
 
 def add_session(tracker: Engine, status: int = -1, *, finished: bool = False) -> int:
