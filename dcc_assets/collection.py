@@ -40,7 +40,7 @@ from dcc_resources.sftp import SftpResource
 from dcc_resources.work import Work
 
 GROUP: Final = "collection"
-RECORDED: Final = "Recorded for the zip actions that failed it, or once did."
+RECORDED: Final = "A run records passes of its first 100 zip actions, and of those that failed the check before."
 
 FILE_SOURCE_SPEC: Final = asset(
     FILE_SOURCE_LISTINGS,

@@ -1,4 +1,4 @@
-"""The jobs, and everything of this package that makes up the Dagster code location.
+"""The jobs of sessions, and all assets and jobs of the Dagster code location.
 
 A job works on whatever is due and reports on the partitions that it comes across: file sources, zip actions and centres
 in one run. So it is made of an op rather than of the assets, which a run takes only with partitions chosen beforehand,
@@ -110,7 +110,7 @@ def _show(context: OpExecutionContext, tracker: TrackerResource, qc_database: Qc
 @job(
     name=CRAWL_JOB,
     executor_def=in_process_executor,
-    description="Lists all available file sources of active centres and registers new zip actions. Downloads nothing.",
+    description="Crawls all available file sources of active centres and registers new zip actions. Downloads nothing.",
 )
 def crawl_file_sources() -> None:
     """Crawl all file sources."""
@@ -132,8 +132,8 @@ def process_zip_actions() -> None:
 @job(
     name=LOAD_JOB,
     executor_def=in_process_executor,
-    description="Takes valid documents over: uploads them in their order, checks their integrity, builds data contexts "
-    "and overviews, and hands them to quality control. Documents whose faults have healed are judged again.",
+    description="Uploads valid documents in order, checks their integrity, builds data contexts and overviews, and "
+    "hands the archives to quality control. It judges documents again when the cause of a finding has gone.",
 )
 def load_data() -> None:
     """Take up all documents that wait."""
@@ -144,8 +144,7 @@ def load_data() -> None:
 @job(
     name=SHOW_JOB,
     executor_def=in_process_executor,
-    description="Shows here what was changed elsewhere: quality control done or opened again, submissions withdrawn or "
-    "confirmed. Changes nothing but what this page shows.",
+    description="Shows what `dcc` commands changed: quality control, withdrawals, confirmations. It changes no data.",
 )
 def show_changes() -> None:
     """Show what has changed beside sessions."""

@@ -96,8 +96,8 @@ def explain_nothing(failures: Sequence[Failure]) -> Sequence[Metadata]:
 class PartitionEvents:
     """Makes the events of reports.
 
-    `planned` are the checks that the run announced for its partitions: every verdict of these is stored. `explain`
-    says more about failures.
+    `planned` are the checks that the run announced for its partitions: every verdict of these is stored. So is every
+    verdict about the first `passes` partitions. `explain` says more about failures.
     """
 
     def __init__(
@@ -105,9 +105,12 @@ class PartitionEvents:
         instance: DagsterInstance,
         planned: Collection[AssetCheckKey] = (),
         explain: Explain = explain_nothing,
+        passes: int = 0,
     ) -> None:
         self._instance = instance
         self._explain = explain
+        self._passes = passes
+        self._passing: set[str] = set()
         self.planned = frozenset(planned)
 
     def batches(
@@ -143,21 +146,25 @@ class PartitionEvents:
             for report in reports
             if (report.partitions, report.partition) not in new
             for verdict in report.verdicts
-            if not self._is_told(verdict)
+            if not self._is_told(report, verdict)
         }
         red = self._failing(conditional) if conditional else set()
         wanted = []
         for report in reports:
             for verdict in report.verdicts:
                 check = (verdict.check, report.partition)
-                if self._is_told(verdict) or check in red:
+                if self._is_told(report, verdict) or check in red:
                     wanted.append((report, verdict))
                     # What follows in the same batch follows upon this one.
                     (red.discard if verdict.passed else red.add)(check)
         return wanted
 
-    def _is_told(self, verdict: Verdict) -> bool:
-        return verdict.told or verdict.check in self.planned
+    def _is_told(self, report: Report, verdict: Verdict) -> bool:
+        if verdict.told or verdict.check in self.planned:
+            return True
+        if len(self._passing) < self._passes:
+            self._passing.add(report.partition)
+        return report.partition in self._passing
 
     def _failing(self, wanted: Collection[tuple[AssetCheckKey, str]]) -> set[tuple[AssetCheckKey, str | None]]:
         """Which checks fail for which partitions, among others of those that are wanted."""

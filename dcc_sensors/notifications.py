@@ -45,7 +45,7 @@ _OVER: Final = [DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE]
     name="notifications",
     minimum_interval_seconds=NOTIFY_SECONDS,
     default_status=DefaultSensorStatus.RUNNING,
-    description="Notifies people (DCC_NOTIFY_...) of runs and checks that fail, and of what a session could not send.",
+    description="Notifies people of runs and checks that fail, and sends what a session could not (DCC_NOTIFY_...).",
 )
 def notifications(
     context: SensorEvaluationContext, tracker: TrackerResource, mail: MailResource, webhook: WebhookResource

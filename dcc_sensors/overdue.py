@@ -1,4 +1,4 @@
-"""The sensor that has the pages show what ought to have happened by now and has not, and people told of it."""
+"""The sensor for what is overdue: it keeps the checks right and notifies people."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _SUBJECT: Final = "overdue: "
     minimum_interval_seconds=OVERDUE_SECONDS,
     default_status=DefaultSensorStatus.RUNNING,
     description=(
-        "Keeps the checks crawl_overdue, centre_silent and submissions_overdue right while no session runs, and "
-        "notifies people (DCC_NOTIFY_...) of those that fail."
+        "Updates the checks crawl_overdue, centre_silent and submissions_overdue while no session runs, and notifies "
+        "people of failures (DCC_NOTIFY_...)."
     ),
 )
 def overdue(

@@ -1,4 +1,4 @@
-"""The schedule that has reference data brought up to date every day."""
+"""The schedule that brings reference data up to date every day."""
 
 from typing import Final
 
@@ -26,7 +26,7 @@ REFRESH_TIME: Final = "20 3 * * *"
     job_name=REFERENCE_JOB,
     execution_timezone="UTC",
     default_status=DefaultScheduleStatus.RUNNING,
-    description="Has all sets of reference data brought up to date, every day.",
+    description="Brings all sets of reference data up to date, every day.",
 )
 def refresh_reference(_context: ScheduleEvaluationContext, qc_database: QcDatabaseResource) -> RunRequest | SkipReason:
     """Ask for a refresh of all sets, once there is a QC database to keep them in."""

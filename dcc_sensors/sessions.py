@@ -51,7 +51,7 @@ _UNFINISHED = [
     job_name=PROCESS_JOB,
     minimum_interval_seconds=NEW_ZIPS_SECONDS,
     default_status=DefaultSensorStatus.RUNNING,
-    description="Has the zip actions that wait processed, as soon as no session is active.",
+    description="Processes waiting zip actions when no session is running.",
 )
 def new_zips(context: SensorEvaluationContext, session: SessionResource) -> RunRequest | SkipReason:
     """Ask for one run over all zip actions that wait; finish the runs of processes that died, which hold up others."""
@@ -74,7 +74,7 @@ def new_zips(context: SensorEvaluationContext, session: SessionResource) -> RunR
     job_name=PROCESS_JOB,
     minimum_interval_seconds=RETRY_SECONDS,
     default_status=DefaultSensorStatus.RUNNING,
-    description="Has downloads that failed tried again, once after each crawl.",
+    description="Tries failed downloads again, once after each crawl.",
 )
 def retry_failed_downloads(context: SensorEvaluationContext, session: SessionResource) -> RunRequest | SkipReason:
     """Ask for one run after each crawl, if downloads failed before it; new zip actions come first."""
@@ -97,7 +97,7 @@ def retry_failed_downloads(context: SensorEvaluationContext, session: SessionRes
     job_name=LOAD_JOB,
     minimum_interval_seconds=DATA_SECONDS,
     default_status=DefaultSensorStatus.RUNNING,
-    description="Has the documents that passed validation taken over, when what was crawled has been processed.",
+    description="Loads valid documents into the QC database when all archives of a crawl are processed.",
 )
 def valid_documents(context: SensorEvaluationContext, session: SessionResource) -> RunRequest | SkipReason:
     """Ask for one run over all documents that wait, in the session that validated them where that is still open.
@@ -129,7 +129,7 @@ def valid_documents(context: SensorEvaluationContext, session: SessionResource) 
     job_name=SHOW_JOB,
     minimum_interval_seconds=CHANGES_SECONDS,
     default_status=DefaultSensorStatus.RUNNING,
-    description="Has the web page show what was changed with `dcc`: quality control, withdrawals, confirmations.",
+    description="Shows changes made with `dcc` commands: quality control, withdrawals, confirmations.",
 )
 def changes_beside_sessions(context: SensorEvaluationContext, session: SessionResource) -> RunRequest | SkipReason:
     """Ask for one run that shows what changed in the databases since that was done last."""
@@ -169,7 +169,7 @@ def _crawl_schedule(settings: Settings) -> ScheduleDefinition:
         job_name=CRAWL_JOB,
         execution_timezone="UTC",
         default_status=DefaultScheduleStatus.RUNNING,
-        description="Has all available file sources crawled; DCC_CRAWL_INTERVAL says when.",
+        description="Crawls all available file sources. DCC_CRAWL_INTERVAL says when.",
     )
     def crawl(_context: ScheduleEvaluationContext, session: SessionResource) -> RunRequest | SkipReason:
         view = _look(session.session_settings())

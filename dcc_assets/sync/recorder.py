@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from dagster import OpExecutionContext
 from sqlalchemy import Engine
@@ -21,6 +22,9 @@ from dcc_dagster.event_recorder import EventRecorder
 from dcc_dagster.partition_events import PartitionEvents, Report
 from dcc_resources.work import Work
 
+PASSES_SHOWN: Final = 100
+"""Zip actions of a step whose passed checks are shown, at fifteen milliseconds each."""
+
 
 def session_recorder(context: OpExecutionContext, work: Work, qc: Engine | None = None) -> EventRecorder:
     """The recorder for a step of a session. Archives are shown up to their validation where there is no `qc`."""
@@ -31,7 +35,7 @@ def recorder_of(
     context: OpExecutionContext, tracker: Engine, settings: Settings, qc: Engine | None = None
 ) -> EventRecorder:
     """The recorder for a step that shows what the databases hold."""
-    events = PartitionEvents(context.instance, explain=causes_explained(tracker, settings))
+    events = PartitionEvents(context.instance, explain=causes_explained(tracker, settings), passes=PASSES_SHOWN)
     return EventRecorder(context.instance, step_of(context), events, zips_recalled(tracker, settings, qc))
 
 

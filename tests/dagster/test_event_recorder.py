@@ -60,6 +60,15 @@ def test_a_check_that_the_run_announced_gets_every_verdict(dagster: Dagster) -> 
     assert dagster.checks(OTHER) == {}
 
 
+def test_of_the_first_partitions_every_pass_is_stored(dagster: Dagster) -> None:
+    events = PartitionEvents(dagster.instance, passes=2)
+    with EventRecorder(dagster.instance, STEP, events) as recorder:
+        recorder.tell_of_many(Report(name, (), (verdict(True, told=False),)) for name in ("one", "two", "three"))
+        recorder.tell(Report("one", (), (Verdict(OTHER, True, "why", told=False),)))
+    assert dagster.checks(CHECK) == {"one": "passed", "two": "passed"}
+    assert dagster.checks(OTHER) == {"one": "passed"}
+
+
 def test_an_evaluation_points_at_the_materialisation_that_it_is_about(dagster: Dagster) -> None:
     told(dagster, Report("one", (Materialised(ASSET, {"bytes": 1}),), (verdict(False),)))
     newest = dagster.instance.get_latest_materialization_event(ASSET)
