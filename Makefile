@@ -1,7 +1,7 @@
 # Everything here makes its own environment in .venv first, and works offline once that is there.
 BIN := .venv/bin
 
-.PHONY: help install demo ui test chaos fuzz histories soak bench clean
+.PHONY: help install demo ui test languages chaos fuzz histories soak bench clean
 
 help: ## What can be made
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 10
@@ -18,6 +18,15 @@ ui: install ## The Dagster UI on DCC_HOME: make ui DCC_HOME=.demo/home
 test: install ## Style, types and tests, against real servers where they are installed
 	@.ci/install-servers
 	@.ci/checks $(PYTEST_ARGS)
+
+CATALOGUES := dcc/reports/languages/catalogues
+
+languages: install ## Bring the catalogues in step with the texts in code and templates, and compile them
+	@$(BIN)/pybabel -q extract -F babel.cfg --no-default-keywords -k mark -k mark_plural:1,2 -k say -k say_plural:1,2 \
+		--no-location --sort-output --omit-header -o $(CATALOGUES)/dcc.pot dcc dcc_assets dcc_sensors
+	@$(BIN)/pybabel -q update -i $(CATALOGUES)/dcc.pot -d $(CATALOGUES) -D dcc --no-fuzzy-matching --ignore-obsolete \
+		--ignore-pot-creation-date --no-wrap
+	@$(BIN)/pybabel compile -d $(CATALOGUES) -D dcc --statistics
 
 chaos: install ## Real servers, processes, disks and clocks that fail at seeded moments, some ten minutes: CHAOS_ARGS="--rounds 8"
 	@.ci/install-servers

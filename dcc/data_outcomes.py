@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from dcc.declarations import VALUE, message_of, rule_of
+from dcc.messages import Details, Message
 from dcc.naming import DocumentKind
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
@@ -14,21 +16,36 @@ from dcc.vocabulary import ContextState, Severity
 
 @dataclass(frozen=True, slots=True)
 class FindingEntry:
-    """An active finding of a document.
+    """An active finding of a document: `code` and `details` are as of `dcc.rules.findings.Finding`.
 
     `snapshot` names the reference data that judged it, such as `impress 3`; `waiver` is the id of the waiver that
     lowered or set it aside, `is_waived` whether it no longer counts because of that.
     """
 
-    rule: str
+    code: str
     severity: Severity
-    message: str
+    details: Details
     line: int | None = None
     path: str | None = None
     value: str | None = None
     snapshot: str | None = None
     waiver: int | None = None
     is_waived: bool = False
+
+    @property
+    def rule(self) -> str:
+        """The id of the rule."""
+        return rule_of(self.code)
+
+    @property
+    def said(self) -> Message:
+        """What is wrong and what to do."""
+        return message_of(self.code, {VALUE: self.value, **self.details})
+
+    @property
+    def message(self) -> str:
+        """What is wrong and what to do, in English."""
+        return str(self.said)
 
 
 @dataclass(frozen=True, slots=True)

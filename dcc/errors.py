@@ -11,7 +11,19 @@ from __future__ import annotations
 import re
 from typing import ClassVar
 
+from dcc.messages import Message
 from dcc.redaction import redacted
+
+
+def _without_secrets(detail: object) -> object:
+    if isinstance(detail, str):
+        return redacted(detail)
+    if isinstance(detail, Message):
+        kept = {name: _without_secrets(each) for name, each in (detail.details or {}).items()}
+        return Message(redacted(detail.text), None if detail.details is None else kept)
+    if isinstance(detail, (list, tuple)):
+        return [_without_secrets(each) for each in detail]
+    return detail if detail is None or isinstance(detail, (int, float)) else redacted(str(detail))
 
 
 class DccError(Exception):
@@ -19,8 +31,29 @@ class DccError(Exception):
 
     exit_code: ClassVar[int] = 1
 
-    def __init__(self, *parts: object) -> None:
-        super().__init__(*(redacted(part) if isinstance(part, str) else part for part in parts))
+    case: str = ""
+    """Which of the declarations of its kind it is, where there are several (`dcc.declarations`)."""
+
+    def __init__(self, *parts: object, case: str = "", **details: object) -> None:
+        """A marked text with the details for its names in braces; without details, words."""
+        if details and parts:
+            self._said = Message(str(parts[0]), {name: _without_secrets(each) for name, each in details.items()})
+            super().__init__(str(self._said))
+        else:
+            super().__init__(*(redacted(part) if isinstance(part, str) else part for part in parts))
+        if case:
+            self.case = case
+
+    @property
+    def said(self) -> Message:
+        """What it says, to be put into words when somebody reads it."""
+        said: Message | None = getattr(self, "_said", None)
+        return Message(str(self)) if said is None else said
+
+    @property
+    def code(self) -> str:
+        """What it is declared by: its id, with the case after a point."""
+        return f"{self.error_id()}.{self.case}" if self.case else self.error_id()
 
     @classmethod
     def short_name(cls) -> str:

@@ -14,6 +14,7 @@ from datetime import date
 from enum import StrEnum
 
 from dcc.errors import BadFileNameError, ConfigurationError
+from dcc.messages import Message, mark, message
 
 
 class Action(StrEnum):
@@ -106,10 +107,12 @@ class NamingConvention:
         _check_length(name)
         match = self._zip.fullmatch(name)
         if match is None:
-            shape = "<centre>.<yyyy-mm-dd>.<increment>.impc.zip"
+            shape = Message("<centre>.<yyyy-mm-dd>.<increment>.impc.zip")
             if self.zip_pattern != DEFAULT_ZIP_PATTERN:
-                shape = f"the pattern {self.zip_pattern}"
-            raise BadFileNameError(f"{name!r} does not follow {shape}. Rename the file and upload it again.")
+                shape = message(mark("the pattern {pattern}"), pattern=self.zip_pattern)
+            raise BadFileNameError(
+                mark("'{name}' does not follow {shape}. Rename the file and upload it again."), name=name, shape=shape
+            )
         centre, created, inc = _stem(name, match, centres)
         return ZipName(name, centre, created, inc)
 
@@ -121,11 +124,13 @@ class NamingConvention:
         _check_length(name)
         match = self._document.fullmatch(name)
         if match is None:
-            shape = "<centre>.<yyyy-mm-dd>.<increment>.(specimen|experiment).impc.xml"
+            shape = Message("<centre>.<yyyy-mm-dd>.<increment>.(specimen|experiment).impc.xml")
             if self.document_pattern != DEFAULT_DOCUMENT_PATTERN:
-                shape = f"the pattern {self.document_pattern}"
+                shape = message(mark("the pattern {pattern}"), pattern=self.document_pattern)
             raise BadFileNameError(
-                f"{name!r} does not follow {shape}. Rename the document and submit it in a new archive."
+                mark("'{name}' does not follow {shape}. Rename the document and submit it in a new archive."),
+                name=name,
+                shape=shape,
             )
         centre, created, inc = _stem(name, match, centres)
         return DocumentName(name, centre, created, inc, _kind(name, match["kind"]))
@@ -134,8 +139,13 @@ class NamingConvention:
 def _check_length(name: str) -> None:
     if len(name) > _LONGEST_NAME:
         raise BadFileNameError(
-            f"{name[:40]!r}... is a name of {len(name):,} characters; {_LONGEST_NAME} are the most that a file can "
-            "have. Rename it and submit it again."
+            mark(
+                "'{name}'... is a name of {number} characters; {most} are the most that a file can have. Rename it and "
+                "submit it again."
+            ),
+            name=name[:40],
+            number=len(name),
+            most=_LONGEST_NAME,
         )
 
 
@@ -145,17 +155,33 @@ def _stem(name: str, match: re.Match[str], centres: Container[str]) -> tuple[str
         created = date.fromisoformat(day)
     except ValueError as error:
         raise BadFileNameError(
-            f"{name!r} names the date {day}, which is not in the calendar. Use the day on which the data were exported."
+            mark(
+                "'{name}' names the date {day}, which is not in the calendar. Use the day on which the data were "
+                "exported."
+            ),
+            name=name,
+            day=day,
+            case="date",
         ) from error
     if not inc.isdecimal() or len(inc) > _LONGEST_INCREMENT:
         raise BadFileNameError(
-            f"{name!r} names the increment {inc!r}, which is not a whole number of up to {_LONGEST_INCREMENT} digits. "
-            "Number the files of a day from 0 or 1."
+            mark(
+                "'{name}' names the increment '{inc}', which is not a whole number of up to {most} digits. Number the "
+                "files of a day from 0 or 1."
+            ),
+            name=name,
+            inc=inc,
+            most=_LONGEST_INCREMENT,
         )
     if centre not in centres:
         raise BadFileNameError(
-            f"{name!r} names the centre {centre!r}, which is not registered (codes are case-sensitive). "
-            "Use the producing centre's ILAR code, or have the centre registered: dcc centre add."
+            mark(
+                "'{name}' names the centre '{centre}', which is not registered (codes are case-sensitive). Use the "
+                "producing centre's ILAR code, or have the centre registered: dcc centre add."
+            ),
+            name=name,
+            centre=centre,
+            case="centre",
         )
     # There may be many names of one centre.
     return sys.intern(centre), created, int(inc)
@@ -166,6 +192,10 @@ def _kind(name: str, kind: str | None) -> DocumentKind:
         return DocumentKind(kind or "")
     except ValueError as error:
         raise BadFileNameError(
-            f"{name!r} names the kind {kind or ''!r}, which is neither specimen nor experiment. "
-            "Name the document after what it holds."
+            mark(
+                "'{name}' names the kind '{kind}', which is neither specimen nor experiment. Name the document after "
+                "what it holds."
+            ),
+            name=name,
+            kind=kind or "",
         ) from error

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from dcc import errors
+from dcc.messages import Message, mark, message
 from dcc.naming import Action
 from dcc.phases import Phase, Status
+from dcc.vocabulary import Severity
 
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f]|\.\.\.")
 _LONGEST_KEY = 64
-_RULE_ID = re.compile(r"[A-Z][0-9]{1,2}")
+_RULE_ID = re.compile(r"[A-Z]+[0-9]+")
 
 HELD = "held"
 """The kind of a problem that says that a document waits to be confirmed."""
@@ -21,8 +23,8 @@ DECLINED = "declined"
 """The kind of a reason that says that an archive on another centre's source was turned down."""
 WAITS = "waits"
 """The kind of a reason that says that an archive waits for an older one of its centre."""
-WARNING_MARK = "Warning: "
-UNCHECKED_MARK = "Not checked: "
+MARKS = {Severity.WARNING: mark("Warning: {problem}"), Severity.UNCHECKED: mark("Not checked: {problem}")}
+"""What messages of problems that fail no document begin with."""
 NO_ROOM = "DiskFullError"
 """The kind of a problem that says that a disk of the platform is full."""
 _IGNORED = errors.MemberIgnoredError.short_name()
@@ -63,14 +65,38 @@ class ZipKey:
 class Problem:
     """One thing wrong with an archive or document.
 
-    `kind` is the error's name in `an_exception`, or the id of the integrity rule that found it; line and column count
-    from 1 and are None where there is none. Messages of warnings and of what could not be checked begin with a mark.
+    `kind` is the error's name in `an_exception`, or the id of the integrity rule that found it; `said` what it says,
+    words where it is a text. Line and column count from 1 and are None where there is none. `code` is what it is
+    declared by, empty where that is not known. Messages of warnings and of what could not be checked begin with a mark.
     """
 
     kind: str
-    message: str
+    said: Message | str
     line: int | None = None
     column: int | None = None
+    code: str = field(default="", compare=False)
+    severity: Severity = field(default=Severity.ERROR, compare=False)
+
+    @classmethod
+    def of(cls, error: errors.DccError, line: int | None = None) -> Problem:
+        """The problem that an error is."""
+        return cls(error.short_name(), error.said, line, code=error.code)
+
+    @property
+    def fact(self) -> Message:
+        """What it says, without the mark of a warning."""
+        return self.said if isinstance(self.said, Message) else Message(self.said)
+
+    @property
+    def marked(self) -> Message:
+        """What it says, to be put into words when somebody reads it."""
+        mark = MARKS.get(self.severity)
+        return self.fact if mark is None else message(mark, problem=self.fact)
+
+    @property
+    def message(self) -> str:
+        """What it says, in English."""
+        return str(self.marked)
 
     @property
     def place(self) -> str:
@@ -84,10 +110,14 @@ class Problem:
         """The message, after the id of the rule if one found it."""
         return f"{self.kind}: {self.message}" if _RULE_ID.fullmatch(self.kind) else self.message
 
+    def as_json(self) -> dict[str, object]:
+        """The problem as JSON has it."""
+        return {"kind": self.kind, "message": self.message, "line": self.line, "column": self.column}
+
     @property
     def is_error(self) -> bool:
         """Whether it fails a document: it is neither a warning nor unchecked, nor something to be confirmed."""
-        return self.kind != HELD and not self.message.startswith((WARNING_MARK, UNCHECKED_MARK))
+        return self.kind != HELD and self.severity in (Severity.ERROR, Severity.FATAL)
 
 
 @dataclass(frozen=True, slots=True)

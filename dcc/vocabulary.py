@@ -78,6 +78,15 @@ class Severity(StrEnum):
     FATAL = "fatal"
 
 
+class Actor(StrEnum):
+    """Who must act for a finding or an error to go away."""
+
+    CENTRE = "centre"
+    DCC = "DCC"
+    REGISTRY = "registry"
+    NOBODY = "nobody"
+
+
 class WaiverEffect(StrEnum):
     """What a waiver makes of findings: none at all, or warnings."""
 

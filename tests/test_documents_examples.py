@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from dcc import declarations
+from dcc.declarations import message_of
 from dcc.errors import NotificationNotSentError
 from dcc.naming import Action
 from dcc.notify.channels.reports import Report
@@ -46,6 +48,7 @@ class NothingKnown:
 def examples(monkeypatch: pytest.MonkeyPatch) -> Mapping[str, Any]:
     """The names that the Python blocks of the document define; the rules that they register go with the test."""
     monkeypatch.setattr(registry, "RULES", dict(registry.RULES))
+    monkeypatch.setattr(declarations, "_DECLARED", dict(declarations._DECLARED))
     monkeypatch.setattr(registry, "_BY_KIND", dict(registry._BY_KIND))
     blocks = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs/extending.md").read_text("utf-8"), re.M | re.S)
     names: dict[str, Any] = {}
@@ -97,12 +100,12 @@ def test_a_language_of_ones_own_is_spoken(examples: Mapping[str, Any], tmp_path:
     (catalogue,) = re.findall(r"^```po\n(.*?)^```$", (ROOT / "docs/extending.md").read_text("utf-8"), re.M | re.S)
     (tmp_path / "fr.po").write_text(catalogue, "utf-8")
     french = load_catalogue("fr", Settings(home=tmp_path, languages_directory=tmp_path))
-    assert (french.text("Accepted"), french.size(0), french.size(2)) == ("Accepté", "0 octet", "2 octets")
+    assert (french.say("Accepted"), french.size(0), french.size(2)) == ("Accepté", "0 octet", "2 octets")
     assert french.date(date(2013, 10, 31)) == "31 oct. 2013"
     assert examples["greeting"](french, "Ics", 12_345) == "12\u202f345 archives of Ics came through."
     document = DocumentContext(1, Action.ADD, "H", date(2026, 11, 21), ReferenceData(), NothingKnown())
     found = check_contents(contents(experiment("E1")._replace(date="2013-10-06")), document)
-    (message,) = [finding.message for finding in found if finding.rule == "D1"]
-    assert french.recorded(message) == "L’expérience 'E1' est datée d’un dimanche."
-    recorded = "The colony 'C' of 'M1' is not registered. Correct its id or have the colony registered."
-    assert french.recorded(recorded).startswith("La colonie 'C' de 'M1' n’est pas enregistrée.")
+    (said,) = [message_of(finding.code, finding.details) for finding in found if finding.rule == "D1"]
+    assert french.tell(said) == "L’expérience 'E1' est datée d’un dimanche."
+    told = french.tell(message_of("S4", {"value": "C", "specimen": "M1"}))
+    assert told.startswith("La colonie 'C' de 'M1' n’est pas enregistrée.")

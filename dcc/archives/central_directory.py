@@ -10,6 +10,7 @@ import struct
 from typing import BinaryIO
 
 from dcc.errors import CorruptArchiveError, OversizedArchiveError
+from dcc.messages import Message, mark
 
 _END = struct.Struct("<4s4H2LH")
 _END_SIGNATURE = b"PK\x05\x06"
@@ -33,16 +34,32 @@ def check_directory(file: BinaryIO, size: int, label: str, max_entries: int) -> 
     _check_count(count, label, max_entries)
     start = end - directory_bytes
     if start < 0:
-        raise CorruptArchiveError(f"{label} is damaged: its directory is cut off. {_RESUBMIT}")
+        raise CorruptArchiveError(
+            mark(
+                "{archive} is damaged: its directory is cut off. Put a good archive in its place, under the same name."
+            ),
+            archive=label,
+        )
     if directory_bytes > _BYTES_PER_ENTRY * max_entries:
         raise OversizedArchiveError(
-            f"{label} has a directory of {directory_bytes:,} bytes, more than {max_entries:,} entries need. "
-            "Split it into several archives."
+            mark(
+                "{archive} has a directory of {directory_bytes} bytes, more than {max_entries} entries need. Split "
+                "it into several archives."
+            ),
+            archive=label,
+            directory_bytes=directory_bytes,
+            max_entries=max_entries,
         )
     found = _count_entries(file, start, end, label, max_entries)
     if count not in {found, found & 0xFFFF}:
         raise CorruptArchiveError(
-            f"{label} is damaged: its directory lists {found:,} entries where {count:,} are announced. {_RESUBMIT}"
+            mark(
+                "{archive} is damaged: its directory lists {found} entries where {count} are announced. Put a good "
+                "archive in its place, under the same name."
+            ),
+            archive=label,
+            found=found,
+            count=count,
         )
 
 
@@ -53,8 +70,12 @@ def _end_record(file: BinaryIO, size: int, label: str) -> tuple[int, int, int]:
     tail = file.read(tail_bytes)
     place = _find_end(tail)
     if place < 0:
-        what = "is empty" if size == 0 else _not_a_zip(file)
-        raise CorruptArchiveError(f"{label} {what}. {_RESUBMIT}")
+        what = mark("is empty") if size == 0 else _not_a_zip(file)
+        raise CorruptArchiveError(
+            mark("{archive} {broken}. Put a good archive in its place, under the same name."),
+            archive=label,
+            broken=Message(what),
+        )
     _, _, _, _, count, directory_bytes, _, _ = _END.unpack_from(tail, place)
     end = size - tail_bytes + place
     if end >= _LOCATOR.size:
@@ -68,7 +89,12 @@ def _end_record(file: BinaryIO, size: int, label: str) -> tuple[int, int, int]:
                 _, _, _, _, _, _, _, count, directory_bytes, _ = _END_64.unpack(record)
             else:
                 raise CorruptArchiveError(
-                    f"{label} is damaged: no end record where one is announced (byte {offset:,}). {_RESUBMIT}"
+                    mark(
+                        "{archive} is damaged: no end record where one is announced (byte {offset}). Put a good "
+                        "archive in its place, under the same name."
+                    ),
+                    archive=label,
+                    offset=offset,
                 )
     return count, directory_bytes, end
 
@@ -84,13 +110,18 @@ def _find_end(tail: bytes) -> int:
 
 def _not_a_zip(file: BinaryIO) -> str:
     file.seek(0)
-    return "is cut off: its directory is missing" if file.read(2) == b"PK" else "is no zip archive"
+    if file.read(2) == b"PK":
+        return mark("is cut off: its directory is missing")
+    return mark("is no zip archive")
 
 
 def _check_count(count: int, label: str, max_entries: int) -> None:
     if count > max_entries:
         raise OversizedArchiveError(
-            f"{label} holds {count:,} entries or more; {max_entries:,} are allowed. Split it into several archives."
+            mark("{archive} holds {count} entries or more; {max_entries} are allowed. Split it into several archives."),
+            archive=label,
+            count=count,
+            max_entries=max_entries,
         )
 
 
@@ -100,7 +131,14 @@ def _count_entries(file: BinaryIO, start: int, end: int, label: str, max_entries
     while place < end:
         header = file.read(_ENTRY.size)
         if len(header) < _ENTRY.size or not header.startswith(_ENTRY_SIGNATURE):
-            raise CorruptArchiveError(f"{label} is damaged: its directory is broken at byte {place:,}. {_RESUBMIT}")
+            raise CorruptArchiveError(
+                mark(
+                    "{archive} is damaged: its directory is broken at byte {place}. Put a good archive in its place, "
+                    "under the same name."
+                ),
+                archive=label,
+                place=place,
+            )
         _, *lengths = _ENTRY.unpack(header)
         variable = sum(lengths)
         place += _ENTRY.size + variable

@@ -33,10 +33,13 @@ from dcc.errors import (
     DuplicateMemberError,
     EmptyArchiveError,
     EncryptedArchiveError,
+    MemberIgnoredError,
     OversizedArchiveError,
     UnsafeArchiveError,
 )
+from dcc.messages import Message, mark, message
 from dcc.naming import DocumentName, NamingConvention
+from dcc.outcomes import Problem
 from dcc.runtime.disk_space import is_full, write_all
 from dcc.sources.remote_names import printable
 
@@ -99,15 +102,15 @@ class ExtractedArchive:
     """
 
     documents: tuple[ExtractedDocument, ...]
-    refused: tuple[tuple[str, int, str], ...]
-    ignored: tuple[tuple[str, str], ...]
+    refused: tuple[tuple[str, int, Problem], ...]
+    ignored: tuple[tuple[Message, Message], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Contents:
     documents: list[tuple[zipfile.ZipInfo, DocumentName]]
-    refused: list[tuple[str, int, str]]
-    ignored: list[tuple[str, str]]
+    refused: list[tuple[str, int, Problem]]
+    ignored: list[tuple[Message, Message]]
 
 
 def extract_archive(
@@ -153,56 +156,98 @@ def _damage(label: str) -> Iterator[None]:
         yield
     except NotImplementedError as error:
         raise CorruptArchiveError(
-            f"{label} cannot be read: {_short(str(error))}. Make it with the usual deflate method."
+            mark("{archive} cannot be read: {reason}. Make it with the usual deflate method."),
+            archive=label,
+            reason=Message(_short(str(error))),
         ) from error
     except UnicodeDecodeError as error:
-        raise CorruptArchiveError(f"{label} has a file name that claims to be UTF-8 and is not. {_RESUBMIT}") from error
+        raise CorruptArchiveError(
+            mark(
+                "{archive} has a file name that claims to be UTF-8 and is not. Put a good archive in its place, "
+                "under the same name."
+            ),
+            archive=label,
+        ) from error
     except EOFError as error:
-        raise CorruptArchiveError(f"{label} is damaged: the data of an entry end too early. {_RESUBMIT}") from error
+        raise CorruptArchiveError(
+            mark(
+                "{archive} is damaged: the data of an entry end too early. Put a good archive in its place, under "
+                "the same name."
+            ),
+            archive=label,
+        ) from error
     except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, RuntimeError, ValueError) as error:
-        raise CorruptArchiveError(f"{label} is damaged: {_short(str(error))}. {_RESUBMIT}") from error
+        raise CorruptArchiveError(
+            mark("{archive} is damaged: {reason}. Put a good archive in its place, under the same name."),
+            archive=label,
+            reason=Message(_short(str(error))),
+        ) from error
     except OSError as error:
         if is_full(error):
             raise DiskFullError(
-                f"The disk filled up while {label} was being extracted. Free some space; the next session takes the "
-                "archive up again."
+                mark(
+                    "The disk filled up while {archive} was being extracted. Free some space; the next session "
+                    "takes the archive up again."
+                ),
+                archive=label,
             ) from error
         if error.errno not in {None, errno.EINVAL}:
             raise
-        raise CorruptArchiveError(f"{label} is damaged: {error}. {_RESUBMIT}") from error
+        raise CorruptArchiveError(
+            mark("{archive} is damaged: {reason}. Put a good archive in its place, under the same name."),
+            archive=label,
+            reason=Message(str(error)),
+        ) from error
 
 
 def _check_entries(entries: Sequence[zipfile.ZipInfo], label: str) -> None:
     for entry in entries:
         reason = _unsafe(entry)
         if reason:
-            raise UnsafeArchiveError(f"{label} is refused whole: its entry {_shown(entry)} {reason}. {_RESUBMIT}")
+            raise UnsafeArchiveError(
+                mark(
+                    "{archive} is refused whole: its entry {entry} {reason}. Put a good archive in its place, "
+                    "under the same name."
+                ),
+                archive=label,
+                entry=_shown(entry),
+                reason=Message(reason),
+            )
         if entry.flag_bits & _ENCRYPTED_FLAGS or entry.compress_type == _AES_METHOD:
             raise EncryptedArchiveError(
-                f"{label} is encrypted (entry {_shown(entry)}). Put it in its place without a password, under the "
-                "same name."
+                mark(
+                    "{archive} is encrypted (entry {entry}). Put it in its place without a password, under the "
+                    "same name."
+                ),
+                archive=label,
+                entry=_shown(entry),
             )
     counts = Counter(map(_decoded, entries))
     for entry in entries:
         if counts[_decoded(entry)] > 1:
             raise DuplicateMemberError(
-                f"{label} holds {counts[_decoded(entry)]} entries named {_shown(entry)}; which one counts cannot "
-                f"be known. {_RESUBMIT}"
+                mark(
+                    "{archive} holds {number} entries named {entry}; which one counts cannot be known. Put a good "
+                    "archive in its place, under the same name."
+                ),
+                archive=label,
+                number=counts[_decoded(entry)],
+                entry=_shown(entry),
             )
 
 
 def _unsafe(entry: zipfile.ZipInfo) -> str | None:
     name = entry.orig_filename
     if "\0" in name:
-        return "has a NUL character in its name"
+        return mark("has a NUL character in its name")
     if name.startswith("/") or _DRIVE.match(name):
-        return "has an absolute path"
+        return mark("has an absolute path")
     if "\\" in name:
-        return "has a backslash in its path"
+        return mark("has a backslash in its path")
     if ".." in name.split("/"):
-        return "has a path that leads out of the archive's folder"
+        return mark("has a path that leads out of the archive's folder")
     if stat.S_IFMT(entry.external_attr >> 16) not in _ORDINARY_TYPES:
-        return "is a link or a device, not a file"
+        return mark("is a link or a device, not a file")
     return None
 
 
@@ -211,12 +256,21 @@ def _check_sizes(entries: Sequence[zipfile.ZipInfo], size: int, limits: ArchiveL
     total = sum(entry.file_size for entry in entries)
     if total > limits.max_bytes:
         raise OversizedArchiveError(
-            f"{label} would unpack to {total:,} bytes; {limits.max_bytes:,} are allowed. Split it up."
+            mark("{archive} would unpack to {total} bytes; {max_bytes} are allowed. Split it up."),
+            archive=label,
+            total=total,
+            max_bytes=limits.max_bytes,
         )
     if total > max(size * limits.max_ratio, _SMALLEST_BOMB):
         raise OversizedArchiveError(
-            f"{label} of {size:,} bytes would unpack to {total:,}, more than {limits.max_ratio} times as much, as zip "
-            "bombs do. Split it into several archives, or have DCC_MAX_ARCHIVE_RATIO raised."
+            mark(
+                "{archive} of {size} bytes would unpack to {total}, more than {max_ratio} times as much, as zip "
+                "bombs do. Split it into several archives, or have DCC_MAX_ARCHIVE_RATIO raised."
+            ),
+            archive=label,
+            size=size,
+            total=total,
+            max_ratio=limits.max_ratio,
         )
 
 
@@ -226,7 +280,14 @@ def _check_places(entries: Sequence[zipfile.ZipInfo], directory_place: int, labe
     ends = [*(entry.header_offset for entry in placed[1:]), directory_place]
     for entry, end in zip(placed, ends, strict=False):
         if entry.header_offset + _LOCAL_HEADER_BYTES + entry.compress_size > end:
-            raise CorruptArchiveError(f"{label} is damaged: its entry {_shown(entry)} overlaps the next. {_RESUBMIT}")
+            raise CorruptArchiveError(
+                mark(
+                    "{archive} is damaged: its entry {entry} overlaps the next. Put a good archive in its place, under "
+                    "the same name."
+                ),
+                archive=label,
+                entry=_shown(entry),
+            )
 
 
 def _sort_entries(
@@ -241,29 +302,42 @@ def _sort_entries(
             ignored += 1
             folders += name.endswith(_SUFFIX)
             if ignored <= _LISTED_IGNORED:
-                contents.ignored.append((_legible(_shortened(name, _LONGEST_SHOWN)), reason))
+                contents.ignored.append((Message(_legible(_shortened(name, _LONGEST_SHOWN))), message(reason)))
             continue
         try:
             contents.documents.append((entry, naming.parse_document_name(name, centres)))
         except BadFileNameError as error:
-            contents.refused.append((_legible(name), entry.file_size, str(error)))
+            contents.refused.append((_legible(name), entry.file_size, Problem.of(error)))
     if not contents.documents and not contents.refused:
-        where = f"; {folders} in folders do not count" if folders else ""
-        raise EmptyArchiveError(
-            f"{label} holds no {_SUFFIX} document at its top level ({len(entries)} other entries{where}). {_RESUBMIT}"
+        text = mark(
+            "{archive} holds no .xml document at its top level ({number} other entries). Put a good archive in its "
+            "place, under the same name."
         )
+        if folders:
+            text = mark(
+                "{archive} holds no .xml document at its top level ({number} other entries; {inside} in folders do not "
+                "count). Put a good archive in its place, under the same name."
+            )
+        raise EmptyArchiveError(text, archive=label, number=len(entries), inside=folders)
     if ignored > _LISTED_IGNORED:
-        contents.ignored.append((f"{ignored - _LISTED_IGNORED:,} more entries", "left aside likewise; not listed"))
+        more = message(mark("{number} more entries"), number=ignored - _LISTED_IGNORED)
+        contents.ignored.append((more, message(mark("left aside likewise; not listed"))))
     return contents
+
+
+def ignored_problem(member: Message, reason: Message) -> Problem:
+    """What is told of an entry that was left aside."""
+    said = message(mark("{member}: {reason}"), member=member, reason=reason)
+    return Problem(MemberIgnoredError.short_name(), said, code=MemberIgnoredError.error_id())
 
 
 def _reason_to_ignore(name: str) -> str | None:
     if name.endswith("/"):
-        return "a folder"
+        return mark("a folder")
     if "/" in name:
-        return "lies in a folder; only documents at the archive's top level are read"
+        return mark("lies in a folder; only documents at the archive's top level are read")
     if not name.endswith(_SUFFIX):
-        return f"does not end in {_SUFFIX}"
+        return mark("does not end in .xml")
     return None
 
 
@@ -280,8 +354,15 @@ def _write_documents(
     free = shutil.disk_usage(parent).free
     if free - needed < limits.min_free_bytes:
         raise DiskFullError(
-            f"{label} unpacks to {needed:,} bytes; {parent} has {free:,} free, of which {limits.min_free_bytes:,} must "
-            "stay so. Free some space; the next session takes the archive up again."
+            mark(
+                "{archive} unpacks to {needed} bytes; {parent} has {free} free, of which {min_free_bytes} must stay "
+                "so. Free some space; the next session takes the archive up again."
+            ),
+            archive=label,
+            needed=needed,
+            parent=parent,
+            free=free,
+            min_free_bytes=limits.min_free_bytes,
         )
     unpacking = Path(tempfile.mkdtemp(prefix=f".{target.name}.unpacking-", dir=parent))
     try:

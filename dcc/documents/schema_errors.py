@@ -66,6 +66,6 @@ def _merged(found: Sequence[Located]) -> list[Located]:
             continue
         if violation.sort is Sort.INCOMPLETE and place in explained:
             continue
-        about = violation.sort if violation.sort is Sort.VALUE else violation.text
+        about = violation.sort if violation.sort is Sort.VALUE else violation.said
         kept.setdefault((place, violation.attribute, about), error)
     return sorted(kept.values(), key=lambda error: (error.line, error.column))

@@ -13,11 +13,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from lxml import etree
 
+from dcc.declarations import code_of
 from dcc.documents.locating import Located
-from dcc.documents.messages import legible
 from dcc.documents.plain_validation import is_plainly_valid
 from dcc.documents.prolog import Doctype, Root, Unreadable, read_prolog
 from dcc.documents.schema_errors import find_schema_errors
@@ -32,6 +33,7 @@ from dcc.errors import (
     SchemaViolationError,
     WrongDocumentKindError,
 )
+from dcc.messages import Message, mark, message
 from dcc.naming import DocumentKind
 from dcc.outcomes import Problem
 
@@ -57,8 +59,11 @@ def validate_document(
     try:
         return _problems_of(content, lambda: with_short_tags(unbounded()), path, kind, schemas, max_errors)
     except TagTooLongError as error:
-        message = f"A single tag is longer than {LONGEST_TAG:,} bytes, which is refused. Export the document again."
-        return [_problem(NotWellFormedError, message, *place_of(unbounded(), error.start))]
+        said = message(
+            mark("A single tag is longer than {number} bytes, which is refused. Export the document again."),
+            number=LONGEST_TAG,
+        )
+        return [_problem(NotWellFormedError, said, *place_of(unbounded(), error.start))]
 
 
 def _problems_of(
@@ -83,7 +88,7 @@ def _problems_of(
     readings = _READINGS_IN_MEMORY if content is not None else _READINGS_OF_FILE
     errors = find_schema_errors(chunks, tag, schema, streamed, enough=max_errors + 1, readings=readings)
     problems = _problems(errors, find_fault(chunks, tag), max_errors, complete=not streamed.stopped)
-    return problems or [_problem(SchemaViolationError, "The document does not follow its schema.", 1, 1)]
+    return problems or [_problem(SchemaViolationError, message(mark("The document does not follow its schema.")), 1, 1)]
 
 
 def _read_if_small(path: Path, max_tree_bytes: int) -> bytes | None:
@@ -133,36 +138,61 @@ def _prolog_problem(found: Doctype | Unreadable, chunks: Chunks, path: Path) -> 
     if isinstance(found, Doctype):
         return _problem(
             ForbiddenMarkupError,
-            "The document has a document type declaration (<!DOCTYPE), which is refused because it can hide the "
-            "reading of other files. Remove it.",
+            message(
+                mark(
+                    "The document has a document type declaration (<!DOCTYPE), which is refused because it can "
+                    "hide the reading of other files. Remove it."
+                )
+            ),
             found.line,
             found.column,
         )
     if path.stat().st_size == 0:
-        return _problem(NotWellFormedError, "The file is empty. Export the document again.", 1, 1)
+        return _problem(
+            NotWellFormedError, message(mark("The file is empty. Export the document again.")), 1, 1, "empty"
+        )
     if found.encoding is not None:
         return _problem(
             NotWellFormedError,
-            f"The encoding {found.encoding} is not supported. Save the document as UTF-8.",
+            message(
+                mark("The encoding {encoding} is not supported. Save the document as UTF-8."), encoding=found.encoding
+            ),
             found.line,
             found.column,
+            "encoding",
         )
-    fault = find_fault(chunks, "*") or Fault(f"The document cannot be read: {found.reason}.", found.line, found.column)
-    return _problem(NotWellFormedError, fault.message, fault.line, fault.column)
+    unread = message(mark("The document cannot be read: {reason}."), reason=Message(found.reason))
+    fault = find_fault(chunks, "*") or Fault(unread, found.line, found.column)
+    return _problem(NotWellFormedError, fault.said, fault.line, fault.column, fault.case)
 
 
 def _wrong_kind(root: Root, actual: DocumentKind | None, kind: DocumentKind | None, schemas: SchemaSet) -> Problem:
     wanted = [kind] if kind else list(DocumentKind)
     roots = sorted(expected for one in wanted for expected in schemas.roots[one])
-    expected = " or ".join(_rooted(name, namespace) for namespace, name in roots)
-    who = f"{kind} documents have" if kind else "documents have"
-    hint = f" Its content is that of {actual} documents: name it so." if actual else ""
-    message = f"The root element is {_rooted(root.name, root.namespace)}; {who} {expected}.{hint}"
-    return _problem(WrongDocumentKindError, message, root.line, root.column)
+    expected = [_rooted(name, namespace) for namespace, name in roots]
+    details: dict[str, Any] = {
+        "root": _rooted(root.name, root.namespace),
+        "expected": expected[0]
+        if len(expected) == 1
+        else message(mark("{rooted} or {other_rooted}"), rooted=expected[0], other_rooted=expected[1]),
+        "kind": str(kind or ""),
+        "actual": str(actual or ""),
+    }
+    text = mark("The root element is {root}; documents have {expected}.")
+    if kind and actual:
+        text = mark(
+            "The root element is {root}; {kind} documents have {expected}. Its content is that of {actual} documents: "
+            "name it so."
+        )
+    elif kind:
+        text = mark("The root element is {root}; {kind} documents have {expected}.")
+    return _problem(WrongDocumentKindError, Message(text, details), root.line, root.column)
 
 
-def _rooted(name: str, namespace: str) -> str:
-    return f"<{name}> in the namespace {namespace}" if namespace else f"<{name}> in no namespace"
+def _rooted(name: str, namespace: str) -> Message:
+    if not namespace:
+        return message(mark("<{root}> in no namespace"), root=name)
+    return message(mark("<{root}> in the namespace {namespace}"), root=name, namespace=namespace)
 
 
 def _problems(errors: Sequence[Located], fault: Fault | None, max_errors: int, *, complete: bool) -> list[Problem]:
@@ -170,23 +200,32 @@ def _problems(errors: Sequence[Located], fault: Fault | None, max_errors: int, *
     found = [
         _problem(
             SchemaViolationError,
-            f"{error.violation.text} In {error.context}." if error.context else error.violation.text,
+            _in_context(error),
             error.line,
             error.column,
+            error.violation.case,
         )
         for error in errors
     ]
     if fault is not None:
-        found.append(_problem(NotWellFormedError, fault.message, fault.line, fault.column))
+        found.append(_problem(NotWellFormedError, fault.said, fault.line, fault.column, fault.case))
     if len(found) <= max_errors and complete:
         return found
     listed = found[:max_errors] if fault is None else [*found[: max_errors - 1], found[-1]]
     last = listed[-1]
-    note = f"(There are more errors; {len(listed):,} are listed.)"
-    listed[-1] = replace(last, message=f"{last.message} {note}")
+    more = mark("{problem} (There are more errors; {number} are listed.)")
+    listed[-1] = replace(last, said=_around(more, last.fact, number=len(listed)))
     return listed
 
 
-def _problem(kind: type[DocumentError], message: str, line: int, column: int) -> Problem:
-    # Names of elements and namespaces stand in messages as they are, of any length.
-    return Problem(kind.short_name(), legible(message, _LONGEST_MESSAGE), line, column)
+def _in_context(error: Located) -> Message:
+    said = error.violation.said
+    return _around(mark("{problem} In {context}."), said, context=error.context) if error.context else said
+
+
+def _around(text: str, inner: Message, **details: Any) -> Message:
+    return Message(text, {"problem": inner, **details})
+
+
+def _problem(kind: type[DocumentError], said: Message, line: int, column: int, case: str = "") -> Problem:
+    return Problem(kind.short_name(), said, line, column, code_of(kind.error_id(), case))

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dcc.errors import ConfigurationError
+from dcc.messages import mark, mark_plural
 from dcc.naming import Action
 from dcc.notify.digests import Digest
 from dcc.notify.messages import Attachment, Kind, Message
@@ -21,7 +22,6 @@ from dcc.notify.outages import Trouble
 from dcc.phases import Status
 from dcc.reports.causes.cause import Cause, as_json
 from dcc.reports.languages import Catalogue, load_catalogue
-from dcc.reports.languages.marking import mark, mark_plural
 from dcc.reports.overdue import LateCentre
 from dcc.reports.submissions.model import ZipLine
 from dcc.reports.submissions.sentences import next_of_line
@@ -118,14 +118,14 @@ def owner_sentence(catalogue: Catalogue, notice: Notice) -> str:
     archive, centre = str(notice.key), notice.centre or "?"
     if not notice.file_name:
         texts = _OF_HOSTED if is_of_host(notice) else _OF_ARCHIVE
-        return catalogue.text(texts[notice.outcome], archive=archive, centre=centre, reason=notice.reason or "")
+        return catalogue.say(texts[notice.outcome], archive=archive, centre=centre, reason=notice.reason or "")
     counted = catalogue.list(
-        [catalogue.plural(*words, notice.counts[kind]) for kind, words in _KINDS.items() if notice.counts.get(kind)]
+        [catalogue.say_plural(*words, notice.counts[kind]) for kind, words in _KINDS.items() if notice.counts.get(kind)]
     )
-    what = catalogue.text("{document} in {archive}", document=notice.file_name, archive=archive)
+    what = catalogue.say("{document} in {archive}", document=notice.file_name, archive=archive)
     if counted:
-        what = catalogue.text("{counted} by {what}", counted=counted, what=what)
-    return catalogue.text(_OF_DOCUMENT[notice.key.action][notice.outcome], centre=centre, what=what)
+        what = catalogue.say("{counted} by {what}", counted=counted, what=what)
+    return catalogue.say(_OF_DOCUMENT[notice.key.action][notice.outcome], centre=centre, what=what)
 
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
@@ -210,13 +210,13 @@ class Composer:
     def outages(self, message_id: str, away: Sequence[Trouble], back: Mapping[str, str]) -> Message:
         """What is away, and what is back: labels by subject."""
         catalogue = self.catalogue(None)
-        what = [catalogue.text("Outage: {thing}", thing=trouble.label) for trouble in away[:1]]
+        what = [catalogue.say("Outage: {thing}", thing=trouble.label) for trouble in away[:1]]
         what += [
-            catalogue.text("Back to normal: {thing}", thing=label) for label in list(back.values())[: 1 - len(what)]
+            catalogue.say("Back to normal: {thing}", thing=label) for label in list(back.values())[: 1 - len(what)]
         ]
         more = len(away) + len(back) - 1
         if more:
-            what.append(catalogue.plural("{number} more change", "{number} more changes", more))
+            what.append(catalogue.say_plural("{number} more change", "{number} more changes", more))
         data = {
             "away": [
                 {"what": one.subject, "name": one.label, "reason": one.reason, "centre": one.centre, "over": one.over}
@@ -232,11 +232,11 @@ class Composer:
     def missing_addresses(self, message_id: str, centres: Sequence[str]) -> Message:
         """Centres that have submitted something and cannot be written to."""
         catalogue = self.catalogue(None)
-        headline = catalogue.plural(
+        headline = catalogue.say_plural(
             "A centre has no e-mail address", "{number} centres have no e-mail address", len(centres)
         )
         said = [
-            catalogue.text(
+            catalogue.say(
                 "Centre {centre} cannot be told what became of its submissions: give it an address with {command}",
                 centre=centre,
                 command=f"dcc centre change {centre} --email ADDRESS",
@@ -249,16 +249,16 @@ class Composer:
     def late_archives(self, message_id: str, centre: CentreEntry, late: LateCentre) -> Message:
         """Archives of a centre that failed long ago, in its language."""
         catalogue = self.catalogue(centre.language)
-        headline = catalogue.plural(
+        headline = catalogue.say_plural(
             "{number} archive still waits to be corrected", "{number} archives still wait to be corrected", late.failed
         )
         failed = [str(one.key) for one in late.zips if one.status is Status.FAILED][:_MOST_LINES]
         said = [
-            catalogue.text("Archive {archive} failed, and nobody has corrected or removed it.", archive=archive)
+            catalogue.say("Archive {archive} failed, and nobody has corrected or removed it.", archive=archive)
             for archive in failed
         ]
         said.append(
-            catalogue.text(
+            catalogue.say(
                 "Submit the corrected documents in a new archive. Then remove the archive that failed from your server."
             )
         )
@@ -275,7 +275,7 @@ class Composer:
         said = [owner_sentence(catalogue, notice) for notice in notices[:_MOST_LINES]]
         left = len(notices) - len(said)
         if left > 0:
-            said.append(catalogue.plural("... and {number} more.", "... and {number} more.", left))
+            said.append(catalogue.say_plural("... and {number} more.", "... and {number} more.", left))
         data = {
             "notices": [
                 {
@@ -293,7 +293,7 @@ class Composer:
         text = mark("archives of others concern data of centre {centre}")
         if all(map(is_of_host, notices)):
             text = mark("archives on the server of centre {centre} are named for other centres")
-        headline = catalogue.text(text, centre=owner.short_name)
+        headline = catalogue.say(text, centre=owner.short_name)
         values = {"headline": headline, "sentences": said}
         code = owner.short_name
         return self._message(
@@ -304,8 +304,8 @@ class Composer:
         """A message that says that notifications arrive."""
         catalogue = self.catalogue(None)
         values = {
-            "headline": catalogue.text("a test of notifications"),
-            "sentences": [catalogue.text("Notifications arrive here. Nothing needs to be done.")],
+            "headline": catalogue.say("a test of notifications"),
+            "sentences": [catalogue.say("Notifications arrive here. Nothing needs to be done.")],
         }
         return self._message(message_id, Kind.TEST, "notice", catalogue, values, {})
 
@@ -372,9 +372,9 @@ class Composer:
 def _headline(catalogue: Catalogue, bad: int, accepted: int) -> str:
     said = []
     if bad:
-        said.append(catalogue.plural("{number} archive needs a hand", "{number} archives need a hand", bad))
+        said.append(catalogue.say_plural("{number} archive needs a hand", "{number} archives need a hand", bad))
     if accepted:
-        said.append(catalogue.plural("{number} archive came through", "{number} archives came through", accepted))
+        said.append(catalogue.say_plural("{number} archive came through", "{number} archives came through", accepted))
     return catalogue.list(said)
 
 

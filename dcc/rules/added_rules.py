@@ -22,12 +22,13 @@ from dcc.documents.contents import (
     StatusCode,
 )
 from dcc.documents.lexical import parse_boolean, parse_number
+from dcc.messages import mark
 from dcc.reference.impress import Impress
 from dcc.reference.snapshots import Colonies
-from dcc.rules.codes import lacks_text
+from dcc.rules.codes import NO_TEXT, fault_without_text, lacks_text
 from dcc.rules.context import Context
 from dcc.rules.elements import ParameterUse, ProcedureUse, values_of
-from dcc.rules.findings import Fault, Severity
+from dcc.rules.findings import Fault, Severity, fault
 from dcc.rules.registry import rule
 from dcc.rules.series_rules import increment_key
 from dcc.rules.values import UnreadableValueError, day_of, is_blank, read_float
@@ -39,14 +40,26 @@ _TOLERANCE = 0.01
 _UNKNOWN_GENDER = ("no data", "intersex")
 
 
-@rule("X1", Specimen, Line, Experiment, severity=Severity.WARNING, given=("status_code", "status_codes"), local=True)
+@rule(
+    "X1",
+    Specimen,
+    Line,
+    Experiment,
+    severity=Severity.WARNING,
+    message=NO_TEXT.message,
+    cause=NO_TEXT.cause,
+    remedy=NO_TEXT.remedy,
+    cause_by=NO_TEXT.cause_by,
+    given=("status_code", "status_codes"),
+    local=True,
+)
 def status_of_entity_has_its_text(entity: Specimen | Line | Experiment, at: Context) -> Iterator[Fault]:
     """A status code that asks for free text, such as IMPC_PSC_015, has it after a colon."""
     statuses: tuple[StatusCode | None, ...]
     statuses = (entity.status_code,) if isinstance(entity, Specimen) else entity.status_codes
     for status in statuses:
         if status is not None and lacks_text(status.code):
-            yield _no_text(status.code, status.line)
+            yield fault_without_text(status.code, status.line)
 
 
 @rule(
@@ -60,6 +73,10 @@ def status_of_entity_has_its_text(entity: Specimen | Line | Experiment, at: Cont
     SeriesMediaParameter,
     Metadata,
     severity=Severity.WARNING,
+    message=NO_TEXT.message,
+    cause=NO_TEXT.cause,
+    remedy=NO_TEXT.remedy,
+    cause_by=NO_TEXT.cause_by,
     given=("status", "increment_status"),
     local=True,
     numeric=True,
@@ -68,68 +85,107 @@ def status_of_parameter_has_its_text(element: SimpleParameter | SeriesValue, at:
     """A parameterStatus or incrementStatus that asks for free text has it after a colon."""
     status = element.increment_status if isinstance(element, SeriesValue) else element.status
     if status is not None and lacks_text(status):
-        yield _no_text(status, element.line)
+        yield fault_without_text(status, element.line)
 
 
-@rule("X3", Specimen, severity=Severity.WARNING, needs=Impress, local=True)
+@rule(
+    "X3",
+    Specimen,
+    severity=Severity.WARNING,
+    message=mark("The pipeline '{value}' of '{specimen}' does not exist in IMPReSS. Correct it."),
+    cause=mark("The pipeline '{value}' does not exist in IMPReSS"),
+    remedy=mark("Correct the pipeline: IMPReSS lists those that exist. Identifiers are compared to the letter."),
+    cause_by=("value",),
+    needs=Impress,
+    local=True,
+)
 def pipeline_of_specimen_is_known(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A specimen's pipeline exists in IMPReSS."""
     if specimen.pipeline not in at.impress.pipelines:
-        yield Fault(
-            f"The pipeline {specimen.pipeline!r} of {specimen.specimen_id!r} does not exist in IMPReSS. Correct it.",
-            specimen.line,
-            specimen.pipeline,
-        )
+        yield fault(specimen.line, specimen.pipeline, specimen=specimen.specimen_id)
 
 
-@rule("X4", Specimen, severity=Severity.WARNING, local=True)
+@rule(
+    "X4",
+    Specimen,
+    severity=Severity.WARNING,
+    message=mark(
+        "The phenotypingCentre of '{specimen}' is {value}, and it stands under the centre {centre}. Correct one of "
+        "them."
+    ),
+    cause=mark("Animals with the phenotypingCentre '{value}' stand under another centre"),
+    remedy=mark("Correct phenotypingCentre, or have them stand under the centre that phenotyped them."),
+    cause_by=("value",),
+    local=True,
+)
 def specimen_is_phenotyped_by_its_centre(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A specimen's phenotypingCentre is the centre that it stands under."""
     if specimen.phenotyping_centre != at.block.centre:
-        yield Fault(
-            f"The phenotypingCentre of {specimen.specimen_id!r} is {specimen.phenotyping_centre}, and it stands under "
-            f"the centre {at.block.centre}. Correct one of them.",
-            specimen.line,
-            specimen.phenotyping_centre,
-        )
+        yield fault(specimen.line, specimen.phenotyping_centre, specimen=specimen.specimen_id, centre=at.block.centre)
 
 
-@rule("X5", Block, severity=Severity.WARNING)
+@rule(
+    "X5",
+    Block,
+    severity=Severity.WARNING,
+    message=mark(
+        "The centreID is {value}, and the document is named after {centre}. Submit the data of each centre in "
+        "documents of its own."
+    ),
+    cause=mark("Data of the centre '{value}' are in documents named after another"),
+    remedy=mark("Submit the data of each centre in documents of its own."),
+    cause_by=("value",),
+)
 def centre_is_that_of_the_file_name(block: Block, at: Context) -> Iterator[Fault]:
     """A centreID is the centre of the document's file name."""
     if block.centre != at.document.centre:
-        yield Fault(
-            f"The centreID is {block.centre}, and the document is named after {at.document.centre}. Submit the data of "
-            "each centre in documents of its own.",
-            block.line,
-            block.centre,
-        )
+        yield fault(block.line, block.centre, centre=at.document.centre)
 
 
-@rule("X6", Specimen, severity=Severity.WARNING, local=True)
+@rule(
+    "X6",
+    Specimen,
+    severity=Severity.WARNING,
+    message=mark("The baseline animal '{specimen}' is {value}. Correct its zygosity or isBaseline."),
+    cause=mark("Baseline animals have the zygosity '{value}'"),
+    remedy=mark("Baseline animals are wild type: correct zygosity or isBaseline."),
+    cause_by=("value",),
+    local=True,
+)
 def baseline_is_wild_type(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A baseline animal is wild type."""
     if parse_boolean(specimen.is_baseline) and specimen.zygosity != "wild type":
-        yield Fault(
-            f"The baseline animal {specimen.specimen_id!r} is {specimen.zygosity}. Correct its zygosity or isBaseline.",
-            specimen.line,
-            specimen.zygosity,
-        )
+        yield fault(specimen.line, specimen.zygosity, specimen=specimen.specimen_id)
 
 
-@rule("X7", Specimen, severity=Severity.WARNING, needs=Colonies, given="colony_id", local=True)
+@rule(
+    "X7",
+    Specimen,
+    severity=Severity.WARNING,
+    message=mark("The baseline animal '{specimen}' is of the mutant colony '{value}'. Correct one of them."),
+    cause=mark("Baseline animals are of the mutant colony '{value}'"),
+    remedy=mark("Correct isBaseline or the colonyID."),
+    cause_by=("value",),
+    needs=Colonies,
+    given="colony_id",
+    local=True,
+)
 def baseline_is_of_no_mutant_colony(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A baseline animal has no colonyID of a registered, mutant colony."""
     colony = specimen.colony_id
     if parse_boolean(specimen.is_baseline) and colony is not None and at.colonies.find(colony):
-        yield Fault(
-            f"The baseline animal {specimen.specimen_id!r} is of the mutant colony {colony!r}. Correct one of them.",
-            specimen.line,
-            colony,
-        )
+        yield fault(specimen.line, colony, specimen=specimen.specimen_id)
 
 
-@rule("X8", Specimen, severity=Severity.WARNING, given="related_specimens")
+@rule(
+    "X8",
+    Specimen,
+    severity=Severity.WARNING,
+    message=mark("The {relationship} '{value}' of '{specimen}' is {genders}. Correct the relationship or the gender."),
+    cause=mark("Mothers are not female, or fathers not male"),
+    remedy=mark("Correct the relationship or the gender."),
+    given="related_specimens",
+)
 def parents_have_the_gender(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A mother is female and a father male."""
     for number, related in enumerate(specimen.related_specimens, 1):
@@ -138,16 +194,26 @@ def parents_have_the_gender(specimen: Specimen, at: Context) -> Iterator[Fault]:
             continue
         genders = {known.gender for known in at.answers.specimens.get(related.specimen_id, ())}
         if genders and gender not in genders and not genders & set(_UNKNOWN_GENDER):
-            yield Fault(
-                f"The {related.relationship} {related.specimen_id!r} of {specimen.specimen_id!r} is "
-                f"{', '.join(sorted(genders))}. Correct the relationship or the gender.",
+            wrong = fault(
                 related.line,
                 related.specimen_id,
-                below=f"/relatedSpecimen[{number}]",
+                relationship=related.relationship,
+                specimen=specimen.specimen_id,
+                genders=sorted(genders),
             )
+            yield wrong._replace(below=f"/relatedSpecimen[{number}]")
 
 
-@rule("X9", Specimen, severity=Severity.WARNING, given="parental_strains", local=True)
+@rule(
+    "X9",
+    Specimen,
+    severity=Severity.WARNING,
+    message=mark("The parental strains of '{specimen}' on level {level} sum to {value} %, not to 100 %."),
+    cause=mark("The parental strains of a level do not sum to 100 %"),
+    remedy=mark("Correct the percentages, or give the strains that are missing."),
+    given="parental_strains",
+    local=True,
+)
 def parental_strains_sum_to_a_whole(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """The percentages of the parental strains of a level sum to 100."""
     sums: dict[str, float] = defaultdict(float)
@@ -156,11 +222,7 @@ def parental_strains_sum_to_a_whole(specimen: Specimen, at: Context) -> Iterator
         sums[strain.level] += float("inf") if number is None else number
     for level, total in sums.items():
         if abs(total - 100) > _TOLERANCE:
-            yield Fault(
-                f"The parental strains of {specimen.specimen_id!r} on level {level} sum to {total:g} %, not to 100 %.",
-                specimen.line,
-                f"{total:g}",
-            )
+            yield fault(specimen.line, f"{total:g}", specimen=specimen.specimen_id, level=level)
 
 
 @rule(
@@ -168,6 +230,12 @@ def parental_strains_sum_to_a_whole(specimen: Specimen, at: Context) -> Iterator
     SimpleParameter,
     SeriesValue,
     severity=Severity.WARNING,
+    message=mark("The value {value} of {parameter} is outside of its range for quality control, {range}."),
+    cause=mark("Values of {parameter} are outside of the range for quality control, {range}"),
+    remedy=mark(
+        "Look whether these values are right: units, typing errors, a wrong animal. Correct those that are not."
+    ),
+    cause_by=("parameter", "range"),
     needs=Impress,
     given="value",
     only_for=lambda parameter: parameter.qc_minimum is not None or parameter.qc_maximum is not None,
@@ -185,11 +253,7 @@ def value_is_within_the_qc_range(element: SimpleParameter | SeriesValue, at: Con
         return
     if (lowest is not None and number < lowest) or (highest is not None and number > highest):
         limits = f"{'' if lowest is None else f'{lowest:g}'} to {'' if highest is None else f'{highest:g}'}".strip()
-        yield Fault(
-            f"The value {element.value} of {at.parameter.key} is outside of its range for quality control, {limits}.",
-            element.line,
-            element.value,
-        )
+        yield fault(element.line, element.value, parameter=at.parameter.key, range=limits)
 
 
 @rule(
@@ -197,6 +261,10 @@ def value_is_within_the_qc_range(element: SimpleParameter | SeriesValue, at: Con
     ProcedureUse,
     ParameterUse,
     severity=Severity.WARNING,
+    message=mark("{value} has been retired. Use its successor."),
+    cause=mark("IMPReSS has retired {value}"),
+    remedy=mark("Use its successor."),
+    cause_by=("value",),
     needs=Impress,
     only_for=lambda parameter: not parameter.is_active,
     local=True,
@@ -207,10 +275,20 @@ def definition_is_in_use(use: ProcedureUse | ParameterUse, at: Context) -> Itera
     definition = at.parameter_definition if isinstance(use, ParameterUse) else at.procedure_definition
     if definition is not None and not definition.is_active:
         element = use.parameter if isinstance(use, ParameterUse) else use.procedure
-        yield Fault(f"{definition.key} has been retired. Use its successor.", element.line, definition.key)
+        yield fault(element.line, definition.key)
 
 
-@rule("X12", SeriesParameter, SeriesMediaParameter, severity=Severity.WARNING, local=True)
+@rule(
+    "X12",
+    SeriesParameter,
+    SeriesMediaParameter,
+    severity=Severity.WARNING,
+    message=mark("The incrementValue '{value}' of {parameter} is there more than once."),
+    cause=mark("{parameter}: increments are there more than once"),
+    remedy=mark("Submit each increment once."),
+    cause_by=("parameter",),
+    local=True,
+)
 def increments_are_not_repeated(series: SeriesParameter | SeriesMediaParameter, at: Context) -> Iterator[Fault]:
     """An incrementValue occurs once in a series."""
     definition = at.parameter_definition
@@ -219,38 +297,37 @@ def increments_are_not_repeated(series: SeriesParameter | SeriesMediaParameter, 
     for number, value in enumerate(values_of(series), 1):
         key = increment_key(value.increment, kind)
         if key in seen:
-            yield Fault(
-                f"The incrementValue {value.increment!r} of {series.parameter_id} is there more than once.",
-                value.line,
-                value.increment,
-                below=f"/value[{number}]",
-            )
+            repeated = fault(value.line, value.increment, parameter=series.parameter_id)
+            yield repeated._replace(below=f"/value[{number}]")
         seen.add(key)
 
 
-@rule("X13", Specimen, severity=Severity.ERROR, local=True)
+@rule(
+    "X13",
+    Specimen,
+    severity=Severity.ERROR,
+    message=mark("The specimenID is blank. Give the animal an id of its own, and name it by that in its experiments."),
+    cause=mark("Animals have a blank specimenID"),
+    remedy=mark("Give each animal an id of its own, and name it by that in its experiments."),
+    local=True,
+)
 def specimen_has_an_id(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A specimenID is not blank."""
     if is_blank(specimen.specimen_id):
-        yield Fault(
-            "The specimenID is blank. Give the animal an id of its own, and name it by that in its experiments.",
-            specimen.line,
-            specimen.specimen_id,
-        )
+        yield fault(specimen.line, specimen.specimen_id)
 
 
-@rule("X14", Specimen, severity=Severity.ERROR, given="dob", local=True)
+@rule(
+    "X14",
+    Specimen,
+    severity=Severity.ERROR,
+    message=mark("The date of birth of '{specimen}' is {value}, before 1980. Correct it."),
+    cause=mark("Dates of birth are before 1980"),
+    remedy=mark("Correct the dates in the source system and export the data again."),
+    given="dob",
+    local=True,
+)
 def birth_is_not_long_ago(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A mouse's date of birth is in 1980 or later."""
     if specimen.dob is not None and day_of(specimen.dob) < EARLIEST_BIRTH:
-        yield Fault(
-            f"The date of birth of {specimen.specimen_id!r} is {specimen.dob}, before {EARLIEST_BIRTH:%Y}. Correct it.",
-            specimen.line,
-            specimen.dob,
-        )
-
-
-def _no_text(status: str, line: int) -> Fault:
-    return Fault(
-        f"The status {status!r} says nothing without a text: write {status.strip().rstrip(':')}:and why.", line, status
-    )
+        yield fault(specimen.line, specimen.dob, specimen=specimen.specimen_id)

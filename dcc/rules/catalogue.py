@@ -8,7 +8,7 @@ from typing import Final
 
 from dcc.rules.checking import all_rules
 from dcc.rules.findings import MORE_RULE, REFERENCE_RULE, Severity
-from dcc.rules.upload import UPLOAD_RULES
+from dcc.rules.upload import PLATFORM_RULES, UPLOAD_RULES
 
 __all__ = ["CATALOGUE", "UNWAIVABLE", "RuleEntry", "rule_entry"]
 
@@ -29,20 +29,8 @@ class RuleEntry:
     at_upload: bool = False
 
 
-_OWN: Final = (
-    RuleEntry("Q1", Severity.ERROR, "No text is longer than the database can hold.", at_upload=True),
-    RuleEntry("Q2", Severity.ERROR, "A line or housing that is added is not there already.", at_upload=True),
-    RuleEntry("Q3", Severity.ERROR, "What is edited or deleted is there, and is named once.", at_upload=True),
-    RuleEntry("Q4", Severity.ERROR, "A specimen that is deleted has no experiments.", at_upload=True),
-    RuleEntry("Q5", Severity.WARNING, "A document comes before newer ones of its centre.", at_upload=True),
-    RuleEntry(
-        "Q6",
-        Severity.ERROR,
-        "A centreID is the centre of the archive's name, or one that has delegated to it.",
-        at_upload=True,
-    ),
-    RuleEntry(REFERENCE_RULE, Severity.UNCHECKED, "The reference data that rules need are at hand."),
-    RuleEntry(MORE_RULE, Severity.ERROR, "No more is found in a document than is recorded."),
+_OWN: Final = tuple(
+    RuleEntry(each.id, each.severity, each.demand, at_upload=each.id in UPLOAD_RULES) for each in PLATFORM_RULES
 )
 
 UNWAIVABLE: Final = frozenset({REFERENCE_RULE, MORE_RULE})

@@ -59,7 +59,7 @@ from dcc.rules.elements import (
     specimens_asked_for,
 )
 from dcc.rules.experiment_rules import key_of_experiment
-from dcc.rules.findings import REFERENCE_RULE, Fault, Finding, Severity
+from dcc.rules.findings import BROKEN_CASE, REFERENCE_RULE, Finding, Severity, fault
 from dcc.rules.plans import Planned, Plans
 from dcc.rules.registry import RULES, Rule
 from dcc.rules.skipped_elements import Passing, definition_of
@@ -314,9 +314,9 @@ class _Checking:
             if given is not None and not element[given]:
                 continue
             try:
-                for fault in rule.check(element, at):
+                for found in rule.check(element, at):
                     is_sound = False
-                    finding = rule.finding(fault, at)
+                    finding = rule.finding(found, at)
                     if finding.severity is Severity.UNCHECKED:
                         self.once(finding)
                     else:
@@ -330,20 +330,17 @@ class _Checking:
 
     def broken(self, rule: Rule, error: Exception, at: Context) -> None:
         """Say that a rule broke down: the platform's fault, which keeps no other rule from its work."""
-        message = (
-            f"The rule {rule.id} broke down with a {type(error).__name__}, so that not everything was checked. This is "
-            "a fault of the platform and not of the centre: report it, and have the document checked again."
-        )
-        fault = Fault(message, at.block.line, severity=Severity.UNCHECKED)
-        if self.once(rule.finding(fault, at)):
+        broken = fault(at.block.line, None, BROKEN_CASE, rule=rule.id, error=type(error).__name__)
+        if self.once(rule.finding(broken._replace(severity=Severity.UNCHECKED), at)):
             place = (rule.id, at.path, at.document.document_id)
             _log.error("Rule %s broke down at %s of document %d.", *place, exc_info=error)
 
     def once(self, finding: Finding) -> bool:
         """Take a finding that was not said yet; whether it was not."""
-        is_new = (finding.rule, finding.message) not in self.said
+        said = (finding.code, finding.message)
+        is_new = said not in self.said
         if is_new:
-            self.said.add((finding.rule, finding.message))
+            self.said.add(said)
             self.found.append(finding)
         return is_new
 
@@ -366,12 +363,11 @@ def _procedure_of(entity: Entity) -> Procedure | None:
 
 
 def _missing(kind: type[Snapshot], at: Context) -> Finding:
-    skipped = ", ".join(rule.id for rule in RULES.values() if kind in rule.needs)
+    skipped = [rule.id for rule in RULES.values() if kind in rule.needs]
     return Finding(
         REFERENCE_RULE,
         Severity.UNCHECKED,
-        f"There are no reference data '{kind.NAME}': the rules {skipped} were skipped. Load them, and check the "
-        "document again.",
+        {"rules": skipped},
         at.block.line,
         at.path,
         kind.NAME,

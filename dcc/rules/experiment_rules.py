@@ -4,81 +4,121 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dcc.declarations import Declaration
 from dcc.documents.contents import Block, Experiment, Line
+from dcc.messages import mark
 from dcc.naming import Action
 from dcc.reference.impress import Impress
 from dcc.reference.snapshots import Colonies, Projects, StatusCodes
-from dcc.rules.codes import PROCEDURE_FAMILY, fault_of_status
+from dcc.rules.codes import MISPLACED_CODE, PROCEDURE_FAMILY, UNREGISTERED_CODE, fault_of_status
 from dcc.rules.context import Context, ExperimentKey
 from dcc.rules.elements import BlockEnd
-from dcc.rules.findings import Fault, Severity
+from dcc.rules.findings import Fault, Severity, fault
 from dcc.rules.registry import rule
+from dcc.rules.upload import THERE, TWICE, fault_of_repeat
 from dcc.rules.values import day_of, is_blank
+from dcc.vocabulary import Actor
 
 
-@rule("E1", Block, severity=Severity.FATAL, known_as="invalidPipelineID", needs=Impress)
+@rule(
+    "E1",
+    Block,
+    severity=Severity.FATAL,
+    message=mark(
+        "The pipeline '{value}' of the centre {centre} does not exist in IMPReSS: nothing below it was checked. "
+        "Correct it."
+    ),
+    cause=mark("The pipeline '{value}' does not exist in IMPReSS"),
+    remedy=mark("Correct the pipeline: IMPReSS lists those that exist. Identifiers are compared to the letter."),
+    cause_by=("value",),
+    known_as="invalidPipelineID",
+    needs=Impress,
+)
 def pipeline_exists(block: Block, at: Context) -> Iterator[Fault]:
     """A centre's pipeline exists in IMPReSS; nothing of the centre is checked otherwise."""
     if block.pipeline is not None and block.pipeline not in at.impress.pipelines:
-        yield Fault(
-            f"The pipeline {block.pipeline!r} of the centre {block.centre} does not exist in IMPReSS: nothing below it "
-            "was checked. Correct it.",
-            block.line,
-            block.pipeline,
-        )
+        yield fault(block.line, block.pipeline, centre=block.centre)
 
 
-@rule("E2", Block, severity=Severity.WARNING, known_as="centreProcedureAttributes_ProjectNotFound", needs=Projects)
+@rule(
+    "E2",
+    Block,
+    severity=Severity.WARNING,
+    message=mark(
+        "The project '{value}' of the centre {centre} is not known. Names are compared to the letter; correct it or "
+        "have the project registered."
+    ),
+    cause=mark("The project '{value}' is not known"),
+    remedy=mark(
+        "Correct the project's name, which is compared to the letter; a new project the Data Coordination Centre "
+        "registers."
+    ),
+    cause_by=("value",),
+    known_as="centreProcedureAttributes_ProjectNotFound",
+    needs=Projects,
+)
 def project_of_centre_is_known(block: Block, at: Context) -> Iterator[Fault]:
     """A centre's project is known."""
     if block.project is not None and block.project not in at.projects.names:
-        yield Fault(
-            f"The project {block.project!r} of the centre {block.centre} is not known. Names are compared to the "
-            "letter; correct it or have the project registered.",
-            block.line,
-            block.project,
-        )
+        yield fault(block.line, block.project, centre=block.centre)
 
 
-@rule("E3", BlockEnd, severity=Severity.ERROR, known_as="noExperiments")
+@rule(
+    "E3",
+    BlockEnd,
+    severity=Severity.ERROR,
+    message=mark("The centre {centre} holds no housing, line or experiment. Leave it out or fill it."),
+    cause=mark("Centre elements hold no housing, line or experiment"),
+    remedy=mark("Leave such elements out, or fill them."),
+    known_as="noExperiments",
+)
 def centre_holds_something(end: BlockEnd, at: Context) -> Iterator[Fault]:
     """A centre holds at least one line, experiment or housing."""
     if end.entities == 0:
-        yield Fault(
-            f"The centre {end.block.centre} holds no housing, line or experiment. Leave it out or fill it.",
-            end.block.line,
-        )
+        yield fault(end.block.line, centre=end.block.centre)
 
 
-@rule("E4", Experiment, severity=Severity.ERROR, known_as="testSpecimenSubmittedToDCC")
+@rule(
+    "E4",
+    Experiment,
+    severity=Severity.ERROR,
+    message=mark(
+        "The specimen '{value}' of experiment '{experiment}' has not been submitted by {centre}. This clears when it "
+        "arrives."
+    ),
+    cause=mark("Animals of experiments have not been submitted"),
+    remedy=mark(
+        "This clears when the animals arrive: nobody has to submit the experiments again. If they do not, look whether "
+        "the documents with them failed, and whether the ids are the same in both."
+    ),
+    acts=Actor.NOBODY,
+    known_as="testSpecimenSubmittedToDCC",
+)
 def specimens_are_uploaded(experiment: Experiment, at: Context) -> Iterator[Fault]:
     """Every specimenID of an experiment has been uploaded for that centre."""
     for number, specimen_id in enumerate(experiment.specimen_ids, 1):
         if specimen_id not in at.answers.specimens:
-            yield Fault(
-                f"The specimen {specimen_id!r} of experiment {experiment.experiment_id!r} has not been submitted by "
-                f"{at.block.centre}. Submit it; this clears when it arrives.",
-                experiment.line,
-                specimen_id,
-                below=f"/specimenID[{number}]",
-            )
+            missing = fault(experiment.line, specimen_id, experiment=experiment.experiment_id, centre=at.block.centre)
+            yield missing._replace(below=f"/specimenID[{number}]")
 
 
 @rule(
     "E5",
     Experiment,
     severity=Severity.ERROR,
+    message=mark(
+        "The experiment '{experiment}' has neither a procedure nor a status code. Give its results, or say with a "
+        "status code why there are none."
+    ),
+    cause=mark("Experiments have neither a procedure nor a status code"),
+    remedy=mark("Give their results, or say with a status code why there are none."),
     known_as=("nullStatusCodenullProcedures", "linenullStatusCodenullProcedures"),
     local=True,
 )
 def experiment_has_a_procedure(experiment: Experiment, at: Context) -> Iterator[Fault]:
     """An experiment without a status code has a procedure; a line always has one, by the schema."""
     if experiment.procedure is None and not experiment.status_codes:
-        yield Fault(
-            f"The experiment {experiment.experiment_id!r} has neither a procedure nor a status code. Give its results, "
-            "or say with a status code why there are none.",
-            experiment.line,
-        )
+        yield fault(experiment.line, experiment=experiment.experiment_id)
 
 
 @rule(
@@ -86,6 +126,18 @@ def experiment_has_a_procedure(experiment: Experiment, at: Context) -> Iterator[
     Experiment,
     Line,
     severity=Severity.ERROR,
+    message=UNREGISTERED_CODE.message,
+    cause=UNREGISTERED_CODE.cause,
+    remedy=UNREGISTERED_CODE.remedy,
+    cause_by=UNREGISTERED_CODE.cause_by,
+    cases={
+        "misplaced": MISPLACED_CODE,
+        "empty": Declaration(
+            message=mark("The status code is empty. Give a code or leave the element out."),
+            cause=mark("Status codes are empty"),
+            remedy=mark("Give a code, or leave the element out."),
+        ),
+    },
     known_as=("experimentStatusInvalid", "lineStatusInvalid", "nullStatusCode", "line_nullStatusCode"),
     needs=StatusCodes,
     given="status_codes",
@@ -94,52 +146,99 @@ def experiment_has_a_procedure(experiment: Experiment, at: Context) -> Iterator[
 def statuses_are_registered(entity: Experiment | Line, at: Context) -> Iterator[Fault]:
     """The status codes of experiments and lines are registered and not empty."""
     for number, status in enumerate(entity.status_codes, 1):
-        fault = (
-            Fault("The status code is empty. Give a code or leave the element out.", status.line, status.code)
+        found = (
+            fault(status.line, status.code, "empty")
             if is_blank(status.code)
             else fault_of_status(status.code, PROCEDURE_FAMILY, at.status_codes, status.line)
         )
-        if fault is not None:
-            yield fault._replace(below=f"/statusCode[{number}]")
+        if found is not None:
+            yield found._replace(below=f"/statusCode[{number}]")
 
 
-@rule("E7", Line, severity=Severity.ERROR, known_as="line_colony_no_found", needs=Colonies)
+@rule(
+    "E7",
+    Line,
+    severity=Severity.ERROR,
+    message=mark("The colonyID '{value}' of the line is not registered. Correct it or have the colony registered."),
+    cause=mark("The colony '{value}' of lines is not registered"),
+    remedy=mark("Correct its id, which is compared to the letter, or have the colony registered."),
+    acts=Actor.REGISTRY,
+    cause_by=("value",),
+    cases={
+        "empty": Declaration(
+            message=mark("The colonyID '{value}' of the line is empty. Correct it or have the colony registered."),
+            cause=mark("The colonyID of lines is empty"),
+            remedy=mark("Give the id of the colony."),
+        ),
+    },
+    known_as="line_colony_no_found",
+    needs=Colonies,
+)
 def colony_of_line_is_registered(line: Line, at: Context) -> Iterator[Fault]:
     """The colonyID of a line without a status code is not empty and is registered."""
     if line.status_codes or at.colonies.find(line.colony_id):
         return
-    what = "is empty" if is_blank(line.colony_id) else "is not registered"
-    yield Fault(
-        f"The colonyID {line.colony_id!r} of the line {what}. Correct it or have the colony registered.",
-        line.line,
-        line.colony_id,
-    )
+    yield fault(line.line, line.colony_id, "empty" if is_blank(line.colony_id) else "")
 
 
-@rule("E8", Experiment, severity=Severity.ERROR, known_as="experimentAttributes_DateNull")
+@rule(
+    "E8",
+    Experiment,
+    severity=Severity.ERROR,
+    message=mark("The date of experiment '{experiment}' is {value}, in the future. Correct it."),
+    cause=mark("Dates of experiments are in the future"),
+    remedy=mark("Correct the dates in the source system and export the data again."),
+    cases={
+        "before_birth": Declaration(
+            message=mark(
+                "The date of experiment '{experiment}' is {value}, before '{specimen}' was born on {birth}. Correct "
+                "either date."
+            ),
+            cause=mark("Experiments were done before their animals were born"),
+            remedy=mark("Correct the dates in the source system and export the data again."),
+        ),
+    },
+    known_as="experimentAttributes_DateNull",
+)
 def date_is_within_the_lives_of_the_specimens(experiment: Experiment, at: Context) -> Iterator[Fault]:
     """The dateOfExperiment is not in the future, a day allowed for time zones, nor before a specimen's birth."""
     day = day_of(experiment.date)
+    named = experiment.experiment_id
     if day > at.document.latest_day:
-        yield Fault(
-            f"The date of experiment {experiment.experiment_id!r} is {experiment.date}, in the future. Correct it.",
-            experiment.line,
-            experiment.date,
-        )
+        yield fault(experiment.line, experiment.date, experiment=named)
         return
     for specimen_id in experiment.specimen_ids:
         known = at.answers.specimens.get(specimen_id, ())
         births = [specimen.dob for specimen in known if specimen.dob is not None]
         if births and len(births) == len(known) and day < min(map(day_of, births)):
-            yield Fault(
-                f"The date of experiment {experiment.experiment_id!r} is {experiment.date}, before {specimen_id!r} was "
-                f"born on {min(births, key=day_of)}. Correct either date.",
-                experiment.line,
-                experiment.date,
+            birth = min(births, key=day_of)
+            yield fault(
+                experiment.line, experiment.date, "before_birth", experiment=named, specimen=specimen_id, birth=birth
             )
 
 
-@rule("E9", Experiment, severity=Severity.ERROR)
+@rule(
+    "E9",
+    Experiment,
+    severity=Severity.ERROR,
+    message=mark(
+        "The centre {centre} has the experiment '{value}' of this procedure in document {document} already. Number "
+        "repeats with sequenceID, or submit changes in an archive of the edit folder."
+    ),
+    cause=THERE.cause,
+    remedy=THERE.remedy,
+    cause_by=THERE.cause_by,
+    cases={
+        "same_document": Declaration(
+            message=mark(
+                "The centre {centre} has the experiment '{value}' of this procedure on line {other_line} too. "
+                "Number repeats with sequenceID, or submit changes in an archive of the edit folder."
+            ),
+            cause=TWICE.cause,
+            remedy=TWICE.remedy,
+        ),
+    },
+)
 def experiment_id_is_unique(experiment: Experiment, at: Context) -> Iterator[Fault]:
     """An experimentID with its sequenceID is unique within centre and procedure, unless edited or deleted."""
     if at.document.action is not Action.ADD:
@@ -147,16 +246,7 @@ def experiment_id_is_unique(experiment: Experiment, at: Context) -> Iterator[Fau
     here = (at.document.document_id, experiment.line)
     others = [where for where in at.answers.experiments.get(key_of_experiment(experiment), ()) if where != here]
     if others:
-        first = others[0]
-        same = first.document_id == at.document.document_id
-        place = f"on line {first.line} too" if same else f"in document {first.document_id} already"
-        sequence = "" if experiment.sequence_id is None else f" with sequenceID {experiment.sequence_id!r}"
-        yield Fault(
-            f"The centre {at.block.centre} has an experiment {experiment.experiment_id!r}{sequence} of this procedure "
-            f"{place}. Number repeats with sequenceID, or submit changes in an archive of the edit folder.",
-            experiment.line,
-            experiment.experiment_id,
-        )
+        yield fault_of_repeat(experiment.line, experiment.experiment_id, others[0], at, sequence=experiment.sequence_id)
 
 
 def key_of_experiment(experiment: Experiment) -> ExperimentKey:

@@ -5,33 +5,56 @@ from __future__ import annotations
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
+from dcc.declarations import Declaration
 from dcc.documents.contents import (
     MediaFile,
     MediaParameter,
     ParameterAssociation,
     SeriesMediaValue,
 )
+from dcc.messages import mark
 from dcc.rules.context import Context
 from dcc.rules.elements import key_of, sequence_of
-from dcc.rules.findings import Fault, Severity
+from dcc.rules.findings import Fault, Severity, fault
 from dcc.rules.registry import rule
 
 _SCHEMES = ("ftp", "sftp", "http", "https")
 
 
-@rule("P19", ParameterAssociation, severity=Severity.ERROR, known_as="parameterAssociationUndefined")
+@rule(
+    "P19",
+    ParameterAssociation,
+    severity=Severity.ERROR,
+    message=mark(
+        "The media are associated with {parameter}, which is no simple or ontology parameter of this procedure here. "
+        "Submit that parameter too, or correct the association."
+    ),
+    cause=mark("Media are associated with '{value}', which is not submitted with them"),
+    remedy=mark("Submit that parameter in the same procedure, or correct the association."),
+    cause_by=("value",),
+    cases={
+        "with_sequence": Declaration(
+            message=mark(
+                "The media are associated with {parameter} with sequenceID {sequence}, which is no simple or ontology "
+                "parameter of this procedure here. Submit that parameter too, or correct the association."
+            ),
+            cause=mark("Media are associated with '{value}', which is not submitted with them"),
+            remedy=mark("Submit that parameter in the same procedure, or correct the association."),
+            cause_by=("value",),
+        ),
+    },
+    known_as="parameterAssociationUndefined",
+)
 def association_refers_to_a_result(association: ParameterAssociation, at: Context) -> Iterator[Fault]:
     """A parameterAssociation refers to a simple or ontology parameter, and its sequenceID, of the same procedure."""
     key = key_of(association.parameter_id)
     if (key, sequence_of(association.sequence_id)) in at.results:
         return
-    which = key if association.sequence_id is None else f"{key} with sequenceID {association.sequence_id}"
-    yield Fault(
-        f"The media are associated with {which}, which is no simple or ontology parameter of this procedure here. "
-        "Submit that parameter too, or correct the association.",
-        association.line,
-        association.parameter_id,
-    )
+    if association.sequence_id is None:
+        yield fault(association.line, association.parameter_id, parameter=key)
+    else:
+        sequence = association.sequence_id
+        yield fault(association.line, association.parameter_id, "with_sequence", parameter=key, sequence=sequence)
 
 
 @rule(
@@ -40,23 +63,27 @@ def association_refers_to_a_result(association: ParameterAssociation, at: Contex
     MediaFile,
     SeriesMediaValue,
     severity=Severity.ERROR,
+    message=mark(
+        "The URI '{value}' is no absolute URL. Write one that begins with ftp://, sftp://, http:// or https://."
+    ),
+    cause=mark("URIs of media are no absolute URLs"),
+    remedy=mark("Write URLs that begin with ftp://, sftp://, http:// or https://."),
+    cases={
+        "type": Declaration(
+            message=mark("The file type '{value}' is no known media type. Write one such as image/jpeg."),
+            cause=mark("The file type '{value}' is no known media type"),
+            remedy=mark("Write a media type such as image/jpeg."),
+            cause_by=("value",),
+        ),
+    },
     known_as=("mediaNotAvailable", "fileNoSupported"),
 )
 def media_can_be_fetched(media: MediaParameter | MediaFile | SeriesMediaValue, at: Context) -> Iterator[Fault]:
     """The URI of media is an absolute ftp, sftp, http or https URL, and their file type a known media type."""
     if not is_absolute_url(media.uri):
-        yield Fault(
-            f"The URI {media.uri!r} is no absolute URL. Write one that begins with "
-            f"{', '.join(scheme + '://' for scheme in _SCHEMES)}.",
-            media.line,
-            media.uri,
-        )
+        yield fault(media.line, media.uri)
     if media.file_type is not None and media.file_type.strip().lower() not in at.document.media_types:
-        yield Fault(
-            f"The file type {media.file_type!r} is no known media type. Write one such as image/jpeg.",
-            media.line,
-            media.file_type,
-        )
+        yield fault(media.line, media.file_type, "type")
 
 
 def is_absolute_url(uri: str) -> bool:

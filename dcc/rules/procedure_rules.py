@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
+from dcc.declarations import Declaration
 from dcc.documents.contents import Procedure
+from dcc.messages import mark
 from dcc.reference.impress import Impress
 from dcc.rules.context import Context
 from dcc.rules.elements import (
@@ -18,24 +20,48 @@ from dcc.rules.elements import (
     sequence_of,
     top_level_parameters,
 )
-from dcc.rules.findings import Fault, Severity
+from dcc.rules.findings import Fault, Severity, fault
 from dcc.rules.registry import rule
 
 
-@rule("P1", ProcedureUse, severity=Severity.ERROR, known_as="checkProcedure", needs=Impress, local=True)
+@rule(
+    "P1",
+    ProcedureUse,
+    severity=Severity.ERROR,
+    message=mark(
+        "The procedure '{value}' does not belong to the pipeline {pipeline}: its content was not checked. Mind its "
+        "version."
+    ),
+    cause=mark("The procedure '{value}' does not belong to the pipeline {pipeline}"),
+    remedy=mark(
+        "Correct the procedure, mind its version, or submit it in its own pipeline. Nothing in it was checked."
+    ),
+    cause_by=("value", "pipeline"),
+    known_as="checkProcedure",
+    needs=Impress,
+    local=True,
+)
 def procedure_belongs_to_the_pipeline(use: ProcedureUse, at: Context) -> Iterator[Fault]:
     """A procedure belongs to the centre's pipeline; nothing in it is checked otherwise."""
     if at.procedure_definition is None:
-        procedure = use.procedure
-        yield Fault(
-            f"The procedure {procedure.procedure_id!r} does not belong to the pipeline {at.block.pipeline}: its "
-            "content was not checked. Mind its version.",
-            procedure.line,
-            procedure.procedure_id,
-        )
+        yield fault(use.procedure.line, use.procedure.procedure_id, pipeline=at.block.pipeline)
 
 
-@rule("P2", Procedure, severity=Severity.ERROR, known_as="requiredNonPresentParameters", needs=Impress, local=True)
+@rule(
+    "P2",
+    Procedure,
+    severity=Severity.ERROR,
+    message=mark(
+        "The procedure {procedure} lacks required parameters: {value}. Submit them, or each with a parameterStatus "
+        "that says why there is no value."
+    ),
+    cause=mark("{procedure} lacks required parameters: {value}"),
+    remedy=mark("Submit them, or each with a parameterStatus that says why there is no value."),
+    cause_by=("procedure", "value"),
+    known_as="requiredNonPresentParameters",
+    needs=Impress,
+    local=True,
+)
 def required_parameters_are_present(procedure: Procedure, at: Context) -> Iterator[Fault]:
     """All parameters that IMPReSS requires are present, as whatever type and be it only with a status."""
     if not at.definition.required:
@@ -44,18 +70,19 @@ def required_parameters_are_present(procedure: Procedure, at: Context) -> Iterat
     present |= {key_of(step.parameter.parameter_id) for step in metadata_of_media(procedure)}
     missing = sorted(at.definition.required - present)
     if missing:
-        yield Fault(
-            f"The procedure {procedure.procedure_id} lacks required parameters: {', '.join(missing)}. Submit them, or "
-            "each with a parameterStatus that says why there is no value.",
-            procedure.line,
-            ", ".join(missing),
-        )
+        yield fault(procedure.line, ", ".join(missing), procedure=procedure.procedure_id)
 
 
 @rule(
     "P3",
     ParameterUse,
     severity=Severity.ERROR,
+    message=mark(
+        "The parameter '{value}' does not belong to the procedure {procedure}. Correct its identifier or leave it out."
+    ),
+    cause=mark("The parameter '{value}' does not belong to {procedure}"),
+    remedy=mark("Correct its identifier, mind the version, or leave it out."),
+    cause_by=("value", "procedure"),
     known_as="parametersNotBelonging",
     needs=Impress,
     only_for=lambda _defined: False,
@@ -65,19 +92,17 @@ def required_parameters_are_present(procedure: Procedure, at: Context) -> Iterat
 def parameter_belongs_to_the_procedure(use: ParameterUse, at: Context) -> Iterator[Fault]:
     """Every parameter belongs to the procedure; each that does not is reported where it stands."""
     if at.parameter_definition is None:
-        identifier = use.parameter.parameter_id
-        yield Fault(
-            f"The parameter {identifier!r} does not belong to the procedure {at.definition.key}. Correct its "
-            "identifier or leave it out.",
-            use.parameter.line,
-            identifier,
-        )
+        yield fault(use.parameter.line, use.parameter.parameter_id, procedure=at.definition.key)
 
 
 @rule(
     "P4",
     ParameterUse,
     severity=Severity.ERROR,
+    message=mark("The parameterID '{value}' has blanks around it. Remove them."),
+    cause=mark("The parameterID '{value}' has blanks around it"),
+    remedy=mark("Remove the blanks."),
+    cause_by=("value",),
     known_as="checkProcedureParametersBlankSpaces",
     local=True,
     numeric=True,
@@ -86,15 +111,17 @@ def identifier_has_no_blanks_around_it(use: ParameterUse, at: Context) -> Iterat
     """No parameterID has blanks before or after it; other rules go by the identifier without them."""
     identifier = use.parameter.parameter_id
     if identifier != key_of(identifier):
-        yield Fault(
-            f"The parameterID {identifier!r} has blanks around it. Remove them.", use.parameter.line, identifier
-        )
+        yield fault(use.parameter.line, identifier)
 
 
 @rule(
     "P5",
     ParameterUse,
     severity=Severity.ERROR,
+    message=mark("The parameter {parameter} is submitted as {value} and is a {type}. Submit it as that."),
+    cause=mark("{parameter} is submitted as {value} and is a {type}"),
+    remedy=mark("Submit it as the element that IMPReSS gives it."),
+    cause_by=("parameter", "value", "type"),
     known_as="checkParametersWrongType",
     needs=Impress,
     local=True,
@@ -104,14 +131,33 @@ def parameter_is_of_its_type(use: ParameterUse, at: Context) -> Iterator[Fault]:
     """A parameter is submitted as the type that IMPReSS gives it."""
     definition = at.parameter_definition
     if definition is not None and definition.type is not use.type:
-        yield Fault(
-            f"The parameter {definition.key} is submitted as {use.type} and is a {definition.type}. Submit it as that.",
-            use.parameter.line,
-            use.type,
-        )
+        yield fault(use.parameter.line, str(use.type), parameter=definition.key, type=str(definition.type))
 
 
-@rule("P6", Procedure, severity=Severity.ERROR, known_as="checkRepeatedParameters", local=True)
+@rule(
+    "P6",
+    Procedure,
+    severity=Severity.ERROR,
+    message=mark(
+        "The parameter {value} is there {number} times. Submit it once, or number the repeats with sequenceID."
+    ),
+    cause=mark("{value} is there several times in one procedure"),
+    remedy=mark("Submit it once, or number the repeats with sequenceID."),
+    cause_by=("value",),
+    cases={
+        "with_sequence": Declaration(
+            message=mark(
+                "The parameter {value} with sequenceID {sequence} is there {number} times. Submit it once, or number "
+                "the repeats with sequenceID."
+            ),
+            cause=mark("{value} is there several times in one procedure"),
+            remedy=mark("Submit it once, or number the repeats with sequenceID."),
+            cause_by=("value",),
+        ),
+    },
+    known_as="checkRepeatedParameters",
+    local=True,
+)
 def parameters_are_not_repeated(procedure: Procedure, at: Context) -> Iterator[Fault]:
     """A parameterID with its sequenceID occurs once in a procedure; each of several is reported."""
     named = [(one.parameter_id, getattr(one, "sequence_id", None)) for one in parameters_of(procedure)]
@@ -126,12 +172,7 @@ def parameters_are_not_repeated(procedure: Procedure, at: Context) -> Iterator[F
     for (key, sequence), steps in groups.items():
         if len(steps) == 1:
             continue
-        which = key if sequence is None else f"{key} with sequenceID {sequence}"
+        case = "" if sequence is None else "with_sequence"
+        said = {} if sequence is None else {"sequence": str(sequence)}
         for step in steps:
-            yield Fault(
-                f"The parameter {which} is there {len(steps)} times. Submit it once, or number the repeats with "
-                "sequenceID.",
-                step.parameter.line,
-                key,
-                below=step.path,
-            )
+            yield fault(step.parameter.line, key, case, number=len(steps), **said)._replace(below=step.path)

@@ -1,23 +1,41 @@
 """The rules, each registered under its id for the kinds of element that it looks at.
 
-A rule is a function of an element and its Context that yields a Fault for everything it objects to. It is registered
-where it is written:
+A rule is a function of an element and its Context that yields a Fault, with its details by name, for everything it
+objects to. It is registered where it is written, with all that is said of it in words:
 
-    @rule("S2", Specimen, severity=Severity.ERROR, known_as="testSpecimenBackground", needs=Strains)
-    def strain_is_known(specimen: Specimen, at: Context) -> Iterator[Fault]: ...
+    @rule(
+        "S2",
+        Specimen,
+        severity=Severity.ERROR,
+        message=mark("The strainID '{value}' of the animal '{specimen}' is not known. Give its MGI id."),
+        cause=mark("The strain '{value}' is not known"),
+        remedy=mark("Correct the strainID, or have the strain registered."),
+        cause_by=("value",),
+        needs=Strains,
+    )
+    def strain_is_known(specimen: Specimen, at: Context) -> Iterator[Fault]:
+        "An animal's strainID is a known strain."
+        if specimen.strain_id not in at.strains.names:
+            yield fault(specimen.line, specimen.strain_id, specimen=specimen.specimen_id)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
+from dcc.declarations import Declaration, code_of, declare
 from dcc.errors import InternalFaultError
 from dcc.reference.impress import Parameter
 from dcc.reference.snapshots import Snapshot
 from dcc.rules.context import Context
 from dcc.rules.findings import Fault, Finding, Severity
+from dcc.vocabulary import Actor
+
+RULE_ID: Final = re.compile(r"[A-Z]+[0-9]+")
+"""What the id of a rule looks like."""
 
 Check = Callable[[Any, Context], Iterator[Fault]]
 AnyCheck = TypeVar("AnyCheck", bound=Check)
@@ -61,9 +79,9 @@ class Rule:
     def finding(self, fault: Fault, at: Context) -> Finding:
         """The finding of a fault that the check yielded at a place."""
         return Finding(
-            self.id,
+            code_of(self.id, fault.case),
             fault.severity or self.severity,
-            fault.message,
+            fault.details,
             fault.line,
             at.path + fault.below,
             fault.value,
@@ -91,6 +109,12 @@ def rule(
     rule_id: str,
     *on: type,
     severity: Severity,
+    message: str,
+    cause: str,
+    remedy: str,
+    acts: Actor = Actor.CENTRE,
+    cause_by: tuple[str, ...] = (),
+    cases: Mapping[str, Declaration] | None = None,
     known_as: str | tuple[str, ...] = (),
     needs: type[Snapshot] | tuple[type[Snapshot], ...] = (),
     given: str | tuple[str, ...] = (),
@@ -98,14 +122,21 @@ def rule(
     local: bool = False,
     numeric: bool = False,
 ) -> Callable[[AnyCheck], AnyCheck]:
-    """Register a check as the rule `rule_id` for the kinds of element `on`.
+    """Register a check as the rule `rule_id` for the kinds of element `on`, with what is declared of its findings.
 
-    Raises InternalFaultError for an id that another rule has.
+    `message`, `cause`, `remedy`, `acts` and `cause_by` are as of a Declaration; `cases` are further ones, by the `case`
+    of the faults that they are for. Raises InternalFaultError for an id that another rule has, or that is none.
     """
 
     def register(check: AnyCheck) -> AnyCheck:
         if rule_id in RULES:
             raise InternalFaultError(f"There are two rules {rule_id}. Give one of them another id.")
+        if RULE_ID.fullmatch(rule_id) is None:
+            raise InternalFaultError(f"{rule_id!r} is no id of a rule. Write capital letters and a number, such as D1.")
+        own = Declaration(message=message, cause=cause, remedy=remedy, acts=acts, cause_by=cause_by)
+        declare(rule_id, own)
+        for case, declaration in (cases or {}).items():
+            declare(code_of(rule_id, case), declaration)
         names = (known_as,) if isinstance(known_as, str) else known_as
         kinds = needs if isinstance(needs, tuple) else (needs,)
         fields = (given,) if isinstance(given, str) else given

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable
 from typing import Final
 
+from dcc.declarations import ACTOR_NAMES, acting
 from dcc.rules.catalogue import CATALOGUE, UNWAIVABLE, RuleEntry
 
 _BEGINNING: Final = """\
@@ -23,11 +24,12 @@ value at fault, and the reference data that it was judged by.
 | unchecked | the check could not be made, which is not the centre's fault |
 
 The table gives the usual severity of each rule: a message may have another one where it says so, such as the faults in
-the strain or colony of an animal with a status code, which are warnings. *Known as* are the ids under which the
-existing validator reports the same. *Needs* names the reference data without which the rule is skipped; there is then
-one finding `reference` that says so, and the next session judges the document again when they are there. So it does
-with a document that has findings by reference data which have changed since: nobody need ask for it. One without any
-keeps its judgement; `dcc data recheck` has it judged by what is new.
+the strain or colony of an animal with a status code, which are warnings. *Who acts* is who has to do something; what
+nobody acts on clears by itself. *Known as* are the ids under which the existing validator reports the same. *Needs*
+names the reference data without which the rule is skipped; there is then one finding `reference` that says so, and the
+next session judges the document again when they are there. So it does with a document that has findings by reference
+data which have changed since: nobody need ask for it. One without any keeps its judgement; `dcc data recheck` has it
+judged by what is new.
 
 An experiment on an animal in which an error lies does not count either, and has no finding of its own: its `is_valid`
 is false, and no data context and no overview has it. `dcc data findings` and the report on its archive say how many
@@ -88,10 +90,14 @@ def _of_section(letter: str) -> list[RuleEntry]:
 
 
 def _table(entries: Iterable[RuleEntry]) -> str:
-    lines = ["| id | severity | what it demands | known as | needs |", "| --- | --- | --- | --- | --- |"]
+    lines = [
+        "| id | severity | what it demands | who acts | known as | needs |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
     for entry in entries:
         known_as, needs = ", ".join(entry.known_as), ", ".join(entry.needs)
-        lines.append(f"| {entry.id} | {entry.severity.value} | {entry.demand} | {known_as} | {needs} |")
+        who = ", ".join(ACTOR_NAMES[one] for one in acting(entry.id))
+        lines.append(f"| {entry.id} | {entry.severity.value} | {entry.demand} | {who} | {known_as} | {needs} |")
     return "\n".join(lines) + "\n"
 
 

@@ -4,22 +4,65 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dcc.declarations import Declaration
 from dcc.documents.contents import (
     MediaSampleParameter,
     SeriesMediaParameter,
     SeriesParameter,
     SeriesValue,
 )
+from dcc.messages import mark
 from dcc.reference.impress import Impress, Increment, Parameter
 from dcc.rules.context import Context
 from dcc.rules.elements import values_of
-from dcc.rules.findings import Fault, Severity
+from dcc.rules.findings import Fault, Severity, fault
 from dcc.rules.registry import rule
 from dcc.rules.values import UnreadableValueError, is_blank, read_date_time, read_float, read_integer
 
 _FLOAT = "float"
 _DATE_TIME = "datetime"
 _REPEAT = "repeat"
+
+_INCREMENTS = mark("Submit all increments that IMPReSS lists, each with an incrementStatus where there is no value.")
+_LISTED = mark("Use the increments that IMPReSS lists for this parameter.")
+_TOO_FEW = Declaration(
+    message=mark(
+        "The parameter {parameter} has {number} values and needs at least {minimum}. Submit the others, each with an "
+        "incrementStatus where there is no value."
+    ),
+    cause=mark("{parameter} has fewer than the {minimum} values that it needs"),
+    remedy=_INCREMENTS,
+    cause_by=("parameter", "minimum"),
+)
+_NOT_LISTED = Declaration(
+    message=mark("The incrementValue '{value}' of {parameter} is none of those that IMPReSS lists: {permitted}."),
+    cause=mark("{parameter}: the increment '{value}' is not listed"),
+    remedy=_LISTED,
+    cause_by=("parameter", "value"),
+)
+_RETIRED = Declaration(
+    message=mark("The incrementValue '{value}' of {parameter} is one that IMPReSS has retired: {permitted}."),
+    cause=mark("{parameter}: IMPReSS has retired the increment '{value}'"),
+    remedy=_LISTED,
+    cause_by=("parameter", "value"),
+)
+_MISSING = Declaration(
+    message=mark(
+        "The parameter {parameter} lacks the increments {value}. Submit them, each with an incrementStatus where there "
+        "is no value."
+    ),
+    cause=mark("{parameter} lacks the increments {value}"),
+    remedy=_INCREMENTS,
+    cause_by=("parameter", "value"),
+)
+_ILL_TYPED = Declaration(
+    message=mark("The incrementValue '{value}' of {parameter} does not read as {type}."),
+    cause=mark("{parameter}: increments do not read as {type}"),
+    remedy=mark(
+        "Write the incrementValue as the type asks: datetime with its zone, float with a point, repeat from 0 up."
+    ),
+    cause_by=("parameter", "type"),
+)
 
 
 @rule(
@@ -28,6 +71,10 @@ _REPEAT = "repeat"
     MediaSampleParameter,
     SeriesMediaParameter,
     severity=Severity.ERROR,
+    message=mark("The parameter {parameter} has neither values nor a parameterStatus. Give one of them."),
+    cause=mark("{parameter} has neither values nor a parameterStatus"),
+    remedy=mark("Give a value, or a parameterStatus that says why there is none."),
+    cause_by=("parameter",),
     known_as=("seriesParameterNullValue", "seriesMediaParameterNullValue"),
     local=True,
 )
@@ -37,16 +84,28 @@ def series_has_values(
     """A series has values, and a media sample parameter samples, or a status."""
     inside = element.samples if isinstance(element, MediaSampleParameter) else element.values
     if not inside and is_blank(element.status):
-        yield Fault(
-            f"The parameter {element.parameter_id} has neither values nor a parameterStatus. Give one of them.",
-            element.line,
-        )
+        yield fault(element.line, parameter=element.parameter_id)
 
 
 @rule(
     "P14",
     SeriesValue,
     severity=Severity.ERROR,
+    message=mark("The value for increment '{increment}' is empty and has no incrementStatus. Give one of them."),
+    cause=mark("Series values are empty and have no incrementStatus"),
+    remedy=mark("Give a value, or an incrementStatus that says why there is none."),
+    cases={
+        "no_increment": Declaration(
+            message=mark("The incrementValue is empty. Say which increment the value is for."),
+            cause=mark("The incrementValue of series values is empty"),
+            remedy=mark("Say which increment each value is for."),
+        ),
+        "both": Declaration(
+            message=mark("The value for increment '{increment}' has an incrementStatus too. Give one of them."),
+            cause=mark("Series values have an incrementStatus too"),
+            remedy=mark("Give the value or the incrementStatus, not both."),
+        ),
+    },
     known_as=(
         "seriesParameterValueEmpty",
         "seriesParameterValueNotEmptyWithIncrementStatus",
@@ -58,25 +117,21 @@ def series_has_values(
 def series_value_has_text_or_status(value: SeriesValue, at: Context) -> Iterator[Fault]:
     """A series value has either text or an incrementStatus, not both nor neither; its incrementValue is not empty."""
     if is_blank(value.increment):
-        yield Fault("The incrementValue is empty. Say which increment the value is for.", value.line, value.increment)
+        yield fault(value.line, value.increment, "no_increment")
     if is_blank(value.value) and is_blank(value.increment_status):
-        yield Fault(
-            f"The value for increment {value.increment!r} is empty and has no incrementStatus. Give one of them.",
-            value.line,
-            value.value,
-        )
+        yield fault(value.line, value.value, increment=value.increment)
     elif not is_blank(value.value) and not is_blank(value.increment_status):
-        yield Fault(
-            f"The value for increment {value.increment!r} has an incrementStatus too. Give one of them.",
-            value.line,
-            value.value,
-        )
+        yield fault(value.line, value.value, "both", increment=value.increment)
 
 
 @rule(
     "P15",
     SeriesParameter,
     severity=Severity.ERROR,
+    message=_TOO_FEW.message,
+    cause=_TOO_FEW.cause,
+    remedy=_TOO_FEW.remedy,
+    cause_by=_TOO_FEW.cause_by,
     known_as="seriesParameterEnoughParameters",
     needs=Impress,
     local=True,
@@ -91,6 +146,11 @@ def there_are_enough_increments(series: SeriesParameter, at: Context) -> Iterato
     "P16",
     SeriesParameter,
     severity=Severity.ERROR,
+    message=_NOT_LISTED.message,
+    cause=_NOT_LISTED.cause,
+    remedy=_NOT_LISTED.remedy,
+    cause_by=_NOT_LISTED.cause_by,
+    cases={"retired": _RETIRED, "missing": _MISSING},
     known_as=("seriesParameterNoValidIncrement", "seriesParameterMissingIncrement"),
     needs=Impress,
     local=True,
@@ -105,6 +165,10 @@ def increments_are_those_listed(series: SeriesParameter, at: Context) -> Iterato
     "P17",
     SeriesParameter,
     severity=Severity.ERROR,
+    message=_ILL_TYPED.message,
+    cause=_ILL_TYPED.cause,
+    remedy=_ILL_TYPED.remedy,
+    cause_by=_ILL_TYPED.cause_by,
     known_as="seriesParameterNoValidIncrementType",
     needs=Impress,
     local=True,
@@ -118,6 +182,11 @@ def increments_read_as_their_type(series: SeriesParameter, at: Context) -> Itera
     "P18",
     SeriesMediaParameter,
     severity=Severity.ERROR,
+    message=_NOT_LISTED.message,
+    cause=_NOT_LISTED.cause,
+    remedy=_NOT_LISTED.remedy,
+    cause_by=_NOT_LISTED.cause_by,
+    cases={"too_few": _TOO_FEW, "retired": _RETIRED, "missing": _MISSING, "ill_typed": _ILL_TYPED},
     known_as=(
         "seriesMediaParameterEnoughParameters",
         "seriesMediaParameterNoValidIncrement",
@@ -129,9 +198,11 @@ def increments_read_as_their_type(series: SeriesParameter, at: Context) -> Itera
 def increments_of_media_are_right(series: SeriesMediaParameter, at: Context) -> Iterator[Fault]:
     """P15 to P17 hold for the values of series media too; P9 and P10 are checked for each value of a series."""
     if series.values:
-        yield from _too_few(series, at.parameter)
+        for few in _too_few(series, at.parameter):
+            yield few._replace(case="too_few")
         yield from _not_as_listed(series, at.parameter)
-        yield from _ill_typed(series, at.parameter)
+        for ill_typed in _ill_typed(series, at.parameter):
+            yield ill_typed._replace(case="ill_typed")
 
 
 def listed_increments(parameter: Parameter) -> tuple[Increment, ...]:
@@ -154,12 +225,8 @@ def _too_few(series: SeriesParameter | SeriesMediaParameter, parameter: Paramete
         return
     minimum = parameter.increments[0].minimum
     if len(series.values) < minimum:
-        yield Fault(
-            f"The parameter {parameter.key} has {len(series.values)} values and needs at least {minimum}. Submit the "
-            "others, each with an incrementStatus where there is no value.",
-            series.line,
-            str(len(series.values)),
-        )
+        number = len(series.values)
+        yield fault(series.line, str(number), parameter=parameter.key, number=number, minimum=minimum)
 
 
 def _not_as_listed(series: SeriesParameter | SeriesMediaParameter, parameter: Parameter) -> Iterator[Fault]:
@@ -177,21 +244,12 @@ def _not_as_listed(series: SeriesParameter | SeriesMediaParameter, parameter: Pa
         key = increment_key(value.increment, kind)
         submitted.add(key)
         if key not in listed and not is_blank(value.increment):
-            what = "one that IMPReSS has retired" if key in retired else "none of those that IMPReSS lists"
-            yield Fault(
-                f"The incrementValue {value.increment!r} of {parameter.key} is {what}: {', '.join(listed.values())}.",
-                value.line,
-                value.increment,
-                below=f"/value[{number}]",
-            )
+            case = "retired" if key in retired else ""
+            found = fault(value.line, value.increment, case, parameter=parameter.key, permitted=list(listed.values()))
+            yield found._replace(below=f"/value[{number}]")
     missing = [text for key, text in listed.items() if key not in submitted]
     if missing:
-        yield Fault(
-            f"The parameter {parameter.key} lacks the increments {', '.join(missing)}. Submit them, each with an "
-            "incrementStatus where there is no value.",
-            series.line,
-            ", ".join(missing),
-        )
+        yield fault(series.line, ", ".join(missing), "missing", parameter=parameter.key)
 
 
 def _ill_typed(series: SeriesParameter | SeriesMediaParameter, parameter: Parameter) -> Iterator[Fault]:
@@ -200,12 +258,8 @@ def _ill_typed(series: SeriesParameter | SeriesMediaParameter, parameter: Parame
     kind = parameter.increments[0].kind
     for number, value in enumerate(values_of(series), 1):
         if not is_blank(value.increment) and not _reads_as(value.increment, kind):
-            yield Fault(
-                f"The incrementValue {value.increment!r} of {parameter.key} does not read as {kind}.",
-                value.line,
-                value.increment,
-                below=f"/value[{number}]",
-            )
+            found = fault(value.line, value.increment, parameter=parameter.key, type=kind)
+            yield found._replace(below=f"/value[{number}]")
 
 
 def _reads_as(text: str, kind: str) -> bool:

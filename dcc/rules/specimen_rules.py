@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
+from dcc.declarations import Declaration
 from dcc.documents.contents import Specimen
 from dcc.documents.lexical import parse_boolean
+from dcc.messages import mark
 from dcc.naming import Action
 from dcc.reference.snapshots import Colonies, Colony, Projects, StatusCodes, Strains
 from dcc.rules.centres import may_be_centre
-from dcc.rules.codes import SPECIMEN_FAMILY, fault_of_status
+from dcc.rules.codes import MISPLACED_CODE, SPECIMEN_FAMILY, UNREGISTERED_CODE, fault_of_status
 from dcc.rules.context import Context
-from dcc.rules.findings import Fault, Severity
+from dcc.rules.findings import Fault, Severity, fault
 from dcc.rules.registry import rule
+from dcc.rules.upload import THERE, TWICE, fault_of_repeat
 from dcc.rules.values import day_of, is_blank
+from dcc.vocabulary import Actor
 
 ELIGIBLE_STATUSES = (
     "Phenotype Attempt Registered",
@@ -29,22 +34,36 @@ _THEILER = re.compile(r"(?:TS)?([0-9]+)[a-d]?", re.IGNORECASE | re.ASCII)
 _LONGEST_STAGE = 20
 
 
-@rule("S1", Specimen, severity=Severity.ERROR, known_as="testNoStrainSpecified", local=True)
+@rule(
+    "S1",
+    Specimen,
+    severity=Severity.ERROR,
+    message=mark(
+        "The baseline animal '{specimen}' has neither a strainID nor a parental strain. Give its strain's MGI id."
+    ),
+    cause=mark("Baseline animals have neither a strainID nor a parental strain"),
+    remedy=mark("Give the MGI id of their strain, such as MGI:2159965."),
+    known_as="testNoStrainSpecified",
+    local=True,
+)
 def baseline_has_a_strain(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A baseline animal has a strainID, or a parental strain."""
     if parse_boolean(specimen.is_baseline) and is_blank(specimen.strain_id) and not specimen.parental_strains:
-        yield _background(
-            specimen,
-            f"The baseline animal {specimen.specimen_id!r} has neither a strainID nor a parental strain. Give its "
-            "strain's MGI id.",
-            specimen.strain_id,
-        )
+        yield _background(specimen, specimen.strain_id)
 
 
 @rule(
     "S2",
     Specimen,
     severity=Severity.ERROR,
+    message=mark(
+        "The strainID '{value}' of the baseline animal '{specimen}' is no known strain. Give its MGI id, such as "
+        "MGI:2159965."
+    ),
+    cause=mark("The strain '{value}' is not known"),
+    remedy=mark("Correct the strainID, which is an MGI id such as MGI:2159965; MGI registers new strains."),
+    acts=Actor.REGISTRY,
+    cause_by=("value",),
     known_as="testSpecimenBackground",
     needs=Strains,
     given="strain_id",
@@ -56,29 +75,39 @@ def strain_of_baseline_is_known(specimen: Specimen, at: Context) -> Iterator[Fau
     if parse_boolean(specimen.is_baseline) and strain is not None and not is_blank(strain):
         if strain in at.strains.names:
             return
-        yield _background(
-            specimen,
-            f"The strainID {strain!r} of the baseline animal {specimen.specimen_id!r} is no known strain. Give its MGI "
-            "id, such as MGI:2159965.",
-            strain,
-        )
+        yield _background(specimen, strain)
 
 
-@rule("S3", Specimen, severity=Severity.ERROR, known_as="testNoColonyIDSpecified", local=True)
+@rule(
+    "S3",
+    Specimen,
+    severity=Severity.ERROR,
+    message=mark("The animal '{specimen}' is no baseline and has no colonyID. Give the id of its colony."),
+    cause=mark("Animals that are no baseline have no colonyID"),
+    remedy=mark("Give the id of their colony."),
+    known_as="testNoColonyIDSpecified",
+    local=True,
+)
 def mutant_has_a_colony(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """An animal that is no baseline has a colonyID."""
     if not parse_boolean(specimen.is_baseline) and is_blank(specimen.colony_id):
-        yield _background(
-            specimen,
-            f"The animal {specimen.specimen_id!r} is no baseline and has no colonyID. Give the id of its colony.",
-            specimen.colony_id,
-        )
+        yield _background(specimen, specimen.colony_id)
 
 
 @rule(
     "S4",
     Specimen,
     severity=Severity.ERROR,
+    message=mark(
+        "The colony '{value}' of '{specimen}' is not registered. Correct its id or have the colony registered."
+    ),
+    cause=mark("The colony '{value}' is not registered"),
+    remedy=mark(
+        "Correct its id, which is compared to the letter, or have the colony registered. When it is, the next session "
+        "clears this: nothing need be submitted again."
+    ),
+    acts=Actor.REGISTRY,
+    cause_by=("value",),
     known_as="testSpecimenBackgroundNotInImits",
     needs=Colonies,
     given="colony_id",
@@ -88,18 +117,21 @@ def colony_is_registered(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A mutant's colonyID is a registered colony."""
     colony = _colony_of_mutant(specimen)
     if colony is not None and not at.colonies.find(colony):
-        yield _background(
-            specimen,
-            f"The colony {colony!r} of {specimen.specimen_id!r} is not registered. Correct its id or have the colony "
-            "registered.",
-            colony,
-        )
+        yield _background(specimen, colony)
 
 
 @rule(
     "S5",
     Specimen,
     severity=Severity.ERROR,
+    message=mark(
+        "The colony '{value}' of '{specimen}' has the status {status}, which does not permit phenotyping. It must be "
+        "one of: {permitted}."
+    ),
+    cause=mark("The status of the colony '{value}' does not permit phenotyping: {status}"),
+    remedy=mark("Have the colony's status brought up to date where it is registered, or correct the colonyID."),
+    acts=Actor.REGISTRY,
+    cause_by=("value", "status"),
     known_as=("testColonyIncorrectState", "testiMitsButWrongState"),
     needs=Colonies,
     given="colony_id",
@@ -110,19 +142,34 @@ def colony_may_be_phenotyped(specimen: Specimen, at: Context) -> Iterator[Fault]
     colony = _colony_of_mutant(specimen)
     productions = at.colonies.find(colony) if colony is not None else ()
     if productions and not _eligible(productions):
-        statuses = ", ".join(sorted({production.status for production in productions}))
-        yield _background(
-            specimen,
-            f"The colony {colony!r} of {specimen.specimen_id!r} has the status {statuses}, which does not permit "
-            f"phenotyping. It must be one of: {', '.join(ELIGIBLE_STATUSES)}.",
-            colony,
-        )
+        statuses = sorted({production.status for production in productions})
+        yield _background(specimen, colony, status=statuses, permitted=list(ELIGIBLE_STATUSES))
 
 
 @rule(
     "S6",
     Specimen,
     severity=Severity.ERROR,
+    message=mark(
+        "The colony '{colony}' of '{specimen}' was produced by {registered}, not by {value}. Correct productionCentre."
+    ),
+    cause=mark("The colony '{colony}' was produced by {registered}, not by {value}"),
+    remedy=mark("Correct productionCentre, or the colonyID."),
+    cause_by=("value", "colony", "registered"),
+    cases={
+        "unknown_name": Declaration(
+            message=mark(
+                "Whether {value} produced the colony '{colony}' could not be checked: it is registered for "
+                "{registered}, and it is not known what {value} is called there."
+            ),
+            cause=mark(
+                "It is not known what the centre {value} is called where colonies are registered ({registered})"
+            ),
+            remedy=mark("The Data Coordination Centre has the platform learn the centre's name there."),
+            acts=Actor.DCC,
+            cause_by=("value", "registered"),
+        ),
+    },
     known_as="testIncorrectProduictionCentre",
     needs=Colonies,
     given="colony_id",
@@ -138,39 +185,41 @@ def production_centre_is_that_of_the_colony(specimen: Specimen, at: Context) -> 
     verdicts = {may_be_centre(production.production_centre, centre) for production in productions}
     if True in verdicts:
         return
-    registered = ", ".join(sorted({production.production_centre for production in productions}))
+    registered = sorted({production.production_centre for production in productions})
     if None in verdicts:
-        yield Fault(
-            f"Whether {centre} produced the colony {colony!r} could not be checked: it is registered for "
-            f"{registered}, and it is not known what {centre} is called there.",
-            specimen.line,
-            centre,
-            Severity.UNCHECKED,
-        )
+        unknown = fault(specimen.line, centre, "unknown_name", colony=colony, registered=registered)
+        yield unknown._replace(severity=Severity.UNCHECKED)
         return
-    yield _background(
-        specimen,
-        f"The colony {colony!r} of {specimen.specimen_id!r} was produced by {registered}, not by {centre}. Correct "
-        "productionCentre.",
-        centre,
-    )
+    yield _background(specimen, centre, colony=colony, registered=registered)
 
 
-@rule("S7", Specimen, severity=Severity.ERROR, known_as="testSpecimenDatesWithinLimits", local=True)
+@rule(
+    "S7",
+    Specimen,
+    severity=Severity.ERROR,
+    message=mark("The date of birth of '{specimen}' is {value}, in the future. Correct it."),
+    cause=mark("Dates of birth are in the future"),
+    remedy=mark("Correct the dates in the source system and export the data again."),
+    known_as="testSpecimenDatesWithinLimits",
+    local=True,
+)
 def birth_is_not_in_the_future(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A mouse's date of birth is not in the future; a day is allowed for the centre's time zone."""
     if specimen.dob is not None and day_of(specimen.dob) > at.document.latest_day:
-        yield Fault(
-            f"The date of birth of {specimen.specimen_id!r} is {specimen.dob}, in the future. Correct it.",
-            specimen.line,
-            specimen.dob,
-        )
+        yield fault(specimen.line, specimen.dob, specimen=specimen.specimen_id)
 
 
 @rule(
     "S8",
     Specimen,
     severity=Severity.ERROR,
+    message=mark(
+        "The date of birth of '{specimen}' is {value}, before its colony '{colony}' was made on {made}. Correct the "
+        "date or the colony."
+    ),
+    cause=mark("Animals of the colony '{colony}' were born before it was made on {made}"),
+    remedy=mark("Correct the dates of birth or the colonyID, or the day on which the colony is registered as made."),
+    cause_by=("colony", "made"),
     known_as="testSpecimenDatesWithinLimits",
     needs=Colonies,
     given="colony_id",
@@ -184,18 +233,21 @@ def birth_is_not_before_the_colony(specimen: Specimen, at: Context) -> Iterator[
     made = [production.created for production in at.colonies.find(colony)]
     known = [day for day in made if day is not None]
     if known and len(known) == len(made) and day_of(specimen.dob) < min(known):
-        yield Fault(
-            f"The date of birth of {specimen.specimen_id!r} is {specimen.dob}, before its colony {colony!r} was made "
-            f"on {min(known)}. Correct the date or the colony.",
-            specimen.line,
-            specimen.dob,
-        )
+        first = str(min(known))
+        yield fault(specimen.line, specimen.dob, specimen=specimen.specimen_id, colony=colony, made=first)
 
 
 @rule(
     "S9",
     Specimen,
     severity=Severity.ERROR,
+    message=mark(
+        "The stage '{value}' of '{specimen}' is no DPC stage. Write a number from 0 to less than 20, such as 12.5 or "
+        "E12.5."
+    ),
+    cause=mark("'{value}' is no DPC stage"),
+    remedy=mark("Write a number from 0 to less than 20, such as 12.5 or E12.5."),
+    cause_by=("value",),
     known_as=("Embryo_DPCStageNotParsed", "Embryo_DPCStageOutOfBounds"),
     given="stage_unit",
     local=True,
@@ -206,18 +258,20 @@ def dpc_stage_is_one(specimen: Specimen, at: Context) -> Iterator[Fault]:
         return
     match = _DPC.fullmatch(specimen.stage or "")
     if match is None or len(match[0]) > _LONGEST_STAGE or not 0 <= float(match[1]) < 20:
-        yield Fault(
-            f"The stage {specimen.stage!r} of {specimen.specimen_id!r} is no DPC stage. Write a number from 0 to less "
-            "than 20, such as 12.5 or E12.5.",
-            specimen.line,
-            specimen.stage,
-        )
+        yield fault(specimen.line, specimen.stage, specimen=specimen.specimen_id)
 
 
 @rule(
     "S10",
     Specimen,
     severity=Severity.ERROR,
+    message=mark(
+        "The stage '{value}' of '{specimen}' is no Theiler stage. Write a whole number from 1 to 26, such as 20 or "
+        "TS20a."
+    ),
+    cause=mark("'{value}' is no Theiler stage"),
+    remedy=mark("Write a whole number from 1 to 26, such as 20 or TS20a."),
+    cause_by=("value",),
     known_as=(
         "Embryo_DPCStageNotParsed",
         "Embryo_DPCStageOutOfBounds",
@@ -233,18 +287,18 @@ def theiler_stage_is_one(specimen: Specimen, at: Context) -> Iterator[Fault]:
         return
     match = _THEILER.fullmatch(specimen.stage or "")
     if match is None or len(match[0]) > _LONGEST_STAGE or not 1 <= int(match[1]) <= 26:
-        yield Fault(
-            f"The stage {specimen.stage!r} of {specimen.specimen_id!r} is no Theiler stage. Write a whole number from "
-            "1 to 26, such as 20 or TS20a.",
-            specimen.line,
-            specimen.stage,
-        )
+        yield fault(specimen.line, specimen.stage, specimen=specimen.specimen_id)
 
 
 @rule(
     "S11",
     Specimen,
     severity=Severity.ERROR,
+    message=UNREGISTERED_CODE.message,
+    cause=UNREGISTERED_CODE.cause,
+    remedy=UNREGISTERED_CODE.remedy,
+    cause_by=UNREGISTERED_CODE.cause_by,
+    cases={"misplaced": MISPLACED_CODE},
     known_as="testSpecimenStatusCode",
     needs=StatusCodes,
     given="status_code",
@@ -255,15 +309,25 @@ def status_is_registered(specimen: Specimen, at: Context) -> Iterator[Fault]:
     status = specimen.status_code
     if status is None or is_blank(status.code):
         return
-    fault = fault_of_status(status.code, SPECIMEN_FAMILY, at.status_codes, status.line)
-    if fault is not None:
-        yield fault._replace(below="/statusCode")
+    found = fault_of_status(status.code, SPECIMEN_FAMILY, at.status_codes, status.line)
+    if found is not None:
+        yield found._replace(below="/statusCode")
 
 
 @rule(
     "S12",
     Specimen,
     severity=Severity.WARNING,
+    message=mark(
+        "The project '{value}' of '{specimen}' is not known. Names are compared to the letter; correct it or have the "
+        "project registered."
+    ),
+    cause=mark("The project '{value}' is not known"),
+    remedy=mark(
+        "Correct the project's name, which is compared to the letter; a new project the Data Coordination Centre "
+        "registers."
+    ),
+    cause_by=("value",),
     known_as="SpecimenAttributes_ProjectNotFound",
     needs=Projects,
     local=True,
@@ -271,15 +335,31 @@ def status_is_registered(specimen: Specimen, at: Context) -> Iterator[Fault]:
 def project_of_specimen_is_known(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A specimen's project is known."""
     if specimen.project not in at.projects.names:
-        yield Fault(
-            f"The project {specimen.project!r} of {specimen.specimen_id!r} is not known. Names are compared to the "
-            "letter; correct it or have the project registered.",
-            specimen.line,
-            specimen.project,
-        )
+        yield fault(specimen.line, specimen.project, specimen=specimen.specimen_id)
 
 
-@rule("S13", Specimen, severity=Severity.ERROR)
+@rule(
+    "S13",
+    Specimen,
+    severity=Severity.ERROR,
+    message=mark(
+        "The centre {centre} has an animal '{value}' in document {document} already. Give each animal an id of its "
+        "own, or submit changes in an archive of the edit folder."
+    ),
+    cause=THERE.cause,
+    remedy=THERE.remedy,
+    cause_by=THERE.cause_by,
+    cases={
+        "same_document": Declaration(
+            message=mark(
+                "The centre {centre} has an animal '{value}' on line {other_line} too. Give each animal an id of "
+                "its own, or submit changes in an archive of the edit folder."
+            ),
+            cause=TWICE.cause,
+            remedy=TWICE.remedy,
+        ),
+    },
+)
 def specimen_id_is_unique(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A specimenID is unique within its centre, in the document and in what is uploaded, unless edited or deleted."""
     if at.document.action is not Action.ADD:
@@ -287,34 +367,37 @@ def specimen_id_is_unique(specimen: Specimen, at: Context) -> Iterator[Fault]:
     here = (at.document.document_id, specimen.line)
     others = [known.where for known in at.answers.specimens.get(specimen.specimen_id, ()) if known.where != here]
     if others:
-        first = others[0]
-        same = first.document_id == at.document.document_id
-        place = f"on line {first.line} too" if same else f"in document {first.document_id} already"
-        yield Fault(
-            f"The centre {at.block.centre} has an animal {specimen.specimen_id!r} {place}. Give each animal an id of "
-            "its own, or submit changes in an archive of the edit folder.",
-            specimen.line,
-            specimen.specimen_id,
-        )
+        yield fault_of_repeat(specimen.line, specimen.specimen_id, others[0], at)
 
 
-@rule("S14", Specimen, severity=Severity.WARNING, given="related_specimens")
+@rule(
+    "S14",
+    Specimen,
+    severity=Severity.WARNING,
+    message=mark("The {relationship} '{value}' of '{specimen}' is not known at the centre {centre}. Submit it too."),
+    cause=mark("Related animals have not been submitted"),
+    remedy=mark("This clears when they are submitted. Nothing need be submitted again."),
+    acts=Actor.NOBODY,
+    given="related_specimens",
+)
 def relatives_are_known(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A relatedSpecimen is a specimen of the same centre that is in the document or uploaded."""
     for number, related in enumerate(specimen.related_specimens, 1):
         if related.specimen_id not in at.answers.specimens:
-            yield Fault(
-                f"The {related.relationship} {related.specimen_id!r} of {specimen.specimen_id!r} is not known at the "
-                f"centre {at.block.centre}. Submit it too.",
+            missing = fault(
                 related.line,
                 related.specimen_id,
-                below=f"/relatedSpecimen[{number}]",
+                relationship=related.relationship,
+                specimen=specimen.specimen_id,
+                centre=at.block.centre,
             )
+            yield missing._replace(below=f"/relatedSpecimen[{number}]")
 
 
-def _background(specimen: Specimen, message: str, value: str | None) -> Fault:
+def _background(specimen: Specimen, value: str | None, **details: Any) -> Fault:
     """A fault of strain or colony: a warning for an animal with a status code, which was perhaps withdrawn for it."""
-    return Fault(message, specimen.line, value, Severity.WARNING if specimen.status_code is not None else None)
+    found = fault(specimen.line, value, specimen=specimen.specimen_id, **details)
+    return found._replace(severity=Severity.WARNING if specimen.status_code is not None else None)
 
 
 def _colony_of_mutant(specimen: Specimen) -> str | None:

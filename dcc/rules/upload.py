@@ -13,7 +13,16 @@ S13 and E9 are the field's rules; the others are this platform's own:
 
 from __future__ import annotations
 
-from typing import Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from dcc.declarations import Declaration, code_of, declare, share_case
+from dcc.messages import mark
+from dcc.rules.findings import MORE_RULE, REFERENCE_RULE, Fault, Severity, fault
+from dcc.vocabulary import Actor
+
+if TYPE_CHECKING:
+    from dcc.rules.context import Context, Where
 
 UPLOAD_RULES: Final = ("Q1", "Q2", "Q3", "Q4", "Q5", "Q6", "S13", "E9")
 """The rules whose findings the upload makes."""
@@ -26,3 +35,191 @@ OWNERSHIP: Final = "Q6"
 
 NOT_STORED: Final = "Q1"
 """The rule by which nothing of an entity is stored."""
+
+MORE_CASE: Final = "more"
+"""The case, shared by the rules of the upload, that says how many more findings of a rule there are."""
+TWICE_CASE: Final = "twice"
+"""The case, shared by the rules of the upload, of what a document names twice."""
+THERE_CASE: Final = "there"
+"""The case, shared by the rules of the upload, of what is to be added and is there already."""
+
+MORE: Final = Declaration(
+    message=mark("{number} more findings of this rule are not listed. Correct those listed and submit all again."),
+    cause=mark("There are more findings of this rule than are listed"),
+    remedy=mark("Correct those that are listed, and submit the document again."),
+)
+TWICE: Final = Declaration(
+    message=mark("{entity} is named before in this document; the first one counts. Name it once."),
+    cause=mark("Documents name the same thing twice"),
+    remedy=mark("Name each of them once: the first one counts."),
+)
+THERE: Final = Declaration(
+    message=mark("{entity} is there already, by document {document}. Submit it for edit to change it."),
+    cause=mark("What is to be added is there already, by document {document}"),
+    remedy=mark(
+        "Submit what is new in an archive of the add folder, and changes to what is there in one of the edit folder. "
+        "If the same data were sent twice, nothing need be done: what came first stands."
+    ),
+    cause_by=("document",),
+)
+_NOT_THERE: Final = Declaration(
+    message=mark(
+        "{entity} is not there, so it cannot be edited. Check its ids, what was uploaded before, and whether the "
+        "document names it twice."
+    ),
+    cause=mark("What is to be edited or deleted is not there"),
+    remedy=mark("Check its ids and what was uploaded before; submit what is new in an archive of the add folder."),
+)
+_DELETED_NOT_THERE: Final = Declaration(
+    message=mark(
+        "{entity} is not there, so it cannot be deleted. Check its ids, what was uploaded before, and whether the "
+        "document names it twice."
+    ),
+    cause=_NOT_THERE.cause,
+    remedy=_NOT_THERE.remedy,
+)
+_HELD_EXPERIMENTS: Final = Declaration(
+    message=mark("{entity} still has experiments: {experiments}. Delete these first."),
+    cause=mark("Animals that are to be deleted have experiments"),
+    remedy=mark("Delete their experiments first, or in the same archive."),
+)
+_MORE_EXPERIMENTS: Final = Declaration(
+    message=mark("{entity} still has experiments: {experiments} and {number} more. Delete these first."),
+    cause=_HELD_EXPERIMENTS.cause,
+    remedy=_HELD_EXPERIMENTS.remedy,
+)
+_TOO_LONG: Final = Declaration(
+    message=mark(
+        "A text of this {kind} has {length} characters and {column} holds {limit}: nothing of the {kind} was stored. "
+        "Shorten it and submit it again."
+    ),
+    cause=mark("Texts are longer than the {limit} characters that {column} holds"),
+    remedy=mark("Shorten them, and submit what has them again: nothing of it was stored."),
+    cause_by=("column", "limit"),
+)
+_LATE: Final = Declaration(
+    message=mark(
+        "The document is of {created} and arrived after one of {newest} of the same centre was uploaded. It was "
+        "applied last: check what it edits or deletes."
+    ),
+    cause=mark("Documents came after newer ones of their centre"),
+    remedy=mark("They were applied last: check what they edit or delete."),
+    acts=Actor.DCC,
+)
+_OF_ANOTHER: Final = Declaration(
+    message=mark(
+        "The centreID is {value}, and the archive is of centre {archive}. The document waits until somebody confirms "
+        "it, or {value} delegates. If it is meant, ask your data wrangler."
+    ),
+    cause=mark("Additions have data of centre {value}, which is not their archive's"),
+    remedy=mark(
+        "Nothing of them was taken in yet. Ask centre {value}. Then confirm them with `dcc data confirm`, or record "
+        "that it delegates with `dcc centre delegate {value} --to {archive}`, or turn them down with `dcc data undo`."
+    ),
+    acts=Actor.DCC,
+    cause_by=("value", "archive"),
+    for_centre=mark("Nothing of them was taken in yet. The Data Coordination Centre asks centre {value}, and decides."),
+)
+_EDITS_ANOTHER: Final = Declaration(
+    message=mark(
+        "The centreID is {value}, and the archive is of centre {archive}. Nothing of the document was edited: for that "
+        "{value} has to delegate. If it is meant, ask your data wrangler to have that recorded."
+    ),
+    cause=mark("Edits or deletions have data of centre {value}, which is not their archive's"),
+    remedy=mark(
+        "Nothing of them took effect. Submit data of your own centre only. If you act for centre {value}, it has to "
+        "tell the Data Coordination Centre, which records that with `dcc centre delegate {value} --to {archive}`. Then "
+        "submit again."
+    ),
+    cause_by=("value", "archive"),
+    for_centre=mark(
+        "Nothing of them took effect. Submit data of your own centre only. If you act for centre {value}, it has to "
+        "tell the Data Coordination Centre, which records that. Then submit again."
+    ),
+)
+_DELETES_ANOTHER: Final = Declaration(
+    message=mark(
+        "The centreID is {value}, and the archive is of centre {archive}. Nothing of the document was deleted: for "
+        "that {value} has to delegate. If it is meant, ask your data wrangler to have that recorded."
+    ),
+    cause=_EDITS_ANOTHER.cause,
+    remedy=_EDITS_ANOTHER.remedy,
+    cause_by=_EDITS_ANOTHER.cause_by,
+    for_centre=_EDITS_ANOTHER.for_centre,
+)
+_NO_REFERENCE: Final = Declaration(
+    message=mark(
+        "There are no reference data '{value}': the rules {rules} were skipped. Load them, and check the document "
+        "again."
+    ),
+    cause=mark("There are no reference data '{value}', so that rules were skipped"),
+    remedy=mark("Load them with `dcc reference refresh`: the next session judges these documents again."),
+    acts=Actor.DCC,
+    cause_by=("value",),
+    for_centre=mark("The Data Coordination Centre loads them: these documents are then judged again."),
+)
+_MORE_FOUND: Final = Declaration(
+    message=mark(
+        "There are {number} findings more than the {recorded} that are recorded: {rules}. Correct those that are "
+        "recorded, and submit the document again."
+    ),
+    cause=mark("There are more findings than are recorded"),
+    remedy=mark("Correct those that are recorded, and submit the document again."),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PlatformRule:
+    """A rule of the platform's own, which no check of an element judges: what it demands, and what it says, by case."""
+
+    id: str
+    severity: Severity
+    demand: str
+    says: dict[str, Declaration]
+
+
+PLATFORM_RULES: Final = (
+    PlatformRule("Q1", Severity.ERROR, "No text is longer than the database can hold.", {"": _TOO_LONG}),
+    PlatformRule("Q2", Severity.ERROR, "A line or housing that is added is not there already.", {"": THERE}),
+    PlatformRule(
+        "Q3",
+        Severity.ERROR,
+        "What is edited or deleted is there, and is named once.",
+        {"": _NOT_THERE, "deleted": _DELETED_NOT_THERE},
+    ),
+    PlatformRule(
+        "Q4",
+        Severity.ERROR,
+        "A specimen that is deleted has no experiments.",
+        {"": _HELD_EXPERIMENTS, "many": _MORE_EXPERIMENTS},
+    ),
+    PlatformRule(LATE, Severity.WARNING, "A document comes before newer ones of its centre.", {"": _LATE}),
+    PlatformRule(
+        OWNERSHIP,
+        Severity.ERROR,
+        "A centreID is the centre of the archive's name, or one that has delegated to it.",
+        {"": _EDITS_ANOTHER, "deleted": _DELETES_ANOTHER, "held": _OF_ANOTHER},
+    ),
+    PlatformRule(
+        REFERENCE_RULE,
+        Severity.UNCHECKED,
+        "The reference data that rules need are at hand.",
+        {"": _NO_REFERENCE},
+    ),
+    PlatformRule(MORE_RULE, Severity.ERROR, "No more is found in a document than is recorded.", {"": _MORE_FOUND}),
+)
+"""The rules that the platform adds of its own, of the upload and of the check itself."""
+
+for _rule in PLATFORM_RULES:
+    for _case, _declaration in _rule.says.items():
+        declare(code_of(_rule.id, _case), _declaration)
+share_case(MORE_CASE, MORE)
+share_case(TWICE_CASE, TWICE)
+share_case(THERE_CASE, THERE)
+
+
+def fault_of_repeat(line: int, value: str, first: Where, at: Context, **details: Any) -> Fault:
+    """The fault of an id that is there already: in another document, or (`same_document`) before in this one."""
+    if first.document_id == at.document.document_id:
+        return fault(line, value, "same_document", centre=at.block.centre, other_line=str(first.line), **details)
+    return fault(line, value, centre=at.block.centre, document=str(first.document_id), **details)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 from functools import lru_cache
 
+from dcc.declarations import Declaration
 from dcc.documents.contents import (
     MediaParameter,
     MediaSampleParameter,
@@ -17,17 +18,19 @@ from dcc.documents.contents import (
     SeriesValue,
     SimpleParameter,
 )
+from dcc.messages import mark
 from dcc.reference.impress import Impress, Option, ValueType
 from dcc.reference.snapshots import StatusCodes
-from dcc.rules.codes import PARAMETER_FAMILY, fault_of_status
+from dcc.rules.codes import MISPLACED_CODE, PARAMETER_FAMILY, UNREGISTERED_CODE, fault_of_status
 from dcc.rules.context import Context
-from dcc.rules.findings import Fault, Severity
+from dcc.rules.findings import Fault, Severity, fault
 from dcc.rules.registry import rule
 from dcc.rules.values import UnreadableValueError, is_blank, read_value
+from dcc.vocabulary import Actor
 
 _TERM = re.compile(r"[A-Za-z][A-Za-z0-9_]*:[A-Za-z0-9_]+")
 _TERM_END = re.compile(r"\s")
-_LONGEST_SHOWN = 100
+_LONGEST_COMPARED = 100
 _VALUE_TYPES = frozenset(ValueType)
 _ANY_TEXT = frozenset({"", ValueType.TEXT, ValueType.IMAGE})
 
@@ -43,6 +46,11 @@ _ANY_TEXT = frozenset({"", ValueType.TEXT, ValueType.IMAGE})
     SeriesMediaParameter,
     Metadata,
     severity=Severity.ERROR,
+    message=UNREGISTERED_CODE.message,
+    cause=UNREGISTERED_CODE.cause,
+    remedy=UNREGISTERED_CODE.remedy,
+    cause_by=UNREGISTERED_CODE.cause_by,
+    cases={"misplaced": MISPLACED_CODE},
     known_as=(
         "simpleParameterStatusInvalid",
         "ontologyParameterStatusInvalid",
@@ -62,9 +70,9 @@ def status_of_parameter_is_registered(element: SimpleParameter | SeriesValue, at
     status = element.increment_status if isinstance(element, SeriesValue) else element.status
     if status is None or is_blank(status):
         return
-    fault = fault_of_status(status, PARAMETER_FAMILY, at.status_codes, element.line)
-    if fault is not None:
-        yield fault
+    found = fault_of_status(status, PARAMETER_FAMILY, at.status_codes, element.line)
+    if found is not None:
+        yield found
 
 
 @rule(
@@ -72,6 +80,10 @@ def status_of_parameter_is_registered(element: SimpleParameter | SeriesValue, at
     SimpleParameter,
     Metadata,
     severity=Severity.ERROR,
+    message=mark("The parameter {parameter} has neither a value nor a parameterStatus. Give one of them."),
+    cause=mark("{parameter} has neither a value nor a parameterStatus"),
+    remedy=mark("Give a value, or a parameterStatus that says why there is none."),
+    cause_by=("parameter",),
     known_as=("simpleParameterValueEmpty", "procedureMetadataNullValue"),
     local=True,
     numeric=True,
@@ -79,11 +91,7 @@ def status_of_parameter_is_registered(element: SimpleParameter | SeriesValue, at
 def value_is_not_empty(element: SimpleParameter | Metadata, at: Context) -> Iterator[Fault]:
     """A simple parameter or metadata without a status has a value that is not blank."""
     if is_blank(element.value) and is_blank(element.status):
-        yield Fault(
-            f"The parameter {element.parameter_id} has neither a value nor a parameterStatus. Give one of them.",
-            element.line,
-            element.value,
-        )
+        yield fault(element.line, element.value, parameter=element.parameter_id)
 
 
 @rule(
@@ -92,6 +100,25 @@ def value_is_not_empty(element: SimpleParameter | Metadata, at: Context) -> Iter
     Metadata,
     SeriesValue,
     severity=Severity.ERROR,
+    message=mark("The value '{value}' of {parameter} does not read as {type}: {reason}."),
+    cause=mark("Values of {parameter} do not read as {type}"),
+    remedy=mark(
+        "Write the whole value as the type asks: numbers with a point and no unit, dates such as 2013-10-31, times "
+        "with their zone."
+    ),
+    cause_by=("parameter", "type"),
+    cases={
+        "unknown_type": Declaration(
+            message=mark(
+                "Values of {parameter} could not be checked: IMPReSS gives them the type '{value}', which is not known "
+                "here."
+            ),
+            cause=mark("IMPReSS gives {parameter} the type '{value}', which is not known here"),
+            remedy=mark("The Data Coordination Centre has IMPReSS corrected, or the platform learn the type."),
+            acts=Actor.DCC,
+            cause_by=("parameter", "value"),
+        ),
+    },
     known_as=(
         "simpleParameterCastOperationFailed",
         "seriesParameterCastOperationFailed",
@@ -109,22 +136,13 @@ def value_reads_as_its_type(element: SimpleParameter | Metadata | SeriesValue, a
     if value is None or is_blank(value) or not parameter.value_type:
         return
     if parameter.value_type not in _VALUE_TYPES:
-        yield Fault(
-            f"Values of {parameter.key} could not be checked: IMPReSS gives them the type {parameter.value_type!r}, "
-            "which is not known here.",
-            element.line,
-            parameter.value_type,
-            Severity.UNCHECKED,
-        )
+        unknown = fault(element.line, parameter.value_type, "unknown_type", parameter=parameter.key)
+        yield unknown._replace(severity=Severity.UNCHECKED)
         return
     try:
         read_value(parameter.value_type, value)
     except UnreadableValueError as error:
-        yield Fault(
-            f"The value {_shown(value)} of {parameter.key} does not read as {parameter.value_type}: {error}.",
-            element.line,
-            value,
-        )
+        yield fault(element.line, value, parameter=parameter.key, type=str(parameter.value_type), reason=error.message)
 
 
 @rule(
@@ -133,6 +151,26 @@ def value_reads_as_its_type(element: SimpleParameter | Metadata | SeriesValue, a
     Metadata,
     SeriesValue,
     severity=Severity.ERROR,
+    message=mark("The value '{value}' of {parameter} is none of its {number} options."),
+    cause=mark("{parameter}: '{value}' is none of its options"),
+    remedy=mark("Use an option that IMPReSS lists for this parameter, to the letter."),
+    cause_by=("parameter", "value"),
+    cases={
+        "nearest": Declaration(
+            message=mark(
+                "The value '{value}' of {parameter} is none of its {number} options. The nearest is '{nearest}'."
+            ),
+            cause=mark("{parameter}: '{value}' is none of its options"),
+            remedy=mark("Use an option that IMPReSS lists for this parameter, to the letter."),
+            cause_by=("parameter", "value"),
+        ),
+        "retired": Declaration(
+            message=mark("The value '{value}' of {parameter} is an option that IMPReSS has retired."),
+            cause=mark("{parameter}: IMPReSS has retired the option '{value}'"),
+            remedy=mark("Use an option that is in use."),
+            cause_by=("parameter", "value"),
+        ),
+    },
     known_as=("simpleParameterNoValidOption", "seriesParameterNoValidOption", "procedureMetadataNoValidOption"),
     needs=Impress,
     given="value",
@@ -147,20 +185,15 @@ def value_is_an_option(element: SimpleParameter | Metadata | SeriesValue, at: Co
         return
     matching = [option for option in options if option.name == value]
     if not matching:
-        nearest = _nearest(value[:_LONGEST_SHOWN], options)
-        hint = f" The nearest is {nearest!r}." if nearest else ""
-        yield Fault(
-            f"The value {_shown(value)} of {at.parameter.key} is none of its {len(options)} options.{hint}",
-            element.line,
-            value,
-        )
+        nearest = _nearest(value[:_LONGEST_COMPARED], options)
+        number, parameter = len(options), at.parameter.key
+        if nearest:
+            yield fault(element.line, value, "nearest", parameter=parameter, number=number, nearest=nearest)
+        else:
+            yield fault(element.line, value, parameter=parameter, number=number)
     elif not any(option.is_active for option in matching):
-        yield Fault(
-            f"The value {_shown(value)} of {at.parameter.key} is an option that IMPReSS has retired.",
-            element.line,
-            value,
-            Severity.WARNING,
-        )
+        retired = fault(element.line, value, "retired", parameter=at.parameter.key)
+        yield retired._replace(severity=Severity.WARNING)
 
 
 @rule(
@@ -168,6 +201,24 @@ def value_is_an_option(element: SimpleParameter | Metadata | SeriesValue, at: Co
     SimpleParameter,
     SeriesParameter,
     severity=Severity.ERROR,
+    message=mark(
+        "The unit '{value}' of {parameter} is wrong: the parameter is in {unit}. Convert the value, or correct the "
+        "unit."
+    ),
+    cause=mark("{parameter} is in {unit}, not in '{value}'"),
+    remedy=mark("Convert the values, or correct the unit."),
+    cause_by=("parameter", "value", "unit"),
+    cases={
+        "no_unit": Declaration(
+            message=mark(
+                "The unit '{value}' of {parameter} is wrong: the parameter has no unit. Convert the value, or correct "
+                "the unit."
+            ),
+            cause=mark("{parameter} has no unit, and is submitted in '{value}'"),
+            remedy=mark("Leave the unit out."),
+            cause_by=("parameter", "value"),
+        ),
+    },
     needs=Impress,
     given="unit",
     local=True,
@@ -177,19 +228,35 @@ def unit_is_that_of_the_parameter(element: SimpleParameter | SeriesParameter, at
     """Where a unit is submitted, it is the parameter's unit; blanks around it do not count."""
     unit = element.unit
     if unit is not None and not is_blank(unit) and unit.strip() != at.parameter.unit:
-        expected = f"is in {at.parameter.unit}" if at.parameter.unit else "has no unit"
-        yield Fault(
-            f"The unit {unit!r} of {at.parameter.key} is wrong: the parameter {expected}. Convert the value, or "
-            "correct the unit.",
-            element.line,
-            unit,
-        )
+        if at.parameter.unit:
+            yield fault(element.line, unit, parameter=at.parameter.key, unit=at.parameter.unit)
+        else:
+            yield fault(element.line, unit, "no_unit", parameter=at.parameter.key)
 
 
 @rule(
     "P12",
     OntologyParameter,
     severity=Severity.ERROR,
+    message=mark("The term '{value}' of {parameter} is none of the {number} that IMPReSS lists. Correct it."),
+    cause=mark("{parameter}: IMPReSS does not list the term '{value}'"),
+    remedy=mark("Correct the term's id, or have IMPReSS list it for this parameter."),
+    acts=Actor.REGISTRY,
+    cause_by=("parameter", "value"),
+    cases={
+        "empty": Declaration(
+            message=mark("The parameter {parameter} has an empty term. Give the term, or a parameterStatus."),
+            cause=mark("{parameter} has an empty term"),
+            remedy=mark("Give the term, or a parameterStatus."),
+            cause_by=("parameter",),
+        ),
+        "no_id": Declaration(
+            message=mark("The term '{value}' of {parameter} does not begin with an id such as MP:0001262. Correct it."),
+            cause=mark("{parameter}: terms do not begin with an id such as MP:0001262"),
+            remedy=mark("Write the term's id before its name."),
+            cause_by=("parameter",),
+        ),
+    },
     known_as=("ontologyParameterTermEmpty", "ontologyParameterTermInvalid"),
     needs=Impress,
     local=True,
@@ -198,27 +265,16 @@ def terms_are_listed(element: OntologyParameter, at: Context) -> Iterator[Fault]
     """Ontology terms are not empty, and each has a listed id where the parameter lists any."""
     if any(map(is_blank, element.terms)) or not element.terms:
         if is_blank(element.status):
-            yield Fault(
-                f"The parameter {at.parameter.key} has an empty term. Give the term, or a parameterStatus.",
-                element.line,
-                "",
-            )
+            yield fault(element.line, "", "empty", parameter=at.parameter.key)
         return
     listed = at.parameter.ontology_terms
     for number, term in enumerate(element.terms, 1):
         identifier = term_id(term)
+        below = f"/term[{number}]"
         if listed and identifier not in listed:
-            what = f"is none of the {len(listed)} that IMPReSS lists"
+            yield fault(element.line, term, parameter=at.parameter.key, number=len(listed))._replace(below=below)
         elif not listed and _TERM.fullmatch(identifier) is None:
-            what = "does not begin with an id such as MP:0001262"
-        else:
-            continue
-        yield Fault(
-            f"The term {_shown(term)} of {at.parameter.key} {what}. Correct it.",
-            element.line,
-            term,
-            below=f"/term[{number}]",
-        )
+            yield fault(element.line, term, "no_id", parameter=at.parameter.key)._replace(below=below)
 
 
 def term_id(term: str) -> str:
@@ -232,7 +288,3 @@ def _nearest(value: str, options: tuple[Option, ...]) -> str | None:
     active = {option.name.casefold(): option.name for option in options if option.is_active}
     nearest = get_close_matches(value.casefold(), active, 1)
     return active[nearest[0]] if nearest else None
-
-
-def _shown(value: str) -> str:
-    return repr(value if len(value) <= _LONGEST_SHOWN else f"{value[:_LONGEST_SHOWN]}...")

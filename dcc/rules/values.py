@@ -8,8 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta, timezone
+from typing import Final
 
 from dcc.documents.lexical import parse_date, parse_number
+from dcc.messages import Message, mark
 from dcc.reference.impress import ValueType
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
@@ -29,16 +31,20 @@ Value = str | int | float | bool | date | time | datetime
 
 
 class UnreadableValueError(ValueError):
-    """The text is no value of its type; the message says why, without naming the text."""
+    """The text is no value of its type; `message` says why, without naming the text."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.message: Final = Message(why, {})
 
 
 def read_integer(text: str) -> int:
     """A whole number of 64 bits; well-formed thousands (2,643) may be marked. Raises UnreadableValueError."""
     digits = text.replace(",", "") if _GROUPED.fullmatch(text) and "." not in text else text
     if _INTEGER.fullmatch(digits) is None:
-        raise UnreadableValueError(_why_no_number(text) or "it is no whole number")
+        raise UnreadableValueError(_why_no_number(text) or mark("it is no whole number"))
     if len(digits) > _LONGEST_INTEGER or abs(int(digits)) > _LARGEST_INTEGER:
-        raise UnreadableValueError("it is beyond the range of whole numbers")
+        raise UnreadableValueError(mark("it is beyond the range of whole numbers"))
     return int(digits)
 
 
@@ -47,36 +53,36 @@ def read_float(text: str) -> float:
     digits = text.replace(",", "") if _GROUPED.fullmatch(text) else text
     number = None if digits != digits.strip() else parse_number(digits)
     if number is None:
-        raise UnreadableValueError(_why_no_number(text) or "it is no finite number")
+        raise UnreadableValueError(_why_no_number(text) or mark("it is no finite number"))
     return number
 
 
 def read_boolean(text: str) -> bool:
     """True or false. Raises UnreadableValueError."""
     if text not in _BOOLEANS:
-        raise UnreadableValueError("it is none of true, false, 1 and 0")
+        raise UnreadableValueError(mark("it is none of true, false, 1 and 0"))
     return _BOOLEANS[text]
 
 
 def read_date(text: str) -> date:
     """A day, yyyy-mm-dd. Raises UnreadableValueError."""
     if _DAY.fullmatch(text) is None:
-        raise UnreadableValueError("it is not written yyyy-mm-dd")
+        raise UnreadableValueError(mark("it is not written yyyy-mm-dd"))
     try:
         return date.fromisoformat(text)
     except ValueError:
-        raise UnreadableValueError("it is not in the calendar") from None
+        raise UnreadableValueError(mark("it is not in the calendar")) from None
 
 
 def read_time(text: str) -> time:
     """A time of day, hh:mm:ss. Raises UnreadableValueError."""
     match = _TIME.fullmatch(text)
     if match is None:
-        raise UnreadableValueError("it is not written hh:mm:ss")
+        raise UnreadableValueError(mark("it is not written hh:mm:ss"))
     try:
         return time(int(match[1]), int(match[2]), int(match[3]))
     except ValueError:
-        raise UnreadableValueError("it is no time of day") from None
+        raise UnreadableValueError(mark("it is no time of day")) from None
 
 
 def read_date_time(text: str) -> datetime:
@@ -86,13 +92,15 @@ def read_date_time(text: str) -> datetime:
     """
     match = _DATE_TIME.fullmatch(text)
     if match is None:
-        raise UnreadableValueError("it is not written yyyy-mm-ddThh:mm:ss with Z or an offset such as +0100 after it")
+        raise UnreadableValueError(
+            mark("it is not written yyyy-mm-ddThh:mm:ss with Z or an offset such as +0100 after it")
+        )
     day, time_of_day, fraction, _, sign, hours, minutes = match.groups()
     microsecond = int((fraction or "0").ljust(6, "0")[:6])
     local = datetime.combine(read_date(day), read_time(time_of_day)).replace(microsecond=microsecond)
     offset = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
     if offset > _LARGEST_OFFSET or int(minutes or 0) > 59:
-        raise UnreadableValueError("its offset from UTC is more than 14 hours")
+        raise UnreadableValueError(mark("its offset from UTC is more than 14 hours"))
     return local.replace(tzinfo=timezone(-offset if sign == "-" else offset) if offset else UTC)
 
 
@@ -128,7 +136,7 @@ def is_blank(text: str | None) -> bool:
 
 def _why_no_number(text: str) -> str | None:
     if text != text.strip():
-        return "there are blanks around it"
+        return mark("there are blanks around it")
     if _DECIMAL_COMMA.fullmatch(text):
-        return "a comma separates thousands, in groups of three digits; write a decimal point"
+        return mark("a comma separates thousands, in groups of three digits; write a decimal point")
     return None

@@ -20,6 +20,7 @@ from datetime import timedelta
 from sqlalchemy import Connection, Engine, select
 
 from dcc.errors import InternalFaultError, ListingShrunkError, SourceError, SourceTimeoutError
+from dcc.messages import mark, message_to_json
 from dcc.naming import Action
 from dcc.outcomes import Problem, SourceCrawl, ZipKey, source_partition
 from dcc.phases import Phase
@@ -252,9 +253,13 @@ def _list_in_parallel(
         except queue.Empty:
             for address in waiting.values():
                 error = SourceTimeoutError(
-                    f"{address.label} was given up after {limit:.0f} s, the sum of DCC_CONNECT_TIMEOUT, "
-                    f"DCC_LOGIN_TIMEOUT, DCC_LIST_TIMEOUT and {_SLACK_SECONDS} s. Ask whoever runs the server what it "
-                    "is doing; the next session tries again."
+                    mark(
+                        "{source} was given up after {limit} s, the sum of DCC_CONNECT_TIMEOUT, DCC_LOGIN_TIMEOUT, "
+                        "DCC_LIST_TIMEOUT and 30 s. Ask whoever runs the server what it is doing; the next session "
+                        "tries again."
+                    ),
+                    source=address.label,
+                    limit=limit,
                 )
                 yield SourceListing(address, error=error, seconds=limit)
             return
@@ -272,7 +277,7 @@ def _record(
     """Record a listing; what it came to, and which archives are to be looked at once more."""
     address = listing.address
     result, outcome, error = session.write(lambda connection: _write(connection, settings, session, listing))
-    problem = None if error is None else Problem(error.short_name(), str(error))
+    problem = None if error is None else Problem.of(error)
     if error is not None:
         log.warning("%s", error)
     progress.info(
@@ -363,6 +368,8 @@ def _write(
         "outcome": outcome,
         "exception_id": error and exception_id(connection, error.short_name(), error.summary()),
         "message": error and str(error),
+        "code": error and error.code,
+        "details": error and message_to_json(error.said),
         "listed": result.listed,
         "new_zips": len(result.new_zips),
         "known": result.known,
@@ -377,6 +384,10 @@ def _write(
 
 def _shrunk(address: SourceAddress, directories: Sequence[str]) -> ListingShrunkError:
     return ListingShrunkError(
-        f"{address.label}: {'; '.join(directories)}. Nothing is taken for gone yet: if the next crawl lists the same, "
-        "it is believed. Ask the centre whether this is meant; DCC_LISTING_SHRINK_LIMIT sets the limit."
+        mark(
+            "{source}: {directories}. Nothing is taken for gone yet: if the next crawl lists the same, it is "
+            "believed. Ask the centre whether this is meant; DCC_LISTING_SHRINK_LIMIT sets the limit."
+        ),
+        source=address.label,
+        directories="; ".join(directories),
     )

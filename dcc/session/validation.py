@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dcc.archives.extraction import ArchiveLimits, extract_archive
+from dcc.archives.extraction import ArchiveLimits, extract_archive, ignored_problem
 from dcc.documents.schema_set import SchemaSet
 from dcc.documents.validation import validate_document
 from dcc.errors import (
@@ -19,10 +19,10 @@ from dcc.errors import (
     BadFileNameError,
     ChecksumMismatchError,
     DocumentError,
-    MemberIgnoredError,
     NotFoundError,
     TransferFailedError,
 )
+from dcc.messages import mark, message
 from dcc.naming import DocumentKind
 from dcc.outcomes import Problem
 from dcc.phases import KNOWN_CENTRES
@@ -104,20 +104,20 @@ class _Check:
         try:
             self.settings.naming.parse_zip_name(path.name, self.centres)
         except BadFileNameError as error:
-            errors.append(Problem(error.short_name(), str(error)))
+            errors.append(Problem.of(error))
         try:
             _check_md5(path)
         except (ChecksumMismatchError, TransferFailedError) as error:
-            errors.append(Problem(error.short_name(), str(error)))
+            errors.append(Problem.of(error))
         try:
             with tempfile.TemporaryDirectory(prefix="dcc-validate-") as directory:
                 documents.extend(self._documents(path, Path(directory) / "contents", warnings))
         except ArchiveError as error:
-            errors.append(Problem(error.short_name(), str(error)))
+            errors.append(Problem.of(error))
         wrong = sum(not document.valid for document in documents)
         if wrong:
-            message = f"{wrong} of its {len(documents)} documents would be refused."
-            errors.append(Problem(DocumentError.short_name(), message))
+            refused = mark("{number} of its {documents} documents would be refused.")
+            errors.append(Problem(DocumentError.short_name(), message(refused, number=wrong, documents=len(documents))))
         yield PathVerdict(str(path), not errors, tuple(errors), tuple(warnings))
         yield from documents
 
@@ -127,10 +127,10 @@ class _Check:
         for document in archive.documents:
             problems = self._validate(document.path, document.name.kind)
             yield PathVerdict(f"{path}/{document.name.file_name}", not problems, tuple(problems))
-        for file_name, _, reason in archive.refused:
-            yield PathVerdict(f"{path}/{file_name}", False, (Problem(BadFileNameError.short_name(), reason),))
+        for file_name, _, problem in archive.refused:
+            yield PathVerdict(f"{path}/{file_name}", False, (problem,))
         for member, reason in archive.ignored:
-            warnings.append(Problem(MemberIgnoredError.short_name(), f"{member}: {reason}"))
+            warnings.append(ignored_problem(member, reason))
 
     def _document(self, path: Path) -> PathVerdict:
         kind = None
@@ -138,7 +138,7 @@ class _Check:
         try:
             kind = self.settings.naming.parse_document_name(path.name, self.centres).kind
         except BadFileNameError as error:
-            warnings = (Problem(error.short_name(), str(error)),)
+            warnings = (Problem.of(error),)
         problems = self._validate(path, kind)
         return PathVerdict(str(path), not problems, tuple(problems), warnings)
 
@@ -162,7 +162,12 @@ def _check_md5(path: Path) -> None:
     found = md5_of(path)
     if found != published:
         raise ChecksumMismatchError(
-            f"{path} has the MD5 {found}, its .md5 says {published}. Correct the file or its .md5 before the upload."
+            mark(
+                "{path} has the MD5 {found}, its .md5 says {published}. Correct the file or its .md5 before the upload."
+            ),
+            path=path,
+            found=found,
+            published=published,
         )
 
 

@@ -14,8 +14,10 @@ import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from dcc.errors import CertificateChangedError, CertificateRefusedError, ConfigurationError
+from dcc.messages import Message, mark, message
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
 
@@ -149,10 +151,15 @@ class ServerCertificates:
         if fingerprint not in self._pinned:
             accept = f"dcc source change {self._source_id} --tls-fingerprint {fingerprint}"
             raise CertificateChangedError(
-                f"{self._label}: the server shows the TLS certificate {fingerprint}, but the one accepted is "
-                f"{', '.join(self._pinned)}. Nothing was sent to it. Either its certificate was renewed or somebody "
-                "stands in between: ask the centre's administrator for the fingerprint, and only if it is this one: "
-                f"{accept}"
+                mark(
+                    "{source}: the server shows the TLS certificate {fingerprint}, but the one accepted is {pinned}. "
+                    "Nothing was sent to it. Either its certificate was renewed or somebody stands in between: ask the "
+                    "centre's administrator for the fingerprint, and only if it is this one: {accept}"
+                ),
+                source=self._label,
+                fingerprint=fingerprint,
+                pinned=", ".join(self._pinned),
+                accept=accept,
             )
 
     def check_same(self, secure: ssl.SSLSocket, control: ssl.SSLSocket) -> None:
@@ -162,33 +169,52 @@ class ServerCertificates:
             shown = "none" if second is None else fingerprint_of(second)
             expected = "none" if first is None else fingerprint_of(first)
             raise CertificateChangedError(
-                f"{self._label}: the server shows the TLS certificate {expected}, but where it transfers files "
-                f"{shown}. Nothing was taken from there. Ask whoever runs the server what stands in between."
+                mark(
+                    "{source}: the server shows the TLS certificate {expected}, but where it transfers files {shown}. "
+                    "Nothing was taken from there. Ask whoever runs the server what stands in between."
+                ),
+                source=self._label,
+                expected=expected,
+                shown=shown,
             )
 
     def refused(self, error: ssl.SSLCertVerificationError, look: Callable[[], bytes | None]) -> CertificateRefusedError:
         """The error for a certificate that could not be verified; `look` asks the server for it once more."""
         shown = look()
-        what = (
-            "the server's TLS certificate" if shown is None else f"the server's TLS certificate {fingerprint_of(shown)}"
-        )
-        begun = f"{self._label}: {what} could not be verified ({error.verify_message}). Nothing was sent to it. "
+        what = message(mark("the server's TLS certificate"))
+        if shown is not None:
+            what = message(mark("the server's TLS certificate {fingerprint}"), fingerprint=fingerprint_of(shown))
+        known: dict[str, Any] = {"source": self._label, "certificate": what, "reason": Message(error.verify_message)}
         if not self._source_id:
             refusal = CertificateRefusedError(
-                f"{begun}Have it corrected, or name the authority that signed it in DCC_TLS_CA_FILE."
+                mark(
+                    "{source}: {certificate} could not be verified ({reason}). Nothing was sent to it. Have it "
+                    "corrected, or name the authority that signed it in DCC_TLS_CA_FILE."
+                ),
+                **known,
             )
             refusal.fingerprint = None if shown is None else fingerprint_of(shown)
             return refusal
         change = f"dcc source change {self._source_id}"
-        pin = (
-            ""
-            if shown is None
-            else (
-                "; or compare the fingerprint with the one that the centre's administrator gives, and only if they "
-                f"agree: {change} --tls-fingerprint {fingerprint_of(shown)}"
+        if shown is None:
+            return CertificateRefusedError(
+                mark(
+                    "{source}: {certificate} could not be verified ({reason}). Nothing was sent to it. Ask the "
+                    "centre for "
+                    "a valid one; or name the authority that signed it: {command} (DCC_TLS_CA_FILE: for all sources)"
+                ),
+                command=f"{change} --tls-ca FILE",
+                **known,
             )
-        )
         return CertificateRefusedError(
-            f"{begun}Ask the centre for a valid one; or name the authority that signed it: {change} --tls-ca FILE "
-            f"(DCC_TLS_CA_FILE: for all sources){pin}"
+            mark(
+                "{source}: {certificate} could not be verified ({reason}). Nothing was sent to it. Ask the centre "
+                "for a "
+                "valid one; or name the authority that signed it: {command} (DCC_TLS_CA_FILE: for all sources); or "
+                "compare the fingerprint with the one that the centre's administrator gives, and only if they agree: "
+                "{pin}"
+            ),
+            command=f"{change} --tls-ca FILE",
+            pin=f"{change} --tls-fingerprint {fingerprint_of(shown)}",
+            **known,
         )

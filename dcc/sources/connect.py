@@ -7,6 +7,7 @@ from importlib import import_module
 from types import MappingProxyType
 
 from dcc.errors import ConfigurationError, SourceMisconfiguredError
+from dcc.messages import Message, mark
 from dcc.settings import Settings
 from dcc.sources.base import Connection, SourceAddress, SourceProtocol
 
@@ -47,10 +48,14 @@ def connect(address: SourceAddress, settings: Settings) -> Connection:
     opener = OPENERS.get(address.protocol)
     if opener is None:
         raise SourceMisconfiguredError(
-            f"{address.label}: the protocol {address.protocol} is not supported by this version. "
-            f"Use one of {', '.join(OPENERS)}."
+            mark("{source}: the protocol {protocol} is not supported by this version. Use one of {protocols}."),
+            source=address.label,
+            protocol=address.protocol,
+            protocols=", ".join(OPENERS),
         )
     try:
         return opener(address, settings)
     except ConfigurationError as error:
-        raise SourceMisconfiguredError(f"{address.label}: {error}") from error
+        raise SourceMisconfiguredError(
+            mark("{source}: {error}"), source=address.label, error=Message(str(error))
+        ) from error

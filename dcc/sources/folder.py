@@ -16,6 +16,7 @@ from dcc.errors import (
     SourceUnreachableError,
     TransferFailedError,
 )
+from dcc.messages import Message, mark
 from dcc.naming import Action
 from dcc.settings import Settings
 from dcc.sources.base import ActionListing, BlockwiseConnection, SourceAddress
@@ -41,6 +42,10 @@ def open_local(address: SourceAddress, settings: Settings) -> LocalConnection:
     return LocalConnection(address, settings)
 
 
+_FOLDER = "folder"
+"""The case of a source that is a folder of this machine, and is not there."""
+
+
 class LocalConnection(BlockwiseConnection):
     """A folder of this machine; see `Connection`. Links that lead out of the folder are not followed."""
 
@@ -52,11 +57,19 @@ class LocalConnection(BlockwiseConnection):
             self._base = path.expanduser().resolve(strict=True)
         except (OSError, RuntimeError) as error:
             raise SourceUnreachableError(
-                f"{self._label}: the folder {path} cannot be reached ({_reason(error)}). "
-                "Check the base path, and that the disk is mounted."
+                mark(
+                    "{source}: the folder {path} cannot be reached ({reason}). Check the base path, and that the "
+                    "disk is mounted."
+                ),
+                source=self._label,
+                path=path,
+                reason=Message(_reason(error)),
+                case=_FOLDER,
             ) from error
         if not self._base.is_dir():
-            raise SourceUnreachableError(f"{self._label}: {path} is no folder. Check the base path.")
+            raise SourceUnreachableError(
+                mark("{source}: {path} is no folder. Check the base path."), source=self._label, path=path, case=_FOLDER
+            )
 
     def list_action(self, action: Action) -> ActionListing:
         """List one action directory; see `Connection.list_action`."""
@@ -64,7 +77,9 @@ class LocalConnection(BlockwiseConnection):
         try:
             if not self._inside(directory):
                 raise ListingFailedError(
-                    f"{self._label}: {_shown(directory)} leads out of the base path. Move it inside."
+                    mark("{source}: {directory} leads out of the base path. Move it inside."),
+                    source=self._label,
+                    directory=_shown(directory),
                 )
             watch = watch_listing(self._label, self._list_timeout)
             with watch.directory(action, _shown(directory), lambda: None), os.scandir(directory) as entries:
@@ -74,11 +89,17 @@ class LocalConnection(BlockwiseConnection):
             if self._base.is_dir():
                 return ActionListing(action, missing=True)
             raise SourceUnreachableError(
-                f"{self._label}: the folder {_shown(self._base)} is gone. Check that the disk is mounted."
+                mark("{source}: the folder {base} is gone. Check that the disk is mounted."),
+                source=self._label,
+                base=_shown(self._base),
+                case=_FOLDER,
             ) from error
         except OSError as error:
             raise ListingFailedError(
-                f"{self._label}: {_shown(directory)} cannot be listed ({_reason(error)}). Correct its permissions."
+                mark("{source}: {directory} cannot be listed ({reason}). Correct its permissions."),
+                source=self._label,
+                directory=_shown(directory),
+                reason=Message(_reason(error)),
             ) from error
 
     def close(self) -> None:
@@ -125,11 +146,16 @@ class LocalConnection(BlockwiseConnection):
                     yield block
         except (FileNotFoundError, NotADirectoryError) as error:
             raise FileMissingError(
-                f"{self._label}: {_shown(path)} is not there. Check whether it was moved."
+                mark("{source}: {path} is not there. Check whether it was moved."),
+                source=self._label,
+                path=_shown(path),
             ) from error
         except OSError as error:
             raise TransferFailedError(
-                f"{self._label}: {_shown(path)} cannot be read ({_reason(error)}). Correct its permissions."
+                mark("{source}: {path} cannot be read ({reason}). Correct its permissions."),
+                source=self._label,
+                path=_shown(path),
+                reason=Message(_reason(error)),
             ) from error
 
     def _regular(self, path: Path) -> Path:

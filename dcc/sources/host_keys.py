@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dcc.errors import ConfigurationError, HostKeyChangedError, HostKeyUnknownError
+from dcc.messages import mark
 from dcc.sources.access import Endpoint
 from dcc.sources.base import SourceAddress
 
@@ -141,21 +142,37 @@ def check_host_key(address: SourceAddress, shown: HostKey, trusted: TrustedKeys)
     """
     if shown in trusted.revoked:
         raise HostKeyChangedError(
-            f"{address.label}: the server shows the host key {shown}, which DCC_KNOWN_HOSTS marks as revoked. Nothing "
-            "was sent to it. Ask the centre for the server's new key."
+            mark(
+                "{source}: the server shows the host key {shown}, which DCC_KNOWN_HOSTS marks as revoked. Nothing "
+                "was sent to it. Ask the centre for the server's new key."
+            ),
+            source=address.label,
+            shown=shown,
         )
     if shown in trusted.accepted:
         return
     accept = f"dcc source test {address.id} --accept-host-key"
     if not trusted.accepted:
         raise HostKeyUnknownError(
-            f"{address.label}: the server shows the host key {shown}, which has never been accepted. Compare the "
-            f"fingerprint with the one that the centre's administrator gives; if they agree: {accept} "
-            "(or --accept-host-key with dcc source add)."
+            mark(
+                "{source}: the server shows the host key {shown}, which has never been accepted. Compare the "
+                "fingerprint with the one that the centre's administrator gives; if they agree: {accept} (or "
+                "--accept-host-key with dcc source add)."
+            ),
+            source=address.label,
+            shown=shown,
+            accept=accept,
         )
     expected = ", ".join(str(key) for key in trusted.accepted)
     raise HostKeyChangedError(
-        f"{address.label}: the server shows the host key {shown}, but the one accepted is {expected}. Nothing was sent "
-        "to it. Either the server was set up anew or somebody stands in between: ask the centre's administrator for "
-        f"the fingerprint, and only if it is {shown.fingerprint}: {accept}."
+        mark(
+            "{source}: the server shows the host key {shown}, but the one accepted is {expected}. Nothing was "
+            "sent to it. Either the server was set up anew or somebody stands in between: ask the centre's "
+            "administrator for the fingerprint, and only if it is {fingerprint}: {accept}."
+        ),
+        source=address.label,
+        shown=shown,
+        expected=expected,
+        fingerprint=shown.fingerprint,
+        accept=accept,
     )

@@ -13,6 +13,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from dcc.errors import ListingFailedError
+from dcc.messages import Message, mark
 from dcc.naming import Action
 from dcc.sources.base import ActionListing, ListedFile
 from dcc.sources.listing_watch import watched
@@ -151,7 +152,12 @@ class _Found:
 def too_many(label: str, directory: str, what: str) -> ListingFailedError:
     """What to raise for a directory that holds more than `what`."""
     return ListingFailedError(
-        f"{label}: the directory {directory} holds more than {what}. Ask the centre to move old archives elsewhere."
+        mark(
+            "{source}: the directory {directory} holds more than {most}. Ask the centre to move old archives elsewhere."
+        ),
+        source=label,
+        directory=directory,
+        most=Message(what),
     )
 
 

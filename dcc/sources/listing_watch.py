@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final, Self
 
 from dcc.errors import SourceTimeoutError
+from dcc.messages import mark
 from dcc.runtime.log_context import progress_log
 from dcc.settings import Settings
 from dcc.sources.sockets import time_limit
@@ -141,14 +142,27 @@ class ListingWatch:
     def _outstayed(self, shown: str, entries: int) -> SourceTimeoutError:
         if self.crawl_seconds is not None:
             return SourceTimeoutError(
-                f"{self.label}: listing {shown} was not done within {self.seconds:g} seconds; {entries:,} entries had "
-                f"come by then. This was only a trial: a crawl waits {self.crawl_seconds:g} seconds, as "
-                "DCC_LIST_TIMEOUT says. Ask whoever runs the server why it is slow."
+                mark(
+                    "{source}: listing {shown} was not done within {seconds} seconds; {entries} entries had come by "
+                    "then. This was only a trial: a crawl waits {crawl_seconds} seconds, as DCC_LIST_TIMEOUT says. Ask "
+                    "whoever runs the server why it is slow."
+                ),
+                source=self.label,
+                shown=shown,
+                seconds=self.seconds,
+                entries=entries,
+                crawl_seconds=self.crawl_seconds,
             )
         return SourceTimeoutError(
-            f"{self.label}: listing {shown} was not done within {self.seconds:g} seconds; {entries:,} entries had come "
-            "by then. Ask whoever runs the server why it is slow. DCC_LIST_TIMEOUT sets the limit for all directories "
-            "of a file source together."
+            mark(
+                "{source}: listing {shown} was not done within {seconds} seconds; {entries} entries had come by "
+                "then. Ask whoever runs the server why it is slow. DCC_LIST_TIMEOUT sets the limit for all "
+                "directories of a file source together."
+            ),
+            source=self.label,
+            shown=shown,
+            seconds=self.seconds,
+            entries=entries,
         )
 
 

@@ -6,6 +6,7 @@ import codecs
 import re
 
 from dcc.errors import TransferFailedError
+from dcc.messages import mark
 
 MAX_SIDECAR_BYTES = 4 * 1024
 """How much of a checksum file is read."""
@@ -35,10 +36,16 @@ def parse_md5(content: bytes, name: str, label: str) -> str:
     named = {digest for digest, rest in found if _names(rest, name)}
     if len(named) == 1:
         return named.pop()
-    what = "holds no MD5 checksum" if not found else f"holds several MD5 checksums and not one of {name}"
-    raise TransferFailedError(
-        f"{label}: {name}.md5 {what}. Ask the centre to write it with md5sum {name} > {name}.md5, or to remove it."
+    text = mark(
+        "{source}: {name}.md5 holds no MD5 checksum. Ask the centre to write it with md5sum {name} > {name}.md5, or to "
+        "remove it."
     )
+    if found:
+        text = mark(
+            "{source}: {name}.md5 holds several MD5 checksums and not one of {name}. Ask the centre to write it with "
+            "md5sum {name} > {name}.md5, or to remove it."
+        )
+    raise TransferFailedError(text, source=label, name=name)
 
 
 def _text(content: bytes) -> str:

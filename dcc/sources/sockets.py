@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from dcc.errors import SourceTimeoutError, SourceUnreachableError
+from dcc.messages import Message, mark
 from dcc.sources.access import Endpoint
 
 _Address = tuple[socket.AddressFamily, tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]]
@@ -51,17 +52,31 @@ def open_socket(label: str, endpoint: Endpoint, timeout: float) -> socket.socket
     where = f"{endpoint.host} port {endpoint.port}"
     if failure is None or isinstance(failure, TimeoutError):
         raise SourceTimeoutError(
-            f"{label}: no connection to {where} within {timeout:g} seconds. Check the host name and port, that the "
-            "server is up and that no firewall stands between; DCC_CONNECT_TIMEOUT sets the limit."
+            mark(
+                "{source}: no connection to {where} within {timeout} seconds. Check the host name and port, that the "
+                "server is up and that no firewall stands between; DCC_CONNECT_TIMEOUT sets the limit."
+            ),
+            source=label,
+            where=where,
+            timeout=timeout,
         ) from failure
     if failure.errno in {errno.EMFILE, errno.ENFILE}:
         raise SourceUnreachableError(
-            f"{label}: no connection to {where} ({failure.strerror}). "
-            "Raise the limit of open files of the machine on which this runs (ulimit -n)."
+            mark(
+                "{source}: no connection to {where} ({strerror}). Raise the limit of open files of the machine on "
+                "which this runs (ulimit -n)."
+            ),
+            source=label,
+            where=where,
+            strerror=Message(failure.strerror or str(failure)),
         ) from failure
     raise SourceUnreachableError(
-        f"{label}: no connection to {where} ({failure.strerror or failure}). "
-        "Check the host name and port, and that the server is up."
+        mark(
+            "{source}: no connection to {where} ({strerror}). Check the host name and port, and that the server is up."
+        ),
+        source=label,
+        where=where,
+        strerror=Message(failure.strerror or str(failure)),
     ) from failure
 
 
@@ -70,12 +85,18 @@ def _resolve(label: str, endpoint: Endpoint, timeout: float) -> list[_Address]:
         found = ask_resolver(lambda: socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM), timeout)
     except TimeoutError:
         raise SourceTimeoutError(
-            f"{label}: the name service did not answer for {endpoint.host} within {timeout:g} seconds. Try again."
+            mark("{source}: the name service did not answer for {host} within {timeout} seconds. Try again."),
+            source=label,
+            host=endpoint.host,
+            timeout=timeout,
         ) from None
     except Exception as error:
         reason = error.strerror if isinstance(error, OSError) else "no valid host name"
         raise SourceUnreachableError(
-            f"{label}: the host {endpoint.host!r} could not be found ({reason}). Check the host name."
+            mark("{source}: the host '{host}' could not be found ({reason}). Check the host name."),
+            source=label,
+            host=endpoint.host,
+            reason=Message(reason or ""),
         ) from error
     return [(family, address) for family, _, _, _, address in found]
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dcc.errors import BadFileNameError, ConfigurationError, DiskFullError
+from dcc.messages import Message, mark
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.runtime.checksums import md5_of
@@ -134,8 +135,15 @@ class Staging:
             free = shutil.disk_usage(self.root).free - self._held
             if free - needed < self._min_free:
                 raise DiskFullError(
-                    f"{key} needs {needed:,} bytes in staging ({self.root}), where {max(free, 0):,} are free and "
-                    f"{self._min_free:,} must stay so. Free some space; the next session takes the archive up again."
+                    mark(
+                        "{archive} needs {needed} bytes in staging ({root}), where {free} are free and {min_free} "
+                        "must stay so. Free some space; the next session takes the archive up again."
+                    ),
+                    archive=key,
+                    needed=needed,
+                    root=self.root,
+                    free=max(free, 0),
+                    min_free=self._min_free,
                 )
             self._held += needed
         left = needed
@@ -162,8 +170,14 @@ class Staging:
             free = shutil.disk_usage(self.root).free - self._held
         if free < self._min_free:
             raise DiskFullError(
-                f"{key} is larger than was told, and {max(free, 0):,} bytes are free in staging ({self.root}), where "
-                f"{self._min_free:,} must stay so. Free some space; the next session takes the archive up again."
+                mark(
+                    "{archive} is larger than was told, and {free} bytes are free in staging ({root}), where "
+                    "{min_free} must stay so. Free some space; the next session takes the archive up again."
+                ),
+                archive=key,
+                free=max(free, 0),
+                root=self.root,
+                min_free=self._min_free,
             )
 
     def holds(self, key: ZipKey, size_bytes: int, md5: str | None) -> bool:
@@ -197,7 +211,9 @@ def _places(root: Path, key: ZipKey) -> _Places:
     """The paths for an archive, which are asked for a dozen times in turn, as text: a Path takes as long as a file."""
     name = key.file_name
     if name in {"", ".", ".."} or "/" in name or "\\" in name or "\0" in name:
-        raise BadFileNameError(f"{name!r} cannot be the name of a file in staging. Correct DCC_ZIP_PATTERN.")
+        raise BadFileNameError(
+            mark("'{name}' cannot be the name of a file in staging. Correct DCC_ZIP_PATTERN."), name=name
+        )
     archive = f"{root}/{key.action}/{name}"
     return _Places(archive, f"{archive}.contents", f"{archive}.part", f"{archive}.part.json")
 
@@ -224,8 +240,12 @@ def disk_errors(key: ZipKey) -> Iterator[None]:
         if not is_full(error):
             raise
         raise DiskFullError(
-            f"The disk filled up while {key} was being written ({os.strerror(error.errno or 0)}). Free some space; "
-            "the next session takes the archive up again."
+            mark(
+                "The disk filled up while {archive} was being written ({reason}). Free some space; the next session "
+                "takes the archive up again."
+            ),
+            archive=key,
+            reason=Message(os.strerror(error.errno or 0)),
         ) from error
 
 

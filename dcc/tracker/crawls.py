@@ -13,6 +13,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, exists, func, or_, select
 
+from dcc.messages import Message, message_from_json
 from dcc.outcomes import Problem
 from dcc.phases import Phase
 from dcc.runtime.processes import Process
@@ -28,6 +29,7 @@ from dcc.tracker.models import (
     SourceCrawlRow,
     ZipDownload,
 )
+from dcc.tracker.problems import KIND, problem_of
 from dcc.tracker.register.source_addresses import SourceState
 
 CHANGED = "changed"
@@ -61,8 +63,24 @@ class Finding:
     source: int
     file_name: str
     kind: str
-    message: str
+    said: Message
     created: datetime
+
+    @property
+    def message(self) -> str:
+        """What it says, in English."""
+        return str(self.said)
+
+    def as_json(self) -> dict[str, object]:
+        """The finding as JSON has it."""
+        return {
+            "session": self.session,
+            "source": self.source,
+            "file_name": self.file_name,
+            "kind": self.kind,
+            "message": self.message,
+            "created": self.created,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +121,7 @@ def latest_crawls(connection: Connection, *, sources: Sequence[int] | None = Non
 
 def _crawls(connection: Connection, condition: ColumnElement[bool]) -> list[CrawlEntry]:
     query = (
-        select(SourceCrawlRow, AnException.short_name.label("kind"))
+        select(SourceCrawlRow.__table__, KIND)
         .outerjoin(AnException, AnException.id == SourceCrawlRow.exception_id)
         .where(condition)
         .order_by(SourceCrawlRow.id)
@@ -113,7 +131,7 @@ def _crawls(connection: Connection, condition: ColumnElement[bool]) -> list[Craw
             source=row.file_source_id,
             session=row.session_id,
             outcome=row.outcome,
-            error=None if row.kind is None else Problem(row.kind, row.message or ""),
+            error=None if row.kind is None else problem_of(row),
             started=row.start_time,
             finished=row.finish_time,
             listed=row.listed,
@@ -147,7 +165,7 @@ def latest_findings(connection: Connection, *, sources: Sequence[int] | None = N
     )
     if sources is not None:
         query = query.where(CrawlFinding.file_source_id.in_(sources))
-    return [Finding(*row) for row in connection.execute(query)]
+    return _read(connection, query)
 
 
 def still_changed(sources: Sequence[int] | None = None) -> ColumnElement[bool]:
@@ -187,13 +205,27 @@ def still_changed(sources: Sequence[int] | None = None) -> ColumnElement[bool]:
 def session_findings(connection: Connection, session_id: int) -> list[Finding]:
     """What the crawls of one session noticed, oldest first."""
     query = _findings().where(CrawlFinding.session_id == session_id).order_by(CrawlFinding.id)
-    return [Finding(*row) for row in connection.execute(query)]
+    return _read(connection, query)
 
 
 def zip_findings(connection: Connection, za_id: int) -> list[Finding]:
     """What all crawls noticed about one zip action, oldest first."""
     query = _findings().where(CrawlFinding.za_id == za_id).order_by(CrawlFinding.id)
-    return [Finding(*row) for row in connection.execute(query)]
+    return _read(connection, query)
+
+
+def _read(connection: Connection, query: Select[Any]) -> list[Finding]:
+    return [
+        Finding(
+            row.session_id,
+            row.file_source_id,
+            row.file_name,
+            row.kind,
+            message_from_json(row.details, row.message),
+            row.created,
+        )
+        for row in connection.execute(query)
+    ]
 
 
 def _findings() -> Select[*tuple[Any, ...]]:
@@ -203,6 +235,7 @@ def _findings() -> Select[*tuple[Any, ...]]:
         CrawlFinding.file_name,
         CrawlFinding.kind,
         CrawlFinding.message,
+        CrawlFinding.details,
         CrawlFinding.created,
     )
 

@@ -30,6 +30,7 @@ from dcc.tracker.models import (
     ZipFile,
     ZipLog,
 )
+from dcc.tracker.problems import OF_ACTION, OF_DOCUMENT, OF_DOWNLOAD, problem_of
 from dcc.tracker.queries.zip_action_lists import key_of, select_zip_actions
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc_assets.metadata.archives import ERRORS_SHOWN
@@ -172,27 +173,27 @@ def _errors(connection: Connection, documents: Sequence[int]) -> dict[int, list[
     errors: dict[int, list[Problem]] = defaultdict(list)
     for start in range(0, len(documents), _CHUNK):
         query = (
-            select(XmlLog.xml_id, AnException.short_name, XmlLog.message, XmlLog.line, XmlLog.col)
+            select(XmlLog.xml_id, *OF_DOCUMENT)
             .join(AnException, AnException.id == XmlLog.exception_id)
             .where(XmlLog.xml_id.in_(documents[start : start + _CHUNK]), XmlLog.cleared.is_(None))
             .order_by(XmlLog.id)
         )
-        for document, kind, message, line, column in connection.execute(query):
-            if len(errors[document]) <= ERRORS_SHOWN:
-                errors[document].append(Problem(kind, message or "", line, column))
+        for row in connection.execute(query):
+            if len(errors[row.xml_id]) <= ERRORS_SHOWN:
+                errors[row.xml_id].append(problem_of(row))
     return errors
 
 
 def _reasons(connection: Connection, ids: Sequence[int], downloads: Sequence[int]) -> dict[int, list[Problem]]:
     """Why zip actions failed: what is recorded of them and of their latest download, in that order."""
     about_actions = (
-        select(ZipActionLog.za_id, AnException.short_name, ZipActionLog.message)
+        select(ZipActionLog.za_id, *OF_ACTION)
         .join(AnException, AnException.id == ZipActionLog.exception_id)
         .where(ZipActionLog.za_id.in_(ids), AnException.short_name != ArchiveRemovedError.short_name())
         .order_by(ZipActionLog.id)
     )
     about_downloads = (
-        select(FileSourceHasZip.za_id, AnException.short_name, ZipLog.message)
+        select(FileSourceHasZip.za_id, *OF_DOWNLOAD)
         .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
         .join(ZipLog, ZipLog.zip_id == ZipDownload.id)
         .join(AnException, AnException.id == ZipLog.exception_id)
@@ -201,6 +202,6 @@ def _reasons(connection: Connection, ids: Sequence[int], downloads: Sequence[int
     )
     reasons: dict[int, list[Problem]] = defaultdict(list)
     for query in (about_actions, about_downloads):
-        for za_id, kind, message in connection.execute(query):
-            reasons[za_id].append(Problem(kind, message or ""))
+        for row in connection.execute(query):
+            reasons[row.za_id].append(problem_of(row))
     return reasons

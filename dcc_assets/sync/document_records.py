@@ -16,6 +16,7 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Connection, Row, Select, case, func, select
 
 from dcc.data_outcomes import DocumentData, FindingEntry, ZipData
+from dcc.declarations import details_kept
 from dcc.naming import DocumentKind
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
@@ -172,9 +173,9 @@ def _worst_findings(qc: Connection, document_id: int) -> list[FindingEntry]:
     )
     return [
         FindingEntry(
-            row.rule,
+            row.code,
             Severity(row.severity),
-            row.message,
+            details_kept(row.code, row.details, row.message),
             row.line,
             row.path,
             row.value,

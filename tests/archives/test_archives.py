@@ -60,7 +60,7 @@ def test_every_entry_is_accounted_for(tmp_path: Path) -> None:
         ("copy of " + SPECIMEN, 4),
         ("H.2013-10-31.3.SPECIMEN.impc.xml", 2),
     ]
-    assert all("Rename" in reason for _, _, reason in found.refused)
+    assert all("Rename" in reason.message for _, _, reason in found.refused)
     assert dict(found.ignored) == {
         "notes.txt": "does not end in .xml",
         f"inner/{SPECIMEN}": "lies in a folder; only documents at the archive's top level are read",

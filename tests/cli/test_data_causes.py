@@ -42,7 +42,7 @@ def test_what_is_wrong_is_told_by_its_cause_with_who_acts_and_what_a_fix_clears(
     assert set(causes) == {"S13", "Q3", "bad-file-name"}
     assert causes["S13"]["findings"] == 2
     assert causes["S13"]["entities"] == {"specimens": 2}
-    assert causes["S13"]["clears"] == {"findings": 2, "documents": 1, "zips": 1, "entities": {"specimens": 2}}
+    assert causes["S13"]["clears"] == {"findings": 2, "documents": 1, "zips": 1}
     assert causes["S13"]["example"]["zip"] == f"add/{refused}"
     assert causes["bad-file-name"]["acts"] == "centre"
     said = dcc("data", "causes", "--centre", "H").stdout

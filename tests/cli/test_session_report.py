@@ -47,9 +47,9 @@ def test_the_last_state_of_a_document_counts() -> None:
 
 def test_a_document_with_errors_is_a_problem_with_its_first_finding() -> None:
     findings = (
-        FindingEntry("P11", Severity.WARNING, "a warning"),
-        FindingEntry("P9", Severity.ERROR, "waived", is_waived=True, waiver=1),
-        FindingEntry("E4", Severity.ERROR, "Specimen S1 is not known.", line=12),
+        FindingEntry("P11", Severity.WARNING, {"words": "a warning"}),
+        FindingEntry("P9", Severity.ERROR, {"words": "waived"}, is_waived=True, waiver=1),
+        FindingEntry("E4", Severity.ERROR, {"words": "Specimen S1 is not known."}, line=12),
     )
     counts = {("P11", Severity.WARNING): 1, ("E4", Severity.ERROR): 3}
     failed = document(Phase.DATA, Status.FAILED, findings=findings, finding_counts=counts)

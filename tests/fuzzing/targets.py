@@ -89,7 +89,7 @@ def archive(data: bytes) -> None:
     assert sum(document.path.stat().st_size for document in found.documents) <= _LIMITS.max_bytes
     for name, _, reason in found.refused:
         _legible(stored_name(name))
-        _legible(reason)
+        _legible(reason.message)
     for name, reason in found.ignored:
         _legible(f"{name}: {reason}")
 

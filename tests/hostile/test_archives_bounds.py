@@ -79,7 +79,7 @@ def judge_accepted(place: Path, content: bytes, documents: int) -> str | None:
     }:
         return f"it left {written}"
     shutil.rmtree(place / "contents")
-    told = [*(name for name, _ in found.ignored), *(reason for _, _, reason in found.refused)]
+    told = [*(str(name) for name, _ in found.ignored), *(reason.message for _, _, reason in found.refused)]
     names = [name for name, _, _ in found.refused]
     return None if all(map(is_legible, told)) and all(name.isprintable() for name in names) else repr(told)[:300]
 

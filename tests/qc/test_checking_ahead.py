@@ -16,6 +16,7 @@ from sqlalchemy import Connection, Engine, select
 from dcc.cli.demo.submissions import damaged, experiment_document, specimen_document
 from dcc.documents.reading import read_document
 from dcc.errors import HelperEndedError, NotFoundError
+from dcc.messages import Message
 from dcc.naming import Action, DocumentKind
 from dcc.qc import models
 from dcc.qc.apply.documents import apply_document
@@ -288,8 +289,19 @@ def test_a_document_that_was_withdrawn_meanwhile_is_told_and_the_others_are_judg
 
 
 def test_a_finding_is_sent_as_it_is() -> None:
-    bare = Finding("E3", Severity.ERROR, "It is empty.", 1, "/centre[1]")
+    bare = Finding("E3", Severity.ERROR, {"centre": "H"}, 1, "/centre[1]")
     full = Finding(
-        "P5", Severity.WARNING, "It is.", 3, "/a", "x", "H", "P_001", ("impress",), 1, EntityKind.EXPERIMENT, 2
+        "P5",
+        Severity.WARNING,
+        {"parameter": "P", "meant": Message("it", {})},
+        3,
+        "/a",
+        "x",
+        "H",
+        "P_001",
+        ("impress",),
+        1,
+        EntityKind.EXPERIMENT,
+        2,
     )
     assert [unpacked(packed(one)) for one in (bare, full)] == [bare, full]

@@ -14,6 +14,7 @@ from alembic.migration import MigrationContext
 from sqlalchemy import Column, Connection, Engine, MetaData, insert, inspect, text
 
 from dcc.databases.schema import init_database
+from dcc.declarations import cause_id
 from dcc.naming import Action
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.overviews import build_overviews
@@ -21,6 +22,9 @@ from dcc.qc.database import QC_DATABASE, init_qc_database, open_qc_database
 from dcc.qc.migrations import HEAD, REVISIONS, VERSIONS
 from dcc.qc.models import QcBase
 from dcc.qc.reference.snapshots import active_snapshots
+from dcc.reports.causes.findings import count_data_causes, with_examples
+from dcc.reports.causes.zip_scopes import Scope
+from dcc.reports.languages import load_catalogue
 from dcc.settings import Settings
 from dcc.settings.reference import shown_source
 from dcc.tracker.models import utc_now
@@ -183,3 +187,40 @@ def test_what_addresses_of_reference_data_ask_with_goes_from_an_older_database(
     engine.dispose()
     if engine.dialect.name == "sqlite":
         assert all(token.encode() not in path.read_bytes() for path in qc_settings.home.glob("qc.db*"))
+
+
+@pytest.mark.parametrize("broken_off", [False, True])
+def test_findings_of_earlier_versions_get_their_details_where_these_can_be_had_and_else_keep_their_words(
+    qc_settings: Settings, tmp_path: Path, broken_off: bool
+) -> None:
+    engine = open_qc_database(qc_settings)
+    _make(engine, REVISIONS[:5], tmp_path)
+    known = MetaData()
+    with engine.begin() as connection:
+        known.reflect(connection)
+        for name in ("document", "centre_block", "specimen"):
+            table = known.tables[name]
+            row = {column.name: _value(column, 1) for column in table.columns if not column.nullable}
+            special = {"specimen": {"specimen_id": "M1"}, "document": {"zip_action": "add"}}.get(name, {})
+            connection.execute(insert(table), row | special)
+        common = {"document_id": 1, "severity": "error", "is_active": True, "created": utc_now(), "line": 3}
+        of_specimen = {"rule": "S4", "value": "C9", "entity_kind": "specimen", "entity_id": 1, "message": "Old words."}
+        of_value = {"rule": "P9", "value": "x", "message": "The value is odd.", "entity_kind": None, "entity_id": None}
+        connection.execute(insert(known.tables["finding"]), [common | of_specimen, common | of_value])
+        if broken_off:
+            connection.execute(text("ALTER TABLE finding ADD COLUMN code VARCHAR(64) NOT NULL DEFAULT ''"))
+    assert init_qc_database(engine).from_revision == "0005"
+    with engine.connect() as connection:
+        said = connection.execute(text("SELECT rule, code, details, cause FROM finding ORDER BY id")).all()
+        assert [tuple(row)[:3] for row in said] == [("S4", "S4", '{"specimen":"M1"}'), ("P9", "P9", None)]
+        assert said[0].cause == cause_id("S4", {"value": "C9"})
+        causes = {cause.kind: cause for _, cause in count_data_causes(connection, Scope())}
+        told = {
+            cause.kind: cause for cause in with_examples(connection, Scope(), count_data_causes(connection, Scope()))
+        }
+        assert {kind: cause.findings for kind, cause in causes.items()} == {"S4": 1, "P9": 1}
+        english = load_catalogue("en", Settings(home=tmp_path))
+        assert told["S4"].statement(english) == "The colony 'C9' is not registered"
+        assert told["S4"].example.message.startswith("The colony 'C9' of 'M1' is not registered.")
+        assert told["P9"].statement(english) == told["P9"].example.message == "The value is odd."
+    engine.dispose()

@@ -12,6 +12,7 @@ import pytest
 from sqlalchemy import Engine, insert, select
 
 from dcc.databases.columns import utc_now
+from dcc.declarations import cause_id
 from dcc.errors import ExportError, NotFoundError
 from dcc.outcomes import ZipKey
 from dcc.qc import models
@@ -218,6 +219,9 @@ def add_findings(qc: Engine, number: int, documents: int, value: str = "C{}") ->
                     "entity_kind": "specimen",
                     "entity_id": each,
                     "created": utc_now(),
+                    "code": "S4",
+                    "details": '{"specimen":"M1"}',
+                    "cause": cause_id("S4", {"value": value.format(each % 7)}),
                 }
                 for each in range(number)
             ],
@@ -258,7 +262,8 @@ def test_a_spreadsheet_has_every_finding_once_and_no_formula(
     rows = sheets(path)[1][1:]
     assert sorted(int(row[2]) for row in rows if row[2]) == list(range(50))
     assert {row[5] for row in rows} == {f'=cmd|"/c calc"!A{number}' for number in range(7)}
-    assert {row[8] for row in rows} == {"=HYPERLINK(1)"}
+    said = {f"The colony '=cmd|\"/c calc\"!A{number}' of 'M1' is not registered." for number in range(7)}
+    assert {row[8].partition(" Correct")[0] for row in rows} == said
     table = models.Document.__table__
     with qc_database.connect() as connection:
         wanted = select(table.c.id).where(table.c.zip_file.in_([key.file_name for key in zips]))

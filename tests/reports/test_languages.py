@@ -47,15 +47,13 @@ def in_language(code: str | None, tmp_path: Path) -> Catalogue:
 
 def test_a_text_without_a_translation_is_said_in_english(own: LoadOwn) -> None:
     catalogue = own("de", ENTRY % "")
-    assert catalogue.text("The colony {colony} is not known.", colony="C1") == "The colony C1 is not known."
+    assert catalogue.say("The colony {colony} is not known.", colony="C1") == "The colony C1 is not known."
 
 
 def test_values_are_put_into_a_translation_by_name_and_are_not_looked_at(own: LoadOwn) -> None:
     catalogue = own("de", ENTRY % "Unbekannt ist die Kolonie {colony}.")
     hostile = "{colony.__class__} {0} %s <b>"
-    assert (
-        catalogue.text("The colony {colony} is not known.", colony=hostile) == f"Unbekannt ist die Kolonie {hostile}."
-    )
+    assert catalogue.say("The colony {colony} is not known.", colony=hostile) == f"Unbekannt ist die Kolonie {hostile}."
 
 
 def test_the_language_of_the_installation_is_taken_where_none_is_named(
@@ -136,7 +134,7 @@ msgstr[2] "{number} dokumentów"
         HEADER
         + '"Plural-Forms: nplurals=3; plural=(n==1 ? 0 : n%10>=2 && n%10<=4 && (n%100<12 || n%100>14) ? 1 : 2);\\n"\n',
     )
-    shown = [polish.plural("One document", "{number} documents", number) for number in (1, 2, 5, 22, 12_345)]
+    shown = [polish.say_plural("One document", "{number} documents", number) for number in (1, 2, 5, 22, 12_345)]
     assert shown == ["Jeden dokument", "2 dokumenty", "5 dokumentów", "22 dokumenty", "12\xa0345 dokumentów"]
     assert polish.date(date(2013, 10, 31)) == "31 paź 2013"
     assert known_languages(settings) == {"de": "Deutsch", "en": "English", "pl": "polski"}
@@ -144,7 +142,7 @@ msgstr[2] "{number} dokumentów"
 
 def test_a_language_that_the_cldr_does_not_know_has_english_dates(own: LoadOwn, settings: Settings) -> None:
     klingon = own("tlh", ENTRY % "{colony} Sovbe'lu'.")
-    assert klingon.text("The colony {colony} is not known.", colony="C1") == "C1 Sovbe'lu'."
+    assert klingon.say("The colony {colony} is not known.", colony="C1") == "C1 Sovbe'lu'."
     assert (klingon.date(date(2013, 10, 31)), klingon.name, klingon.direction) == ("31 Oct 2013", "tlh", "ltr")
 
 
@@ -157,17 +155,15 @@ def test_a_catalogue_of_ones_own_goes_before_ours_entry_by_entry(own: LoadOwn, t
 
 def test_a_regional_language_takes_the_rest_from_the_one_that_it_is_of(own: LoadOwn) -> None:
     austrian = own("de_AT", ENTRY % "Unbekannte Kolonie: {colony}.")
-    assert austrian.text("The colony {colony} is not known.", colony="C1") == "Unbekannte Kolonie: C1."
-    assert austrian.plural("One byte", "{number} bytes", 2) == "2 Byte"
+    assert austrian.say("The colony {colony} is not known.", colony="C1") == "Unbekannte Kolonie: C1."
+    assert austrian.say_plural("One byte", "{number} bytes", 2) == "2 Byte"
     assert (austrian.tag, austrian.code) == ("de-AT", "de_AT")
     assert austrian.name == "Deutsch (Österreich)"
 
 
 def test_a_changed_catalogue_is_read_anew(own: LoadOwn) -> None:
-    assert own("de", ENTRY % "Eins: {colony}.").text("The colony {colony} is not known.", colony=1) == "Eins: 1."
-    assert (
-        own("de", ENTRY % "Zweitens: {colony}.").text("The colony {colony} is not known.", colony=1) == "Zweitens: 1."
-    )
+    assert own("de", ENTRY % "Eins: {colony}.").say("The colony {colony} is not known.", colony=1) == "Eins: 1."
+    assert own("de", ENTRY % "Zweitens: {colony}.").say("The colony {colony} is not known.", colony=1) == "Zweitens: 1."
 
 
 def test_a_text_of_right_to_left_says_so(own: LoadOwn) -> None:

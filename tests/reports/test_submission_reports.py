@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from dcc.errors import NotFoundError
+from dcc.messages import Message
 from dcc.naming import Action
 from dcc.operations.sessions import open_session
 from dcc.outcomes import Problem, ZipKey
@@ -258,9 +259,11 @@ def test_the_terminal_tells_the_trouble_of_a_source_once(desk: Desk) -> None:
     cause, source = report.causes[0], report.sources[0]
     assert source.crawl is not None
     broken = replace(source, crawl=replace(source.crawl, error=Problem("SourceUnreachableError", "It is away.")))
-    why = NotTaken(None, Why.CRAWL_FAILED, Actor.DCC, "The last crawl could not list it:", recorded="It is away.")
+    why = NotTaken(
+        None, Why.CRAWL_FAILED, Actor.DCC, "The last crawl could not list it:", recorded=Message("It is away.")
+    )
     broken = replace(broken, not_taken=(why,), not_taken_total=1)
-    known = replace(cause, example=replace(cause.example, message="It is away."))
+    known = replace(cause, example=replace(cause.example, said=Message("It is away.")))
     for causes in ((known,), ()):
         text = render_text(replace(report, causes=causes, sources=(broken,)), desk.catalogue())
         assert text.count("It is away.") == 1
@@ -305,7 +308,7 @@ def test_no_text_of_a_report_becomes_a_part_of_its_page(desk: Desk, key: str) ->
 
 
 HARM = "'\"></p><script>alert(1)</script><img src=//x onerror=alert(1)>\u202e\x1b[2J\n{{ 7*7 }}{0}"
-WORDS = {"kind", "headline", "advice", "advice_to_centre", "state", "outcome", "text"}
+WORDS = {"kind", "code", "state", "outcome", "text"}
 """Fields of words of our own, which are looked up."""
 
 
@@ -370,7 +373,9 @@ def test_the_rule_by_which_values_are_marked_is_said_once_for_all_pictures(desk:
 def test_what_clears_by_itself_comes_after_what_is_to_be_corrected_and_apart_from_it(desk: Desk) -> None:
     report = desk.report(world.WITH_FINDINGS)
     (cause, *_) = report.causes
-    clearing = replace(cause, acts=Actor.NOBODY, headline="It comes later")
+    later = Message("It comes later")
+    example = replace(cause.example, said=later)
+    clearing = replace(cause, code="E4", details={"words": "It comes later"}, example=example)
     report = replace(report, causes=tuple(worst_first([replace(clearing, findings=99), cause])), causes_total=2)
     page, text = desk.page_of(report), render_text(report, desk.catalogue())
     assert page.problems() == []

@@ -14,12 +14,13 @@ import pytest
 from sqlalchemy import Engine, insert, select
 
 from dcc.errors import CleaningError, ConfigurationError, ExportError
+from dcc.messages import Message
 from dcc.naming import Action
 from dcc.operations.retention.cleanup import clean, look_over
 from dcc.operations.retention.policy import Policy
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
-from dcc.reports.causes.cause import Actor, Cause, Clears, Example
+from dcc.reports.causes.cause import Cause, Clears, Example
 from dcc.reports.languages import load_catalogue
 from dcc.reports.plots.picture import Picture, PictureKind
 from dcc.reports.submissions import collecting, kept
@@ -282,13 +283,12 @@ def _have_documents(tracker: Engine, number: int, errors: int) -> None:
 def test_however_long_texts_are_and_however_large_pictures_the_page_stays_small(desk: Desk) -> None:
     base = desk.report(GOOD)
     long = "<&>\U000e0001" * 20_000
-    example = Example("add/x", long, 1, 2, long, long, long, long, tuple(long for _ in range(500)), long)
+    said = Message(long)
+    example = Example("add/x", long, 1, 2, long, long, said, said, tuple(long for _ in range(500)), long)
     cause = Cause(
         key="k",
-        kind="S4",
-        subject=long,
+        code="S4",
         centre="H",
-        acts=Actor.CENTRE,
         severity=Severity.ERROR,
         findings=1,
         documents=1,
@@ -296,9 +296,7 @@ def test_however_long_texts_are_and_however_large_pictures_the_page_stays_small(
         entities={},
         clears=Clears(),
         example=example,
-        headline="{x}",
-        advice="{x}",
-        fields={"x": long},
+        details={"value": long},
     )
     reason = Reason("x", long, datetime(2026, 1, 1))
     hosts = tuple(Host(n, long[:500], 1, 1, False, 0, None) for n in range(1_000))

@@ -46,5 +46,5 @@ def test_its_words_ask_nobody_to_correct_anything(data: DataInstallation, tracke
         (line,) = collect_centre(connection, qc, "H", data.settings, most_pictures=0).zips
     assert line.tone is Tone.WARN
     catalogue = load_catalogue("en", data.settings)
-    assert catalogue.text(next_of_line(line)).startswith("This archive need not be submitted again.")
+    assert catalogue.say(next_of_line(line)).startswith("This archive need not be submitted again.")
     assert OUTCOME_WORDS[line.outcome].acts.startswith("Nobody")

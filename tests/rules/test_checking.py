@@ -135,7 +135,7 @@ def test_fifty_thousand_parameters_in_a_procedure_are_checked() -> None:
 def test_two_rules_cannot_have_one_id() -> None:
     with pytest.raises(InternalFaultError, match="two rules S1"):
 
-        @rule("S1", Specimen, severity=Severity.ERROR)
+        @rule("S1", Specimen, severity=Severity.ERROR, message="", cause="", remedy="")
         def another(specimen: Specimen, at: object) -> Iterator[Fault]:
             yield from ()
 

@@ -23,7 +23,7 @@ from dcc.qc.database import writing
 from dcc.qc.judging.documents import Basis, judge_document
 from dcc.qc.judging.waiver_store import add_waiver
 from dcc.rules import registry
-from dcc.rules.findings import Fault
+from dcc.rules.findings import Fault, fault
 from dcc.rules.waivers import Waiver
 from dcc.vocabulary import Severity, WaiverEffect
 from tests.support.databases import only_sqlite
@@ -303,7 +303,7 @@ def broken_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     """E8 finds one fault, and then breaks down."""
 
     def break_down(element: object, at: object) -> Iterator[Fault]:
-        yield Fault("A first fault.", 1)
+        yield fault(1, "2013-10-31", experiment="E1")
         raise ZeroDivisionError("of value secret")
 
     for kind, rules in registry._BY_KIND.items():

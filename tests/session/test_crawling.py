@@ -154,7 +154,7 @@ def test_data_that_were_taken_over_are_to_be_withdrawn_before_changed_content_is
     address = SourceAddress(1, "H", SourceProtocol.FILE, "", "", SecretStr(""), "/data")
     known = KnownHosting(1, 1, 1, 100, 0, has_md5=False, gone=False, state=state)
     listed = ListedFile(FIRST, 200, 1, has_md5=False)
-    message = change_message(address, ZipKey(Action.ADD, FIRST), known, listed)
+    message = str(change_message(address, ZipKey(Action.ADD, FIRST), known, listed))
     assert ("dcc data undo" in message) == undo
     assert message.endswith(f"take it with: dcc retry add/{FIRST}")
 

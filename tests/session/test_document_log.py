@@ -90,7 +90,7 @@ def test_messages_that_are_too_long_or_no_text_are_the_same_when_written_again(
 
 
 def finding(severity: Severity, message: str, **more: object) -> FindingEntry:
-    return FindingEntry("E4", severity, message, 1, **more)  # type: ignore[arg-type]
+    return FindingEntry("E4", severity, {"words": message}, 1, **more)  # type: ignore[arg-type]
 
 
 def test_what_fails_a_document_comes_first_and_what_is_waived_not_at_all() -> None:
@@ -121,7 +121,7 @@ def test_no_more_than_asked_for_are_listed_and_the_rest_is_counted(
 
 
 def test_what_the_check_says_of_findings_not_recorded_is_said_once() -> None:
-    findings = [finding(Severity.ERROR, "a"), FindingEntry(MORE_RULE, Severity.ERROR, "There are 8 more.")]
+    findings = [finding(Severity.ERROR, "a"), FindingEntry(MORE_RULE, Severity.ERROR, {"words": "There are 8 more."})]
     problems = problems_of(findings, 9, 5)
     assert [one.kind for one in problems] == ["E4", MORE_RULE]
     assert "8" in problems[-1].message

@@ -30,6 +30,7 @@ from tests.support.databases import MariaDb, is_sqlite, only_mariadb, only_sqlit
 SMALL, BIG = "smallint(5) unsigned", "bigint(20) unsigned"
 ZIP_FACTS = f"centre_id {SMALL} | created date | inc {BIG} | size_bytes {BIG} | content_md5 char(32)"
 STATE = f"phase_id {SMALL} nn | status_id {SMALL} nn"
+FACTS = "code varchar(64) | details text"
 TIMES = "start_time datetime nn | finish_time datetime | status smallint(6) nn | created datetime nn"
 
 # Reference tracker, first table, as MariaDB 10.11 spells the types; every table has id and last_update besides.
@@ -65,11 +66,11 @@ SEED_TABLES = {
     ),
     "xml_file": (BIG, f"zip_id {BIG} nn | fname varchar(128) nn | {ZIP_FACTS} | {STATE}"),
     "an_exception": (SMALL, "short_name varchar(64) nn | description text"),
-    "zip_log": (BIG, f"zip_id {BIG} nn | exception_id {SMALL} nn | message text"),
+    "zip_log": (BIG, f"zip_id {BIG} nn | exception_id {SMALL} nn | message text | {FACTS}"),
     "xml_log": (
         BIG,
         f"xml_id {BIG} nn | exception_id {SMALL} nn | message text | line int(10) unsigned | col int(10) unsigned | "
-        "cleared datetime",
+        f"cleared datetime | {FACTS} | severity varchar(16)",
     ),
     "crawling_session": (BIG, TIMES),
     "session_task": (BIG, f"session_id {BIG} nn | phase_id {SMALL} nn | comment varchar(256) | {TIMES}"),

@@ -68,8 +68,7 @@ def causes(
     JSON: a list of {"key" (names the cause for good), "kind" (rule or error), "subject", "centre",
       "acts" ("centre", "DCC", "registry", "nobody"), "severity", "title", "remedy", "findings",
       "documents", "zips", "entities", "held_up" (waits for
-      them), "values" (how many, where they differ),
-      "clears": {"findings", "documents", "zips", "entities"},
+      them), "clears": {"findings", "documents", "zips"},
       "example": {"zip", "document", "line", "column", "element", "value", "message", "expected",
         "permitted", "nearest"}}
 

@@ -106,7 +106,7 @@ class SessionReport:
     def add_troubles(self, troubles: Iterable[DccError]) -> None:
         """Take in what went wrong beside any archive or source, such as reference data that could not be read."""
         for error in troubles:
-            self.problems.append(_problem(Problem(error.short_name(), str(error))))
+            self.problems.append(_problem(Problem.of(error)))
             self.unreachable = self.unreachable or isinstance(error, UnreachableError)
 
     def add_data(self, outcome: DataOutcome) -> None:

@@ -60,6 +60,8 @@ def json_ready(value: object) -> object:
     if isinstance(value, Enum):
         return json_ready(value.value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        if hasattr(value, "as_json"):
+            return json_ready(value.as_json())
         return {field.name: json_ready(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
         return {str(key): json_ready(item) for key, item in value.items()}

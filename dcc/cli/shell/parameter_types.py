@@ -160,9 +160,10 @@ def _rules(_: str) -> Iterable[str]:
 
 def _explained(_: str) -> Iterable[str]:
     from dcc.cli.shell.error_advice import explanations
-    from dcc.reports.causes.rules import ALL_FACES
+    from dcc.reports.causes.errors import ERROR_KINDS
+    from dcc.rules.catalogue import CATALOGUE
 
-    return dict.fromkeys([*(entry.id for entry in explanations()), *ALL_FACES])
+    return dict.fromkeys([*(entry.id for entry in explanations()), *CATALOGUE, *ERROR_KINDS])
 
 
 def _asked(question: Callable[[Connection], list[str]]) -> list[str]:

@@ -113,12 +113,12 @@ def _as_json(source: int, row: NotTaken, catalogue: Catalogue) -> dict[str, obje
 
 
 def _print(told: Sequence[tuple[int, NotTaken]], catalogue: Catalogue) -> None:
-    from dcc.reports.causes.cause import ACTOR_NAMES
+    from dcc.declarations import ACTOR_NAMES
 
     if not told:
         click.echo("Nothing was kept from being taken: there is nothing there that is not new.")
     rows = [
-        (source, row.entry or "", row.reason_with_command(catalogue), catalogue.text(ACTOR_NAMES[row.acts]))
+        (source, row.entry or "", row.reason_with_command(catalogue), catalogue.say(ACTOR_NAMES[row.acts]))
         for source, row in told
     ]
     echo_table(("source", "entry", _WHY, "who acts"), rows, prose=[_WHY])

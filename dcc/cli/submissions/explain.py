@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dcc.cli.shell.error_advice import Explanation
-    from dcc.reports.causes.cause import Actor
+    from dcc.declarations import Declaration
 
 _LINK = re.compile(r"\[([^\]]+)\]\(([^)#]+)(?:#[^)]*)?\)")
 
@@ -66,54 +66,65 @@ def explain(error_or_rule: str | None, as_json: bool) -> None:
 def rule_explained(name: str) -> Explanation | None:
     """The rule with an id, explained like an error, by those who act according to its causes; None if there is none."""
     from dcc.cli.shell.error_advice import Explanation
-    from dcc.reports.causes.cause import Actor
-    from dcc.reports.causes.rules import RULE_FACES
+    from dcc.declarations import acting, declared
     from dcc.rules.catalogue import UNWAIVABLE, rule_entry
+    from dcc.vocabulary import Actor
 
     rule = rule_entry(name) or rule_entry(name.upper())
     if rule is None:
         return None
-    faces = RULE_FACES[rule.id]
-    advice = f"`dcc data findings --rule {rule.id} --each` lists what it found. "
+    declarations = tuple(declared(rule.id).values())
+    advice = [f"`dcc data findings --rule {rule.id} --each` lists what it found.", *_remedies(declarations)]
     if rule.needs:
-        advice += (
-            f"It is judged by reference data ({', '.join(rule.needs)}): `dcc reference list` says how old they are. "
+        advice.append(
+            f"It is judged by reference data ({', '.join(rule.needs)}): `dcc reference list` says how old they are."
         )
-    if rule.id in UNWAIVABLE or all(face.acts is Actor.DCC for face in faces):
-        advice += faces[-1].remedy
-    else:
-        advice += "The centre corrects the data and submits them in `edit`, or the rule is waived: `dcc rules waive`."
+    if rule.id not in UNWAIVABLE and acting(rule.id) != [Actor.DCC]:
+        advice.append("`dcc rules waive` sets the rule aside.")
     meaning = f"{rule.demand} When that is not met: {rule.severity}."
-    return Explanation(rule.id, "", meaning, advice, _who(face.acts for face in faces))
+    return Explanation(rule.id, "", meaning, " ".join(advice), _who(rule.id))
 
 
 def cause_explained(name: str) -> Explanation | None:
     """What `dcc data causes` calls by an id that is neither an error's nor a rule's, such as `listing:changed`."""
     from dcc.cli.shell.error_advice import Explanation
-    from dcc.reports.causes.errors import ERROR_FACES
+    from dcc.reports.causes.errors import ERROR_KINDS
 
-    faces = ERROR_FACES.get(name)
-    if faces is None:
+    if name not in ERROR_KINDS:
         return None
-    return Explanation(name, "", f"{faces[-1].title}.", faces[-1].remedy, _who(face.acts for face in faces))
+    from dcc.declarations import declared
+
+    declarations = tuple(declared(name).values())
+    (first, *_), remedies = declarations, _remedies(declarations)
+    return Explanation(name, "", f"{_named(first.cause)}.", " ".join(remedies), _who(name))
 
 
-def _who(acting: Iterable[Actor]) -> str:
-    """Those who act, each once; nobody only where there is no one else."""
-    from dcc.reports.causes.cause import ACTOR_NAMES, Actor
+def _remedies(declarations: Iterable[Declaration]) -> list[str]:
+    """What to do, each remedy once."""
+    return list(dict.fromkeys(_named(one.remedy) for one in declarations))
 
-    acts = dict.fromkeys(acting)
-    named = [ACTOR_NAMES[one] for one in acts if one is not Actor.NOBODY]
-    return ", ".join(named) or ACTOR_NAMES[Actor.NOBODY]
+
+def _named(text: str) -> str:
+    """A declared text with the names of its details as commands write them: `<value>`."""
+    from dcc.messages import filled, names_in
+
+    return filled(text, {name: f"<{name}>" for name in names_in(text)})
+
+
+def _who(rule: str) -> str:
+    """Those who act on what a rule or error finds."""
+    from dcc.declarations import ACTOR_NAMES, acting
+
+    return ", ".join(ACTOR_NAMES[one] for one in acting(rule))
 
 
 def _alike(name: str) -> str:
     from difflib import get_close_matches
 
     from dcc.cli.shell.error_advice import explanations
-    from dcc.reports.causes.errors import ERROR_FACES
+    from dcc.reports.causes.errors import ERROR_KINDS
 
-    known = [*(text for entry in explanations() for text in (entry.id, entry.name)), *ERROR_FACES]
+    known = [*(text for entry in explanations() for text in (entry.id, entry.name)), *ERROR_KINDS]
     alike = get_close_matches(name, known, n=1)
     return f"Is {alike[0]} meant? `dcc explain` lists all." if alike else "`dcc explain` lists the ids of errors."
 

@@ -50,7 +50,7 @@ def one_current_version(qc: Connection) -> Iterator[Inconsistency]:
         lengths = [func.length(column) for column in columns if isinstance(column.type, String)]
         twice = select(*columns).where(table.c.is_current).group_by(*columns, *lengths).having(func.count() > 1)
         for row in qc.execute(twice):
-            yield Inconsistency("C13", describe(kind, list(row)), f"It has several current versions. {_RESTORE}")
+            yield Inconsistency("C13", str(describe(kind, list(row))), f"It has several current versions. {_RESTORE}")
         yield from _lifetimes_of(qc, kind, table)
 
 

@@ -400,7 +400,7 @@ def write_findings(
         "is_active": True,
         "created": utc_now(),
     }
-    connection.execute(insert(Finding.__table__), [finding._asdict() | common for finding in findings])
+    connection.execute(insert(Finding.__table__), [finding.columns() | common for finding in findings])
 
 
 def _measurements_by_procedure(connection: Connection, document_id: int) -> dict[str, int]:

@@ -165,7 +165,7 @@ def _differences(connection: Connection, kind: EntityKind, old: Entities, new: E
     after = _values(connection, kind, new)
     for key, values in before.items():
         others = after.get(key, {})
-        name = describe(kind, key)
+        name = str(describe(kind, key))
         for what in [*values, *(what for what in others if what not in values)]:
             if values.get(what) != others.get(what):
                 yield Change(name, what, values.get(what), others.get(what))

@@ -5,16 +5,27 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from datetime import date
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, select
 
+from dcc.declarations import NO_DETAILS, code_of, details_kept, message_of, rule_of
+from dcc.messages import Details, message
 from dcc.naming import Action
 from dcc.qc.apply.entity_keys import Key
 from dcc.qc.apply.entity_rows import TooLong
 from dcc.qc.apply.versions import Version, describe
 from dcc.qc.models import Finding
-from dcc.rules.upload import LATE, NOT_STORED, OWNERSHIP, UPLOAD_RULES
+from dcc.rules.findings import facts_of, with_value
+from dcc.rules.upload import (
+    LATE,
+    MORE_CASE,
+    NOT_STORED,
+    OWNERSHIP,
+    THERE_CASE,
+    TWICE_CASE,
+    UPLOAD_RULES,
+)
 from dcc.vocabulary import EntityKind, Severity
 
 FINDINGS_KEPT: Final = 1_000
@@ -22,7 +33,6 @@ FINDINGS_KEPT: Final = 1_000
 
 _NAMED: Final = 10
 _QUOTED: Final = 255
-_DONE: Final = {Action.EDIT: "edited", Action.DELETE: "deleted"}
 _EXISTS: Final = {EntityKind.SPECIMEN: "S13", EntityKind.EXPERIMENT: "E9"}
 
 
@@ -32,14 +42,29 @@ class UploadFinding(NamedTuple):
     `path` is that of the element that it lies in, None for the document as a whole.
     """
 
-    rule: str
+    code: str
     severity: Severity
-    message: str
+    details: Details = NO_DETAILS
     line: int | None = None
     value: str | None = None
     entity_kind: str | None = None
     entity_id: int | None = None
     path: str | None = None
+
+    @property
+    def rule(self) -> str:
+        """The id of the rule."""
+        return rule_of(self.code)
+
+    @property
+    def message(self) -> str:
+        """What is wrong and what to do, in English."""
+        return str(message_of(self.code, with_value(self.details, self.value)))
+
+    def columns(self) -> dict[str, Any]:
+        """The finding as the table has it."""
+        facts = facts_of(self.code, self.details, self.value)
+        return {**self._asdict(), **facts._asdict()}
 
 
 class FindingsKept:
@@ -62,8 +87,7 @@ class FindingsKept:
 
 
 def _and_more(rule: str, number: int) -> UploadFinding:
-    message = f"{number:,} more findings of this rule are not listed. Correct those listed and submit all again."
-    return UploadFinding(rule, Severity.ERROR, message)
+    return UploadFinding(code_of(rule, MORE_CASE), Severity.ERROR, {"number": number})
 
 
 class Judgement(NamedTuple):
@@ -82,40 +106,36 @@ def judge(judged: Judgement, line: int, entity_id: int) -> UploadFinding | None:
     found = _reason(judged)
     if found is None:
         return None
-    rule, reason = found
-    message = f"{describe(judged.kind, judged.key)} {reason}"
+    code, details = found
     value = None if judged.key[1] is None else str(judged.key[1])
-    return UploadFinding(rule, Severity.ERROR, message, line, value, judged.kind.value, entity_id)
+    known = {"entity": describe(judged.kind, judged.key), **details}
+    return UploadFinding(code, Severity.ERROR, known, line, value, judged.kind.value, entity_id)
 
 
-def _reason(judged: Judgement) -> tuple[str, str] | None:
-    """The rule and what it says."""
+def _reason(judged: Judgement) -> tuple[str, Details] | None:
+    """The code of what is wrong, and its details but for the entity."""
     there, action = judged.there, judged.action
     twice = there is not None and there.document_id == judged.document_id
     if action is Action.ADD:
         rule = _EXISTS.get(judged.kind, "Q2")
         if twice:
-            return rule, "is named before in this document; the first one counts. Name it once."
-        if there is not None:
-            return rule, f"is there already, by document {there.document_id}. Submit it for edit to change it."
-        return None
+            return code_of(rule, TWICE_CASE), {}
+        return None if there is None else (code_of(rule, THERE_CASE), {"document": str(there.document_id)})
     if there is None:
-        return "Q3", (
-            f"is not there, so it cannot be {_DONE[action]}. Check its ids, what was uploaded before, and whether the "
-            "document names it twice."
-        )
+        return code_of("Q3", "deleted" if action is Action.DELETE else ""), {}
     if twice:
-        return "Q3", "is named before in this document; the first one counts. Name it once."
+        return code_of("Q3", TWICE_CASE), {}
     if judged.experiments and action is Action.DELETE:
-        return "Q4", f"still has {_named(judged.experiments)}. Delete these first."
+        return _held_experiments(judged.experiments)
     return None
 
 
-def _named(experiments: Sequence[str]) -> str:
-    """Experiments by name, the first few of many."""
-    first = ", ".join(experiments[:_NAMED])
-    rest = f" and {len(experiments) - _NAMED} more" if len(experiments) > _NAMED else ""
-    return f"experiment{'s' if len(experiments) > 1 else ''} {first}{rest}"
+def _held_experiments(experiments: Sequence[str]) -> tuple[str, Details]:
+    """What is said of a specimen that experiments hold, which names the first few of many."""
+    named = {"experiments": list(experiments[:_NAMED])}
+    if len(experiments) <= _NAMED:
+        return "Q4", named
+    return code_of("Q4", "many"), {**named, "number": len(experiments) - _NAMED}
 
 
 def too_long(line: int, what: str, excess: TooLong, key: Key | None = None) -> UploadFinding:
@@ -124,43 +144,43 @@ def too_long(line: int, what: str, excess: TooLong, key: Key | None = None) -> U
     Its value tells the entity's name, for as much as a finding may quote.
     """
     value = None if key is None or key[1] is None else str(key[1])[:_QUOTED]
-    message = (
-        f"A text of this {what} has {excess.length} characters and {excess.column} holds {excess.limit}: nothing of "
-        f"the {what} was stored. Shorten it and submit it again."
-    )
-    return UploadFinding(NOT_STORED, Severity.ERROR, message, line, value, None if key is None else what)
+    details = {"kind": message(what), "length": excess.length, "column": excess.column, "limit": excess.limit}
+    return UploadFinding(NOT_STORED, Severity.ERROR, details, line, value, None if key is None else what)
 
 
 def late(created: date, newest: date) -> UploadFinding:
     """The finding on a document that came late."""
-    message = (
-        f"The document is of {created} and arrived after one of {newest} of the same centre was uploaded. It was "
-        "applied last: check what it edits or deletes."
-    )
-    return UploadFinding(LATE, Severity.WARNING, message)
+    return UploadFinding(LATE, Severity.WARNING, {"created": str(created), "newest": str(newest)})
 
 
 def not_permitted(action: Action, own: str | None, centre: str, line: int) -> UploadFinding:
     """The finding on a centre element of a centre that the archive does not speak for."""
-    archive = own or "unknown"
-    said = f"The centreID is {centre}, and the archive is of centre {archive}."
-    if action is Action.ADD:
-        message = (
-            f"{said} The document waits until somebody confirms it, or {centre} delegates. If it is meant, ask your "
-            "data wrangler."
-        )
-        return UploadFinding(OWNERSHIP, Severity.WARNING, message, line, centre[:_QUOTED])
-    message = (
-        f"{said} Nothing of the document was {_DONE[action]}: for that {centre} has to delegate. If it is meant, ask "
-        "your data wrangler to have that recorded."
-    )
-    return UploadFinding(OWNERSHIP, Severity.ERROR, message, line, centre[:_QUOTED])
+    case, severity = _NOT_PERMITTED[action]
+    return UploadFinding(code_of(OWNERSHIP, case), severity, {"archive": own or "unknown"}, line, centre[:_QUOTED])
+
+
+_NOT_PERMITTED: Final = {
+    Action.ADD: ("held", Severity.WARNING),
+    Action.EDIT: ("", Severity.ERROR),
+    Action.DELETE: ("deleted", Severity.ERROR),
+}
 
 
 def findings_of(connection: Connection, document_id: int) -> tuple[UploadFinding, ...]:
     """The active findings that the upload made on a document."""
     table = Finding.__table__
-    columns = [table.c[name] for name in UploadFinding._fields]
     of_upload = (table.c.document_id == document_id) & table.c.rule.in_(UPLOAD_RULES) & table.c.is_active
-    rows = connection.execute(select(*columns).where(of_upload).order_by(table.c.id))
-    return tuple(UploadFinding(row[0], Severity(row[1]), *row[2:]) for row in rows)
+    rows = connection.execute(select(table).where(of_upload).order_by(table.c.id))
+    return tuple(
+        UploadFinding(
+            row.code,
+            Severity(row.severity),
+            details_kept(row.code, row.details, row.message),
+            row.line,
+            row.value,
+            row.entity_kind,
+            row.entity_id,
+            row.path,
+        )
+        for row in rows
+    )

@@ -18,9 +18,11 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
 
+from dcc.declarations import WORDS
 from dcc.documents.contents import Block, Content
 from dcc.documents.reading import read_document
 from dcc.errors import DocumentError
+from dcc.messages import from_json, shown, to_json
 from dcc.naming import Action, DocumentKind
 from dcc.reference.loading import ReferenceData
 from dcc.rules.accepted_elements import Sound
@@ -224,9 +226,9 @@ def packed(finding: Finding) -> tuple[Any, ...]:
     kind = finding.entity_kind
     value = None if finding.value is None else str(finding.value)
     return (
-        finding.rule,
+        finding.code,
         finding.severity.value,
-        str(finding.message),
+        to_json(finding.details) or to_json({WORDS: shown(finding.message)}),
         finding.line,
         finding.path,
         value,
@@ -241,11 +243,11 @@ def packed(finding: Finding) -> tuple[Any, ...]:
 
 def unpacked(sent: tuple[Any, ...]) -> Finding:
     """A finding that was sent."""
-    rule, severity, message, line, path, value, centre, procedure, references, block, kind, entity = sent
+    code, severity, details, line, path, value, centre, procedure, references, block, kind, entity = sent
     return Finding(
-        rule,
+        code,
         Severity(severity),
-        message,
+        from_json(details) or {},
         line,
         path,
         value,

@@ -17,6 +17,7 @@ from sqlalchemy import Connection, bindparam, update
 
 from dcc.data_outcomes import FindingEntry
 from dcc.databases.columns import utc_now
+from dcc.declarations import NO_DETAILS
 from dcc.documents.contents import Content
 from dcc.naming import Action, DocumentKind
 from dcc.qc.judging.entity_places import EntityPlaces, Place
@@ -41,7 +42,7 @@ from dcc.reference.loading import ReferenceData
 from dcc.rules.catalogue import CATALOGUE
 from dcc.rules.checking import JUDGED_AT_UPLOAD, check_contents
 from dcc.rules.context import DocumentContext
-from dcc.rules.findings import MORE_RULE, Finding, Severity
+from dcc.rules.findings import MORE_RULE, Finding, Severity, facts_of
 from dcc.rules.waivers import Judged, Waiver, apply_waivers
 
 LIMIT: Final = 1_000
@@ -212,9 +213,9 @@ class _Tally:
         snapshot = next((ids[name] for name in finding.references if name in ids), None)
         waiver = judged.waiver.id if judged.waiver is not None else None
         verdict = Verdict(finding.severity, snapshot, waiver, not judged.is_waived)
+        facts = facts_of(finding.code, finding.details, finding.value)
         return FindingRow(
-            finding.rule,
-            shortened(finding.message, MESSAGE_LENGTH),
+            *facts._replace(message=shortened(facts.message, MESSAGE_LENGTH)),
             finding.line,
             shortened(finding.path, VALUE_LENGTH),
             None if finding.value is None else shortened(finding.value, VALUE_LENGTH),
@@ -236,18 +237,16 @@ class _Tally:
         """The findings of the rules to be kept, the last of which says how many more there are."""
         if not self.excess:
             return self.rows
-        more = ", ".join(
+        more = [
             f"{rule} {number:,} ({severity.value})"
             for (rule, severity), number in sorted(self.excess.items(), key=lambda item: (-item[1], item[0]))
-        )
-        message = (
-            f"There are {self.excess.total():,} findings more than the {len(self.rows):,} that are recorded: {more}. "
-            "Correct those that are recorded, and submit the document again."
-        )
+        ]
+        details = {"number": self.excess.total(), "recorded": len(self.rows), "rules": more}
         worst = max((severity for _, severity in self.excess), key=list(Severity).index)
         severity = Severity.ERROR if worst is Severity.FATAL else worst
         verdict = Verdict(severity, None, None, is_active=True)
-        return [*self.rows, FindingRow(MORE_RULE, message, None, None, None, None, None, verdict)]
+        facts = facts_of(MORE_RULE, details, None)
+        return [*self.rows, FindingRow(*facts, None, None, None, None, None, verdict)]
 
 
 def _judge_contents(
@@ -274,9 +273,9 @@ def _judge_upload(connection: Connection, document: StoredDocument, tally: _Tall
     for uploaded in upload_findings(connection, document.id, document.centre):
         stored = uploaded.stored
         finding = Finding(
-            stored.row.rule,
+            stored.row.code,
             CATALOGUE[stored.row.rule].severity,
-            stored.row.message,
+            NO_DETAILS,
             stored.row.line or 0,
             stored.row.path or "",
             centre=uploaded.centre,
@@ -316,9 +315,9 @@ def entry_of(row: FindingRow, snapshot_names: Mapping[int, str]) -> FindingEntry
     if verdict.snapshot_id is not None:
         snapshot = f"{snapshot_names.get(verdict.snapshot_id, 'snapshot')} {verdict.snapshot_id}"
     return FindingEntry(
-        row.rule,
+        row.code,
         verdict.severity,
-        row.message,
+        row.known,
         row.line,
         row.path,
         row.value,

@@ -14,6 +14,8 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection, FromClause, Row, bindparam, func, insert, select, update
 
 from dcc.databases.columns import utc_now
+from dcc.declarations import details_kept
+from dcc.messages import Details
 from dcc.qc.apply.entity_rows import ENTITY_TABLES
 from dcc.qc.apply.versions import in_chunks
 from dcc.qc.models import CentreBlock, Experiment, Finding, Specimen
@@ -76,6 +78,9 @@ class FindingRow(NamedTuple):
     """A finding as it is kept, in the row `entity_id` of the table `entity_kind`."""
 
     rule: str
+    code: str
+    details: str | None
+    cause: int
     message: str
     line: int | None
     path: str | None
@@ -83,6 +88,11 @@ class FindingRow(NamedTuple):
     entity_kind: str | None
     entity_id: int | None
     verdict: Verdict
+
+    @property
+    def known(self) -> Details:
+        """Its details, or its words where these are all that is known."""
+        return details_kept(self.code, self.details, self.message)
 
     @property
     def key(self) -> Key:
@@ -137,7 +147,19 @@ def upload_findings(connection: Connection, document_id: int, centre: str) -> It
 
 def _stored(row: Row[Any]) -> StoredFinding:
     verdict = Verdict(Severity(row.severity), row.snapshot_id, row.waiver_id, row.is_active)
-    kept = FindingRow(row.rule, row.message, row.line, row.path, row.value, row.entity_kind, row.entity_id, verdict)
+    kept = FindingRow(
+        row.rule,
+        row.code,
+        row.details,
+        row.cause,
+        row.message,
+        row.line,
+        row.path,
+        row.value,
+        row.entity_kind,
+        row.entity_id,
+        verdict,
+    )
     return StoredFinding(row.id, kept)
 
 
@@ -166,6 +188,9 @@ def replace_findings(
             added.append(row)
             continue
         kept = same.pop()
+        if kept.row.details is None and row.details is not None:
+            facts = {"code": row.code, "details": row.details, "cause": row.cause}
+            connection.execute(update(_FINDING).where(_FINDING.c.id == kept.id).values(facts))
         if kept.row.verdict != row.verdict:
             changed[row.verdict].append(kept.id)
     gone = [one for rest in there.values() for one in rest]

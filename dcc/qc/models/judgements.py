@@ -229,6 +229,8 @@ class Finding(QcBase):
     """What a rule found in a document (`severity`: `Severity`), at a line and path, with the value at fault.
 
     It concerns the row `entity_id` of the table `entity_kind` (an entity's, or `centre_block`), if it was written.
+    `code` and `details` (JSON by name, null where only the message is known) are the facts, of which `message` is the
+    English rendering; findings of one cause share the number `cause`.
     `snapshot_id` is what judged it, `waiver_id` the waiver that lowered or waived it; `severity` is the one after that.
     It is active as long as it counts or warns, so that a waived one is not. Kept when its cause is gone: inactive then,
     since `closed`, by the document `closed_by` where one did it.
@@ -236,7 +238,7 @@ class Finding(QcBase):
 
     __tablename__ = "finding"
     __table_args__ = table_options(
-        Index(None, "document_id", "is_active"),
+        Index("ix_finding_cause", "document_id", "is_active", "code", "cause", "severity", "entity_kind", "entity_id"),
         Index(None, "tracker_id"),
         Index(None, "rule", "is_active"),
         Index(None, "severity", "is_active"),
@@ -263,6 +265,9 @@ class Finding(QcBase):
     created: Mapped[datetime]
     closed: Mapped[datetime | None]
     closed_by: Mapped[int | None] = reference("document.id")
+    code: Mapped[str] = text_of(64)
+    details: Mapped[str | None] = mapped_column(Message)
+    cause: Mapped[int] = mapped_column(BIG)
 
 
 class FetchedPage(QcBase):

@@ -2,35 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from dcc.reports.languages.marking import mark, mark_plural
-from dcc.vocabulary import Severity
+from dcc.declarations import WORDS, Declaration, declaration_of, rule_of
+from dcc.messages import Details, Message, mark, mark_plural, message, shown
+from dcc.vocabulary import Actor, Severity
 
 if TYPE_CHECKING:
     from dcc.reports.languages import Catalogue
 
 EXPERIMENTS: Final = "experiments"
 """What `entities` and `held_up` call experiments."""
-
-SHOWN_OF_VALUE: Final = 120
-"""Characters of a value that titles show."""
-
-_LONGEST_KEY: Final = 160
-
-
-class Actor(StrEnum):
-    """Who must act for a cause to go away."""
-
-    CENTRE = "centre"
-    DCC = "DCC"
-    REGISTRY = "registry"
-    NOBODY = "nobody"
-
 
 ACTS_IN_WORDS: Final[Mapping[Actor, str]] = {
     Actor.CENTRE: mark("The centre acts."),
@@ -39,15 +23,6 @@ ACTS_IN_WORDS: Final[Mapping[Actor, str]] = {
     Actor.NOBODY: mark("Nobody needs to act: it clears by itself."),
 }
 """Who acts, as a sentence to be translated."""
-
-
-ACTOR_NAMES: Final[Mapping[Actor, str]] = {
-    Actor.CENTRE: mark("centre"),
-    Actor.DCC: mark("DCC"),
-    Actor.REGISTRY: mark("centre or registry"),
-    Actor.NOBODY: mark("nobody"),
-}
-"""Who acts, in a word to be translated."""
 
 SEVERITY_NAMES: Final[Mapping[Severity, str]] = {
     Severity.UNCHECKED: mark("unchecked"),
@@ -68,7 +43,9 @@ class Clears:
     findings: int = 0
     documents: int = 0
     zips: int = 0
-    entities: Mapping[str, int] = field(default_factory=dict)
+
+
+_NOTHING: Final = Message("")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,46 +60,66 @@ class Example:
     document: str | None = None
     line: int | None = None
     column: int | None = None
-    element: str | None = None
+    element: Message | str | None = None
     value: str | None = None
-    message: str = ""
-    expected: str | None = None
+    said: Message = _NOTHING
+    expected: Message | None = None
     permitted: tuple[str, ...] = ()
     nearest: str | None = None
+
+    @property
+    def message(self) -> str:
+        """What was found, in English."""
+        return str(self.said)
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
     """What findings of a rule, or errors of a kind, of one centre share.
 
-    `kind` is the id of the rule, the id of the error, or `listing:` and the kind of what a crawl noticed; `subject`
-    the value that they share, empty where they share the kind alone. `key` names the cause for good: the same cause of
-    another session has the same. `severity` is the worst. `entities` counts what they lie in (`specimens`,
-    `experiments`, `lines`, `housings`); `held_up` what is as it should be and waits for them, such as experiments on
-    animals of an unknown colony. `values` is how many different values they have, where they do not share theirs,
-    `shared_value` the one that they share, as the documents have it. `advice` is what to do, `advice_to_centre` what
-    centres are told in its place, if it names commands of wranglers.
+    `code` is what is declared of them; `kind` the id of the rule or the error, or `listing:` and the kind of what a
+    crawl noticed; `details` what they share by name, of which `example` is one. `key` names the cause for good: the
+    same cause of another session has the same. `severity` is the worst. `entities` counts what they lie in
+    (`specimens`, `experiments`, `lines`, `housings`); `held_up` what is as it should be and waits for them, such as
+    experiments on animals of an unknown colony. `is_rest` says that they are what is not told apart: of too many causes
+    of one code.
     """
 
     key: str
-    kind: str
-    subject: str
+    code: str
     centre: str | None
-    acts: Actor
     severity: Severity
     findings: int
     documents: int
     zips: int
     entities: Mapping[str, int]
     clears: Clears
-    example: Example
-    headline: str
-    advice: str
-    fields: Mapping[str, str]
+    example: Example = Example()
+    details: Details = field(default_factory=dict)
     held_up: Mapping[str, int] = field(default_factory=dict)
-    values: int | None = None
-    shared_value: str | None = None
-    advice_to_centre: str = ""
+    is_rest: bool = False
+
+    @property
+    def kind(self) -> str:
+        """The id of the rule or error."""
+        return rule_of(self.code)
+
+    @property
+    def declaration(self) -> Declaration | None:
+        """What is declared of it; None where only words were recorded, or this version does not know the rule."""
+        return None if WORDS in self.details else declaration_of(self.code)
+
+    @property
+    def acts(self) -> Actor:
+        """Who must act."""
+        declaration = declaration_of(self.code)
+        return Actor.DCC if self.severity is Severity.UNCHECKED or declaration is None else declaration.acts
+
+    @property
+    def subject(self) -> str:
+        """The values that its findings share, empty where they share the kind alone."""
+        shared = () if self.declaration is None or self.is_rest else self.declaration.subject(self.details)
+        return ": ".join(map(shown, shared))
 
     @property
     def fails(self) -> bool:
@@ -136,7 +133,11 @@ class Cause:
 
     def statement(self, catalogue: Catalogue) -> str:
         """What is wrong, without numbers: `The colony 'X' is not registered`."""
-        return catalogue.text(self.headline, **_said(catalogue, self.fields))
+        if self.is_rest:
+            return catalogue.tell(message(_REST, rule=self.kind, most=MOST_SUBJECTS))
+        if self.declaration is None:
+            return catalogue.tell(self.example.said)
+        return catalogue.tell(Message(self.declaration.cause, self.details))
 
     def numbers(self, catalogue: Catalogue) -> str:
         """What is affected: `40 animals, 312 experiments that wait for them`."""
@@ -147,7 +148,7 @@ class Cause:
             said = [_count(catalogue, "zips", self.zips)]
         for_one = sum(self.entities.values()) == 1
         said += [
-            catalogue.plural(*(_WAITING_FOR_ONE if for_one else _WAITING)[kind], number)
+            catalogue.say_plural(*(_WAITING_FOR_ONE if for_one else _WAITING)[kind], number)
             for kind, number in self.held_up.items()
             if number
         ]
@@ -155,22 +156,29 @@ class Cause:
 
     def title(self, catalogue: Catalogue) -> str:
         """What is wrong, and how much of it: `The colony 'X' is not registered: 40 animals`."""
-        return catalogue.text(
+        return catalogue.say(
             mark("{statement}: {numbers}"), statement=self.statement(catalogue), numbers=self.numbers(catalogue)
         )
 
     def remedy(self, catalogue: Catalogue) -> str:
         """What to do about it, with the commands of wranglers."""
-        return catalogue.text(self.advice, **_said(catalogue, self.fields))
+        return catalogue.tell(Message(_SEE if self.declaration is None else self.declaration.remedy, self.details))
 
     def remedy_for_centre(self, catalogue: Catalogue) -> str:
         """What to do about it, as the centre is told."""
-        return catalogue.text(self.advice_to_centre or self.advice, **_said(catalogue, self.fields))
+        if self.declaration is None or not self.declaration.for_centre:
+            return self.remedy(catalogue)
+        return catalogue.tell(Message(self.declaration.for_centre, self.details))
 
     def who_acts(self, catalogue: Catalogue) -> str:
         """Who must act, as a sentence."""
-        return catalogue.text(ACTS_IN_WORDS[self.acts])
+        return catalogue.say(ACTS_IN_WORDS[self.acts])
 
+
+MOST_SUBJECTS: Final = 2_000
+"""How many causes of one code, at one centre, are told apart."""
+_REST: Final = mark("Rule {rule}: others like these, of more than {most} different values")
+_SEE: Final = mark("Correct it, and submit the data again.")
 
 _COUNTS: Final[Mapping[str, tuple[str, str]]] = {
     "specimens": mark_plural("{number} animal", "{number} animals"),
@@ -190,26 +198,8 @@ _WAITING_FOR_ONE: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
-_RECORDED: Final = ("expected", "reason", "meant")
-"""Fields that the platform said itself, in English."""
-
-
-def _said(catalogue: Catalogue, fields: Mapping[str, str]) -> dict[str, str]:
-    return {name: catalogue.recorded(text) if name in _RECORDED else text for name, text in fields.items()}
-
-
 def _count(catalogue: Catalogue, kind: str, number: int) -> str:
-    return catalogue.plural(*_COUNTS[kind], number)
-
-
-def key_of(*parts: str | None) -> str:
-    """The key of a cause with these parts, of bounded length."""
-    joined = "|".join("" if part is None else part.replace("|", "||") for part in parts)
-    if len(joined) <= _LONGEST_KEY and joined.isprintable():
-        return joined
-    digest = hashlib.sha256(joined.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-    shown = "".join(character if character.isprintable() else "?" for character in joined[: _LONGEST_KEY - 17])
-    return f"{shown}~{digest}"
+    return catalogue.say_plural(*_COUNTS[kind], number)
 
 
 def as_json(cause: Cause, catalogue: Catalogue) -> dict[str, object]:
@@ -229,22 +219,20 @@ def as_json(cause: Cause, catalogue: Catalogue) -> dict[str, object]:
         "zips": cause.zips,
         "entities": dict(cause.entities),
         "held_up": dict(cause.held_up),
-        "values": cause.values,
         "clears": {
             "findings": cause.clears.findings,
             "documents": cause.clears.documents,
             "zips": cause.clears.zips,
-            "entities": dict(cause.clears.entities),
         },
         "example": {
             "zip": example.zip,
             "document": example.document,
             "line": example.line,
             "column": example.column,
-            "element": example.element,
+            "element": None if example.element is None else catalogue.tell(example.element),
             "value": example.value,
-            "message": example.message,
-            "expected": example.expected,
+            "message": catalogue.tell(example.said),
+            "expected": None if example.expected is None else catalogue.tell(example.expected),
             "permitted": list(example.permitted),
             "nearest": example.nearest,
         },

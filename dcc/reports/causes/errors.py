@@ -1,30 +1,25 @@
-"""The faces of what stops a document, an archive or a crawl: what each cause is known by, and who must act.
+"""What is declared of what stops a document, an archive or a crawl: what causes group by, who acts, the remedy.
 
-The errors are those of `dcc.errors`, by the id that docs/errors.md explains them by; what a crawl noticed is
-`listing:` and its kind. Of a schema error (`documents.messages`) the cause is the element or
-attribute and what was expected of it, whatever stands there instead.
+The errors are those of `dcc.errors`, which bring their messages with them, by the id that docs/errors.md explains them
+by; what a crawl noticed is `listing:` and its kind. Of a schema error (`documents.messages`) the cause is the element
+or attribute and what was expected of it, whatever stands there instead.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Final
 
 from dcc import errors
-from dcc.reports.causes.cause import Actor
-from dcc.reports.causes.grouping import VALUE, Face, pattern
-from dcc.reports.languages.marking import mark
+from dcc.declarations import VALUE, Declaration, code_of, declaration_of, declare
+from dcc.messages import mark
+from dcc.vocabulary import Actor
 
 LISTING: Final = "listing:"
 """What the kind of a cause begins with that a crawl noticed."""
 
 FOREIGN: Final = "foreign"
 """The kind, after `LISTING`, of the cause of archives that are held (`tracker.foreign_archives`)."""
-
-_WHAT: Final = r'(?:Element )?(?P<what>(?:Attribute "[^"]*" of )?<[^<>\s]*>)'
-_STANDS: Final = r'is (?:"(?P<found>.*)"|empty)'
-_END: Final = r"(?: In .*\.)?(?: \(There are more errors; [0-9,]+ are listed\.\))?"
 
 _EXPORT: Final = mark(
     "Correct the export, and submit the documents again in a new archive. `dcc validate` tells what is wrong before."
@@ -40,106 +35,53 @@ _SERVER: Final = mark("Correct how the source is reached: `dcc source test` goes
 _FOLDER: Final = mark(
     "Correct the base path with `dcc source change`, or see that its disk is mounted: every session tries again."
 )
-_HELD_ARCHIVE: Final = pattern(
-    "... is named for centre <owner> and lies on a source of ... It is not taken until a source of ... delegates to "
-    "<host>."
-)
-"""What is said of an archive that is held (`tracker.foreign_archives`)."""
 _DCC_SEES_TO_IT: Final = mark("The Data Coordination Centre sees to it.")
-_NO_FOLDER: Final = re.compile(
-    r".*: (?:the folder .* cannot be reached \(.*\)\. Check the base path, and that the disk is mounted\."
-    r"|.* is no folder\. Check the base path\.|the folder .* is gone\. Check that the disk is mounted\.)",
-    re.DOTALL,
-)
-"""What is said of a source that is a folder of this machine, and is not there (`file_sources.local`)."""
-
-
-def _schema(text: str) -> re.Pattern[str]:
-    return re.compile(text + _END, re.DOTALL)
-
-
-_SCHEMA_FACES: Final = (
-    Face(
-        mark("{what}: values that are not permitted; expected {expected}"),
-        _EXPORT,
-        Actor.CENTRE,
-        ("what", "expected"),
-        _schema(rf"{_WHAT} {_STANDS}; expected (?P<expected>.*?)\."),
-    ),
-    Face(
-        mark("{what}: values that are too long, too short, too large, too small or of the wrong form"),
-        _EXPORT,
-        Actor.CENTRE,
-        ("what",),
-        _schema(rf"{_WHAT} {_STANDS}, which (?P<reason>.*?)\."),
-    ),
-    Face(
-        mark('Elements <{element}> lack the required attribute "{attribute}"'),
-        _EXPORT,
-        Actor.CENTRE,
-        ("element", "attribute"),
-        _schema(r'Element <(?P<element>[^<>\s]*)> lacks the required attribute "(?P<attribute>[^"]*)"\.'),
-    ),
-    Face(
-        mark('Elements <{element}> may not have the attribute "{attribute}"'),
-        _EXPORT,
-        Actor.CENTRE,
-        ("element", "attribute"),
-        _schema(r'Element <(?P<element>[^<>\s]*)> may not have the attribute "(?P<attribute>[^"]*)"[^.]*\.'),
-    ),
-    Face(
-        mark("Elements <{element}> are not permitted where they stand; expected {expected}"),
-        _EXPORT,
-        Actor.CENTRE,
-        ("element", "expected"),
-        _schema(r"Element <(?P<element>[^<>\s]*)> is not permitted here; expected (?P<expected>.*?)\."),
-    ),
-    Face(
-        mark("Elements <{element}> are not permitted where they stand"),
-        _EXPORT,
-        Actor.CENTRE,
-        ("element",),
-        _schema(r"Element <(?P<element>[^<>\s]*)> is not permitted here: .*?\."),
-    ),
-    Face(
-        mark("Elements <{element}> are incomplete: expected {expected} in them"),
-        _EXPORT,
-        Actor.CENTRE,
-        ("element", "expected"),
-        _schema(r"Element <(?P<element>[^<>\s]*)> is incomplete: expected (?P<expected>.*?) in it\."),
-    ),
-    Face(
-        mark("Elements and attributes are not as the schema asks: {what}"),
-        _EXPORT,
-        Actor.CENTRE,
-        ("what",),
-        _schema(rf"{_WHAT} .*"),
-    ),
-    Face(mark("Documents do not follow the XML schema"), _EXPORT, Actor.CENTRE),
-)
+_BY_SOURCE: Final = (VALUE,)
 
 
 def _one(
-    title: str, remedy: str, acts: Actor = Actor.CENTRE, by: tuple[str, ...] = (), told: str = ""
-) -> tuple[Face, ...]:
-    return (Face(title, remedy, acts, by, told=told),)
+    cause: str, remedy: str, acts: Actor = Actor.CENTRE, by: tuple[str, ...] = (), for_centre: str = ""
+) -> Declaration:
+    return Declaration(cause=cause, remedy=remedy, acts=acts, cause_by=by, for_centre=for_centre)
 
 
-_BY_SOURCE: Final = (VALUE,)
+_SCHEMA: Final[Mapping[str, Declaration]] = {
+    "": _one(mark("Documents do not follow the XML schema"), _EXPORT),
+    "value": _one(mark("{what}: values that are not permitted; expected {expected}"), _EXPORT, by=("what", "expected")),
+    "facet": _one(
+        mark("{what}: values that are too long, too short, too large, too small or of the wrong form"),
+        _EXPORT,
+        by=("what",),
+    ),
+    "missing_attribute": _one(
+        mark('Elements <{element}> lack the required attribute "{attribute}"'), _EXPORT, by=("element", "attribute")
+    ),
+    "unknown_attribute": _one(
+        mark('Elements <{element}> may not have the attribute "{attribute}"'), _EXPORT, by=("element", "attribute")
+    ),
+    "unexpected": _one(
+        mark("Elements <{element}> are not permitted where they stand; expected {expected}"),
+        _EXPORT,
+        by=("element", "expected"),
+    ),
+    "out_of_place": _one(mark("Elements <{element}> are not permitted where they stand"), _EXPORT, by=("element",)),
+    "incomplete": _one(
+        mark("Elements <{element}> are incomplete: expected {expected} in them"), _EXPORT, by=("element", "expected")
+    ),
+    "other": _one(mark("Elements and attributes are not as the schema asks: {what}"), _EXPORT, by=("what",)),
+}
 
-_FACES: Final[Mapping[type[errors.DccError], tuple[Face, ...]]] = {
-    errors.SchemaViolationError: _SCHEMA_FACES,
-    errors.NotWellFormedError: (
-        Face(mark("Documents are empty"), _EXPORT, Actor.CENTRE, (), pattern("The file is empty. ...")),
-        Face(
+
+_ERRORS: Final[Mapping[type[errors.DccError], Declaration | Mapping[str, Declaration]]] = {
+    errors.SchemaViolationError: _SCHEMA,
+    errors.NotWellFormedError: {
+        "": _one(mark("Documents are not well-formed XML"), _EXPORT),
+        "empty": _one(mark("Documents are empty"), _EXPORT),
+        "encoding": _one(
             mark("Documents are in an encoding that is not supported, or not in the one that they name"),
             mark("Save them as UTF-8, and submit them again in a new archive."),
-            Actor.CENTRE,
-            (),
-            pattern("The encoding ..."),
         ),
-        Face(mark("Documents are not well-formed XML"), _EXPORT, Actor.CENTRE),
-    ),
+    },
     errors.WrongDocumentKindError: _one(
         mark("The root element of documents is not the one that their names announce"),
         mark(
@@ -152,26 +94,18 @@ _FACES: Final[Mapping[type[errors.DccError], tuple[Face, ...]]] = {
         mark("Leave the <!DOCTYPE …> out, and submit the documents again in a new archive."),
     ),
     errors.DocumentError: _one(mark("Documents could not be accepted"), _EXPORT),
-    errors.BadFileNameError: (
-        Face(
+    errors.BadFileNameError: {
+        "": _one(mark("Names do not follow the naming convention"), _RENAME),
+        "centre": _one(
             mark("Names begin with '{centre}', which is no registered centre"),
             mark(
                 "Use the producing centre's code, to the letter. If it is right, the Data Coordination Centre "
                 "registers it, and the next session accepts the archive."
             ),
-            Actor.CENTRE,
-            ("centre",),
-            pattern("... names the centre <'centre'>, which is not registered ..."),
+            by=("centre",),
         ),
-        Face(
-            mark("Names have dates that are not in the calendar"),
-            _RENAME,
-            Actor.CENTRE,
-            (),
-            pattern("... which is not in the calendar. ..."),
-        ),
-        Face(mark("Names do not follow the naming convention"), _RENAME, Actor.CENTRE),
-    ),
+        "date": _one(mark("Names have dates that are not in the calendar"), _RENAME),
+    },
     errors.ArchiveError: _one(mark("Archives could not be read"), _ANEW),
     errors.CorruptArchiveError: _one(mark("Archives are damaged"), _ANEW),
     errors.EncryptedArchiveError: _one(
@@ -192,19 +126,11 @@ _FACES: Final[Mapping[type[errors.DccError], tuple[Face, ...]]] = {
         mark("Archives hold two entries of the same name"),
         mark("Give each document a name of its own, and put the archive in its place, under the same name."),
     ),
-    errors.MemberIgnoredError: (
-        Face(
-            mark("Entries of archives were left aside: {reason}"),
-            mark("Nothing, unless they should have been taken: then name them as documents, at the top level."),
-            Actor.NOBODY,
-            ("reason",),
-            pattern("<member...>: <reason...>"),
-        ),
-        Face(
-            mark("Entries of archives were left aside"),
-            mark("Nothing, unless they should have been taken: then name them as documents, at the top level."),
-            Actor.NOBODY,
-        ),
+    errors.MemberIgnoredError: _one(
+        mark("Entries of archives were left aside: {reason}"),
+        mark("Nothing, unless they should have been taken: then name them as documents, at the top level."),
+        Actor.NOBODY,
+        ("reason",),
     ),
     errors.FaultyDataError: _one(
         mark("What was submitted is at fault"), mark("See the message, which names the file.")
@@ -216,12 +142,12 @@ _FACES: Final[Mapping[type[errors.DccError], tuple[Face, ...]]] = {
         _BY_SOURCE,
         _DCC_SEES_TO_IT,
     ),
-    errors.SourceUnreachableError: (
-        Face(
-            mark("The folder of {value} cannot be reached"), _FOLDER, Actor.DCC, _BY_SOURCE, _NO_FOLDER, _DCC_SEES_TO_IT
+    errors.SourceUnreachableError: {
+        "": _one(mark("The server of {value} could not be connected to"), _WAIT, Actor.NOBODY, _BY_SOURCE),
+        "folder": _one(
+            mark("The folder of {value} cannot be reached"), _FOLDER, Actor.DCC, _BY_SOURCE, _DCC_SEES_TO_IT
         ),
-        Face(mark("The server of {value} could not be connected to"), _WAIT, Actor.NOBODY, _BY_SOURCE),
-    ),
+    },
     errors.SourceTimeoutError: _one(
         mark("The server of {value} did not answer in time"), _WAIT, Actor.NOBODY, _BY_SOURCE
     ),
@@ -307,11 +233,11 @@ _FACES: Final[Mapping[type[errors.DccError], tuple[Face, ...]]] = {
         mark("The platform could not do its work"),
         mark("The Data Coordination Centre sees to it: `dcc show` and the log say more. The next session tries again."),
         Actor.DCC,
-        told=_DCC_SEES_TO_IT,
+        for_centre=_DCC_SEES_TO_IT,
     ),
 }
 
-_LISTING_FACES: Final[Mapping[str, tuple[Face, ...]]] = {
+_LISTINGS: Final[Mapping[str, Declaration]] = {
     "changed": _one(
         mark("Archives have changed under names that were taken before"),
         mark(
@@ -320,35 +246,23 @@ _LISTING_FACES: Final[Mapping[str, tuple[Face, ...]]] = {
             "new ones with `dcc retry`."
         ),
         Actor.DCC,
-        told=mark(
+        for_centre=mark(
             "Data of the former content stand, so they are not taken by themselves. Upload changed data under a new "
             "name. Or tell the Data Coordination Centre that the new ones are to take the place of the former."
         ),
     ),
-    FOREIGN: (
-        Face(
-            mark("Archives that lie on a source of centre {host} are named for centre {owner}, and are held"),
-            mark(
-                "Centre {owner} decides. If they are meant, it has them on its own source, or `dcc centre delegate "
-                "{owner} --to {host}` records that {host} acts for it. If they are of centre {host}, that one renames "
-                "them. `dcc archive decline` turns them down."
-            ),
-            Actor.CENTRE,
-            ("owner", "host"),
-            _HELD_ARCHIVE,
-            mark(
-                "Centre {owner} decides. If they are meant, it puts them on its own server, or tells the Data "
-                "Coordination Centre that centre {host} acts for it. If they are of centre {host}, that one renames "
-                "them."
-            ),
+    FOREIGN: _one(
+        mark("Archives that lie on a source of centre {host} are named for centre {owner}, and are held"),
+        mark(
+            "Centre {owner} decides. If they are meant, it has them on its own source, or `dcc centre delegate {owner} "
+            "--to {host}` records that {host} acts for it. If they are of centre {host}, that one renames them. `dcc "
+            "archive decline` turns them down."
         ),
-        Face(
-            mark("The archive lies on the server of another centre than that of its name, and is not taken"),
-            mark(
-                "If it is meant, the centre of its name puts it on its own server, or tells the Data Coordination "
-                "Centre that the other one acts for it."
-            ),
-            Actor.CENTRE,
+        Actor.CENTRE,
+        ("owner", "host"),
+        mark(
+            "Centre {owner} decides. If they are meant, it puts them on its own server, or tells the Data Coordination "
+            "Centre that centre {host} acts for it. If they are of centre {host}, that one renames them."
         ),
     ),
     "taken_anew": _one(
@@ -373,16 +287,25 @@ _LISTING_FACES: Final[Mapping[str, tuple[Face, ...]]] = {
     ),
 }
 
-ERROR_FACES: Final[Mapping[str, tuple[Face, ...]]] = {
-    **{error.error_id(): faces for error, faces in _FACES.items()},
-    **{LISTING + kind: faces for kind, faces in _LISTING_FACES.items()},
-}
-"""Of each error its faces, by the error's id, and of each kind of what a crawl notices."""
+for _error, _of_error in _ERRORS.items():
+    for _case, _declaration in ({"": _of_error} if isinstance(_of_error, Declaration) else _of_error).items():
+        declare(code_of(_error.error_id(), _case), _declaration)
+for _kind, _declaration in _LISTINGS.items():
+    declare(LISTING + _kind, _declaration)
+
+ERROR_KINDS: Final = (*(error.error_id() for error in _ERRORS), *(LISTING + kind for kind in _LISTINGS))
+"""The ids that causes have which are no rules: of errors, and of what a crawl notices."""
 
 
 def kind_of(short_name: str) -> str:
-    """The id of an error that the tracker knows by its class: its own or, without faces, that of the class it is of."""
+    """The id of an error that the tracker knows by its class: its own, or that of the class it is of that is "
+    "declared."""
     error = getattr(errors, short_name, None)
     if not isinstance(error, type) or not issubclass(error, errors.DccError):
         return errors.DccError.error_id()
-    return next(each.error_id() for each in error.__mro__ if issubclass(each, errors.DccError) and each in _FACES)
+    return next(each.error_id() for each in error.__mro__ if issubclass(each, errors.DccError) and each in _ERRORS)
+
+
+def declared_code(short_name: str, code: str | None) -> str:
+    """The code that an error of the tracker's logs is declared by: the one recorded, or that of its kind."""
+    return code if code and declaration_of(code) is not None else kind_of(short_name)

@@ -8,18 +8,17 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, and_, or_, select
 
+from dcc.declarations import declaration_of, rule_of
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
-from dcc.phases import ACTIONS_BY_ID
 from dcc.qc.models import Document, Finding
-from dcc.reports.causes.cause import Actor
-from dcc.reports.causes.errors import kind_of
-from dcc.reports.causes.grouping import Face, face_among
-from dcc.reports.causes.permitted import Permitted, listed_in, nearest_of
-from dcc.reports.causes.rules import faces_of
-from dcc.reports.causes.submissions import logged_after
+from dcc.reports.causes.cause import Example
+from dcc.reports.causes.errors import declared_code
+from dcc.reports.causes.findings import data_example, known_details
+from dcc.reports.causes.permitted import Permitted
+from dcc.reports.causes.submissions import logged_after, logged_example
 from dcc.reports.causes.zip_scopes import Scope, qc_conditions, zip_conditions
-from dcc.vocabulary import Severity
+from dcc.vocabulary import Actor, Severity
 
 _FINDING: Final = Finding.__table__
 _DOCUMENT: Final = Document.__table__
@@ -28,18 +27,9 @@ _PAGE: Final = 2_000
 
 @dataclass(frozen=True, slots=True)
 class FindingRow:
-    """A finding of a rule or an error, with what would do in its place and who acts; `kind` as of a cause."""
+    """A finding of a rule or an error, with what would do in its place, and who acts; `kind` as of a cause."""
 
-    zip: str
-    document: str | None
-    line: int | None
-    column: int | None
-    element: str | None
-    value: str | None
-    permitted: tuple[str, ...]
-    expected: str | None
-    nearest: str | None
-    message: str
+    found: Example
     kind: str
     severity: Severity
     acts: Actor
@@ -90,47 +80,18 @@ def _data_rows(qc: Connection, scope: Scope) -> Iterator[Any]:
 
 
 def _of_finding(row: Any, permitted: Permitted) -> FindingRow:
-    face, _ = _face(row.rule, row.value, row.message)
-    values, nearest = permitted.advice(row.rule, row.value, row.message)
-    severity = Severity(row.severity)
     return FindingRow(
-        zip=f"{row.zip_action}/{row.zip_file}",
-        document=row.file_name,
-        line=row.line,
-        column=None,
-        element=row.path,
-        value=row.value,
-        permitted=values,
-        expected=None,
-        nearest=nearest,
-        message=row.message,
-        kind=row.rule,
-        severity=severity,
-        acts=Actor.DCC if severity is Severity.UNCHECKED else face.acts,
+        data_example(row, known_details(row), permitted), row.rule, *_standing(row.code, Severity(row.severity))
     )
 
 
 def _of_log(row: Any) -> FindingRow:
-    kind, message = kind_of(row.kind), row.message or ""
-    face, fields = _face(kind, None, message)
-    values = listed_in(fields.get("expected"))
-    return FindingRow(
-        zip=f"{ACTIONS_BY_ID[row.todo_id]}/{row.file_name}",
-        document=row.document_name,
-        line=row.line,
-        column=row.col,
-        element=fields.get("what") or fields.get("element"),
-        value=fields.get("found"),
-        permitted=values,
-        expected=fields.get("expected"),
-        nearest=nearest_of(values, fields.get("found")),
-        message=message,
-        kind=kind,
-        severity=Severity.ERROR,
-        acts=face.acts,
-    )
+    code = declared_code(row.kind, row.code)
+    return FindingRow(logged_example(row), rule_of(code), *_standing(code, Severity.ERROR))
 
 
-def _face(kind: str, value: str | None, message: str) -> tuple[Face, Any]:
-    _, face, fields = face_among(faces_of(kind), value, message)
-    return face, fields
+def _standing(code: str, severity: Severity) -> tuple[Severity, Actor]:
+    declaration = declaration_of(code)
+    if severity is Severity.UNCHECKED or declaration is None:
+        return severity, Actor.DCC
+    return severity, declaration.acts

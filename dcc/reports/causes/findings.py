@@ -1,24 +1,25 @@
-"""The causes of what rules found: read from the QC database in one statement, whose rows are not held."""
+"""The causes of what rules found: counted by the QC database, in one statement over codes and causes."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Select, case, func, literal, select
+from sqlalchemy import ColumnElement, Connection, Select, func, select
 
+from dcc.declarations import details_kept, message_of
+from dcc.messages import Details, shown
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.qc.apply.versions import in_chunks
 from dcc.qc.models import Document, Experiment, ExperimentSpecimen, Finding, Specimen
 from dcc.reports.causes.cause import EXPERIMENTS, Cause, Example
-from dcc.reports.causes.counting import CauseCounter, FindingLine
-from dcc.reports.causes.grouping import shown
+from dcc.reports.causes.counting import CauseCounter, Group
 from dcc.reports.causes.permitted import Permitted
-from dcc.reports.causes.rules import NEEDING_MESSAGE
 from dcc.reports.causes.zip_scopes import Scope, qc_conditions
+from dcc.rules.findings import with_value
 from dcc.vocabulary import Severity
 
 _FINDING: Final = Finding.__table__
@@ -27,10 +28,6 @@ _SPECIMEN: Final = Specimen.__table__
 _NAMED: Final = ExperimentSpecimen.__table__
 _EXPERIMENT: Final = Experiment.__table__
 _OF_BACKGROUND: Final = ("S2", "S4", "S5")
-_EARLIER: Final = "earlier"
-"""The field of a cause that is the id of another document, which people know by its name."""
-
-_LONGEST_MESSAGE: Final = 1_000
 _PAGE: Final = 1_000
 
 
@@ -39,46 +36,81 @@ def count_data_causes(
 ) -> list[tuple[int, Cause]]:
     """The causes of the active findings of a scope, each with the id of a finding that is an example; in no order.
 
-    One statement; of zips, one for every 400.
+    One statement, which counts in the database; of zips, one for every 400.
     """
     counter = CauseCounter(faulty_elsewhere)
-    for line in _lines(connection, scope):
-        counter.take(line)
+    for condition, wanted in qc_conditions(scope):
+        for row in connection.execute(_grouped(condition), execution_options={"yield_per": _PAGE}):
+            group = Group._make(row)
+            if wanted is None or ZipKey(Action(group.zip_action), group.zip_file) in wanted:
+                counter.take(group)
     return counter.causes()
 
 
+def _grouped(condition: Sequence[ColumnElement[bool]]) -> Select[Any]:
+    by = (_FINDING.c.document_id, _FINDING.c.code, _FINDING.c.cause, _FINDING.c.severity, _FINDING.c.entity_kind)
+    document, code, cause, severity, kind = by
+    return (
+        select(
+            _DOCUMENT.c.zip_action,
+            _DOCUMENT.c.zip_file,
+            _DOCUMENT.c.centre,
+            document,
+            code,
+            cause,
+            severity,
+            func.min(_FINDING.c.id),
+            func.count(),
+            kind,
+            func.count(_FINDING.c.entity_id.distinct()),
+        )
+        .join(_DOCUMENT, _DOCUMENT.c.id == document)
+        .where(_FINDING.c.is_active.is_(True), *condition)
+        .group_by(_DOCUMENT.c.zip_file, _DOCUMENT.c.zip_action, _DOCUMENT.c.centre, *by)
+        .order_by(_DOCUMENT.c.zip_file, _DOCUMENT.c.zip_action, document)
+    )
+
+
 def with_examples(connection: Connection, scope: Scope, causes: Sequence[tuple[int, Cause]]) -> list[Cause]:
-    """The causes of a scope, each with its example and what waits for it; a statement for every thousand or two."""
-    permitted, waiting = Permitted(connection), _waiting(connection, scope, [cause for _, cause in causes])
+    """The causes of a scope, each with its details, an example and what waits for it; few statements a thousand."""
+    permitted = Permitted(connection)
     rows: dict[int, Any] = {}
     columns = (_FINDING, _DOCUMENT.c.zip_action, _DOCUMENT.c.zip_file, _DOCUMENT.c.file_name)
     query = select(*columns).join(_DOCUMENT, _DOCUMENT.c.id == _FINDING.c.document_id)
     for ids in in_chunks([finding for finding, _ in causes]):
         rows.update({row.id: row for row in connection.execute(query.where(_FINDING.c.id.in_(ids)))})
-    names = _document_names(connection, [cause.fields[_EARLIER] for _, cause in causes if _EARLIER in cause.fields])
+    earlier = {known_details(row).get("document") for row in rows.values()}
+    names = _document_names(connection, [number for number in earlier if isinstance(number, str)])
     told = []
+    waiting = _waiting(connection, scope, [cause for _, cause in causes])
     for finding, cause in causes:
-        held_up = waiting.get((cause.centre, cause.kind, cause.shared_value), 0)
-        told.append(
-            replace(
-                cause,
-                example=_example(rows[finding], permitted) if finding in rows else cause.example,
-                held_up={EXPERIMENTS: held_up} if held_up else {},
-                fields={**cause.fields, **_named(cause, names)},
-            )
-        )
+        if finding not in rows:
+            told.append(cause)
+            continue
+        details = known_details(rows[finding])
+        held_up = waiting.get((cause.centre, cause.kind, rows[finding].value), 0)
+        example = data_example(rows[finding], details, permitted)
+        if details.get("document") in names:
+            details = {**details, "document": names[details["document"]]}
+        told.append(replace(cause, example=example, details=details, held_up={EXPERIMENTS: held_up} if held_up else {}))
     return told
 
 
-def _example(row: Any, permitted: Permitted) -> Example:
-    values, nearest = permitted.advice(row.rule, row.value, row.message)
+def known_details(row: Any) -> Details:
+    """The details of a finding in the table, its value included."""
+    return with_value(details_kept(row.code, row.details, row.message), row.value)
+
+
+def data_example(row: Any, details: Details, permitted: Permitted) -> Example:
+    """A finding of the table, beside the columns of its document, as an example."""
+    values, nearest = permitted.advice(row.rule, row.value, details)
     return Example(
         zip=f"{row.zip_action}/{row.zip_file}",
         document=row.file_name,
         line=row.line,
         element=row.path,
         value=row.value,
-        message=row.message,
+        said=message_of(row.code, details),
         permitted=values,
         nearest=nearest,
     )
@@ -91,11 +123,6 @@ def _document_names(connection: Connection, numbers: Sequence[str]) -> Mapping[s
         query = select(_DOCUMENT.c.id, _DOCUMENT.c.file_name).where(_DOCUMENT.c.id.in_(ids))
         names.update({str(number): shown(name) for number, name in connection.execute(query)})
     return names
-
-
-def _named(cause: Cause, names: Mapping[str, str]) -> dict[str, str]:
-    number = cause.fields.get(_EARLIER, "")
-    return {_EARLIER: names[number]} if number in names else {}
 
 
 def _waiting(
@@ -132,37 +159,4 @@ def _experiments_on(condition: Sequence[ColumnElement[bool]]) -> Select[Any]:
             *condition,
         )
         .group_by(_DOCUMENT.c.centre, _FINDING.c.rule, _FINDING.c.value)
-    )
-
-
-def _lines(connection: Connection, scope: Scope) -> Iterator[FindingLine]:
-    for condition, wanted in qc_conditions(scope):
-        result = connection.execute(_query(condition), execution_options={"yield_per": _PAGE})
-        for row in result:
-            line = FindingLine._make(row)
-            if wanted is None or ZipKey(Action(line.zip_action), line.zip_file) in wanted:
-                yield line
-
-
-def _query(condition: Sequence[ColumnElement[bool]]) -> Select[Any]:
-    message = case(
-        (_FINDING.c.rule.in_(NEEDING_MESSAGE), func.substr(_FINDING.c.message, 1, _LONGEST_MESSAGE)), else_=literal("")
-    )
-    return (
-        select(
-            _FINDING.c.id,
-            _FINDING.c.document_id,
-            _DOCUMENT.c.zip_action,
-            _DOCUMENT.c.zip_file,
-            _DOCUMENT.c.centre,
-            _FINDING.c.rule,
-            _FINDING.c.severity,
-            _FINDING.c.value,
-            message,
-            _FINDING.c.entity_kind,
-            _FINDING.c.entity_id,
-        )
-        .join(_DOCUMENT, _DOCUMENT.c.id == _FINDING.c.document_id)
-        .where(_FINDING.c.is_active.is_(True), *condition)
-        .order_by(_DOCUMENT.c.zip_file, _DOCUMENT.c.zip_action, _FINDING.c.document_id, _FINDING.c.id)
     )

@@ -15,13 +15,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import Connection, and_, func, or_, select
 
+from dcc.declarations import declaration_of
+from dcc.messages import Message, mark, message_from_json, shown
 from dcc.naming import Action
 from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
-from dcc.reports.causes.cause import Actor
-from dcc.reports.causes.errors import LISTING, kind_of
-from dcc.reports.causes.grouping import face_among, shown
-from dcc.reports.causes.rules import faces_of
-from dcc.reports.languages.marking import mark
+from dcc.reports.causes.errors import LISTING, declared_code
 from dcc.sources.base import ActionListing
 from dcc.tracker.crawls import CrawlEntry, latest_crawls, latest_findings
 from dcc.tracker.hostings.foreign_archives import HeldArchive, held_archives
@@ -36,6 +34,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.register.file_sources import SourceEntry, list_sources
 from dcc.tracker.register.source_addresses import SourceState
+from dcc.vocabulary import Actor
 
 if TYPE_CHECKING:
     from dcc.reports.languages import Catalogue
@@ -68,8 +67,8 @@ class Why(StrEnum):
 class NotTaken:
     """Something that was not taken: an entry of the source, `<action>/<name>`, or the source itself (None).
 
-    `text` is why, as a text to be translated with `fields`; `recorded` is what was recorded about it in English, empty
-    where that is all there is to say. `command` is what a wrangler can do, for nobody else: a text as `text` is, or
+    `text` is why, as a text to be translated with `fields`; `recorded` is what was recorded about it, None where there
+    is no more to say. `command` is what a wrangler can do, for nobody else: a text as `text` is, or
     recorded. `number` is how many entries it concerns.
     """
 
@@ -78,19 +77,19 @@ class NotTaken:
     acts: Actor
     text: str
     fields: Mapping[str, str] = field(default_factory=dict)
-    recorded: str = ""
+    recorded: Message | None = None
     number: int = 1
     command: str = ""
 
     def reason(self, catalogue: Catalogue) -> str:
         """Why, in the catalogue's language, for everybody."""
-        said = catalogue.text(self.text, **{"number": catalogue.number(self.number), **self.fields})
-        return f"{said} {catalogue.recorded(self.recorded)}" if self.recorded else said
+        said = catalogue.say(self.text, **{"number": catalogue.number(self.number), **self.fields})
+        return said if self.recorded is None else f"{said} {catalogue.tell(self.recorded)}"
 
     def reason_with_command(self, catalogue: Catalogue) -> str:
         """Why, and what a wrangler can do."""
         reason = self.reason(catalogue)
-        return f"{reason} {catalogue.text(self.command, **self.fields)}" if self.command else reason
+        return f"{reason} {catalogue.say(self.command, **self.fields)}" if self.command else reason
 
 
 _STATE: Final = mark("The source is in the state {state}, and is not visited.")
@@ -199,48 +198,65 @@ def _of_source(source: SourceEntry, crawl: CrawlEntry | None) -> Iterator[NotTak
         yield NotTaken(None, Why.NEVER_CRAWLED, Actor.DCC, _NEVER, command=_TO_CRAWL)
         return
     if crawl.error is not None:
-        kind = kind_of(crawl.error.kind)
-        _, face, _ = face_among(faces_of(kind), None, crawl.error.message)
+        acts = _acts_on(declared_code(crawl.error.kind, crawl.error.code))
         text = _CRAWL_FAILED if crawl.outcome == "failed" else _CRAWL_PARTIAL
-        yield NotTaken(None, Why.CRAWL_FAILED, face.acts, text, recorded=crawl.error.message or crawl.error.kind)
+        yield NotTaken(None, Why.CRAWL_FAILED, acts, text, recorded=crawl.error.marked)
     elif not crawl.listed and not crawl.ignored:
         yield NotTaken(None, Why.EMPTY, Actor.CENTRE, _EMPTY)
 
 
 def _of_archives(connection: Connection, source_id: int, most: int) -> Iterator[NotTaken]:
     query = (
-        _hosted(source_id, ZipAction.todo_id, ZipFile.file_name, ZipAction.phase_id, _REFUSAL, _LAST_REASON)
+        _hosted(
+            source_id,
+            ZipAction.todo_id,
+            ZipFile.file_name,
+            ZipAction.phase_id,
+            *(_refusal(column) for column in (ZipActionLog.message, ZipActionLog.details)),
+            *(_last_reason(column) for column in (ZipLog.message, ZipLog.details)),
+        )
         .where(ZipAction.status_id == int(Status.FAILED))
         .order_by(ZipFile.file_name, ZipAction.todo_id)
         .limit(most)
     )
-    for todo, name, phase_id, refused, failed in connection.execute(query):
+    for todo, name, phase_id, refused, refused_details, failed, failed_details in connection.execute(query):
         entry, phase = f"{ACTIONS_BY_ID[todo]}/{name}", Phase(phase_id)
         if phase is Phase.ZIP_NAME:
-            yield NotTaken(entry, Why.REFUSED, Actor.CENTRE, _REFUSED, recorded=refused or "")
+            refusal = message_from_json(refused_details, refused) if refused else None
+            yield NotTaken(entry, Why.REFUSED, Actor.CENTRE, _REFUSED, recorded=refusal)
         else:
-            recorded = (failed or "") if phase <= Phase.UNZIP else ""
+            recorded = message_from_json(failed_details, failed) if failed and phase <= Phase.UNZIP else None
             yield NotTaken(entry, Why.FAILED, _acts(phase), _FAILED, {"phase": phase.short_name}, recorded)
 
 
-_REFUSAL: Final = (
-    select(ZipActionLog.message)
-    .where(ZipActionLog.za_id == ZipAction.id)
-    .order_by(ZipActionLog.id.desc())
-    .limit(1)
-    .correlate(ZipAction)
-    .scalar_subquery()
-)
-_LAST_REASON: Final = (
-    select(ZipLog.message)
-    .join(ZipDownload, ZipDownload.id == ZipLog.zip_id)
-    .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
-    .where(FileSourceHasZip.za_id == ZipAction.id)
-    .order_by(ZipLog.id.desc())
-    .limit(1)
-    .correlate(ZipAction)
-    .scalar_subquery()
-)
+def _refusal(column: Any) -> Any:
+    return (
+        select(column)
+        .where(ZipActionLog.za_id == ZipAction.id)
+        .order_by(ZipActionLog.id.desc())
+        .limit(1)
+        .correlate(ZipAction)
+        .scalar_subquery()
+    )
+
+
+def _last_reason(column: Any) -> Any:
+    return (
+        select(column)
+        .select_from(ZipLog)
+        .join(ZipDownload, ZipDownload.id == ZipLog.zip_id)
+        .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
+        .where(FileSourceHasZip.za_id == ZipAction.id)
+        .order_by(ZipLog.id.desc())
+        .limit(1)
+        .correlate(ZipAction)
+        .scalar_subquery()
+    )
+
+
+def _acts_on(code: str) -> Actor:
+    declaration = declaration_of(code)
+    return Actor.DCC if declaration is None else declaration.acts
 
 
 def _acts(phase: Phase) -> Actor:
@@ -249,10 +265,9 @@ def _acts(phase: Phase) -> Actor:
 
 def _noticed(connection: Connection, source_id: int, most: int, uploading: Collection[str]) -> Iterator[NotTaken]:
     for finding in latest_findings(connection, sources=[source_id])[:most]:
-        _, face, _ = face_among(faces_of(LISTING + finding.kind), None, finding.message)
         why, text = _NOTICED[finding.kind]
         if why is not Why.UPLOADING or finding.file_name in uploading:
-            yield NotTaken(shown(finding.file_name), why, face.acts, text, recorded=finding.message)
+            yield NotTaken(shown(finding.file_name), why, _acts_on(LISTING + finding.kind), text, recorded=finding.said)
 
 
 def _uploading(connection: Connection, source_id: int) -> dict[str, int]:

@@ -6,7 +6,6 @@ the options of the parameters that findings are about.
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
@@ -15,6 +14,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Select, select
 
+from dcc.messages import Details
 from dcc.qc.models import (
     ImpressIncrement,
     ImpressOntologyOption,
@@ -30,8 +30,6 @@ from dcc.qc.models import (
 )
 from dcc.reference.impress import Impress
 from dcc.reference.snapshots import Colonies, Projects, StatusCodes, Strains
-from dcc.reports.causes.grouping import face_among
-from dcc.reports.causes.rules import faces_of
 
 MOST_SHOWN: Final = 50
 """How many permitted values are told."""
@@ -39,7 +37,6 @@ MOST_SHOWN: Final = 50
 _LONGEST: Final = 200
 _LEAST_ALIKE: Final = 0.6
 _COMPARED: Final = 30
-_LISTED: Final = re.compile(r'"((?:[^"\\]|\\.)*)"')
 
 _OF_COLONIES: Final = ("S4", "E7")
 _OF_STRAINS: Final = ("S2",)
@@ -108,27 +105,17 @@ class Permitted:
         self._nearest = lru_cache(maxsize=5_000)(self._find_nearest)
         self._names = lru_cache(maxsize=500)(self._read_names)
 
-    def advice(self, rule: str, value: str | None, message: str) -> tuple[tuple[str, ...], str | None]:
+    def advice(self, rule: str, value: str | None, details: Details) -> tuple[tuple[str, ...], str | None]:
         """The first values that are permitted where a finding is, and the nearest of all of them; none if not known."""
         if value is None:
             return (), None
-        kind, of = self._asked(rule, value, message)
+        kind, of = _asked(rule, details)
         if kind is None:
             return (), None
         code = value.partition(":")[0].strip() if rule in _OF_CODES else value
         names = self._names(kind, of)
         shown = names.all[:MOST_SHOWN] if len(names.all) <= MOST_SHOWN or kind not in _UNBOUNDED else ()
         return shown, self._nearest(kind, of, code)
-
-    def _asked(self, rule: str, value: str, message: str) -> tuple[str | None, str]:
-        for kind, rules in _KINDS.items():
-            if rule in rules:
-                if kind not in _BY_FIELD:
-                    return kind, ""
-                _, _, fields = face_among(faces_of(rule), value, message)
-                name = fields.get(_BY_FIELD[kind])
-                return (None, "") if name is None else (kind, name)
-        return None, ""
 
     def _find_nearest(self, kind: str, of: str, text: str) -> str | None:
         return self._names(kind, of).nearest(text, same_digits=kind in _IDENTIFIERS)
@@ -149,9 +136,12 @@ class Permitted:
         return self._snapshots.get(name)
 
 
-def listed_in(expected: str | None) -> tuple[str, ...]:
-    """The values that the message of a schema error lists as expected."""
-    return tuple(_LISTED.findall(expected or ""))
+def _asked(rule: str, details: Details) -> tuple[str | None, str]:
+    for kind, rules in _KINDS.items():
+        if rule in rules:
+            name = details.get(_BY_DETAIL[kind]) if kind in _BY_DETAIL else ""
+            return (None, "") if name is None else (kind, str(name))
+    return None, ""
 
 
 def nearest_of(values: Sequence[str], text: str | None) -> str | None:
@@ -189,7 +179,7 @@ _UNBOUNDED: Final = frozenset({"colonies", "strains", "terms"})
 """What is so many that its first ones say nothing."""
 _IDENTIFIERS: Final = _UNBOUNDED
 """What differs in its digits where it differs at all: another number is another thing, not a slip of the pen."""
-_BY_FIELD: Final = {
+_BY_DETAIL: Final = {
     "procedures": "pipeline",
     "parameters": "procedure",
     "options": "parameter",

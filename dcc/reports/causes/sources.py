@@ -9,12 +9,14 @@ from typing import Final
 
 from sqlalchemy import Connection, func, select
 
+from dcc.declarations import NO_DETAILS, VALUE, cause_id
+from dcc.messages import Details
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTION_IDS
 from dcc.reports.causes.cause import Cause, Example
-from dcc.reports.causes.counting import CauseCounter, FindingLine
-from dcc.reports.causes.errors import FOREIGN, LISTING, kind_of
+from dcc.reports.causes.counting import CauseCounter, Group
+from dcc.reports.causes.errors import FOREIGN, LISTING, declared_code
 from dcc.tracker.crawls import CrawlEntry, Finding, SessionEntry, latest_crawls, latest_findings
 from dcc.tracker.crawls import session_findings as findings_of_session
 from dcc.tracker.hostings.foreign_archives import HeldArchive
@@ -83,11 +85,15 @@ def causes_held(held: Iterable[HeldArchive], centre: str | None = None) -> list[
     ]
     counter = CauseCounter()
     for number, one in enumerate(waiting):
-        whose, action, name = centre or one.owner, one.key.action, one.key.file_name
-        severity = Severity.WARNING.value
-        counter.take(FindingLine(number, None, action, name, whose, LISTING + FOREIGN, severity, None, one.told))
+        whose, action, name, code = centre or one.owner, one.key.action, one.key.file_name, LISTING + FOREIGN
+        cause = cause_id(code, one.details)
+        counter.take(Group(action, name, whose, None, code, cause, Severity.WARNING.value, number))
     return [
-        replace(cause, example=Example(zip=str(waiting[first].key), message=waiting[first].told))
+        replace(
+            cause,
+            details=waiting[first].details,
+            example=Example(zip=str(waiting[first].key), said=waiting[first].told),
+        )
         for first, cause in counter.causes()
     ]
 
@@ -100,13 +106,20 @@ def source_label(source: SourceEntry) -> str:
 def _troubles(crawls: Iterable[CrawlEntry], sources: Mapping[int, SourceEntry]) -> list[Cause]:
     failed = [(crawl, crawl.error) for crawl in crawls if crawl.error is not None and crawl.source in sources]
     counter = CauseCounter()
+    known: list[Details] = []
     for number, (crawl, error) in enumerate(failed):
-        source, kind = sources[crawl.source], kind_of(error.kind)
+        source, code = sources[crawl.source], declared_code(error.kind, error.code)
         severity = Severity.ERROR if crawl.outcome == _FAILED else Severity.WARNING
-        value = source_label(source)
-        counter.take(FindingLine(number, None, "", "", source.centre, kind, severity.value, value, error.message))
+        known.append({**error.fact.known, VALUE: source_label(source)})
+        cause = cause_id(code, known[-1])
+        counter.take(Group("", "", source.centre, None, code, cause, severity.value, number))
     return [
-        replace(cause, example=Example(message=failed[first][1].message), entities={SOURCES: cause.findings})
+        replace(
+            cause,
+            details=known[first],
+            example=Example(said=failed[first][1].fact),
+            entities={SOURCES: cause.findings},
+        )
         for first, cause in counter.causes()
     ]
 
@@ -115,7 +128,7 @@ def _noticed(noticed: Iterable[Finding], sources: Mapping[int, SourceEntry]) -> 
     """The causes of what was noticed of archives, each by itself."""
     archives = [finding for finding in noticed if finding.kind != CONFIRMED_GONE]
     return [
-        replace(cause, example=Example(zip=archives[first].file_name, message=archives[first].message))
+        replace(cause, example=Example(zip=archives[first].file_name, said=archives[first].said))
         for first, cause in _counted(archives, sources)
     ]
 
@@ -128,7 +141,7 @@ def _gone(connection: Connection, noticed: Iterable[Finding], sources: Mapping[i
     for finding in told:
         away[_centre(finding, sources)] += still[finding]
     return [
-        replace(cause, zips=away[cause.centre or ""], example=Example(message=told[first].message))
+        replace(cause, zips=away[cause.centre or ""], example=Example(said=told[first].said))
         for first, cause in _counted(told, sources)
     ]
 
@@ -154,10 +167,9 @@ def _counted(noticed: Sequence[Finding], sources: Mapping[int, SourceEntry]) -> 
     ordered = sorted(enumerate(noticed), key=lambda item: (item[1].file_name, item[0]))
     for number, finding in ordered:
         action, _, file_name = finding.file_name.partition("/")
-        centre, kind = _centre(finding, sources), LISTING + finding.kind
-        counter.take(
-            FindingLine(number, None, action, file_name, centre, kind, Severity.WARNING.value, None, finding.message)
-        )
+        centre, code = _centre(finding, sources), LISTING + finding.kind
+        cause = cause_id(code, NO_DETAILS)
+        counter.take(Group(action, file_name, centre, None, code, cause, Severity.WARNING.value, number))
     return counter.causes()
 
 

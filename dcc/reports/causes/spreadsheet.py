@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, Final
 import xlsxwriter
 from sqlalchemy import Connection
 
+from dcc.declarations import ACTOR_NAMES
 from dcc.errors import ExportError
-from dcc.reports.causes.cause import ACTOR_NAMES, SEVERITY_NAMES, Cause
+from dcc.messages import mark
+from dcc.reports.causes.cause import SEVERITY_NAMES, Cause
 from dcc.reports.causes.finding_rows import FindingRow, finding_rows
 from dcc.reports.causes.zip_scopes import Scope
-from dcc.reports.languages.loading import SOURCE_LANGUAGE
-from dcc.reports.languages.marking import mark
 from dcc.runtime.legible_text import legible
 from dcc.runtime.private_files import in_place_of
 
@@ -109,11 +109,11 @@ def _write(
     most_rows: int,
 ) -> WrittenSpreadsheet:
     with xlsxwriter.Workbook(str(path), {**_OPTIONS, "tmpdir": temporary}) as workbook:
-        sheet = _Sheet(workbook, catalogue.text(mark("Causes")), _CAUSE_COLUMNS, catalogue)
+        sheet = _Sheet(workbook, catalogue.say(mark("Causes")), _CAUSE_COLUMNS, catalogue)
         for cause in causes[: most_rows - 1]:
             sheet.add(_cause_cells(cause, catalogue))
         sheet.finish()
-        sheet = _Sheet(workbook, catalogue.text(mark("Findings")), _FINDING_COLUMNS, catalogue)
+        sheet = _Sheet(workbook, catalogue.say(mark("Findings")), _FINDING_COLUMNS, catalogue)
         rows = iter(findings)
         for row in islice(rows, most_rows - 2):
             sheet.add(_finding_cells(row, catalogue))
@@ -121,7 +121,7 @@ def _write(
         number = sheet.rows
         sheet.finish()
         if is_cut:
-            sheet.add([catalogue.text(mark("There are more findings than a sheet can hold: the rest is left out."))])
+            sheet.add([catalogue.say(mark("There are more findings than a sheet can hold: the rest is left out."))])
     return WrittenSpreadsheet(min(len(causes), most_rows - 1), number, is_cut)
 
 
@@ -135,7 +135,7 @@ class _Sheet:
         bold = workbook.add_format({"bold": True, "bottom": 1, "text_wrap": True, "valign": "top"})
         for number, (title, width) in enumerate(columns):
             self._sheet.set_column(number, number, width)
-            self._sheet.write_string(0, number, catalogue.text(title), bold)
+            self._sheet.write_string(0, number, catalogue.say(title), bold)
         self._sheet.freeze_panes(1, 0)
 
     def add(self, cells: Sequence[str | int | None]) -> None:
@@ -158,10 +158,10 @@ def _cause_cells(cause: Cause, catalogue: Catalogue) -> list[str | int | None]:
     return [
         cause.title(catalogue),
         cause.remedy_for_centre(catalogue),
-        catalogue.text(ACTOR_NAMES[cause.acts]),
+        catalogue.say(ACTOR_NAMES[cause.acts]),
         cause.centre,
         cause.kind,
-        catalogue.text(SEVERITY_NAMES[cause.severity]),
+        catalogue.say(SEVERITY_NAMES[cause.severity]),
         cause.findings,
         cause.documents,
         cause.zips,
@@ -175,25 +175,21 @@ def _cause_cells(cause: Cause, catalogue: Catalogue) -> list[str | int | None]:
 
 
 def _finding_cells(row: FindingRow, catalogue: Catalogue) -> list[str | int | None]:
+    found = row.found
     return [
-        row.zip,
-        row.document,
-        row.line,
-        row.column,
-        row.element,
-        row.value,
-        ", ".join(row.permitted) or (catalogue.recorded(row.expected) if row.expected else None),
-        row.nearest,
-        _recorded(row.message, catalogue),
+        found.zip,
+        found.document,
+        found.line,
+        found.column,
+        None if found.element is None else catalogue.tell(found.element),
+        found.value,
+        ", ".join(found.permitted) or (None if found.expected is None else catalogue.tell(found.expected)),
+        found.nearest,
+        catalogue.tell(found.said),
         row.kind,
-        catalogue.text(SEVERITY_NAMES[row.severity]),
-        catalogue.text(ACTOR_NAMES[row.acts]),
+        catalogue.say(SEVERITY_NAMES[row.severity]),
+        catalogue.say(ACTOR_NAMES[row.acts]),
     ]
-
-
-def _recorded(message: str, catalogue: Catalogue) -> str:
-    # Finding out which sentence a message follows takes longer than all else about a row.
-    return message if catalogue.code == SOURCE_LANGUAGE else catalogue.recorded(message)
 
 
 def _cell(text: str) -> str:

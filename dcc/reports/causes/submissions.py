@@ -9,17 +9,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, func, literal, null, or_, select
+from sqlalchemy import ColumnElement, Connection, Select, func, literal, null, or_, select
 
+from dcc.declarations import VALUE, cause_id
 from dcc.errors import ArchiveRemovedError, MemberIgnoredError
+from dcc.messages import Details, message_from_json
 from dcc.outcomes import HELD
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
 from dcc.qc.apply.versions import in_chunks
 from dcc.reports.causes.cause import Cause, Example
-from dcc.reports.causes.counting import CauseCounter, FindingLine
-from dcc.reports.causes.errors import ERROR_FACES, kind_of
-from dcc.reports.causes.grouping import face_among
-from dcc.reports.causes.permitted import listed_in, nearest_of
+from dcc.reports.causes.counting import CauseCounter, Group
+from dcc.reports.causes.errors import declared_code
+from dcc.reports.causes.permitted import nearest_of
 from dcc.reports.causes.zip_scopes import FAILED_AS_A_WHOLE, FaultyZips, Scope, latest_downloads_of, zip_conditions
 from dcc.rules.catalogue import CATALOGUE
 from dcc.tracker.models import (
@@ -42,7 +43,6 @@ Counted = tuple[Any, int, Cause]
 """A cause with the log that tells of it, and the id of an entry there that is an example."""
 
 _PAGE: Final = 1_000
-_LONGEST_MESSAGE: Final = 1_600
 _OF_RULES: Final = (*CATALOGUE, HELD)
 _IGNORED: Final = MemberIgnoredError.short_name()
 
@@ -68,14 +68,16 @@ def count_submission_causes(connection: Connection, scope: Scope, faulty: Faulty
 
 
 def with_logged_examples(connection: Connection, causes: Sequence[Counted]) -> list[Cause]:
-    """The causes, each with its example."""
+    """The causes, each with its details and its example."""
     found: dict[tuple[Any, int], Any] = {}
     for log, select_examples in _EXAMPLES.items():
         for ids in in_chunks(sorted(number for each, number, _ in causes if each is log)):
             rows = connection.execute(select_examples.where(log.id.in_(ids)))
             found.update({(log, row.id): row for row in rows})
     return [
-        replace(cause, example=_example(cause.kind, found[log, number])) if (log, number) in found else cause
+        replace(cause, details=logged_details(found[log, number]), example=logged_example(found[log, number]))
+        if (log, number) in found
+        else cause
         for log, number, cause in causes
     ]
 
@@ -85,8 +87,6 @@ def logged_after(condition: ColumnElement[bool], last: int, most: int) -> Select
     latest = latest_downloads_of(condition)
     return (
         _EXAMPLES[XmlLog]
-        .add_columns(AnException.short_name.label("kind"))
-        .join(AnException, AnException.id == XmlLog.exception_id)
         .join(latest, latest.c.download_id == XmlFile.zip_id)
         .where(XmlLog.cleared.is_(None), AnException.short_name.not_in(_OF_RULES), XmlLog.id > last)
         .order_by(XmlLog.id)
@@ -94,42 +94,53 @@ def logged_after(condition: ColumnElement[bool], last: int, most: int) -> Select
     )
 
 
-def _take(connection: Connection, query: Select[Any], counter: CauseCounter) -> None:
-    for row in connection.execute(query, execution_options={"yield_per": _PAGE}):
-        counter.take(_line(row))
+def logged_details(row: Any) -> Details:
+    """The details of an entry of a log, of which a download's source is the value."""
+    source = getattr(row, "source", None)
+    known = message_from_json(row.details, "").known
+    return known if source is None else {**known, VALUE: source}
 
 
-def _line(row: Row[Any]) -> FindingLine:
-    severity = Severity.WARNING if row.kind == _IGNORED else Severity.ERROR
-    return FindingLine(
-        id=row.id,
-        document=row.document,
-        zip_action=ACTIONS_BY_ID[row.todo_id].value,
-        zip_file=row.file_name,
-        centre=row.centre or "",
-        rule=kind_of(row.kind),
-        severity=severity.value,
-        value=row.source,
-        message=row.message or "",
-    )
-
-
-def _example(kind: str, row: Any) -> Example:
-    _, _, fields = face_among(ERROR_FACES[kind], None, row.message or "")
-    permitted = listed_in(fields.get("expected"))
+def logged_example(row: Any) -> Example:
+    """An entry of a log, with the columns of `_EXAMPLES`, as an example."""
+    said = message_from_json(row.details, row.message or "")
+    details = said.known
+    permitted, value = tuple(details.get("permitted", ())), details.get("found")
     return Example(
         zip=f"{ACTIONS_BY_ID[row.todo_id]}/{row.file_name}",
         document=row.document_name,
         line=row.line,
         column=row.col,
-        element=fields.get("what") or fields.get("element"),
-        value=fields.get("found"),
-        message=row.message or "",
-        expected=fields.get("expected"),
+        element=details.get("what"),
+        value=value,
+        said=said,
+        expected=details.get("expected"),
         permitted=permitted,
-        nearest=nearest_of(permitted, fields.get("found")),
+        nearest=nearest_of(permitted, value),
     )
 
+
+def _take(connection: Connection, query: Select[Any], counter: CauseCounter) -> None:
+    for row in connection.execute(query, execution_options={"yield_per": _PAGE}):
+        code = declared_code(row.kind, row.code)
+        severity = Severity.WARNING if row.kind == _IGNORED else Severity.ERROR
+        counter.take(
+            Group(
+                zip_action=ACTIONS_BY_ID[row.todo_id].value,
+                zip_file=row.file_name,
+                centre=row.centre or "",
+                document=row.document,
+                code=code,
+                cause=cause_id(code, logged_details(row)),
+                severity=severity.value,
+                first=row.id,
+            )
+        )
+
+
+_SOURCE: Final = (
+    Centre.short_name + literal(", ") + ProtocolRow.short_name + literal("://") + FileSource.hostname
+).label("source")
 
 _HOST: Final = (
     select(func.min(Centre.short_name))
@@ -149,7 +160,8 @@ def _columns(log: Any) -> tuple[Any, ...]:
         ZipFile.file_name,
         func.coalesce(_OF_NAME, _HOST).label("centre"),
         AnException.short_name.label("kind"),
-        func.substr(log.message, 1, _LONGEST_MESSAGE).label("message"),
+        log.code,
+        log.details,
     )
 
 
@@ -170,9 +182,8 @@ def _document_errors(condition: ColumnElement[bool]) -> Select[Any]:
 
 def _download_reasons(condition: ColumnElement[bool]) -> Select[Any]:
     latest = latest_downloads_of(condition)
-    source = Centre.short_name + literal(", ") + ProtocolRow.short_name + literal("://") + FileSource.hostname
     return (
-        select(*_columns(ZipLog), null().label("document"), source.label("source"))
+        select(*_columns(ZipLog), null().label("document"), _SOURCE)
         .select_from(ZipLog)
         .join(AnException, AnException.id == ZipLog.exception_id)
         .join(latest, latest.c.download_id == ZipLog.zip_id)
@@ -206,17 +217,20 @@ def _refused_names(condition: ColumnElement[bool]) -> Select[Any]:
     )
 
 
-def _of_example(log: Any, document: Any = None) -> Select[Any]:
-    place = (document, XmlLog.line, XmlLog.col) if document is not None else (null(), null(), null())
-    name, line, column = place
+def _of_example(log: Any, document: Any = None, source: Any = None) -> Select[Any]:
+    name, line, column = (null(), null(), null()) if document is None else (document, XmlLog.line, XmlLog.col)
     return select(
         log.id,
         log.message,
+        log.code,
+        log.details,
         ZipAction.todo_id,
         ZipFile.file_name,
+        AnException.short_name.label("kind"),
         name.label("document_name"),
         line.label("line"),
         column.label("col"),
+        (null() if source is None else source).label("source"),
     ).select_from(log)
 
 
@@ -231,12 +245,21 @@ def _to_zip(query: Select[Any]) -> Select[Any]:
 _EXAMPLES: Final[dict[Any, Select[Any]]] = {
     XmlLog: _to_zip(
         _of_example(XmlLog, XmlFile.fname)
+        .join(AnException, AnException.id == XmlLog.exception_id)
         .join(XmlFile, XmlFile.id == XmlLog.xml_id)
         .join(ZipDownload, ZipDownload.id == XmlFile.zip_id)
     ),
-    ZipLog: _to_zip(_of_example(ZipLog).join(ZipDownload, ZipDownload.id == ZipLog.zip_id)),
+    ZipLog: _to_zip(
+        _of_example(ZipLog, source=_SOURCE)
+        .join(AnException, AnException.id == ZipLog.exception_id)
+        .join(ZipDownload, ZipDownload.id == ZipLog.zip_id)
+    )
+    .join(FileSource, FileSource.id == FileSourceHasZip.file_source_id)
+    .join(ProtocolRow, ProtocolRow.id == FileSource.protocol_id)
+    .join(Centre, Centre.id == FileSource.centre_id),
     ZipActionLog: (
         _of_example(ZipActionLog)
+        .join(AnException, AnException.id == ZipActionLog.exception_id)
         .join(ZipAction, ZipAction.id == ZipActionLog.za_id)
         .join(ZipFile, ZipFile.id == ZipAction.zip_id)
     ),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import cached_property
+from gettext import NullTranslations
 from typing import Any, Final
 
 from babel import Locale, UnknownLocaleError
@@ -13,9 +14,7 @@ from babel.dates import format_date, format_time, get_datetime_format
 from babel.lists import format_list
 from babel.numbers import format_decimal, format_percent, format_scientific
 
-from dcc.reports.languages.marking import mark
-from dcc.reports.languages.po_file import PoFile
-from dcc.reports.languages.recorded import Patterns, patterns
+from dcc.messages import Message, filled, mark, said
 
 _KILO: Final = 1_000
 _SIZES: Final = (
@@ -36,11 +35,10 @@ class Catalogue:
     looked at for braces, and not escaped; escaping is the business of whoever writes HTML, e-mail or a spreadsheet.
     """
 
-    def __init__(self, code: str, locale: Locale, files: Sequence[PoFile], own_patterns: Sequence[str] = ()) -> None:
+    def __init__(self, code: str, locale: Locale, translations: NullTranslations) -> None:
         self.code: Final = code
         self._locale: Final = locale
-        self._files: Final = tuple(files)
-        self._own_patterns: Final = tuple(own_patterns)
+        self._translations: Final = translations
 
     @property
     def tag(self) -> str:
@@ -57,23 +55,25 @@ class Catalogue:
         """The language's own name for itself, such as `Deutsch`."""
         return own_name(self.code)
 
-    def text(self, text: str, /, **values: object) -> str:
+    def say(self, text: str, /, **values: object) -> str:
         """A text in this language, with values for its names in braces; in English where there is no translation.
 
         Raises KeyError when the text has a name that no value is given for.
         """
-        return _filled(self._translation(text), values)
+        return self._translations.gettext(text).format_map({name: str(value) for name, value in values.items()})
 
-    def plural(self, one: str, many: str, number: int, /, **values: object) -> str:
+    def say_plural(self, one: str, many: str, number: int, /, **values: object) -> str:
         """A text on `number` things, in the form that this language has for so many; `{number}` is as it writes it.
 
-        `catalogue.plural("One document", "{number} documents", 3)`
+        `catalogue.say_plural("One document", "{number} documents", 3)`
         """
-        values = {"number": self.number(number), **values}
-        for file in self._files:
-            if one in file.plurals:
-                return _filled(file.plurals[one][file.plural_form(abs(number))], values)
-        return _filled(one if number == 1 else many, values)
+        text = self._translations.ngettext(one, many, abs(number))
+        return filled(text, {"number": self.number(number), **{name: str(value) for name, value in values.items()}})
+
+    def tell(self, message: Message | str) -> str:
+        """A message in this language, its details as this language writes them; a text is words already."""
+        message = message if isinstance(message, Message) else Message(message)
+        return said(message, self._translations.gettext, self.number, ", ".join)
 
     def date(self, day: date) -> str:
         """A day, such as `31 Oct 2013`."""
@@ -113,9 +113,9 @@ class Catalogue:
     def size(self, size: int) -> str:
         """A number of bytes as people read it, in powers of a thousand: `812 bytes`, `1.4 MB`."""
         if size < _KILO:
-            return self.plural("One byte", "{number} bytes", size)
+            return self.say_plural("One byte", "{number} bytes", size)
         text, divisor = next(((text, unit) for text, unit in _SIZES if size < unit * _KILO), _SIZES[-1])
-        return self.text(text, number=self.number(size / divisor, 1))
+        return self.say(text, number=self.number(size / divisor, 1))
 
     def list(self, parts: Sequence[str]) -> str:
         """All of several: `a, b and c`."""
@@ -125,29 +125,13 @@ class Catalogue:
         """One of several: `a, b or c`."""
         return format_list(list(parts), "or", self._locale)
 
-    def recorded(self, sentence: str) -> str:
-        """A sentence that the platform recorded in English, in this language; as it is when it is not known.
-
-        For messages of integrity rules and of the upload, of the schema, and of archives, their names and downloads.
-        The values in it stay as they are.
-        """
-        translated = self._patterns.translated(sentence, self._translation)
-        return sentence if translated is None else translated
-
-    @cached_property
-    def _patterns(self) -> Patterns:
-        return patterns(self._own_patterns)
-
-    def _translation(self, text: str) -> str:
-        return next((file.texts[text] for file in self._files if text in file.texts), text)
-
     @cached_property
     def functions(self) -> dict[str, Callable[..., Any]]:
-        """What templates call, by name: `say`, `say_plural`, `recorded`, `date`, `moment`, `number` and so on."""
+        """What templates call, by name: `say`, `say_plural`, `tell`, `date`, `moment`, `number` and so on."""
         return {
-            "say": self.text,
-            "say_plural": self.plural,
-            "recorded": self.recorded,
+            "say": self.say,
+            "say_plural": self.say_plural,
+            "tell": self.tell,
             "date": self.date,
             "moment": self.moment,
             "number": self.number,
@@ -164,7 +148,3 @@ def own_name(code: str) -> str:
         return Locale.parse(code).get_display_name() or code
     except (UnknownLocaleError, ValueError):
         return code
-
-
-def _filled(text: str, values: dict[str, object]) -> str:
-    return text.format_map({name: str(value) for name, value in values.items()})

@@ -1,29 +1,34 @@
-"""Which languages there are, and their catalogues: those that come with the platform and a DCC's own.
+"""Which languages there are, and their catalogues: gettext's, compiled for the platform, and a DCC's own .po files.
 
-A catalogue is a file `<code>.po` in DCC_LANGUAGES_DIRECTORY or in this package; what a DCC's own says goes before what
-ours says, entry by entry, and what neither says is said in English. Adding a language takes such a file and no code.
-An entry with names in braces that ours has not is a pattern of what a DCC's own rules record (`Catalogue.recorded`).
+The platform's are `catalogues/<code>/LC_MESSAGES/dcc.mo`; `make languages` brings them in step with the texts in code
+and templates. A DCC's own are files `<code>.po` in DCC_LANGUAGES_DIRECTORY, read with Babel as they are: what they say
+goes before what ours say, entry by entry, and what neither says is said in English. So adding a language takes no code.
 """
 
 from __future__ import annotations
 
+import gettext
 import re
-from collections.abc import Iterable
 from functools import lru_cache
+from io import BytesIO
 from pathlib import Path
 from typing import Final
 
 from babel import Locale, UnknownLocaleError
+from babel.messages.catalog import Message
+from babel.messages.mofile import write_mo
+from babel.messages.pofile import PoFileError, read_po
 
 from dcc.errors import ConfigurationError
+from dcc.messages import names_in
 from dcc.reports.languages.catalogue import Catalogue, own_name
-from dcc.reports.languages.po_file import PoFile, fields_of, read_po_file
 from dcc.settings import LANGUAGE_CODE, Settings
 
 SHIPPED: Final = Path(__file__).parent / "catalogues"
 SOURCE_LANGUAGE: Final = "en"
 """The language of the texts in the code, which are the keys of all catalogues."""
 
+_COMPILED: Final = Path("LC_MESSAGES", "dcc.mo")
 _PLAIN_ENGLISH: Final = "en_GB"
 """The locale of dates and numbers for `en`, and for languages that the Unicode CLDR does not know."""
 
@@ -31,23 +36,28 @@ _PLAIN_ENGLISH: Final = "en_GB"
 def load_catalogue(code: str | None, settings: Settings) -> Catalogue:
     """The catalogue of a language such as `de` or `de_AT`; None: that of DCC_LANGUAGE.
 
-    `de_AT` takes what de_AT.po does not say from de.po. Raises ConfigurationError when there is no such language, or
-    when a catalogue file is wrong.
+    `de_AT` takes what its catalogue does not say from that of `de`. Raises ConfigurationError when there is no such
+    language, or when a catalogue is wrong.
     """
     wanted = _normal(settings.language if code is None else code)
-    directories = [SHIPPED] if settings.languages_directory is None else [settings.languages_directory, SHIPPED]
     parts = wanted.split("_")
-    names = ["_".join(parts[:length]) for length in range(len(parts), 0, -1)]
-    files = [
-        read_po_file(path) for name in names for directory in directories if (path := directory / f"{name}.po").exists()
-    ]
-    if not files:
+    found: gettext.NullTranslations | None = None
+    for length in range(len(parts), 0, -1):
+        name = "_".join(parts[:length])
+        for translations in _translations(name, settings.languages_directory):
+            if found is None:
+                # What was loaded is kept, and is not to be given the fallbacks of one language for good.
+                found = gettext.NullTranslations()
+            found.add_fallback(_Alone(translations))
+        if name == SOURCE_LANGUAGE:
+            found = found or gettext.NullTranslations()
+    if found is None:
         known = ", ".join(known_languages(settings))
         raise ConfigurationError(
             f"There is no catalogue of the language {wanted}. Name one that there is ({known}), or put {wanted}.po "
             "into the directory DCC_LANGUAGES_DIRECTORY."
         )
-    return _catalogue(wanted, tuple(files))
+    return Catalogue(wanted, locale_of(wanted), found)
 
 
 def known_languages(settings: Settings) -> dict[str, str]:
@@ -55,11 +65,11 @@ def known_languages(settings: Settings) -> dict[str, str]:
 
     Raises ConfigurationError when DCC_LANGUAGES_DIRECTORY cannot be read.
     """
-    codes = set(_codes(SHIPPED.iterdir()))
+    codes = {SOURCE_LANGUAGE, *(path.name for path in SHIPPED.iterdir() if (path / _COMPILED).exists())}
     own = settings.languages_directory
     if own is not None:
         try:
-            codes |= set(_codes(own.iterdir()))
+            codes |= {path.stem for path in own.iterdir() if path.suffix == ".po" and _is_code(path.stem)}
         except OSError as error:
             raise ConfigurationError(
                 f"The directory {own} cannot be read: {error.strerror}. Correct DCC_LANGUAGES_DIRECTORY or make it."
@@ -78,19 +88,98 @@ def locale_of(code: str) -> Locale:
     return Locale.parse(_PLAIN_ENGLISH)
 
 
-def _codes(paths: Iterable[Path]) -> list[str]:
-    return [path.stem for path in paths if path.suffix == ".po" and re.fullmatch(LANGUAGE_CODE, path.stem)]
+class _Alone(gettext.NullTranslations):
+    """Translations that are shared by several languages, with fallbacks of its own."""
+
+    def __init__(self, shared: gettext.GNUTranslations) -> None:
+        super().__init__()
+        self._shared = shared
+
+    def gettext(self, message: str) -> str:
+        if not message:
+            return message
+        said = self._shared.gettext(message)
+        return super().gettext(message) if said is message or said == message else said
+
+    def ngettext(self, msgid1: str, msgid2: str, n: int) -> str:
+        said = self._shared.ngettext(msgid1, msgid2, n)
+        return super().ngettext(msgid1, msgid2, n) if said in (msgid1, msgid2) else said
+
+
+def _translations(name: str, own: Path | None) -> list[gettext.GNUTranslations]:
+    """The translations of one language: a DCC's own, and the platform's."""
+    paths = [SHIPPED / name / _COMPILED] if own is None else [own / f"{name}.po", SHIPPED / name / _COMPILED]
+    found = []
+    for path in paths:
+        try:
+            status = path.stat()
+            found.append(_read(path, status.st_mtime_ns, status.st_size))
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise ConfigurationError(
+                f"The catalogue {path} cannot be read: {error.strerror}. Correct its permissions, or remove it."
+            ) from error
+    return found
+
+
+@lru_cache(maxsize=32)
+def _read(path: Path, _modified: int, _size: int) -> gettext.GNUTranslations:
+    if path.suffix == ".mo":
+        with path.open("rb") as compiled:
+            return gettext.GNUTranslations(compiled)
+    try:
+        with path.open("rb") as file:
+            catalog = read_po(file, abort_invalid=True)
+        for message in catalog:
+            if message.id and not message.fuzzy:
+                _refuse_other_names(path, message)
+        written = BytesIO()
+        write_mo(written, catalog)
+        written.seek(0)
+        translations = gettext.GNUTranslations(written)
+        # Babel leaves it out of what it compiles for a language that the CLDR does not know.
+        translations.plural = gettext.c2py(catalog.plural_expr)  # type: ignore[attr-defined]
+        # One that asks for more forms than there are would else fail in a report.
+        if {translations.plural(number) for number in range(1_000)} - set(range(catalog.num_plurals)):  # type: ignore[attr-defined]
+            raise ValueError("its plural expression gives more forms than nplurals says")
+    except (PoFileError, ValueError, LookupError, ArithmeticError) as error:
+        raise ConfigurationError(
+            f"The catalogue {path} is no .po file as gettext makes them: {error}. Correct it, or remove it."
+        ) from error
+    return translations
+
+
+def _refuse_other_names(path: Path, message: Message) -> None:
+    texts, originals = _strings(message.string), _strings(message.id)
+    permitted = set() if isinstance(message.id, str) else {"number"}
+    try:
+        permitted |= {name for text in originals for name in names_in(text)}
+        unknown = {name for text in texts for name in names_in(text)} - permitted
+    except ValueError as error:
+        raise _wrong(path, message, f"cannot be used: {error}") from error
+    if unknown:
+        raise _wrong(path, message, f"has {{{'}, {'.join(sorted(unknown))}}}, which the English text has not")
+
+
+def _wrong(path: Path, message: Message, what: str) -> ConfigurationError:
+    place = f", line {message.lineno}" if message.lineno else ""
+    return ConfigurationError(
+        f"The catalogue {path}{place}: the translation of {_strings(message.id)[0][:80]!r} {what}. Correct the "
+        "translation."
+    )
+
+
+def _strings(texts: str | tuple[str, ...] | list[str] | None) -> list[str]:
+    return [] if texts is None else [texts] if isinstance(texts, str) else list(texts)
+
+
+def _is_code(code: str) -> bool:
+    return re.fullmatch(LANGUAGE_CODE, code) is not None
 
 
 def _normal(code: str) -> str:
     code = code.strip().replace("-", "_")
-    if re.fullmatch(LANGUAGE_CODE, code) is None:
+    if not _is_code(code):
         raise ConfigurationError(f"{code[:40]!r} is no code of a language. Give one such as en, de or pt_BR.")
     return code
-
-
-@lru_cache(maxsize=32)
-def _catalogue(code: str, files: tuple[PoFile, ...]) -> Catalogue:
-    ours = read_po_file(SHIPPED / f"{SOURCE_LANGUAGE}.po").texts
-    own = [text for file in files for text in file.texts if text not in ours and fields_of(text)]
-    return Catalogue(code, locale_of(code), files, own)

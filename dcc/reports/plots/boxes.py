@@ -120,10 +120,10 @@ class Words:
 def words_in(catalogue: Catalogue, with_new: bool) -> Words:
     """The texts of the legend in a language; `with_new`: some values are new."""
     return Words(
-        catalogue.text("earlier value") if with_new else catalogue.text("value"),
-        catalogue.text("new value"),
-        catalogue.text("outlier: over {ranges} interquartile ranges beyond a quartile", ranges=RANGES),
-        catalogue.text("median"),
+        catalogue.say("earlier value") if with_new else catalogue.say("value"),
+        catalogue.say("new value"),
+        catalogue.say("outlier: over {ranges} interquartile ranges beyond a quartile", ranges=RANGES),
+        catalogue.say("median"),
         partial(written, catalogue),
     )
 

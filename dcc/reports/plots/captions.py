@@ -27,13 +27,13 @@ def heading_of(catalogue: Catalogue, taken: Taken) -> tuple[str, str]:
 def about(catalogue: Catalogue, centre: str, key: ZipKey | None) -> str:
     """The line below a title: whose data are drawn, and what is new."""
     if key is None:
-        return catalogue.text("Centre {centre}", centre=shown(centre))
-    return catalogue.text("Centre {centre}, with what {zip} brought", centre=shown(centre), zip=shown(str(key), 70))
+        return catalogue.say("Centre {centre}", centre=shown(centre))
+    return catalogue.say("Centre {centre}, with what {zip} brought", centre=shown(centre), zip=shown(str(key), 70))
 
 
 def rule_of(catalogue: Catalogue) -> str:
     """The rule by which values are marked."""
-    return catalogue.text(
+    return catalogue.say(
         "An outlier is a value more than {ranges} interquartile ranges below the first or above the third quartile: of "
         "the earlier values of its group if these are at least {least}, else of all of its group, its centre, or the "
         "picture, whichever is the first that has {least}.",
@@ -45,21 +45,21 @@ def rule_of(catalogue: Catalogue) -> str:
 def counts_of(catalogue: Catalogue, taken: Taken) -> str:
     """What the numbers beside groups mean."""
     if taken.own.new:
-        return catalogue.text("In brackets: how many values, earlier and new.")
-    return catalogue.text("In brackets: how many values.")
+        return catalogue.say("In brackets: how many values, earlier and new.")
+    return catalogue.say("In brackets: how many values.")
 
 
 def caption_of(catalogue: Catalogue, taken: Taken, drawn_how: str) -> str:
     """What a picture of a parameter shows: which values, how they are drawn, and what is left out."""
-    parts = [catalogue.text("Values that are current and valid, as the centres gave them.")]
+    parts = [catalogue.say("Values that are current and valid, as the centres gave them.")]
     if taken.of is not None:
         drawn, there = catalogue.number(taken.drawn), catalogue.number(taken.of)
-        parts.append(catalogue.text("A sample of {drawn}, of {all} measurements.", drawn=drawn, all=there))
+        parts.append(catalogue.say("A sample of {drawn}, of {all} measurements.", drawn=drawn, all=there))
     parts.append(drawn_how)
     if taken.other_units:
         units = [f"{shown(unit) or '–'}: {catalogue.number(number)}" for unit, number in taken.other_units.items()]
         parts.append(
-            catalogue.text("Values in other units are not drawn ({units}).", units=", ".join(units[:_MOST_UNITS]))
+            catalogue.say("Values in other units are not drawn ({units}).", units=", ".join(units[:_MOST_UNITS]))
         )
     return " ".join(parts)
 
@@ -71,7 +71,7 @@ def description_of(catalogue: Catalogue, rows: Sequence[tuple[str, Row]], unit: 
         quartiles = (row.box.first, row.box.median, row.box.third)
         first, median, third = (written(catalogue, number) for number in quartiles)
         parts.append(
-            catalogue.plural(
+            catalogue.say_plural(
                 "{group}: one value, {median} {unit}.",
                 "{group}: {number} values, median {median} {unit}, the middle half from {first} to {third}.",
                 row.box.count,
@@ -86,12 +86,12 @@ def description_of(catalogue: Catalogue, rows: Sequence[tuple[str, Row]], unit: 
             parts.append(_of_new(catalogue, row))
     if len(rows) > _MOST_DESCRIBED:
         more = len(rows) - _MOST_DESCRIBED
-        parts.append(catalogue.plural("One more group.", "{number} more groups.", more))
+        parts.append(catalogue.say_plural("One more group.", "{number} more groups.", more))
     return " ".join(parts)
 
 
 def _of_new(catalogue: Catalogue, row: Row) -> str:
-    said = catalogue.plural(
+    said = catalogue.say_plural(
         "One new value: {lowest}.",
         "{number} new values, from {lowest} to {highest}.",
         int(row.new.size),
@@ -103,7 +103,7 @@ def _of_new(catalogue: Catalogue, row: Row) -> str:
         return said
     furthest = sorted(marked, key=lambda place: -row.judged_by.ranges_from(float(row.new[place])))[:3]
     named = [f"{row.new_names[place]} {written(catalogue, float(row.new[place]))}".strip() for place in furthest]
-    return f"{said} " + catalogue.plural(
+    return f"{said} " + catalogue.say_plural(
         "One of them is an outlier: {named}.",
         "{number} of them are outliers, the furthest: {named}.",
         len(marked),

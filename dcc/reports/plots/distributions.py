@@ -151,8 +151,8 @@ def _group(
 
 def _label(catalogue: Catalogue, group: Group) -> str:
     words = [word_for(catalogue, word) for word in (group.gender, group.zygosity) if word]
-    return ", ".join(words) or catalogue.text("not of one animal")
+    return ", ".join(words) or catalogue.say("not of one animal")
 
 
 def _centre_label(catalogue: Catalogue, centre: str | None) -> str:
-    return catalogue.text("other centres") if centre is None else shown(centre)
+    return catalogue.say("other centres") if centre is None else shown(centre)

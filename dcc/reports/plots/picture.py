@@ -88,7 +88,7 @@ def shown(text: str, longest: int = _LONGEST) -> str:
 
 def word_for(catalogue: Catalogue, word: str) -> str:
     """A sex or zygosity in the reader's language."""
-    return catalogue.text(word) if word in KNOWN_WORDS else shown(word)
+    return catalogue.say(word) if word in KNOWN_WORDS else shown(word)
 
 
 def written(catalogue: Catalogue, number: float) -> str:

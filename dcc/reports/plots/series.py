@@ -146,7 +146,7 @@ def picture_of(found: Series, catalogue: Catalogue, fonts: Path | None = None) -
     taken = found.taken
     title, subtitle = heading_of(catalogue, taken)
     names = [
-        word_for(catalogue, panel.gender) if panel.gender else catalogue.text("not of one animal")
+        word_for(catalogue, panel.gender) if panel.gender else catalogue.say("not of one animal")
         for panel in found.panels
     ]
     headings = [f"{name}  {_counted(catalogue, panel)}" for name, panel in zip(names, found.panels, strict=True)]
@@ -175,7 +175,7 @@ def _counted(catalogue: Catalogue, panel: Panel) -> str:
     """How many new series there are, or of how many some are drawn."""
     new = catalogue.number(panel.new)
     if len(panel.lines) < panel.new:
-        return catalogue.text("({drawn} of {all})", drawn=catalogue.number(len(panel.lines)), all=new)
+        return catalogue.say("({drawn} of {all})", drawn=catalogue.number(len(panel.lines)), all=new)
     return f"({new})" if panel.new else ""
 
 
@@ -252,7 +252,7 @@ def _lines(
 
 def drawn_of_series(catalogue: Catalogue) -> str:
     """What is drawn of series."""
-    return catalogue.text(
+    return catalogue.say(
         "Drawn are the median and the middle half of the earlier values of this centre at each increment, and the new "
         "series as lines."
     )
@@ -260,7 +260,7 @@ def drawn_of_series(catalogue: Catalogue) -> str:
 
 def rule_of_series(catalogue: Catalogue) -> str:
     """The rule by which values of series are marked."""
-    return catalogue.text(
+    return catalogue.say(
         "In a series, an outlier is a value more than {ranges} interquartile ranges below the first or above the third "
         "quartile at its increment: of the earlier values of its sex if these are at least {least}, else of all of its "
         "sex, or of both, whichever is the first that has {least}.",
@@ -276,7 +276,7 @@ def description_of_series(catalogue: Catalogue, panels: Sequence[tuple[str, Pane
         known = [step for step in panel.steps if step.earlier is not None]
         if known and known[0].earlier and known[-1].earlier:
             parts.append(
-                catalogue.text(
+                catalogue.say(
                     "{group}: earlier medians go from {first} {unit} at {start} to {last} {unit} at {end}.",
                     group=name,
                     unit=unit,
@@ -287,12 +287,14 @@ def description_of_series(catalogue: Catalogue, panels: Sequence[tuple[str, Pane
                 )
             )
         if panel.new:
-            text = catalogue.plural("{group}: one new series.", "{group}: {number} new series.", panel.new, group=name)
+            text = catalogue.say_plural(
+                "{group}: one new series.", "{group}: {number} new series.", panel.new, group=name
+            )
             parts.append(text)
         if panel.outliers:
             animals = list(dict.fromkeys(line.specimen_id for line in panel.lines if line.is_outlier.any()))[:3]
             parts.append(
-                catalogue.plural(
+                catalogue.say_plural(
                     "One of their values is an outlier: {named}.",
                     "{number} of their values are outliers, most of them of: {named}.",
                     panel.outliers,
@@ -338,12 +340,12 @@ class Words:
 def words_in(catalogue: Catalogue, is_place: bool, with_new: bool) -> Words:
     """The texts in a language; `is_place`: the axis is the place in the series; `with_new`: some values are new."""
     return Words(
-        catalogue.text("earlier: middle half") if with_new else catalogue.text("middle half"),
-        catalogue.text("median"),
-        catalogue.text("new"),
-        catalogue.text("new, wild type"),
-        catalogue.text("outlier"),
-        catalogue.text("place in the series") if is_place else catalogue.text("increment"),
+        catalogue.say("earlier: middle half") if with_new else catalogue.say("middle half"),
+        catalogue.say("median"),
+        catalogue.say("new"),
+        catalogue.say("new, wild type"),
+        catalogue.say("outlier"),
+        catalogue.say("place in the series") if is_place else catalogue.say("increment"),
         partial(written, catalogue),
     )
 

@@ -103,9 +103,9 @@ def count_weeks(qc: Connection, centre: str, key: ZipKey | None) -> Weeks | None
 
 def picture_of(found: Weeks, catalogue: Catalogue, fonts: Path | None = None) -> Picture:
     """The picture of counts per week."""
-    title, subtitle = catalogue.text("Experiments per week"), about(catalogue, found.centre, found.key)
+    title, subtitle = catalogue.say("Experiments per week"), about(catalogue, found.centre, found.key)
     with_new = any(week.new for week in found.weeks)
-    legend = (catalogue.text("earlier") if with_new else catalogue.text("experiments"), catalogue.text("new"))
+    legend = (catalogue.say("earlier") if with_new else catalogue.say("experiments"), catalogue.say("new"))
     ticks = _ticks(found.weeks, catalogue)
 
     def draw(figure: Figure) -> None:
@@ -156,12 +156,12 @@ def _ticks(weeks: Sequence[Week], catalogue: Catalogue) -> list[tuple[int, str]]
 
 
 def _caption(found: Weeks, catalogue: Catalogue) -> str:
-    said = catalogue.text(
+    said = catalogue.say(
         "Experiments that are current and valid, by the week in which they were done; weeks begin on Monday."
     )
     if not found.outside:
         return said
-    return f"{said} " + catalogue.plural(
+    return f"{said} " + catalogue.say_plural(
         "One experiment is of a week that is not drawn.",
         "{number} experiments are of weeks that are not drawn.",
         found.outside,
@@ -171,7 +171,7 @@ def _caption(found: Weeks, catalogue: Catalogue) -> str:
 def _description(found: Weeks, catalogue: Catalogue) -> str:
     highest = max(found.weeks, key=lambda week: week.earlier + week.new)
     parts = [
-        catalogue.text(
+        catalogue.say(
             "{count} experiments from the week of {first} to that of {last}; most, {most}, in the week of {week}.",
             count=catalogue.number(sum(week.earlier + week.new for week in found.weeks)),
             first=catalogue.date(found.weeks[0].first),
@@ -183,7 +183,7 @@ def _description(found: Weeks, catalogue: Catalogue) -> str:
     with_new = [week for week in found.weeks if week.new]
     if with_new:
         parts.append(
-            catalogue.plural(
+            catalogue.say_plural(
                 "One of them is new, of the week of {first}.",
                 "{number} of them are new, of the weeks of {first} to {last}.",
                 sum(week.new for week in with_new),

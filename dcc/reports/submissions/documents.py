@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, case, func, select
 
-from dcc.outcomes import HELD, UNCHECKED_MARK, WARNING_MARK, ZipKey
+from dcc.outcomes import HELD, ZipKey
 from dcc.phases import Phase, Status
 from dcc.qc.models import Document
 from dcc.reports.submissions.model import DocumentReport
@@ -17,6 +17,7 @@ from dcc.reports.submissions.outcomes import steps_of
 from dcc.rules.findings import MORE_RULE
 from dcc.rules.upload import LATE
 from dcc.tracker.models import AnException, XmlFile, XmlLog
+from dcc.tracker.problems import NOT_FAILING
 from dcc.tracker.queries.zip_action_lists import StateCount
 from dcc.vocabulary import DocumentAction
 
@@ -101,9 +102,7 @@ def _document(row: Any, entries: Mapping[str, int], standing: _Standing | None) 
 
 def _log_entries(connection: Connection, xml_ids: Sequence[int]) -> dict[int, Counter[str]]:
     """What the logs of documents have that holds: `errors`, `warnings`, and whether held or late."""
-    marked = (
-        case((XmlLog.message.like(f"{WARNING_MARK}%"), 1), (XmlLog.message.like(f"{UNCHECKED_MARK}%"), 1), else_=0)
-    ).label("marked")
+    marked = case((XmlLog.severity.in_(NOT_FAILING), 1), else_=0).label("marked")
     query = (
         select(XmlLog.xml_id, AnException.short_name, marked, func.count())
         .join(AnException, AnException.id == XmlLog.exception_id)

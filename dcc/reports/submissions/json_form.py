@@ -64,10 +64,10 @@ def _submission(report: SubmissionReport, catalogue: Catalogue) -> dict[str, Any
         "status": _ready(report.status),
         "outcome": report.outcome.value,
         "tone": report.tone.value,
-        "headline": catalogue.text(words.headline),
-        "explanation": catalogue.text(words.explanation),
-        "who_acts": catalogue.text(words.acts),
-        "next": [catalogue.text(sentence) for sentence in next_sentences(report)],
+        "headline": catalogue.say(words.headline),
+        "explanation": catalogue.say(words.explanation),
+        "who_acts": catalogue.say(words.acts),
+        "next": [catalogue.say(sentence) for sentence in next_sentences(report)],
         "changed": _ready(report.changed),
         "size_bytes": report.size_bytes,
         "md5": report.md5,
@@ -90,7 +90,7 @@ def _submission(report: SubmissionReport, catalogue: Catalogue) -> dict[str, Any
         "pictures": _pictures(report),
         "reopenings": _ready(report.reopenings),
         "crawl_findings": [
-            {**_ready_fields(finding), "message": shortened(catalogue.recorded(finding.message))}
+            {**_ready_fields(finding), "message": shortened(catalogue.tell(finding.said))}
             for finding in report.findings
         ],
         "removals": [_reason(reason, catalogue) for reason in report.removals],
@@ -121,7 +121,7 @@ def _session(report: SessionReport, catalogue: Catalogue) -> dict[str, Any]:
         "started": _ready(report.started),
         "finished": _ready(report.finished),
         "outcome": report.outcome,
-        "said": catalogue.text(SESSION_WORDS[report.outcome]),
+        "said": catalogue.say(SESSION_WORDS[report.outcome]),
         **_summary(report, catalogue),
     }
 
@@ -129,7 +129,7 @@ def _session(report: SessionReport, catalogue: Catalogue) -> dict[str, Any]:
 def _summary(report: CentreReport | SessionReport, catalogue: Catalogue) -> dict[str, Any]:
     return {
         "tone": report.tone.value,
-        "standing": catalogue.text(TONE_WORDS[report.tone]),
+        "standing": catalogue.say(TONE_WORDS[report.tone]),
         "sources": [_source(source, catalogue) for source in report.sources],
         "sources_total": report.sources_total,
         "outcomes": {outcome.value: count for outcome, count in report.outcomes.items()},
@@ -144,14 +144,14 @@ def _summary(report: CentreReport | SessionReport, catalogue: Catalogue) -> dict
 
 
 def _zip(line: ZipLine, catalogue: Catalogue) -> dict[str, Any]:
-    return {**_ready_fields(line), "zip": str(line.key), "said": catalogue.text(OUTCOME_WORDS[line.outcome].short)}
+    return {**_ready_fields(line), "zip": str(line.key), "said": catalogue.say(OUTCOME_WORDS[line.outcome].short)}
 
 
 def _attempt(attempt: DownloadStory, catalogue: Catalogue) -> dict[str, Any]:
     kept = ("id", "source", "label", "requested", "received", "bytes", "phase", "status")
     return {
         **{name: _ready(getattr(attempt, name)) for name in kept},
-        "said": catalogue.text(PHASE_WORDS[attempt.phase]),
+        "said": catalogue.say(PHASE_WORDS[attempt.phase]),
         "reasons": [_reason(reason, catalogue) for reason in attempt.reasons[-MOST_REASONS:]],
     }
 
@@ -159,7 +159,7 @@ def _attempt(attempt: DownloadStory, catalogue: Catalogue) -> dict[str, Any]:
 def _reason(reason: Reason, catalogue: Catalogue) -> dict[str, Any]:
     return {
         "kind": reason.kind,
-        "message": shortened(catalogue.recorded(reason.message)),
+        "message": shortened(catalogue.tell(reason.fact)),
         "recorded": _ready(reason.recorded),
     }
 
@@ -171,7 +171,7 @@ def _document(document: DocumentReport, catalogue: Catalogue) -> dict[str, Any]:
             {
                 "phase": _ready(step.phase),
                 "standing": step.standing.value,
-                "said": catalogue.text(STANDING_WORDS[step.standing]),
+                "said": catalogue.say(STANDING_WORDS[step.standing]),
             }
             for step in document.steps
         ],
@@ -187,7 +187,7 @@ def _cause(cause: Cause, catalogue: Catalogue) -> dict[str, Any]:
     example = dict(shown["example"])
     for name in ("zip", "document", "value", "element", "nearest", "expected"):
         example[name] = None if example[name] is None else shortened(str(example[name]), LONGEST_VALUE)
-    example["message"] = shortened(catalogue.recorded(cause.example.message))
+    example["message"] = shortened(catalogue.tell(cause.example.said))
     example["permitted"] = [shortened(value, LONGEST_VALUE) for value in cause.example.permitted[:MOST_PERMITTED]]
     return {
         **shown,
@@ -216,7 +216,7 @@ def _source(source: SourceReport, catalogue: Catalogue) -> dict[str, Any]:
         for row in source.not_taken
     ]
     if source.crawl is not None and source.crawl.error is not None:
-        shown["crawl"]["error"]["message"] = shortened(catalogue.recorded(source.crawl.error.message))
+        shown["crawl"]["error"]["message"] = shortened(catalogue.tell(source.crawl.error.marked))
     return shown
 
 
@@ -235,6 +235,8 @@ def _pictures(report: SubmissionReport | CentreReport) -> list[dict[str, Any]]:
 
 
 def _ready_fields(value: Any) -> dict[str, Any]:
+    if hasattr(value, "as_json"):
+        return {name: _ready(each) for name, each in value.as_json().items()}
     return {name: _ready(getattr(value, name)) for name in value.__dataclass_fields__}
 
 

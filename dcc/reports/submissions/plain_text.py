@@ -58,20 +58,20 @@ def _submission(report: SubmissionReport, catalogue: Catalogue) -> Iterator[str]
     said = sentences.words_of(report)
     whose = "" if report.centre is None else f" ({report.centre_name or report.centre})"
     yield from _wrapped(f"{report.key}{whose}")
-    yield from _wrapped(f"{catalogue.text(said.headline)}.", 2)
-    yield from _wrapped(catalogue.text(said.explanation), 2)
+    yield from _wrapped(f"{catalogue.say(said.headline)}.", 2)
+    yield from _wrapped(catalogue.say(said.explanation), 2)
     for reason in sentences.whole_reasons(report):
-        yield from _wrapped(catalogue.recorded(reason.message), 2)
-    yield from _wrapped(f"{catalogue.text('Who acts')}: {catalogue.text(said.acts)}", 2)
+        yield from _wrapped(catalogue.tell(reason.fact), 2)
+    yield from _wrapped(f"{catalogue.say('Who acts')}: {catalogue.say(said.acts)}", 2)
     for sentence in sentences.notes(report, catalogue):
         yield from _wrapped(sentence, 2)
     yield from _cause_lines(report.causes, report.causes_total, catalogue, tell_zip=False)
-    yield from _title(catalogue.text("What happens next"))
+    yield from _title(catalogue.say("What happens next"))
     for sentence in sentences.next_sentences(report):
-        yield from _wrapped(catalogue.text(sentence), 2)
+        yield from _wrapped(catalogue.say(sentence), 2)
     yield from _accepted_lines(report.accepted, catalogue)
     if report.documents:
-        yield from _title(catalogue.text("The documents"))
+        yield from _title(catalogue.say("The documents"))
         for document in report.documents[:_MOST_DOCUMENTS]:
             yield from _wrapped(_document_line(document, catalogue), 2)
         yield from _more(report.documents_total - min(len(report.documents), _MOST_DOCUMENTS), catalogue)
@@ -79,15 +79,15 @@ def _submission(report: SubmissionReport, catalogue: Catalogue) -> Iterator[str]
 
 def _document_line(document: DocumentReport, catalogue: Catalogue) -> str:
     worst = next((step for step in document.steps if step.phase is document.phase), document.steps[-1])
-    state = f"{catalogue.text(PHASE_WORDS[worst.phase])} {catalogue.text(STANDING_WORDS[worst.standing])}"
+    state = f"{catalogue.say(PHASE_WORDS[worst.phase])} {catalogue.say(STANDING_WORDS[worst.standing])}"
     parts = [state, *sentences.document_notes(catalogue, document)]
     if document.errors:
-        parts.insert(1, catalogue.plural("one error", "{number} errors", document.errors))
+        parts.insert(1, catalogue.say_plural("one error", "{number} errors", document.errors))
     return f"{document.file_name}: {', '.join(parts)}"
 
 
 def _centre(report: CentreReport, catalogue: Catalogue) -> Iterator[str]:
-    yield from _wrapped(f"{report.centre}, {report.centre_name}: {catalogue.text(TONE_WORDS[report.tone])}")
+    yield from _wrapped(f"{report.centre}, {report.centre_name}: {catalogue.say(TONE_WORDS[report.tone])}")
     yield from _outcome_lines(report, catalogue)
     yield from _cause_lines(report.causes, report.causes_total, catalogue, tell_zip=True)
     yield from _zip_lines(report.zips, report.zips_total, catalogue)
@@ -99,8 +99,8 @@ def _centre(report: CentreReport, catalogue: Catalogue) -> Iterator[str]:
 def _session(report: SessionReport, catalogue: Catalogue) -> Iterator[str]:
     when = catalogue.moment(report.started)
     yield from _wrapped(
-        f"{catalogue.text('Visit {number}', number=report.session)}, {when}: "
-        f"{catalogue.text(SESSION_WORDS[report.outcome])}"
+        f"{catalogue.say('Visit {number}', number=report.session)}, {when}: "
+        f"{catalogue.say(SESSION_WORDS[report.outcome])}"
     )
     yield from _outcome_lines(report, catalogue)
     yield from _cause_lines(report.causes, report.causes_total, catalogue, tell_zip=True)
@@ -110,9 +110,9 @@ def _session(report: SessionReport, catalogue: Catalogue) -> Iterator[str]:
 
 
 def _outcome_lines(report: CentreReport | SessionReport, catalogue: Catalogue) -> Iterator[str]:
-    yield f"  {catalogue.text('Archives')}: {catalogue.number(report.zips_total)}"
+    yield f"  {catalogue.say('Archives')}: {catalogue.number(report.zips_total)}"
     for outcome, count in report.outcomes.items():
-        yield f"    {catalogue.text(OUTCOME_WORDS[outcome].short)}: {catalogue.number(count)}"
+        yield f"    {catalogue.say(OUTCOME_WORDS[outcome].short)}: {catalogue.number(count)}"
 
 
 def _cause_lines(causes: tuple[Cause, ...], total: int, catalogue: Catalogue, *, tell_zip: bool) -> Iterator[str]:
@@ -123,7 +123,7 @@ def _cause_lines(causes: tuple[Cause, ...], total: int, catalogue: Catalogue, *,
         (mark("What to know"), [cause for cause in shown if not cause.fails]),
     ):
         if some:
-            yield from _title(catalogue.text(title))
+            yield from _title(catalogue.say(title))
             yield from _listed_causes(some, catalogue, tell_zip=tell_zip)
     yield from _more(total - len(shown), catalogue)
 
@@ -139,34 +139,34 @@ def _example(cause: Cause, catalogue: Catalogue, *, tell_zip: bool) -> str:
     example = cause.example
     parts = [example.zip if tell_zip or not example.document else None, example.document]
     if example.line is not None and example.column is not None:
-        place = catalogue.text("line {line}, column {column}", line=example.line, column=example.column)
+        place = catalogue.say("line {line}, column {column}", line=example.line, column=example.column)
         parts.append(place)
     elif example.line is not None:
-        parts.append(catalogue.text("line {line}", line=example.line))
-    said = f"{', '.join(part for part in parts if part)}: {catalogue.recorded(example.message)}"
+        parts.append(catalogue.say("line {line}", line=example.line))
+    said = f"{', '.join(part for part in parts if part)}: {catalogue.tell(example.said)}"
     if example.nearest:
-        said += f" {catalogue.text('Perhaps meant')}: {example.nearest}"
+        said += f" {catalogue.say('Perhaps meant')}: {example.nearest}"
     elif example.permitted:
-        said += f" {catalogue.text('Permitted')}: {', '.join(example.permitted[:MOST_PERMITTED])}"
+        said += f" {catalogue.say('Permitted')}: {', '.join(example.permitted[:MOST_PERMITTED])}"
     return said.removeprefix(": ")
 
 
 def _accepted_lines(accepted: Accepted | None, catalogue: Catalogue) -> Iterator[str]:
     if accepted is None or not (accepted.entities or accepted.procedures):
         return
-    yield from _title(catalogue.text("What was accepted"))
+    yield from _title(catalogue.say("What was accepted"))
     for one in accepted.entities:
-        text = catalogue.text(
+        text = catalogue.say(
             "{kind}: {accepted} of {submitted}",
-            kind=catalogue.text(KIND_WORDS[one.kind]),
+            kind=catalogue.say(KIND_WORDS[one.kind]),
             accepted=catalogue.number(one.accepted),
             submitted=catalogue.number(one.named),
         )
-        also = [catalogue.text(words, number=catalogue.number(count)) for count, words in _else_of(one) if count]
+        also = [catalogue.say(words, number=catalogue.number(count)) for count, words in _else_of(one) if count]
         yield from _wrapped("; ".join([text, *also]), 2)
     for procedure in accepted.procedures[:_MOST_PROCEDURES]:
         name = f"{procedure.name} ({procedure.procedure})" if procedure.name else procedure.procedure
-        count = catalogue.plural("one measurement", "{number} measurements", procedure.accepted)
+        count = catalogue.say_plural("one measurement", "{number} measurements", procedure.accepted)
         yield from _wrapped(f"{name}: {count}", 2)
     yield from _more(accepted.procedures_total - min(len(accepted.procedures), _MOST_PROCEDURES), catalogue)
 
@@ -186,16 +186,16 @@ def _else_of(one: EntityCount) -> tuple[tuple[int, str], ...]:
 def _zip_lines(zips: tuple[ZipLine, ...], total: int, catalogue: Catalogue) -> Iterator[str]:
     if not zips:
         return
-    yield from _title(catalogue.text("The archives"))
+    yield from _title(catalogue.say("The archives"))
     for line in zips[:_MOST_ZIPS]:
         failed = ""
         if line.failed:
-            failed = catalogue.text(
+            failed = catalogue.say(
                 ", {failed} of {documents} documents to be corrected",
                 failed=catalogue.number(line.failed),
                 documents=catalogue.number(line.documents),
             )
-        yield from _wrapped(f"{line.key}: {catalogue.text(OUTCOME_WORDS[line.outcome].short)}{failed}", 2)
+        yield from _wrapped(f"{line.key}: {catalogue.say(OUTCOME_WORDS[line.outcome].short)}{failed}", 2)
     yield from _more(total - min(len(zips), _MOST_ZIPS), catalogue)
 
 
@@ -204,15 +204,15 @@ def _source_lines(report: CentreReport | SessionReport, catalogue: Catalogue) ->
     if not sources:
         return
     told = {cause.example.message for cause in report.causes[:_MOST_CAUSES]}
-    yield from _title(catalogue.text("The sources"))
+    yield from _title(catalogue.say("The sources"))
     for source in sources:
-        visited = catalogue.text("It was never visited.")
+        visited = catalogue.say("It was never visited.")
         if source.crawl is not None:
             visited = sentences.crawl_sentence(catalogue, source.crawl)
-        yield from _wrapped(f"{catalogue.text('Source {number}', number=source.source)} ({source.label}): {visited}", 2)
+        yield from _wrapped(f"{catalogue.say('Source {number}', number=source.source)} ({source.label}): {visited}", 2)
         if source.crawl is not None and source.crawl.error is not None:
             if source.crawl.error.message not in told:
-                yield from _wrapped(catalogue.recorded(source.crawl.error.message), 4)
+                yield from _wrapped(catalogue.tell(source.crawl.error.marked), 4)
             told.add(source.crawl.error.message)
         for row in source.not_taken[:_MOST_CAUSES]:
             if row.entry is None and row.recorded in told:
@@ -228,7 +228,7 @@ def _title(text: str) -> Iterable[str]:
 
 def _more(number: int, catalogue: Catalogue, indent: int = 2) -> Iterator[str]:
     if number > 0:
-        yield " " * indent + catalogue.plural("... and one more", "... and {number} more", number)
+        yield " " * indent + catalogue.say_plural("... and one more", "... and {number} more", number)
 
 
 def _wrapped(text: str, indent: int = 0) -> list[str]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from dcc.messages import mark_plural
 from dcc.phases import Phase, Status
 from dcc.reports.languages import Catalogue
-from dcc.reports.languages.marking import mark_plural
 from dcc.reports.submissions.model import DocumentReport, Outcome, Step, SubmissionReport, ZipLine
 from dcc.reports.submissions.words import (
     CHANGED_SINCE,
@@ -84,10 +84,10 @@ def notes(report: SubmissionReport, catalogue: Catalogue) -> list[str]:
     repeated = sum(one.repeated for one in documents)
     said = []
     if report.waits_for is not None:
-        said.append(catalogue.text("The archive that it waits for is {archive}.", archive=report.waits_for))
+        said.append(catalogue.say("The archive that it waits for is {archive}.", archive=report.waits_for))
     if report.held and report.outcome is not Outcome.HELD:
         said.append(
-            catalogue.plural(
+            catalogue.say_plural(
                 "One document waits to be confirmed by the Data Coordination Centre.",
                 "{number} documents wait to be confirmed by the Data Coordination Centre.",
                 report.held,
@@ -95,7 +95,7 @@ def notes(report: SubmissionReport, catalogue: Catalogue) -> list[str]:
         )
     if late:
         said.append(
-            catalogue.plural(
+            catalogue.say_plural(
                 "One document came late: newer documents of your centre had been taken before it. It was taken all "
                 "the same; see that this is meant.",
                 "{number} documents came late: newer documents of your centre had been taken before them. They were "
@@ -105,14 +105,14 @@ def notes(report: SubmissionReport, catalogue: Catalogue) -> list[str]:
         )
     if repeated:
         said.append(
-            catalogue.plural(
+            catalogue.say_plural(
                 "One document had been taken before, and was not taken twice.",
                 "{number} documents had been taken before, and were not taken twice.",
                 repeated,
             )
         )
     if report.removals:
-        said.append(catalogue.text("The Data Coordination Centre no longer keeps a copy of the archive."))
+        said.append(catalogue.say("The Data Coordination Centre no longer keeps a copy of the archive."))
     return said
 
 
@@ -120,15 +120,15 @@ def document_notes(catalogue: Catalogue, document: DocumentReport) -> list[str]:
     """What else there is to know of a document, a few words each."""
     said = []
     if document.held:
-        said.append(catalogue.text("waits to be confirmed"))
+        said.append(catalogue.say("waits to be confirmed"))
     if document.late:
-        said.append(catalogue.text("came after newer documents"))
+        said.append(catalogue.say("came after newer documents"))
     if document.repeated:
-        said.append(catalogue.text("was taken before"))
+        said.append(catalogue.say("was taken before"))
     if document.warnings:
-        said.append(catalogue.plural("one warning", "{number} warnings", document.warnings))
+        said.append(catalogue.say_plural("one warning", "{number} warnings", document.warnings))
     if document.counts.get("measurements"):
-        said.append(catalogue.plural("one measurement", "{number} measurements", document.counts["measurements"]))
+        said.append(catalogue.say_plural("one measurement", "{number} measurements", document.counts["measurements"]))
     return said
 
 
@@ -136,17 +136,17 @@ def attempt_sentence(catalogue: Catalogue, attempt: DownloadStory) -> str:
     """What came of an attempt to fetch an archive."""
     if attempt.status is not Status.FAILED:
         if attempt.phase is Phase.DOWNLOAD and attempt.status is not Status.DONE:
-            return catalogue.text("It is under way, or was interrupted.")
-        return catalogue.text("It arrived.")
+            return catalogue.say("It is under way, or was interrupted.")
+        return catalogue.say("It arrived.")
     if attempt.phase > Phase.UNZIP:
-        return catalogue.text("It arrived; some of its documents failed.")
-    return catalogue.text("It failed: {check}.", check=catalogue.text(PHASE_WORDS[attempt.phase]))
+        return catalogue.say("It arrived; some of its documents failed.")
+    return catalogue.say("It failed: {check}.", check=catalogue.say(PHASE_WORDS[attempt.phase]))
 
 
 def states_sentence(report: SubmissionReport, catalogue: Catalogue) -> str:
     """How many documents passed and failed, of all of them, listed or not."""
     failed = report.documents_failed
-    return catalogue.text(
+    return catalogue.say(
         "Of all documents {failed} failed and {others} did not.",
         failed=catalogue.number(failed),
         others=catalogue.number(report.documents_total - failed),
@@ -155,26 +155,26 @@ def states_sentence(report: SubmissionReport, catalogue: Catalogue) -> str:
 
 def how_often(catalogue: Catalogue, cause: Cause) -> str:
     """How often a cause was found, and in how many documents."""
-    places = catalogue.plural("in one place", "in {number} places", cause.findings)
+    places = catalogue.say_plural("in one place", "in {number} places", cause.findings)
     if cause.documents <= 1:
         return places
-    documents = catalogue.plural("in one document", "in {number} documents", cause.documents)
+    documents = catalogue.say_plural("in one document", "in {number} documents", cause.documents)
     return catalogue.list([places, documents])
 
 
 def crawl_sentence(catalogue: Catalogue, crawl: CrawlEntry) -> str:
     """When a source was visited, and what there was."""
-    when = catalogue.text(
+    when = catalogue.say(
         "Visited on {moment}: {outcome}.",
         moment=catalogue.moment(crawl.started),
-        outcome=catalogue.text(CRAWL_WORDS[crawl.outcome]),
+        outcome=catalogue.say(CRAWL_WORDS[crawl.outcome]),
     )
     if crawl.outcome == "failed":
         return when
     parts = [
-        catalogue.plural("one archive", "{number} archives", crawl.listed),
-        catalogue.plural("one new", "{number} new", crawl.new),
-        catalogue.plural("one known", "{number} known", crawl.known),
+        catalogue.say_plural("one archive", "{number} archives", crawl.listed),
+        catalogue.say_plural("one new", "{number} new", crawl.new),
+        catalogue.say_plural("one known", "{number} known", crawl.known),
     ]
     for number, texts in (
         (crawl.changed, mark_plural("one changed", "{number} changed")),
@@ -183,7 +183,7 @@ def crawl_sentence(catalogue: Catalogue, crawl: CrawlEntry) -> str:
         (crawl.gone, mark_plural("one gone", "{number} gone")),
     ):
         if number:
-            parts.append(catalogue.plural(*texts, number))
+            parts.append(catalogue.say_plural(*texts, number))
     return f"{when} {catalogue.list(parts)}."
 
 

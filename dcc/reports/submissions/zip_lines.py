@@ -9,12 +9,12 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Select, Subquery, case, false, func, or_, select
 
-from dcc.outcomes import HELD, UNCHECKED_MARK, WARNING_MARK, ZipKey
+from dcc.declarations import declared
+from dcc.outcomes import HELD, ZipKey
 from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
-from dcc.reports.causes.cause import Actor
-from dcc.reports.causes.rules import RULE_FACES
 from dcc.reports.submissions.model import Outcome, Tone, ZipLine
 from dcc.reports.submissions.outcomes import in_order, is_faulty, once_changed, outcome_of, tone_of, unless_held
+from dcc.rules.catalogue import CATALOGUE
 from dcc.tracker.crawls import CHANGED, SessionEntry
 from dcc.tracker.hostings.changed_archives import changed_since_loaded
 from dcc.tracker.hostings.foreign_archives import HeldArchive, held_archives
@@ -32,8 +32,10 @@ from dcc.tracker.models import (
     ZipDownload,
     ZipFile,
 )
+from dcc.tracker.problems import NOT_FAILING
 from dcc.tracker.queries.session_zips import touched_zips
 from dcc.tracker.queries.zip_action_lists import StateCount
+from dcc.vocabulary import Actor
 
 _WORST_FIRST: Final = (Tone.BAD, Tone.WARN, Tone.WAIT, Tone.GOOD)
 
@@ -171,8 +173,8 @@ def _document_states(connection: Connection, wanted: Any) -> Mapping[int, list[S
 
 def _only_waiting(connection: Connection, wanted: Any) -> set[int]:
     """Those whose failed documents have errors that clear by themselves, and no other."""
-    clearing = [kind for kind, faces in RULE_FACES.items() if all(face.acts is Actor.NOBODY for face in faces)]
-    marked = XmlLog.message.startswith(WARNING_MARK) | XmlLog.message.startswith(UNCHECKED_MARK)
+    clearing = [rule for rule in CATALOGUE if all(one.acts is Actor.NOBODY for one in declared(rule).values())]
+    marked = XmlLog.severity.in_(NOT_FAILING)
     entries = _entries_that_hold(wanted)
     query = (
         entries.where(XmlFile.status_id == Status.FAILED, ~func.coalesce(marked, false()))

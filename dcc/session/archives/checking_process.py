@@ -22,6 +22,7 @@ from dcc.archives.extraction import ArchiveLimits, ExtractedArchive, ExtractedDo
 from dcc.documents.schema_set import SchemaSet
 from dcc.documents.validation import validate_document
 from dcc.errors import ArchiveError
+from dcc.messages import message_from_json, message_to_json
 from dcc.naming import DocumentKind, DocumentName, NamingConvention
 from dcc.outcomes import Problem
 from dcc.runtime.checksums import md5_of
@@ -131,7 +132,7 @@ class _Work:
             max_errors=self._setup.max_document_errors,
             max_tree_bytes=self._setup.max_tree_bytes,
         )
-        return [(problem.kind, problem.message, problem.line, problem.column) for problem in found]
+        return [_packed_problem(problem) for problem in found]
 
 
 def _pickled(error: Exception) -> bytes:
@@ -159,7 +160,14 @@ def _packed_archive(archive: ExtractedArchive) -> tuple[Any, ...]:
         )
         for each in archive.documents
     ]
-    return documents, archive.refused, archive.ignored
+    refused = [(name, size, _packed_problem(problem)) for name, size, problem in archive.refused]
+    ignored = [tuple(message_to_json(each) or str(each) for each in pair) for pair in archive.ignored]
+    return documents, refused, ignored
+
+
+def _packed_problem(problem: Problem) -> tuple[Any, ...]:
+    said = message_to_json(problem.fact) or problem.message
+    return problem.kind, said, problem.line, problem.column, problem.code
 
 
 def unpacked_archive(packed: tuple[Any, ...]) -> ExtractedArchive:
@@ -172,11 +180,16 @@ def unpacked_archive(packed: tuple[Any, ...]) -> ExtractedArchive:
             )
             for name, centre, day, inc, kind, path, size, md5 in documents
         ),
-        refused,
-        ignored,
+        tuple((name, size, _unpacked_problem(problem)) for name, size, problem in refused),
+        tuple((message_from_json(member, member), message_from_json(reason, reason)) for member, reason in ignored),
     )
 
 
 def unpacked_problems(packed: Sequence[Sequence[tuple[Any, ...]]]) -> tuple[Problems, ...]:
     """What the process found wrong with each document."""
-    return tuple(tuple(Problem(*problem) for problem in problems) for problems in packed)
+    return tuple(tuple(map(_unpacked_problem, problems)) for problems in packed)
+
+
+def _unpacked_problem(packed: tuple[Any, ...]) -> Problem:
+    kind, said, *rest = packed
+    return Problem(kind, message_from_json(said, said), *rest)

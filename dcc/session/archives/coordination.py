@@ -25,6 +25,7 @@ from dcc.errors import (
     InternalFaultError,
     SizeMismatchError,
 )
+from dcc.messages import mark, message
 from dcc.outcomes import Problem, ZipOutcome
 from dcc.phases import Phase, Status
 from dcc.runtime.log_context import logging_about, progress_log
@@ -393,11 +394,11 @@ class Coordinator:
             f"file source {found.hosting.source_id} (MD5 {found.md5}, {_FAULTS[found.fault]})"
             for found in job.found_bad.values()
         )
-        problem = Problem(
-            job.reasons[-1].kind,
-            f"{job.key} is bad at {len(job.found_bad)} file sources: {copies}. Put a good archive in "
-            "its place, under the same name.",
+        told = mark(
+            "{archive} is bad at {count} file sources: {copies}. Put a good archive in its place, under the same name."
         )
+        said = message(told, archive=str(job.key), count=len(job.found_bad), copies=copies)
+        problem = Problem(job.reasons[-1].kind, said, code=job.reasons[-1].code)
         job.reasons.append(problem)
         self._batch.problems.append((job.download_id, problem))
 
@@ -412,7 +413,7 @@ class Coordinator:
             error = fault
         if isinstance(error, InternalFaultError):
             self.faults.append(error)
-        problem = Problem(error.short_name(), str(error))
+        problem = Problem.of(error)
         job.reasons.append(problem)
         if job.download_id is not None:
             self._batch.problems.append((job.download_id, problem))

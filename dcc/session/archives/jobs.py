@@ -11,10 +11,10 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dcc.archives.extraction import ArchiveLimits, ExtractedArchive, extract_archive
+from dcc.archives.extraction import ArchiveLimits, ExtractedArchive, extract_archive, ignored_problem
 from dcc.documents.schema_set import SchemaSet
 from dcc.documents.validation import validate_document
-from dcc.errors import ArchiveError, BadFileNameError, MemberIgnoredError
+from dcc.errors import ArchiveError
 from dcc.naming import DocumentName
 from dcc.outcomes import DocumentOutcome, Problem, ZipKey, ZipOutcome, source_partition
 from dcc.phases import Phase, Status
@@ -201,14 +201,11 @@ class Job:
                 document.take_result(checked[place])
             self._recall(document)
             self.documents.append(document)
-        for file_name, size_bytes, reason in archive.refused:
-            problem = Problem(BadFileNameError.short_name(), reason)
+        for file_name, size_bytes, problem in archive.refused:
             document = Document(stored_name(file_name), size_bytes, None, None, None, REFUSED_BY_NAME, (problem,))
             self._recall(document)
             self.documents.append(document)
-        self.reasons.extend(
-            Problem(MemberIgnoredError.short_name(), f"{member}: {reason}") for member, reason in archive.ignored
-        )
+        self.reasons.extend(ignored_problem(member, reason) for member, reason in archive.ignored)
         self.unchecked = sum(document.state == TO_VALIDATE for document in self.documents)
 
     def _recall(self, document: Document) -> None:

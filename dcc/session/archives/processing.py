@@ -20,6 +20,7 @@ from sqlalchemy import Connection, Engine, select
 from dcc.archives.extraction import ArchiveLimits
 from dcc.documents.schema_set import SchemaSet
 from dcc.errors import InternalFaultError
+from dcc.messages import mark
 from dcc.outcomes import HELD, Problem, ZipKey, ZipOutcome
 from dcc.phases import Phase
 from dcc.runtime.processes import give_back_freed_memory
@@ -177,7 +178,7 @@ def _take_up(
 
     def take_up(connection: Connection) -> Work:
         if broken:
-            reason = "The archive is not in staging any more."
+            reason = mark("The archive is not in staging any more.")
             progress.reopen(connection, broken, requested_by=f"session {session.id}", reason=reason)
         unconcluded = cancel_orphans(connection).unconcluded
         sources = sources_to_use(connection, session.id)
@@ -246,7 +247,7 @@ def _held_outcome(held: HeldArchive) -> ZipOutcome:
         attempts=0,
         seconds=0.0,
         finished=utc_now(),
-        reasons=(Problem(HELD, held.message),),
+        reasons=(Problem(HELD, held.said),),
     )
 
 
@@ -254,7 +255,7 @@ def _plan_anew(session: Session, za_ids: Sequence[int]) -> list[PlannedZip]:
     """Plan the download of archives that were found damaged in staging and had been whole for all that is known."""
 
     def plan(connection: Connection) -> list[PlannedZip]:
-        reason = "The archive in staging was damaged, perhaps not when it arrived."
+        reason = mark("The archive in staging was damaged, perhaps not when it arrived.")
         progress.reopen(connection, za_ids, requested_by=f"session {session.id}", reason=reason)
         return load_waiting(connection, sources_to_use(connection, session.id), za_ids)
 

@@ -32,6 +32,7 @@ from dcc.tracker.models import (
     ZipLog,
     utc_now,
 )
+from dcc.tracker.problems import problem_columns
 from dcc.tracker.progress import NewDocument, Proposal, Subject
 from dcc.tracker.states import State
 
@@ -146,7 +147,7 @@ class Batch:
             {
                 "xml_id": number,
                 "exception_id": _kind(connection, problem),
-                "message": problem.message,
+                **problem_columns(problem),
                 "line": problem.line,
                 "col": problem.column,
             }
@@ -167,7 +168,7 @@ class Batch:
                 connection,
                 ZipLog.__table__,
                 [
-                    {"zip_id": number, "exception_id": _kind(connection, problem), "message": problem.message}
+                    {"zip_id": number, "exception_id": _kind(connection, problem), **problem_columns(problem)}
                     for number, problem in self.problems
                 ],
             )

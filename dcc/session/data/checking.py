@@ -29,6 +29,7 @@ from dcc.errors import (
     SessionLostError,
     StagedDocumentLostError,
 )
+from dcc.messages import mark
 from dcc.phases import Phase, Status
 from dcc.qc.apply.versions import in_chunks
 from dcc.qc.judging import healing
@@ -61,7 +62,7 @@ from dcc.vocabulary import DocumentState
 log = logging.getLogger(__name__)
 
 NOT_UPLOADED: Final = State(Phase.UPLOAD, Status.PENDING)
-GONE: Final = "The QC database does not hold the document."
+GONE: Final = mark("The QC database does not hold the document.")
 """Where a document goes that is further on in the tracker, and why."""
 JUDGED_WELL: Final = State(Phase.DATA, Status.DONE)
 JUDGED_FAULTY: Final = State(Phase.DATA, Status.FAILED)
@@ -69,7 +70,7 @@ JUDGED_FAULTY: Final = State(Phase.DATA, Status.FAILED)
 MANY: Final = 10_000_000
 """Bytes of documents from which on other processes are worth their start."""
 
-_HEALING: Final = "What it depends on has changed: documents, waivers or reference data."
+_HEALING: Final = mark("What it depends on has changed: documents, waivers or reference data.")
 
 
 def check_documents(work: DataSession) -> Iterator[ZipData]:

@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Engine
 from dcc.data_outcomes import DocumentData
 from dcc.databases.transactions import run_reading, run_writing
 from dcc.errors import BadFileNameError, DocumentError, NotFoundError
+from dcc.messages import mark
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.qc.apply.holding import confirm_held
@@ -45,7 +46,7 @@ T = TypeVar("T")
 WITHDRAWN: Final = State(Phase.UPLOAD, Status.CANCELLED)
 
 _LONGEST_REASON: Final = 255
-_OF_WITHDRAWAL: Final = "Documents were withdrawn that it has to do with."
+_OF_WITHDRAWAL: Final = mark("Documents were withdrawn that it has to do with.")
 
 
 @dataclass(frozen=True, slots=True)

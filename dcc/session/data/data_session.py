@@ -18,6 +18,7 @@ from sqlalchemy import Connection, Engine, select
 from dcc.data_outcomes import DocumentData, ZipData
 from dcc.databases.transactions import run_reading, run_writing
 from dcc.errors import InternalFaultError
+from dcc.messages import mark
 from dcc.outcomes import Problem, ZipKey
 from dcc.phases import Phase, Status
 from dcc.qc.judging.checked_at_upload import CheckedAtUpload
@@ -218,7 +219,9 @@ class Recorder:
         self._running.clear()
         self.write()
         waiting = State(self._phase, Status.PENDING)
-        self._work.reopen(dict.fromkeys(self._shown, waiting), "The QC database went away in the document's turn.")
+        self._work.reopen(
+            dict.fromkeys(self._shown, waiting), mark("The QC database went away in the document's turn.")
+        )
         self._shown.clear()
 
     def _finished(self, states: Mapping[int, State]) -> Iterator[ZipData]:

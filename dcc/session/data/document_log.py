@@ -6,7 +6,7 @@ has one too. Entries that hold no more stay, marked as cleared.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -14,8 +14,9 @@ from sqlalchemy import Connection, bindparam, insert, select, update
 
 from dcc import errors
 from dcc.data_outcomes import FindingEntry
-from dcc.databases.columns import Message
-from dcc.outcomes import HELD, UNCHECKED_MARK, WARNING_MARK, Problem, ZipKey
+from dcc.databases.columns import Message as MessageColumn
+from dcc.messages import Message, mark, message
+from dcc.outcomes import HELD, Problem, ZipKey
 from dcc.qc.apply.upload_findings import UploadFinding
 from dcc.rules.catalogue import CATALOGUE
 from dcc.rules.findings import MORE_RULE
@@ -23,11 +24,11 @@ from dcc.rules.upload import OWNERSHIP
 from dcc.tracker.database import exception_id
 from dcc.tracker.lineage import IDS, chunks
 from dcc.tracker.models import AnException, XmlLog, utc_now
+from dcc.tracker.problems import problem_columns
 from dcc.vocabulary import Severity
 
 _RANK: Final = {Severity.FATAL: 0, Severity.ERROR: 0, Severity.WARNING: 1, Severity.UNCHECKED: 2}
-_MARK: Final = {Severity.WARNING: WARNING_MARK, Severity.UNCHECKED: UNCHECKED_MARK}
-_FITTED: Final = Message()
+_FITTED: Final = MessageColumn()
 _INSERT: Final = insert(XmlLog)
 _ACTIVE: Final = (
     select(XmlLog.xml_id, XmlLog.id, AnException.short_name, XmlLog.message, XmlLog.line, XmlLog.col)
@@ -51,13 +52,13 @@ def problems_of(findings: Iterable[FindingEntry], total: int, most: int) -> list
     """
     counted = [finding for finding in worst_first(findings) if finding.rule != MORE_RULE]
     shown = [
-        Problem(finding.rule, _MARK.get(finding.severity, "") + finding.message, finding.line)
+        Problem(finding.rule, finding.said, finding.line, code=finding.code, severity=finding.severity)
         for finding in counted[:most]
     ]
     left = max(len(counted), total) - len(shown)
     if left > 0:
-        more = f"There are {left:,} findings more than the {len(shown):,} listed here. See dcc data findings."
-        shown.append(Problem(MORE_RULE, more))
+        more = mark("There are {number} findings more than the {listed} listed here. See dcc data findings.")
+        shown.append(Problem(MORE_RULE, message(more, number=left, listed=len(shown)), code=MORE_RULE))
     return shown
 
 
@@ -73,25 +74,30 @@ def held_problem(
     """
     owners = list(dict.fromkeys(finding.value or "" for finding in findings if finding.rule == OWNERSHIP))
     if owners:
-        return Problem(HELD, _held_for(key, owners, centre))
-    counts = ", ".join(f"{count:,} {kind if count == 1 else kind + 's'}" for kind, count in ended.items() if count)
-    return Problem(
-        HELD,
-        f"It would replace or remove {counts}, and waits to be confirmed. See what it would change: "
-        f"dcc data plan {key}. Then: dcc data confirm {key} --reason ..., or leave it.",
+        return Problem(HELD, _held_for(key, owners, centre), code=HELD)
+    entities = [f"{count:,} {kind if count == 1 else kind + 's'}" for kind, count in ended.items() if count]
+    would = mark(
+        "It would replace or remove {entities}, and waits to be confirmed. See what it would change: dcc data plan "
+        "{archive}. Then: dcc data confirm {archive} --reason ..., or leave it."
     )
+    return Problem(HELD, message(would, entities=entities, archive=str(key)), code=HELD)
 
 
-def _held_for(key: ZipKey | str, owners: Sequence[str], centre: str | None) -> str:
-    said = (
-        f"It has data of centre {', '.join(owners)}, and waits to be confirmed. See what it would change: "
-        f"dcc data plan {key}. Then: dcc data confirm {key} --reason ..., or turn it down: dcc data undo {key} "
-        "--reason ..."
-    )
+def _held_for(key: ZipKey | str, owners: Sequence[str], centre: str | None) -> Message:
     if centre is None:
-        return said
+        told = mark(
+            "It has data of centre {owners}, and waits to be confirmed. See what it would change: dcc data plan "
+            "{archive}. Then: dcc data confirm {archive} --reason ..., or turn it down: dcc data undo {archive} "
+            "--reason ..."
+        )
+        return message(told, owners=list(owners), archive=str(key))
+    told = mark(
+        "It has data of centre {owners}, and waits to be confirmed. See what it would change: dcc data plan {archive}. "
+        "Then: dcc data confirm {archive} --reason ..., or turn it down: dcc data undo {archive} --reason ... For all "
+        "such documents: {command}"
+    )
     delegations = "; ".join(f"dcc centre delegate {owner} --to {centre}" for owner in owners)
-    return f"{said} For all such documents: {delegations}"
+    return message(told, owners=list(owners), archive=str(key), command=delegations)
 
 
 def rewrite_log(connection: Connection, wanted: Mapping[int, Sequence[Problem]]) -> None:
@@ -102,20 +108,19 @@ def rewrite_log(connection: Connection, wanted: Mapping[int, Sequence[Problem]])
     """
     present: dict[int, dict[_Entry, list[int]]] = defaultdict(lambda: defaultdict(list))
     for ids in chunks(wanted):
-        for xml_id, log_id, kind, message, line, column in connection.execute(_ACTIVE, {"ids": ids}):
-            present[xml_id][_Entry(kind, message, line, column)].append(log_id)
+        for row in connection.execute(_ACTIVE, {"ids": ids}):
+            entry = _Entry(row.short_name, row.message, row.line, row.col)
+            present[row.xml_id][entry].append(row.id)
     cleared: list[int] = []
     added: list[dict[str, object]] = []
     for xml_id, problems in wanted.items():
         there = present[xml_id]
-        missing: Counter[_Entry] = Counter()
-        for entry in map(_entry, problems):
-            if there.get(entry):
-                there[entry].pop()
+        for problem in problems:
+            if there.get(_entry(problem)):
+                there[_entry(problem)].pop()
             else:
-                missing[entry] += 1
+                added.append(_row(connection, xml_id, problem))
         cleared.extend(log_id for left in there.values() for log_id in left)
-        added.extend(_row(connection, xml_id, entry) for entry in missing.elements())
     for ids in chunks(cleared):
         connection.execute(_CLEAR, {"ids": ids, "now": utc_now()})
     if added:
@@ -131,17 +136,18 @@ class _Entry(NamedTuple):
 
 def _entry(problem: Problem) -> _Entry:
     # As it will be read back: text that is too long is cut on its way into the database.
-    message = _FITTED.process_bind_param(problem.message, None)  # type: ignore[arg-type]
-    return _Entry(problem.kind, message, problem.line, problem.column)
+    words = _FITTED.process_bind_param(problem.message, None)  # type: ignore[arg-type]
+    return _Entry(problem.kind, words, problem.line, problem.column)
 
 
-def _row(connection: Connection, xml_id: int, entry: _Entry) -> dict[str, object]:
+def _row(connection: Connection, xml_id: int, problem: Problem) -> dict[str, object]:
     return {
         "xml_id": xml_id,
-        "exception_id": exception_id(connection, entry.kind, _description(entry.kind)),
-        "message": entry.message,
-        "line": entry.line,
-        "col": entry.column,
+        "exception_id": exception_id(connection, problem.kind, _description(problem.kind)),
+        **problem_columns(problem),
+        "severity": problem.severity.value,
+        "line": problem.line,
+        "col": problem.column,
     }
 
 

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from dcc.errors import BadFileNameError, StagedDocumentLostError
+from dcc.messages import Message, mark
 from dcc.runtime.checksums import md5_of
 from dcc.session.data.documents import DueDocument
 from dcc.store.staging import Staging
@@ -40,6 +41,11 @@ def staged_path(staging: Staging, document: DueDocument) -> Path:
 
 def _lost(document: DueDocument, what: str) -> StagedDocumentLostError:
     return StagedDocumentLostError(
-        f"The document {document.name.file_name} of {document.key} {what}. Its archive has to be downloaded again: the "
-        f"next session does so; at once: dcc retry {document.key}."
+        mark(
+            "The document {file_name} of {archive} {fault}. Its archive has to be downloaded again: the next session "
+            "does so; at once: dcc retry {archive}."
+        ),
+        file_name=document.name.file_name,
+        archive=document.key,
+        fault=Message(what),
     )

@@ -178,9 +178,7 @@ def unless_it_fails(documents: Sequence[DueDocument], work: Callable[[], T]) -> 
 
 def failed_upload(document: DueDocument, error: DccError) -> Fact:
     """What is told of a document that could not be applied: nothing of it is in the QC database."""
-    return Fact(
-        document, not_applied(document, _FAILED, str(error)), _FAILED, [Problem(error.short_name(), str(error))]
-    )
+    return Fact(document, not_applied(document, _FAILED, str(error)), _FAILED, [Problem.of(error)])
 
 
 def not_applied(document: DueDocument, state: State, reason: str, waits_for: ZipKey | None = None) -> DocumentData:
@@ -212,4 +210,4 @@ def _notices(document: DueDocument, applied: Applied) -> list[NewNotice]:
 
 
 def _entry(finding: UploadFinding) -> FindingEntry:
-    return FindingEntry(finding.rule, finding.severity, finding.message, finding.line, finding.path, finding.value)
+    return FindingEntry(finding.code, finding.severity, finding.details, finding.line, finding.path, finding.value)

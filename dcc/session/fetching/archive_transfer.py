@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Self
 
 from dcc.errors import ChecksumMismatchError, SizeMismatchError, SourceTimeoutError
+from dcc.messages import Message, mark
 from dcc.outcomes import ZipKey
 from dcc.runtime.checksums import md5_of
 from dcc.runtime.disk_space import write_all
@@ -99,13 +100,22 @@ class DownloadSink:
     def _check_size(self) -> None:
         if self._expected is None and self.received > self._most:
             raise SizeMismatchError(
-                f"{self.key}: more than {self._most:,} bytes arrived, and the file source does not tell the size. Ask "
-                "whoever runs the server why it does not; DCC_MAX_UNSIZED_BYTES sets the limit."
+                mark(
+                    "{archive}: more than {most} bytes arrived, and the file source does not tell the size. Ask "
+                    "whoever runs the server why it does not; DCC_MAX_UNSIZED_BYTES sets the limit."
+                ),
+                archive=self.key,
+                most=self._most,
             )
         if self._expected is not None and self.received != self._expected:
             raise SizeMismatchError(
-                f"{self.key}: {self.received:,} bytes arrived where {self._expected:,} were listed. The file is "
-                "fetched anew; if this happens again, ask the centre whether it was still being uploaded."
+                mark(
+                    "{archive}: {received} bytes arrived where {expected} were listed. The file is fetched anew; "
+                    "if this happens again, ask the centre whether it was still being uploaded."
+                ),
+                archive=self.key,
+                received=self.received,
+                expected=self._expected,
             )
 
 
@@ -212,8 +222,12 @@ def _kept(pace: Pace, sink: DownloadSink, fetch: SegmentedFetch) -> Iterator[Non
             yield
     except TimeoutError as error:
         raise SourceTimeoutError(
-            f"{sink.key}: the download was given up ({error}). What arrived is kept; ask whoever runs the server "
-            "why it is so slow."
+            mark(
+                "{archive}: the download was given up ({error}). What arrived is kept; ask whoever runs the server "
+                "why it is so slow."
+            ),
+            archive=sink.key,
+            error=Message(str(error)),
         ) from error
 
 
@@ -224,13 +238,21 @@ def _refuse_known_bad(transfer: Transfer, published: str | None) -> None:
         return
     if bad.fault is Fault.DAMAGED:
         raise ChecksumMismatchError(
-            f"{transfer.key} is listed as it was when it was damaged. It is not fetched again. The centre must correct "
-            "the file."
+            mark(
+                "{archive} is listed as it was when it was damaged. It is not fetched again. The centre must correct "
+                "the file."
+            ),
+            archive=transfer.key,
         )
     if published not in {None, bad.md5}:
         raise ChecksumMismatchError(
-            f"{transfer.key} is listed as it was when its MD5 was {bad.md5}, and the centre still publishes "
-            f"{published}. It is not fetched again. The centre must correct the file or its .md5."
+            mark(
+                "{archive} is listed as it was when its MD5 was {md5}, and the centre still publishes {published}. "
+                "It is not fetched again. The centre must correct the file or its .md5."
+            ),
+            archive=transfer.key,
+            md5=bad.md5,
+            published=published,
         )
 
 
@@ -239,8 +261,13 @@ def _checked_md5(key: ZipKey, part: Path, published: str, is_resumed: bool) -> s
     received = md5_of(part)
     if published != received:
         error = ChecksumMismatchError(
-            f"{key}: what arrived has the MD5 {received}, the centre published {published}. This copy is not fetched "
-            "again until it changes. The centre must correct the file or its .md5."
+            mark(
+                "{archive}: what arrived has the MD5 {received}, the centre published {published}. This copy is not "
+                "fetched again until it changes. The centre must correct the file or its .md5."
+            ),
+            archive=key,
+            received=received,
+            published=published,
         )
         error.received, error.is_resumed = received, is_resumed
         raise error

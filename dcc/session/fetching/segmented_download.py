@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from dcc.errors import TransferFailedError
+from dcc.messages import mark
 from dcc.outcomes import ZipKey
 from dcc.sources.base import Block, Connection, ServesSegments
 from dcc.sources.transfer_speed import Pace
@@ -100,7 +101,7 @@ class Segment:
             rest = memoryview(block)[: self.end - self.start - self.received]
             while rest:
                 if self._state is _State.OVER:
-                    raise TransferFailedError(f"A segment of {self.key} is wanted no longer.")
+                    raise TransferFailedError(mark("A segment of {archive} is wanted no longer."), archive=self.key)
                 count = file.write(rest)
                 rest = rest[count:]
                 with self._changed:
@@ -275,7 +276,9 @@ def _see_unchanged(connection: Connection, wanted: Wanted) -> None:
     """Raise TransferFailedError unless a file that is begun in its middle is as it was listed."""
     key = wanted.key
     if not isinstance(connection, ServesSegments) or connection.modified(key.action, key.file_name) != wanted.modified:
-        raise TransferFailedError(f"{key} is not as it was listed. The next listing tells how it is.")
+        raise TransferFailedError(
+            mark("{archive} is not as it was listed. The next listing tells how it is."), archive=key
+        )
 
 
 def _bounds(connection: Connection, wanted: Wanted, helpers: Helpers | None) -> list[tuple[int, int]]:

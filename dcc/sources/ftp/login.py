@@ -10,6 +10,7 @@ import re
 import ssl
 
 from dcc.errors import LoginRefusedError, SourceError, SourceTimeoutError, SourceUnreachableError
+from dcc.messages import Message, mark
 from dcc.redaction import redact
 from dcc.settings import Settings
 from dcc.sources.access import Credential, Endpoint
@@ -95,19 +96,34 @@ def _explained(
     label = address.label
     if isinstance(error, TimeoutError):
         return SourceTimeoutError(
-            f"{label}: the server did not complete {step} within {settings.login_timeout:g} seconds. Check that the "
-            "port is that of its FTP server; DCC_LOGIN_TIMEOUT sets the limit."
+            mark(
+                "{source}: the server did not complete {step} within {login_timeout} seconds. Check that the port is "
+                "that of its FTP server; DCC_LOGIN_TIMEOUT sets the limit."
+            ),
+            source=label,
+            step=Message(step),
+            login_timeout=settings.login_timeout,
         )
     if not isinstance(error, FAILURES):
         return None
     reason = describe(error, credential)
     if isinstance(error, ftplib.error_perm) and step == "the login":
         return LoginRefusedError(
-            f"{label}: the server refused the login of {address.username or 'anonymous'!r} ({reason}). "
-            "Check the user name and password."
+            mark(
+                "{source}: the server refused the login of '{username}' ({reason}). Check the user name and password."
+            ),
+            source=label,
+            username=address.username or "anonymous",
+            reason=Message(reason),
         )
     advice = "Check that the server offers explicit TLS." if step == "the TLS handshake" else "Try again later."
-    return SourceUnreachableError(f"{label}: {step} failed ({reason}). {advice}")
+    return SourceUnreachableError(
+        mark("{source}: {step} failed ({reason}). {advice}"),
+        source=label,
+        step=Message(step),
+        reason=Message(reason),
+        advice=Message(advice),
+    )
 
 
 def describe(error: BaseException, credential: Credential) -> str:

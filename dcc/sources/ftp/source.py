@@ -16,10 +16,12 @@ from dcc.errors import (
     SourceUnreachableError,
     TransferFailedError,
 )
+from dcc.messages import Message, mark, message
 from dcc.naming import Action
 from dcc.settings import Settings
 from dcc.sources.access import parse_hostname, resolve_accesskey
 from dcc.sources.base import ActionListing, Block, BlockwiseConnection, SourceAddress
+from dcc.sources.doing import LISTING, SENDING
 from dcc.sources.ftp.listing import parse_list_line, parse_mlsd_line
 from dcc.sources.ftp.login import describe, open_session
 from dcc.sources.ftp.session import FAILURES, FtpSession
@@ -73,7 +75,7 @@ class FtpConnection(BlockwiseConnection):
         watch.require_time(_shown(path))
         session = self._connected()
         with (
-            self._translated(f"listing {_shown(path)}", ListingFailedError),
+            self._translated(message(LISTING, directory=_shown(path)), ListingFailedError),
             watch.directory(action, _shown(path), session.interrupt),
         ):
             if not self._enter(session, action):
@@ -86,7 +88,7 @@ class FtpConnection(BlockwiseConnection):
         """How far away the server is; see `ServesSegments.round_trip`."""
         session = self._connected()
         with (
-            self._translated("saying where it can begin a file", TransferFailedError),
+            self._translated(message(mark("saying where it can begin a file")), TransferFailedError),
             time_limit(self._settings.list_timeout, session.interrupt),
         ):
             # Some accept REST without heeding it; those that do heed it must say so (RFC 3659, section 5.3).
@@ -97,7 +99,7 @@ class FtpConnection(BlockwiseConnection):
         path = self._path(action, name)
         session = self._connected()
         with (
-            self._translated(f"telling the time of {_shown(path)}", TransferFailedError),
+            self._translated(message(mark("telling the time of {file}"), file=_shown(path)), TransferFailedError),
             time_limit(self._settings.list_timeout, session.interrupt),
         ):
             return session.time_of(path)
@@ -114,7 +116,7 @@ class FtpConnection(BlockwiseConnection):
             self._session = session
             if not self._base.startswith("/"):
                 with (
-                    self._translated("telling its login directory", SourceUnreachableError),
+                    self._translated(message(mark("telling its login directory")), SourceUnreachableError),
                     contextlib.suppress(ftplib.error_perm, ftplib.error_reply),
                 ):
                     self._home = session.pwd() or "/"
@@ -125,7 +127,9 @@ class FtpConnection(BlockwiseConnection):
         base = self._base if self._base.startswith("/") else f"{self._home.rstrip('/')}/{self._base}"
         path = "/".join([base.rstrip("/"), *(_wire(part) for part in parts)])
         if any(character in path for character in "\r\n\0"):
-            raise FileMissingError(f"{self._label}: FTP knows no names with line breaks. Ask the centre to rename it.")
+            raise FileMissingError(
+                mark("{source}: FTP knows no names with line breaks. Ask the centre to rename it."), source=self._label
+            )
         return path
 
     def _enter(self, session: FtpSession, action: Action) -> bool:
@@ -173,7 +177,7 @@ class FtpConnection(BlockwiseConnection):
         path = self._path(action, name)
         session = self._connected()
         received = offset
-        with self._translated(f"sending {_shown(path)}", TransferFailedError):
+        with self._translated(message(SENDING, file=_shown(path)), TransferFailedError):
             try:
                 for block in session.blocks(path, offset):
                     yield block
@@ -185,8 +189,10 @@ class FtpConnection(BlockwiseConnection):
                 if received > offset or session.size_of(path) is not None:
                     raise
                 raise FileMissingError(
-                    f"{self._label}: {_shown(path)} is not there ({describe(error, self._credential)}). "
-                    "Check whether it was moved."
+                    mark("{source}: {path} is not there ({reason}). Check whether it was moved."),
+                    source=self._label,
+                    path=_shown(path),
+                    reason=Message(describe(error, self._credential)),
                 ) from error
             except (TimeoutError, EOFError):
                 # During a long transfer firewalls forget the control connection, over which the end is told.
@@ -195,7 +201,7 @@ class FtpConnection(BlockwiseConnection):
                     raise
 
     @contextlib.contextmanager
-    def _translated(self, doing: str, failed: type[SourceError]) -> Iterator[None]:
+    def _translated(self, doing: Message, failed: type[SourceError]) -> Iterator[None]:
         """Turn what ftplib raises into the platform's errors: `doing` is what the server was to do."""
         try:
             yield
@@ -205,15 +211,21 @@ class FtpConnection(BlockwiseConnection):
                 self.close()
             if isinstance(error, TimeoutError):
                 raise SourceTimeoutError(
-                    f"{self._label}: the server stalled while {doing}. Ask whoever runs it what it is doing; "
-                    "DCC_IDLE_TIMEOUT and DCC_LIST_TIMEOUT set the limits."
+                    mark(
+                        "{source}: the server stalled while {doing}. Ask whoever runs it what it is doing; "
+                        "DCC_IDLE_TIMEOUT and DCC_LIST_TIMEOUT set the limits."
+                    ),
+                    source=self._label,
+                    doing=doing,
                 ) from error
             if isinstance(error, FAILURES):
                 if str(error).startswith("421"):
                     self.close()
                 raise failed(
-                    f"{self._label}: {doing} failed ({describe(error, self._credential)}). "
-                    "Ask whoever runs the server, or try again."
+                    mark("{source}: {doing} failed ({reason}). Ask whoever runs the server, or try again."),
+                    source=self._label,
+                    doing=doing,
+                    reason=Message(describe(error, self._credential)),
                 ) from error
             raise
 

@@ -21,6 +21,7 @@ from urllib.parse import quote, urljoin, urlsplit
 from pydantic import SecretStr
 
 from dcc.errors import SourceError, SourceTimeoutError, SourceUnreachableError
+from dcc.messages import Message, mark
 from dcc.redaction import keep_secret, redact
 from dcc.settings import Settings
 from dcc.sources.access import Credential, Endpoint
@@ -216,13 +217,21 @@ class HttpClient:
                 raise certificates.refused(error, self._shown_certificate) from error
             if isinstance(error, TimeoutError):
                 raise SourceTimeoutError(
-                    f"{site.label}: the server did not complete the TLS handshake within {seconds:g} seconds. Check "
-                    "that the port is that of its web server; DCC_LOGIN_TIMEOUT sets the limit."
+                    mark(
+                        "{source}: the server did not complete the TLS handshake within {seconds} seconds. Check "
+                        "that the port is that of its web server; DCC_LOGIN_TIMEOUT sets the limit."
+                    ),
+                    source=site.label,
+                    seconds=seconds,
                 ) from error
             if isinstance(error, OSError):
                 raise SourceUnreachableError(
-                    f"{site.label}: the TLS handshake failed ({describe(error)}). Check that the server speaks https "
-                    "on this port."
+                    mark(
+                        "{source}: the TLS handshake failed ({reason}). Check that the server speaks https on this "
+                        "port."
+                    ),
+                    source=site.label,
+                    reason=Message(describe(error)),
                 ) from error
             raise
         return secure

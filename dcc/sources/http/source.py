@@ -25,11 +25,13 @@ from dcc.errors import (
     SourceUnreachableError,
     TransferFailedError,
 )
+from dcc.messages import Message, mark, message
 from dcc.naming import Action
 from dcc.settings import Settings
 from dcc.sources.access import parse_hostname, resolve_accesskey
 from dcc.sources.base import ActionListing, Connection, SourceAddress, SourceProtocol
 from dcc.sources.certificates import ServerCertificates
+from dcc.sources.doing import LISTING, SENDING
 from dcc.sources.http.client import FAILURES, PORTS, Answer, HttpClient, Site, describe
 from dcc.sources.http.file_attributes import MAX_ASKED, FactFinder, modified_time
 from dcc.sources.http.index import read_index
@@ -72,7 +74,7 @@ class HttpConnection(Connection):
         """
         directory = self._target(action) + "/"
         watch = watch_listing(self._label, self._settings.list_timeout)
-        with self._translated(f"listing {self._shown(directory)}", ListingFailedError):
+        with self._translated(message(LISTING, directory=self._shown(directory)), ListingFailedError):
             with watch.directory(action, self._shown(directory), self._client.abandon):
                 entries = self._entries(directory)
                 if entries is None:
@@ -129,7 +131,7 @@ class HttpConnection(Connection):
     def server_date(self) -> str | None:
         """The time by the server's clock, as it says it (RFC 9110, `Date`); None if it does not. Raises SourceError."""
         with (
-            self._translated("telling the time", SourceUnreachableError),
+            self._translated(message(mark("telling the time")), SourceUnreachableError),
             self._client.limit(self._settings.login_timeout),
             self._client.ask("HEAD", self._target() + "/") as answer,
         ):
@@ -145,14 +147,17 @@ class HttpConnection(Connection):
     def _log_in(self, address: SourceAddress) -> None:
         """Ask for the base path, since without a request no server says that a password is wrong."""
         with (
-            self._translated("answering the first request", SourceUnreachableError),
+            self._translated(message(mark("answering the first request")), SourceUnreachableError),
             self._client.limit(self._settings.login_timeout),
             self._client.ask("HEAD", self._target() + "/") as answer,
         ):
             if answer.status == 401:
                 user = f"the login of {address.username!r}" if address.username else "to serve anyone without a login"
                 raise LoginRefusedError(
-                    f"{self._label}: the server refused {user} ({answer.phrase}). Check the user name and password."
+                    mark("{source}: the server refused {user} ({phrase}). Check the user name and password."),
+                    source=self._label,
+                    user=user,
+                    phrase=Message(answer.phrase),
                 )
 
     def _target(self, *parts: str) -> str:
@@ -169,19 +174,24 @@ class HttpConnection(Connection):
             if answer.status == 200:
                 return read_index(self._site, answer)
             if answer.status not in _MISSING:
-                raise self._refusal(answer, f"listing {self._shown(directory)}", ListingFailedError)
+                raise self._refusal(answer, message(LISTING, directory=self._shown(directory)), ListingFailedError)
         base = self._target() + "/"
         with self._client.ask("HEAD", base) as answer:
             if answer.status in _MISSING:
                 raise ListingFailedError(
-                    f"{self._label}: the server has nothing at the base path {self._shown(base)} ({answer.phrase}). "
-                    "Correct the file source's base path."
+                    mark(
+                        "{source}: the server has nothing at the base path {base} ({phrase}). Correct the file "
+                        "source's base path."
+                    ),
+                    source=self._label,
+                    base=self._shown(base),
+                    phrase=Message(answer.phrase),
                 )
         return None
 
     def _blocks(self, target: str, offset: int, size: int | None, modified: int | None) -> Generator[bytes, None, None]:
         """The bytes of a file from `offset` on, up to the block that exceeds its size."""
-        doing = f"sending {self._shown(target)}"
+        doing = message(SENDING, file=self._shown(target))
         headers = _conditions(offset, modified)
         with self._translated(doing, TransferFailedError), self._client.ask("GET", target, headers) as answer:
             if answer.status == 416 and _whole_size(answer) == offset:
@@ -211,8 +221,12 @@ class HttpConnection(Connection):
             whole = _whole_size(answer)
             if _range_start(answer) != offset:
                 raise TransferFailedError(
-                    f"{self._label}: sending {self._shown(target)} failed: the server sent another part of the file "
-                    "than it was asked for. Ask whoever runs the server."
+                    mark(
+                        "{source}: sending {target} failed: the server sent another part of the file than it was "
+                        "asked for. Ask whoever runs the server."
+                    ),
+                    source=self._label,
+                    target=self._shown(target),
                 )
         if size is not None and whole is not None and whole != size:
             raise self._changed(target, f"its size is {whole:,} bytes, {size:,} were listed")
@@ -221,47 +235,74 @@ class HttpConnection(Connection):
 
     def _changed(self, target: str, how: str) -> FileChangedError:
         return FileChangedError(
-            f"{self._label}: {self._shown(target)} has changed since it was listed ({how}). "
-            "The next crawl lists it anew; nothing needs doing."
+            mark(
+                "{source}: {target} has changed since it was listed ({how}). The next crawl lists it anew; nothing "
+                "needs doing."
+            ),
+            source=self._label,
+            target=self._shown(target),
+            how=Message(how),
         )
 
-    def _refusal(self, answer: Answer, doing: str, failed: type[SourceError]) -> SourceError:
+    def _refusal(self, answer: Answer, doing: Message, failed: type[SourceError]) -> SourceError:
         """What to raise for an answer that is not what was asked for."""
         if answer.status in _MISSING:
             return FileMissingError(
-                f"{self._label}: {doing} failed: it is not there ({answer.phrase}). Check whether it was moved."
+                mark("{source}: {doing} failed: it is not there ({phrase}). Check whether it was moved."),
+                source=self._label,
+                doing=doing,
+                phrase=Message(answer.phrase),
             )
         if answer.status in (401, 403) and failed is ListingFailedError:
             return LoginRefusedError(
-                f"{self._label}: {doing} was refused ({answer.phrase}). Check the user name and password, and that the "
-                "server makes index pages of directories."
+                mark(
+                    "{source}: {doing} was refused ({phrase}). Check the user name and password, and that the server "
+                    "makes index pages of directories."
+                ),
+                source=self._label,
+                doing=doing,
+                phrase=Message(answer.phrase),
             )
         if answer.status in (401, 403):
             # The login was accepted before: one file must not cost the source all the others.
             return failed(
-                f"{self._label}: {doing} failed: the server does not let this user read it ({answer.phrase}). "
-                "Ask the centre to correct the permissions."
+                mark(
+                    "{source}: {doing} failed: the server does not let this user read it ({phrase}). Ask the centre to "
+                    "correct the permissions."
+                ),
+                source=self._label,
+                doing=doing,
+                phrase=Message(answer.phrase),
             )
         return failed(
-            f"{self._label}: {doing} failed: the server answered {answer.phrase}. "
-            "Ask whoever runs the server, or try again."
+            mark("{source}: {doing} failed: the server answered {phrase}. Ask whoever runs the server, or try again."),
+            source=self._label,
+            doing=doing,
+            phrase=Message(answer.phrase),
         )
 
     @contextlib.contextmanager
-    def _translated(self, doing: str, failed: type[SourceError]) -> Iterator[None]:
+    def _translated(self, doing: Message, failed: type[SourceError]) -> Iterator[None]:
         """Turn what the client raises into the platform's errors: `doing` is what the server was to do."""
         try:
             yield
         except TimeoutError as error:
             self._client.close()
             raise SourceTimeoutError(
-                f"{self._label}: the server stalled while {doing}. Ask whoever runs it what it is doing; "
-                "DCC_IDLE_TIMEOUT, DCC_LIST_TIMEOUT and DCC_LOGIN_TIMEOUT set the limits."
+                mark(
+                    "{source}: the server stalled while {doing}. Ask whoever runs it what it is doing; "
+                    "DCC_IDLE_TIMEOUT, DCC_LIST_TIMEOUT and DCC_LOGIN_TIMEOUT set the limits."
+                ),
+                source=self._label,
+                doing=doing,
             ) from error
         except FAILURES as error:
             self._client.close()
             raise failed(
-                f"{self._label}: {doing} failed: {describe(error)}. Ask whoever runs the server, or try again."
+                mark("{source}: {doing} failed: {reason}. Ask whoever runs the server, or try again."),
+                source=self._label,
+                doing=doing,
+                reason=Message(describe(error)),
             ) from error
 
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 
 from dcc.errors import SourceTimeoutError, SourceUnreachableError
+from dcc.messages import Message, mark
 from dcc.settings import Settings
 from dcc.sources.access import Endpoint, parse_hostname
 from dcc.sources.host_keys import SSH_PORT, HostKey
@@ -63,14 +64,21 @@ class SshConnection:
         transport.start_client(event=negotiated)
         if not negotiated.wait(timeout):
             raise SourceTimeoutError(
-                f"{self.label}: the server did not begin an SSH session within {timeout:g} seconds. Check that the "
-                "port is that of its SSH server; DCC_LOGIN_TIMEOUT sets the limit."
+                mark(
+                    "{source}: the server did not begin an SSH session within {timeout} seconds. Check that the "
+                    "port is that of its SSH server; DCC_LOGIN_TIMEOUT sets the limit."
+                ),
+                source=self.label,
+                timeout=timeout,
             )
         if not transport.is_active():
             failure = transport.get_exception()
             raise SourceUnreachableError(
-                f"{self.label}: no SSH session could be begun ({describe(failure)}). "
-                "Check that the port is that of an SSH server."
+                mark(
+                    "{source}: no SSH session could be begun ({reason}). Check that the port is that of an SSH server."
+                ),
+                source=self.label,
+                reason=Message(describe(failure)),
             ) from failure
 
     @property

@@ -10,6 +10,7 @@ import paramiko
 from pydantic import SecretStr
 
 from dcc.errors import ConfigurationError, LoginRefusedError, SourceTimeoutError, SourceUnreachableError
+from dcc.messages import Message, mark, message
 from dcc.redaction import redact
 from dcc.sources.access import Credential
 from dcc.sources.base import SourceAddress
@@ -79,8 +80,12 @@ def _log_in_by_agent(
         raise refusal
     missing = "the SSH agent holds no key" if os.environ.get("SSH_AUTH_SOCK") else "no SSH agent is running"
     raise LoginRefusedError(
-        f"{address.label}: there is nothing to log in with: the access key is empty and {missing}. "
-        "Give a password or a key (key:PATH), or add a key to the agent."
+        mark(
+            "{source}: there is nothing to log in with: the access key is empty and {missing}. Give a password "
+            "or a key (key:PATH), or add a key to the agent."
+        ),
+        source=address.label,
+        missing=Message(missing),
     )
 
 
@@ -103,25 +108,42 @@ def _attempt(
     except paramiko.BadAuthenticationType as error:
         wanted = ", ".join(error.allowed_types)
         raise LoginRefusedError(
-            f"{address.label}: the server accepts no login of {address.username!r} by "
-            f"{'key' if by_key else 'password'}, only by {wanted}. Change the access key."
+            mark(
+                "{source}: the server accepts no login of '{username}' by {means}, only by {wanted}. Change the "
+                "access key."
+            ),
+            source=address.label,
+            username=address.username,
+            means=message(mark("key")) if by_key else message(mark("password")),
+            wanted=wanted,
         ) from error
     except paramiko.AuthenticationException as error:
         if time.monotonic() >= deadline:
             raise SourceTimeoutError(
-                f"{address.label}: the server did not answer the login of {address.username!r} in time. Try again; "
-                "DCC_LOGIN_TIMEOUT sets the limit."
+                mark(
+                    "{source}: the server did not answer the login of '{username}' in time. Try again; "
+                    "DCC_LOGIN_TIMEOUT sets the limit."
+                ),
+                source=address.label,
+                username=address.username,
             ) from error
         raise LoginRefusedError(_refusal(address, credential, by_key)) from error
     except (paramiko.SSHException, EOFError, OSError) as error:
         reason = redact(describe(error), credential.secrets)
         raise SourceUnreachableError(
-            f"{address.label}: the connection broke off during login ({reason}). Try again."
+            mark("{source}: the connection broke off during login ({reason}). Try again."),
+            source=address.label,
+            reason=Message(reason),
         ) from error
     if further:
         raise LoginRefusedError(
-            f"{address.label}: the server wants more than one proof of {address.username!r} (next: "
-            f"{', '.join(further)}), which is not supported. Ask the centre for a login by key alone."
+            mark(
+                "{source}: the server wants more than one proof of '{username}' (next: {further}), which is not "
+                "supported. Ask the centre for a login by key alone."
+            ),
+            source=address.label,
+            username=address.username,
+            further=", ".join(further),
         )
 
 

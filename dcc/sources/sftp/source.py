@@ -16,10 +16,12 @@ from dcc.errors import (
     SourceUnreachableError,
     TransferFailedError,
 )
+from dcc.messages import Message, mark, message
 from dcc.naming import Action
 from dcc.settings import Settings
 from dcc.sources.access import parse_hostname, resolve_accesskey
 from dcc.sources.base import ActionListing, Block, BlockwiseConnection, SourceAddress, Upcoming
+from dcc.sources.doing import LISTING, SENDING
 from dcc.sources.host_keys import SSH_PORT, check_host_key, trusted_keys
 from dcc.sources.listing import Entry, EntryKind, gather
 from dcc.sources.listing_watch import watch_listing
@@ -63,7 +65,7 @@ class SftpConnection(BlockwiseConnection):
         self._list_timeout = settings.list_timeout
         self._connection = connection
         with (
-            self._translated("opening an SFTP session", SourceUnreachableError),
+            self._translated(message(mark("opening an SFTP session")), SourceUnreachableError),
             time_limit(connection.login_seconds, connection.close),
         ):
             self._client = connection.open_sftp(settings.idle_timeout)
@@ -74,7 +76,7 @@ class SftpConnection(BlockwiseConnection):
         path = self._path(action)
         watch = watch_listing(self._label, self._list_timeout)
         with (
-            self._translated(f"listing {printable(path)}", ListingFailedError),
+            self._translated(message(LISTING, directory=printable(path)), ListingFailedError),
             watch.directory(action, printable(path), self._connection.close),
         ):
             try:
@@ -114,29 +116,40 @@ class SftpConnection(BlockwiseConnection):
 
     def _blocks(self, action: Action, name: str, offset: int, size: int | None) -> Generator[Block, None, None]:
         path = self._path(action, name)
-        with self._translated(f"sending {printable(path)}", TransferFailedError, missing=FileMissingError):
+        with self._translated(message(SENDING, file=printable(path)), TransferFailedError, missing=FileMissingError):
             yield from self._files.blocks(FilePart(path, offset, size))
 
     @contextlib.contextmanager
     def _translated(
-        self, doing: str, failed: type[SourceError], missing: type[SourceError] | None = None
+        self, doing: Message, failed: type[SourceError], missing: type[SourceError] | None = None
     ) -> Iterator[None]:
         """Turn what paramiko raises into the platform's errors: `doing` is what the server was to do."""
         try:
             yield
         except TimeoutError as error:
             raise SourceTimeoutError(
-                f"{self._label}: the server stalled while {doing} ({error or 'no answer in time'}). Ask whoever runs "
-                "it what it is doing; DCC_IDLE_TIMEOUT, DCC_LIST_TIMEOUT and DCC_LOGIN_TIMEOUT set the limits."
+                mark(
+                    "{source}: the server stalled while {doing} ({error}). Ask whoever runs it what it is doing; "
+                    "DCC_IDLE_TIMEOUT, DCC_LIST_TIMEOUT and DCC_LOGIN_TIMEOUT set the limits."
+                ),
+                source=self._label,
+                doing=doing,
+                error=Message(str(error) or "no answer in time"),
             ) from error
         except FileNotFoundError as error:
             raise (missing or failed)(
-                f"{self._label}: {doing} failed: it is not there. Check the base path, and whether it was moved."
+                mark("{source}: {doing} failed: it is not there. Check the base path, and whether it was moved."),
+                source=self._label,
+                doing=doing,
             ) from error
         except PermissionError as error:
             raise failed(
-                f"{self._label}: {doing} failed: the server does not let this user read it. "
-                "Ask the centre to correct the permissions."
+                mark(
+                    "{source}: {doing} failed: the server does not let this user read it. Ask the centre to "
+                    "correct the permissions."
+                ),
+                source=self._label,
+                doing=doing,
             ) from error
         except _FAILURES as error:
             if not self._connection.transport.is_active():
@@ -144,10 +157,16 @@ class SftpConnection(BlockwiseConnection):
                 # Who waits for data hears only that there are no more: why is known to paramiko's thread.
                 cause = self._connection.transport.get_exception() or error
                 raise failed(
-                    f"{self._label}: the connection broke off while {doing} ({describe(cause)}). Try again."
+                    mark("{source}: the connection broke off while {doing} ({reason}). Try again."),
+                    source=self._label,
+                    doing=doing,
+                    reason=Message(describe(cause)),
                 ) from error
             raise failed(
-                f"{self._label}: {doing} failed ({describe(error)}). Ask whoever runs the server, or try again."
+                mark("{source}: {doing} failed ({reason}). Ask whoever runs the server, or try again."),
+                source=self._label,
+                doing=doing,
+                reason=Message(describe(error)),
             ) from error
 
 

@@ -22,6 +22,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import aliased
 
+from dcc.messages import mark
 from dcc.outcomes import Problem, ZipKey
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
 from dcc.sources.hosting import Fault, Hosting, KnownBad
@@ -54,6 +55,7 @@ from dcc.tracker.models import (
     ZipDownload,
     ZipFile,
 )
+from dcc.tracker.problems import OF_DOCUMENT, problem_of
 from dcc.tracker.register.source_addresses import in_use
 from dcc.tracker.states import WAITING, State
 
@@ -152,7 +154,7 @@ def reopen_failed_downloads(connection: Connection, sources: set[int] | None) ->
     failed = [plan.za_id for plan in _plans(connection, connection.execute(query))]
     if failed:
         progress.reopen(
-            connection, failed, requested_by="retry policy", reason="The download failed in an earlier session."
+            connection, failed, requested_by="retry policy", reason=mark("The download failed in an earlier session.")
         )
     return len(failed)
 
@@ -309,15 +311,15 @@ def _documents(connection: Connection, download_id: int) -> dict[str, KnownDocum
 def _problems(connection: Connection, download_id: int) -> dict[int, list[Problem]]:
     """What `xml_log` has against the documents of a download at present, by their ids, in document order."""
     query = (
-        select(XmlLog.xml_id, AnException.short_name, XmlLog.message, XmlLog.line, XmlLog.col)
+        select(XmlLog.xml_id, *OF_DOCUMENT)
         .join(XmlFile, XmlFile.id == XmlLog.xml_id)
         .join(AnException, AnException.id == XmlLog.exception_id)
         .where(XmlFile.zip_id == download_id, XmlLog.cleared.is_(None))
         .order_by(XmlLog.id)
     )
     problems: dict[int, list[Problem]] = {}
-    for document, kind, message, line, column in connection.execute(query):
-        problems.setdefault(document, []).append(Problem(kind, message or "", line, column))
+    for row in connection.execute(query):
+        problems.setdefault(row.xml_id, []).append(problem_of(row))
     return problems
 
 

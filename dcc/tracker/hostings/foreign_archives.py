@@ -10,12 +10,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, and_, exists, or_, select
 from sqlalchemy.orm import aliased
 
 from dcc.errors import NotFoundError
+from dcc.messages import Message, mark
 from dcc.outcomes import DECLINED, HELD, ZipKey
 from dcc.phases import ACTION_IDS, ACTIONS_BY_ID
 from dcc.tracker.hostings.declined_archives import Decline, declines_of, is_declined
@@ -57,15 +58,23 @@ class HeldArchive:
         return HELD if self.declined is None else DECLINED
 
     @property
-    def told(self) -> str:
-        """What to say of it to anybody."""
-        where = f"{self.key} is named for centre {self.owner} and lies on a source of {', '.join(self.hosts)}."
+    def details(self) -> dict[str, Any]:
+        """What messages and causes name of it."""
+        known: dict[str, Any] = {
+            "archive": str(self.key),
+            "owner": self.owner,
+            "hosts": list(self.hosts),
+            "host": self.hosts[0],
+        }
         if self.declined is not None:
-            return f"{where} It was turned down: {self.declined.reason}"
-        return (
-            f"{where} It is not taken until a source of {self.owner} lists the same archive, or {self.owner} delegates "
-            f"to {self.hosts[0]}."
-        )
+            decline = self.declined
+            known |= {"reason": decline.reason, "person": decline.declined_by, "date": f"{decline.created:%Y-%m-%d}"}
+        return {**known, **self.commands}
+
+    @property
+    def told(self) -> Message:
+        """What to say of it to anybody."""
+        return Message(_HELD if self.declined is None else _DECLINED, self.details)
 
     @property
     def commands(self) -> dict[str, str]:
@@ -80,16 +89,31 @@ class HeldArchive:
 
     @property
     def message(self) -> str:
+        """What to say of it to a wrangler, in English."""
+        return str(self.said)
+
+    @property
+    def said(self) -> Message:
         """What to say of it to a wrangler."""
-        commands = self.commands
-        if self.declined is None:
-            return (
-                f"{self.told} When {self.owner} agrees: {commands['delegate']}. To turn it down: {commands['decline']}"
-            )
-        return (
-            f"{self.told.removesuffix('.')}. That was decided by {self.declined.declined_by} on "
-            f"{self.declined.created:%Y-%m-%d}. To take it back: {commands['revoke']}"
-        )
+        return Message(_HELD_AND_WHAT_TO_DO if self.declined is None else _DECLINED_BY, self.details)
+
+
+_HELD: Final = mark(
+    "{archive} is named for centre {owner} and lies on a source of {hosts}. It is not taken until a source of {owner} "
+    "lists the same archive, or {owner} delegates to {host}."
+)
+_HELD_AND_WHAT_TO_DO: Final = mark(
+    "{archive} is named for centre {owner} and lies on a source of {hosts}. It is not taken until a source of {owner} "
+    "lists the same archive, or {owner} delegates to {host}. When {owner} agrees: {delegate}. To turn it down: "
+    "{decline}"
+)
+_DECLINED: Final = mark(
+    "{archive} is named for centre {owner} and lies on a source of {hosts}. It was turned down: {reason}"
+)
+_DECLINED_BY: Final = mark(
+    "{archive} is named for centre {owner} and lies on a source of {hosts}. It was turned down: {reason}. That was "
+    "decided by {person} on {date}. To take it back: {revoke}"
+)
 
 
 def may_be_taken() -> ColumnElement[bool]:

@@ -11,6 +11,7 @@ from typing import Final
 
 from sqlalchemy import Connection, case, select
 
+from dcc.messages import Message, mark, message
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
@@ -225,12 +226,16 @@ def differ(before: int | None, now: int | None) -> bool:
     return before is not None and now is not None and before != now
 
 
-def _time(seconds: int | None) -> str:
-    return "at an unknown time" if seconds is None else f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
+def _time(seconds: int | None) -> Message:
+    if seconds is None:
+        return message(mark("at an unknown time"))
+    return Message(f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC")
 
 
-def _size(size_bytes: int | None) -> str:
-    return "of unknown size" if size_bytes is None else f"{size_bytes:,} bytes"
+def _size(size_bytes: int | None) -> Message:
+    if size_bytes is None:
+        return message(mark("of unknown size"))
+    return message(mark("{number} bytes"), number=size_bytes)
 
 
 def change_message(
@@ -241,33 +246,60 @@ def change_message(
     *,
     taken_anew: bool = False,
     loaded: bool = False,
-) -> str:
+) -> Message:
     """What to say of an archive that changed on a source: whether it is taken anew, or its data were `loaded`."""
-    if entry.to_download:
-        then = "It has not been downloaded yet; the new content is."
-    elif entry.state == REFUSED:
-        then = "Its name was refused."
-    elif taken_anew:
-        then = "No data of it were uploaded: the new content is taken by itself."
-    elif loaded or _has_data(entry.state):
-        # Otherwise the new documents would bring in what is there already, and fail for that.
-        then = (
-            "What was downloaded before stands, with its data. If the new content is meant, withdraw these with "
-            f"`dcc data undo`, then take it with: dcc retry {key}"
-        )
-    else:
-        then = f"What was downloaded before stands. If the new content is meant, take it with: dcc retry {key}"
-    return (
-        f"{key} has changed on {address.label}: it was {_size(entry.size_bytes)}, modified {_time(entry.modified)}, "
-        f"and is {_size(file.size_bytes)}, modified {_time(file.modified)}. {then}"
+    return message(
+        _change_text(entry, taken_anew=taken_anew, loaded=loaded),
+        archive=str(key),
+        source=address.label,
+        size=_size(entry.size_bytes),
+        modified=_time(entry.modified),
+        new_size=_size(file.size_bytes),
+        new_modified=_time(file.modified),
     )
 
 
-def size_message(address: SourceAddress, key: ZipKey, before: int | None, file: ListedFile) -> str:
+def _change_text(entry: KnownHosting, *, taken_anew: bool, loaded: bool) -> str:
+    if entry.to_download:
+        return mark(
+            "{archive} has changed on {source}: it was {size}, modified {modified}, and is {new_size}, modified "
+            "{new_modified}. It has not been downloaded yet; the new content is."
+        )
+    if entry.state == REFUSED:
+        return mark(
+            "{archive} has changed on {source}: it was {size}, modified {modified}, and is {new_size}, modified "
+            "{new_modified}. Its name was refused."
+        )
+    if taken_anew:
+        return mark(
+            "{archive} has changed on {source}: it was {size}, modified {modified}, and is {new_size}, modified "
+            "{new_modified}. No data of it were uploaded: the new content is taken by itself."
+        )
+    if loaded or _has_data(entry.state):
+        # Otherwise the new documents would bring in what is there already, and fail for that.
+        return mark(
+            "{archive} has changed on {source}: it was {size}, modified {modified}, and is {new_size}, modified "
+            "{new_modified}. What was downloaded before stands, with its data. If the new content is meant, withdraw "
+            "these with `dcc data undo`, then take it with: dcc retry {archive}"
+        )
+    return mark(
+        "{archive} has changed on {source}: it was {size}, modified {modified}, and is {new_size}, modified "
+        "{new_modified}. What was downloaded before stands. If the new content is meant, take it with: dcc retry "
+        "{archive}"
+    )
+
+
+def size_message(address: SourceAddress, key: ZipKey, before: int | None, file: ListedFile) -> Message:
     """What to say of an archive that has another size on another source."""
-    return (
-        f"{key} is {_size(file.size_bytes)} on {address.label} but {_size(before)} where it was listed before. "
-        "Only the copy of the preferred source is taken. Ask the centre which one is right."
+    return message(
+        mark(
+            "{archive} is {size} on {source} but {new_size} where it was listed before. Only the copy of the preferred "
+            "source is taken. Ask the centre which one is right."
+        ),
+        archive=str(key),
+        source=address.label,
+        size=_size(file.size_bytes),
+        new_size=_size(before),
     )
 
 
@@ -277,20 +309,36 @@ def _has_data(state: State) -> bool:
 
 def uploading_message(
     address: SourceAddress, key: ZipKey, first: ListedFile, second: ListedFile | None, *, looked: bool
-) -> str:
+) -> Message:
     """What to say of an archive that changed between two looks at it; `second` is None where it was not there.
 
     `looked`: whether there was a second look.
     """
+    known = {"archive": str(key), "source": address.label, "modified": _time(first.modified)}
     if not looked:
-        return (
-            f"{key} may be being uploaded to {address.label}: it was modified {_time(first.modified)}, and could not "
-            "be looked at once more. A later session takes it when it is complete."
+        return message(
+            mark(
+                "{archive} may be being uploaded to {source}: it was modified {modified}, and could not be looked at "
+                "once more. A later session takes it when it is complete."
+            ),
+            **known,
         )
-    now = "was not there a little later"
-    if second is not None:
-        now = f"{_size(second.size_bytes)}, modified {_time(second.modified)}, a little later"
-    return (
-        f"{key} is being uploaded to {address.label}: it was {_size(first.size_bytes)}, modified "
-        f"{_time(first.modified)}, and {now}. A later session takes it when it is complete."
+    if second is None:
+        return message(
+            mark(
+                "{archive} is being uploaded to {source}: it was {size}, modified {modified}, and was not there a "
+                "little later. A later session takes it when it is complete."
+            ),
+            size=_size(first.size_bytes),
+            **known,
+        )
+    return message(
+        mark(
+            "{archive} is being uploaded to {source}: it was {size}, modified {modified}, and {new_size}, modified "
+            "{new_modified}, a little later. A later session takes it when it is complete."
+        ),
+        size=_size(first.size_bytes),
+        new_size=_size(second.size_bytes),
+        new_modified=_time(second.modified),
+        **known,
     )

@@ -16,8 +16,9 @@ from typing import Final, TypeAlias
 from sqlalchemy import Connection, bindparam, select, update
 
 from dcc.errors import BadFileNameError
+from dcc.messages import Message, mark, message
 from dcc.naming import Action, NamingConvention, ZipName
-from dcc.outcomes import ZipKey
+from dcc.outcomes import Problem, ZipKey
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
 from dcc.runtime.legible_text import archives_in_words
 from dcc.sources.base import ActionListing, ListedFile, SourceAddress
@@ -42,6 +43,7 @@ from dcc.tracker.hostings.listing_changes import (
     uploading_message,
 )
 from dcc.tracker.models import CrawlFinding, FileSourceHasZip, ZipAction, ZipActionLog, ZipFile
+from dcc.tracker.problems import message_columns, problem_columns
 from dcc.tracker.progress import NewZipAction
 from dcc.tracker.register.delegations import load_delegations
 from dcc.tracker.states import WAITING
@@ -60,7 +62,7 @@ _NEW_AT_ONCE = 5_000
 """New archives that are recorded together: rows of more would fill the memory when a file source is listed first."""
 _MOST_FINDINGS = 200
 
-ParsedName: TypeAlias = tuple[ZipName | None, str | None]
+ParsedName: TypeAlias = tuple[ZipName | None, Problem | None]
 """What a file name says, or why it is refused."""
 
 
@@ -71,7 +73,12 @@ class Finding:
     kind: str
     key: ZipKey | str
     za_id: int | None
-    message: str
+    said: Message
+
+    @property
+    def message(self) -> str:
+        """What it says, in English."""
+        return str(self.said)
 
 
 @dataclass
@@ -173,8 +180,8 @@ class ListingRecorder:
                 continue
             gone += lost.all
             if lost.again:
-                message = confirmed_message(address, listing, len(lost.again))
-                result.findings.append(Finding(CONFIRMED_GONE, f"{listing.action}/", None, message))
+                said = confirmed_message(address, listing, len(lost.again))
+                result.findings.append(Finding(CONFIRMED_GONE, f"{listing.action}/", None, said))
         for ids in _chunks(gone):
             values = {"gone_since": self.now, "missed_since": None, "uploading_since": None}
             self.connection.execute(update(FileSourceHasZip).where(FileSourceHasZip.id.in_(ids)).values(values))
@@ -228,7 +235,7 @@ class ListingRecorder:
         if sizes:
             self.connection.execute(_UPDATE_SIZE, sizes)
         if uploading_anew:
-            reason = "It is being uploaded again to its file source."
+            reason = mark("It is being uploaded again to its file source.")
             again = [uploading_anew[key] for key in self._spoken_for(address, uploading_anew)]
             progress.reopen(self.connection, again, requested_by="crawl", reason=reason)
 
@@ -255,7 +262,7 @@ class ListingRecorder:
             and ((entry.state.failed and key in spoken_for) or sources.get(entry.za_id) == entry.hosting_id)
         }
         if anew:
-            reason = "The archive changed on its file source after its last download."
+            reason = mark("The archive changed on its file source after its last download.")
             progress.reopen(self.connection, list(anew.values()), requested_by="crawl", reason=reason)
         return set(anew), loaded
 
@@ -373,7 +380,7 @@ class ListingRecorder:
             self.connection,
             list(refused.values()),
             requested_by="crawl",
-            reason="The file name conforms: its centre or the naming convention has been registered since.",
+            reason=mark("The file name conforms: its centre or the naming convention has been registered since."),
         )
         result.accepted_zips.extend(refused)
 
@@ -419,7 +426,7 @@ class ListingRecorder:
             if reason is None:
                 result.new_zips.append(key)
             else:
-                result.refused_zips.append((key, reason))
+                result.refused_zips.append((key, reason.message))
         for key, file in new.items():
             listed_before = zips[key.file_name][1]
             # Of what proved bad elsewhere and is taken from here now, the size does not matter any more.
@@ -436,7 +443,7 @@ class ListingRecorder:
         own = {failed[key] for key, name in names.items() if name is not None and name.centre == address.centre}
         anew = own - loaded_zips(self.connection, own)
         if anew:
-            reason = "A file source of its own centre has it now."
+            reason = mark("A file source of its own centre has it now.")
             progress.reopen(self.connection, sorted(anew), requested_by="crawl", reason=reason)
         return anew
 
@@ -481,7 +488,7 @@ class ListingRecorder:
         zips: Mapping[str, tuple[int, int | None]],
         known: Mapping[int, str],
         parsed: Mapping[str, ParsedName],
-    ) -> tuple[dict[ZipKey, int], dict[ZipKey, str | None], dict[ZipKey, int], dict[ZipKey, int]]:
+    ) -> tuple[dict[ZipKey, int], dict[ZipKey, Problem | None], dict[ZipKey, int], dict[ZipKey, int]]:
         """Ids of the zip actions in `new`; those first seen here, each with the reason if it is refused; ids of those
         refused before whose names conform; and of those that failed after they had arrived.
         """
@@ -508,14 +515,14 @@ class ListingRecorder:
         self._log_refusals({ids[key]: reason for key, reason in added.items() if reason is not None})
         return ids, added, refused, failed
 
-    def _log_refusals(self, reasons: Mapping[int, str]) -> None:
+    def _log_refusals(self, reasons: Mapping[int, Problem]) -> None:
         if not reasons:
             return
         kind = exception_id(self.connection, BadFileNameError.short_name(), BadFileNameError.summary())
         insert_rows(
             self.connection,
             ZipActionLog.__table__,
-            [{"za_id": za_id, "exception_id": kind, "message": reason} for za_id, reason in reasons.items()],
+            [{"za_id": za_id, "exception_id": kind, **problem_columns(problem)} for za_id, problem in reasons.items()],
         )
 
     def _write_findings(self, address: SourceAddress, findings: Sequence[Finding]) -> None:
@@ -528,7 +535,7 @@ class ListingRecorder:
                 "za_id": finding.za_id,
                 "file_name": str(finding.key)[:160],
                 "kind": finding.kind,
-                "message": finding.message,
+                **message_columns(finding.said),
                 "created": self.now,
             }
             for finding in findings[:_MOST_FINDINGS]
@@ -539,7 +546,7 @@ class ListingRecorder:
         try:
             return self.naming.parse_zip_name(file_name, self.centres), None
         except BadFileNameError as error:
-            return None, str(error)
+            return None, Problem.of(error)
 
 
 _UPDATE_HOSTING = (
@@ -586,17 +593,18 @@ def shrunk_message(listing: ActionListing, lost: Absent) -> str:
     return f"the directory {listing.action} {now}, and held {lost.known:,} before"
 
 
-def confirmed_message(address: SourceAddress, listing: ActionListing, lost: int) -> str:
+def confirmed_message(address: SourceAddress, listing: ActionListing, lost: int) -> Message:
     """What to say of archives that two listings in a row did not show."""
-    if lost == 1:
-        return (
-            f"{listing.action}: one archive of {address.label} is gone. Two listings in a row did not show it. "
-            "If the centre did not take it away on purpose, ask it to put it back."
-        )
-    return (
-        f"{listing.action}: {lost:,} archives of {address.label} are gone. Two listings in a row did not show them. "
-        "If the centre did not take them away on purpose, ask it to put them back."
+    text = mark(
+        "{directory}: {number} archives of {source} are gone. Two listings in a row did not show them. If the "
+        "centre did not take them away on purpose, ask it to put them back."
     )
+    if lost == 1:
+        text = mark(
+            "{directory}: one archive of {source} is gone. Two listings in a row did not show it. If the centre "
+            "did not take it away on purpose, ask it to put it back."
+        )
+    return message(text, directory=listing.action.value, number=lost, source=address.label)
 
 
 def _chunks(items: list[str] | list[int]) -> Iterator[list[str] | list[int]]:

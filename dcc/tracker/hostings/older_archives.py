@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, and_, func, or_, select
 
+from dcc.messages import Message, mark, message
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
@@ -40,12 +41,18 @@ class OlderArchive:
     key: ZipKey
 
     @property
-    def message(self) -> str:
+    def said(self) -> Message:
         """What is said of an archive that waits for it."""
-        return (
-            f"It waits for {self.key}, an older archive of centre {self.centre} that is still on its way: what it "
-            "changes may be in there. The session that takes that one takes this one too."
+        waits = mark(
+            "It waits for {archive}, an older archive of centre {centre} that is still on its way: what it changes may "
+            "be in there. The session that takes that one takes this one too."
         )
+        return message(waits, archive=str(self.key), centre=self.centre)
+
+    @property
+    def message(self) -> str:
+        """What is said of an archive that waits for it, in English."""
+        return str(self.said)
 
 
 class _Open(NamedTuple):

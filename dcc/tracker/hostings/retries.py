@@ -11,6 +11,7 @@ from sqlalchemy import Connection, exists, select
 from sqlalchemy.orm import aliased
 
 from dcc.errors import ConfigurationError, CorruptArchiveError, NotFoundError
+from dcc.messages import mark
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
 from dcc.sources.hosting import Fault, Hosting
@@ -163,7 +164,7 @@ def reopen_named(connection: Connection, keys: Sequence[ZipKey], requested_by: s
     ids = {key: _id_of(connection, key) for key in keys}
     _require_unchanged(connection, ids)
     za_ids = list(ids.values())
-    progress.reopen(connection, za_ids, requested_by=requested_by, reason="Processing was asked for again.")
+    progress.reopen(connection, za_ids, requested_by=requested_by, reason=mark("Processing was asked for again."))
     return za_ids
 
 

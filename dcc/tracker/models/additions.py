@@ -34,6 +34,8 @@ class ZipActionLog(LastUpdated, Base):
     za_id: Mapped[int] = big_reference("zip_action.id", "CASCADE")
     exception_id: Mapped[int] = small_reference("an_exception.id", "RESTRICT")
     message: Mapped[str | None] = mapped_column(Message)
+    code: Mapped[str | None] = mapped_column(String(64))
+    details: Mapped[str | None] = mapped_column(Message)
 
 
 class Reopening(Base):
@@ -143,6 +145,8 @@ class SourceCrawlRow(LastUpdated, Base):
     refused: Mapped[int] = mapped_column(INT, default=0)
     ignored: Mapped[int] = mapped_column(INT, default=0)
     gone: Mapped[int] = mapped_column(INT, default=0)
+    code: Mapped[str | None] = mapped_column(String(64))
+    details: Mapped[str | None] = mapped_column(Message)
 
 
 class CrawlFinding(Base):
@@ -159,6 +163,7 @@ class CrawlFinding(Base):
     kind: Mapped[str] = mapped_column(String(32))
     message: Mapped[str] = mapped_column(Message)
     created: Mapped[datetime]
+    details: Mapped[str | None] = mapped_column(Message)
 
 
 class SessionLock(Base):

@@ -244,7 +244,10 @@ class AnException(LastUpdated, Base):
 
 
 class ZipLog(LastUpdated, Base):
-    """Why a download attempt, or the archive it brought, was refused or failed."""
+    """Why a download attempt, or the archive it brought, was refused or failed.
+
+    Additive: `code` and `details` are the fact that `message` says in English.
+    """
 
     __tablename__ = "zip_log"
     __table_args__ = table_options(Index(None, "zip_id"), Index(None, "exception_id"))
@@ -253,12 +256,15 @@ class ZipLog(LastUpdated, Base):
     zip_id: Mapped[int] = big_reference("zip_download.id", "CASCADE")
     exception_id: Mapped[int] = small_reference("an_exception.id", "RESTRICT")
     message: Mapped[str | None] = mapped_column(Message)
+    code: Mapped[str | None] = mapped_column(String(64))
+    details: Mapped[str | None] = mapped_column(Message)
 
 
 class XmlLog(LastUpdated, Base):
     """One thing wrong with a document; line and column count from 1.
 
-    Additive: `cleared` is when it ceased to hold, null while it does.
+    Additive: `cleared` is when it ceased to hold, null while it does; `code` and `details` are the fact that `message`
+    says in English; `severity` is an error's where it is null.
     """
 
     __tablename__ = "xml_log"
@@ -271,6 +277,9 @@ class XmlLog(LastUpdated, Base):
     line: Mapped[int | None] = mapped_column(INT)
     col: Mapped[int | None] = mapped_column(INT)
     cleared: Mapped[datetime | None]
+    code: Mapped[str | None] = mapped_column(String(64))
+    details: Mapped[str | None] = mapped_column(Message)
+    severity: Mapped[str | None] = mapped_column(String(16))
 
 
 class CrawlingSession(LastUpdated, Base):

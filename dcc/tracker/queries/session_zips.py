@@ -26,6 +26,7 @@ from dcc.tracker.models import (
     ZipFile,
     ZipLog,
 )
+from dcc.tracker.problems import OF_DOCUMENT, problem_of
 from dcc.tracker.queries.zip_action_lists import StateCount, latest_downloads
 
 
@@ -117,7 +118,7 @@ def session_entries(
     """What the logs of the documents of these zip actions have of certain kinds and still holds, with file names."""
     latest = latest_downloads()
     query = (
-        select(ZipAction.todo_id, ZipFile.file_name, XmlFile.fname, AnException.short_name, XmlLog.message, XmlLog.line)
+        select(ZipAction.todo_id, ZipFile.file_name, XmlFile.fname, *OF_DOCUMENT)
         .select_from(XmlLog)
         .join(AnException, AnException.id == XmlLog.exception_id)
         .join(XmlFile, XmlFile.id == XmlLog.xml_id)
@@ -132,8 +133,8 @@ def session_entries(
         .order_by(XmlLog.id)
     )
     entries: dict[ZipKey, list[tuple[str, Problem]]] = defaultdict(list)
-    for todo, name, file_name, kind, message, line in connection.execute(query):
-        entries[ZipKey(ACTIONS_BY_ID[todo], name)].append((file_name, Problem(kind, message or "", line)))
+    for row in connection.execute(query):
+        entries[ZipKey(ACTIONS_BY_ID[row.todo_id], row.file_name)].append((row.fname, problem_of(row)))
     return dict(entries)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from dcc.errors import ArchiveRemovedError, NotFoundError
+from dcc.messages import Message, message_from_json
 from dcc.naming import Action
 from dcc.outcomes import WAITS, Problem, ZipKey
 from dcc.phases import ACTION_IDS, Phase, Status
@@ -38,6 +39,7 @@ from dcc.tracker.models import (
     ZipLog,
     utc_now,
 )
+from dcc.tracker.problems import OF_ACTION, OF_DOCUMENT, OF_DOWNLOAD, problem_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +47,22 @@ class Reason:
     """Why something failed or was set back, and when that was recorded."""
 
     kind: str
-    message: str
+    said: Message | str
     recorded: datetime
+
+    @property
+    def fact(self) -> Message:
+        """Why, to be put into words when somebody reads it."""
+        return self.said if isinstance(self.said, Message) else Message(self.said)
+
+    @property
+    def message(self) -> str:
+        """Why, in English."""
+        return str(self.said)
+
+    def as_json(self) -> dict[str, object]:
+        """The reason as JSON has it."""
+        return {"kind": self.kind, "message": self.message, "recorded": self.recorded}
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,10 +187,10 @@ def zip_story(connection: Connection, key: ZipKey, *, with_documents: bool = Tru
     noted = _action_reasons(connection, za_id)
     removals = [reason for reason in noted if reason.kind == ArchiveRemovedError.short_name()]
     # A session decides anew, so that this is asked and not recorded.
-    held = [Reason(one.kind, one.message, utc_now()) for one in held_archives(connection, [za_id])]
+    held = [Reason(one.kind, one.said, utc_now()) for one in held_archives(connection, [za_id])]
     older = next((archive for _, archive in zips_that_wait(connection, [za_id]).values()), None)
     if older is not None:
-        held.append(Reason(WAITS, older.message, utc_now()))
+        held.append(Reason(WAITS, older.said, utc_now()))
     reasons = [*(reason for reason in noted if reason not in removals), *(latest.reasons if latest else ())]
     return ZipStory(
         file_name=row.file_name,
@@ -350,38 +366,42 @@ def _documents(connection: Connection, download_ids: Sequence[int]) -> dict[int,
 def _document_errors(connection: Connection, download_ids: Sequence[int]) -> dict[int, list[Problem]]:
     errors: dict[int, list[Problem]] = defaultdict(list)
     query = (
-        select(XmlLog.xml_id, AnException.short_name, XmlLog.message, XmlLog.line, XmlLog.col)
+        select(XmlLog.xml_id, *OF_DOCUMENT)
         .join(AnException, AnException.id == XmlLog.exception_id)
         .join(XmlFile, XmlFile.id == XmlLog.xml_id)
         .where(XmlFile.zip_id.in_(download_ids), XmlLog.cleared.is_(None))
         .order_by(XmlLog.id)
     )
-    for xml_id, kind, message, line, column in connection.execute(query):
-        errors[xml_id].append(Problem(kind, message or "", line, column))
+    for row in connection.execute(query):
+        errors[row.xml_id].append(problem_of(row))
     return errors
 
 
 def _download_reasons(connection: Connection, download_ids: Sequence[int]) -> dict[int, list[Reason]]:
     reasons: dict[int, list[Reason]] = defaultdict(list)
     query = (
-        select(ZipLog.zip_id, AnException.short_name, ZipLog.message, ZipLog.last_update)
+        select(ZipLog.zip_id, ZipLog.last_update, *OF_DOWNLOAD)
         .join(AnException, AnException.id == ZipLog.exception_id)
         .where(ZipLog.zip_id.in_(download_ids))
         .order_by(ZipLog.id)
     )
-    for download_id, kind, message, recorded in connection.execute(query):
-        reasons[download_id].append(Reason(kind, message or "", recorded))
+    for row in connection.execute(query):
+        reasons[row.zip_id].append(_reason(row))
     return reasons
 
 
 def _action_reasons(connection: Connection, za_id: int) -> list[Reason]:
     query = (
-        select(AnException.short_name, ZipActionLog.message, ZipActionLog.last_update)
+        select(ZipActionLog.last_update, *OF_ACTION)
         .join(AnException, AnException.id == ZipActionLog.exception_id)
         .where(ZipActionLog.za_id == za_id)
         .order_by(ZipActionLog.id)
     )
-    return [Reason(kind, message or "", recorded) for kind, message, recorded in connection.execute(query)]
+    return [_reason(row) for row in connection.execute(query)]
+
+
+def _reason(row: Any) -> Reason:
+    return Reason(row.kind, message_from_json(row.details, row.message or ""), row.last_update)
 
 
 def _reopenings(connection: Connection, za_id: int) -> tuple[ReopeningStory, ...]:

@@ -31,7 +31,7 @@ def document(phase: Phase, status: Status, *findings: FindingEntry, **changes: A
 
 
 def finding(rule: str, severity: Severity, line: int = 7) -> FindingEntry:
-    return FindingEntry(rule, severity, f"What {rule} found.", line, snapshot="impress 3")
+    return FindingEntry(rule, severity, {"words": f"What {rule} found."}, line, snapshot="impress 3")
 
 
 def report(reached: Phase, phase: Phase, status: Status, *documents: DocumentData) -> Report:

@@ -1,0 +1,35 @@
+"""What servers are asked to do, and what systems and libraries answer, for messages."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dcc.messages import mark
+
+LISTING: Final = mark("listing {directory}")
+SENDING: Final = mark("sending {file}")
+
+ANSWERS: Final = (
+    mark("the server closed the connection"),
+    mark("a packet was changed on its way"),
+    mark("no answer in time"),
+    mark("the SSH agent holds no key"),
+    mark("no SSH agent is running"),
+    mark("no valid host name"),
+    mark("its greeting"),
+    mark("the TLS handshake"),
+    mark("the login"),
+    mark("the protection of transfers"),
+    mark("Check that the server offers explicit TLS."),
+    mark("Try again later."),
+    mark("Connection refused"),
+    mark("Connection reset by peer"),
+    mark("Broken pipe"),
+    mark("No route to host"),
+    mark("Network is unreachable"),
+    mark("Too many open files"),
+    mark("Permission denied"),
+    mark("No such file or directory"),
+    mark("Input/output error"),
+)
+"""Reasons that are known by their words, so that catalogues have them; others stay as they are."""

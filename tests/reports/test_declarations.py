@@ -1,0 +1,93 @@
+"""What is declared of each thing that can be wrong: whole, and in step with what rules and errors yield."""
+
+from __future__ import annotations
+
+import pytest
+
+from dcc import errors
+from dcc.declarations import all_declared, declaration_of, declared, message_of
+from dcc.errors import DccError, InternalFaultError
+from dcc.messages import names_in
+from dcc.reports.causes.errors import ERROR_KINDS, LISTING, declared_code, kind_of
+from dcc.rules.catalogue import CATALOGUE
+from dcc.rules.findings import with_value
+from dcc.rules.registry import rule
+from dcc.tracker.hostings.listings import CONFIRMED_GONE
+from dcc.vocabulary import Actor, Severity
+from tests.rules.test_rules import BREAKS, EXAMPLES, HOLDS, Example
+from tests.support.integrity_cases import check
+
+OF_SUBMISSIONS = (errors.FaultyDataError, errors.SourceError)
+
+
+@pytest.mark.parametrize("rule_id", CATALOGUE)
+def test_every_rule_has_an_example_that_breaks_it_or_is_judged_elsewhere(rule_id: str) -> None:
+    """A rule that is added inside needs a passing and a breaking example in tests/rules/test_rules.py."""
+    entry = CATALOGUE[rule_id]
+    if not entry.at_upload and rule_id not in ("reference", "more"):
+        roles = {example.role for example in EXAMPLES if example.rule == rule_id}
+        assert {BREAKS, HOLDS} <= roles, f"Give {rule_id} an example that `breaks` it and one for which it `holds`."
+
+
+@pytest.mark.parametrize("rule_id", CATALOGUE)
+def test_every_rule_says_all_that_there_is_to_say(rule_id: str) -> None:
+    own = declared(rule_id)
+    assert rule_id in own
+    for code, declaration in own.items():
+        assert declaration.message, f"{code} has no message. Give @rule a message."
+        assert declaration.cause, f"{code} has no cause. Give @rule a title for the causes of its findings."
+        assert declaration.remedy, f"{code} has no remedy. Say in @rule what to do."
+
+
+@pytest.mark.parametrize("code", all_declared())
+def test_causes_and_remedies_name_only_what_findings_of_one_cause_share(code: str) -> None:
+    declaration = all_declared()[code]
+    shared = set(declaration.cause_by)
+    # What follows from a detail that is shared may be named too.
+    follows = {"status_code": {"meant"}}
+    shared |= {name for one in shared for name in follows.get(one, ())}
+    for text in (declaration.cause, declaration.remedy, declaration.for_centre):
+        assert names_in(text) <= shared
+
+
+@pytest.mark.parametrize("example", [example for example in EXAMPLES if example.role == BREAKS], ids=str)
+def test_findings_have_every_detail_that_their_declaration_names(example: Example) -> None:
+    for finding in check(example.document, **example.options):
+        declaration = declaration_of(finding.code)
+        assert declaration is not None, f"{finding.code} is not declared. Give @rule a case of that name."
+        known = with_value(finding.details, finding.value)
+        missing = (names_in(declaration.message) | {*declaration.cause_by}) - known.keys()
+        assert not missing, f"{finding.code} does not yield {sorted(missing)}."
+        assert "{" not in str(message_of(finding.code, known))
+
+
+@pytest.mark.parametrize("base", OF_SUBMISSIONS)
+def test_every_error_of_submissions_and_sources_is_declared(base: type[DccError]) -> None:
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, base)]
+    assert {kind.error_id() for kind in kinds} <= set(ERROR_KINDS)
+
+
+def test_an_error_that_is_not_declared_is_told_as_the_one_that_it_is_of() -> None:
+    assert kind_of("TrackerUnreachableError") == "dcc"
+    assert kind_of("NoSuchError") == "dcc"
+    assert kind_of("BadFileNameError") == "bad-file-name"
+    assert declared_code("BadFileNameError", "bad-file-name.centre") == "bad-file-name.centre"
+    assert declared_code("BadFileNameError", "of.another.version") == "bad-file-name"
+    assert declared_code("BadFileNameError", None) == "bad-file-name"
+
+
+def test_what_heals_by_itself_is_nobodys_business_and_what_is_not_registered_the_registrys() -> None:
+    acts = {code: declaration.acts for code, declaration in all_declared().items()}
+    assert {code for code, who in acts.items() if who is Actor.NOBODY and code in CATALOGUE} == {"E4", "S14"}
+    assert {"S2", "S4", "S5", "E7", "P12"} <= {code for code, who in acts.items() if who is Actor.REGISTRY}
+
+
+def test_what_crawls_notice_is_declared() -> None:
+    for kind in ("changed", "taken_anew", "uploading", "size_differs", "foreign", CONFIRMED_GONE):
+        assert declaration_of(LISTING + kind) is not None
+
+
+@pytest.mark.parametrize("wrong", ["d1", "D", "D1.x", ""])
+def test_an_id_that_is_none_is_refused(wrong: str) -> None:
+    with pytest.raises(InternalFaultError, match="no id of a rule"):
+        rule(wrong, severity=Severity.ERROR, message="", cause="", remedy="")(lambda *_: iter(()))

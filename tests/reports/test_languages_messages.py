@@ -1,0 +1,175 @@
+"""What the platform finds wrong is said in a language: no message of rules, the upload, documents and archives is not.
+
+That each text has a translation is told by test_languages_catalogues; here, that messages are made of such texts.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import date, datetime
+from pathlib import Path
+
+import pytest
+
+from dcc.declarations import message_of
+from dcc.documents.messages import TYPES_IN_WORDS, explain
+from dcc.documents.validation import validate_document
+from dcc.messages import Message, message
+from dcc.naming import Action, DocumentKind
+from dcc.outcomes import Problem, ZipKey
+from dcc.qc.apply.entity_rows import TooLong
+from dcc.qc.apply.upload_findings import FindingsKept, Judgement, UploadFinding, judge, late, not_permitted, too_long
+from dcc.qc.apply.versions import Version
+from dcc.reports.languages import load_catalogue
+from dcc.rules.findings import with_value
+from dcc.session.data.document_log import held_problem, problems_of
+from dcc.settings import Settings
+from dcc.tracker.hostings.declined_archives import Decline
+from dcc.tracker.hostings.foreign_archives import HeldArchive
+from dcc.vocabulary import EntityKind, Severity
+from tests.documents.test_validation import FAULTS, HEAD, MINIMAL, SCHEMA_ERRORS, SCHEMAS, TAIL, procedure
+from tests.rules.test_rules import BREAKS, EXAMPLES, Example
+from tests.support.integrity_cases import check
+
+SETTINGS = Settings(home=Path("/nowhere"))
+GERMAN = load_catalogue("de", SETTINGS)
+ENGLISH = load_catalogue("en", SETTINGS)
+VALUES = re.compile(r"""'(?:[^'\\]|\\.)*'|"[^"]*"|<[^>]*>|„[^“]*“|`[^`]*`""")
+LEFT_IN_ENGLISH = re.compile(r"\b(?:the|is|are|of|not|and|or|with|which|that|than|expected|it|no|has|there)\b", re.I)
+
+
+def assert_said(message: Message | Problem | UploadFinding) -> None:
+    """The message is whole in German, and in English as it is recorded."""
+    if isinstance(message, UploadFinding):
+        message = message_of(message.code, with_value(message.details, message.value))
+    said = message.marked if isinstance(message, Problem) else message
+    german = GERMAN.tell(said)
+    assert german != str(said)
+    assert LEFT_IN_ENGLISH.search(VALUES.sub("", german)) is None, german
+    assert ENGLISH.tell(said) == str(said)
+    assert "{" not in str(said)
+
+
+@pytest.mark.parametrize("example", [example for example in EXAMPLES if example.role == BREAKS], ids=str)
+def test_what_a_rule_finds_is_said_in_german(example: Example) -> None:
+    found = check(example.document, **example.options)
+    assert found
+    for finding in found:
+        assert_said(message_of(finding.code, with_value(finding.details, finding.value)))
+
+
+KEYS = {
+    EntityKind.SPECIMEN: ("H", "M1"),
+    EntityKind.EXPERIMENT: ("H", "E1", "2", "IMPC_CBC_001"),
+    EntityKind.LINE: ("H", "C1", None, None),
+    EntityKind.HOUSING: ("H", "P1", "p", 0, None),
+}
+
+
+@pytest.mark.parametrize("kind", EntityKind)
+@pytest.mark.parametrize("action", Action)
+@pytest.mark.parametrize("document", [None, 1, 2])
+@pytest.mark.parametrize("experiments", [[], ["E1"], ["E1", "E2"], [f"E{number}" for number in range(20)]])
+def test_what_the_upload_finds_is_said_in_german(
+    kind: EntityKind, action: Action, document: int | None, experiments: list[str]
+) -> None:
+    there = None if document is None else Version(*[document] * len(Version._fields))
+    finding = judge(Judgement(action, kind, KEYS[kind], there, 1, experiments), 3, 4)
+    if finding is not None:
+        assert_said(finding)
+
+
+def test_what_else_the_upload_finds_is_said_in_german() -> None:
+    excess = TooLong("colony_id", 255, 300)
+    for what in (*EntityKind, "centre element"):
+        assert_said(too_long(1, what, excess))
+    assert_said(late(date(2013, 10, 31), date(2013, 11, 1)))
+    kept = FindingsKept()
+    for _ in range(1_002):
+        kept.add(UploadFinding("Q1", Severity.ERROR))
+    assert_said(kept.all()[-1])
+    others = [not_permitted(action, own, "H", 3) for action in Action for own in ("J", None)]
+    for finding in others:
+        assert_said(finding)
+    for centre in ("J", None):
+        assert_said(held_problem("add/J.zip", {}, [others[0]], centre))
+    key = ZipKey(Action.ADD, "J.zip")
+    declined = Decline(1, key, "J", "someone", "Irrtum", datetime(2026, 11, 24), None, None)
+    for one in (HeldArchive(1, key, "J", ("H", "Ics")), HeldArchive(1, key, "J", ("H",), declined)):
+        assert_said(one.told)
+        assert_said(one.said)
+    assert_said(problems_of([], 7, 0)[-1])
+    empty = message("The incrementValue is empty. Say which increment the value is for.")
+    for severity in (Severity.WARNING, Severity.UNCHECKED):
+        assert_said(Problem("P14", empty, severity=severity))
+
+
+def problems(tmp_path: Path, content: str | bytes, kind: DocumentKind | None, most: int = 100) -> list[Problem]:
+    path = tmp_path / "document.xml"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return validate_document(path, kind, SCHEMAS, max_errors=most, max_tree_bytes=10_000_000)
+
+
+@pytest.mark.parametrize("case", [*SCHEMA_ERRORS, *FAULTS])
+def test_what_is_wrong_with_a_document_is_said_in_german(case: str, tmp_path: Path) -> None:
+    content = SCHEMA_ERRORS[case][0] if case in SCHEMA_ERRORS else FAULTS[case][0]
+    found = problems(tmp_path, content, DocumentKind.EXPERIMENT)
+    assert found
+    for problem in found:
+        if case != "a type is declared that is not known":
+            assert_said(problem)
+
+
+def test_a_document_of_the_wrong_kind_or_with_many_errors_is_said_in_german(tmp_path: Path) -> None:
+    for kind in (*DocumentKind, None):
+        for root in ("<html/>", '<centre xmlns="urn:x"/>', MINIMAL):
+            for problem in problems(tmp_path, root, kind):
+                assert_said(problem)
+    many = problems(tmp_path, procedure("<simpleParameter/>\n" * 20), DocumentKind.EXPERIMENT, 10)
+    assert "more errors" in many[-1].message
+    for problem in (*many, *problems(tmp_path, "<!DOCTYPE x>" + HEAD + TAIL, None)):
+        assert_said(problem)
+
+
+TYPES = [f"Element 'a': 'v' is not a valid value of the atomic type 'xs:{name}'." for name in TYPES_IN_WORDS]
+FACETS = [
+    "[facet 'length'] The value 'abc' has a length of '3'; this differs from the allowed length of '2'.",
+    "[facet 'maxLength'] The value 'abc' has a length of '3'; this exceeds the allowed maximum length of '2'.",
+    "[facet 'minLength'] The value 'abc' has a length of '3'; this underruns the allowed minimum length of '4'.",
+    "[facet 'pattern'] The value 'abc' is not accepted by the pattern '[0-9]+'.",
+    "[facet 'minInclusive'] The value '1' is less than the minimum value allowed ('2').",
+    "[facet 'maxInclusive'] The value '3' is greater than the maximum value allowed ('2').",
+    "[facet 'totalDigits'] The value '123' has more digits than are allowed ('2').",
+    "[facet 'fractionDigits'] The value '1.23' has more fractional digits than are allowed ('1').",
+]
+OTHERS = [
+    "Element 'a': 'v' is not a valid value of the local atomic type.",
+    "Element 'a': '' is not a valid value of the atomic type 'my:kind'.",
+    "Element 'a': This element is not expected.",
+    "Element 'a': This element is not expected. Expected is ( b ).",
+    "Element 'a': This element is not expected. Expected is one of ( b, c ).",
+    "Element 'a': This element is not expected. Expected is one of ( " + ", ".join(f"b{n}" for n in range(40)) + " ).",
+    "Element '{urn:x}a': This element is not expected. Expected is ( {urn:y}a ).",
+    "Element '{urn:x}a': This element is not expected. Expected is ( a ).",
+    "Element 'a': Missing child element(s).",
+    "Element 'a': Missing child element(s). Expected is one of ( b, c ).",
+    "Element 'a': Character content is not allowed, because the content type is empty.",
+    "Element 'a': Element content is not allowed, because the content type is empty.",
+    "Element 'a': No matching global declaration available for the validation root.",
+    "Element 'a': [facet 'enumeration'] The value 'x or y' is not an element of the set {'p or q', 'r'}.",
+    "Element 'a', attribute 'b': [facet 'enumeration'] The value '' is not an element of the set {'p'}.",
+]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [*TYPES, *(f"Element 'a'{what}: {facet}" for facet in FACETS for what in ("", ", attribute 'b'")), *OTHERS],
+)
+def test_what_libxml2_says_of_the_schema_is_said_in_german(words: str) -> None:
+    assert_said(explain(words).said)
+
+
+def test_values_are_not_translated_nor_looked_at() -> None:
+    odd = "is not registered. {colony}"
+    said = GERMAN.tell(message_of("S4", {"value": odd, "specimen": "of"}))
+    assert odd in said
