@@ -18,7 +18,7 @@ from dcc_assets.quality_control import CONTEXT_SPECS, chosen_contexts, chosen_qc
 from dcc_assets.reports import chosen_reports
 from dcc_assets.runs import session_work
 from dcc_assets.sync.changes import Mirror
-from dcc_assets.sync.overdue import overdue_changes
+from dcc_assets.sync.overdue import overdue_changes, show_overdue_job
 from dcc_assets.sync.recorder import recorder_of, session_recorder
 from dcc_assets.validation import DOCUMENT_SPECS, chosen_zip_actions, process
 from dcc_dagster.instance import QC_DATABASE_POOL
@@ -163,7 +163,7 @@ def asset_definitions(settings: Settings | None = None) -> Definitions:
             chosen_reports,
             measurements,
         ],
-        jobs=[crawl_file_sources, process_zip_actions, load_data, show_changes],
+        jobs=[crawl_file_sources, process_zip_actions, load_data, show_changes, show_overdue_job],
         resources=platform_resources(settings),
         executor=in_process_executor,
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from dagster import DagsterInstance, DagsterRunStatus, OpExecutionContext, RunsFilter
+from dagster import DagsterInstance, DagsterRunStatus, OpExecutionContext, ResourceDefinition, RunsFilter
 
 from dcc.runtime.processes import Process
 from dcc.session.sessions import Session
@@ -68,6 +68,11 @@ def session_tags(session: Session) -> dict[str, str]:
     """The tags of a run that is part of a session held by this process."""
     process = Process.this()
     return {SESSION_TAG: str(session.id), PROCESS_TAG: f"{process.host}:{process.pid}:{process.started}"}
+
+
+def ready_made(resource: object) -> ResourceDefinition:
+    """A resource that is used as it is, and not configured or closed by Dagster."""
+    return ResourceDefinition.hardcoded_resource(resource)
 
 
 def finish_dead_runs(instance: DagsterInstance, *, besides: str = "") -> int:

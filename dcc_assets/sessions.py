@@ -26,7 +26,7 @@ from dcc.runtime.disk_space import comes_from_full_disk, no_space_left
 from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc_assets.jobs import crawl_file_sources, load_data, process_zip_actions, show_changes
-from dcc_assets.runs import QUIET, STARTED_BY_TAG, finish_dead_runs, session_tags
+from dcc_assets.runs import QUIET, STARTED_BY_TAG, finish_dead_runs, ready_made, session_tags
 from dcc_dagster.instance import storage_place
 from dcc_resources.code_location import SOURCES
 from dcc_resources.file_source import FileSourceResource
@@ -141,11 +141,6 @@ def show_changed_data(settings: Settings, tracker: Engine, instance: DagsterInst
                 f"What was done is recorded, but Dagster could not be shown it ({error}). See to "
                 f"{storage_place(settings)}; the next session shows it."
             ) from error
-
-
-def ready_made(resource: object) -> ResourceDefinition:
-    """A resource that is used as it is, and not configured or closed by Dagster."""
-    return ResourceDefinition.hardcoded_resource(resource)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from dcc.errors import DatabaseOutdatedError
 from dcc.notify.notifications import notify_due
 from dcc.notify.outages import Trouble
 from dcc.settings import Settings
-from dcc_assets.sync.overdue import read_overdue, show_overdue
+from dcc_assets.sync.overdue import OVERDUE_JOB, read_overdue, show_overdue
 from dcc_dagster.partition_events import Report
 from dcc_resources.mail import MailResource
 from dcc_resources.tracker import TrackerResource
@@ -26,6 +26,7 @@ _SUBJECT: Final = "overdue: "
 
 @sensor(
     name="overdue",
+    job_name=OVERDUE_JOB,
     minimum_interval_seconds=OVERDUE_SECONDS,
     default_status=DefaultSensorStatus.RUNNING,
     description=(
@@ -36,7 +37,7 @@ _SUBJECT: Final = "overdue: "
 def overdue(
     context: SensorEvaluationContext, tracker: TrackerResource, mail: MailResource, webhook: WebhookResource
 ) -> SkipReason:
-    """Show what has changed of what is overdue, and tell it; there is nothing to be run for it."""
+    """Show what changed of what is overdue, in a run of that job which begins at once, and notify people of it."""
     settings = tracker.settings_with(mail, webhook)
     try:
         engine = tracker.ready(patience_seconds=0)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from dagster import AssetCheckSeverity, DagsterInstance, OpExecutionContext, job, op
+from dagster import AssetCheckSeverity, DagsterInstance, OpExecutionContext, in_process_executor, job, op
 from sqlalchemy import Connection, Engine
 
 from dcc.databases.columns import utc_now
@@ -33,17 +33,21 @@ from dcc.tracker.database import run_reading
 from dcc_assets.keys import (
     CENTRE_SILENT,
     CENTRES,
+    CONTEXTS,
     CRAWL_OVERDUE,
+    FILE_SOURCE_LISTINGS,
     FILE_SOURCES,
     SUBMISSIONS_OVERDUE,
     VALIDATED_DOCUMENTS,
 )
 from dcc_assets.metadata.links import links, page_of_partition, report_of_centre
-from dcc_assets.runs import QUIET, STARTED_BY_TAG, step_of
+from dcc_assets.runs import QUIET, STARTED_BY_TAG, ready_made, step_of
 from dcc_dagster.event_recorder import EventRecorder
 from dcc_dagster.instance import storage_place
+from dcc_dagster.job_assets import materialises
 from dcc_dagster.metadata import Metadata, table, utc_timestamp
 from dcc_dagster.partition_events import Report, Verdict
+from dcc_resources.tracker import TrackerResource
 
 _MARK: Final = "dcc/overdue told"
 _CHECKS: Final = {
@@ -51,7 +55,7 @@ _CHECKS: Final = {
     CENTRE_SILENT.to_user_string(): (CENTRE_SILENT, str(CENTRES.name)),
     SUBMISSIONS_OVERDUE.to_user_string(): (SUBMISSIONS_OVERDUE, str(CENTRES.name)),
 }
-_JOB: Final = "show_overdue"
+OVERDUE_JOB: Final = "show_overdue"
 
 
 def read_overdue(tracker: Engine, settings: Settings) -> list[Report]:
@@ -82,6 +86,24 @@ def overdue_changes(
     return changes.reports
 
 
+@op(name="overdue", description="Shows what changed of what is overdue.")
+def _show(context: OpExecutionContext, tracker: TrackerResource) -> None:
+    with EventRecorder(context.instance, step_of(context)) as recorder:
+        reports = overdue_changes(context.instance, recorder, tracker.ready(), tracker.settings_with())
+        recorder.tell_of_many(reports)
+
+
+@materialises(FILE_SOURCE_LISTINGS, CONTEXTS)
+@job(
+    name=OVERDUE_JOB,
+    executor_def=in_process_executor,
+    description="Updates the checks crawl_overdue, centre_silent and submissions_overdue.",
+)
+def show_overdue_job() -> None:
+    """Show what changed of what is overdue."""
+    _show()
+
+
 def show_overdue(instance: DagsterInstance, tracker: Engine, settings: Settings) -> bool:
     """Show what has changed of what is overdue, in a run of its own if anything has; whether it has.
 
@@ -91,18 +113,13 @@ def show_overdue(instance: DagsterInstance, tracker: Engine, settings: Settings)
     if not _look(instance, tracker, settings).reports:
         return False
 
-    @op(name=_JOB, description="Shows which sources, centres and submissions are overdue.")
-    def tell(context: OpExecutionContext) -> None:
-        with EventRecorder(context.instance, step_of(context)) as recorder:
-            recorder.tell_of_many(overdue_changes(context.instance, recorder, tracker, settings))
-
-    @job(name=_JOB, description="What has changed of what is overdue.")
-    def show() -> None:
-        tell()
-
     try:
-        tags = {STARTED_BY_TAG: "the watch of what is overdue"}
-        show.execute_in_process(instance=instance, run_config=QUIET, tags=tags)
+        show_overdue_job.execute_in_process(
+            instance=instance,
+            run_config=QUIET,
+            tags={STARTED_BY_TAG: "the watch of what is overdue"},
+            resources={TrackerResource.key: ready_made(TrackerResource.holding(settings, tracker))},
+        )
     except DccError:
         raise
     except Exception as error:

@@ -65,7 +65,7 @@ LINEAGE = [
 ]
 JOBS = (
     "['__ASSET_JOB', 'crawl_file_sources', 'load_data', 'process_zip_actions', 'refresh_reference_data', "
-    "'show_changes']"
+    "'show_changes', 'show_overdue']"
 )
 NAMED = {
     "sensor": (SensorDefinition,),

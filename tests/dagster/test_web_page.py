@@ -87,12 +87,14 @@ AUTOMATION = """
 CRAWLED = ({"crawl_file_sources"}, {"crawl_schedule"})
 PROCESSED = ({"process_zip_actions"}, {"new_zips", "retry_failed_downloads"})
 LOADED = ({"load_data", "show_changes"}, {"valid_documents", "changes_beside_sessions"})
+OVERDUE = ({"show_overdue"}, {"overdue"})
 REFRESHED = ({"refresh_reference_data"}, {"reference_schedule"})
 RUN_BY = {
-    "file_source_listings": CRAWLED,
+    "file_source_listings": (CRAWLED[0] | OVERDUE[0], CRAWLED[1] | OVERDUE[1]),
     "zip_actions": (CRAWLED[0] | PROCESSED[0], CRAWLED[1] | PROCESSED[1]),
     **dict.fromkeys(("zip_downloads", "xml_documents", "validated_documents"), PROCESSED),
-    **dict.fromkeys(("uploaded_data", "data_integrity", "contexts", "overviews", "qc"), LOADED),
+    **dict.fromkeys(("uploaded_data", "data_integrity", "overviews", "qc"), LOADED),
+    "contexts": (LOADED[0] | OVERDUE[0], LOADED[1] | OVERDUE[1]),
     **dict.fromkeys(("submission_reports", "measurements"), (set(), set())),
 }
 """The jobs of each asset, and what starts them by itself; a report is kept when somebody asks for it."""
