@@ -142,6 +142,6 @@ class Contexts(RuleBasedStateMachine):
 
 
 Contexts.TestCase.settings = settings(
-    max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=20, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestContexts = Contexts.TestCase
