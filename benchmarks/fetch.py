@@ -18,7 +18,7 @@ from pydantic import SecretStr
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.session.fetching.archive_transfer import Transfer
-from dcc.session.fetching.download_slots import Allowance
+from dcc.session.fetching.download_slots import DownloadSlots
 from dcc.session.fetching.downloads import MOST_QUEUED, Arrived, Broke, DownloadMessage, SourceDownloads
 from dcc.settings import load_settings
 from dcc.sources.base import SourceAddress, SourceProtocol
@@ -46,7 +46,7 @@ def fetch_all(
     place = Staging(settings.staging_directory, min_free_bytes=settings.min_free_bytes)
     place.make()
     messages: queue.SimpleQueue[DownloadMessage] = queue.SimpleQueue()
-    downloads = SourceDownloads(address, settings, place, Allowance(settings.downloaders), messages.put)
+    downloads = SourceDownloads(address, settings, place, DownloadSlots(settings.downloaders), messages.put)
     queued = 0
     while waiting or queued:
         while waiting and queued < MOST_QUEUED:

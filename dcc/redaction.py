@@ -158,11 +158,6 @@ def _is_clean(error: BaseException) -> bool:
     return redacted(said) == said
 
 
-def redacted_traceback(error: BaseException) -> str:
-    """The traceback of an exception, with those behind it, without secrets."""
-    return redacted("".join(traceback.format_exception(error)))
-
-
 _watched = False
 
 

@@ -15,7 +15,7 @@ from dcc.databases.engines import database_label
 from dcc.errors import DccError
 from dcc.operations.consistency.check import check_consistency
 from dcc.operations.consistency.inconsistency import RULES, Inconsistency
-from dcc.operations.doctor.environment import Surroundings
+from dcc.operations.doctor.environment import Environment
 from dcc.operations.doctor.verdicts import Check, Finding, failed, not_checked, ok, split_advice, warning
 from dcc.qc.database import QC_DATABASE
 from dcc.session.sessions import read_lease
@@ -38,7 +38,7 @@ _UNFINISHED: Final = [
 _SHOWN: Final = 20
 
 
-def check_dagster(surroundings: Surroundings) -> Iterator[Finding]:
+def check_dagster(surroundings: Environment) -> Iterator[Finding]:
     """The instance's storage can be used, its daemon is alive if one is in use, no run is stuck."""
     settings = surroundings.hurried_settings
     if not settings.dagster_events:
@@ -61,7 +61,7 @@ def check_dagster(surroundings: Surroundings) -> Iterator[Finding]:
         yield _check_runs(instance, surroundings)
 
 
-def _check_storage(instance: DagsterInstance, surroundings: Surroundings) -> Iterator[Finding]:
+def _check_storage(instance: DagsterInstance, surroundings: Environment) -> Iterator[Finding]:
     began = time.monotonic()
     outdated = []
     for name in ("run_storage", "event_log_storage", "schedule_storage"):
@@ -83,7 +83,7 @@ def _check_storage(instance: DagsterInstance, surroundings: Surroundings) -> Ite
     yield ok("Dagster instance", f"Its storage ({where}) answers within {1_000 * seconds:.0f} ms, of the right schema.")
 
 
-def _check_daemon(instance: DagsterInstance, surroundings: Surroundings) -> Iterator[Finding]:
+def _check_daemon(instance: DagsterInstance, surroundings: Environment) -> Iterator[Finding]:
     beats = instance.get_daemon_heartbeats()
     if not beats:
         yield not_checked("Dagster daemon", "None has run yet.", "dcc daemon, or dcc ui; or dcc crawl by a timer")
@@ -113,7 +113,7 @@ def _check_daemon(instance: DagsterInstance, surroundings: Surroundings) -> Iter
         yield ok("Dagster daemon", f"It runs; its last sign of life was at {newest:%Y-%m-%d %H:%M} UTC.")
 
 
-def _check_runs(instance: DagsterInstance, surroundings: Surroundings) -> Finding:
+def _check_runs(instance: DagsterInstance, surroundings: Environment) -> Finding:
     before = datetime.now(UTC) - _STUCK
     stuck = instance.get_runs(RunsFilter(statuses=_UNFINISHED, updated_before=before), limit=_SHOWN)
     with surroundings.reading(TRACKER) as connection:
@@ -129,7 +129,7 @@ def _check_runs(instance: DagsterInstance, surroundings: Surroundings) -> Findin
     )
 
 
-def check_depths(surroundings: Surroundings) -> Iterator[Finding]:
+def check_depths(surroundings: Environment) -> Iterator[Finding]:
     """The tracker, staging, the QC database and what Dagster shows fit together; reads all of them."""
     settings = surroundings.settings
     with surroundings.reading(TRACKER), surroundings.reading(QC_DATABASE):

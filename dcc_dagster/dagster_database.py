@@ -17,7 +17,7 @@ from dagster_mysql import MySQLEventLogStorage, MySQLRunStorage, MySQLScheduleSt
 from sqlalchemy import Connection, Engine, inspect, text
 
 from dcc.databases.engines import database_label
-from dcc.databases.schema import InitReport, alone, create_database
+from dcc.databases.schema import InitReport, create_database, exclusive_connection
 from dcc.databases.server_requirements import require_fit_defaults, require_fit_server
 from dcc.errors import ConfigurationError, DagsterStorageError, DagsterStorageOutdatedError, DccError
 from dcc_dagster.mysql_connections import DAGSTER, open_dagster_database, url_for_dagster
@@ -54,7 +54,7 @@ def init_dagster_database(url: str) -> InitReport:
     engine = open_dagster_database(url)
     try:
         create_database(engine.url, DAGSTER)
-        with alone(engine, DAGSTER) as connection:
+        with exclusive_connection(engine, DAGSTER) as connection:
             require_fit_server(connection, DAGSTER)
             require_fit_defaults(connection, DAGSTER)
             before = _revision(connection)

@@ -17,7 +17,7 @@ import yaml  # type: ignore[import-untyped]
 
 from dcc.errors import DagsterStorageError
 from dcc.runtime.logging_setup import NOTICE
-from dcc.runtime.private_files import in_place_of
+from dcc.runtime.private_files import replacement_file
 
 log = logging.getLogger(__name__)
 
@@ -125,7 +125,7 @@ def _replace(path: Path, text: str) -> None:
     before = path.stat()
     if not os.access(path, os.W_OK):
         raise PermissionError(f"it is not writable for user {os.geteuid()}")
-    with in_place_of(path, stat.S_IMODE(before.st_mode)) as draft:
+    with replacement_file(path, stat.S_IMODE(before.st_mode)) as draft:
         draft.write_bytes(text.encode())
         if (before.st_uid, before.st_gid) != (draft.stat().st_uid, draft.stat().st_gid):
             os.chown(draft, before.st_uid, before.st_gid)

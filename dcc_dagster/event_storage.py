@@ -3,7 +3,7 @@
 Dagster's own class makes a new engine for every event and commits each event up to four times: 6 ms an event. This one
 keeps its engines and stores a batch of events in one transaction for each database file, at a tenth of that. What it
 stores is the same, row by row. It leans on private methods of Dagster: where those are not as expected, it does
-everything as Dagster's own class does, slower and right (architecture note, "Partitions and runs").
+everything as Dagster's own class does, slower and right.
 
 Chosen in the `dagster.yaml` that `dcc_dagster.instance` writes.
 """

@@ -8,7 +8,7 @@ from typing import Any, Final
 import yaml  # type: ignore[import-untyped]
 
 from dcc.errors import ConfigurationError, DagsterStorageError
-from dcc.runtime.private_files import PRIVATE_FILE, close_to_others, in_place_of, make_directory
+from dcc.runtime.private_files import PRIVATE_FILE, make_directory, remove_access_of_others, replacement_file
 from dcc.settings import Settings
 from dcc_dagster.earlier_configuration import bring_up_to_date
 
@@ -118,14 +118,14 @@ def write_configuration(settings: Settings, *, replace: bool = False) -> Path | 
     kept: Path | None = None
     try:
         make_directory(path.parent)
-        close_to_others(path.parent)
+        remove_access_of_others(path.parent)
         if path.exists():
             if not replace:
                 return None
             kept = path.with_name(f"{path.name}.before")
             path.replace(kept)
         storage = _SQLITE if settings.dagster_url is None else _DATABASE
-        with in_place_of(path, PRIVATE_FILE) as draft:
+        with replacement_file(path, PRIVATE_FILE) as draft:
             draft.write_text(_BEGINNING + storage + _END, "utf-8")
     except OSError as error:
         raise DagsterStorageError(

@@ -24,7 +24,6 @@ from dcc.redaction import (
     keep_secrets_of_url,
     redact,
     redacted,
-    redacted_traceback,
 )
 from dcc.settings import Settings
 from dcc.sources.access import Credential
@@ -173,7 +172,6 @@ def test_an_exception_is_cleaned_with_those_behind_it() -> None:
     keep_secret("correct horse")
     refused = raised(OSError(13, "refused correct horse"), StubbornError())
     error = raised(RuntimeError("The login with correct horse failed"), refused)
-    assert redacted_traceback(error).count(MASK) == 3
     clean(error)
     told = "".join(traceback.format_exception(error))
     assert "horse" not in told

@@ -1,4 +1,4 @@
-"""The columns of measurements as analysts get them: their names, types, units and meanings."""
+"""The columns of measurements for analysts: names, types, units and meanings."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Measurements as files, a file for each centre and procedure; each export brings up to date what the last one wrote.
+"""Exports measurements as files, one for each centre and procedure; each export updates what the last one wrote.
 
-A file is written anew when its measurements are others than those it holds, told by fingerprints without reading them.
-Whatever breaks an export off, each file is whole, and the next export goes on.
+A file is written again only when its measurements have changed, which fingerprints tell without reading it. If an
+export breaks off, every file is whole, and the next export goes on.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from dcc.analysis.export_directory import (
     path_of,
     read_manifest,
     remove_file,
-    replacing,
+    replacement_path,
     save_manifest,
-    unwritable,
+    unwritable_error,
 )
 from dcc.analysis.measurements import (
     MeasurementFilter,
     iterate_batches,
     patient_connection,
-    settle_past,
+    resolve_past,
     summary_query,
 )
-from dcc.analysis.spreadsheets import guarded
+from dcc.analysis.spreadsheets import escape_formulas
 from dcc.runtime.private_files import SHARED_DIRECTORY, make_directory
 
 __all__ = ["ExportFormat", "ExportProgress", "ExportReport", "MeasurementFilter", "Partition", "export_measurements"]
@@ -106,7 +106,7 @@ def export_measurements(
     wanted = wanted or MeasurementFilter()
     with open_directory(directory), patient_connection(qc) as connection:
         manifest = read_manifest(directory, format_, wanted.described())
-        wanted = settle_past(connection, wanted)
+        wanted = resolve_past(connection, wanted)
         summaries = _summarise(connection, wanted)
         paths = {partition: path_of(partition, format_) for partition in summaries}
         try:
@@ -117,7 +117,7 @@ def export_measurements(
             export = _Export(connection, directory, manifest, wanted, on_progress)
             export.write({one: (paths[one], summaries[one]) for one in changed})
         except OSError as error:
-            raise unwritable(directory, error) from error
+            raise unwritable_error(directory, error) from error
     return ExportReport(
         directory,
         format_,
@@ -191,7 +191,7 @@ class _Export:
         for partition, (path, summary) in due.items():
             file = self._directory / path
             make_directory(file.parent, SHARED_DIRECTORY)
-            with replacing(file) as temporary:
+            with replacement_path(file) as temporary:
                 self._write_file(temporary, partition)
             self._manifest.files[path] = Written(summary.rows, file.stat().st_size, summary.fingerprint)
             self._manifest.unfinished.discard(path)
@@ -208,7 +208,7 @@ class _Export:
         with _writer(path, format_) as writer:
             for batch in iterate_batches(self._connection, wanted):
                 rows = batch.select(schema.names)
-                writer.write_batch(guarded(rows) if format_ is ExportFormat.CSV else rows)
+                writer.write_batch(escape_formulas(rows) if format_ is ExportFormat.CSV else rows)
                 self._done += batch.num_rows
                 if self._on_progress is not None:
                     self._on_progress(ExportProgress(self._done, self._due, partition))

@@ -1,7 +1,7 @@
-"""The directory of an export: the names of its files, what it says of itself, and its lock.
+"""The directory of an export: names of files, its manifest and its lock.
 
-`_manifest.json` tells of what the files are and which there are; it is replaced as a whole. `_lock` is locked for as
-long as an export is written. Both names begin so that readers of Parquet leave them aside.
+`_manifest.json` says what the files are and which there are; it is replaced as a whole. `_lock` is locked while an
+export is written. Readers of Parquet ignore names that begin with `_`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 from dcc.errors import ExportActiveError, ExportError
-from dcc.runtime.private_files import SHARED_DIRECTORY, SHARED_FILE, make_directory, open_new
+from dcc.runtime.private_files import SHARED_DIRECTORY, SHARED_FILE, create_file, make_directory
 
 MANIFEST: Final = "_manifest.json"
 _LOCK: Final = "_lock"
@@ -91,7 +91,7 @@ def open_directory(directory: Path) -> Iterator[None]:
         make_directory(directory, SHARED_DIRECTORY)
         lock = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, SHARED_FILE)
     except OSError as error:
-        raise unwritable(directory, error) from error
+        raise unwritable_error(directory, error) from error
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -105,7 +105,7 @@ def open_directory(directory: Path) -> Iterator[None]:
         os.close(lock)
 
 
-def unwritable(directory: Path, error: OSError) -> ExportError:
+def unwritable_error(directory: Path, error: OSError) -> ExportError:
     """The error that an export's directory cannot be written."""
     return ExportError(
         f"The export directory {directory} could not be written: {error.strerror or error}. "
@@ -130,7 +130,7 @@ def read_manifest(directory: Path, format_: ExportFormat, wanted: Mapping[str, o
             "Export to another directory, or remove this one."
         ) from error
     except OSError as error:
-        raise unwritable(directory, error) from error
+        raise unwritable_error(directory, error) from error
     if manifest.format is not format_ or manifest.wanted != wanted:
         raise ExportError(
             f"{directory} holds an export of {_said(manifest.format, manifest.wanted)}, and this one is of "
@@ -139,7 +139,7 @@ def read_manifest(directory: Path, format_: ExportFormat, wanted: Mapping[str, o
     try:
         _refuse_foreign(directory, manifest)
     except OSError as error:
-        raise unwritable(directory, error) from error
+        raise unwritable_error(directory, error) from error
     return manifest
 
 
@@ -188,15 +188,15 @@ def save_manifest(directory: Path, manifest: Manifest) -> None:
         "files": {path: asdict(written) for path, written in sorted(manifest.files.items())},
         "unfinished": sorted(manifest.unfinished),
     }
-    with replacing(directory / MANIFEST) as temporary:
+    with replacement_path(directory / MANIFEST) as temporary:
         temporary.write_text(json.dumps(said, indent=1, ensure_ascii=False), "utf-8")
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replacement_path(path: Path) -> Iterator[Path]:
     """A path beside `path` to write to; what is there in the end takes its place at once."""
     temporary = path.with_name(f".{path.name}.part")
-    os.close(open_new(temporary, SHARED_FILE))
+    os.close(create_file(temporary, SHARED_FILE))
     try:
         yield temporary
         with temporary.open("rb") as file:

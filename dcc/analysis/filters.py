@@ -1,4 +1,4 @@
-"""Which measurements are wanted, as conditions of a query."""
+"""Filters of measurements, as conditions of a query."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def patient_connection(qc: Engine) -> Iterator[Connection]:
 
 def iterate_batches(connection: Connection, wanted: MeasurementFilter, *, rows: int = ROWS) -> Iterator[pa.RecordBatch]:
     """The measurements that are wanted, in the order of their ids, as Arrow record batches of `SCHEMA`."""
-    statement = measurements_query(settle_past(connection, wanted))
+    statement = measurements_query(resolve_past(connection, wanted))
     streamed = connection.execution_options(stream_results=True, max_row_buffer=_ROWS_FETCHED)
     value = SCHEMA.get_field_index("value")
     with streamed.execute(statement) as result:
@@ -114,7 +114,7 @@ def _batch(rows: list[Any]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
-def settle_past(connection: Connection, wanted: MeasurementFilter) -> MeasurementFilter:
+def resolve_past(connection: Connection, wanted: MeasurementFilter) -> MeasurementFilter:
     """The filter with its past, if any, as a document. Raises NotFoundError for a document that was never applied."""
     document = wanted.as_of_document
     if wanted.as_of_date is not None:

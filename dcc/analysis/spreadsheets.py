@@ -1,10 +1,9 @@
-"""CSV that a spreadsheet shows and does not run: what a centre sent stays text, and can be had back to the letter.
+"""Makes CSV safe to open in a spreadsheet: what a centre sent stays text, and can be restored exactly.
 
 A spreadsheet takes a cell that begins with `=`, `+`, `-` or `@` for a formula, which can start programs and send the
-sheet's contents elsewhere, and centres choose what is in these cells. CSV is what people open by a click, so such texts
-have an apostrophe before them, by which spreadsheets know a text. So have texts that begin with an apostrophe
-themselves: whoever takes one from the beginning of each text that has one has what was submitted. Numbers stay as they
-are; so does Parquet, which no spreadsheet takes for formulas.
+sheet's contents elsewhere; centres choose what is in these cells. Such texts get an apostrophe before them, by which
+spreadsheets know a text, and so do texts that begin with an apostrophe themselves. To restore what was submitted,
+remove one apostrophe from the beginning of each text that has one. Numbers stay as they are, and so does Parquet.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _BEGINNINGS: Final = r"\A['=+\-@\x{FF1D}\x{FF0B}\x{FF0D}\x{FF20}\t\r\n]"
 _NUMBER: Final = r"\A[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\z"
 
 
-def guarded(batch: pa.RecordBatch) -> pa.RecordBatch:
+def escape_formulas(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The same rows, with an apostrophe before each text that a spreadsheet could take for a formula."""
     columns = [_guarded(column) if pa.types.is_string(column.type) else column for column in batch.columns]
     return pa.RecordBatch.from_arrays(columns, schema=batch.schema)

@@ -1,6 +1,6 @@
-"""The central directory of a zip archive, looked over before anything reads it into memory.
+"""Checks the central directory of a zip archive before anything reads it into memory.
 
-Layout: PKWARE's APPNOTE, sections 4.3.12 to 4.3.16. Python's zipfile takes the whole directory into memory, whatever
+Layout: PKWARE's APPNOTE, sections 4.3.12 to 4.3.16. Python's zipfile reads the whole directory into memory, whatever
 its size and number of entries.
 """
 

@@ -1,7 +1,7 @@
-"""Reading a centre's zip archive: its documents onto the disk, and an account of everything else in it.
+"""Extracts a centre's zip archive: its documents onto the disk, and an account of everything else in it.
 
-Only top-level entries ending `.xml` count. Archives come from outside: names that
-lead elsewhere, links, bombs and lies about sizes are refused before a byte of them is written.
+Only top-level entries ending `.xml` count. Archives come from outside: names that lead elsewhere, links, bombs and
+false sizes are refused before a byte of them is written.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The content of one entry of a zip archive, inflated in pieces of bounded size whatever its method.
+"""Reads the content of one entry of a zip archive in pieces of bounded size, whatever its compression.
 
-Python's zipfile inflates bzip2 and LZMA without bound: 4 kB of an archive then come to gigabytes of memory at once.
+Python's zipfile inflates bzip2 and LZMA without bound: 4 kB of an archive then become gigabytes of memory at once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The `dcc` command: the list of its commands. What each does is in the module named beside it."""
+"""The `dcc` command: the list of its commands, each with the module that has it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,1 @@
-"""What the platform's databases have in common, on SQLite and on MySQL and MariaDB: connections, schema, transactions.
-
-The tracker is one (dcc.tracker), what documents say is another (dcc.qc).
-"""
+"""What the tracker (`dcc.tracker`) and the QC database (`dcc.qc`) share: connections, schema, transactions."""

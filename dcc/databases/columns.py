@@ -1,4 +1,4 @@
-"""What the tables of the platform have in common on each kind of database: types, ids, references, options."""
+"""Columns and table options that the tables of both databases share, on each kind of database."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class ReceiptColumns:
 
 
 class LastUpdated:
-    """The column that every table of the seed has: when the row was last written."""
+    """The column `last_update` of the tables of the `phenodcc_tracker` schema: when the row was last written."""
 
     last_update: Mapped[datetime] = mapped_column(ROW_TIME, server_default=RowTime(), sort_order=1_000)
 

@@ -1,4 +1,4 @@
-"""What tells the platform's databases apart: their names, their tables, their migrations and their errors."""
+"""The two databases of the platform: name, tables, migrations and errors of each."""
 
 from __future__ import annotations
 

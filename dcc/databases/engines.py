@@ -1,7 +1,7 @@
-"""Connections to databases: how each kind of database is spoken to, and what its failures mean.
+"""Connections to SQLite, MySQL and MariaDB, and what their failures mean.
 
-Every one holds times in UTC, enforces foreign keys, compares names by their bytes and refuses what does not fit. No
-message made here holds a password or a statement's parameters.
+Every connection holds times in UTC, enforces foreign keys, compares names by their bytes and refuses values that do not
+fit. No message made here holds a password or a statement's parameters.
 """
 
 from __future__ import annotations
@@ -258,7 +258,7 @@ def is_contention(error: BaseException) -> bool:
     return code in (_SQLITE_CONTENTION if isinstance(cause, sqlite3.Error) else _MYSQL_CONTENTION)
 
 
-def is_passing(error: BaseException) -> bool:
+def is_transient(error: BaseException) -> bool:
     """Whether a failure may well be over in a moment, so that the whole transaction is worth another try."""
     if is_contention(error):
         return True

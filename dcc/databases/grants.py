@@ -1,6 +1,6 @@
-"""The accounts of a MySQL or MariaDB server that an installation works with, and what each may do: what it must.
+"""The accounts of a MySQL or MariaDB server for an installation, with the rights that each needs and no more.
 
-Whoever looks after the server runs these statements. The accounts are locked until they are given passwords.
+The server's administrator runs these statements. The accounts are locked until they have passwords.
 """
 
 from __future__ import annotations

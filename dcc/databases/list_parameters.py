@@ -1,13 +1,12 @@
-"""Thousands of numbers, or texts, given to a statement as one parameter, and answered by it as one text a group.
+"""Passes thousands of numbers or texts to a statement as one parameter, and returns groups as one text each.
 
-Given so, a statement is made once, whatever their number.
+The statement is the same whatever their number. The parameter is a JSON array: SQLite (3.38) reads it by `json_each`,
+MySQL (8.0) and MariaDB (10.6) by `JSON_TABLE`. With a parameter for each number, SQLAlchemy takes longer than the
+database takes to look it up. Use it only to read: MariaDB 10 scans the whole table to change or delete the rows of such
+a list.
 
-The parameter is a JSON array: SQLite (3.38) takes it apart by `json_each`, MySQL (8.0) and MariaDB (10.6) do by
-`JSON_TABLE`. A list of parameters costs SQLAlchemy more for each number than the database takes to look it up. Only for
-what is read: MariaDB 10 looks at the whole table to change or delete the rows that such a list names.
-
-What a statement answers for each number, but is the same for many, is grouped by that, with the numbers as a text: the
-driver of MySQL and MariaDB is written in Python, and takes longer for a row than the server does.
+An answer that is the same for many numbers is grouped, with the numbers as one text: the driver of MySQL and MariaDB is
+written in Python, and takes longer for a row than the server does.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rows of numbers and texts, read from a server as a text of hundreds of them.
+"""Reads rows of numbers and texts from a server as texts of hundreds of rows.
 
 The driver of MySQL and MariaDB is written in Python, and takes 10 to 20 µs for each row; the server makes a text of all
 of them in a tenth of that. SQLite yields its rows at once.

@@ -1,7 +1,7 @@
-"""A database's schema as a whole: made, brought up to date, and checked before use.
+"""Creates, upgrades and checks a database's schema.
 
-`dcc init` alone changes a schema. SQLite is upgraded in one transaction, or not at all; on MySQL and MariaDB, which
-commit each table by itself, an upgrade that broke off is taken up by the next one.
+`dcc init` alone changes a schema. SQLite is upgraded in one transaction, or not at all; MySQL and MariaDB commit each
+table by itself, and the next upgrade goes on where one broke off.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dcc.databases.engines import WRITES, database_label, open_url
 from dcc.databases.server_requirements import require_fit_server
 from dcc.databases.transactions import run_reading
 from dcc.errors import ConfigurationError, DatabaseOutdatedError, StorageUnfinishedError
-from dcc.runtime.private_files import PRIVATE_FILE, close_to_others, make_directory, refuse_links_of_others
+from dcc.runtime.private_files import PRIVATE_FILE, make_directory, refuse_links_of_others, remove_access_of_others
 
 _INIT_LOCK: Final = "dcc_init"
 _LOCK_SECONDS: Final = 60
@@ -56,7 +56,7 @@ def init_database(engine: Engine, database: Database, *, unfinished: bool = Fals
         create_database(engine.url, database)
     worker = open_url(engine.url, database, answer_seconds=None)
     try:
-        with alone(worker, database) as connection:
+        with exclusive_connection(worker, database) as connection:
             require_fit_server(connection, database)
             before = _revision(connection)
             if not unfinished:
@@ -156,7 +156,7 @@ def _create_file(path: Path, database: Database) -> None:
         make_directory(path.parent)
         refuse_links_of_others(path)
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, PRIVATE_FILE))
-        close_to_others(path)
+        remove_access_of_others(path)
     except OSError as error:
         raise database.unreachable(
             f"The {database.name} {path} could not be created: {error.strerror or error}. "
@@ -184,7 +184,7 @@ def create_database(url: URL, database: Database) -> None:
 
 
 @contextmanager
-def alone(engine: Engine, database: Database) -> Iterator[Connection]:
+def exclusive_connection(engine: Engine, database: Database) -> Iterator[Connection]:
     """A connection whose owner alone changes the schema meanwhile; on SQLite in a write transaction."""
     with _alone_sqlite(engine) if engine.dialect.name == "sqlite" else _alone_mysql(engine, database) as connection:
         yield connection

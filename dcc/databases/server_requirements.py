@@ -1,6 +1,6 @@
-"""Whether a MySQL or MariaDB server is one that the platform's databases may be kept on.
+"""What a MySQL or MariaDB server must be and be set to for the platform's databases.
 
-What is wrong is said once, when a database is opened, and not by the first statement that the server does not know.
+It is checked when a database is opened, so that a wrong server is named before any statement fails on it.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ from sqlalchemy.exc import DBAPIError
 
 from dcc.databases.columns import BIG, MYSQL_FAMILY, TypedTable, UtcDateTime, utc_now
 from dcc.databases.database import OUTAGE_SECONDS, database_of
-from dcc.databases.engines import BUSY_SECONDS, WRITES, database_label, is_contention, is_passing
+from dcc.databases.engines import BUSY_SECONDS, WRITES, database_label, is_contention, is_transient
 from dcc.errors import DatabaseUnreachableError
 
 T = TypeVar("T")
@@ -188,7 +188,7 @@ class _Patience:
 
     def pause_after(self, error: DBAPIError | DatabaseUnreachableError) -> None:
         """Wait before the next try. Raises `error` if none would help, or the database's `unreachable`."""
-        if not is_passing(error):
+        if not is_transient(error):
             raise error
         now = time.monotonic()
         if is_contention(error):

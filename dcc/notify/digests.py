@@ -68,12 +68,12 @@ class Digest:
     @property
     def accepted(self) -> tuple[ZipLine, ...]:
         """What came through."""
-        return tuple(line for line in self.lines if not is_bad(line))
+        return tuple(line for line in self.lines if not needs_attention(line))
 
     @property
     def bad(self) -> tuple[ZipLine, ...]:
         """What needs a hand."""
-        return tuple(line for line in self.lines if is_bad(line))
+        return tuple(line for line in self.lines if needs_attention(line))
 
     def only(self, items: Collection[Item]) -> Digest:
         """The digest of those of its zip actions that are among `items`."""
@@ -89,7 +89,7 @@ def addresses_of(centre: CentreEntry) -> tuple[str, ...]:
         return ()
 
 
-def is_bad(line: ZipLine) -> bool:
+def needs_attention(line: ZipLine) -> bool:
     """Whether a zip action needs a hand."""
     return line.tone in (Tone.BAD, Tone.WARN)
 
@@ -150,7 +150,7 @@ def _is_news(line: ZipLine, settings: Settings) -> bool:
 
 
 def _item(line: ZipLine, md5: str | None, session_id: int, centre_id: int) -> Item:
-    outcome = str(line.outcome) if is_bad(line) else _ACCEPTED
+    outcome = str(line.outcome) if needs_attention(line) else _ACCEPTED
     changed = "" if line.changed is None else f" changed {line.changed}"
     if line.outcome is Outcome.CHANGED:
         # Whatever else becomes of its data, each change is told once.
@@ -158,7 +158,7 @@ def _item(line: ZipLine, md5: str | None, session_id: int, centre_id: int) -> It
     # Documents of it that came right, or were sent anew, are news as well.
     what = (
         f"{outcome} {line.phase.short_name} {line.failed}/{line.documents} {md5}{changed}"
-        if is_bad(line)
+        if needs_attention(line)
         else f"{outcome} {md5}"
     )
     return Item(Kind.ZIP, str(line.key), what, session_id, centre_id)

@@ -1,4 +1,4 @@
-"""Reminders for centres: archives that failed long ago and that nobody has corrected or removed."""
+"""Reminds centres of archives that failed long ago and were neither corrected nor removed."""
 
 from __future__ import annotations
 

@@ -27,12 +27,12 @@ from dcc.notify.outages import (
     SESSION,
     TRACKER,
     Trouble,
-    broken_off,
+    broken_session,
     dead_session,
-    died,
+    ended_outages,
+    session_of_dead_process,
     sessions_after,
     sources_away,
-    which_are_back,
 )
 from dcc.notify.owner_notices import tell_owners
 from dcc.notify.rounds import Planned, Round
@@ -70,9 +70,9 @@ def notify_after_session(
     """
     if not settings.notifies:
         return []
-    troubles = [broken_off(session_id, broke_off)] if broke_off is not None else []
+    troubles = [broken_session(session_id, broke_off)] if broke_off is not None else []
     if dead is not None:
-        troubles.append(died(*dead, taken_up=ended and broke_off is None))
+        troubles.append(session_of_dead_process(*dead, taken_up=ended and broke_off is None))
 
     def work(round_: Round) -> None:
         well = ended and broke_off is None
@@ -159,7 +159,7 @@ def tell_that_tracker_is_away(settings: Settings, error: DccError) -> list[str]:
             continue
         path: Path | None = None
         try:
-            path = outages.claim(settings, channel.name, recipient)
+            path = outages.claim_tracker_outage(settings, channel.name, recipient)
             if path is None:
                 continue
             _send_alone(settings, channel, recipient, [trouble], [])
@@ -173,7 +173,7 @@ def tell_that_tracker_is_away(settings: Settings, error: DccError) -> list[str]:
 
 
 def _tell_that_tracker_is_back(settings: Settings) -> list[str]:
-    told = list(outages.told(settings))
+    told = list(outages.told_tracker_outages(settings))
     if not told:
         return []
     channels = {channel.name: channel for channel in open_channels(settings)}
@@ -189,7 +189,7 @@ def _tell_that_tracker_is_back(settings: Settings) -> list[str]:
                 _send_alone(settings, channels[name], recipient, [], [TRACKER])
         except DccError as failure:
             if not getattr(failure, "may_have_arrived", False):
-                outages.claim(settings, name, recipient)
+                outages.claim_tracker_outage(settings, name, recipient)
             said.append(_warned(failure))
     return said
 
@@ -286,7 +286,7 @@ def _tell_outages_to(
     ledger = round_.ledger
     told = ledger.open_outages(channel.name, recipient)
     with round_.tracker.connect() as connection:
-        back = which_are_back(connection, told, away)
+        back = ended_outages(connection, told, away)
     still = {one.subject for one in away if not one.over}
     back |= {subject: label for subject, label in fine.items() if subject in told and subject not in still}
     if watched is not None:

@@ -20,7 +20,7 @@ from sqlalchemy import Connection, func, or_, select
 
 from dcc.errors import ListingShrunkError
 from dcc.notify.messages import Item, Kind
-from dcc.runtime.private_files import PRIVATE_FILE, make_directory, open_new
+from dcc.runtime.private_files import PRIVATE_FILE, create_file, make_directory
 from dcc.session import sessions
 from dcc.settings import Settings
 from dcc.tracker.models import AnException, Centre, CrawlingSession, FileSource, SourceCrawlRow
@@ -29,7 +29,7 @@ from dcc.tracker.register.source_addresses import load_addresses
 _NAME: Final = "tracker-away-{}.json"
 
 
-def claim(settings: Settings, channel: str, recipient: str) -> Path | None:
+def claim_tracker_outage(settings: Settings, channel: str, recipient: str) -> Path | None:
     """Mark that a recipient is told that the tracker is away; None when that was done before. Raises OSError."""
     directory = _directory(settings)
     make_directory(directory)
@@ -39,7 +39,7 @@ def claim(settings: Settings, channel: str, recipient: str) -> Path | None:
         return None
     part = directory / f".{path.name}.{uuid.uuid4().hex}.part"
     try:
-        with os.fdopen(open_new(part, PRIVATE_FILE), "w", encoding="utf-8") as file:
+        with os.fdopen(create_file(part, PRIVATE_FILE), "w", encoding="utf-8") as file:
             json.dump({"channel": channel, "recipient": recipient}, file)
         # A mark is whole or not there: the disk may well be full when the tracker is away.
         os.link(part, path)
@@ -50,7 +50,7 @@ def claim(settings: Settings, channel: str, recipient: str) -> Path | None:
     return path
 
 
-def told(settings: Settings) -> Iterator[tuple[str, str, Path]]:
+def told_tracker_outages(settings: Settings) -> Iterator[tuple[str, str, Path]]:
     """Who was told that the tracker is away: channel, recipient, and the file that says so. Raises OSError."""
     for path in sorted(_directory(settings).glob(_NAME.format("*"))):
         said = _said(path)
@@ -169,12 +169,12 @@ def _streak(connection: Connection, source_id: int) -> tuple[int | None, int]:
     return first, crawls
 
 
-def broken_off(session_id: int, reason: str) -> Trouble:
+def broken_session(session_id: int, reason: str) -> Trouble:
     """A session that broke off."""
     return Trouble(SESSION, str(session_id), f"session {session_id}", reason, session_id)
 
 
-def died(session_id: int, reason: str, *, taken_up: bool) -> Trouble:
+def session_of_dead_process(session_id: int, reason: str, *, taken_up: bool) -> Trouble:
     """A session whose process died; `taken_up`: the next one has ended well, and did what it had left."""
     label = f"session {session_id}"
     return Trouble(SESSION, str(session_id), label, reason, session_id, over=taken_up, reported=False)
@@ -183,10 +183,10 @@ def died(session_id: int, reason: str, *, taken_up: bool) -> Trouble:
 def dead_session(connection: Connection, settings: Settings) -> list[Trouble]:
     """The session whose process has died without another one having followed yet, if there is one."""
     found = sessions.dead_session(connection, settings)
-    return [] if found is None else [died(*found, taken_up=False)]
+    return [] if found is None else [session_of_dead_process(*found, taken_up=False)]
 
 
-def which_are_back(connection: Connection, subjects: Iterable[str], away: Iterable[Trouble]) -> dict[str, str | None]:
+def ended_outages(connection: Connection, subjects: Iterable[str], away: Iterable[Trouble]) -> dict[str, str | None]:
     """Those of the subjects of outages that are no longer away, each with what it is called.
 
     None instead of that: nobody expects it back, such as a file source that is not crawled any more. Sessions are not

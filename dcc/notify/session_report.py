@@ -31,8 +31,8 @@ from dcc.tracker.queries.session_zips import (
     SessionZip,
     session_documents,
     session_entries,
+    session_zip_ids,
     session_zips,
-    touched_zips,
     zips_without_room,
 )
 from dcc.tracker.queries.zip_action_lists import StateCount
@@ -299,7 +299,7 @@ def _document_lines(document: DocumentStory) -> Iterator[str]:
 
 def _in_order(connection: Connection, session: SessionEntry) -> list[tuple[ZipKey, str]]:
     """The session's zip actions that wait, by now, for an older archive of their centre; with what is said of that."""
-    found = zips_that_wait(connection, touched_zips(connection, session))
+    found = zips_that_wait(connection, session_zip_ids(connection, session))
     return [(key, older.message) for key, older in found.values()]
 
 

@@ -98,30 +98,6 @@ def current_at(kind: EntityKind, document_id: int) -> ColumnElement[bool]:
     )
 
 
-def specimens_at(document_id: int) -> Select[Any]:
-    """All columns of the specimens that were current once that document had been applied; to be filtered on."""
-    return _entities_at(EntityKind.SPECIMEN, document_id)
-
-
-def experiments_at(document_id: int) -> Select[Any]:
-    """All columns of the experiments that were current once that document had been applied; to be filtered on."""
-    return _entities_at(EntityKind.EXPERIMENT, document_id)
-
-
-def lines_at(document_id: int) -> Select[Any]:
-    """All columns of the lines that were current once that document had been applied; to be filtered on."""
-    return _entities_at(EntityKind.LINE, document_id)
-
-
-def housings_at(document_id: int) -> Select[Any]:
-    """All columns of the housings that were current once that document had been applied; to be filtered on."""
-    return _entities_at(EntityKind.HOUSING, document_id)
-
-
-def _entities_at(kind: EntityKind, document_id: int) -> Select[Any]:
-    return select(ENTITY_TABLES[kind]).where(current_at(kind, document_id))
-
-
 def measurements_at(document_id: int) -> Select[Any]:
     """All columns of the measurements that were current once that document had been applied; to be filtered on."""
     measurement, run = Measurement.__table__, ProcedureRun.__table__

@@ -23,7 +23,7 @@ from dcc.errors import (
     SourceError,
 )
 from dcc.settings import Settings
-from dcc.settings.reference import keep_tokens, shown_source
+from dcc.settings.reference import redact_tokens, shown_source
 from dcc.sources.access import Credential, parse_hostname
 from dcc.sources.certificates import ServerCertificates
 from dcc.sources.http.client import FAILURES, PORTS, REDIRECTS, Answer, HttpClient, Site, describe
@@ -169,7 +169,7 @@ def _redirected(shown: str, at: str, location: str | None) -> str:
         if known and target.isascii() and target.isprintable() and " " not in target:
             parse_hostname(parts.netloc, PORTS[parts.scheme])
             if (urlsplit(at).scheme, parts.scheme) != ("https", "http"):
-                keep_tokens(target)
+                redact_tokens(target)
                 return target.partition("#")[0]
     except (ValueError, ConfigurationError) as error:
         raise _astray(shown) from error

@@ -9,12 +9,12 @@ from typing import TypeVar
 
 from sqlalchemy import Engine
 
-from dcc.runtime.log_context import in_log_context
+from dcc.runtime.log_context import with_log_context
 
 T = TypeVar("T")
 
 
-class Beside:
+class BackgroundWork:
     """Begins things in their order, in the threads of `pool`; None: does them at once, in the caller's."""
 
     def __init__(self, pool: ThreadPoolExecutor | None) -> None:
@@ -33,20 +33,20 @@ class Beside:
         if self._pool is None:
             done = work()
             return lambda: done
-        return self._pool.submit(in_log_context(work)).result
+        return self._pool.submit(with_log_context(work)).result
 
 
 @contextmanager
-def beside(engine: Engine, name: str, threads: int = 1) -> Generator[Beside]:
+def run_in_background(engine: Engine, name: str, threads: int = 1) -> Generator[BackgroundWork]:
     """Have work with a database go on beside the block, so many things at a time; when it is left, none is any more.
 
     SQLite works in this process, whose threads would wait for each other: it has none.
     """
     if engine.dialect.name == "sqlite":
-        yield Beside(None)
+        yield BackgroundWork(None)
         return
     pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
     try:
-        yield Beside(pool)
+        yield BackgroundWork(pool)
     finally:
         pool.shutdown(cancel_futures=True)

@@ -23,7 +23,7 @@ from threading import Thread
 from typing import IO, Any, Final, Protocol, cast
 
 from dcc.errors import DccError, HelperEndedError, InternalFaultError
-from dcc.runtime.log_context import in_log_context, log_context, logging_about
+from dcc.runtime.log_context import log_context, logging_about, with_log_context
 from dcc.runtime.logging_setup import plan_from_environment, start_logging
 from dcc.runtime.processes import environment_without_secrets, forbid_core_dumps
 
@@ -99,7 +99,7 @@ class Postbox:
     def __init__(self, helper: Helper) -> None:
         self.helper = helper
         self._waiting: SimpleQueue[object] = SimpleQueue()
-        self._sender = Thread(target=in_log_context(self._send_all), name="messages", daemon=True)
+        self._sender = Thread(target=with_log_context(self._send_all), name="messages", daemon=True)
         try:
             self._sender.start()
         except RuntimeError:

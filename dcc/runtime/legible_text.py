@@ -35,6 +35,6 @@ def _escaped_in_json(found: re.Match[str]) -> str:
     return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
 
 
-def archives_in_words(number: int) -> str:
+def archive_count(number: int) -> str:
     """`1 archive`, `2 archives`."""
     return f"{number:,} archive{'' if number == 1 else 's'}"

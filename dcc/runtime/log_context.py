@@ -1,7 +1,7 @@
 """What log messages are about, beside their text: the session, file source, centre, zip action, phase and document.
 
 It is said where work on such a thing begins, and holds for all that is logged until it ends, in this thread and in
-those that work for it (`in_log_context`).
+those that work for it (`with_log_context`).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def logging_about(
         _about.set(before)
 
 
-def in_log_context(work: Callable[P, T]) -> Callable[P, T]:
+def with_log_context(work: Callable[P, T]) -> Callable[P, T]:
     """The same work, to be done by another thread: what it logs is about what the caller's messages are about."""
     here = _about.get()
 

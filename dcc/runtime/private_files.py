@@ -38,7 +38,7 @@ def _nearest(path: Path) -> Path:
     return next(place for place in (path, *path.parents) if place.exists() or place == place.parent)
 
 
-def open_new(path: Path, mode: int) -> int:
+def create_file(path: Path, mode: int) -> int:
     """Make a file, in place of one of the same name, and return it open for writing. Raises OSError.
 
     Nobody's link is followed, and nobody who has the old one open sees what is written to the new one.
@@ -48,14 +48,14 @@ def open_new(path: Path, mode: int) -> int:
 
 
 @contextmanager
-def in_place_of(path: Path, mode: int = 0o666) -> Iterator[Path]:
+def replacement_file(path: Path, mode: int = 0o666) -> Iterator[Path]:
     """A new, empty file beside `path` to write to, which takes its place at once in the end; after an error it goes.
 
     The umask takes its share of `mode`. Raises OSError, and leaves what is at `path` as it was then.
     """
     # Of its own, for processes in containers have the same ids; and short, whatever the name of what it replaces.
     part = path.with_name(f".{uuid4().hex}.part")
-    os.close(open_new(part, mode))
+    os.close(create_file(part, mode))
     try:
         yield part
         with part.open("rb") as file:
@@ -68,7 +68,7 @@ def in_place_of(path: Path, mode: int = 0o666) -> Iterator[Path]:
         raise
 
 
-def close_to_others(path: Path) -> None:
+def remove_access_of_others(path: Path) -> None:
     """Take the rights of others away from a file or directory of this user's, if they have any; the group keeps its."""
     status = path.stat()
     if status.st_uid == os.geteuid() and status.st_mode & stat.S_IRWXO:

@@ -24,7 +24,7 @@ from dcc.messages import mark, message_to_json
 from dcc.naming import Action
 from dcc.outcomes import Problem, SourceCrawl, ZipKey, source_partition
 from dcc.phases import Phase
-from dcc.runtime.log_context import in_log_context, logging_about, progress_log
+from dcc.runtime.log_context import logging_about, progress_log, with_log_context
 from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc.sources.base import ActionListing, ListedFile, SourceAddress
@@ -241,7 +241,9 @@ def _list_in_parallel(
         results.put(listing)
 
     for address in addresses:
-        threading.Thread(target=in_log_context(work), args=(address,), name=f"crawl {address.id}", daemon=True).start()
+        threading.Thread(
+            target=with_log_context(work), args=(address,), name=f"crawl {address.id}", daemon=True
+        ).start()
     waiting = {address.id: address for address in addresses}
     limit = _SLACK_SECONDS + max(
         (_longest_listing(settings.for_protocol(address.protocol)) for address in addresses), default=0

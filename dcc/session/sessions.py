@@ -22,7 +22,7 @@ from sqlalchemy import Connection, Engine, Row, func, select, update
 
 from dcc.errors import DccError, SessionActiveError, SessionLostError
 from dcc.phases import Phase
-from dcc.runtime.log_context import in_log_context, logging_about, progress_log
+from dcc.runtime.log_context import logging_about, progress_log, with_log_context
 from dcc.runtime.processes import Process
 from dcc.settings import Settings
 from dcc.tracker.database import insert_rows, run_writing, writing
@@ -189,7 +189,7 @@ def hold_session(
 
 def _hold(session: Session, end: SessionEnd) -> Iterator[Session]:
     stop = threading.Event()
-    keep_alive = in_log_context(_keep_alive)
+    keep_alive = with_log_context(_keep_alive)
     beat = threading.Thread(target=keep_alive, args=(session, stop), name="session lease", daemon=True)
     beat.start()
     completed = False

@@ -9,7 +9,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 
-def named_unless_secret(text: str) -> str:
+def shown_host(text: str) -> str:
     """How a message names what is no address: not at all where a URL or login with a password may stand there."""
     return "what was given" if re.search(r"[:/?]", text) else repr(text)
 
@@ -79,7 +79,7 @@ def parse_hosts(text: str) -> frozenset[str]:
         authority = parse_authority(address)
         if authority is None or authority.host in _ANY_ADDRESS:
             raise ValueError(
-                f"{named_unless_secret(part)} is no name or address of a host: write such as dcc.example.org, 192.0.2.7"
+                f"{shown_host(part)} is no name or address of a host: write such as dcc.example.org, 192.0.2.7"
             )
         found.add(authority.host)
     return frozenset(found)

@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 from pydantic import SecretStr
 
 from dcc.redaction import keep_secret
-from dcc.settings.hosts import is_host_name, named_unless_secret
+from dcc.settings.hosts import is_host_name, shown_host
 
 _ADDRESS = re.compile(r"[^\s@,:;<>\"\x00-\x1f\x7f]+@([^\s@,;<>\"\x00-\x1f\x7f]+)")
 _LITERAL = re.compile(r"\[[0-9A-Za-z.:]+\]")
@@ -42,9 +42,7 @@ def parse_addresses(text: str) -> tuple[str, ...]:
     addresses = dict.fromkeys(part.strip() for part in text.split(",") if part.strip())
     for address in addresses:
         if not _is_address(address):
-            raise ValueError(
-                f"{named_unless_secret(address)} is no e-mail address; write name@host, and commas between several"
-            )
+            raise ValueError(f"{shown_host(address)} is no e-mail address; write name@host, and commas between several")
     return tuple(addresses)
 
 

@@ -51,11 +51,11 @@ def parse_source(text: str) -> str:
     if not has_host or not text.isascii() or re.search(r"[\x00-\x20\x7f]", text):
         raise ValueError("the URL must name a host, and be in ASCII without blanks")
     url = text.partition("#")[0]
-    keep_tokens(url)
+    redact_tokens(url)
     return url
 
 
-def keep_tokens(url: str) -> None:
+def redact_tokens(url: str) -> None:
     """Have what a URL asks with taken out of log records and errors: a token may be anywhere in it."""
     query = url.partition("?")[2]
     asked = parse_qsl(query, keep_blank_values=True)
@@ -71,13 +71,13 @@ def shown_source(source: str) -> str:
     return f"{place}?{MASK}#{sha256(query.encode()).hexdigest()[:8]}"
 
 
-def below(url: str, path: str) -> str:
+def url_below(url: str, path: str) -> str:
     """The URL of what is at a path below another one: it asks with the same."""
     place, found, query = url.partition("?")
     return f"{place.rstrip('/')}/{path}{found}{query}"
 
 
-def is_from(source: str, configured: str) -> bool:
+def is_from_source(source: str, configured: str) -> bool:
     """Whether a snapshot's `source` is what a setting names, or in the folder that it names."""
     return shown_source(source) == shown_source(configured) or source.startswith(configured.rstrip("/") + "/")
 

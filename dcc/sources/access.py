@@ -32,7 +32,7 @@ from dcc.runtime.secret_references import (
     read_secret_file,
     refuse_open_to_others,
 )
-from dcc.settings.hosts import is_host_name, named_unless_secret
+from dcc.settings.hosts import is_host_name, shown_host
 
 _PRIVATE_KEY = re.compile(r"\A\s*-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----")
 _ACCESS_KEY = "an access key"
@@ -85,7 +85,7 @@ def parse_hostname(hostname: str, default_port: int) -> Endpoint:
     elif text.count(":") == 1:
         host, port = text.split(":")
     if not is_host_name(host) or (bracketed is not None and ":" not in host):
-        raise ConfigurationError(f"{named_unless_secret(text)} is no host name. Write host, host:port or [ipv6]:port.")
+        raise ConfigurationError(f"{shown_host(text)} is no host name. Write host, host:port or [ipv6]:port.")
     if not re.fullmatch(r"[0-9]{1,5}", port) or not 1 <= int(port) <= 65_535:
         raise ConfigurationError(f"{host!r} has no port between 1 and 65535. Write host, host:port or [ipv6]:port.")
     return Endpoint(host, int(port))

@@ -1,4 +1,4 @@
-"""Opening a connection to a file source, whatever its protocol."""
+"""Opens a connection to a file source, whatever its protocol."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from dcc.messages import Message, mark
 from dcc.naming import Action
 from dcc.settings import Settings
 from dcc.sources.base import ActionListing, BlockwiseConnection, SourceAddress
-from dcc.sources.listing import Entry, EntryKind, gather
+from dcc.sources.listing import Entry, EntryKind, action_listing
 from dcc.sources.listing_watch import ListingWatch, watch_listing
 from dcc.sources.remote_names import printable, raw
 
@@ -84,7 +84,7 @@ class LocalConnection(BlockwiseConnection):
             watch = watch_listing(self._label, self._list_timeout)
             with watch.directory(action, _shown(directory), lambda: None), os.scandir(directory) as entries:
                 listed = self._entries(entries, watch, _shown(directory))
-                return gather(self._label, action, listed, lambda link: self._follow(directory, link))
+                return action_listing(self._label, action, listed, lambda link: self._follow(directory, link))
         except FileNotFoundError as error:
             if self._base.is_dir():
                 return ActionListing(action, missing=True)

@@ -1,7 +1,7 @@
-"""From the entries of a directory to an `ActionListing`: the same rules for every protocol.
+"""Makes an `ActionListing` of the entries of a directory: the same rules for every protocol.
 
-Only regular files ending `.zip` are archives; a link counts as what it leads to (data_format section 1: other names
-and sub-directories are ignored without a row).
+Only regular files ending `.zip` are archives; a link counts as what it leads to. Other names and sub-directories are
+ignored and recorded nowhere.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ LinkResolver = Callable[[Entry], Entry | None]
 """Gives the entry that a link leads to, under the link's name; None if it leads nowhere that may be read."""
 
 
-def gather(label: str, action: Action, entries: Iterable[Entry], resolve: LinkResolver) -> ActionListing:
+def action_listing(label: str, action: Action, entries: Iterable[Entry], resolve: LinkResolver) -> ActionListing:
     """Sort the entries of an action directory into archives and what is ignored.
 
     `resolve` is asked only about links whose names matter, once all entries have been taken. What is ignored takes no

@@ -1,7 +1,7 @@
-"""The time limit of listing a file source, all its directories together, and how far the listing is.
+"""The time limit of listing a file source, all its directories together, and the progress of the listing.
 
-The watch belongs to the thread that lists: connections ask for it, so that a protocol of one's own needs to know
-nothing of it, and is told of all the same, by `gather`.
+The watch belongs to the thread that lists. Connections and `action_listing` ask for it, so that a protocol added later
+needs to know nothing of it.
 """
 
 from __future__ import annotations

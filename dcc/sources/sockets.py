@@ -1,4 +1,4 @@
-"""Sockets to file sources: connecting, and doing other things, within a time limit."""
+"""Opens and uses sockets to file sources within time limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A lower bound for the speed of a transfer, and an upper one for its time: a server may trickle without end."""
+"""Ends transfers that are too slow or take too long: a server may trickle without end."""
 
 from __future__ import annotations
 

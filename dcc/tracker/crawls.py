@@ -1,6 +1,6 @@
-"""What crawls and sessions did and found, asked of the tracker.
+"""Queries about crawls and sessions: what they did and found.
 
-Every question is a fixed number of statements, whatever the number of archives. Nothing here writes.
+Every query is a fixed number of statements, whatever the number of archives. Nothing here writes.
 """
 
 from __future__ import annotations

@@ -14,11 +14,11 @@ from dcc.outcomes import ZipKey
 from dcc.tracker.hostings import declined_archives
 from dcc.tracker.hostings.declined_archives import Decline
 from dcc.tracker.hostings.foreign_archives import HeldArchive, held_archives
-from dcc.tracker.hostings.owner_notices import NewNotice, Outcome, note
+from dcc.tracker.hostings.owner_notices import NewNotice, Outcome, add_notices
 from dcc.tracker.queries.zip_stories import require_zip_action
 
 
-def turn_down(connection: Connection, key: ZipKey, *, declined_by: str, reason: str) -> Decline:
+def decline_archive(connection: Connection, key: ZipKey, *, declined_by: str, reason: str) -> Decline:
     """Turn down an archive that is held; the centre of its name and those of its sources are to be told.
 
     Raises NotFoundError for one that is not held, ConfigurationError for one that is turned down, and for a reason that
@@ -39,7 +39,7 @@ def turn_down(connection: Connection, key: ZipKey, *, declined_by: str, reason: 
     return made
 
 
-def take_back(connection: Connection, key: ZipKey, *, revoked_by: str) -> Decline:
+def accept_archive(connection: Connection, key: ZipKey, *, revoked_by: str) -> Decline:
     """Let an archive that was turned down wait again. Raises NotFoundError for one that is not turned down."""
     require_zip_action(connection, key)
     wanted = [one for one in declined_archives.list_declines(connection) if one.key == key]
@@ -55,4 +55,4 @@ def take_back(connection: Connection, key: ZipKey, *, revoked_by: str) -> Declin
 
 def _tell(connection: Connection, held: HeldArchive, notice: NewNotice) -> None:
     """Note it for the archive's centre and for those on whose sources it lies, also if they were told so before."""
-    note(connection, [replace(notice, owner=centre) for centre in (held.owner, *held.hosts)], again=True)
+    add_notices(connection, [replace(notice, owner=centre) for centre in (held.owner, *held.hosts)], again=True)

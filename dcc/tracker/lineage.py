@@ -1,7 +1,7 @@
-"""Which download a document came with, which zip action a download is for, and which download is the latest.
+"""Parents of documents and downloads: the download of a document, the zip action of a download, the latest download.
 
-Parents never change, so that they may be looked up before anything is locked. All lists of ids may be of any length;
-the number of statements grows by one in every 500 of them.
+Parents never change, so they may be looked up before anything is locked. Lists of ids may have any length; the number
+of statements grows by one for every 500 of them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LINEAGE_OF = (
 )
 
 
-def brought(download: Any = ZipDownload) -> ColumnElement[bool]:
+def has_archive_bytes(download: Any = ZipDownload) -> ColumnElement[bool]:
     """Condition on a download: it had the bytes of an archive, and was not given up before they were judged."""
     return and_(download.phase_id > int(Phase.DOWNLOAD), not_(_given_up(download)))
 
@@ -49,7 +49,7 @@ _FETCHED_NOTHING: Final = or_(
 LATEST: Final = case(
     (
         func.max(ZipDownload.id) == func.max(case((_FETCHED_NOTHING, ZipDownload.id))),
-        func.coalesce(func.max(case((brought(), ZipDownload.id))), func.max(ZipDownload.id)),
+        func.coalesce(func.max(case((has_archive_bytes(), ZipDownload.id))), func.max(ZipDownload.id)),
     ),
     else_=func.max(ZipDownload.id),
 )

@@ -7,7 +7,7 @@ tracker shows this as follows:
 
 - A zip action that waits for download is (zip_name, done), and one refused for its name (zip_name, failed).
 - It stays (zip_name, done) while its download is (download, pending), (download, running) or (download, done), which
-  rule 1 ignores as earlier: look at `zip_download` for what is under way.
+  `advance` ignores as earlier: look at `zip_download` for what is under way.
 - From (zip_md5, ...) on, it shows the state of its latest download.
 - It becomes (download, failed), or fails in a later phase, only when no further attempt follows in the session: a
   failed attempt that another source or try follows is recorded on its `zip_download` alone (`Proposal.promote`).
@@ -41,9 +41,9 @@ from dcc.tracker.database import insert_rows
 from dcc.tracker.lineage import (
     IDS,
     actions_of,
-    brought,
     chunks,
     find_lineage,
+    has_archive_bytes,
     last_attempts,
     latest_downloads,
     rows_by_id,
@@ -342,7 +342,7 @@ _FELL_BACK = (
         Reopening.last_download_id
         >= select(func.max(ZipDownload.id))
         .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
-        .where(FileSourceHasZip.za_id == Reopening.za_id, brought())
+        .where(FileSourceHasZip.za_id == Reopening.za_id, has_archive_bytes())
         .correlate(Reopening)
         .scalar_subquery(),
     )

@@ -13,7 +13,7 @@ from dagster import AssetCheckKey, AssetKey, DagsterInstance
 from sqlalchemy import ColumnElement, Connection, Engine
 
 from dcc.errors import QcDatabaseOutdatedError
-from dcc.operations.consistency.check import look_at_rest
+from dcc.operations.consistency.check import check_at_rest
 from dcc.operations.consistency.inconsistency import Inconsistency
 from dcc.qc.database import require_current
 from dcc.settings import Settings
@@ -56,7 +56,7 @@ def check_events(tracker: Engine, settings: Settings, instance: DagsterInstance)
                 yield from shown.missing(ZIP_ACTIONS.name, _of_data(connection, qc_connection, wanted))
                 yield from shown.missing(CENTRES.name, _of_centres(qc_connection))
 
-    return look_at_rest(tracker, settings, look)
+    return check_at_rest(tracker, settings, look)
 
 
 def _of_sources(connection: Connection) -> Iterator[Report]:

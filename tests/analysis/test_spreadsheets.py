@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dcc.analysis.spreadsheets import guarded
+from dcc.analysis.spreadsheets import escape_formulas
 
 FORMULA = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
 HOSTILE = [
@@ -35,7 +35,7 @@ HARMLESS = ["", "a", "a=b", " =1", "-21.85", "+1", "-.5", "1e-3", "-1E+10", "-3.
 
 def guarded_texts(texts: list[str | None]) -> list[str | None]:
     batch = pa.record_batch({"value": pa.array(texts, pa.string()), "id": pa.array(range(len(texts)), pa.int64())})
-    found = guarded(batch)
+    found = escape_formulas(batch)
     assert found.schema == batch.schema
     assert found.column(1) == batch.column(1)
     return found.column(0).to_pylist()
@@ -62,7 +62,7 @@ def test_every_text_is_had_back_from_the_file_and_none_is_a_formula(texts: list[
     batch = pa.record_batch({"value": pa.array(texts, pa.string())})
     written = io.BytesIO()
     with pa.csv.CSVWriter(written, batch.schema, write_options=pa.csv.WriteOptions(quoting_style="needed")) as writer:
-        writer.write_batch(guarded(batch))
+        writer.write_batch(escape_formulas(batch))
     rows = list(csv.reader(io.StringIO(written.getvalue().decode(), newline="")))[1:]
     cells = [row[0] if row else "" for row in rows]
     assert [original(cell) for cell in cells] == [text or "" for text in texts]

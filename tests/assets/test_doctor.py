@@ -13,7 +13,7 @@ from dagster import DagsterInstance, DagsterRunStatus
 from dagster._daemon.types import DaemonHeartbeat
 from dagster._utils.error import SerializableErrorInfo
 
-from dcc.operations.doctor.environment import Surroundings
+from dcc.operations.doctor.environment import Environment
 from dcc.operations.doctor.verdicts import Finding
 from dcc.settings import Settings
 from dcc_assets import doctor
@@ -28,8 +28,8 @@ from tests.support.installations import Installation
 ZIP = "add/H.2013-10-31.1.impc.zip"
 
 
-def _found(check: Callable[[Surroundings], Iterator[Finding]], settings: Settings) -> dict[str, tuple[str, str, str]]:
-    around = Surroundings(settings, time.monotonic() + 60)
+def _found(check: Callable[[Environment], Iterator[Finding]], settings: Settings) -> dict[str, tuple[str, str, str]]:
+    around = Environment(settings, time.monotonic() + 60)
     try:
         return {one.subject: (one.verdict.value, one.message, one.advice) for one in check(around)}
     finally:

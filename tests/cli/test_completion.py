@@ -11,7 +11,7 @@ import click
 import pytest
 
 from dcc.cli.shell import parameter_types
-from dcc.cli.shell.parameter_types import VALUES, complete_values, offered
+from dcc.cli.shell.parameter_types import VALUES, complete_values, completions
 from tests.cli.conftest import PROGRAM, Dcc
 from tests.cli.test_main import ALL, LEAVES
 from tests.support.databases import only_sqlite
@@ -96,13 +96,14 @@ def test_what_takes_too_long_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) 
         never.wait()
         yield "last"
 
-    assert offered(slowly, "") in (["first"], [])
+    assert completions(slowly, "") in (["first"], [])
     never.set()
 
 
 def test_a_server_with_many_names_fills_no_terminal() -> None:
     assert (
-        len(offered(lambda _: [f"add/{number}.zip" for number in range(1_000)], "add/")) == parameter_types.MOST_VALUES
+        len(completions(lambda _: [f"add/{number}.zip" for number in range(1_000)], "add/"))
+        == parameter_types.MOST_VALUES
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
-from dcc.cli.shell.next_steps import NEXT, UNSUGGESTED, Step, fields, next_line
+from dcc.cli.shell.next_steps import NEXT, UNSUGGESTED, Step, next_line, step_fields
 from tests.cli.conftest import Dcc
 from tests.cli.test_main import ALL, LEAVES
 from tests.support.databases import only_sqlite
@@ -20,7 +20,9 @@ STEPS = [(name, step) for name, steps in NEXT.items() for step in steps]
 FACTS = {
     fact
     for module in (ROOT / "dcc" / "cli").rglob("*.py")
-    for told in re.findall(r"\bknow\(\n?(.*?)\n?    \)?\n|\bknow\((.*)\)", module.read_text("utf-8"), re.DOTALL)
+    for told in re.findall(
+        r"\bnote_facts\(\n?(.*?)\n?    \)?\n|\bnote_facts\((.*)\)", module.read_text("utf-8"), re.DOTALL
+    )
     for fact in re.findall(r"(\w+)=", "".join(told))
 }
 
@@ -44,7 +46,7 @@ def test_every_command_has_a_next_one_or_a_reason_for_none() -> None:
 def test_what_is_suggested_exists_and_can_be_known(name: str, step: Step) -> None:
     look_up_dcc(re.sub(r"\{\w+\}|\.\.\.", "1", step.command).split()[1:])
     parameters = {parameter.name for parameter in ALL[tuple(name.split())].params}
-    assert set(fields(step)) <= parameters | FACTS
+    assert set(step_fields(step)) <= parameters | FACTS
     assert not step.why.endswith(".")
 
 
@@ -57,7 +59,7 @@ def test_every_command_that_ends_well_can_suggest_something(name: str) -> None:
         if isinstance(parameter, click.Argument) and parameter.required
     }
     always = {"added", "created", "first", "directory"}
-    assert set(fields([step for step in NEXT[name] if 0 in step.codes][-1])) <= given | always
+    assert set(step_fields([step for step in NEXT[name] if 0 in step.codes][-1])) <= given | always
 
 
 def test_the_first_step_is_taken_of_which_all_is_known() -> None:

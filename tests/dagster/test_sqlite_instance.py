@@ -18,7 +18,7 @@ from dagster._core.instance.ref import InstanceRef
 from dagster._core.storage.sqlite import LAST_KNOWN_STAMPED_SQLITE_ALEMBIC_REVISION
 from dagster._core.storage.tags import RUN_FAILURE_REASON_TAG
 
-from dcc.operations.doctor.environment import Surroundings
+from dcc.operations.doctor.environment import Environment
 from dcc.operations.doctor.verdicts import Verdict
 from dcc.settings import Settings, load_settings
 from dcc_assets.doctor import check_dagster
@@ -47,7 +47,7 @@ def settings(whole: Path, tmp_path: Path) -> Settings:
 
 def storage_of(settings: Settings) -> dict[str, str]:
     """What the doctor says of the storage, by subject."""
-    examined = Surroundings(settings, time.monotonic() + 60)
+    examined = Environment(settings, time.monotonic() + 60)
     finding = next(iter(check_dagster(examined)))
     return {finding.subject: f"{finding.verdict}: {finding.message}"}
 

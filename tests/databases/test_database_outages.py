@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import Connection, Engine, event, text, update
 from sqlalchemy.exc import OperationalError
 
-from dcc.databases.engines import _advice, is_contention, is_passing, lacks_right
+from dcc.databases.engines import _advice, is_contention, is_transient, lacks_right
 from dcc.databases.transactions import run_writing
 from dcc.errors import TrackerUnreachableError
 from dcc.tracker.models import Centre
@@ -58,7 +58,7 @@ def test_each_answer_of_the_server_is_taken_for_what_it_is(code: int) -> None:
     if _advice(cause, disconnected=False) is not None:
         error = TrackerUnreachableError("away")
         error.__cause__ = cause
-    assert is_passing(error) is (code in CONTENTION or code in AWAY)
+    assert is_transient(error) is (code in CONTENTION or code in AWAY)
     assert isinstance(error, TrackerUnreachableError) is (code in AWAY or code in REFUSED)
     assert lacks_right(error) is (code in {1044, 1142})
 

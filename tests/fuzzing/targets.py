@@ -33,7 +33,7 @@ from dcc.sources.ftp.listing import parse_list_line, parse_mlsd_line
 from dcc.sources.http.client import FAILURES, Site
 from dcc.sources.http.file_attributes import read_facts
 from dcc.sources.http.index import read_index
-from dcc.sources.listing import Entry, EntryKind, gather
+from dcc.sources.listing import Entry, EntryKind, action_listing
 from dcc.sources.md5_sidecar import parse_md5
 from dcc.sources.remote_names import printable, raw
 from dcc.sources.sftp.bounds import StrictMessage
@@ -131,7 +131,7 @@ def ftp_list(data: bytes) -> None:
 
 
 def _gathered(entries: list[Entry]) -> None:
-    listing = gather("a source", Action.ADD, iter(entries), lambda link: Entry(link.name, EntryKind.FILE))
+    listing = action_listing("a source", Action.ADD, iter(entries), lambda link: Entry(link.name, EntryKind.FILE))
     for file in listing.zips:
         _legible(file.name, 1_100)
         assert file.name.endswith(".zip")

@@ -37,7 +37,7 @@ from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.sources.connect import connect
 from dcc.sources.hosting import Hosting
 from dcc.sources.http.index import MAX_TAGS, TooManyLinksError, read_page
-from dcc.sources.listing import LONGEST_NAME, Entry, EntryKind, gather
+from dcc.sources.listing import LONGEST_NAME, Entry, EntryKind, action_listing
 from dcc.sources.sftp.bounds import LARGEST_BACKLOG, BoundedPackets, StrictMessage
 from dcc.sources.sftp.client import Answer
 from dcc.sources.transfer_speed import Pace
@@ -280,7 +280,7 @@ class TestListings:
     def test_what_is_ignored_takes_no_memory(self) -> None:
         entries = (Entry(b"%d" % number + b"\0" * 100_000, EntryKind.FILE) for number in range(500))
         with little_memory(5):
-            found = gather("a source", Action.ADD, entries, lambda _: None)
+            found = action_listing("a source", Action.ADD, entries, lambda _: None)
         assert found.ignored == 500
         assert len(found.ignored_examples) == 20
         assert all(len(name) < 300 for name, _ in found.ignored_examples)
@@ -291,11 +291,11 @@ class TestListings:
         for kind in kinds:
             entries = (Entry(b"%d.zip" % number, kind) for number in range(11))
             with pytest.raises(ListingFailedError, match="more than 10 archives"):
-                gather("a source", Action.ADD, entries, lambda link: link._replace(kind=EntryKind.FILE))
+                action_listing("a source", Action.ADD, entries, lambda link: link._replace(kind=EntryKind.FILE))
 
     def test_a_name_that_no_file_can_have_is_left_aside(self) -> None:
         names = [b"x" * (LONGEST_NAME - 4) + b".zip", b"x" * (LONGEST_NAME - 3) + b".zip"]
-        found = gather("a source", Action.ADD, [Entry(n, EntryKind.FILE) for n in names], lambda _: None)
+        found = action_listing("a source", Action.ADD, [Entry(n, EntryKind.FILE) for n in names], lambda _: None)
         assert (len(found.zips), found.ignored) == (1, 1)
 
 

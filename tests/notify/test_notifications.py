@@ -25,7 +25,7 @@ from dcc.operations.doctor.notifications import examine_notifications
 from dcc.operations.sessions import open_session
 from dcc.redaction import keep_secret
 from dcc.tracker.database import writing
-from dcc.tracker.hostings.owner_notices import NewNotice, Outcome, note
+from dcc.tracker.hostings.owner_notices import NewNotice, Outcome, add_notices
 from dcc.tracker.models import SessionLock, ZipAction
 from dcc.tracker.register import centres, file_sources
 from dcc.tracker.register.source_addresses import SourceState
@@ -544,7 +544,7 @@ def test_an_owner_is_told_once_of_what_others_do_in_its_name_or_try(
             NewNotice("H", za_id, outcome, number, f"{outcome}.{document}", counts, "someone")
             for number, outcome in enumerate(outcomes)
         ]
-        note(connection, new)
+        add_notices(connection, new)
     planned, _ = plan(told.tracker, told.settings, centre="H")
     assert [one.recipient for one in planned] == [CENTRE]
     notify_due(told.tracker, told.settings)
@@ -582,7 +582,7 @@ def test_a_message_tells_an_owner_what_holds_and_what_was_done(
     def noted(outcome: Outcome, name: str) -> None:
         with writing(installation.tracker) as connection:
             za_id = connection.scalar(select(ZipAction.id)) or 0
-            note(connection, [NewNotice("J", za_id, outcome, ord(name[0]), name)])
+            add_notices(connection, [NewNotice("J", za_id, outcome, ord(name[0]), name)])
 
     def letter_of() -> str:
         notify_due(told.tracker, told.settings)
@@ -601,7 +601,7 @@ def test_a_message_tells_an_owner_what_holds_and_what_was_done(
     assert (done.count(did), wants in done) == (2, False)
     with writing(installation.tracker) as connection:
         za_id = connection.scalar(select(ZipAction.id)) or 0
-        note(connection, [NewNotice("J", za_id, Outcome.WITHDRAWN)])
+        add_notices(connection, [NewNotice("J", za_id, Outcome.WITHDRAWN)])
     assert "was withdrawn" in letter_of()
     notify_due(told.tracker, told.settings)
     assert letters(server, "data@j.example") == []

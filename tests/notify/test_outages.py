@@ -37,34 +37,34 @@ def marks(settings: Settings) -> list[Path]:
 
 
 def test_who_was_told_is_known_until_the_mark_is_taken_away(settings: Settings) -> None:
-    path = outages.claim(settings, "mail", "a@b")
+    path = outages.claim_tracker_outage(settings, "mail", "a@b")
     assert path is not None
-    assert outages.claim(settings, "mail", "a@b") is None
-    assert list(outages.told(settings)) == [("mail", "a@b", path)]
+    assert outages.claim_tracker_outage(settings, "mail", "a@b") is None
+    assert list(outages.told_tracker_outages(settings)) == [("mail", "a@b", path)]
     assert (marks(settings), path.stat().st_mode & 0o777) == ([path], 0o600)
     path.unlink()
-    assert outages.claim(settings, "mail", "a@b") == path
+    assert outages.claim_tracker_outage(settings, "mail", "a@b") == path
 
 
 def test_a_mark_that_could_not_be_written_is_not_there(settings: Settings) -> None:
     """The disk is full when SQLite is away: an empty mark would keep the recipient from ever being told again."""
     with full_disk(), pytest.raises(OSError, match="too large"):
-        outages.claim(settings, "mail", "a@b")
+        outages.claim_tracker_outage(settings, "mail", "a@b")
     assert marks(settings) == []
-    assert outages.claim(settings, "mail", "a@b") is not None
+    assert outages.claim_tracker_outage(settings, "mail", "a@b") is not None
 
 
 @pytest.mark.parametrize("content", [b"", b'{"channel": "mail"', b"[]", b"\xff", b'{"channel": "mail"}'])
 @pytest.mark.parametrize("back", [False, True])
 def test_a_mark_that_says_nothing_is_taken_away(settings: Settings, content: bytes, back: bool) -> None:
-    path = outages.claim(settings, "mail", "a@b")
+    path = outages.claim_tracker_outage(settings, "mail", "a@b")
     assert path is not None
     path.write_bytes(content)
     if back:
-        assert list(outages.told(settings)) == []
+        assert list(outages.told_tracker_outages(settings)) == []
         assert marks(settings) == []
-    assert outages.claim(settings, "mail", "a@b") == path
-    assert list(outages.told(settings)) == [("mail", "a@b", path)]
+    assert outages.claim_tracker_outage(settings, "mail", "a@b") == path
+    assert list(outages.told_tracker_outages(settings)) == [("mail", "a@b", path)]
 
 
 def test_of_many_who_want_to_tell_it_one_does(settings: Settings) -> None:
@@ -73,7 +73,7 @@ def test_of_many_who_want_to_tell_it_one_does(settings: Settings) -> None:
 
     def tell() -> None:
         ready.wait(30)
-        claims.append(outages.claim(settings, "mail", "a@b"))
+        claims.append(outages.claim_tracker_outage(settings, "mail", "a@b"))
 
     threads = [threading.Thread(target=tell) for _ in range(8)]
     for thread in threads:

@@ -19,7 +19,7 @@ from sqlalchemy import Engine
 
 from dcc.errors import BackupActiveError, BackupError, DatabaseUnreachableError
 from dcc.operations.backups import backup
-from dcc.operations.backups.backup import Wanted, make_backup
+from dcc.operations.backups.backup import BackupRequest, make_backup
 from dcc.operations.backups.manifest import find_set, sets_in
 from dcc.operations.backups.restoration import restore_backup, verify_backup
 from dcc.settings import Settings
@@ -35,7 +35,11 @@ def test_a_set_can_be_read_by_nobody_else_and_its_databases_are_ones_that_dcc_ca
     healthy_copy: Inspected, tmp_path: Path
 ) -> None:
     made = make_backup(
-        healthy_copy.tracker, healthy_copy.qc, healthy_copy.settings, tmp_path / "sets", Wanted(with_staging=True)
+        healthy_copy.tracker,
+        healthy_copy.qc,
+        healthy_copy.settings,
+        tmp_path / "sets",
+        BackupRequest(with_staging=True),
     )
     for path in [tmp_path / "sets", *(tmp_path / "sets").rglob("*")]:
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
@@ -65,7 +69,7 @@ def test_secrets_are_in_a_set_only_as_access_keys_and_not_at_all_without_secrets
     seed_source(store.tracker, centre, protocol="sftp", accesskey="env:HARWELL")
     seed_source(store.tracker, centre)
     with_them = make_backup(store.tracker, store.qc, settings, tmp_path / "with")
-    without = make_backup(store.tracker, store.qc, settings, tmp_path / "without", Wanted(with_secrets=False))
+    without = make_backup(store.tracker, store.qc, settings, tmp_path / "without", BackupRequest(with_secrets=False))
     assert SECRET.encode() in (with_them.directory / "tracker.db").read_bytes()
     for path in [*with_them.directory.rglob("*.json"), *without.directory.rglob("*")]:
         assert SECRET.encode() not in path.read_bytes(), path
@@ -85,7 +89,7 @@ def test_what_only_looks_like_a_reference_is_left_out_as_a_secret(new_store: Mak
     secrets = [f"Key:{SECRET}", f"ENV:{SECRET}", f"File:{SECRET}", f"key:/a?passphrase={SECRET}", f" env:{SECRET}"]
     for accesskey in [*references, *secrets]:
         seed_source(store.tracker, centre, protocol="sftp", accesskey=accesskey)
-    made = make_backup(store.tracker, store.qc, store.settings, tmp_path / "sets", Wanted(with_secrets=False))
+    made = make_backup(store.tracker, store.qc, store.settings, tmp_path / "sets", BackupRequest(with_secrets=False))
     with closing(sqlite3.connect(made.directory / "tracker.db")) as file:
         kept = [key for (key,) in file.execute("SELECT accesskey FROM file_source ORDER BY id")]
     assert kept == [*references, *["env:LEFT_OUT_OF_BACKUP"] * len(secrets)]
@@ -110,12 +114,12 @@ def test_only_so_many_sets_are_kept_and_nothing_else_is_touched(new_store: MakeS
     made = [make_backup(store.tracker, store.qc, store.settings, folder).directory for _ in range(3)]
     assert sets_in(folder) == made
     assert find_set(folder) == made[-1]
-    last = make_backup(store.tracker, store.qc, store.settings, folder, Wanted(keep=2))
+    last = make_backup(store.tracker, store.qc, store.settings, folder, BackupRequest(keep=2))
     assert last.removed == tuple(made[:2])
     assert sets_in(folder) == [made[2], last.directory]
     assert (folder / "dcc-20200101T000000Z").is_dir()
     assert (folder / "notes").is_dir()
-    assert make_backup(store.tracker, store.qc, store.settings, folder, Wanted(keep=1)).removed == (
+    assert make_backup(store.tracker, store.qc, store.settings, folder, BackupRequest(keep=1)).removed == (
         made[2],
         last.directory,
     )
@@ -135,7 +139,7 @@ def test_a_set_is_made_although_an_old_one_cannot_be_removed(
         remove(path, **named)
 
     monkeypatch.setattr(shutil, "rmtree", failing)
-    made = make_backup(store.tracker, store.qc, store.settings, folder, Wanted(keep=2))
+    made = make_backup(store.tracker, store.qc, store.settings, folder, BackupRequest(keep=2))
     assert made.removed == (old[1],)
     assert [(one.directory, one.reason) for one in made.not_removed] == [(old[0], "Operation not permitted")]
     assert sets_in(folder) == [old[2], made.directory]
@@ -236,7 +240,7 @@ def test_a_row_of_a_set_that_was_changed_is_found_out(healthy_copy: Inspected, t
         file.execute("UPDATE measurement SET value = '99' WHERE id = 1")
     with pytest.raises(BackupError, match=r"qc\.db is damaged: it is not the file"):
         verify_backup(made.directory)
-    rewritten = backup.described(made.directory / "qc.db")
+    rewritten = backup.describe_file(made.directory / "qc.db")
     manifest = (made.directory / "manifest.json").read_text()
     for old, new in (
         (made.manifest.qc.file.sha256, rewritten.sha256),
@@ -282,7 +286,11 @@ def test_links_and_what_is_unfinished_in_staging_are_left_out(healthy_copy: Insp
     (add / ".some.zip.unpacking-1").mkdir()
     os.mkfifo(add / "pipe.zip")
     after = make_backup(
-        healthy_copy.tracker, healthy_copy.qc, healthy_copy.settings, tmp_path / "sets", Wanted(with_staging=True)
+        healthy_copy.tracker,
+        healthy_copy.qc,
+        healthy_copy.settings,
+        tmp_path / "sets",
+        BackupRequest(with_staging=True),
     )
     assert after.manifest.staging.files == before.manifest.staging.files
     for path in after.directory.rglob("*"):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dcc.operations.backups.backup import Wanted, make_backup
+from dcc.operations.backups.backup import BackupRequest, make_backup
 from dcc.operations.backups.restoration import restore_backup
 from dcc.operations.consistency.check import check_consistency
 from dcc.session.archives.coordination import Coordinator
@@ -73,7 +73,11 @@ def test_an_installation_restored_from_a_backup_of_a_running_session_ends_as_the
 
     def back_up(point: str) -> None:
         report = make_backup(
-            data.tracker, data.qc, data.settings, tmp_path / "sets" / point.replace(" ", "-"), Wanted(with_staging=True)
+            data.tracker,
+            data.qc,
+            data.settings,
+            tmp_path / "sets" / point.replace(" ", "-"),
+            BackupRequest(with_staging=True),
         )
         assert report.manifest.session is not None
         made[point] = report.directory

@@ -23,7 +23,7 @@ from sqlalchemy import Engine, text, update
 
 from dcc.databases.columns import utc_now
 from dcc.operations.doctor import databases, environment, machine, sources, work
-from dcc.operations.doctor.environment import NotReadyError, Surroundings
+from dcc.operations.doctor.environment import Environment, NotReadyError
 from dcc.operations.doctor.examination import examine
 from dcc.operations.doctor.machine import clock_finding
 from dcc.operations.doctor.verdicts import Check, Finding, Verdict, ok, split_advice, worst
@@ -44,13 +44,13 @@ from tests.support.ports import free_port
 from tests.support.servers import Share
 from tests.support.web_server import WebServer
 
-Examination = Callable[[Surroundings], Iterator[Finding]]
+Examination = Callable[[Environment], Iterator[Finding]]
 ZIP = "add/H.2013-10-31.1.impc.zip"
 
 
 def _found(check: Examination, settings: Settings, seconds: float = 20) -> dict[str, tuple[str, str, str]]:
     """What a check finds, by subject: verdict, message, advice. Of several with one subject the worst."""
-    around = Surroundings(settings, time.monotonic() + seconds)
+    around = Environment(settings, time.monotonic() + seconds)
     found: dict[str, Finding] = {}
     try:
         for one in check(around):
@@ -83,19 +83,19 @@ class TestExamining:
         never = threading.Event()
         keep_secret("pass word 4711")
 
-        def crash(_: Surroundings) -> Iterator[Finding]:
+        def crash(_: Environment) -> Iterator[Finding]:
             yield ok("one", "It was well.")
             raise RuntimeError("with pass word 4711")
 
-        def hang(_: Surroundings) -> Iterator[Finding]:
+        def hang(_: Environment) -> Iterator[Finding]:
             yield ok("two", "It was well.")
             never.wait()
 
-        def unready(_: Surroundings) -> Iterator[Finding]:
+        def unready(_: Environment) -> Iterator[Finding]:
             raise NotReadyError("The tracker is not ready; see above.")
             yield
 
-        def well(_: Surroundings) -> Iterator[Finding]:
+        def well(_: Environment) -> Iterator[Finding]:
             yield ok("four", "It is well.")
 
         checks = [Check("a", crash), Check("b", hang), Check("c", unready), Check("d", well)]
@@ -172,7 +172,7 @@ class TestDatabases:
     @only_sqlite
     def test_a_file_without_write_ahead_log_is_found(self, tracker: Engine, settings: Settings) -> None:
         tracker.dispose()
-        around = Surroundings(settings, time.monotonic() + 20)
+        around = Environment(settings, time.monotonic() + 20)
         path = Path(str(tracker.url.database))
         with closing(sqlite3.connect(path)) as connection:
             connection.execute("PRAGMA journal_mode = DELETE")
@@ -184,7 +184,7 @@ class TestDatabases:
         self, tracker: Engine, settings: Settings, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(databases, "_STEPS_BETWEEN_LOOKS", 1)
-        around = Surroundings(settings, time.monotonic())
+        around = Environment(settings, time.monotonic())
         finding = databases._check_integrity(around, "file", Path(str(tracker.url.database)))
         assert finding.verdict is Verdict.NOT_CHECKED
 
@@ -244,7 +244,7 @@ class TestMachine:
     def test_staging_that_others_may_look_into_is_found(self, tracker: Engine, settings: Settings) -> None:
         settings.staging_directory.mkdir(mode=0o755)
         settings.staging_directory.chmod(0o755)
-        around = Surroundings(settings.model_copy(update={"min_free_bytes": 0}), time.monotonic() + 20)
+        around = Environment(settings.model_copy(update={"min_free_bytes": 0}), time.monotonic() + 20)
         advice = [one.advice for one in machine.check_disks(around)]
         assert f"chmod 700 {settings.staging_directory}" in advice
 
@@ -284,7 +284,7 @@ class TestMachine:
         assert _verdicts(machine.check_text, Settings()) == {"text": "ok"}
 
     def test_versions_are_compared_with_those_tested(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        around = Surroundings(Settings(), time.monotonic() + 20)
+        around = Environment(Settings(), time.monotonic() + 20)
 
         def packages() -> Finding:
             return next(one for one in machine.check_versions(around) if one.subject == "packages")
@@ -406,7 +406,7 @@ class TestSources:
         (tmp_path / "add").mkdir()
         with WebServer(tmp_path) as server:
             address = SourceAddress(1, "H", SourceProtocol.HTTP, server.hostname, "", SecretStr(""), "/")
-            around = Surroundings(Settings(), time.monotonic() + 20)
+            around = Environment(Settings(), time.monotonic() + 20)
             assert [one.verdict for one in sources._check_its_clock(around, address)] == [Verdict.OK]
 
 

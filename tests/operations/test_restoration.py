@@ -15,7 +15,7 @@ from sqlalchemy import Engine, select
 
 from dcc.databases.database import database_of
 from dcc.databases.migrations import runner
-from dcc.databases.schema import UNFINISHED_COPY, alone, require_current
+from dcc.databases.schema import UNFINISHED_COPY, exclusive_connection, require_current
 from dcc.databases.transactions import writing
 from dcc.errors import (
     BackupError,
@@ -28,7 +28,7 @@ from dcc.errors import (
 )
 from dcc.naming import Action
 from dcc.operations.backups import restoration, server_loading, targets
-from dcc.operations.backups.backup import Wanted, make_backup
+from dcc.operations.backups.backup import BackupRequest, make_backup
 from dcc.operations.backups.migration import migrate_storage
 from dcc.operations.backups.restoration import restore_backup
 from dcc.operations.backups.targets import Target
@@ -51,7 +51,7 @@ def set_of_healthy(healthy_home: Path, tmp_path_factory: pytest.TempPathFactory)
     """A set of a healthy installation, with staged files, to be copied."""
     store = Store(Settings(home=healthy_home))
     made = make_backup(
-        store.tracker, store.qc, store.settings, tmp_path_factory.mktemp("sets"), Wanted(with_staging=True)
+        store.tracker, store.qc, store.settings, tmp_path_factory.mktemp("sets"), BackupRequest(with_staging=True)
     )
     store.close()
     return made.directory
@@ -265,7 +265,7 @@ def test_a_set_of_an_older_schema_is_brought_up_to_date(kind: str, new_store: Ma
         (old.settings.home / "tracker.db").touch()
     else:
         server_loading.drop_tables(old.tracker, TRACKER)
-    with alone(old.tracker, TRACKER) as connection:
+    with exclusive_connection(old.tracker, TRACKER) as connection:
         runner.upgrade(connection, TRACKER, revision="0001")
         connection.commit()
         connection.exec_driver_sql(

@@ -12,9 +12,9 @@ import pytest
 from dcc.errors import CleaningError, ConfigurationError, SessionActiveError, StagedDocumentLostError
 from dcc.naming import Action
 from dcc.operations.retention import cleanup
-from dcc.operations.retention.cleanup import Cleaned, clean, look_over
+from dcc.operations.retention.cleanup import Cleaned, clean, review_staging
 from dcc.operations.retention.policy import Decision, KnownArchive, Policy, Verdict, decide
-from dcc.operations.retention.staged_files import Aside, Kind, StagedArchive, StagedEntry, look_at_staging
+from dcc.operations.retention.staged_files import Aside, Kind, StagedArchive, StagedEntry, read_staging
 from dcc.operations.sessions import open_session
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
@@ -126,7 +126,7 @@ def test_staging_is_looked_at_without_following_links(tmp_path: Path) -> None:
     (root / "edit").symlink_to(outside)
     (root / "notes.txt").write_bytes(b"1")
     (root / "lost+found").mkdir()
-    found = {one.place: one for one in look_at_staging(root)}
+    found = {one.place: one for one in read_staging(root)}
     assert set(found) == {"add/y.zip", "add/z.zip", "add/w.zip.contents", "edit", "notes.txt"}
     assert found["add/y.zip"].bytes == 5
     assert {entry.kind for place in ("add/z.zip", "edit") for entry in found[place].entries} == {Kind.UNKNOWN}
@@ -135,10 +135,10 @@ def test_staging_is_looked_at_without_following_links(tmp_path: Path) -> None:
 
 
 def test_no_staging_holds_nothing_and_one_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
-    assert look_at_staging(tmp_path / "none") == []
+    assert read_staging(tmp_path / "none") == []
     (tmp_path / "file").touch()
     with pytest.raises(ConfigurationError, match=r"cannot be looked at: Not a directory. Correct DCC_STAGING"):
-        look_at_staging(tmp_path / "file")
+        read_staging(tmp_path / "file")
 
 
 class TestAside:
@@ -151,7 +151,7 @@ class TestAside:
         return root
 
     def test_what_was_taken_is_gone_at_the_end_and_taking_it_again_changes_nothing(self, root: Path) -> None:
-        (staged,) = look_at_staging(root)
+        (staged,) = read_staging(root)
         with Aside(root) as aside:
             assert aside.take(staged.entries) == list(staged.entries)
             assert not (root / "add" / "x.zip").exists()
@@ -159,7 +159,7 @@ class TestAside:
         assert [path.name for path in root.rglob("*")] == ["add"]
 
     def test_another_file_of_the_same_name_is_left_alone(self, root: Path) -> None:
-        (staged,) = look_at_staging(root)
+        (staged,) = read_staging(root)
         (root / "add" / "x.zip").replace(root / "add" / "old")
         (root / "add" / "x.zip").write_bytes(b"new")
         with Aside(root) as aside:
@@ -167,7 +167,7 @@ class TestAside:
         assert (root / "add" / "x.zip").read_bytes() == b"new"
 
     def test_an_action_directory_that_became_a_link_is_not_followed(self, root: Path, tmp_path: Path) -> None:
-        (staged,) = look_at_staging(root)
+        (staged,) = read_staging(root)
         (root / "add").rename(tmp_path / "moved")
         (root / "add").symlink_to(tmp_path / "moved")
         with pytest.raises(NotADirectoryError), Aside(root) as aside:
@@ -178,7 +178,7 @@ class TestAside:
         (tmp_path / "precious").mkdir()
         (tmp_path / "precious" / "file").touch()
         (root / "add" / "x.zip.contents" / "link").symlink_to(tmp_path / "precious")
-        (staged,) = look_at_staging(root)
+        (staged,) = read_staging(root)
         with Aside(root) as aside:
             aside.take(staged.entries)
         assert (tmp_path / "precious" / "file").exists()
@@ -186,7 +186,7 @@ class TestAside:
 
 
 def _clean(data: DataInstallation, policy: Policy = AT_ONCE, *, unknown: bool = False) -> Cleaned:
-    decisions = look_over(data.tracker, data.settings, policy)
+    decisions = review_staging(data.tracker, data.settings, policy)
     return clean(data.tracker, data.settings, policy, decisions, unknown=unknown)
 
 
@@ -288,7 +288,7 @@ def test_nothing_is_removed_beside_a_session(through: DataInstallation) -> None:
 
 
 def test_what_changed_since_it_was_looked_at_is_left_alone(through: DataInstallation) -> None:
-    decisions = look_over(through.tracker, through.settings, AT_ONCE)
+    decisions = review_staging(through.tracker, through.settings, AT_ONCE)
     through.base.process_again(ZIP)
     cleaned = clean(through.tracker, through.settings, AT_ONCE, decisions)
     assert (cleaned.removed, cleaned.changed) == ([], [ZIP])
@@ -313,7 +313,7 @@ def test_a_session_whose_cleaning_fails_is_done_all_the_same(
     def broken(*_: object) -> None:
         raise CleaningError("The disk is read-only.")
 
-    monkeypatch.setattr(cleanup, "look_over", broken)
+    monkeypatch.setattr(cleanup, "review_staging", broken)
     result = through.with_settings(staging_clean=True).base.run_session()
     assert result.closing_notices == ("Staging was not cleaned: The disk is read-only.",)
     assert through.last_session()[0] == 0
@@ -328,12 +328,12 @@ def test_a_cleaning_that_was_killed_leaves_nothing_behind(
     installation.run_session()
     assert installation.states() == {ZIP: "unzip failed"}
     monkeypatch.setattr(Aside, "_remove", lambda self: None)
-    decisions = look_over(installation.tracker, installation.settings, AT_ONCE)
+    decisions = review_staging(installation.tracker, installation.settings, AT_ONCE)
     clean(installation.tracker, installation.settings, AT_ONCE, decisions)
     (left,) = installation.settings.staging_directory.glob("add/.*.removed-*")
     assert [path.name for path in left.iterdir()] == [KEY.file_name]
     monkeypatch.undo()
-    assert _verdicts(look_over(installation.tracker, installation.settings, POLICY)) == {
+    assert _verdicts(review_staging(installation.tracker, installation.settings, POLICY)) == {
         f"add/{left.name}": Verdict.REMOVE
     }
     installation.run_session()
@@ -362,12 +362,12 @@ def test_a_part_of_an_archive_that_no_source_hosts_any_more_goes(
     staging.prepare(KEY)
     staging.note_origin(KEY, Origin(folder.source_id, 10, 1))
     staging.part(KEY).write_bytes(b"12345")
-    (kept,) = look_over(installation.tracker, installation.settings, AT_ONCE)
+    (kept,) = review_staging(installation.tracker, installation.settings, AT_ONCE)
     assert (kept.verdict, kept.reason) == (Verdict.KEEP, "its download goes on from there")
     (folder.path / ZIP).unlink()
     for _ in range(2):
         installation.with_settings(min_free_bytes=2**62).run_session()
-    (gone,) = look_over(installation.tracker, installation.settings, AT_ONCE)
+    (gone,) = review_staging(installation.tracker, installation.settings, AT_ONCE)
     assert gone.verdict is Verdict.REMOVE
     clean(installation.tracker, installation.settings, AT_ONCE, [gone])
     assert installation.staged() == {}
@@ -392,7 +392,7 @@ def test_archives_of_many_zip_actions_are_removed_in_batches(
     for inc in range(1, 6):
         folder.put(f"add/H.2013-10-31.{inc}.impc.zip", b"no zip")
     installation.run_session()
-    decisions = look_over(installation.tracker, installation.settings, AT_ONCE)
+    decisions = review_staging(installation.tracker, installation.settings, AT_ONCE)
     cleaned = clean(installation.tracker, installation.settings, AT_ONCE, decisions)
     assert (len(cleaned.removed), cleaned.bytes) == (5, 30)
     assert installation.staged() == {}

@@ -16,9 +16,9 @@ from sqlalchemy.exc import OperationalError
 
 from dcc.errors import SessionActiveError
 from dcc.operations.retention import cleanup
-from dcc.operations.retention.cleanup import Cleaned, clean, look_over
+from dcc.operations.retention.cleanup import Cleaned, clean, review_staging
 from dcc.operations.retention.policy import Policy
-from dcc.operations.retention.staged_files import Aside, look_at_staging
+from dcc.operations.retention.staged_files import Aside, read_staging
 from dcc.operations.sessions import open_session
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase
@@ -46,7 +46,7 @@ def failed(installation: Installation) -> Installation:
 
 
 def _clean(made: Installation) -> Cleaned:
-    return clean(made.tracker, made.settings, AT_ONCE, look_over(made.tracker, made.settings, AT_ONCE))
+    return clean(made.tracker, made.settings, AT_ONCE, review_staging(made.tracker, made.settings, AT_ONCE))
 
 
 def _removals(tracker: Engine, key: ZipKey = KEY) -> int:
@@ -136,7 +136,7 @@ class TestPuttingBack:
         return root
 
     def _take_all(self, root: Path, aside: Aside) -> None:
-        for staged in look_at_staging(root):
+        for staged in read_staging(root):
             assert aside.take(staged.entries) == list(staged.entries)
         assert [path.name for path in root.iterdir() if not path.name.startswith(".")] == ["add"]
 
@@ -240,7 +240,7 @@ def test_what_another_removes_meanwhile_is_gone_all_the_same(
 def test_an_aside_that_went_before_it_could_be_removed_is_no_error(tmp_path: Path) -> None:
     (tmp_path / "add").mkdir()
     (tmp_path / "add" / "x.zip").touch()
-    (staged,) = look_at_staging(tmp_path)
+    (staged,) = read_staging(tmp_path)
     with Aside(tmp_path) as aside:
         aside.take(staged.entries)
         shutil.rmtree(tmp_path / "add")

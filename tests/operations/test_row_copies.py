@@ -29,7 +29,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import DBAPIError
 
 from dcc.databases.database import database_of
-from dcc.databases.schema import alone
+from dcc.databases.schema import exclusive_connection
 from dcc.operations.backups.backup import make_backup
 from dcc.operations.backups.database_files import open_file, write_file
 from dcc.operations.backups.restoration import restore_backup
@@ -112,7 +112,7 @@ def _value(column: Any, row: int, chance: random.Random, *, unique: bool) -> Any
 @contextmanager
 def unchecked(engine: Engine) -> Iterator[Connection]:
     """A connection to a SQLite database that takes rows whatever they refer to."""
-    with alone(engine, database_of(engine)) as connection:
+    with exclusive_connection(engine, database_of(engine)) as connection:
         yield connection
         connection.commit()
     engine.dispose()

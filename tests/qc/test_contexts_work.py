@@ -16,7 +16,7 @@ from dcc.qc.apply import versions
 from dcc.qc.apply.withdrawal import undo_documents
 from dcc.qc.contexts import affected_runs, building, overviews, sums
 from dcc.qc.contexts.building import build_contexts
-from dcc.qc.contexts.genotypes import touched_genotypes
+from dcc.qc.contexts.genotypes import affected_genotypes
 from dcc.qc.contexts.membership import present_members
 from dcc.qc.contexts.overviews import build_overviews
 from dcc.qc.database import writing
@@ -151,9 +151,9 @@ def test_what_documents_touch_is_the_same_however_many_are_looked_at_at_once(
     ]
     documents = [one.document_id for one in submitted]
     with qc_database.connect() as connection:
-        at_once = affected_runs.touched_runs(connection, documents)
+        at_once = affected_runs.affected_runs(connection, documents)
         monkeypatch.setattr(versions, "CHUNK", 1)
-        one_by_one = affected_runs.touched_runs(connection, documents)
+        one_by_one = affected_runs.affected_runs(connection, documents)
     assert at_once == one_by_one
     assert sorted(at_once.values()) == [documents[3]] * 2 + [documents[4]] * 2
     build(qc_database)
@@ -178,16 +178,16 @@ def test_what_documents_brought_does_not_depend_on_how_it_lies(qc_database: Engi
             ([animals, others], {"C1", "C2", "C4", "baseline"}),
             ([measured, late], set()),
         ):
-            assert touched_genotypes(connection, documents) == {("H", genotype) for genotype in expected}
+            assert affected_genotypes(connection, documents) == {("H", genotype) for genotype in expected}
         runs = list(connection.scalars(select(run.c.id).order_by(run.c.id)))
-        assert affected_runs.touched_runs(connection, [measured, late]) == dict(
+        assert affected_runs.affected_runs(connection, [measured, late]) == dict(
             zip(runs, [measured] * 4 + [late], strict=True)
         )
     with writing(qc_database) as connection:
         connection.execute(update(run).where(run.c.id == runs[1]).values(document_id=late))
     with qc_database.connect() as connection:
         mixed = [measured, late, measured, measured, late]
-        assert affected_runs.touched_runs(connection, [measured, late]) == dict(zip(runs, mixed, strict=True))
+        assert affected_runs.affected_runs(connection, [measured, late]) == dict(zip(runs, mixed, strict=True))
 
 
 def test_what_touches_a_document_of_the_same_build_is_the_newest_of_both(qc_database: Engine) -> None:
@@ -200,7 +200,7 @@ def test_what_touches_a_document_of_the_same_build_is_the_newest_of_both(qc_data
     documents = [one.document_id for one in submitted]
     with qc_database.connect() as connection:
         runs = affected_runs.runs_for_contexts(connection, documents)
-        assert runs == affected_runs.touched_runs(connection, documents)
+        assert runs == affected_runs.affected_runs(connection, documents)
     assert sorted(runs.values()) == documents[1:]
 
 

@@ -8,17 +8,14 @@ from sqlalchemy import Engine, select
 
 from dcc.naming import Action
 from dcc.qc import models
+from dcc.qc.apply.entity_rows import ENTITY_TABLES
 from dcc.qc.apply.withdrawal import undo_documents
 from dcc.qc.history import (
     Happening,
     current_at,
     document_at,
-    experiments_at,
-    housings_at,
-    lines_at,
     measurements_at,
     specimen_history,
-    specimens_at,
 )
 from dcc.vocabulary import EntityKind
 from tests.support.qc_documents import apply, experiment, housing, line, specimen
@@ -124,7 +121,11 @@ def test_the_past_of_each_kind_can_be_asked_for(qc_database: Engine) -> None:
     apply(qc_database, ADD, specimen("S1"))
     apply(qc_database, ADD, experiment("E1"), line("C1"), housing())
     apply(qc_database, DELETE, experiment("E1"), line("C1"), housing())
-    asked = specimens_at, experiments_at, lines_at, housings_at
+    kinds = EntityKind.SPECIMEN, EntityKind.EXPERIMENT, EntityKind.LINE, EntityKind.HOUSING
+
+    def count(kind: EntityKind, past: int) -> int:
+        return len(connection.execute(select(ENTITY_TABLES[kind]).where(current_at(kind, past))).all())
+
     with qc_database.connect() as connection:
-        counts = [[len(connection.execute(ask(past)).all()) for ask in asked] for past in range(4)]
+        counts = [[count(kind, past) for kind in kinds] for past in range(4)]
     assert counts == [[0, 0, 0, 0], [1, 0, 0, 0], [1, 1, 1, 1], [1, 0, 0, 0]]

@@ -17,7 +17,7 @@ from dcc.outcomes import ZipKey
 from dcc.reports.languages import Catalogue, load_catalogue
 from dcc.reports.plots import distributions, series
 from dcc.reports.plots.picture import DPI, Picture
-from dcc.reports.plots.values import Parameter, Taken, Value, Values
+from dcc.reports.plots.values import Parameter, ParameterValues, Value, Values
 from dcc.reports.plots.weekly_experiments import Week, Weeks
 from dcc.reports.plots.weekly_experiments import picture_of as picture_of_weeks
 from dcc.settings import Settings
@@ -32,7 +32,9 @@ def catalogue() -> Catalogue:
     return load_catalogue("en", Settings())
 
 
-def taken_of(name: str = "Body weight", unit: str = "g", specimen: str = "A1", key: ZipKey | None = NEW) -> Taken:
+def taken_of(
+    name: str = "Body weight", unit: str = "g", specimen: str = "A1", key: ZipKey | None = NEW
+) -> ParameterValues:
     earlier = [
         Value(i, 20 + i % 10, unit, ("female", "male")[i % 2], "homozygous", f"E{i}", i // 3, str(i % 3 * 15), i % 3)
         for i in range(60)
@@ -40,7 +42,9 @@ def taken_of(name: str = "Body weight", unit: str = "g", specimen: str = "A1", k
     new = [Value(100 + i, 21 + i, unit, "female", "wild type", specimen, 100, str(i * 15), i) for i in range(2)]
     new += [Value(110, 900, unit, "female", "wild type", specimen, 100, "30", 3)] if key else []
     parameter = Parameter("IMPC_BWT_001_001", name, "simpleParameter")
-    return Taken(parameter, "H", key, unit, Values(earlier, new), {name: Values(earlier, [])}, {unit + "x": 3}, 10_000)
+    return ParameterValues(
+        parameter, "H", key, unit, Values(earlier, new), {name: Values(earlier, [])}, {unit + "x": 3}, 10_000
+    )
 
 
 def made(kind: str, catalogue: Catalogue, **changes: str) -> Picture:
@@ -50,7 +54,7 @@ def made(kind: str, catalogue: Catalogue, **changes: str) -> Picture:
     taken = taken_of(**changes)
     if kind == "series":
         return series.picture_of(series.in_panels(taken), catalogue)
-    return distributions.picture_of(distributions.grouped(taken), catalogue)
+    return distributions.picture_of(distributions.groups_of(taken), catalogue)
 
 
 @pytest.mark.parametrize("kind", PICTURES)
@@ -119,8 +123,8 @@ def test_numbers_beyond_all_measure_are_drawn_and_told(catalogue: Catalogue) -> 
     absurd = [value._replace(number=(-1) ** value.id * 1.7e308) for value in taken.own.earlier]
     tiny = [value._replace(number=5e-324) for value in taken.own.new]
     for values in (Values(absurd, tiny), Values(tiny, absurd), Values(taken.own.earlier, absurd)):
-        changed = Taken(taken.parameter, "H", NEW, "g", values, {}, {}, None)
-        picture = distributions.picture_of(distributions.grouped(changed), catalogue)
+        changed = ParameterValues(taken.parameter, "H", NEW, "g", values, {}, {}, None)
+        picture = distributions.picture_of(distributions.groups_of(changed), catalogue)
         assert "e+" in picture.alt
         assert picture.svg
         assert series.picture_of(series.in_panels(changed), catalogue).svg
@@ -135,8 +139,8 @@ def test_a_png_is_of_the_size_that_is_told(catalogue: Catalogue) -> None:
 def test_a_picture_of_many_values_is_no_larger_than_one_of_some(catalogue: Catalogue) -> None:
     taken = taken_of()
     many = [value._replace(id=number, number=number % 91) for number, value in enumerate(taken.own.earlier * 100)]
-    large = Taken(taken.parameter, "H", NEW, "g", Values(many, many), {"J": Values(many, [])}, {}, None)
-    assert len(distributions.picture_of(distributions.grouped(large), catalogue).svg) < 400_000
+    large = ParameterValues(taken.parameter, "H", NEW, "g", Values(many, many), {"J": Values(many, [])}, {}, None)
+    assert len(distributions.picture_of(distributions.groups_of(large), catalogue).svg) < 400_000
 
 
 def test_texts_are_in_the_language_that_is_asked_for() -> None:

@@ -15,22 +15,22 @@ from dcc.outcomes import ZipKey
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.database import writing
 from dcc.reports.languages import load_catalogue
-from dcc.reports.plots.distributions import MOST_ROWS, draw_distribution, grouped
+from dcc.reports.plots.distributions import MOST_ROWS, draw_distribution, groups_of
 from dcc.reports.plots.picture import PictureKind
 from dcc.reports.plots.selection import pictures_of_centre, pictures_of_zip
 from dcc.reports.plots.series import in_panels
 from dcc.reports.plots.values import (
     Parameter,
-    Taken,
+    ParameterValues,
     Value,
     Values,
     box_of,
     judging_box,
+    load_values,
     numbers_of,
-    require,
-    require_brought,
+    require_documents,
+    require_values,
     sample_of_centre,
-    take,
 )
 from dcc.reports.plots.weekly_experiments import MOST_WEEKS, count_weeks, draw_weeks
 from dcc.reports.submissions.gathered import draw_centre_pictures, draw_zip_pictures
@@ -52,12 +52,12 @@ from tests.support.qc_contexts import submit
 from tests.support.qc_documents import specimen
 
 
-def taken_of(connection: Connection, parameter_id: str = WEIGHT, **options: object) -> Taken:
+def taken_of(connection: Connection, parameter_id: str = WEIGHT, **options: object) -> ParameterValues:
     given = {"key": NEW, "with_others": True, "most": 1_000, "centre": "H", **options}
-    return require(connection, parameter_id, **given)  # type: ignore[arg-type]
+    return require_values(connection, parameter_id, **given)  # type: ignore[arg-type]
 
 
-def drawn(taken: Taken) -> tuple[list[float], list[float]]:
+def drawn(taken: ParameterValues) -> tuple[list[float], list[float]]:
     return [value.number for value in taken.own.earlier], [value.number for value in taken.own.new]
 
 
@@ -106,7 +106,7 @@ def test_other_centres_stand_beside_the_one_that_is_meant(qc_database: Engine) -
     submit_history(qc_database)
     submit_history(qc_database, "J")
     with qc_database.connect() as connection:
-        groups = grouped(taken_of(connection, key=None)).groups
+        groups = groups_of(taken_of(connection, key=None)).groups
     shown = [(group.centre, group.zygosity, group.drawn.count) for group in groups]
     assert shown == [("H", "homozygous", 20), ("H", "wild type", 10), ("J", "homozygous", 20), ("J", "wild type", 10)]
 
@@ -136,7 +136,7 @@ def test_there_is_no_picture_of_what_is_not_there(qc_database: Engine, settings:
         with pytest.raises(NotFoundError, match="no current, valid experiment"):
             draw_weeks(connection, catalogue, centre="H")
         with pytest.raises(NotFoundError, match=r"Nothing of add/H\."):
-            require_brought(connection, NEW)
+            require_documents(connection, NEW)
         assert pictures_of_zip(connection, NEW, catalogue) == []
         assert pictures_of_centre(connection, "H", catalogue) == []
 
@@ -200,16 +200,18 @@ def made(number: int, value: float, **changes: object) -> Value:
 def test_a_small_group_is_judged_by_its_centre_and_else_by_all() -> None:
     males = [made(i, 10 + i % 5, gender="male") for i in range(30)]
     own = Values(males, [made(100, 40), made(101, 12)])
-    alone = Taken(Parameter(WEIGHT, WEIGHT, ""), "H", NEW, "g", own, {}, {}, None)
-    assert grouped(alone).marked(new=True) == 1
-    few = Taken(Parameter(WEIGHT, WEIGHT, ""), "H", NEW, "g", Values([], own.new), {"J": Values(males, [])}, {}, None)
-    assert grouped(few).marked(new=True) == 1
+    alone = ParameterValues(Parameter(WEIGHT, WEIGHT, ""), "H", NEW, "g", own, {}, {}, None)
+    assert groups_of(alone).marked(new=True) == 1
+    few = ParameterValues(
+        Parameter(WEIGHT, WEIGHT, ""), "H", NEW, "g", Values([], own.new), {"J": Values(males, [])}, {}, None
+    )
+    assert groups_of(few).marked(new=True) == 1
 
 
 def test_many_centres_are_drawn_together() -> None:
     others = {f"C{i}": Values([made(i, 1.0), made(i + 100, 1.0, gender="male")], []) for i in range(40)}
-    taken = Taken(Parameter(WEIGHT, WEIGHT, ""), "H", None, "g", Values([made(1, 1.0)], []), others, {}, None)
-    groups = grouped(taken).groups
+    taken = ParameterValues(Parameter(WEIGHT, WEIGHT, ""), "H", None, "g", Values([made(1, 1.0)], []), others, {}, None)
+    groups = groups_of(taken).groups
     assert len(groups) <= MOST_ROWS
     assert [(group.centre, group.drawn.count) for group in groups] == [("H", 1), (None, 40), (None, 40)]
 
@@ -303,4 +305,4 @@ def test_a_parameter_with_nothing_new_is_not_drawn_of_a_submission(qc_database: 
     )
     with qc_database.connect() as connection:
         assert pictures_of_zip(connection, NEW, load_catalogue("en", settings)) == []
-        assert take(connection, Parameter(WEIGHT, WEIGHT, ""), "J", None, with_others=False) is None
+        assert load_values(connection, Parameter(WEIGHT, WEIGHT, ""), "J", None, with_others=False) is None

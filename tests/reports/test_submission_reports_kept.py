@@ -16,7 +16,7 @@ from sqlalchemy import Engine, insert, select
 from dcc.errors import CleaningError, ConfigurationError, ExportError
 from dcc.messages import Message
 from dcc.naming import Action
-from dcc.operations.retention.cleanup import clean, look_over
+from dcc.operations.retention.cleanup import clean, review_staging
 from dcc.operations.retention.policy import Policy
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
@@ -172,7 +172,7 @@ def test_reports_come_with_the_session_and_go_with_the_archive(installation: Ins
     assert any("Kept 1 submission reports" in notice for notice in result.closing_notices)
     assert json.loads(page.with_suffix(".json").read_text("utf-8"))["qc_missing"]
     policy = Policy(0, 0, 0, Phase.QC)
-    decisions = look_over(keeping.tracker, keeping.settings, policy)
+    decisions = review_staging(keeping.tracker, keeping.settings, policy)
     cleaned = clean(keeping.tracker, keeping.settings, policy, decisions)
     assert [decision.staged.place for decision in cleaned.removed] == ["add/H.2013-11-01.2.impc.zip"]
     assert not page.exists()

@@ -19,7 +19,7 @@ import pytest
 from dcc.errors import ConfigurationError
 from dcc.redaction import keep_secret
 from dcc.runtime.helper_process import Helper
-from dcc.runtime.log_context import in_log_context, log_context, logging_about, progress_log
+from dcc.runtime.log_context import log_context, logging_about, progress_log, with_log_context
 from dcc.runtime.logging_setup import LogPlan, log_plan, logging_as, plan_from_environment
 from tests.support.installations import Installation, specimens
 
@@ -205,7 +205,7 @@ def test_threads_that_work_for_somebody_say_what_it_is_about(kept: Callable[...,
     made = kept("json")
     with logging_as(made.plan), ThreadPoolExecutor(2) as pool:
         with logging_about(session=4):
-            work = in_log_context(lambda: log.info("worked"))
+            work = with_log_context(lambda: log.info("worked"))
         for _ in range(3):
             pool.submit(work).result()
         pool.submit(log.info, "alone").result()

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from sqlalchemy import create_engine
 
-from dcc.analysis.export_directory import ExportFormat, Manifest, open_directory, replacing, save_manifest
+from dcc.analysis.export_directory import ExportFormat, Manifest, open_directory, replacement_path, save_manifest
 from dcc.cli.demo import submissions
 from dcc.cli.installation.dagster_processes import write_workspace
 from dcc.errors import ConfigurationError, ReportNotSentError
@@ -27,11 +27,11 @@ from dcc.reports.causes.zip_scopes import Scope
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.kept import write_page
 from dcc.runtime.private_files import (
-    close_to_others,
-    in_place_of,
+    create_file,
     make_directory,
-    open_new,
     refuse_links_of_others,
+    remove_access_of_others,
+    replacement_file,
 )
 from dcc.settings import Settings
 from dcc.store.staging import Staging
@@ -124,7 +124,7 @@ def test_reports_are_for_their_directorys_group_and_nobody_else(tmp_path: Path) 
 def test_exports_are_for_their_directorys_group_and_nobody_else(tmp_path: Path) -> None:
     directory = tmp_path / "export"
     with open_directory(directory):
-        with replacing(directory / "file") as temporary:
+        with replacement_path(directory / "file") as temporary:
             temporary.write_text("rows")
         save_manifest(directory, Manifest(ExportFormat.PARQUET, {}))
     assert mode(directory) == 0o750
@@ -197,7 +197,7 @@ def test_a_new_file_takes_the_place_of_one_that_somebody_has_open(tmp_path: Path
     path = tmp_path / "file"
     path.write_text("before")
     with path.open() as held:
-        with os.fdopen(open_new(path, 0o600), "w") as file:
+        with os.fdopen(create_file(path, 0o600), "w") as file:
             file.write("secret")
         assert held.read() == "before"
     assert (path.read_text(), mode(path)) == ("secret", 0o600)
@@ -207,13 +207,13 @@ def test_rights_are_taken_only_from_what_is_ours(tmp_path: Path, monkeypatch: py
     (tmp_path / "file").touch()
     (tmp_path / "file").chmod(0o604)
     monkeypatch.setattr(os, "geteuid", lambda: SimpleNamespace())
-    close_to_others(tmp_path / "file")
+    remove_access_of_others(tmp_path / "file")
     assert mode(tmp_path / "file") == 0o604
 
 
 def test_two_writers_of_a_file_do_not_meet_and_the_last_one_s_stays(tmp_path: Path) -> None:
     path = tmp_path / "file"
-    with in_place_of(path, 0o640) as one, in_place_of(path, 0o600) as other:
+    with replacement_file(path, 0o640) as one, replacement_file(path, 0o600) as other:
         one.write_text("one")
         other.write_text("other")
     assert (path.read_text(), mode(path)) == ("one", 0o640)
@@ -222,9 +222,9 @@ def test_two_writers_of_a_file_do_not_meet_and_the_last_one_s_stays(tmp_path: Pa
 
 def test_a_file_that_could_not_be_written_whole_is_as_it_was_even_with_the_longest_name(tmp_path: Path) -> None:
     path = tmp_path / ("é" * 127 + "x")
-    with in_place_of(path, 0o600) as part:
+    with replacement_file(path, 0o600) as part:
         part.write_text("before")
-    with suppress(ZeroDivisionError), in_place_of(path, 0o600) as part:
+    with suppress(ZeroDivisionError), replacement_file(path, 0o600) as part:
         part.write_text("half")
         raise ZeroDivisionError
     assert path.read_text() == "before"

@@ -18,7 +18,7 @@ from dcc.errors import (
 )
 from dcc.session.fetching import archive_transfer, download_slots, downloads, processor_reserve
 from dcc.session.fetching.archive_transfer import receive
-from dcc.session.fetching.download_slots import Allowance
+from dcc.session.fetching.download_slots import DownloadSlots
 from dcc.session.fetching.downloads import Arrived, Broke, Progressed, Started
 from dcc.session.fetching.segmented_download import Segment, Wanted
 from dcc.settings import Settings
@@ -275,7 +275,7 @@ class TestSourceThreads:
         sources.wait_until(lambda: sources.under_way.get(1) == 4)
 
     def test_no_more_downloads_at_once_than_allowed_in_all(self, sources: Sources) -> None:
-        sources.allowance = Allowance(3)
+        sources.allowance = DownloadSlots(3)
         sources.go.clear()
         for number in (1, 2, 3):
             sources.asked(2, number)
@@ -290,7 +290,7 @@ class TestSourceThreads:
     ) -> None:
         """One stalled transfer blocked the session for ever."""
         monkeypatch.setattr(download_slots, "_SLOW_SECONDS", 0.2)
-        sources.allowance = Allowance(2)
+        sources.allowance = DownloadSlots(2)
         sources.go.clear()
         sources.asked(2)
         sources.wait_until(lambda: sources.under_way.get(1) == 2)
@@ -302,7 +302,7 @@ class TestSourceThreads:
         clock = SimpleNamespace(now=0.0)
         monkeypatch.setattr(download_slots, "time", SimpleNamespace(monotonic=lambda: clock.now))
         monkeypatch.setattr(download_slots, "_LOOK_SECONDS", 0.001)
-        places = Allowance(1)
+        places = DownloadSlots(1)
         begun = threading.Event()
 
         def wait_for_a_place() -> None:
@@ -323,7 +323,7 @@ class TestSourceThreads:
 
     def test_sources_take_turns_however_many_downloads_one_has(self, sources: Sources) -> None:
         """A source with much to send holds up no other."""
-        sources.allowance = Allowance(1)
+        sources.allowance = DownloadSlots(1)
         sources.go.clear()
         laden, other = sources.source(1), sources.source(2)
         for transfer in transfers_of(40, 1):
@@ -509,7 +509,7 @@ class TestStopping:
         assert [thread.is_alive() for thread in source._threads] == [False] * 4
 
     def test_what_waits_for_its_turn_among_all_sources_is_not_begun_either(self, sources: Sources) -> None:
-        sources.allowance = Allowance(1)
+        sources.allowance = DownloadSlots(1)
         source = sources.source()
         with sources.allowance.place():
             source.put(transfer_of())
@@ -520,7 +520,7 @@ class TestStopping:
         assert sources.messages.empty()
 
     def test_a_source_given_up_while_a_transfer_waits_for_its_turn_is_not_asked(self, sources: Sources) -> None:
-        sources.allowance = Allowance(1)
+        sources.allowance = DownloadSlots(1)
         source = sources.source()
         reason = SourceUnreachableError("down")
         with sources.allowance.place():

@@ -19,7 +19,7 @@ from dcc.session.data.corrections import confirm_submission, withdraw_submission
 from dcc.session.data.plans import plan_submission
 from dcc.tracker.crawls import list_sessions
 from dcc.tracker.database import writing
-from dcc.tracker.declines import take_back, turn_down
+from dcc.tracker.declines import accept_archive, decline_archive
 from dcc.tracker.hostings.declined_archives import list_declines
 from dcc.tracker.queries.zip_stories import zip_story
 from dcc.tracker.register import delegations
@@ -42,7 +42,7 @@ def planted(data: DataInstallation) -> DataInstallation:
 
 def decline(data: DataInstallation, reason: str = "Made by mistake") -> None:
     with writing(data.tracker) as connection:
-        turn_down(connection, KEY, declined_by="wrangler", reason=reason)
+        decline_archive(connection, KEY, declined_by="wrangler", reason=reason)
 
 
 def of_session(connection: Connection) -> int:
@@ -144,7 +144,7 @@ def test_an_archive_that_is_turned_down_waits_no_more_and_both_centres_are_told(
 def test_what_was_turned_down_is_held_again_when_that_is_taken_back(planted: DataInstallation) -> None:
     decline(planted)
     with writing(planted.tracker) as connection:
-        ended = take_back(connection, KEY, revoked_by="another")
+        ended = accept_archive(connection, KEY, revoked_by="another")
     assert (ended.revoked_by, ended.revoked is not None) == ("another", True)
     assert reports(planted)[0].outcome is Outcome.FOREIGN
     assert [(one[0], one[3]) for one in notices(planted)[-2:]] == [("J", "held"), ("H", "held")]
@@ -172,14 +172,14 @@ def test_what_cannot_be_turned_down_is_refused_with_what_to_do(planted: DataInst
     planted.base.run_session()
     with writing(planted.tracker) as connection:
         with pytest.raises(NotFoundError, match="dcc archive declined --all"):
-            take_back(connection, KEY, revoked_by="a")
+            accept_archive(connection, KEY, revoked_by="a")
         with pytest.raises(NotFoundError, match=f"dcc data undo {own}"):
-            turn_down(connection, key_of(own), declined_by="a", reason="b")
+            decline_archive(connection, key_of(own), declined_by="a", reason="b")
         with pytest.raises(NotFoundError, match="no crawl has seen it"):
-            turn_down(connection, key_of("add/J.2001-01-01.1.impc.zip"), declined_by="a", reason="b")
+            decline_archive(connection, key_of("add/J.2001-01-01.1.impc.zip"), declined_by="a", reason="b")
         for reason in (" ", "x" * 256):
             with pytest.raises(ConfigurationError, match="The reason"):
-                turn_down(connection, KEY, declined_by="a", reason=reason)
+                decline_archive(connection, KEY, declined_by="a", reason=reason)
     decline(planted)
     with pytest.raises(ConfigurationError, match=r"decline .* --revoke"):
         decline(planted)

@@ -19,7 +19,7 @@ from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.session.fetching import segmented_download
 from dcc.session.fetching.archive_transfer import Transfer
-from dcc.session.fetching.download_slots import Allowance
+from dcc.session.fetching.download_slots import DownloadSlots
 from dcc.session.fetching.downloads import Arrived, Broke, DownloadMessage, SourceDownloads
 from dcc.session.fetching.segmented_download import Helpers, Segment, SegmentedFetch, Wanted
 from dcc.settings import Settings
@@ -345,7 +345,7 @@ class TestSources:
         messages: queue.SimpleQueue[DownloadMessage] = queue.SimpleQueue()
         staging = Staging(tmp_path / "staging")
         staging.make()
-        source = SourceDownloads(share.address(), settings, staging, Allowance(8), messages.put)
+        source = SourceDownloads(share.address(), settings, staging, DownloadSlots(8), messages.put)
         source.put(Transfer(1, KEY, Hosting(1, 1, listed.size_bytes, listed.modified, listed.has_md5)))
         try:
             while not isinstance(message := messages.get(timeout=PATIENCE), Arrived | Broke):

@@ -14,7 +14,7 @@ from dcc.errors import ConfigurationError
 from dcc.naming import NamingConvention
 from dcc.redaction import redacted
 from dcc.settings import Settings, load_settings
-from dcc.settings.reference import is_from, shown_source
+from dcc.settings.reference import is_from_source, shown_source
 from dcc.settings.renamed import NEW_NAMES, warnings_of
 
 SECRET = "s3cret-pass"
@@ -393,10 +393,10 @@ def test_what_a_url_of_reference_data_asks_with_is_not_shown(url: str, shown: st
     source = shown_source(load_settings(reference_colonies=url).reference_sources["colonies"] or "")
     assert re.fullmatch(shown, source)
     assert shown_source(source) == source
-    assert is_from(source, url)
-    assert is_from(url, url)
+    assert is_from_source(source, url)
+    assert is_from_source(url, url)
     if "?" in url:
-        assert not is_from(source, f"{url}2")
+        assert not is_from_source(source, f"{url}2")
         assert SECRET not in redacted(f"Asked {url} and got nothing.")
 
 

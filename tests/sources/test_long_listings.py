@@ -24,7 +24,7 @@ from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.sources.connect import connect
 from dcc.sources.http import source as http
 from dcc.sources.http.index import read_page
-from dcc.sources.listing import Entry, EntryKind, gather
+from dcc.sources.listing import Entry, EntryKind, action_listing
 from dcc.sources.listing_watch import ListingWatch
 from dcc.sources.sftp.client import SftpClient
 from dcc.tracker.hostings import listings
@@ -101,7 +101,7 @@ def test_a_web_server_is_asked_for_the_sizes_of_the_newest_alone(
 
 def _gather(count: int) -> None:
     entries = (Entry(name.encode(), EntryKind.FILE, 1, 1) for name in names(count))
-    assert len(gather("a source", Action.ADD, entries, lambda link: link).zips) == count
+    assert len(action_listing("a source", Action.ADD, entries, lambda link: link).zips) == count
 
 
 def _read_page(count: int) -> None:

@@ -34,7 +34,7 @@ from dcc.sources.base import ActionListing, Block, BlockwiseConnection, ListedFi
 from dcc.sources.ftp.listing import parse_list_line, parse_mlsd_line, parse_time
 from dcc.sources.ftp.session import FtpSession
 from dcc.sources.host_keys import HostKey, known_host_keys
-from dcc.sources.listing import Entry, EntryKind, gather
+from dcc.sources.listing import Entry, EntryKind, action_listing
 from dcc.sources.md5_sidecar import parse_md5
 from dcc.sources.remote_names import join_base, printable, raw
 from dcc.sources.sockets import open_socket
@@ -266,7 +266,7 @@ class TestNames:
 
 class TestGathering:
     def gathered(self, *entries: Entry, targets: dict[bytes, Entry] | None = None) -> tuple[list[ListedFile], int]:
-        found = gather("a source", Action.ADD, entries, lambda link: (targets or {}).get(link.name))
+        found = action_listing("a source", Action.ADD, entries, lambda link: (targets or {}).get(link.name))
         return list(found.zips), found.ignored
 
     def test_archives_come_by_name_with_their_checksums(self) -> None:
@@ -292,7 +292,7 @@ class TestGathering:
             return Entry(link.name, EntryKind.FILE, 5)
 
         entries = [Entry(b"a.zip", EntryKind.LINK), Entry(b"b.txt", EntryKind.LINK)]
-        found = gather("a source", Action.ADD, entries, resolve)
+        found = action_listing("a source", Action.ADD, entries, resolve)
         assert asked == [b"a.zip"]
         assert found.zips == (ListedFile("a.zip", 5, None),)
 
@@ -300,10 +300,10 @@ class TestGathering:
         monkeypatch.setattr(listing, "MAX_ENTRIES", 10)
         endless = (Entry(str(number).encode(), EntryKind.FILE) for number in range(11))
         with pytest.raises(ListingFailedError, match="a source: the directory add holds more than 10 entries"):
-            gather("a source", Action.ADD, endless, lambda link: None)
+            action_listing("a source", Action.ADD, endless, lambda link: None)
 
     def test_examples_of_what_was_ignored_are_few(self) -> None:
-        found = gather(
+        found = action_listing(
             "a source", Action.ADD, (Entry(b"%04d" % n, EntryKind.FILE) for n in range(1000)), lambda link: None
         )
         assert found.ignored == 1000

@@ -13,7 +13,7 @@ from pydantic import SecretStr
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.session.fetching.archive_transfer import Transfer
-from dcc.session.fetching.download_slots import Allowance
+from dcc.session.fetching.download_slots import DownloadSlots
 from dcc.session.fetching.downloads import Arrived, Broke, DownloadMessage, SourceDownloads
 from dcc.settings import Settings
 from dcc.sources.base import ActionListing, Block, SourceAddress, SourceProtocol
@@ -119,7 +119,7 @@ class Sources:
 
     def __init__(self, staging: Staging, settings: Settings, places: int = 8) -> None:
         self.staging, self.settings = staging, settings
-        self.allowance = Allowance(places)
+        self.allowance = DownloadSlots(places)
         self.messages: queue.SimpleQueue[DownloadMessage] = queue.SimpleQueue()
         self.go = threading.Event()
         self.go.set()

@@ -17,7 +17,7 @@ from sqlalchemy import Engine, event, inspect, text
 from sqlalchemy.exc import IntegrityError
 
 from dcc.databases.migrations import runner
-from dcc.databases.schema import alone, init_database
+from dcc.databases.schema import exclusive_connection, init_database
 from dcc.errors import ConfigurationError, TrackerOutdatedError
 from dcc.phases import REFERENCE_ROWS, Phase, Status
 from dcc.settings import Settings
@@ -375,7 +375,7 @@ def test_an_upgrade_keeps_rows_foreign_keys_and_last_update(tracker: Engine, tmp
     with tracker.begin() as connection:
         connection.execute(text(_CENTRE))
         connection.execute(text(_SOURCE))
-    with alone(tracker, database.TRACKER) as connection:
+    with exclusive_connection(tracker, database.TRACKER) as connection:
         runner.upgrade(connection, database.TRACKER, more_versions=(tmp_path,))
         connection.commit()
     tracker.dispose()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dcc.cli.shell.context import json_option, open_qc, open_tracker, parse_zip_key, settings_from_environment
-from dcc.cli.shell.next_steps import know
+from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import count_of, echo_json, printable
 from dcc.cli.shell.parameter_types import COUNT, ID
 from dcc.errors import ConfigurationError
@@ -92,7 +92,7 @@ def causes(
         qc.connect() as of_qc,
     ):
         found, scope = collect(of_tracker, of_qc, centre, key, session_id)
-        know(unwritten=bool(found) and spreadsheet is None)
+        note_facts(unwritten=bool(found) and spreadsheet is None)
         if spreadsheet is not None:
             write_spreadsheet(spreadsheet, of_tracker, of_qc, scope, found, catalogue)
             return

@@ -14,7 +14,7 @@ from dcc.cli.shell.context import (
     settings_from_environment,
     user_name,
 )
-from dcc.cli.shell.next_steps import know
+from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import count_of, echo_json, echo_table, json_object, printable
 from dcc.cli.submissions.show import state_text
 from dcc.errors import BuiltOnError
@@ -62,7 +62,7 @@ def plan(zip_action: str, all_changes: bool, as_json: bool) -> None:
     key, settings = parse_zip_key(zip_action), settings_from_environment()
     with open_tracker(settings) as tracker, open_qc(settings) as qc:
         plans = plan_submission(tracker, qc, settings, key)
-    know(held=zip_action if any(one.is_held(settings.hold_threshold) for one in plans) else None)
+    note_facts(held=zip_action if any(one.is_held(settings.hold_threshold) for one in plans) else None)
     if as_json:
         echo_json([_plan_json(one, settings) for one in plans])
         return

@@ -1,4 +1,4 @@
-"""`dcc data`: what documents said, once it is in the QC database."""
+"""`dcc data`: the data in the QC database."""
 
 from __future__ import annotations
 

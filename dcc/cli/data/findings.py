@@ -9,7 +9,7 @@ import click
 
 from dcc.cli.data.causes import collect, spreadsheet_option, write_spreadsheet
 from dcc.cli.shell.context import json_option, open_qc, open_tracker, parse_zip_key, settings_from_environment
-from dcc.cli.shell.next_steps import know
+from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import count_of, echo_json, echo_table, printable
 from dcc.cli.shell.parameter_types import COUNT
 from dcc.errors import ConfigurationError
@@ -105,7 +105,7 @@ def findings(
         most = limit if limit is not None or as_json else _SHOWN
         records = list(find_findings(connection, wanted, limit=most)) if each else []
         uncounted = 0 if as_json else count_experiments_of_invalid_animals(connection, wanted)
-    know(counted=bool(counts) and not each)
+    note_facts(counted=bool(counts) and not each)
     if as_json:
         echo_json(records if each else counts)
     elif not counts:

@@ -343,8 +343,8 @@ def plot(
     """
     from dcc.reports.languages import load_catalogue
     from dcc.reports.plots import draw_weeks, font_directory, picture_of_parameter
-    from dcc.reports.plots.values import require_brought
-    from dcc.runtime.private_files import SHARED_FILE, in_place_of
+    from dcc.reports.plots.values import require_documents
+    from dcc.runtime.private_files import SHARED_FILE, replacement_file
     from dcc.tracker.queries.zip_action_lists import require_centre
 
     form = output.suffix.lower()
@@ -357,7 +357,7 @@ def plot(
         require_centre(connection, centre)
     with open_qc(settings) as engine, engine.connect() as connection:
         if key is not None:
-            require_brought(connection, key)
+            require_documents(connection, key)
         if parameter is None:
             picture = draw_weeks(connection, catalogue, centre=centre, key=key, fonts=fonts)
         else:
@@ -366,7 +366,7 @@ def plot(
             )
     drawn = picture.svg.encode() if form == ".svg" else picture.png
     try:
-        with in_place_of(output, SHARED_FILE) as part:
+        with replacement_file(output, SHARED_FILE) as part:
             part.write_bytes(drawn)
     except OSError as error:
         raise ConfigurationError(f"{output} cannot be written: {error}. Name another file.") from error

@@ -1,4 +1,4 @@
-"""`dcc reference`: what documents are judged by, how old it is, and bringing it up to date."""
+"""`dcc reference`: the reference data that documents are judged by, their age, and their refresh."""
 
 from __future__ import annotations
 

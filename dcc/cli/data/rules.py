@@ -1,4 +1,4 @@
-"""`dcc rules`: what data must satisfy, and the rules that are waived."""
+"""`dcc rules`: what data must satisfy, and waivers of rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demonstration from beginning to end: servers started, centres and sources registered, one session run."""
+"""Runs the demonstration: starts servers, registers centres and sources, runs one session."""
 
 from __future__ import annotations
 

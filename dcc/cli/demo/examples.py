@@ -1,4 +1,4 @@
-"""Submissions to try the platform with: one that is in order, faulty ones, and a correction."""
+"""Example submissions: a correct one, faulty ones, and a correction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the demonstration's session came to: printed for a wrangler, and compared with what it had to come to."""
+"""The outcome of the demonstration's session: printed for a wrangler, and compared with the expected one."""
 
 from __future__ import annotations
 

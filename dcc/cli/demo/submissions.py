@@ -1,7 +1,7 @@
-"""Believable submissions: specimen and experiment documents and the archives they travel in.
+"""Makes believable submissions: specimen and experiment documents and their archives.
 
-Documents follow the exchange format with the identifiers of IMPReSS and
-MGI. The same arguments always give the same bytes; values are drawn from a seeded generator and mean nothing.
+Documents follow the exchange format with the identifiers of IMPReSS and MGI. The same arguments always give the same
+bytes; values come from a seeded generator and mean nothing.
 """
 
 from __future__ import annotations

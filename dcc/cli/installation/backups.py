@@ -1,4 +1,4 @@
-"""`dcc backup`, `dcc restore` and `dcc migrate-storage`: both databases kept safe, put back, and moved."""
+"""`dcc backup`, `dcc restore` and `dcc migrate-storage`: back up both databases, restore them, and move them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def backup(
     directory cannot be written, or a backup is damaged (--verify); 3 another backup is written there; 4 a database
     cannot be reached.
     """
-    from dcc.operations.backups.backup import Wanted, make_backup
+    from dcc.operations.backups.backup import BackupRequest, make_backup
     from dcc.operations.backups.manifest import find_set
     from dcc.operations.backups.restoration import verify_backup
 
@@ -75,7 +75,7 @@ def backup(
         else:
             click.echo(f"{printable(found)} is whole: {_told(manifest)}.")
         return
-    wanted = Wanted(with_staging, not without_secrets, keep)
+    wanted = BackupRequest(with_staging, not without_secrets, keep)
     settings = settings_from_environment()
     with _engines(settings) as (tracker, qc), _progress_shown() as on_progress:
         report = make_backup(tracker, qc, settings, place, wanted, on_progress=on_progress)

@@ -1,4 +1,4 @@
-"""Dagster's own processes, started by a command, watched while they run, and stopped whole with it."""
+"""Starts Dagster's processes for a command, watches them, and stops them with it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from dcc.cli.shell.dagster_side import DAEMON, LOCATION_NAME, dagster_side
 from dcc.errors import DaemonActiveError, DagsterStorageError, InternalFaultError
 from dcc.runtime.logging_setup import log_plan
-from dcc.runtime.private_files import in_place_of
+from dcc.runtime.private_files import replacement_file
 
 if TYPE_CHECKING:
     from dcc.settings import Settings
@@ -111,7 +111,7 @@ def write_workspace(directory: Path) -> Path:
     path = directory / "workspace.yaml"
     module = {"module_name": "dcc_definitions", "location_name": LOCATION_NAME}
     # JSON is YAML too. Another command may be reading the file, or writing it.
-    with in_place_of(path) as draft:
+    with replacement_file(path) as draft:
         draft.write_text(json.dumps({"load_from": [{"python_module": module}]}) + "\n", "utf-8")
     return path
 

@@ -1,4 +1,4 @@
-"""`dcc init`, `demo`, `instance` and `settings`: setting up, and what is set."""
+"""`dcc init`, `demo`, `instance` and `settings`: set up an installation and show its settings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 from dcc.cli.shell.context import json_option, open_tracker, settings_from_environment
 from dcc.cli.shell.dagster_side import dagster_side
 from dcc.cli.shell.group import CommandGroup
-from dcc.cli.shell.next_steps import know
+from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import echo_json, printable
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def init(production: bool, only_grants: bool, from_host: str, force: bool, as_js
         answer |= _init_production(settings, from_host, configuration, as_json=as_json)
     if as_json:
         echo_json(answer)
-    know(created=of_tracker.created)
+    note_facts(created=of_tracker.created)
 
 
 def _make_databases(settings: Settings) -> tuple[InitReport, InitReport]:

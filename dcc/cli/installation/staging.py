@@ -1,4 +1,4 @@
-"""`dcc staging`: what lies in staging, and removing from there what has been kept long enough."""
+"""`dcc staging`: lists staging, and removes archives that have been kept long enough."""
 
 from __future__ import annotations
 
@@ -85,12 +85,12 @@ def list_staging(files: bool, as_json: bool, **policy: object) -> None:
 
     Exit codes: 0; 2 staging cannot be read, or the tracker is not initialised; 4 it cannot be reached.
     """
-    from dcc.operations.retention.cleanup import look_over
+    from dcc.operations.retention.cleanup import review_staging
     from dcc.operations.retention.policy import Policy, Verdict
 
     settings = _settings(**policy)  # type: ignore[arg-type]
     with open_tracker(settings) as tracker:
-        decisions = look_over(tracker, settings, Policy.from_settings(settings))
+        decisions = review_staging(tracker, settings, Policy.from_settings(settings))
     unknown = [one for one in decisions if one.verdict is Verdict.UNKNOWN]
     going = [one for one in decisions if one.verdict is Verdict.REMOVE]
     if as_json:
@@ -145,7 +145,7 @@ def clean(yes: bool, dry_run: bool, unknown: bool, as_json: bool, **policy: obje
     Exit codes: 0; 1 something could not be removed; 2 wrong use, staging cannot be read, or the tracker is not
     initialised; 3 a session is active; 4 the tracker cannot be reached.
     """
-    from dcc.operations.retention.cleanup import Cleaned, look_over
+    from dcc.operations.retention.cleanup import Cleaned, review_staging
     from dcc.operations.retention.cleanup import clean as remove
     from dcc.operations.retention.policy import Policy, Verdict
 
@@ -154,7 +154,7 @@ def clean(yes: bool, dry_run: bool, unknown: bool, as_json: bool, **policy: obje
     settings = _settings(**policy)  # type: ignore[arg-type]
     rules = Policy.from_settings(settings)
     with open_tracker(settings) as tracker:
-        decisions = look_over(tracker, settings, rules)
+        decisions = review_staging(tracker, settings, rules)
         if yes:
             cleaned = remove(tracker, settings, rules, decisions, unknown=unknown)
         else:

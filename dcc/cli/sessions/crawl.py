@@ -1,4 +1,4 @@
-"""`dcc crawl` and `retry`: a crawling session, and zip actions processed again."""
+"""`dcc crawl` and `dcc retry`: run a crawling session, or process zip actions again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dcc.cli.sessions.display import SessionDisplay, session_display
 from dcc.cli.sessions.session_report import order_lines, problem_lines, room_lines
 from dcc.cli.sessions.work import Listeners, Notices, crawl_and_process, process_again, sources_to_crawl
 from dcc.cli.shell.context import json_option, open_tracker, parse_zip_key, settings_from_environment
-from dcc.cli.shell.next_steps import know
+from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import echo_json, printable, warn
 from dcc.cli.shell.parameter_types import ID
 from dcc.cli.submissions.notifications import telling_when_tracker_is_away
@@ -196,7 +196,7 @@ def _conclude(
     if display.session is not None:
         report.add_troubles(display.session.troubles)
     unmended = report.conclude()
-    know(
+    note_facts(
         problem=next((problem["zip"] for problem in report.problems if problem["zip"]), None),
         down=next((crawl["id"] for crawl in report.crawls if crawl["error"]), None),
     )

@@ -1,4 +1,4 @@
-"""How far a session is, while it works: progress bars on a terminal, a line a source and a problem elsewhere."""
+"""Shows the progress of a session: progress bars on a terminal, else a line for each source and problem."""
 
 from __future__ import annotations
 

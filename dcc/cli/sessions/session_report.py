@@ -1,4 +1,4 @@
-"""What `dcc crawl` and `dcc retry` say of the work that they did: lines for people, an object for programs."""
+"""What `dcc crawl` and `dcc retry` print about their work: lines for people, an object for programs."""
 
 from __future__ import annotations
 

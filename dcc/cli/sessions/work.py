@@ -1,4 +1,4 @@
-"""A session's work as `dcc` asks for it: through Dagster's assets and instance, or without, as the settings say."""
+"""Runs a session's work for `dcc`: through Dagster's assets and instance, or without, as the settings say."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What all commands are made of: options, output, errors, and what comes next."""
+"""What all commands share: options, output, errors, and the suggestion of the next command."""

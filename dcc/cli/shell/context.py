@@ -1,4 +1,4 @@
-"""What most commands begin with: the settings of the environment and the tracker that they name."""
+"""Opens what most commands begin with: the settings of the environment, the tracker and the QC database."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What commands ask of Dagster.
+"""The interface by which commands use Dagster.
 
-`dcc` never imports Dagster, so that it also works without. Whoever needs it asks `dagster_side()`, which loads
+`dcc` never imports Dagster, so that it works without. A command that needs it calls `dagster_side()`, which loads
 `dcc_assets.commands` at that moment.
 """
 

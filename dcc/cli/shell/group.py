@@ -1,6 +1,6 @@
 """How `dcc` finds its commands and how it ends: exit codes, one-line errors, interrupts.
 
-Commands are imported when they are needed, and import what is heavy (Dagster, lxml, paramiko) when they run.
+A command is imported when it is called, and imports heavy packages (Dagster, lxml, paramiko) when it runs.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Suggests the next command after each command: one line on standard error.
 
 Every command has its row in the table, or a reason why nothing is suggested after it. A step's `{fields}` are the
-command's own arguments and options, and what it told by `know`; the first step with all fields known is shown. Nothing
-is suggested with --json, where standard error is a log, after an error, and with DCC_SUGGESTIONS=false.
+command's own arguments and options, and what it told by `note_facts`; the first step with all fields known is shown.
+Nothing is suggested with --json, where standard error is a log, after an error, and with DCC_SUGGESTIONS=false.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ class CommandContext(click.Context):
         return super().invoke(callback, *arguments, **options)
 
 
-def know(**facts: object) -> None:
+def note_facts(**facts: object) -> None:
     """Tell what the command that runs has found, for the steps that depend on it; what is empty is not known."""
     context = click.get_current_context(silent=True)
     if context is not None:
@@ -205,13 +205,13 @@ def suggest_next(root: click.Context, exit_code: int) -> None:
 def next_line(steps: Iterable[Step], exit_code: int, known: Mapping[str, object]) -> str | None:
     """`Next: dcc crawl  # what for`, of the first step that follows this exit code and of which all is known."""
     for step in steps:
-        values = {name: _word(known.get(name)) for name in fields(step)}
+        values = {name: _word(known.get(name)) for name in step_fields(step)}
         if exit_code in step.codes and all(values.values()):
             return f"Next: {step.command.format(**values)}  # {step.why}"
     return None
 
 
-def fields(step: Step) -> list[str]:
+def step_fields(step: Step) -> list[str]:
     """The names of what a step needs to know."""
     named = [name for _, name, _, _ in string.Formatter().parse(step.command) if name]
     return [*named, *([step.needs] if step.needs else [])]

@@ -69,7 +69,7 @@ class CompletedType(click.ParamType[Any]):
 
     def shell_complete(self, _ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """The values that begin with what was typed; none where they cannot be had in time."""
-        return [CompletionItem(value) for value in offered(self._values, incomplete)]
+        return [CompletionItem(value) for value in completions(self._values, incomplete)]
 
 
 def complete_values(command: click.Command) -> None:
@@ -80,7 +80,7 @@ def complete_values(command: click.Command) -> None:
             parameter.type = CompletedType(parameter.type, values)
 
 
-def offered(values: Callable[[str], Iterable[str]], incomplete: str) -> list[str]:
+def completions(values: Callable[[str], Iterable[str]], incomplete: str) -> list[str]:
     """At most `MOST_VALUES` of the values that begin with `incomplete`, found within `SECONDS`."""
     found: list[str] = []
     with suppress(Exception):

@@ -1,4 +1,4 @@
-"""`dcc source add` and `test`: file sources connected to, and their host keys accepted."""
+"""`dcc source add` and `dcc source test`: connect to a file source and accept its host keys."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dcc.cli.shell.context import (
     read_accesskey,
     settings_from_environment,
 )
-from dcc.cli.shell.next_steps import know
+from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import count_of, echo_json, printable, warn
 from dcc.cli.shell.parameter_types import ID
 from dcc.cli.sources.add_dialog import Place, register_by_asking, source_address
@@ -203,7 +203,7 @@ def _say_progress(text: str) -> None:
 
 
 def _report_addition(source_id: int, keys: list[PinnedKey], warnings: list[str], as_json: bool) -> None:
-    know(added=source_id, unusable=source_id if warnings else None)
+    note_facts(added=source_id, unusable=source_id if warnings else None)
     for warning in warnings:
         warn(f"{warning} The source is registered; when it can be used: dcc source test {source_id}")
     if as_json:

@@ -1,4 +1,4 @@
-"""`dcc source why`: what kept archives of a file source from being taken."""
+"""`dcc source why`: why archives of a file source were not taken."""
 
 from __future__ import annotations
 

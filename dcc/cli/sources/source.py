@@ -15,7 +15,7 @@ from dcc.cli.shell.context import (
     settings_from_environment,
 )
 from dcc.cli.shell.group import CommandGroup
-from dcc.cli.shell.next_steps import know
+from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import count_of, echo_json, echo_table
 from dcc.cli.shell.parameter_types import ID
 from dcc.cli.sources.tls_options import tls_options, tls_trust
@@ -83,7 +83,7 @@ def list_sources(as_json: bool) -> None:
     )
     if not entries:
         click.echo("No file source is registered. Add one: dcc source add")
-    know(first=next((e.id for e in entries if e.state != "removed"), None))
+    note_facts(first=next((e.id for e in entries if e.state != "removed"), None))
 
 
 @click.command("set-state")

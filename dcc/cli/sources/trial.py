@@ -1,4 +1,4 @@
-"""How `dcc source add` tries a file source before it is registered: step by step, with what was found explained."""
+"""Tries a file source for `dcc source add` before it is registered, step by step, and explains what it found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dcc archive`: archives on another centre's source than that of their name, and what a person decides of them."""
+"""`dcc archive`: archives on the source of another centre than that of their name, and decisions about them."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def decline(zip_action: str, reason: str | None, revoke: bool, as_json: bool) ->
     key = parse_zip_key(zip_action)
     with open_tracker(settings_from_environment()) as tracker, writing(tracker) as connection:
         if reason is None:
-            made = declines.take_back(connection, key, revoked_by=user_name())
+            made = declines.accept_archive(connection, key, revoked_by=user_name())
         else:
-            made = declines.turn_down(connection, key, declined_by=user_name(), reason=reason)
+            made = declines.decline_archive(connection, key, declined_by=user_name(), reason=reason)
     if as_json:
         echo_json(_as_json(made))
     elif reason is None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dcc.cli.shell.context import json_option
-from dcc.cli.shell.next_steps import know
+from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import echo_json, echo_table
 from dcc.errors import NotFoundError
 
@@ -56,7 +56,7 @@ def explain(error_or_rule: str | None, as_json: bool) -> None:
     entry = error_advice.explain(name) or rule or cause_explained(name)
     if entry is None:
         raise NotFoundError(f"No error or rule has the id {name!r}. {_alike(name)}")
-    know(explained_rule=rule and rule.id)
+    note_facts(explained_rule=rule and rule.id)
     if as_json:
         echo_json(entry)
     else:

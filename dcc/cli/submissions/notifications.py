@@ -1,4 +1,4 @@
-"""`dcc notify`: tell centres and wranglers what they should know, or show what they would be told."""
+"""`dcc notify`: sends notifications to centres and wranglers, or shows what would be sent."""
 
 from __future__ import annotations
 

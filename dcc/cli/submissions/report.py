@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dcc.cli.shell.context import json_option, open_tracker, parse_zip_key, settings_from_environment
-from dcc.cli.shell.next_steps import know
+from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import count_of
 from dcc.cli.shell.parameter_types import ID
 from dcc.errors import ConfigurationError, ExportError
@@ -104,7 +104,7 @@ def report(
 
             click.echo(render_text(found, catalogue), nl=False)
     centre_of_zip = None if zip_action is None else getattr(found, "centre", None)
-    know(without_page=html is None, centre_of_zip=centre_of_zip)
+    note_facts(without_page=html is None, centre_of_zip=centre_of_zip)
 
 
 def _subject(zip_action: str | None, centre: str | None, session: int | None) -> _Subject:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dcc.cli.shell.context import json_option, open_tracker, parse_zip_key, settings_from_environment
-from dcc.cli.shell.next_steps import know
+from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import byte_size, count_of, echo_json, echo_table, json_object, printable
 from dcc.outcomes import HELD
 from dcc.phases import Phase, Status
@@ -74,7 +74,7 @@ def show(zip_action: str, all_errors: bool, as_json: bool) -> None:
     with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:
         story = zip_story(connection, key)
     failed = story.status is Status.FAILED
-    know(
+    note_facts(
         in_error=zip_action if failed and story.phase is Phase.DATA else None,
         failed=zip_action if failed else None,
         held=zip_action if any(error.kind == HELD for one in story.documents for error in one.errors) else None,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dcc.cli.shell.context import json_option, open_tracker, settings_from_environment
-from dcc.cli.shell.next_steps import know
+from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import byte_size, count_of, echo_json, echo_table, json_object, printable
 from dcc.cli.shell.parameter_types import COUNT
 from dcc.naming import Action
@@ -63,7 +63,7 @@ def status(as_json: bool) -> None:
         held = zip_action_lists.held_documents(connection)
         held_archives = [one for one in foreign_archives.held_archives(connection) if one.declined is None]
         latest = crawls.list_sessions(connection, limit=2)
-    know(
+    note_facts(
         held=next((key for key, _, _ in held), None),
         failed=any(state.status is Status.FAILED for state in zip_actions),
         down=next((entry.id for entry in entries if _is_down(entry, latest_crawls.get(entry.id))), None),
@@ -219,7 +219,7 @@ def zips(centre: str | None, action: str | None, phase: str | None, state: str |
     if as_json:
         echo_json(entries)
         return
-    know(first=next((f"{entry.action}/{entry.file_name}" for entry in entries), None))
+    note_facts(first=next((f"{entry.action}/{entry.file_name}" for entry in entries), None))
     echo_table(
         ("zip action", "centre", "phase", "status", "size", "sources"),
         [

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dcc.cli.shell.context import json_option, settings_from_environment
-from dcc.cli.shell.next_steps import know
+from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import count_of, echo_json, printable
 from dcc.cli.submissions.show import print_errors
 from dcc.errors import ConfigurationError
@@ -66,7 +66,7 @@ def validate(
             raise ConfigurationError(
                 f"{error.filename or path} cannot be read ({error.strerror}). Check the file and its permissions."
             ) from error
-    know(kind=next((error.kind for verdict in verdicts for error in verdict.errors), None))
+    note_facts(kind=next((error.kind for verdict in verdicts for error in verdict.errors), None))
     if as_json:
         echo_json([_verdict_json(verdict) for verdict in verdicts])
     else:

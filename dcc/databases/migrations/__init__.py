@@ -1,1 +1,1 @@
-"""Runs Alembic's migrations of any of the databases: `runner` begins, `env` is what Alembic asks for."""
+"""Runs Alembic's migrations of either database: `runner` begins, `env` is what Alembic asks for."""

@@ -1,4 +1,4 @@
-"""What revisions do: make what is missing, so that one which broke off can be taken up again."""
+"""What revisions do: make what is missing, so that an upgrade that broke off can be repeated."""
 
 from __future__ import annotations
 

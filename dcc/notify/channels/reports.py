@@ -15,7 +15,7 @@ from typing import Protocol
 
 from dcc.errors import ConfigurationError, ReportNotSentError
 from dcc.notify.channels.mail import MailTransport, Wording, sender_of
-from dcc.runtime.private_files import SHARED_DIRECTORY, SHARED_FILE, in_place_of, make_directory
+from dcc.runtime.private_files import SHARED_DIRECTORY, SHARED_FILE, make_directory, replacement_file
 from dcc.settings import Settings
 from dcc.settings.recipients import MailServer, parse_smtp_url
 
@@ -89,7 +89,7 @@ class DirectoryChannel:
         try:
             make_directory(self._directory, SHARED_DIRECTORY)
             # Whole or not at all, for others may be watching the directory.
-            with in_place_of(path, SHARED_FILE) as part:
+            with replacement_file(path, SHARED_FILE) as part:
                 part.write_text(f"{report.subject}\n\n{report.text}", "utf-8", errors="backslashreplace")
         except (OSError, ConfigurationError) as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error).rstrip(".")

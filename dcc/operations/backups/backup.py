@@ -84,7 +84,7 @@ _PRIVATE_FOLDER: Final = 0o700
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class BackupRequest:
     """What is wanted of a backup: staged files too, the access keys too, and how many sets to `keep` (None: all)."""
 
     with_staging: bool = False
@@ -115,7 +115,7 @@ def make_backup(
     qc: Engine,
     settings: Settings,
     directory: Path,
-    wanted: Wanted | None = None,
+    wanted: BackupRequest | None = None,
     *,
     on_progress: Progress = no_progress,
 ) -> BackupReport:
@@ -126,7 +126,7 @@ def make_backup(
     BackupError when it cannot be written, BackupActiveError while another one writes there, the `outdated` or
     `unreachable` error of a database, CopyFailedError.
     """
-    asked = wanted or Wanted()
+    asked = wanted or BackupRequest()
     with _alone_in(directory):
         with _disk_errors(directory):
             made, manifest = _make_set(tracker, qc, settings, directory, asked, on_progress)
@@ -135,7 +135,7 @@ def make_backup(
 
 
 def _make_set(
-    tracker: Engine, qc: Engine, settings: Settings, directory: Path, wanted: Wanted, on_progress: Progress
+    tracker: Engine, qc: Engine, settings: Settings, directory: Path, wanted: BackupRequest, on_progress: Progress
 ) -> tuple[Path, Manifest]:
     unfinished = directory / _UNFINISHED
     shutil.rmtree(unfinished, ignore_errors=True)
@@ -152,7 +152,7 @@ def _make_set(
 
 
 def _write_set(
-    tracker: Engine, qc: Engine, settings: Settings, path: Path, wanted: Wanted, on_progress: Progress
+    tracker: Engine, qc: Engine, settings: Settings, path: Path, wanted: BackupRequest, on_progress: Progress
 ) -> Manifest:
     began, created = time.monotonic(), datetime.now(UTC).replace(tzinfo=None, microsecond=0)
     with snapshot(tracker, qc, settings) as both:
@@ -169,7 +169,7 @@ def _write_set(
         session=both.lease.active,
         tracker=of_tracker,
         qc=of_qc,
-        staging=StagingOfSet(described(path / STAGING_INDEX), number, size, wanted.with_staging),
+        staging=StagingOfSet(describe_file(path / STAGING_INDEX), number, size, wanted.with_staging),
         settings=shown_settings(settings),
     )
     write_manifest(path, manifest)
@@ -189,10 +189,10 @@ def _write_database(
     sums = write_file(source, database, revision, file, on_progress)
     if not with_secrets:
         sums = remove_secrets(file, database, on_progress)
-    return DatabaseOfSet(described(file), revision, source.dialect.name, sums)
+    return DatabaseOfSet(describe_file(file), revision, source.dialect.name, sums)
 
 
-def described(path: Path) -> SetFile:
+def describe_file(path: Path) -> SetFile:
     """A file of a set as the manifest describes it. Raises OSError."""
     with path.open("rb") as file:
         return SetFile(path.name, os.fstat(file.fileno()).st_size, hashlib.file_digest(file, "sha256").hexdigest())

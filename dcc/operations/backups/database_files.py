@@ -1,4 +1,4 @@
-"""A database as a SQLite file of a set: written from a snapshot of either kind of database, and opened to be read."""
+"""A database as a SQLite file of a backup set: written from a snapshot of either kind, and opened to read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sqlalchemy.engine import ExceptionContext
 from dcc.databases.database import DESCRIPTION, Database
 from dcc.databases.engines import database_label, open_url
 from dcc.databases.migrations import runner
-from dcc.databases.schema import alone
+from dcc.databases.schema import exclusive_connection
 from dcc.errors import BackupError, CopyFailedError, DccError
 from dcc.operations.backups.row_copies import (
     Progress,
@@ -62,7 +62,7 @@ def write_file(
     else:
         make_schema(path, database, revision)
         sums = _copy_rows(source, database, path, on_progress)
-    without_log(path)
+    finish_file(path)
     return _sums_of_file(path, database, sums, on_progress)
 
 
@@ -79,7 +79,7 @@ def make_schema(path: Path, database: Database, revision: str) -> None:
     """Make the tables of a revision in an empty SQLite file; they have no rows."""
     engine = open_url(URL.create("sqlite", database=str(path)), database)
     try:
-        with alone(engine, database) as connection:
+        with exclusive_connection(engine, database) as connection:
             runner.upgrade(connection, database, revision=revision)
             for table in known_tables(connection, database):
                 connection.exec_driver_sql(f"DELETE FROM {table}")  # noqa: S608
@@ -211,7 +211,7 @@ def remove_log(path: Path) -> None:
         path.with_name(path.name + ending).unlink(missing_ok=True)
 
 
-def without_log(path: Path) -> None:
+def finish_file(path: Path) -> None:
     """Have a SQLite file that nobody else has open hold all that was written to it, on the disk."""
     with closing(sqlite3.connect(path)) as file:
         file.execute("PRAGMA journal_mode = DELETE")

@@ -1,4 +1,4 @@
-"""What a set says of itself: `manifest.json`, written last, and the sets that a directory holds."""
+"""The manifest of a backup set, `manifest.json`, written last; and the sets in a directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Both databases moved to others, of either kind, with every table compared."""
+"""Copies both databases to others, of either kind, and compares every table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dcc.errors import ConfigurationError, CopyFailedError
 from dcc.operations.backups.database_files import disk_errors
 from dcc.operations.backups.row_copies import Progress, TableSum, differences, no_progress
 from dcc.operations.backups.snapshots import snapshot
-from dcc.operations.backups.targets import Target, refuse_filled, refuse_same, taking_effect
+from dcc.operations.backups.targets import Target, refuse_filled, refuse_same, replace_both
 from dcc.session.sessions import refuse_beside_session
 from dcc.settings import Settings
 
@@ -69,7 +69,7 @@ def migrate_storage(
             _refuse_session(tracker, settings)
             _compare(Target(qc, settings), sums_of_qc, on_progress)
             _compare(Target(tracker, settings), sums_of_tracker, on_progress)
-            with taking_effect(of_tracker, of_qc):
+            with replace_both(of_tracker, of_qc):
                 pass
         finally:
             for target in targets:

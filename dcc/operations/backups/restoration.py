@@ -19,7 +19,7 @@ from dcc.databases.schema import init_database
 from dcc.databases.transactions import writing
 from dcc.errors import BackupError, CopyFailedError
 from dcc.operations.backups.backup import LEFT_OUT_KEY
-from dcc.operations.backups.database_files import disk_errors, open_file, remove_file, without_log
+from dcc.operations.backups.database_files import disk_errors, finish_file, open_file, remove_file
 from dcc.operations.backups.manifest import STAGING_FILES, DatabaseOfSet, Manifest, SetFile, find_set, read_manifest
 from dcc.operations.backups.row_copies import Progress, differences, no_progress, sum_tables
 from dcc.operations.backups.staged_files import (
@@ -30,7 +30,7 @@ from dcc.operations.backups.staged_files import (
     prepare_staging,
     put_back,
 )
-from dcc.operations.backups.targets import Target, refuse_filled, refuse_same, taking_effect
+from dcc.operations.backups.targets import Target, refuse_filled, refuse_same, replace_both
 from dcc.qc.database import QC_DATABASE
 from dcc.session.sessions import end_session_of_copy
 from dcc.settings import Settings
@@ -143,7 +143,7 @@ def restore_backup(
             with of_tracker.being_filled() as engine, writing(engine) as connection:
                 ended = end_session_of_copy(connection)
                 without = connection.scalars(select(FileSource.id).where(FileSource.accesskey == LEFT_OUT_KEY)).all()
-            with taking_effect(of_tracker, of_qc):
+            with replace_both(of_tracker, of_qc):
                 staged.put_back()
         finally:
             for target in targets:
@@ -200,7 +200,7 @@ def _upgrade(path: Path, database: Database) -> None:
         init_database(engine, database)
     finally:
         engine.dispose()
-    without_log(path)
+    finish_file(path)
 
 
 @dataclass(frozen=True, slots=True)

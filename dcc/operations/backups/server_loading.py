@@ -1,4 +1,4 @@
-"""Rows loaded into a database on a MySQL or MariaDB server, in transactions that outlive a lost connection."""
+"""Loads rows into a MySQL or MariaDB database, in transactions that survive a lost connection."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from typing import Final
 
 from dcc.errors import BackupError
 from dcc.naming import Action
-from dcc.runtime.checksums import md5_of_open
+from dcc.runtime.checksums import md5_of_open_file
 
 Told = Callable[[int], None]
 _CONTENTS: Final = ".contents"
@@ -211,7 +211,7 @@ def discard_prepared(staging: Path) -> None:
 def _md5_of(path: Path) -> str | None:
     try:
         with open(path, "rb", opener=_no_link) as file:
-            return md5_of_open(file)
+            return md5_of_open_file(file)
     except OSError:
         return None
 

@@ -29,11 +29,11 @@ from dcc.errors import (
     StorageNotEmptyError,
 )
 from dcc.operations.backups.database_files import (
+    finish_file,
     fsync,
     remove_file,
     remove_log,
     revision_is_known,
-    without_log,
     write_file,
 )
 from dcc.operations.backups.row_copies import Progress, TableSum, differences, known_tables, sum_tables
@@ -188,7 +188,7 @@ class Target:
         self.engine.dispose()
         with self.being_filled() as engine, writing(engine) as connection:
             connection.exec_driver_sql(_MARK)
-        without_log(self._beside)
+        finish_file(self._beside)
         remove_log(self._path)
         self._beside.replace(self._path)
         fsync(self._path.parent)
@@ -285,7 +285,7 @@ def refuse_filled(tracker: Target, qc: Target, advice: str) -> None:
 
 
 @contextmanager
-def taking_effect(tracker: Target, qc: Target) -> Iterator[None]:
+def replace_both(tracker: Target, qc: Target) -> Iterator[None]:
     """Have both take effect together, when the block is done.
 
     Broken off before that, the tracker is refused by every command.

@@ -45,7 +45,7 @@ class _Stored(NamedTuple):
     state: DocumentState
 
 
-def agree(tracker: Connection, qc: Connection) -> Iterator[Inconsistency]:
+def document_states(tracker: Connection, qc: Connection) -> Iterator[Inconsistency]:
     """C12. To be asked when no session is active: a session writes to the QC database first."""
     for page in document_entries(tracker, Phase.XSD):
         stored = _stored(qc, page)
@@ -92,7 +92,7 @@ def _name(entry: DocumentEntry) -> str:
     return f"{key} {entry.file_name}"
 
 
-def logs(tracker: Connection, qc: Connection, most: int) -> Iterator[Inconsistency]:
+def finding_logs(tracker: Connection, qc: Connection, most: int) -> Iterator[Inconsistency]:
     """C18. `most` findings of a document are in its log, with one entry for the others."""
     for page in document_entries(tracker, Phase.DATA):
         # A document that failed in this phase has come through it too.
@@ -143,7 +143,7 @@ def _told(counts: Counter[str]) -> str:
     return ", ".join(f"{number:,} of {rule}" for rule, number in sorted(counts.items())) or "none"
 
 
-def findings(qc: Connection) -> Iterator[Inconsistency]:
+def finding_states(qc: Connection) -> Iterator[Inconsistency]:
     """C19."""
     closed, waived = _FINDING.c.closed.is_not(None), _FINDING.c.waiver_id.is_not(None)
     wrong = (_FINDING.c.is_active & closed) | (~_FINDING.c.is_active & ~closed & ~waived)

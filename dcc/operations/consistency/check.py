@@ -1,4 +1,4 @@
-"""All rules, asked one after the other of an installation."""
+"""Runs all consistency rules on an installation, one after the other."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dcc.settings import Settings
 from dcc.store.staging import Staging
 from dcc.tracker.models import CrawlingSession
 
-__all__ = ["Inconsistency", "check_consistency", "look_at_rest"]
+__all__ = ["Inconsistency", "check_at_rest", "check_consistency"]
 
 
 def check_consistency(tracker: Engine, qc: Engine | None, settings: Settings) -> list[Inconsistency]:
@@ -31,10 +31,10 @@ def check_consistency(tracker: Engine, qc: Engine | None, settings: Settings) ->
     def look(connection: Connection) -> Iterator[Inconsistency]:
         return _at_rest(connection, qc, settings)
 
-    return always + look_at_rest(tracker, settings, look)
+    return always + check_at_rest(tracker, settings, look)
 
 
-def look_at_rest(
+def check_at_rest(
     tracker: Engine, settings: Settings, look: Callable[[Connection], Iterable[Inconsistency]]
 ) -> list[Inconsistency]:
     """What `look` finds, with a connection to the tracker, as far as no session is active, and none begins meanwhile.
@@ -60,19 +60,19 @@ def _moment(connection: Connection, settings: Settings) -> _Moment:
 
 def _always(tracker: Connection, qc: Engine | None, lease: Lease) -> Iterator[Inconsistency]:
     """What every transaction keeps."""
-    yield from zip_actions.hosted(tracker)
+    yield from zip_actions.zip_action_hostings(tracker)
     yield from zip_actions.listings(tracker)
     yield from zip_actions.nothing_twice(tracker)
-    yield from zip_actions.reasons(tracker)
-    yield from sessions.ended(tracker, lease)
+    yield from zip_actions.failure_reasons(tracker)
+    yield from sessions.ended_sessions(tracker, lease)
     if qc is not None:
         with qc.connect() as connection:
-            yield from applied_documents.findings(connection)
+            yield from applied_documents.finding_states(connection)
             yield from qc_rows.one_current_version(connection)
             yield from qc_rows.lifetimes(connection)
-            yield from qc_rows.counts(connection)
-            yield from qc_rows.sums(connection)
-            yield from qc_rows.members(connection)
+            yield from qc_rows.document_counts(connection)
+            yield from qc_rows.context_sums(connection)
+            yield from qc_rows.context_members(connection)
 
 
 def _at_rest(tracker: Connection, qc: Engine | None, settings: Settings) -> Iterator[Inconsistency]:
@@ -81,10 +81,10 @@ def _at_rest(tracker: Connection, qc: Engine | None, settings: Settings) -> Iter
     yield from zip_actions.zip_states(tracker)
     yield from zip_actions.download_states(tracker)
     yield from sessions.nothing_under_way(tracker)
-    yield from staged_files.archives(tracker, staging)
-    yield from staged_files.documents(tracker, staging)
-    yield from staged_files.unfinished(tracker, staging)
+    yield from staged_files.staged_archives(tracker, staging)
+    yield from staged_files.staged_documents(tracker, staging)
+    yield from staged_files.unfinished_files(tracker, staging)
     if qc is not None:
         with qc.connect() as connection:
-            yield from applied_documents.agree(tracker, connection)
-            yield from applied_documents.logs(tracker, connection, settings.max_document_errors)
+            yield from applied_documents.document_states(tracker, connection)
+            yield from applied_documents.finding_logs(tracker, connection, settings.max_document_errors)

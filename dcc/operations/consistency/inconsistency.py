@@ -1,4 +1,4 @@
-"""What does not hold in an installation, and the rules that say so."""
+"""An inconsistency of an installation, and the rules that find them."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from dcc.operations.consistency.inconsistency import Inconsistency
 from dcc.operations.consistency.tracker_rows import pages
 from dcc.qc.apply.entity_rows import ENTITY_TABLES
 from dcc.qc.apply.versions import describe, key_columns
-from dcc.qc.contexts.affected_runs import touched_runs
+from dcc.qc.contexts.affected_runs import affected_runs
 from dcc.qc.contexts.membership import ContextKey, present_members, recorded_members, shares_of_procedure
 from dcc.qc.contexts.reference_basis import COLONIES, Build, recorded_basis
 from dcc.qc.models import (
@@ -95,7 +95,7 @@ def lifetimes(qc: Connection) -> Iterator[Inconsistency]:
         )
 
 
-def counts(qc: Connection) -> Iterator[Inconsistency]:
+def document_counts(qc: Connection) -> Iterator[Inconsistency]:
     """C15. Of a document that was held no row is there; what was refused for its length has none."""
     tables: dict[str, Any] = {_COUNTED[kind]: table for kind, table in ENTITY_TABLES.items()}
     held = _DOCUMENT.c.state.in_([DocumentState.HELD.value, DocumentState.REFUSED.value])
@@ -133,7 +133,7 @@ _RECOUNT: Final = "Have contexts counted anew: dcc qc recount --reason ..."
 _RUNS_AT_ONCE: Final = 2_000
 
 
-def sums(qc: Connection) -> Iterator[Inconsistency]:
+def context_sums(qc: Connection) -> Iterator[Inconsistency]:
     """C16. The measurements of a procedure at a centre are added up at a time."""
     groups = union(
         select(func.rtrim(_MEASUREMENT.c.centre), func.rtrim(_MEASUREMENT.c.procedure_id)),
@@ -215,12 +215,12 @@ def _history(qc: Connection) -> Iterator[Inconsistency]:
         )
 
 
-def members(qc: Connection) -> Iterator[Inconsistency]:
+def context_members(qc: Connection) -> Iterator[Inconsistency]:
     """C17. What documents touch of which contexts take no account yet is left out: the next session sees to it."""
     basis = recorded_basis(qc, Build.CONTEXTS)
     if not basis:
         return
-    waiting = touched_runs(qc, list(qc.scalars(select(_DOCUMENT.c.id).where(_DOCUMENT.c.contexts_built.is_(False)))))
+    waiting = affected_runs(qc, list(qc.scalars(select(_DOCUMENT.c.id).where(_DOCUMENT.c.contexts_built.is_(False)))))
     for page in pages(qc, select(_RUN.c.id, _RUN.c.procedure_id), _RUN.c.id, _RUNS_AT_ONCE):
         runs = [row.id for row in page if row.id not in waiting]
         wrong = recorded_members(qc, runs) ^ present_members(qc, runs, basis[COLONIES])

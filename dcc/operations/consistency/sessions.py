@@ -16,7 +16,7 @@ from dcc.tracker.models import CrawlingSession, SessionTask, XmlFile, ZipAction,
 _TAKEN_UP: Final = "The next session takes it up: dcc crawl"
 
 
-def ended(connection: Connection, lease: Lease) -> Iterator[Inconsistency]:
+def ended_sessions(connection: Connection, lease: Lease) -> Iterator[Inconsistency]:
     """C6."""
     held = {lease.active, lease.handed_over} - {None}
     unfinished = or_(CrawlingSession.finish_time.is_(None), CrawlingSession.status == UNFINISHED)

@@ -16,7 +16,7 @@ from dcc.operations.consistency.inconsistency import Inconsistency
 from dcc.operations.consistency.tracker_rows import ZipEntry, key_of, state_of, zip_entries
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTION_IDS, Phase, Status
-from dcc.runtime.checksums import md5_of_open
+from dcc.runtime.checksums import md5_of_open_file
 from dcc.store.staging import Staging
 from dcc.tracker.lineage import IDS
 from dcc.tracker.models import XmlFile, ZipAction, ZipFile
@@ -28,7 +28,7 @@ _UNFINISHED: Final = (".part", ".part.json")
 _UNPACKING: Final = ".unpacking-"
 
 
-def archives(connection: Connection, staging: Staging) -> Iterator[Inconsistency]:
+def staged_archives(connection: Connection, staging: Staging) -> Iterator[Inconsistency]:
     """C9."""
     for page in zip_entries(connection):
         for one in page:
@@ -46,7 +46,7 @@ def _wrong_archive(staging: Staging, entry: ZipEntry) -> str | None:
             size = os.fstat(archive.fileno()).st_size
             if size != entry.download.size_bytes:
                 return f"The archive in staging has {size:,} bytes; {entry.download.size_bytes:,} arrived."
-            if entry.md5 is not None and md5_of_open(archive) != entry.md5:
+            if entry.md5 is not None and md5_of_open_file(archive) != entry.md5:
                 return f"The archive in staging has not the MD5 of the one that arrived, {entry.md5}."
     except (FileNotFoundError, BadFileNameError):
         return None
@@ -59,7 +59,7 @@ def _arrived(state: State) -> bool:
     return state.phase >= Phase.UNZIP
 
 
-def documents(connection: Connection, staging: Staging) -> Iterator[Inconsistency]:
+def staged_documents(connection: Connection, staging: Staging) -> Iterator[Inconsistency]:
     """C10. Where the folder of an archive is there, all of its documents are."""
     query = select(XmlFile.zip_id, XmlFile.fname, XmlFile.size_bytes, XmlFile.content_md5).where(
         XmlFile.zip_id.in_(IDS), XmlFile.content_md5.is_not(None)
@@ -92,14 +92,14 @@ def _wrong_document(path: Path, size_bytes: int | None, md5: str) -> str | None:
             size = os.fstat(document.fileno()).st_size
             if size != size_bytes:
                 return f"The document in staging has {size:,} bytes; {size_bytes or 0:,} were extracted."
-            if md5_of_open(document) != md5:
+            if md5_of_open_file(document) != md5:
                 return f"The document in staging has not the MD5 of the one that was extracted, {md5}."
     except OSError as error:
         return f"The document cannot be read in staging: {os.strerror(error.errno or 0)}."
     return None
 
 
-def unfinished(connection: Connection, staging: Staging) -> Iterator[Inconsistency]:
+def unfinished_files(connection: Connection, staging: Staging) -> Iterator[Inconsistency]:
     """C11. To be asked when no session is active: then whatever is unfinished waits to be gone on with."""
     for action in Action:
         found = _unfinished_files(staging.root / action)

@@ -11,7 +11,7 @@ from sqlalchemy.sql.selectable import Subquery
 from dcc.operations.consistency.inconsistency import Inconsistency
 from dcc.operations.consistency.tracker_rows import PAGE, key_of, pages, sources_were_purged, state_of, zip_entries
 from dcc.phases import Phase, Status
-from dcc.runtime.legible_text import archives_in_words
+from dcc.runtime.legible_text import archive_count
 from dcc.session.crawling import OK, PARTIAL
 from dcc.tracker.lineage import IDS
 from dcc.tracker.models import (
@@ -35,7 +35,7 @@ _RETRY: Final = "Process it again: dcc retry {key}"
 _NAMED: Final = select(ZipAction.id, ZipAction.todo_id, ZipFile.file_name).join(ZipFile, ZipFile.id == ZipAction.zip_id)
 
 
-def hosted(connection: Connection) -> Iterator[Inconsistency]:
+def zip_action_hostings(connection: Connection) -> Iterator[Inconsistency]:
     """C1. After a file source was removed with all that was known of it, zip actions stay without one."""
     without = ~exists().where(FileSourceHasZip.za_id == ZipAction.id)
     if not sources_were_purged(connection):
@@ -71,7 +71,7 @@ def listings(connection: Connection) -> Iterator[Inconsistency]:
             yield Inconsistency(
                 "C2",
                 f"file source {source_id}",
-                f"It showed {archives_in_words(listed)} in its latest crawl, and the tracker has {there:,} of it. "
+                f"It showed {archive_count(listed)} in its latest crawl, and the tracker has {there:,} of it. "
                 "Crawl again: dcc crawl",
             )
 
@@ -172,7 +172,7 @@ def nothing_twice(connection: Connection) -> Iterator[Inconsistency]:
         yield Inconsistency("C7", name, f"The document is there twice. {_which(connection, zip_id)}")
 
 
-def reasons(connection: Connection) -> Iterator[Inconsistency]:
+def failure_reasons(connection: Connection) -> Iterator[Inconsistency]:
     """C8."""
     unexplained = (
         _NAMED.where(ZipAction.phase_id == int(REFUSED.phase), ZipAction.status_id == int(REFUSED.status))

@@ -18,7 +18,7 @@ from dcc.databases.engines import database_label
 from dcc.databases.schema import require_current
 from dcc.databases.server_requirements import require_fit_server
 from dcc.errors import DccError
-from dcc.operations.doctor.environment import Surroundings
+from dcc.operations.doctor.environment import Environment
 from dcc.operations.doctor.verdicts import Finding, failed, not_checked, ok, split_advice, warning
 from dcc.qc.database import QC_DATABASE
 from dcc.tracker.database import TRACKER
@@ -29,13 +29,13 @@ _PROBES: Final = 5
 _STEPS_BETWEEN_LOOKS: Final = 100_000
 
 
-def check_databases(surroundings: Surroundings) -> Iterator[Finding]:
+def check_databases(surroundings: Environment) -> Iterator[Finding]:
     """Each answers, and what it is."""
     for database in (TRACKER, QC_DATABASE):
         yield from _check_database(surroundings, database)
 
 
-def _check_database(surroundings: Surroundings, database: Database) -> Iterator[Finding]:
+def _check_database(surroundings: Environment, database: Database) -> Iterator[Finding]:
     try:
         engine = surroundings.engine(database)
         if engine.dialect.name == "sqlite" and not Path(str(engine.url.database)).exists():
@@ -80,7 +80,7 @@ def _described(connection: Connection, engine: Engine) -> str:
     return f"{'MariaDB' if 'mariadb' in str(version).lower() else 'MySQL'} {version}, {label}, {charset},"
 
 
-def _check_file(surroundings: Surroundings, database: Database, path: Path) -> Iterator[Finding]:
+def _check_file(surroundings: Environment, database: Database, path: Path) -> Iterator[Finding]:
     subject = f"{database.name} file"
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & 0o077:
@@ -96,7 +96,7 @@ def _check_file(surroundings: Surroundings, database: Database, path: Path) -> I
     yield _check_integrity(surroundings, subject, path)
 
 
-def _check_integrity(surroundings: Surroundings, subject: str, path: Path) -> Finding:
+def _check_integrity(surroundings: Environment, subject: str, path: Path) -> Finding:
     """SQLite's own quick check, as far as there is time for it."""
     connection = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=5, check_same_thread=False)
     connection.set_progress_handler(lambda: int(surroundings.left < 1), _STEPS_BETWEEN_LOOKS)
@@ -126,7 +126,7 @@ def _check_integrity(surroundings: Surroundings, subject: str, path: Path) -> Fi
     return ok(subject, "It is sound (quick_check), in the journal mode wal.")
 
 
-def check_schemas(surroundings: Surroundings) -> Iterator[Finding]:
+def check_schemas(surroundings: Environment) -> Iterator[Finding]:
     """Each has the schema of this version."""
     for database in (TRACKER, QC_DATABASE):
         subject = f"{database.name} schema"

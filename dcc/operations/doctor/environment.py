@@ -1,4 +1,4 @@
-"""What checks work with: the settings, the two databases with short time limits, and how long they may take."""
+"""What the checks of `dcc doctor` work with: settings, both databases with short time limits, and the time left."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LONGEST_LISTING: Final = 15.0
 
 
 @dataclass
-class Surroundings:
+class Environment:
     """An installation as checks see it; `deadline`, of the monotonic clock, is when all of them must be done."""
 
     settings: Settings

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from dcc.operations.doctor import databases, machine, sources, work
-from dcc.operations.doctor.environment import NotReadyError, Surroundings
+from dcc.operations.doctor.environment import Environment, NotReadyError
 from dcc.operations.doctor.verdicts import Check, Examined, Finding, failed, not_checked
 from dcc.redaction import redacted
 from dcc.settings import Settings
@@ -52,7 +52,7 @@ def examine(settings: Settings, checks: Sequence[Check], *, seconds: float) -> I
     that this process knows.
     """
     began = time.monotonic()
-    surroundings = Surroundings(settings, began + seconds)
+    surroundings = Environment(settings, began + seconds)
     answers: queue.SimpleQueue[tuple[int, Finding | None]] = queue.SimpleQueue()
     for number, check in enumerate(checks):
         arguments = (number, check, surroundings, answers)
@@ -75,7 +75,7 @@ def examine(settings: Settings, checks: Sequence[Check], *, seconds: float) -> I
 def _ask(
     number: int,
     check: Check,
-    surroundings: Surroundings,
+    surroundings: Environment,
     answers: queue.SimpleQueue[tuple[int, Finding | None]],
 ) -> None:
     try:

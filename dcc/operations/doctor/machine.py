@@ -1,4 +1,4 @@
-"""The machine: disks and permissions, file limits, clock, text encoding, versions of what is installed."""
+"""Checks of the machine: disks and permissions, file limits, clock, text encoding, versions of packages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from dcc.databases.columns import MYSQL_FAMILY
-from dcc.operations.doctor.environment import Surroundings
+from dcc.operations.doctor.environment import Environment
 from dcc.operations.doctor.verdicts import Finding, failed, not_checked, ok, warning
 from dcc.qc.database import QC_DATABASE
 from dcc.runtime.disk_space import is_full
@@ -39,7 +39,7 @@ _OLDEST_SQLITE: Final = (3, 38, 0)
 _OLDEST_PYTHON: Final = (3, 11)
 
 
-def check_disks(surroundings: Surroundings) -> Iterator[Finding]:
+def check_disks(surroundings: Environment) -> Iterator[Finding]:
     """Where the platform writes there is room, and it may."""
     settings = surroundings.settings
     places = {"staging": settings.staging_directory, "DCC_HOME": settings.home, "temporary files": _temporary()}
@@ -108,7 +108,7 @@ def _check_room(subject: str, there: Path, to_stay_free: int) -> Finding:
     return ok(subject, f"{free}.")
 
 
-def check_file_limit(_: Surroundings) -> Iterator[Finding]:
+def check_file_limit(_: Environment) -> Iterator[Finding]:
     """As many files may be open as sessions need."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     message = f"A process may have {soft:,} files open ({hard:,} at most)."
@@ -121,7 +121,7 @@ def check_file_limit(_: Surroundings) -> Iterator[Finding]:
         yield ok("open files", message)
 
 
-def check_clock(surroundings: Surroundings) -> Iterator[Finding]:
+def check_clock(surroundings: Environment) -> Iterator[Finding]:
     """This machine's clock agrees with that of database servers."""
     now = datetime.now(UTC)
     zone = time.strftime("%Z %z")
@@ -153,7 +153,7 @@ def clock_finding(subject: str, away: float) -> Finding:
     )
 
 
-def check_text(_: Surroundings) -> Iterator[Finding]:
+def check_text(_: Environment) -> Iterator[Finding]:
     """Names and messages that are not ASCII can be written."""
     of_files, of_text = sys.getfilesystemencoding(), locale.getpreferredencoding(do_setlocale=False)
     message = f"File names are in {of_files}, text is in {of_text}."
@@ -169,7 +169,7 @@ def _plain(encoding: str) -> str:
     return encoding.lower().replace("-", "")
 
 
-def check_versions(_: Surroundings) -> Iterator[Finding]:
+def check_versions(_: Environment) -> Iterator[Finding]:
     """What is installed is what this version was tested with."""
     from lxml import etree
 

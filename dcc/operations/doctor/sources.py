@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Final
 
 from dcc.errors import ConfigurationError, SourceError
-from dcc.operations.doctor.environment import Surroundings
+from dcc.operations.doctor.environment import Environment
 from dcc.operations.doctor.machine import clock_finding
 from dcc.operations.doctor.verdicts import Finding, failed, not_checked, ok, split_advice, warning
-from dcc.runtime.legible_text import archives_in_words
+from dcc.runtime.legible_text import archive_count
 from dcc.session.crawling import list_source
 from dcc.sources.access import parse_hostname, resolve_accesskey
 from dcc.sources.base import SourceAddress, SourceProtocol
@@ -34,7 +34,7 @@ _FILE_REFERENCE: Final = re.compile(r"\A(?:file|key):(?P<path>[^?]+)")
 _PASSPHRASE_FILE: Final = re.compile(r"\?passphrase=file:(?P<path>.+)\Z", re.DOTALL)
 
 
-def check_registered(surroundings: Surroundings) -> Iterator[Finding]:
+def check_registered(surroundings: Environment) -> Iterator[Finding]:
     """What is registered, which of it is crawled, and how the latest crawls ended."""
     with surroundings.reading(TRACKER) as connection:
         entries = list_sources(connection)
@@ -64,7 +64,7 @@ def check_registered(surroundings: Surroundings) -> Iterator[Finding]:
             )
 
 
-def check_access(surroundings: Surroundings) -> Iterator[Finding]:
+def check_access(surroundings: Environment) -> Iterator[Finding]:
     """Access keys can be read, by this user alone; private keys can be opened; host keys are pinned."""
     with surroundings.reading(TRACKER) as connection:
         addresses = load_addresses(connection)
@@ -74,7 +74,7 @@ def check_access(surroundings: Surroundings) -> Iterator[Finding]:
         yield from problems or [ok(subject, _access_said(address))]
 
 
-def check_passwords(surroundings: Surroundings) -> Iterator[Finding]:
+def check_passwords(surroundings: Environment) -> Iterator[Finding]:
     """No password of a file source is in the tracker as it is."""
     with surroundings.reading(TRACKER) as connection:
         entries = list_sources(connection)
@@ -89,7 +89,7 @@ def check_passwords(surroundings: Surroundings) -> Iterator[Finding]:
     )
 
 
-def _access_problems(surroundings: Surroundings, subject: str, address: SourceAddress) -> Iterator[Finding]:
+def _access_problems(surroundings: Environment, subject: str, address: SourceAddress) -> Iterator[Finding]:
     change = f"dcc source change {address.id} --accesskey ..."
     try:
         credential = resolve_accesskey(address.accesskey, surroundings.settings.key_passphrase)
@@ -128,7 +128,7 @@ def _check_secret_file(subject: str, path: Path) -> Iterator[Finding]:
         yield warning(subject, f"{path} belongs to another user.", f"chown {os.geteuid()} {path}")
 
 
-def _check_host_key(surroundings: Surroundings, subject: str, address: SourceAddress) -> Iterator[Finding]:
+def _check_host_key(surroundings: Environment, subject: str, address: SourceAddress) -> Iterator[Finding]:
     accept = f"dcc source test {address.id} --accept-host-key"
     try:
         endpoint = parse_hostname(address.hostname, SSH_PORT)
@@ -153,14 +153,14 @@ def _access_said(address: SourceAddress) -> str:
     return f"Its access key can be used; {address.protocol} sends it unencrypted."
 
 
-def check_answers(surroundings: Surroundings) -> Iterator[Finding]:
+def check_answers(surroundings: Environment) -> Iterator[Finding]:
     """Each source that is crawled lets one log in and lists its directories; all are asked at once."""
     with surroundings.reading(TRACKER) as connection:
         addresses = load_addresses(connection)
     yield from _ask_all(surroundings, addresses)
 
 
-def _ask_all(surroundings: Surroundings, addresses: Sequence[SourceAddress]) -> Iterator[Finding]:
+def _ask_all(surroundings: Environment, addresses: Sequence[SourceAddress]) -> Iterator[Finding]:
     settings = surroundings.hurried_settings
     answers: queue.SimpleQueue[tuple[int, list[Finding]]] = queue.SimpleQueue()
 
@@ -173,7 +173,7 @@ def _ask_all(surroundings: Surroundings, addresses: Sequence[SourceAddress]) -> 
                 answers.put((address.id, [failed(subject, said, advice or f"dcc source test {address.id}")]))
                 return
             zips = sum(len(part.zips) for part in listing.listings)
-            found = [ok(subject, f"It lists {archives_in_words(zips)}, in {listing.seconds:.1f} s.")]
+            found = [ok(subject, f"It lists {archive_count(zips)}, in {listing.seconds:.1f} s.")]
             answers.put((address.id, found + list(_check_its_clock(surroundings, address))))
         except Exception as error:
             # Whatever a server provoked must not hide what the others say.
@@ -198,7 +198,7 @@ def _ask_all(surroundings: Surroundings, addresses: Sequence[SourceAddress]) -> 
         yield from found.get(address.id, [late])
 
 
-def _check_its_clock(surroundings: Surroundings, address: SourceAddress) -> Iterator[Finding]:
+def _check_its_clock(surroundings: Environment, address: SourceAddress) -> Iterator[Finding]:
     """The clock of a web server, which says the time with every answer."""
     if address.protocol not in (SourceProtocol.HTTP, SourceProtocol.HTTPS):
         return

@@ -1,4 +1,4 @@
-"""What a check finds: a verdict on one thing, and what to do about it."""
+"""The result of a check: a verdict on one thing, and what to do about it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dcc.operations.doctor.environment import Surroundings
+    from dcc.operations.doctor.environment import Environment
 
 
 class Verdict(StrEnum):
@@ -38,7 +38,7 @@ class Check:
     """
 
     name: str
-    run: Callable[[Surroundings], Iterable[Finding]]
+    run: Callable[[Environment], Iterable[Finding]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The work itself: sessions, what waits for somebody, reference data, schemas, staging, reports."""
+"""Checks of the work: sessions, held documents, reference data, schemas, staging, reports."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from sqlalchemy import func, select
 from dcc.databases.columns import utc_now
 from dcc.documents.schema_set import SchemaSet
 from dcc.errors import DccError
-from dcc.operations.doctor.environment import Surroundings
+from dcc.operations.doctor.environment import Environment
 from dcc.operations.doctor.verdicts import Finding, failed, not_checked, ok, split_advice, warning
-from dcc.operations.retention.cleanup import look_over
+from dcc.operations.retention.cleanup import review_staging
 from dcc.operations.retention.policy import Policy, Verdict
 from dcc.operations.retention.staged_files import Kind
 from dcc.qc.database import QC_DATABASE
 from dcc.qc.reference.freshness import freshness
-from dcc.runtime.legible_text import archives_in_words
+from dcc.runtime.legible_text import archive_count
 from dcc.session.sessions import read_lease
 from dcc.tracker.database import TRACKER
 from dcc.tracker.models import CrawlingSession, SessionLock
@@ -27,7 +27,7 @@ from dcc.tracker.queries.zip_action_lists import held_documents
 _LONG_SESSION: Final = timedelta(hours=24)
 
 
-def check_sessions(surroundings: Surroundings) -> Iterator[Finding]:
+def check_sessions(surroundings: Environment) -> Iterator[Finding]:
     """No session is dead or endless, and the last one ended well."""
     with surroundings.reading(TRACKER) as connection:
         lease = read_lease(connection, surroundings.settings)
@@ -62,7 +62,7 @@ def check_sessions(surroundings: Surroundings) -> Iterator[Finding]:
         yield ok("session", f"The last one, {last.id}, ended well at {last.finish_time} UTC.")
 
 
-def check_held(surroundings: Surroundings) -> Iterator[Finding]:
+def check_held(surroundings: Environment) -> Iterator[Finding]:
     """Nothing waits to be confirmed."""
     with surroundings.reading(TRACKER) as connection:
         held = held_documents(connection)
@@ -77,7 +77,7 @@ def check_held(surroundings: Surroundings) -> Iterator[Finding]:
     )
 
 
-def check_reference(surroundings: Surroundings) -> Iterator[Finding]:
+def check_reference(surroundings: Environment) -> Iterator[Finding]:
     """The reference data are there, from where the settings say, and not too old."""
     with surroundings.reading(QC_DATABASE) as connection:
         sets = freshness(connection, surroundings.settings, utc_now())
@@ -94,7 +94,7 @@ def check_reference(surroundings: Surroundings) -> Iterator[Finding]:
             yield ok(f"reference data {each.name}", f"They were last found at their source at {each.checked} UTC.")
 
 
-def check_schema_files(surroundings: Surroundings) -> Iterator[Finding]:
+def check_schema_files(surroundings: Environment) -> Iterator[Finding]:
     """The XML schemas can be used."""
     directory = surroundings.settings.xsd_dir
     try:
@@ -108,13 +108,13 @@ def check_schema_files(surroundings: Surroundings) -> Iterator[Finding]:
         )
 
 
-def check_staging(surroundings: Surroundings) -> Iterator[Finding]:
+def check_staging(surroundings: Environment) -> Iterator[Finding]:
     """Staging holds nothing that is left over or strange."""
     settings = surroundings.settings
     with surroundings.reading(TRACKER) as connection:
         active = read_lease(connection, settings).active
     policy = Policy.from_settings(settings)
-    decisions = look_over(surroundings.tracker(), surroundings.hurried_settings, policy, within=False)
+    decisions = review_staging(surroundings.tracker(), surroundings.hurried_settings, policy, within=False)
     unknown = [one for one in decisions if one.verdict is Verdict.UNKNOWN]
     parts = [one for one in decisions if one.staged.of(Kind.PART, Kind.ORIGIN) and one.verdict is Verdict.REMOVE]
     left = [one for one in decisions if one.staged.of(Kind.LEFT_OVER)]
@@ -134,11 +134,11 @@ def check_staging(surroundings: Surroundings) -> Iterator[Finding]:
     if not unknown and not ((parts or left) and active is None):
         going = sum(one.verdict is Verdict.REMOVE for one in decisions)
         yield ok(
-            "staging contents", f"It holds something of {archives_in_words(len(decisions))}; that of {going:,} may go."
+            "staging contents", f"It holds something of {archive_count(len(decisions))}; that of {going:,} may go."
         )
 
 
-def check_notifications(surroundings: Surroundings) -> Iterator[Finding]:
+def check_notifications(surroundings: Environment) -> Iterator[Finding]:
     """What notifications need is there, and none waits or is unsure."""
     settings = surroundings.hurried_settings
     if not settings.notifies:
@@ -150,7 +150,7 @@ def check_notifications(surroundings: Surroundings) -> Iterator[Finding]:
         yield from examine_notifications(connection, settings)
 
 
-def check_reports(surroundings: Surroundings) -> Iterator[Finding]:
+def check_reports(surroundings: Environment) -> Iterator[Finding]:
     """The mail server that sends reports can be used, if reports are asked for."""
     settings = surroundings.hurried_settings
     if not settings.report_addresses:

@@ -26,8 +26,8 @@ from dcc.operations.metrics.sources import source_families
 from dcc.operations.metrics.storage import database_bytes, instance_families, size_family, staging_families
 from dcc.operations.metrics.work import session_families, work_families
 from dcc.qc import database as qc_database
-from dcc.runtime.log_context import in_log_context
-from dcc.runtime.private_files import SHARED_FILE, in_place_of
+from dcc.runtime.log_context import with_log_context
+from dcc.runtime.private_files import SHARED_FILE, replacement_file
 from dcc.settings import Settings
 from dcc.tracker import database as tracker_database
 
@@ -71,7 +71,7 @@ def write_metrics_file(settings: Settings) -> tuple[str, ...]:
 
 def replace_file(path: Path, content: bytes) -> None:
     """Have a file hold this, readable by its group, at one stroke. Raises OSError, and leaves the old one then."""
-    with in_place_of(path, SHARED_FILE) as part:
+    with replacement_file(path, SHARED_FILE) as part:
         part.write_bytes(content)
         part.chmod(SHARED_FILE)
 
@@ -164,7 +164,7 @@ class Collection:
             if before is not None and not before.done.is_set():
                 return before
             answer = self._under_way[name] = _Answer()
-        work = in_log_context(self._tell)
+        work = with_log_context(self._tell)
         threading.Thread(target=work, args=(answer, part), name=f"metrics {name}", daemon=True).start()
         return answer
 

@@ -1,6 +1,6 @@
-"""The metrics over HTTP: `/metrics` for Prometheus, `/healthz` for probes.
+"""Serves the metrics over HTTP: `/metrics` for Prometheus, `/healthz` for probes.
 
-What is asked for is collected at most every few seconds, whoever asks how often. A connection that says nothing is
+Metrics are collected at most every few seconds, however often they are asked for. A connection that says nothing is
 closed after some seconds.
 """
 

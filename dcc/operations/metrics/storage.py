@@ -1,4 +1,4 @@
-"""Metrics of what takes room: the databases, the Dagster instance and staging."""
+"""Metrics of disk space: the databases, the Dagster instance and staging."""
 
 from __future__ import annotations
 

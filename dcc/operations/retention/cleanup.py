@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Engine, and_, exists, or_, select
 
 from dcc.errors import ArchiveRemovedError, CleaningError
 from dcc.operations.retention.policy import Decision, KnownArchive, Policy, Verdict, decide
-from dcc.operations.retention.staged_files import Aside, Kind, StagedArchive, look_at_staging
+from dcc.operations.retention.staged_files import Aside, Kind, StagedArchive, read_staging
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.reports.submissions.kept import remove_old_reports, remove_reports
@@ -126,12 +126,12 @@ class Cleaned:
         return sum(decision.staged.bytes for decision in self.removed)
 
 
-def look_over(tracker: Engine, settings: Settings, policy: Policy, *, within: bool = True) -> list[Decision]:
-    """What lies in staging, by place, with what becomes of it; changes nothing. `within` as of `look_at_staging`.
+def review_staging(tracker: Engine, settings: Settings, policy: Policy, *, within: bool = True) -> list[Decision]:
+    """What lies in staging, by place, with what becomes of it; changes nothing. `within` as of `read_staging`.
 
     Raises ConfigurationError for a staging area that cannot be read, TrackerUnreachableError.
     """
-    staged = look_at_staging(settings.staging_directory, within=within)
+    staged = read_staging(settings.staging_directory, within=within)
     keys = {one.key for one in staged if one.key is not None}
     known = run_reading(
         tracker, lambda connection: known_archives(connection, keys), patience_seconds=settings.database_retry
@@ -148,7 +148,7 @@ def clean(
     unknown: bool = False,
     session: Session | None = None,
 ) -> Cleaned:
-    """Remove what `decisions`, of `look_over`, say may go; with `unknown` what is not known, too.
+    """Remove what `decisions`, of `review_staging`, say may go; with `unknown` what is not known, too.
 
     Each is decided on again when its turn comes. `session` is the one that this is a part of; without, none may be
     active. The kept reports of what goes, and those older than anything is kept, go too. Raises SessionActiveError,
@@ -196,7 +196,7 @@ def clean_after_session(tracker: Engine, settings: Settings, session: Session) -
     """Remove what may go by the settings, as a part of a session; sentences on what came of it. Never raises."""
     policy = Policy.from_settings(settings)
     try:
-        cleaned = clean(tracker, settings, policy, look_over(tracker, settings, policy), session=session)
+        cleaned = clean(tracker, settings, policy, review_staging(tracker, settings, policy), session=session)
     except Exception as error:
         log.warning("Staging was not cleaned after session %s: %s", session.id, error)
         return [f"Staging was not cleaned: {error}"]

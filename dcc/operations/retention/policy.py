@@ -1,7 +1,7 @@
-"""The rules by which something in staging is kept or may go: by its age, and by how far its zip action is.
+"""The retention policy: what stays in staging and what can go, by its age and by how far its zip action is.
 
-What a session may still want is never removed: an archive that is not validated whole, a document that waits to be
-uploaded or to be confirmed. All else can be downloaded again, by `dcc retry`.
+What a session may still need is never removed: an archive that is not validated whole, a document that waits to be
+uploaded or confirmed. All else can be downloaded again, by `dcc retry`.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ class StagedArchive:
         return StagedArchive(self.key, entries) if entries else None
 
 
-def look_at_staging(root: Path, *, within: bool = True) -> list[StagedArchive]:
+def read_staging(root: Path, *, within: bool = True) -> list[StagedArchive]:
     """All that lies in staging, by zip action; nothing if there is no staging area yet. Links are not followed.
 
     What a process that lives is removing is left out. Without `within`, what is in directories is not counted: they

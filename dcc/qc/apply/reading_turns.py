@@ -18,7 +18,7 @@ from typing import IO, Any, Final, NamedTuple
 
 from dcc.qc.apply.building_process import Order
 from dcc.runtime.helper_process import BYTES_AHEAD, Helper, Out, read_message, taken, write_message
-from dcc.runtime.log_context import in_log_context
+from dcc.runtime.log_context import with_log_context
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ class Readers:
         """
         for number, (helper, hands) in enumerate(zip(self._helpers, self._hands, strict=True)):
             helper.send((tuple(order), number == 0, hands, basis))
-        feed = in_log_context(self._feed)
+        feed = with_log_context(self._feed)
         self._feeder = Thread(target=feed, args=(_lots(first_place, documents),), name="documents to read", daemon=True)
         self._feeder.start()
 

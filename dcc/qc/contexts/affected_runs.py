@@ -114,16 +114,16 @@ def mark_built(connection: Connection, document_ids: Sequence[int], *, overviews
 
 
 def runs_for_contexts(connection: Connection, document_ids: Collection[int]) -> dict[int, int]:
-    """As `touched_runs` for documents that `due_for_contexts` chose; what it left comes with its own documents."""
+    """As `affected_runs` for documents that `due_for_contexts` chose; what it left comes with its own documents."""
     return _touched(connection, document_ids, _LEFT_FOR_CONTEXTS)
 
 
 def runs_for_overviews(connection: Connection, document_ids: Collection[int]) -> dict[int, int]:
-    """As `touched_runs` for documents that `due_for_overviews` chose; what it left comes with its own documents."""
+    """As `affected_runs` for documents that `due_for_overviews` chose; what it left comes with its own documents."""
     return _touched(connection, document_ids, _LEFT_FOR_OVERVIEWS)
 
 
-def touched_runs(connection: Connection, document_ids: Collection[int]) -> dict[int, int]:
+def affected_runs(connection: Connection, document_ids: Collection[int]) -> dict[int, int]:
     """The procedure runs that documents touch, each with the newest of these documents that does."""
     return _touched(connection, document_ids, _ALL)
 
@@ -178,9 +178,9 @@ def _of_documents(connection: Connection, ordered: Sequence[int], touching: _Tou
         may = connection.scalar(touching.by_specimens, {"newest": of_specimens[-1]}) is not None
         of_specimens = of_specimens if may else []
     return {
-        **given_documents("withdrawals", withdrawals),
-        **given_documents("of_specimens", of_specimens),
-        **given_documents("documents", ordered),
+        **document_parameters("withdrawals", withdrawals),
+        **document_parameters("of_specimens", of_specimens),
+        **document_parameters("documents", ordered),
     }
 
 
@@ -237,14 +237,14 @@ def _not_left(left: ColumnElement[bool]) -> Select[Any]:
     return select(_DOCUMENT.c.id).where(of_experiments, older | ~left).order_by(_DOCUMENT.c.id.desc()).limit(1)
 
 
-def given_documents(name: str, ordered: Sequence[int]) -> dict[str, object]:
+def document_parameters(name: str, ordered: Sequence[int]) -> dict[str, object]:
     """The parameters of `changed_by_documents` for documents, ascending; there may be none."""
     first, last = (ordered[0], ordered[-1]) if ordered else (1, 0)
     return {name: as_json(ordered), f"{name}_from": first, f"{name}_to": last}
 
 
 def changed_by_documents(changed_by: ColumnElement[Any], given: str) -> ColumnElement[bool]:
-    """Whether a version was opened or ended by one of the documents that are `given_documents` of this name.
+    """Whether a version was opened or ended by one of the documents that are `document_parameters` of this name.
 
     MariaDB takes an index in which most rows are null for useless, but for a range that it can look at beforehand.
     """

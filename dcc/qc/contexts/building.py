@@ -23,7 +23,7 @@ from dcc.qc.apply.documents import PATIENCE_SECONDS
 from dcc.qc.apply.upload_lock import take_upload_lock
 from dcc.qc.apply.versions import in_chunks
 from dcc.qc.contexts.affected_runs import due_for_contexts, mark_built, runs_by_colony, runs_for_contexts
-from dcc.qc.contexts.experiment_validity import follow_animals
+from dcc.qc.contexts.experiment_validity import update_validity
 from dcc.qc.contexts.listings import newest_history
 from dcc.qc.contexts.membership import (
     ContextKey,
@@ -113,7 +113,7 @@ def _follow_reference_data(connection: Connection) -> _Step:
 
 def _follow_animals(connection: Connection) -> int:
     take_upload_lock(connection)
-    return follow_animals(connection)
+    return update_validity(connection)
 
 
 def _take_documents(connection: Connection, followed: int) -> _Step:

@@ -16,7 +16,12 @@ from dcc.databases.columns import MYSQL_FAMILY
 from dcc.databases.list_parameters import as_json, numbers_in, only_compared, portions
 from dcc.naming import DocumentKind
 from dcc.qc.apply.versions import in_chunks
-from dcc.qc.contexts.affected_runs import changed_by_documents, documents_due_for_contexts, given_documents, same_length
+from dcc.qc.contexts.affected_runs import (
+    changed_by_documents,
+    document_parameters,
+    documents_due_for_contexts,
+    same_length,
+)
 from dcc.qc.models import Document, Experiment, ExperimentSpecimen, Finding, Lifetime, Specimen
 from dcc.vocabulary import DocumentAction, EntityKind, Validity
 
@@ -28,7 +33,7 @@ _NAMED: Final = ExperimentSpecimen.__table__
 _SPECIMEN: Final = Specimen.__table__
 
 
-def follow_animals(connection: Connection) -> int:
+def update_validity(connection: Connection) -> int:
     """Have experiments be valid, or not, as their animals are that documents due for contexts touch.
 
     The id of the newest of these documents, 0 without any. Nobody else applies documents or builds meanwhile.
@@ -40,13 +45,13 @@ def follow_animals(connection: Connection) -> int:
     touched: set[int] = set()
     for documents in portions(row.id for row in due if row.changes_animals):
         for statement in _TOUCHED:
-            touched.update(connection.scalars(statement, given_documents("documents", documents)))
+            touched.update(connection.scalars(statement, document_parameters("documents", documents)))
     _judge_by_animals(connection, touched)
     return max((row.id for row in due), default=0)
 
 
-def follow_all_animals(connection: Connection) -> None:
-    """As `follow_animals`, of all experiments."""
+def update_all_validity(connection: Connection) -> None:
+    """As `update_validity`, of all experiments."""
     touched = set(connection.scalars(select(_EXPERIMENT.c.id).where(_EXPERIMENT.c.validity == Validity.INVALID_ANIMAL)))
     touched.update(connection.scalars(_ALL_TO_FLAG))
     _judge_by_animals(connection, touched)

@@ -23,7 +23,7 @@ from sqlalchemy import (
 
 from dcc.databases.list_parameters import as_json, numbers_in, only_compared, texts_in
 from dcc.qc.apply.versions import in_chunks
-from dcc.qc.contexts.affected_runs import changed_by_documents, given_documents, withdrawals_among
+from dcc.qc.contexts.affected_runs import changed_by_documents, document_parameters, withdrawals_among
 from dcc.qc.contexts.membership import BASELINE, UNKNOWN, genotype_of, of_snapshot, strain_of
 from dcc.qc.contexts.reference_basis import COLONIES, STRAINS, Basis
 from dcc.qc.models import (
@@ -49,15 +49,15 @@ _OVERVIEW_STRAIN: Final = OverviewStrain.__table__
 _KEY: Final = (_SPECIMEN.c.centre, genotype_of(_SPECIMEN).label("genotype"))
 
 
-def touched_genotypes(connection: Connection, document_ids: Collection[int]) -> set[GenotypeKey]:
+def affected_genotypes(connection: Connection, document_ids: Collection[int]) -> set[GenotypeKey]:
     """The genotypes of the specimens that documents brought, or of which they opened or ended a version."""
     answers = (_touched_by(connection, chunk) for chunk in in_chunks(sorted(document_ids)))
     return set[GenotypeKey]().union(*answers)
 
 
 def _touched_by(connection: Connection, ordered: Sequence[int]) -> set[GenotypeKey]:
-    withdrawals = given_documents("withdrawals", withdrawals_among(connection, ordered))
-    given = given_documents("documents", ordered) | withdrawals
+    withdrawals = document_parameters("withdrawals", withdrawals_among(connection, ordered))
+    given = document_parameters("documents", ordered) | withdrawals
     changed = connection.execute(_CHANGED, given).all()
     return {(centre, genotype) for centre, genotype in [*_brought_by(connection, ordered), *changed]}
 

@@ -22,10 +22,10 @@ from dcc.qc.apply.upload_lock import take_upload_lock
 from dcc.qc.contexts.affected_runs import all_current_runs, due_for_overviews, mark_built, runs_for_overviews
 from dcc.qc.contexts.genotypes import (
     GenotypeKey,
+    affected_genotypes,
     all_genotypes,
     renew_genotypes,
     renew_strains,
-    touched_genotypes,
 )
 from dcc.qc.contexts.metadata_groups import ImportantMetadata
 from dcc.qc.contexts.procedure_animals import renew_animals
@@ -107,7 +107,7 @@ def _take_documents(connection: Connection) -> _Step:
     if documents:
         basis = recorded_basis(connection, Build.OVERVIEWS)
         runs = runs_for_overviews(connection, documents)
-        step.centres |= _renew(connection, runs, touched_genotypes(connection, documents), basis)
+        step.centres |= _renew(connection, runs, affected_genotypes(connection, documents), basis)
         mark_built(connection, documents, overviews=True)
     step.more = bool(documents)
     return step

@@ -17,9 +17,9 @@ from dcc.databases.transactions import run_writing
 from dcc.qc.apply.documents import PATIENCE_SECONDS
 from dcc.qc.apply.upload_lock import take_upload_lock
 from dcc.qc.apply.versions import in_chunks
-from dcc.qc.contexts.affected_runs import touched_runs
+from dcc.qc.contexts.affected_runs import affected_runs
 from dcc.qc.contexts.building import build_contexts
-from dcc.qc.contexts.experiment_validity import follow_all_animals
+from dcc.qc.contexts.experiment_validity import update_all_validity
 from dcc.qc.contexts.membership import (
     ContextKey,
     present_members,
@@ -68,7 +68,7 @@ def recount_contexts(qc: Engine, *, author: str, reason: str, patience_seconds: 
 
 def _recount(connection: Connection, *, reason: str) -> Recounted:
     take_upload_lock(connection)
-    follow_all_animals(connection)
+    update_all_validity(connection)
     basis = recorded_basis(connection, Build.CONTEXTS)
     if basis:
         _correct_members(connection, basis)
@@ -79,7 +79,7 @@ def _recount(connection: Connection, *, reason: str) -> Recounted:
 
 def _correct_members(connection: Connection, basis: Basis) -> None:
     """Have runs counted under what they belong to; those are left alone that documents touch which still wait."""
-    waiting = touched_runs(connection, list(connection.scalars(select(_DOCUMENT.c.id).where(_WAITS))))
+    waiting = affected_runs(connection, list(connection.scalars(select(_DOCUMENT.c.id).where(_WAITS))))
     runs = [run_id for run_id in connection.scalars(select(_RUN.c.id).order_by(_RUN.c.id)) if run_id not in waiting]
     for chunk in in_chunks(runs):
         before, now = recorded_members(connection, chunk), present_members(connection, chunk, basis[COLONIES])

@@ -30,7 +30,7 @@ from dcc.rules.checking import JUDGED_AT_UPLOAD, check_contents
 from dcc.rules.context import DocumentContext, ExperimentKey, KnownSpecimen, Where
 from dcc.rules.elements import specimens_asked_for
 from dcc.rules.findings import Finding, Severity
-from dcc.runtime.checksums import md5_of_open
+from dcc.runtime.checksums import md5_of_open_file
 from dcc.runtime.helper_process import Out, read_message, serve, write_message
 from dcc.runtime.log_context import logging_about
 from dcc.vocabulary import EntityKind
@@ -209,7 +209,7 @@ def _contents(document: ToCheck) -> list[Content] | None:
 
 def _is_as_validated(document: ToCheck) -> bool:
     with Path(document.path).open("rb") as file:
-        return document.md5 is None or md5_of_open(file) == document.md5
+        return document.md5 is None or md5_of_open_file(file) == document.md5
 
 
 def _gather(contents: Iterable[Content], asked: dict[str, set[str]]) -> None:

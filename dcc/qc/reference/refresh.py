@@ -40,7 +40,7 @@ from dcc.reference.loading import (
 )
 from dcc.reference.snapshots import Snapshot
 from dcc.settings import Settings
-from dcc.settings.reference import is_from, is_url, shown_source
+from dcc.settings.reference import is_from_source, is_url, shown_source
 
 LOOKED_AT_WITHIN: Final = timedelta(hours=36)
 """For how long a session takes a set for what its server has: longer than from one nightly refresh to the next."""
@@ -233,7 +233,7 @@ def _failed(name: str, active: StoredSnapshot | None, error: Exception) -> Refre
 
 def is_of_origin(source: str, configured: str | None) -> bool:
     """Whether a snapshot's `source` is what a setting names; without one, what comes with the platform."""
-    return source.startswith(SHIPPED_SOURCE) if configured is None else is_from(source, configured)
+    return source.startswith(SHIPPED_SOURCE) if configured is None else is_from_source(source, configured)
 
 
 def _is_current(active: StoredSnapshot | None, configured: str | None, name: str) -> bool:

@@ -27,7 +27,7 @@ from dcc.reference.loading import checksum_of, checksum_of_answers, parse_json, 
 from dcc.reference.snapshots import Provenance, Snapshot
 from dcc.reference.web_reader import Page, WebReader
 from dcc.settings import Settings
-from dcc.settings.reference import below, shown_source
+from dcc.settings.reference import shown_source, url_below
 
 _PAGE: Final = FetchedPage.__table__
 _MOST_BYTES_KEPT: Final = 8_000_000
@@ -63,10 +63,10 @@ def remove_pages_but_of(connection: Connection, sources: Collection[str]) -> Non
 def _is_of(source: str) -> ColumnElement[bool]:
     place, found, asked = shown_source(source).partition("?")
     address = _PAGE.c.address
-    below = and_(
+    url_below = and_(
         address.startswith(f"{place.rstrip('/')}/", autoescape=True), address.endswith(found + asked, autoescape=True)
     )
-    return or_(address == f"{place}{found}{asked}", below)
+    return or_(address == f"{place}{found}{asked}", url_below)
 
 
 def _row(page: Page) -> dict[str, object] | None:
@@ -214,7 +214,7 @@ class _Api:
         if reader is None:
             reader = self._of_thread.reader = WebReader(self._settings)
             self._readers.append(reader)
-        url = below(self._base, quote(address, safe="/"))
+        url = url_below(self._base, quote(address, safe="/"))
         try:
             return reader.read(url, self._known.get(shown_source(url)), _MOST_BYTES_OF_ANSWER)
         except BaseException:

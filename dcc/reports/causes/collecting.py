@@ -17,7 +17,7 @@ from dcc.reports.causes.submissions import Counted, count_submission_causes, wit
 from dcc.reports.causes.zip_scopes import Scope, faulty_zips
 from dcc.tracker.crawls import SessionEntry, list_sessions
 from dcc.tracker.hostings.foreign_archives import held_archives
-from dcc.tracker.queries.session_zips import session_zips, touched_zips
+from dcc.tracker.queries.session_zips import session_zip_ids, session_zips
 from dcc.vocabulary import Severity
 
 MOST: Final = 1_000
@@ -57,7 +57,7 @@ def causes_of_session(
     Those of each centre are by themselves, the worst and largest first. Raises NotFoundError.
     """
     session = _session(tracker, session_id)
-    held = held_archives(tracker, touched_zips(tracker, session))
+    held = held_archives(tracker, session_zip_ids(tracker, session))
     of_sources = [*causes_of_crawls(tracker, session), *causes_held(held)]
     return _collected(tracker, qc, _scope_of(tracker, session), of_sources, most)
 

@@ -23,7 +23,7 @@ from dcc.reports.causes.cause import SEVERITY_NAMES, Cause
 from dcc.reports.causes.finding_rows import FindingRow, finding_rows
 from dcc.reports.causes.zip_scopes import Scope
 from dcc.runtime.legible_text import legible
-from dcc.runtime.private_files import in_place_of
+from dcc.runtime.private_files import replacement_file
 
 if TYPE_CHECKING:
     from dcc.reports.languages import Catalogue
@@ -91,7 +91,7 @@ def write_findings_spreadsheet(
     What is at `path` is replaced when all is written. Raises ExportError when it cannot be.
     """
     try:
-        with TemporaryDirectory() as folder, in_place_of(path) as part:
+        with TemporaryDirectory() as folder, replacement_file(path) as part:
             return _write(part, folder, finding_rows(tracker, qc, scope), causes, catalogue, most_rows)
     except (OSError, xlsxwriter.exceptions.XlsxWriterException) as error:
         raise ExportError(

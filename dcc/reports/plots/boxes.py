@@ -20,11 +20,11 @@ from dcc.reports.plots.picture import (
     NEW,
     OUTLIER,
     add_legend,
+    format_number,
     lay_out,
     name_point,
-    written,
 )
-from dcc.reports.plots.values import RANGES, Box, Numbers, scattered
+from dcc.reports.plots.values import RANGES, Box, Numbers, pseudo_random
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -124,7 +124,7 @@ def words_in(catalogue: Catalogue, with_new: bool) -> Words:
         catalogue.say("new value"),
         catalogue.say("outlier: over {ranges} interquartile ranges beyond a quartile", ranges=RANGES),
         catalogue.say("median"),
-        partial(written, catalogue),
+        partial(format_number, catalogue),
     )
 
 
@@ -179,10 +179,10 @@ def _counted(row: Row, words: Words) -> str:
 def _limits(rows: Sequence[Row]) -> tuple[float, float]:
     values = [part for row in rows for part in (row.earlier, row.new)]
     usual = [part[~row.judged_by.outside(part)] for row in rows for part in (row.earlier, row.new)]
-    return edges(np.concatenate(values), np.concatenate(usual))
+    return axis_limits(np.concatenate(values), np.concatenate(usual))
 
 
-def edges(values: Numbers, usual: Numbers) -> tuple[float, float]:
+def axis_limits(values: Numbers, usual: Numbers) -> tuple[float, float]:
     """From where to where an axis goes: all `usual` values, which are no outliers, and others that are not far away."""
     usual = usual if usual.size else values
     low, high = float(usual.min()), float(usual.max())
@@ -214,7 +214,7 @@ def _draw_row(axes: Axes, line: int, row: Row, limits: tuple[float, float], look
         places = np.concatenate([usual, out])
         x = np.clip(numbers[places], *limits)
         # Which marks are drawn goes by the same order; scattered again, where they are has nothing to do with it.
-        apart = np.array([scattered(scattered(int(ids[place]))) / 2**32 - 0.5 for place in places])
+        apart = np.array([pseudo_random(pseudo_random(int(ids[place]))) / 2**32 - 0.5 for place in places])
         y = line + lane + apart * (_SPREAD if how is _DOT else _SPREAD / 2)
         shown = how if usual.size <= _MANY or how is _DOT else {**how, "markersize": 3.2}
         axes.plot(x, y, zorder=3 if how is DIAMOND else 2, clip_on=False, **shown)
@@ -226,7 +226,7 @@ def _first(places: NDArray[np.intp], ids: Sequence[int] | NDArray[np.int64], mos
     """At most so many of the places, by the scattered order of their ids."""
     if places.size <= most:
         return places
-    return np.array(sorted(places, key=lambda place: scattered(int(ids[place])))[:most], dtype=np.intp)
+    return np.array(sorted(places, key=lambda place: pseudo_random(int(ids[place])))[:most], dtype=np.intp)
 
 
 def _furthest(places: NDArray[np.intp], row: Row, numbers: Numbers) -> NDArray[np.intp]:
@@ -250,15 +250,15 @@ def _write_values(
 ) -> None:
     """Name the animals of a few outliers, and write values that are beyond the edge: those that have room."""
     low, high = axes.get_xlim()
-    written: list[float] = []
+    format_number: list[float] = []
     for place, x, y in marks:
         number = float(numbers[place])
         name = row.new_names[place] if numbers is row.new and row.new_ids[place] in look.named else ""
         beyond = ("→ " if number >= high else "← ") + look.number(number) if not low < number < high else ""
         text = " ".join(part for part in (name, beyond) if part)
-        if not text or any(abs(x - other) < _ROOM * (high - low) for other in written):
+        if not text or any(abs(x - other) < _ROOM * (high - low) for other in format_number):
             continue
-        written.append(x)
+        format_number.append(x)
         name_point(axes, text, x, y, zorder=5)
 
 

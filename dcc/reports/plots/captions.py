@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from dcc.outcomes import ZipKey
 from dcc.reports.languages import Catalogue
-from dcc.reports.plots.picture import shown, written
-from dcc.reports.plots.values import LEAST_VALUES, RANGES, Taken
+from dcc.reports.plots.picture import format_number, shown_text
+from dcc.reports.plots.values import LEAST_VALUES, RANGES, ParameterValues
 
 if TYPE_CHECKING:
     from dcc.reports.plots.boxes import Row
@@ -17,18 +17,20 @@ _MOST_DESCRIBED: Final = 8
 _MOST_UNITS: Final = 5
 
 
-def heading_of(catalogue: Catalogue, taken: Taken) -> tuple[str, str]:
+def heading_of(catalogue: Catalogue, taken: ParameterValues) -> tuple[str, str]:
     """The title of a parameter's picture, and the line below it."""
-    name, parameter_id = shown(taken.parameter.name, 56), shown(taken.parameter.parameter_id)
+    name, parameter_id = shown_text(taken.parameter.name, 56), shown_text(taken.parameter.parameter_id)
     title = parameter_id if name == parameter_id else f"{name} ({parameter_id})"
-    return title, about(catalogue, taken.centre, taken.key)
+    return title, subtitle_of(catalogue, taken.centre, taken.key)
 
 
-def about(catalogue: Catalogue, centre: str, key: ZipKey | None) -> str:
+def subtitle_of(catalogue: Catalogue, centre: str, key: ZipKey | None) -> str:
     """The line below a title: whose data are drawn, and what is new."""
     if key is None:
-        return catalogue.say("Centre {centre}", centre=shown(centre))
-    return catalogue.say("Centre {centre}, with what {zip} brought", centre=shown(centre), zip=shown(str(key), 70))
+        return catalogue.say("Centre {centre}", centre=shown_text(centre))
+    return catalogue.say(
+        "Centre {centre}, with what {zip} brought", centre=shown_text(centre), zip=shown_text(str(key), 70)
+    )
 
 
 def rule_of(catalogue: Catalogue) -> str:
@@ -42,14 +44,14 @@ def rule_of(catalogue: Catalogue) -> str:
     )
 
 
-def counts_of(catalogue: Catalogue, taken: Taken) -> str:
+def counts_of(catalogue: Catalogue, taken: ParameterValues) -> str:
     """What the numbers beside groups mean."""
     if taken.own.new:
         return catalogue.say("In brackets: how many values, earlier and new.")
     return catalogue.say("In brackets: how many values.")
 
 
-def caption_of(catalogue: Catalogue, taken: Taken, drawn_how: str) -> str:
+def caption_of(catalogue: Catalogue, taken: ParameterValues, drawn_how: str) -> str:
     """What a picture of a parameter shows: which values, how they are drawn, and what is left out."""
     parts = [catalogue.say("Values that are current and valid, as the centres gave them.")]
     if taken.of is not None:
@@ -57,7 +59,7 @@ def caption_of(catalogue: Catalogue, taken: Taken, drawn_how: str) -> str:
         parts.append(catalogue.say("A sample of {drawn}, of {all} measurements.", drawn=drawn, all=there))
     parts.append(drawn_how)
     if taken.other_units:
-        units = [f"{shown(unit) or '–'}: {catalogue.number(number)}" for unit, number in taken.other_units.items()]
+        units = [f"{shown_text(unit) or '–'}: {catalogue.number(number)}" for unit, number in taken.other_units.items()]
         parts.append(
             catalogue.say("Values in other units are not drawn ({units}).", units=", ".join(units[:_MOST_UNITS]))
         )
@@ -69,7 +71,7 @@ def description_of(catalogue: Catalogue, rows: Sequence[tuple[str, Row]], unit: 
     parts = []
     for name, row in rows[:_MOST_DESCRIBED]:
         quartiles = (row.box.first, row.box.median, row.box.third)
-        first, median, third = (written(catalogue, number) for number in quartiles)
+        first, median, third = (format_number(catalogue, number) for number in quartiles)
         parts.append(
             catalogue.say_plural(
                 "{group}: one value, {median} {unit}.",
@@ -77,7 +79,7 @@ def description_of(catalogue: Catalogue, rows: Sequence[tuple[str, Row]], unit: 
                 row.box.count,
                 group=name,
                 median=median,
-                unit=shown(unit),
+                unit=shown_text(unit),
                 first=first,
                 third=third,
             )
@@ -95,14 +97,14 @@ def _of_new(catalogue: Catalogue, row: Row) -> str:
         "One new value: {lowest}.",
         "{number} new values, from {lowest} to {highest}.",
         int(row.new.size),
-        lowest=written(catalogue, float(row.new.min())),
-        highest=written(catalogue, float(row.new.max())),
+        lowest=format_number(catalogue, float(row.new.min())),
+        highest=format_number(catalogue, float(row.new.max())),
     )
     marked = row.judged_by.outside(row.new).nonzero()[0].tolist()
     if not marked:
         return said
     furthest = sorted(marked, key=lambda place: -row.judged_by.ranges_from(float(row.new[place])))[:3]
-    named = [f"{row.new_names[place]} {written(catalogue, float(row.new[place]))}".strip() for place in furthest]
+    named = [f"{row.new_names[place]} {format_number(catalogue, float(row.new[place]))}".strip() for place in furthest]
     return f"{said} " + catalogue.say_plural(
         "One of them is an outlier: {named}.",
         "{number} of them are outliers, the furthest: {named}.",

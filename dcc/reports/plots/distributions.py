@@ -15,8 +15,18 @@ from dcc.outcomes import ZipKey
 from dcc.reports.languages import Catalogue
 from dcc.reports.plots import boxes
 from dcc.reports.plots.captions import caption_of, counts_of, description_of, heading_of, rule_of
-from dcc.reports.plots.picture import WIDTH, Picture, PictureKind, file_name_of, shown, word_for
-from dcc.reports.plots.values import MOST_VALUES, Box, Numbers, Taken, Value, Values, box_of, judging_box, require
+from dcc.reports.plots.picture import WIDTH, Picture, PictureKind, file_name_of, shown_text, word_for
+from dcc.reports.plots.values import (
+    MOST_VALUES,
+    Box,
+    Numbers,
+    ParameterValues,
+    Value,
+    Values,
+    box_of,
+    judging_box,
+    require_values,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -48,7 +58,7 @@ class Group:
 class Distribution:
     """What a picture is drawn from: the values that were taken, and the groups that they form."""
 
-    taken: Taken
+    taken: ParameterValues
     groups: tuple[Group, ...]
 
     def marked(self, *, new: bool) -> int:
@@ -71,10 +81,12 @@ def draw_distribution(
 
     Raises NotFoundError where there is no number to draw at this centre.
     """
-    return picture_of(grouped(require(qc, parameter_id, centre, key, with_others=True, most=most)), catalogue, fonts)
+    return picture_of(
+        groups_of(require_values(qc, parameter_id, centre, key, with_others=True, most=most)), catalogue, fonts
+    )
 
 
-def grouped(taken: Taken) -> Distribution:
+def groups_of(taken: ParameterValues) -> Distribution:
     """The values by centre, sex and zygosity; those of other centres by sex alone, or together, where they are many."""
     everything = np.concatenate([values.numbers for values in (taken.own, *taken.others.values())])
     own = _groups(taken.centre, taken.own, everything)
@@ -99,7 +111,7 @@ def picture_of(found: Distribution, catalogue: Catalogue, fonts: Path | None = N
             earlier=group.earlier,
             earlier_ids=group.earlier_ids,
             new=group.new,
-            new_names=tuple(shown(value.specimen_id or "", 24) for value in group.new_values),
+            new_names=tuple(shown_text(value.specimen_id or "", 24) for value in group.new_values),
             new_ids=tuple(value.id for value in group.new_values),
             box=group.drawn,
             judged_by=group.judged_by,
@@ -107,7 +119,7 @@ def picture_of(found: Distribution, catalogue: Catalogue, fonts: Path | None = N
         for group in found.groups
     ]
     # The picture keeps what it is drawn from, but not the values themselves.
-    words, unit = boxes.words_in(catalogue, bool(taken.own.new)), shown(taken.unit)
+    words, unit = boxes.words_in(catalogue, bool(taken.own.new)), shown_text(taken.unit)
 
     def draw(figure: Figure) -> None:
         boxes.draw_rows(figure, rows, title=title, subtitle=subtitle, unit=unit, words=words)
@@ -155,4 +167,4 @@ def _label(catalogue: Catalogue, group: Group) -> str:
 
 
 def _centre_label(catalogue: Catalogue, centre: str | None) -> str:
-    return catalogue.say("other centres") if centre is None else shown(centre)
+    return catalogue.say("other centres") if centre is None else shown_text(centre)

@@ -80,7 +80,7 @@ KNOWN_WORDS: Final = (
 """Sexes and zygosities that documents may name, which are translated."""
 
 
-def shown(text: str, longest: int = _LONGEST) -> str:
+def shown_text(text: str, longest: int = _LONGEST) -> str:
     """A text from outside as a picture has it: nothing unseen in it, and not longer than so many characters."""
     text = legible(text)
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
@@ -88,10 +88,10 @@ def shown(text: str, longest: int = _LONGEST) -> str:
 
 def word_for(catalogue: Catalogue, word: str) -> str:
     """A sex or zygosity in the reader's language."""
-    return catalogue.say(word) if word in KNOWN_WORDS else shown(word)
+    return catalogue.say(word) if word in KNOWN_WORDS else shown_text(word)
 
 
-def written(catalogue: Catalogue, number: float) -> str:
+def format_number(catalogue: Catalogue, number: float) -> str:
     """A number as the reader's language writes it; one with very many digits by its power of ten (`1.5e+30`)."""
     if number == 0 or _LEAST_PLAIN <= abs(number) < _MOST_PLAIN:
         return catalogue.number(number)
@@ -109,8 +109,8 @@ def lay_out(
     )
     axes = list(figure.subplots(1, panels, sharey=True, squeeze=False)[0])
     margin = 0.1 / width
-    axes[0].annotate(shown(title, 84), (margin, 1 - 0.1 / height), fontsize=10.5, fontweight="bold", **given)
-    axes[0].annotate(shown(subtitle, 120), (margin, 1 - 0.32 / height), **given)
+    axes[0].annotate(shown_text(title, 84), (margin, 1 - 0.1 / height), fontsize=10.5, fontweight="bold", **given)
+    axes[0].annotate(shown_text(subtitle, 120), (margin, 1 - 0.32 / height), **given)
     for each in axes:
         each.spines[["top", "right"]].set_visible(False)
         each.set_axisbelow(True)
@@ -291,10 +291,10 @@ class Picture:
 
             figure = Figure(figsize=self.size)
             self.draw(figure)
-            written = BytesIO()
+            format_number = BytesIO()
             metadata = {"Date": None, "Creator": None} if form == "svg" else {"Software": None}
-            figure.savefig(written, format=form, dpi=DPI if form == "png" else 72, metadata=metadata)
-            return written.getvalue()
+            figure.savefig(format_number, format=form, dpi=DPI if form == "png" else 72, metadata=metadata)
+            return format_number.getvalue()
 
 
 def file_name_of(*parts: str) -> str:

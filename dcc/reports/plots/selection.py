@@ -18,13 +18,13 @@ from dcc.reports.plots.picture import Picture
 from dcc.reports.plots.values import (
     MOST_VALUES,
     Parameter,
-    Taken,
+    ParameterValues,
     Values,
     box_of,
     documents_of,
     is_series,
+    load_values,
     parameter_named,
-    take,
 )
 
 MOST_PICTURES: Final = 12
@@ -139,36 +139,36 @@ def _pictures(
     ranked: list[tuple[_Worth, Parameter]] = []
     for parameter_id, centre in touched:
         parameter = parameter_named(qc, parameter_id)
-        taken = parameter and take(qc, parameter, centre, key, with_others=False, most=RANKING_VALUES)
+        taken = parameter and load_values(qc, parameter, centre, key, with_others=False, most=RANKING_VALUES)
         if parameter and taken and (key is None or taken.own.new):
             ranked.append((_worth(taken), parameter))
     ranked.sort(key=lambda pair: pair[0])
     pictures = []
     for worth, parameter in ranked[: most - 1] if most > 1 else ranked[:1]:
         beside = with_others and not is_series(parameter)
-        taken = take(qc, parameter, worth.centre, key, with_others=beside, most=MOST_VALUES)
+        taken = load_values(qc, parameter, worth.centre, key, with_others=beside, most=MOST_VALUES)
         if taken is not None:
             pictures.append(_picture(taken, catalogue, fonts))
     counted = weekly_experiments.count_weeks(qc, ranked[0][0].centre, key) if ranked and most > 1 else None
     return [*pictures, weekly_experiments.picture_of(counted, catalogue, fonts)] if counted else pictures
 
 
-def _picture(taken: Taken, catalogue: Catalogue, fonts: Path | None) -> Picture:
+def _picture(taken: ParameterValues, catalogue: Catalogue, fonts: Path | None) -> Picture:
     if is_series(taken.parameter):
         return series.picture_of(series.in_panels(taken), catalogue, fonts)
-    return distributions.picture_of(distributions.grouped(taken), catalogue, fonts)
+    return distributions.picture_of(distributions.groups_of(taken), catalogue, fonts)
 
 
-def _worth(taken: Taken) -> _Worth:
+def _worth(taken: ParameterValues) -> _Worth:
     if is_series(taken.parameter):
         outliers = series.in_panels(taken).outliers
     else:
-        outliers = distributions.grouped(taken).marked(new=taken.key is not None)
+        outliers = distributions.groups_of(taken).marked(new=taken.key is not None)
     numbers = -len(taken.own.new or taken.own.earlier)
     return _Worth(-outliers, -_shift(taken), numbers, taken.parameter.parameter_id, taken.centre)
 
 
-def _shift(taken: Taken) -> float:
+def _shift(taken: ParameterValues) -> float:
     """How many interquartile ranges the median of new values is from that of the earlier ones, to two digits."""
     earlier, new = box_of(Values(taken.own.earlier, []).numbers), box_of(Values([], taken.own.new).numbers)
     if earlier is None or new is None or earlier.third == earlier.first:

@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 
 from dcc.outcomes import ZipKey
 from dcc.reports.languages import Catalogue
-from dcc.reports.plots.boxes import DIAMOND, RING, edges
+from dcc.reports.plots.boxes import DIAMOND, RING, axis_limits
 from dcc.reports.plots.captions import caption_of, heading_of
 from dcc.reports.plots.picture import (
     BOX_EDGE,
@@ -27,11 +27,11 @@ from dcc.reports.plots.picture import (
     PictureKind,
     add_legend,
     file_name_of,
+    format_number,
     lay_out,
     name_point,
-    shown,
+    shown_text,
     word_for,
-    written,
 )
 from dcc.reports.plots.values import (
     LEAST_VALUES,
@@ -39,13 +39,13 @@ from dcc.reports.plots.values import (
     RANGES,
     Box,
     Numbers,
-    Taken,
+    ParameterValues,
     Value,
     box_of,
     judging_box,
     numbers_of,
-    require,
-    scattered,
+    pseudo_random,
+    require_values,
 )
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Panel:
 class Series:
     """What a picture is drawn from; `is_place`: x is the place in the series, since increments are no numbers."""
 
-    taken: Taken
+    taken: ParameterValues
     panels: tuple[Panel, ...]
     is_place: bool
 
@@ -120,10 +120,12 @@ def draw_series(
 
     Raises NotFoundError where there is no number to draw at this centre.
     """
-    return picture_of(in_panels(require(qc, parameter_id, centre, key, with_others=False, most=most)), catalogue, fonts)
+    return picture_of(
+        in_panels(require_values(qc, parameter_id, centre, key, with_others=False, most=most)), catalogue, fonts
+    )
 
 
-def in_panels(taken: Taken) -> Series:
+def in_panels(taken: ParameterValues) -> Series:
     """The series of a centre by sex."""
     both = [*taken.own.earlier, *taken.own.new]
     positions = _numeric(both)
@@ -153,7 +155,7 @@ def picture_of(found: Series, catalogue: Catalogue, fonts: Path | None = None) -
     words = words_in(catalogue, found.is_place, bool(taken.own.new))
 
     def draw(figure: Figure) -> None:
-        unit = shown(taken.unit)
+        unit = shown_text(taken.unit)
         draw_panels(figure, found.panels, headings, title=title, subtitle=subtitle, unit=unit, words=words)
 
     return Picture(
@@ -162,7 +164,7 @@ def picture_of(found: Series, catalogue: Catalogue, fonts: Path | None = None) -
         title=title,
         caption=caption_of(catalogue, taken, drawn_of_series(catalogue)),
         rule=rule_of_series(catalogue),
-        alt=description_of_series(catalogue, list(zip(names, found.panels, strict=True)), shown(taken.unit)),
+        alt=description_of_series(catalogue, list(zip(names, found.panels, strict=True)), shown_text(taken.unit)),
         size=(WIDTH, HEIGHT),
         draw=draw,
         parameter_id=taken.parameter.parameter_id,
@@ -227,7 +229,7 @@ def _panel(
         gender or None,
         tuple(drawn),
         int((is_own & ~is_new).sum()),
-        tuple(sorted(lines, key=lambda line: (-int(line.is_outlier.sum()), scattered(line.run)))[:MOST_LINES]),
+        tuple(sorted(lines, key=lambda line: (-int(line.is_outlier.sum()), pseudo_random(line.run)))[:MOST_LINES]),
         len(lines),
         int(is_outlier.sum()),
     )
@@ -245,7 +247,9 @@ def _lines(
         first = values[ordered[0]]
         is_wild_type = first.zygosity == WILD_TYPE
         lines.append(
-            Line(run, shown(first.specimen_id or "", 24), is_wild_type, x[ordered], y[ordered], is_outlier[ordered])
+            Line(
+                run, shown_text(first.specimen_id or "", 24), is_wild_type, x[ordered], y[ordered], is_outlier[ordered]
+            )
         )
     return lines
 
@@ -280,10 +284,10 @@ def description_of_series(catalogue: Catalogue, panels: Sequence[tuple[str, Pane
                     "{group}: earlier medians go from {first} {unit} at {start} to {last} {unit} at {end}.",
                     group=name,
                     unit=unit,
-                    first=written(catalogue, known[0].earlier.median),
-                    start=written(catalogue, known[0].x),
-                    last=written(catalogue, known[-1].earlier.median),
-                    end=written(catalogue, known[-1].x),
+                    first=format_number(catalogue, known[0].earlier.median),
+                    start=format_number(catalogue, known[0].x),
+                    last=format_number(catalogue, known[-1].earlier.median),
+                    end=format_number(catalogue, known[-1].x),
                 )
             )
         if panel.new:
@@ -346,7 +350,7 @@ def words_in(catalogue: Catalogue, is_place: bool, with_new: bool) -> Words:
         catalogue.say("new, wild type"),
         catalogue.say("outlier"),
         catalogue.say("place in the series") if is_place else catalogue.say("increment"),
-        partial(written, catalogue),
+        partial(format_number, catalogue),
     )
 
 
@@ -382,7 +386,7 @@ def _limits(panels: Sequence[Panel]) -> tuple[float, float]:
     earlier = [number for box in boxes for number in (box.first, box.third)]
     lines = [line for panel in panels for line in panel.lines]
     usual = [*earlier, *(number for line in lines for number in line.y[~line.is_outlier])]
-    return edges(np.array([*earlier, *(number for line in lines for number in line.y)]), np.array(usual))
+    return axis_limits(np.array([*earlier, *(number for line in lines for number in line.y)]), np.array(usual))
 
 
 def _draw_panel(axes: Axes, panel: Panel, limits: tuple[float, float]) -> None:

@@ -147,7 +147,7 @@ class Parameter(NamedTuple):
     type: str
 
 
-def scattered(number: int) -> int:
+def pseudo_random(number: int) -> int:
     """A number below 2**32 that depends on an id and looks like chance."""
     return number % _PRIME * _FACTOR % _PRIME
 
@@ -159,7 +159,7 @@ def documents_of(connection: Connection, key: ZipKey) -> list[int]:
     return [int(row) for row in rows]
 
 
-def require_brought(connection: Connection, key: ZipKey) -> None:
+def require_documents(connection: Connection, key: ZipKey) -> None:
     """Raise NotFoundError unless documents of a zip action came to the QC database."""
     if not documents_of(connection, key):
         raise NotFoundError(
@@ -294,7 +294,7 @@ class Values:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class ParameterValues:
     """Values in one `unit`, of a centre and, by their names, of others.
 
     `other_units` tells how many values are left out, by their unit. `of` is how many measurements there are where these
@@ -316,7 +316,7 @@ class Taken:
         return sum(len(values.earlier) + len(values.new) for values in (self.own, *self.others.values()))
 
 
-def take(
+def load_values(
     qc: Connection,
     parameter: Parameter,
     centre: str,
@@ -324,7 +324,7 @@ def take(
     *,
     with_others: bool,
     most: int = MOST_VALUES,
-) -> Taken | None:
+) -> ParameterValues | None:
     """Values of a parameter at a centre, new ones those of the zip action; None where the centre has no number.
 
     Earlier ones are those of documents that were applied before the last one of the zip action.
@@ -344,7 +344,7 @@ def take(
     if unit is None:
         return None
     everything = [own, new, *others]
-    return Taken(
+    return ParameterValues(
         parameter,
         centre,
         key,
@@ -356,12 +356,12 @@ def take(
     )
 
 
-def require(
+def require_values(
     qc: Connection, parameter_id: str, centre: str, key: ZipKey | None, *, with_others: bool, most: int
-) -> Taken:
-    """As `take`, of a parameter by its key. Raises NotFoundError where there is no number to draw."""
+) -> ParameterValues:
+    """As `load_values`, of a parameter by its key. Raises NotFoundError where there is no number to draw."""
     parameter = parameter_named(qc, parameter_id)
-    taken = None if parameter is None else take(qc, parameter, centre, key, with_others=with_others, most=most)
+    taken = None if parameter is None else load_values(qc, parameter, centre, key, with_others=with_others, most=most)
     if taken is None:
         raise NotFoundError(
             f"Centre {centre} has no current, valid number of parameter {parameter_id}. "

@@ -15,7 +15,7 @@ from dcc.errors import NotFoundError
 from dcc.outcomes import ZipKey
 from dcc.qc.models import Experiment
 from dcc.reports.languages import Catalogue
-from dcc.reports.plots.captions import about
+from dcc.reports.plots.captions import subtitle_of
 from dcc.reports.plots.picture import GRID, NEW, WIDTH, Picture, PictureKind, add_legend, file_name_of, lay_out
 from dcc.reports.plots.values import documents_of
 from dcc.vocabulary import Validity
@@ -103,7 +103,7 @@ def count_weeks(qc: Connection, centre: str, key: ZipKey | None) -> Weeks | None
 
 def picture_of(found: Weeks, catalogue: Catalogue, fonts: Path | None = None) -> Picture:
     """The picture of counts per week."""
-    title, subtitle = catalogue.say("Experiments per week"), about(catalogue, found.centre, found.key)
+    title, subtitle = catalogue.say("Experiments per week"), subtitle_of(catalogue, found.centre, found.key)
     with_new = any(week.new for week in found.weeks)
     legend = (catalogue.say("earlier") if with_new else catalogue.say("experiments"), catalogue.say("new"))
     ticks = _ticks(found.weeks, catalogue)

@@ -22,7 +22,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from dcc.errors import CleaningError, DccError, ExportError
 from dcc.outcomes import ZipKey
 from dcc.runtime.legible_text import legible_json
-from dcc.runtime.private_files import PRIVATE_FILE, in_place_of, make_directory
+from dcc.runtime.private_files import PRIVATE_FILE, make_directory, replacement_file
 from dcc.settings import Settings
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def report_path(settings: Settings, key: ZipKey, suffix: str = ".html") -> Path:
 def write_page(path: Path, text: str) -> None:
     """Write a page or JSON for this user alone, in place of what is there. Raises ExportError."""
     try:
-        with in_place_of(path, PRIVATE_FILE) as part:
+        with replacement_file(path, PRIVATE_FILE) as part:
             part.write_text(text, "utf-8", errors="backslashreplace")
     except OSError as error:
         raise ExportError(

@@ -33,7 +33,7 @@ from dcc.tracker.models import (
     ZipFile,
 )
 from dcc.tracker.problems import NOT_FAILING
-from dcc.tracker.queries.session_zips import touched_zips
+from dcc.tracker.queries.session_zips import session_zip_ids
 from dcc.tracker.queries.zip_action_lists import StateCount
 from dcc.vocabulary import Actor
 
@@ -61,7 +61,7 @@ def zips_of_session(connection: Connection, session: SessionEntry) -> list[ZipLi
     """The zip actions of a session (as of `session_zips`), and those that it found changed since they were loaded."""
     noticed = select(CrawlFinding.za_id).where(CrawlFinding.session_id == session.id, CrawlFinding.kind == CHANGED)
     changed = changed_since_loaded(connection, noticed)
-    return list_zips(connection, touched_zips(connection, session), also=changed)
+    return list_zips(connection, session_zip_ids(connection, session), also=changed)
 
 
 def changed_of(connection: Connection, key: ZipKey) -> datetime | None:

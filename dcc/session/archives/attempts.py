@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 from dcc.session.archives.jobs import Job
 from dcc.session.archives.source_queues import SourceQueue
-from dcc.session.fetching.download_slots import Allowance
+from dcc.session.fetching.download_slots import DownloadSlots
 from dcc.session.fetching.downloads import DownloadMessage, SourceDownloads
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
@@ -31,7 +31,7 @@ class Attempts:
         addresses: Mapping[int, SourceAddress],
         tell: Callable[[DownloadMessage], object],
     ) -> None:
-        allowance = Allowance(settings.downloaders)
+        allowance = DownloadSlots(settings.downloaders)
         self.sources = {
             number: SourceQueue(SourceDownloads(address, settings, staging, allowance, tell))
             for number, address in addresses.items()

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from dcc.runtime.log_context import in_log_context, logging_about
+from dcc.runtime.log_context import logging_about, with_log_context
 from dcc.session.archives.jobs import Checked, Checker, Document, Extracted, Failed, Job
 
 Tell = Callable[[Extracted | Checked | Failed], object]
@@ -53,7 +53,7 @@ class ChecksInThreads:
         return Checked(job, document, tuple(self._checker.validate(document)))
 
     def _submit(self, job: Job, work: Callable[[], Extracted | Checked | Failed]) -> None:
-        self._pool.submit(in_log_context(self._do), job, work)
+        self._pool.submit(with_log_context(self._do), job, work)
 
     def _do(self, job: Job, work: Callable[[], Extracted | Checked | Failed]) -> None:
         try:

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from dcc.errors import HelperEndedError
 from dcc.runtime.helper_process import Helper, Postbox
-from dcc.runtime.log_context import in_log_context
+from dcc.runtime.log_context import with_log_context
 from dcc.session.archives import checking_process
 from dcc.session.archives.checking_process import Setup, unpacked_archive, unpacked_problems
 from dcc.session.archives.checks import Tell
@@ -97,7 +97,7 @@ class ChecksInProcesses:
         self._processes = [_Process() for _ in range(processes)]
         self._running = processes
         self._threads = [
-            Thread(target=in_log_context(self._keep), args=(each,), name=f"check {number}", daemon=True)
+            Thread(target=with_log_context(self._keep), args=(each,), name=f"check {number}", daemon=True)
             for number, each in enumerate(self._processes, 1)
         ]
         for thread in self._threads:

@@ -23,7 +23,7 @@ from dcc.session.fetching.archive_transfer import Transfer
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
 from dcc.sources.hosting import Fault, Hosting
-from dcc.tracker.hostings.bad_copies import FoundBad, is_settled
+from dcc.tracker.hostings.bad_copies import FoundBad, centre_is_to_blame
 from dcc.tracker.hostings.download_plan import InterruptedZip, KnownDocument, PlannedZip
 from dcc.tracker.hostings.listing_changes import stored_name
 from dcc.tracker.hostings.retries import StagedCopy
@@ -144,7 +144,7 @@ class Job:
         """Note the MD5 beside a copy: the first that the archive's own centre published counts for other copies."""
         if hosting.own and not self.heard_published:
             self.published, self.heard_published = md5, True
-            if is_settled(self.bad_md5s, md5):
+            if centre_is_to_blame(self.bad_md5s, md5):
                 self.untried = iter(())
 
     def note_bad(self, md5: str, fault: Fault, *, certain: bool) -> list[FoundBad]:
@@ -160,7 +160,7 @@ class Job:
         certain = certain or self.bad_md5s.get(hosting.id) == md5
         self.found_bad[hosting.id] = FoundBad(hosting, md5, fault)
         self.bad_md5s[hosting.id] = md5
-        if is_settled(self.bad_md5s, self.published):
+        if centre_is_to_blame(self.bad_md5s, self.published):
             self.untried = iter(())
             return list(self.found_bad.values())
         further = [*self.untried, *self._rounds(self.others)]

@@ -45,8 +45,14 @@ from dcc.tracker.hostings.download_plan import (
     sources_to_use,
 )
 from dcc.tracker.hostings.foreign_archives import HeldArchive, note_held
-from dcc.tracker.hostings.owner_notices import note
-from dcc.tracker.hostings.retries import StagedCopy, begin_from_staging, not_to_be_had, reopen_named, staged_of
+from dcc.tracker.hostings.owner_notices import add_notices
+from dcc.tracker.hostings.retries import (
+    StagedCopy,
+    begin_from_staging,
+    reopen_named,
+    staged_copies_of,
+    unavailable_error,
+)
 from dcc.tracker.hostings.source_statistics import record_conduct
 from dcc.tracker.models import Centre, utc_now
 from dcc.tracker.register.source_addresses import load_addresses
@@ -164,7 +170,7 @@ def _take_up(
     if keys is not None:
         relist(tracker, settings, session, keys)
         copies = run_reading(
-            tracker, lambda connection: staged_of(connection, keys), patience_seconds=settings.database_retry
+            tracker, lambda connection: staged_copies_of(connection, keys), patience_seconds=settings.database_retry
         )
         whole_copies = {one.za_id: one for one in copies if staging.holds(one.key, one.size_bytes, one.md5)}
         return session.write(lambda connection: _take_up_named(connection, session, keys, requested_by, whole_copies))
@@ -184,7 +190,7 @@ def _take_up(
         sources = sources_to_use(connection, session.id)
         reopen_failed_downloads(connection, sources)
         waiting = load_waiting_and_held(connection, sources)
-        note(connection, waiting.delegated)
+        add_notices(connection, waiting.delegated)
         # A dead session was at them, and they cannot be had now.
         if stranded := unconcluded.difference(plan.za_id for plan in waiting.planned):
             progress.conclude(connection, stranded)
@@ -207,7 +213,7 @@ def _take_up_named(
     sources = sources_to_use(connection, session.id)
     plans = load_waiting(connection, sources, reopen_named(connection, keys, requested_by), by_name=True)
     for missing in sorted(set(keys) - {plan.key for plan in plans}):
-        raise not_to_be_had(connection, missing)
+        raise unavailable_error(connection, missing)
     here = {plan.za_id: plan for plan in plans if plan.za_id in copies and copies[plan.za_id].unchanged}
     numbers = begin_from_staging(connection, [copies[za_id] for za_id in here])
     taken = [

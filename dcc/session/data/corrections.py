@@ -35,7 +35,7 @@ from dcc.session.data.uploader import Uploader, failed_upload
 from dcc.settings import Settings
 from dcc.tracker import progress
 from dcc.tracker.hostings.foreign_archives import not_fetched
-from dcc.tracker.hostings.owner_notices import NewNotice, Outcome, note
+from dcc.tracker.hostings.owner_notices import NewNotice, Outcome, add_notices
 from dcc.tracker.progress import Proposal, Subject
 from dcc.tracker.register.delegations import find_archive, load_delegations
 from dcc.tracker.states import State
@@ -94,7 +94,7 @@ def withdraw_submission(
                 NewNotice(one.centre, archive.za_id, Outcome.DECLINED, file_name=one.file_name)
                 for one in undone.declined
             ]
-            note(connection, [replace(one, done_by=author, reason=reason[:_LONGEST_REASON]) for one in told])
+            add_notices(connection, [replace(one, done_by=author, reason=reason[:_LONGEST_REASON]) for one in told])
 
     both.tell_tracker(conclude)
     return undone
@@ -275,5 +275,5 @@ def _tell_of_confirmed(connection: Connection, fact: Fact) -> dict[int, State]:
     states = progress.report(connection, proposals)
     if fact.problems is not None:
         rewrite_log(connection, {fact.document.xml_id: fact.problems})
-    note(connection, fact.notices)
+    add_notices(connection, fact.notices)
     return {row_id: state for (subject, row_id), state in states.items() if subject is Subject.XML_FILE}

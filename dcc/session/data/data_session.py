@@ -22,14 +22,14 @@ from dcc.messages import mark
 from dcc.outcomes import Problem, ZipKey
 from dcc.phases import Phase, Status
 from dcc.qc.judging.checked_at_upload import CheckedAtUpload
-from dcc.runtime.background_work import Beside
+from dcc.runtime.background_work import BackgroundWork
 from dcc.session.data.document_log import rewrite_log
 from dcc.session.data.documents import DueDocument, in_order_of_upload, load_due
 from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc.store.staging import Staging
 from dcc.tracker import progress
-from dcc.tracker.hostings.owner_notices import NewNotice, note
+from dcc.tracker.hostings.owner_notices import NewNotice, add_notices
 from dcc.tracker.lineage import IDS, rows_by_id
 from dcc.tracker.models import ZipAction, utc_now
 from dcc.tracker.progress import Proposal, Subject
@@ -137,10 +137,10 @@ class Recorder:
     """
 
     def __init__(
-        self, work: DataSession, phase: Phase, documents: Iterable[DueDocument], beside: Beside | None = None
+        self, work: DataSession, phase: Phase, documents: Iterable[DueDocument], beside: BackgroundWork | None = None
     ) -> None:
         self._work, self._phase = work, phase
-        self._beside = beside or Beside(None)
+        self._beside = beside or BackgroundWork(None)
         self._left = Counter(document.za_id for document in documents)
         self._told: dict[int, list[Fact]] = defaultdict(list)
         self._batch: list[Fact] = []
@@ -257,7 +257,7 @@ def _write(
             if fact.problems is not None and fact.document.xml_id in states[Subject.XML_FILE]
         },
     )
-    note(connection, [one for fact in batch for one in fact.notices])
+    add_notices(connection, [one for fact in batch for one in fact.notices])
     unproposed = {fact.document.za_id for fact in batch} - set(states[Subject.ZIP_ACTION])
     for za_id, phase, status in rows_by_id(connection, _ACTION_STATES, unproposed):
         states[Subject.ZIP_ACTION][za_id] = State(Phase(phase), Status(status))

@@ -20,7 +20,7 @@ from dcc.errors import BadFileNameError
 from dcc.naming import Action, DocumentKind, DocumentName, NamingConvention
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
-from dcc.tracker.lineage import IDS, brought, rows_by_id
+from dcc.tracker.lineage import IDS, has_archive_bytes, rows_by_id
 from dcc.tracker.models import Centre, FileSourceHasZip, Reopening, XmlFile, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.states import State
 
@@ -170,7 +170,7 @@ def _current(*columns: Any) -> Select[*tuple[Any, ...]]:
         .where(
             _LaterHosting.za_id == FileSourceHasZip.za_id,
             _LaterDownload.id > ZipDownload.id,
-            brought(_LaterDownload),
+            has_archive_bytes(_LaterDownload),
         )
         .correlate(FileSourceHasZip, ZipDownload)
     )

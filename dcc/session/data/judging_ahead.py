@@ -21,7 +21,7 @@ from dcc.errors import DatabaseUnreachableError, NotFoundError
 from dcc.qc.judging.checking_ahead import Checked
 from dcc.qc.judging.documents import Basis, Judgement
 from dcc.qc.judging.many_documents import Found, judge_together, newest_document
-from dcc.runtime.background_work import Beside, beside
+from dcc.runtime.background_work import BackgroundWork, run_in_background
 from dcc.session.data.data_session import DataSession
 from dcc.session.data.documents import DueDocument
 from dcc.session.data.qc_documents import QcDocument
@@ -80,7 +80,7 @@ class JudgingAhead:
     writers, the session does it, and the waiting.
     """
 
-    def __init__(self, work: DataSession, basis: Basis, beside: Beside) -> None:
+    def __init__(self, work: DataSession, basis: Basis, beside: BackgroundWork) -> None:
         self._work, self._basis, self._beside = work, basis, beside
         self._begun: deque[tuple[Portion, Callable[[], Judged]]] = deque()
 
@@ -135,5 +135,5 @@ def judging_ahead(work: DataSession, basis: Basis) -> Generator[JudgingAhead]:
 
     SQLite, which has one writer at a time and works in this process, does it in the caller's own thread.
     """
-    with beside(work.qc, "judge ahead", _AT_ONCE) as threads:
+    with run_in_background(work.qc, "judge ahead", _AT_ONCE) as threads:
         yield JudgingAhead(work, basis, threads)

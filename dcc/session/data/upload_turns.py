@@ -15,7 +15,7 @@ from dcc.errors import DatabaseUnreachableError
 from dcc.qc.apply.documents import Applied
 from dcc.qc.apply.many_documents import Prepared, apply_prepared
 from dcc.qc.apply.reading_ahead import ReadingAhead
-from dcc.runtime.background_work import Beside, beside
+from dcc.runtime.background_work import BackgroundWork, run_in_background
 from dcc.session.data.data_session import DataSession, Recorder
 from dcc.session.data.documents import DueDocument
 from dcc.session.data.upload_groups import UploadQueue
@@ -46,7 +46,7 @@ class _Writing(NamedTuple):
 class GroupsInTurn:
     """Uploads groups of the documents of `queue`, which `ahead` reads, and has `recorder` told of them.
 
-    They are written `beside`, by `_AT_ONCE` threads, if by any.
+    They are written `run_in_background`, by `_AT_ONCE` threads, if by any.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class GroupsInTurn:
         queue: UploadQueue,
         ahead: ReadingAhead,
         recorder: Recorder,
-        beside: Beside,
+        beside: BackgroundWork,
     ) -> None:
         self._uploader, self._queue, self._ahead, self._recorder = uploader, queue, ahead, recorder
         self._checked, self._beside = work.checked, beside
@@ -167,7 +167,7 @@ def groups_in_turn(
     if queue.ahead is None:
         yield None
         return
-    with beside(work.qc, "QC database", _AT_ONCE) as threads:
+    with run_in_background(work.qc, "QC database", _AT_ONCE) as threads:
         groups = GroupsInTurn(work, uploader, queue, queue.ahead, recorder, threads)
         try:
             yield groups

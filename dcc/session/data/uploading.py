@@ -26,7 +26,7 @@ from dcc.phases import Phase
 from dcc.qc.apply.holding import held_for
 from dcc.qc.judging.many_documents import newest_document
 from dcc.qc.statistics import update_statistics
-from dcc.runtime.background_work import beside
+from dcc.runtime.background_work import run_in_background
 from dcc.runtime.log_context import logging_about
 from dcc.session.data.data_session import DataSession, Fact, Recorder
 from dcc.session.data.documents import DueDocument
@@ -71,7 +71,7 @@ def upload_documents(work: DataSession) -> Iterator[ZipData]:
     task = work.session.start_task(Phase.UPLOAD, f"Upload of {len(due):,} documents")
     faults = len(work.faults)
     lost: dict[int, str] = {}
-    with beside(work.tracker, "tracker") as tracker:
+    with run_in_background(work.tracker, "tracker") as tracker:
         recorder = Recorder(work, Phase.UPLOAD, due, tracker)
         recorder.show_pending(due)
         queue = UploadQueue(work, due, there)

@@ -19,7 +19,7 @@ _SLOW_RATE = 50_000
 
 
 @dataclass(eq=False)
-class Place:
+class DownloadSlot:
     """One download among those under way: its holder keeps `received`, the bytes that have arrived, up to date.
 
     `slow` is what was found at the last look, `looked`, when `seen` bytes had arrived.
@@ -39,7 +39,7 @@ class Place:
             self.seen, self.looked = received, now
 
 
-class Allowance:
+class DownloadSlots:
     """Lets `places` downloads be under way at once, not counting those slower than 50 kB/s. For use by threads.
 
     Who comes first is served first: a source with many downloads takes turns with the others.
@@ -47,12 +47,12 @@ class Allowance:
 
     def __init__(self, places: int) -> None:
         self._places = places
-        self._taken: list[Place] = []
+        self._taken: list[DownloadSlot] = []
         self._line: deque[threading.Event] = deque()
         self._lock = threading.Lock()
 
     @contextmanager
-    def place(self) -> Iterator[Place]:
+    def place(self) -> Iterator[DownloadSlot]:
         """Wait for a place and hold it."""
         place = self._take_at_once() or self._wait_for_one()
         try:
@@ -61,7 +61,7 @@ class Allowance:
             self._give_back(place)
 
     @contextmanager
-    def spare_place(self) -> Iterator[Place | None]:
+    def spare_place(self) -> Iterator[DownloadSlot | None]:
         """Hold a place that nobody is waiting for; None, without waiting, where there is none."""
         place = self._take_at_once()
         try:
@@ -70,17 +70,17 @@ class Allowance:
             if place is not None:
                 self._give_back(place)
 
-    def _give_back(self, place: Place) -> None:
+    def _give_back(self, place: DownloadSlot) -> None:
         with self._lock:
             self._taken.remove(place)
             self._call_next()
 
-    def _take_at_once(self) -> Place | None:
+    def _take_at_once(self) -> DownloadSlot | None:
         """A place, if there is one and nobody waits."""
         with self._lock:
             return None if self._line else self._take()
 
-    def _wait_for_one(self) -> Place:
+    def _wait_for_one(self) -> DownloadSlot:
         turn = threading.Event()
         with self._lock:
             self._line.append(turn)
@@ -88,7 +88,7 @@ class Allowance:
             turn.wait(_LOOK_SECONDS)
         return place
 
-    def _take_in_turn(self, turn: threading.Event) -> Place | None:
+    def _take_in_turn(self, turn: threading.Event) -> DownloadSlot | None:
         """A place for the first in the line, if there is one."""
         with self._lock:
             place = self._take() if self._line[0] is turn else None
@@ -99,10 +99,10 @@ class Allowance:
                 self._call_next()
             return place
 
-    def _take(self) -> Place | None:
+    def _take(self) -> DownloadSlot | None:
         if self._moving() >= self._places:
             return None
-        place = Place()
+        place = DownloadSlot()
         self._taken.append(place)
         return place
 

@@ -23,9 +23,9 @@ from dcc.errors import (
     SourceTimeoutError,
 )
 from dcc.phases import Phase
-from dcc.runtime.log_context import in_log_context, logging_about, progress_log
+from dcc.runtime.log_context import logging_about, progress_log, with_log_context
 from dcc.session.fetching.archive_transfer import Received, Transfer, origin_of, receive
-from dcc.session.fetching.download_slots import Allowance, Place
+from dcc.session.fetching.download_slots import DownloadSlot, DownloadSlots
 from dcc.session.fetching.processor_reserve import Reserve
 from dcc.session.fetching.segmented_download import Helpers, Segment
 from dcc.session.fetching.source_connections import FurtherRefused, SourceConnections
@@ -122,7 +122,7 @@ class SourceDownloads:
         address: SourceAddress,
         settings: Settings,
         staging: Staging,
-        allowance: Allowance,
+        allowance: DownloadSlots,
         tell: Callable[[DownloadMessage], object],
     ) -> None:
         self.address = address
@@ -153,7 +153,7 @@ class SourceDownloads:
         with self._counting:
             if len(self._threads) < self._settings.downloads_per_source and not self._stopping.is_set():
                 name = f"download {self.address.id}.{len(self._threads) + 1}"
-                work = in_log_context(self._work)
+                work = with_log_context(self._work)
                 thread = threading.Thread(target=work, args=(len(self._threads),), name=name, daemon=True)
                 try:
                     thread.start()
@@ -230,7 +230,7 @@ class SourceDownloads:
             self._tell(Broke(item, self._given_up, connecting=True))
         return self.given_up
 
-    def _place_for(self, item: Transfer | Segment) -> AbstractContextManager[Place | None]:
+    def _place_for(self, item: Transfer | Segment) -> AbstractContextManager[DownloadSlot | None]:
         return self._allowance.spare_place() if isinstance(item, Segment) else self._allowance.place()
 
     def _fresh(self, connection: Connection | None, used: float) -> Connection | None:
@@ -267,7 +267,7 @@ class SourceDownloads:
             self._connections.close(connection)
 
     def _carry_out(
-        self, worker: int, item: Transfer | Segment, connection: Connection, place: Place
+        self, worker: int, item: Transfer | Segment, connection: Connection, place: DownloadSlot
     ) -> Connection | None:
         """Do what an item asks for, whose turn has come; returns the connection if it can serve for the next."""
         if isinstance(item, Segment):
@@ -280,7 +280,7 @@ class SourceDownloads:
         self._closed(connection)
         return None
 
-    def _help(self, segment: Segment, connection: Connection, place: Place) -> bool:
+    def _help(self, segment: Segment, connection: Connection, place: DownloadSlot) -> bool:
         """Fetch a segment, if it is still to be had; where that fails, the thread that fetches the archive goes on."""
 
         def on_bytes(received: int) -> None:
@@ -309,7 +309,7 @@ class SourceDownloads:
         offset = self._staging.resumable(key, origin_of(hosting))
         return Upcoming(key.action, key.file_name, hosting.size_bytes, offset, transfer.reads_checksum)
 
-    def _fetch(self, worker: int, transfer: Transfer, connection: Connection, place: Place) -> bool:
+    def _fetch(self, worker: int, transfer: Transfer, connection: Connection, place: DownloadSlot) -> bool:
         """Carry out one transfer; whether it has arrived."""
 
         def on_bytes(received: int) -> None:

@@ -1,4 +1,4 @@
-"""Opening a session with an FTP server: connecting, TLS, logging in, and what is told when that fails."""
+"""Opens a session with an FTP server: connecting, TLS and login, with an explanation of what failed."""
 
 # ruff: noqa: S321 - FTP is what some centres offer; ftps is the protocol to choose where there is a choice.
 

@@ -25,7 +25,7 @@ from dcc.sources.doing import LISTING, SENDING
 from dcc.sources.ftp.listing import parse_list_line, parse_mlsd_line
 from dcc.sources.ftp.login import describe, open_session
 from dcc.sources.ftp.session import FAILURES, FtpSession
-from dcc.sources.listing import MAX_ENTRIES, Entry, EntryKind, gather, too_many
+from dcc.sources.listing import MAX_ENTRIES, Entry, EntryKind, action_listing, too_many
 from dcc.sources.listing_watch import watch_listing
 from dcc.sources.remote_names import join_base, printable, raw
 from dcc.sources.sockets import time_limit
@@ -81,7 +81,7 @@ class FtpConnection(BlockwiseConnection):
             if not self._enter(session, action):
                 return ActionListing(action, missing=True)
             entries = self._entries(session)
-            listing = gather(self._label, action, entries, lambda link: self._follow(session, path, link))
+            listing = action_listing(self._label, action, entries, lambda link: self._follow(session, path, link))
             return self._with_times(session, path, listing)
 
     def round_trip(self) -> float | None:

@@ -35,7 +35,7 @@ from dcc.sources.doing import LISTING, SENDING
 from dcc.sources.http.client import FAILURES, PORTS, Answer, HttpClient, Site, describe
 from dcc.sources.http.file_attributes import MAX_ASKED, FactFinder, modified_time
 from dcc.sources.http.index import read_index
-from dcc.sources.listing import Entry, gather
+from dcc.sources.listing import Entry, action_listing
 from dcc.sources.listing_watch import watch_listing
 from dcc.sources.md5_sidecar import MAX_SIDECAR_BYTES, parse_md5
 from dcc.sources.remote_names import join_base, printable, raw
@@ -80,7 +80,7 @@ class HttpConnection(Connection):
                 if entries is None:
                     return ActionListing(action, missing=True)
                 # An index tells of no links, so that there is none to follow.
-                listing = gather(self._label, action, entries, lambda _: None)
+                listing = action_listing(self._label, action, entries, lambda _: None)
             asked = [(file.name, self._target(action, file.name)) for file in listing.zips[-MAX_ASKED:]]
             # Half of what is left: the other directories need the rest.
             now = time.monotonic()

@@ -23,7 +23,7 @@ from dcc.sources.access import parse_hostname, resolve_accesskey
 from dcc.sources.base import ActionListing, Block, BlockwiseConnection, SourceAddress, Upcoming
 from dcc.sources.doing import LISTING, SENDING
 from dcc.sources.host_keys import SSH_PORT, check_host_key, trusted_keys
-from dcc.sources.listing import Entry, EntryKind, gather
+from dcc.sources.listing import Entry, EntryKind, action_listing
 from dcc.sources.listing_watch import watch_listing
 from dcc.sources.md5_sidecar import MAX_SIDECAR_BYTES, sidecar
 from dcc.sources.remote_names import join_base, printable, raw
@@ -80,7 +80,7 @@ class SftpConnection(BlockwiseConnection):
             watch.directory(action, printable(path), self._connection.close),
         ):
             try:
-                return gather(self._label, action, self._entries(path), lambda link: self._follow(path, link))
+                return action_listing(self._label, action, self._entries(path), lambda link: self._follow(path, link))
             except FileNotFoundError:
                 self._client.stat(self._path() or b".")
                 return ActionListing(action, missing=True)

@@ -60,7 +60,7 @@ class FoundBad(NamedTuple):
     fault: Fault
 
 
-def is_settled(md5s: Mapping[int, str], published: str | None) -> bool:
+def centre_is_to_blame(md5s: Mapping[int, str], published: str | None) -> bool:
     """Whether the centre is to blame for bad copies with these checksums, by hosting: no other source is tried.
 
     Two sources delivered the same, or one of them what the centre published.

@@ -1,4 +1,4 @@
-"""What became of archives that changed on a file source: whether their data were uploaded, and where they came from."""
+"""Archives that changed on a file source: whether their data were uploaded, and where they came from."""
 
 from __future__ import annotations
 

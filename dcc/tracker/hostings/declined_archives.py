@@ -1,7 +1,7 @@
-"""Archives on another centre's source that a person turned down: they wait no more, also when their centre delegates.
+"""Archives on another centre's source that a person declined: they wait no more, even when their centre delegates.
 
-Where a source of their own centre lists them, that goes before. Functions that write expect the caller's write
-transaction. Nothing is deleted: a decline that was revoked stays on record.
+A hosting on a source of their own centre goes before the decline. Functions that write expect the caller's write
+transaction. Nothing is deleted: a revoked decline stays on record.
 """
 
 from __future__ import annotations

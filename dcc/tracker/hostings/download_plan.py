@@ -1,4 +1,4 @@
-"""Which zip actions are to be downloaded or taken up again, and from where."""
+"""Plans downloads: which zip actions to download or take up again, and from which sources."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from dcc.outcomes import Problem, ZipKey
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
 from dcc.sources.hosting import Fault, Hosting, KnownBad
 from dcc.tracker import progress
-from dcc.tracker.hostings.bad_copies import is_settled, published_checksums
+from dcc.tracker.hostings.bad_copies import centre_is_to_blame, published_checksums
 from dcc.tracker.hostings.foreign_archives import (
     HeldArchive,
     ZipAndHost,
@@ -38,7 +38,7 @@ from dcc.tracker.hostings.foreign_archives import (
 )
 from dcc.tracker.hostings.listing_changes import NOT_ARRIVED
 from dcc.tracker.hostings.owner_notices import NewNotice
-from dcc.tracker.lineage import LATEST, brought
+from dcc.tracker.lineage import LATEST, has_archive_bytes
 from dcc.tracker.models import (
     AnException,
     BadCopy,
@@ -430,7 +430,7 @@ def _plan(row: Row[Any], hostings: Sequence[Hosting], published: str | None) -> 
     )
     bad = tuple(hosting for hosting in hostings if hosting.bad is not None)
     if bad:
-        settled = is_settled({hosting.id: hosting.bad.md5 for hosting in bad if hosting.bad}, published)
+        settled = centre_is_to_blame({hosting.id: hosting.bad.md5 for hosting in bad if hosting.bad}, published)
         wanted = (one for one in hostings if (one.may_be_right(published) if one.bad else not settled))
         return replace(plan, hostings=tuple(wanted), bad=bad)
     same: list[Hosting] = []
@@ -455,7 +455,7 @@ _LEFT_BEHIND: Final = union_all(
         ZipAction.phase_id == int(WAITING.phase),
         ZipAction.status_id == int(WAITING.status),
         exists()
-        .where(FileSourceHasZip.za_id == ZipAction.id, ZipDownload.zf_id == FileSourceHasZip.id, brought())
+        .where(FileSourceHasZip.za_id == ZipAction.id, ZipDownload.zf_id == FileSourceHasZip.id, has_archive_bytes())
         .correlate(ZipAction),
         # What a crawl re-opens has changed: what it came to before is not true of it any more.
         ~exists()

@@ -20,7 +20,7 @@ from dcc.messages import Message, mark
 from dcc.outcomes import DECLINED, HELD, ZipKey
 from dcc.phases import ACTION_IDS, ACTIONS_BY_ID
 from dcc.tracker.hostings.declined_archives import Decline, declines_of, is_declined
-from dcc.tracker.hostings.owner_notices import NewNotice, Outcome, note
+from dcc.tracker.hostings.owner_notices import NewNotice, Outcome, add_notices
 from dcc.tracker.models import (
     BadCopy,
     Centre,
@@ -252,5 +252,5 @@ def note_held(connection: Connection, held: Sequence[HeldArchive]) -> list[HeldA
     declined = declines_of(connection, [one.za_id for one in held])
     held = [one for one in held if one.za_id not in declined]
     notices = [NewNotice(one.owner, one.za_id, Outcome.HELD) for one in held]
-    new = {notice.za_id for notice in note(connection, notices)}
+    new = {notice.za_id for notice in add_notices(connection, notices)}
     return [one for one in held if one.za_id in new]

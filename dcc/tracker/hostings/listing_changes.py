@@ -1,4 +1,4 @@
-"""Listed archives beside what is known of them: which have changed, and what there is to say of that."""
+"""Compares listed archives with the known hostings: which have changed, and the message about each."""
 
 from __future__ import annotations
 

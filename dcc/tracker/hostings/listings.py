@@ -1,7 +1,7 @@
-"""What a file source showed, written to the tracker set by set.
+"""Records the listing of a file source in the tracker.
 
-One source's listing is compared with what is known of that source in one query; the number of statements depends on
-how much is new, in steps of `_CHUNK` names, never on how much is known.
+One query compares a listing with what is known of the source. The number of statements depends on how much is new, in
+steps of `_CHUNK` names, never on how much is known.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dcc.messages import Message, mark, message
 from dcc.naming import Action, NamingConvention, ZipName
 from dcc.outcomes import Problem, ZipKey
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
-from dcc.runtime.legible_text import archives_in_words
+from dcc.runtime.legible_text import archive_count
 from dcc.sources.base import ActionListing, ListedFile, SourceAddress
 from dcc.sources.listing_watch import ListingWatch, unheard
 from dcc.tracker import progress
@@ -589,7 +589,7 @@ def _has_changed(entry: KnownHosting, file: ListedFile) -> bool:
 
 def shrunk_message(listing: ActionListing, lost: Absent) -> str:
     """What to say of a directory that lost more than can be believed."""
-    now = "is gone" if listing.missing else f"lists {archives_in_words(len(listing.zips))}"
+    now = "is gone" if listing.missing else f"lists {archive_count(len(listing.zips))}"
     return f"the directory {listing.action} {now}, and held {lost.known:,} before"
 
 

@@ -1,7 +1,7 @@
-"""What centres are to be told of others' archives: what was done with their data, or was tried.
+"""Notices for centres about archives of others: what was done with their data, or was tried.
 
-Functions that write expect the caller's write transaction. What was noted before is not noted again, so that a document
-that a killed session had applied may be told of twice.
+Functions that write expect the caller's write transaction. A notice that is recorded already is not recorded again, so
+repeating a document that a killed session had applied does no harm.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Notice:
     reason: str | None = None
 
 
-def note(connection: Connection, notices: Sequence[NewNotice], *, again: bool = False) -> list[NewNotice]:
+def add_notices(connection: Connection, notices: Sequence[NewNotice], *, again: bool = False) -> list[NewNotice]:
     """Note what centres are to be told, and return what was not noted before; an unregistered centre is left out.
 
     With `again`, also what was noted before.

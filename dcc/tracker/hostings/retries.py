@@ -147,10 +147,10 @@ def require_retriable(connection: Connection, keys: Sequence[ZipKey]) -> None:
     there = {plan.za_id for plan in load_plans(connection, None, list(ids.values()), by_name=True)}
     for key, za_id in ids.items():
         if za_id not in there:
-            raise not_to_be_had(connection, key)
+            raise unavailable_error(connection, key)
 
 
-def staged_of(connection: Connection, keys: Sequence[ZipKey]) -> list[StagedCopy]:
+def staged_copies_of(connection: Connection, keys: Sequence[ZipKey]) -> list[StagedCopy]:
     """What staging may hold of these zip actions; raises as `reopen_named`."""
     return staged_copies(connection, [_id_of(connection, key) for key in keys])
 
@@ -180,7 +180,7 @@ def _require_unchanged(connection: Connection, ids: Mapping[ZipKey, int]) -> Non
         )
 
 
-def not_to_be_had(connection: Connection, key: ZipKey) -> ConfigurationError:
+def unavailable_error(connection: Connection, key: ZipKey) -> ConfigurationError:
     """The error that a zip action cannot be fetched: no source offers it, or only copies known to be bad."""
     query = (
         hosted(select(FileSource.id, BadCopy.md5, BadCopy.reason, BadCopy.created, FileSourceHasZip.modified), None)
@@ -190,7 +190,7 @@ def not_to_be_had(connection: Connection, key: ZipKey) -> ConfigurationError:
     )
     bad = connection.execute(query).all()
     if not bad:
-        return not_hosted(connection, key)
+        return not_hosted_error(connection, key)
     copies = "; ".join(
         f"the one at file source {row.id} was {_FAULTS[Fault(row.reason)]} (MD5 {row.md5}, fetched "
         f"{row.created:%Y-%m-%d %H:%M} UTC)"
@@ -202,7 +202,7 @@ def not_to_be_had(connection: Connection, key: ZipKey) -> ConfigurationError:
     )
 
 
-def not_hosted(connection: Connection, key: ZipKey) -> NotFoundError:
+def not_hosted_error(connection: Connection, key: ZipKey) -> NotFoundError:
     """The error that no file source offers a zip action at present, with what became of those that did."""
     query = (
         select(

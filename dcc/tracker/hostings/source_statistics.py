@@ -1,4 +1,4 @@
-"""How file sources have behaved: what orders them when a zip action is hosted by several."""
+"""Failures and speed of file sources, by which they are ordered when several host a zip action."""
 
 from __future__ import annotations
 

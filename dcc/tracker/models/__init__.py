@@ -1,10 +1,10 @@
-"""The tracker database's tables.
+"""The tracker database's tables: seventeen of the `phenodcc_tracker` schema, and those that this platform adds to it.
 
-Seventeen tables are the seed's, with its names, types and keys, since other tools of the field query them. Columns
-and tables marked "additive" are this platform's own. All dates and times are naive and in UTC, to the second.
+Columns and tables marked "additive" are this platform's own. All dates and times are naive and in UTC, to the second.
 
-Types are the seed's on MySQL and MariaDB, where every table is InnoDB in `utf8mb4_bin`: names are case-sensitive. On
-SQLite all integers are INTEGER, ids are never given twice, and triggers (made by the migrations) keep `last_update`.
+On MySQL and MariaDB the types are those of the schema, every table is InnoDB, and `utf8mb4_bin` makes names
+case-sensitive. On SQLite all integers are INTEGER, ids are never given twice, and triggers (made by the migrations)
+keep `last_update`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a crawling session had to do with: the zip actions that it saw first, downloaded or took further."""
+"""The zip actions of a session: those that it saw first, downloaded or took further."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def session_zips(connection: Connection, session: SessionEntry) -> list[SessionZ
 
     The tracker keeps the time of the last change only: what a later session changed again belongs to that one.
     """
-    touched = touched_zips(connection, session)
+    touched = session_zip_ids(connection, session)
     hosts: dict[int, dict[str, None]] = defaultdict(dict)
     hosting = (
         select(FileSourceHasZip.za_id, Centre.short_name)
@@ -89,7 +89,7 @@ def count_session_zips(connection: Connection, session: SessionEntry) -> dict[St
     """How many zip actions of a session are in each status; as of `session_zips`."""
     query = (
         select(ZipAction.status_id, func.count())
-        .where(ZipAction.id.in_(touched_zips(connection, session)))
+        .where(ZipAction.id.in_(session_zip_ids(connection, session)))
         .group_by(ZipAction.status_id)
     )
     return {Status(status): count for status, count in connection.execute(query)}
@@ -103,7 +103,7 @@ def session_documents(connection: Connection, session: SessionEntry) -> dict[Zip
         .join(latest, latest.c.download_id == XmlFile.zip_id)
         .join(ZipAction, ZipAction.id == latest.c.za_id)
         .join(ZipFile, ZipFile.id == ZipAction.zip_id)
-        .where(ZipAction.id.in_(touched_zips(connection, session)))
+        .where(ZipAction.id.in_(session_zip_ids(connection, session)))
         .group_by(ZipAction.todo_id, ZipFile.file_name, XmlFile.phase_id, XmlFile.status_id)
     )
     counts: dict[ZipKey, list[StateCount]] = defaultdict(list)
@@ -126,7 +126,7 @@ def session_entries(
         .join(ZipAction, ZipAction.id == latest.c.za_id)
         .join(ZipFile, ZipFile.id == ZipAction.zip_id)
         .where(
-            ZipAction.id.in_(touched_zips(connection, session)),
+            ZipAction.id.in_(session_zip_ids(connection, session)),
             AnException.short_name.in_(kinds),
             XmlLog.cleared.is_(None),
         )
@@ -162,7 +162,7 @@ def zips_without_room(connection: Connection) -> list[tuple[ZipKey, str]]:
     return list({ZipKey(ACTIONS_BY_ID[todo], name): why or "" for todo, name, why in connection.execute(query)}.items())
 
 
-def touched_zips(connection: Connection, session: SessionEntry) -> Select[Any]:
+def session_zip_ids(connection: Connection, session: SessionEntry) -> Select[Any]:
     """A query of the ids of the session's zip actions: see `session_zips`."""
     began, ended = session.started, session.finished or utc_now()
     ahead = _database_ahead(connection)

@@ -1,4 +1,4 @@
-"""The whole story of one zip action: where it is hosted, each download attempt, each document, each reason."""
+"""All about one zip action: its hostings, each download, each document, each reason."""
 
 from __future__ import annotations
 

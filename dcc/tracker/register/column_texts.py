@@ -1,4 +1,4 @@
-"""Texts that people give to the register: what the tracker can hold, and what of an access key may be shown."""
+"""Texts that people enter in the register: what the tracker can hold, and what may be shown of an access key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The seed's seventeen tables and the platform's own.
+"""The seventeen tables of the `phenodcc_tracker` schema, and those that this platform adds to it.
 
 Each table and index is made only where it is missing, so that an upgrade which broke off on MySQL or MariaDB can be
 taken up again.
