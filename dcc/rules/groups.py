@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from dcc.rules.catalogue import CATALOGUE
 from dcc.rules.findings import MORE_RULE, REFERENCE_RULE
 
 
@@ -17,7 +18,7 @@ class RuleGroup:
     rules: tuple[str, ...]
 
 
-GROUPS: Final = (
+_OWN: Final = (
     RuleGroup(
         "specimen_background",
         "Animals have a known strain, or a registered colony that may be phenotyped, and parental strains that sum up.",
@@ -59,6 +60,12 @@ GROUPS: Final = (
         "Everything could be checked, and all that was found is recorded.",
         (REFERENCE_RULE, MORE_RULE),
     ),
+)
+_ADDED: Final = tuple(rule for rule in CATALOGUE if not any(rule in group.rules for group in _OWN))
+
+GROUPS: Final = (
+    *_OWN,
+    *([RuleGroup("added_rules", "Data satisfy the rules of installed packages.", _ADDED)] if _ADDED else []),
 )
 """All groups; every rule is in exactly one."""
 

@@ -1,15 +1,17 @@
 """The ways in which notifications reach people and programs: e-mail, a webhook, the log.
 
-To add a channel, write a `Channel` and a function that makes it from the settings, and put that into CHANNELS.
+To add a channel, write a `Channel` and a function that makes it from the settings, and put that into CHANNELS; or name
+it as an entry point `dcc.channels` in a package of your own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Protocol
+from typing import Final, Protocol
 
 from dcc.notify.messages import Audience, Message
+from dcc.runtime.installed_packages import load_added
 from dcc.settings import Settings
 
 
@@ -69,7 +71,11 @@ CHANNELS: Mapping[str, Callable[[Settings], Channel | None]] = MappingProxyType(
 """What makes each channel from the settings; None where these ask for nothing by it."""
 
 
+ADDED: Final = "dcc.channels"
+"""The entry points by which installed packages name such functions of their own."""
+
+
 def open_channels(settings: Settings) -> list[Channel]:
-    """The channels that the settings ask for; none by default."""
-    made = (make(settings) for make in CHANNELS.values())
+    """The channels that the settings ask for, those of installed packages among them; none by default."""
+    made = (make(settings) for make in (*CHANNELS.values(), *load_added(ADDED)))
     return [channel for channel in made if channel is not None]
