@@ -48,26 +48,31 @@ def count_data_causes(
 
 
 def _grouped(condition: Sequence[ColumnElement[bool]]) -> Select[Any]:
-    by = (_FINDING.c.document_id, _FINDING.c.code, _FINDING.c.cause, _FINDING.c.severity, _FINDING.c.entity_kind)
-    document, code, cause, severity, kind = by
+    """Groups of findings with what their documents are of; grouped in the order of an index, before documents come."""
+    by = [_FINDING.c[name] for name in ("document_id", "code", "cause", "severity", "entity_kind")]
+    of_documents = _FINDING.c.document_id.in_(select(_DOCUMENT.c.id).where(*condition))
+    group = (
+        select(
+            *by,
+            func.min(_FINDING.c.id).label("first"),
+            func.count().label("number"),
+            func.count(_FINDING.c.entity_id.distinct()).label("entities"),
+        )
+        .where(_FINDING.c.is_active.is_(True), of_documents)
+        .group_by(*by)
+        .subquery("found")
+        .c
+    )
     return (
         select(
             _DOCUMENT.c.zip_action,
             _DOCUMENT.c.zip_file,
             _DOCUMENT.c.centre,
-            document,
-            code,
-            cause,
-            severity,
-            func.min(_FINDING.c.id),
-            func.count(),
-            kind,
-            func.count(_FINDING.c.entity_id.distinct()),
+            *(group[name] for name in ("document_id", "code", "cause", "severity", "first", "number", "entity_kind")),
+            group.entities,
         )
-        .join(_DOCUMENT, _DOCUMENT.c.id == document)
-        .where(_FINDING.c.is_active.is_(True), *condition)
-        .group_by(_DOCUMENT.c.zip_file, _DOCUMENT.c.zip_action, _DOCUMENT.c.centre, *by)
-        .order_by(_DOCUMENT.c.zip_file, _DOCUMENT.c.zip_action, document)
+        .join(_DOCUMENT, _DOCUMENT.c.id == group.document_id)
+        .order_by(_DOCUMENT.c.zip_file, _DOCUMENT.c.zip_action, group.document_id)
     )
 
 
