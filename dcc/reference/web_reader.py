@@ -7,12 +7,13 @@ sent, so that redirects may lead to other servers; but never from https to http,
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 from urllib.parse import urljoin, urlsplit
+
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
 
 from dcc.databases.columns import utc_now
 from dcc.errors import (
@@ -63,19 +64,19 @@ class WebReader:
         Raises ReferenceUnreachableError when the server cannot be reached or fails, after `TRIES` tries, and
         ReferenceDataError for what it refuses, for a page of more than `most_bytes`, and for redirects astray.
         """
-        pause, shown = self._settings.retry_delay, shown_source(url)
-        for tries_left in reversed(range(TRIES)):
-            try:
-                return self._try(url, known, most_bytes)
-            except _PassingError as error:
-                if tries_left == 0:
-                    raise ReferenceUnreachableError(
-                        f"{shown} could not be read: {error}. It was tried {TRIES} times; see that the server is up, "
-                        "or try again later."
-                    ) from error
-            time.sleep(min(pause, _LONGEST_PAUSE))
-            pause *= 2
-        raise AssertionError("A try either returns or raises.")
+        tries = Retrying(
+            retry=retry_if_exception_type(_PassingError),
+            stop=stop_after_attempt(TRIES),
+            wait=wait_exponential(multiplier=self._settings.retry_delay, max=_LONGEST_PAUSE),
+            reraise=True,
+        )
+        try:
+            return tries(self._try, url, known, most_bytes)
+        except _PassingError as error:
+            raise ReferenceUnreachableError(
+                f"{shown_source(url)} could not be read: {error}. It was tried {TRIES} times; see that the server is "
+                "up, or try again later."
+            ) from error
 
     def close(self) -> None:
         """Close all connections."""
