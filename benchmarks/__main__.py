@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmarks.circumstances import circumstances, missing, versions
 from benchmarks.registry import Bench, Benchmark, all_benchmarks, chosen
-from benchmarks.results import RECORD, RESULTS, Entry, as_markdown, entry, read_entries, write_entries
+from benchmarks.results import RECORD, RESULTS, Entry, as_markdown, entry, goals_table, read_entries, write_entries
 
 _ROOT = Path(__file__).parent.parent
 DOCUMENT = _ROOT / "docs" / "performance.md"
@@ -73,7 +73,7 @@ def _record(found: dict[str, Entry]) -> None:
     kept = read_entries(RECORD) | found
     write_entries(RECORD, kept)
     before = DOCUMENT.read_text("utf-8").partition(MARK)[0]
-    DOCUMENT.write_text(f"{before}{MARK}\n{as_markdown(kept)}", "utf-8")
+    DOCUMENT.write_text(f"{before}{MARK}\n{goals_table(kept)}\n", "utf-8")
 
 
 def _say(text: str) -> None:

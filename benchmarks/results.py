@@ -56,16 +56,17 @@ def write_entries(path: Path, entries: Mapping[str, Entry]) -> None:
 def as_markdown(entries: Mapping[str, Entry]) -> str:
     """A table of everything that has a goal, then each benchmark with all that was found."""
     ordered = dict(sorted(entries.items()))
-    parts = [_summary(ordered), *(_section(name, each) for name, each in ordered.items())]
+    parts = [goals_table(ordered), *(_section(name, each) for name, each in ordered.items())]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _summary(entries: Mapping[str, Entry]) -> str:
+def goals_table(entries: Mapping[str, Entry]) -> str:
+    """Everything that has a goal, in a table; nothing where nothing has."""
     lines = [
         "| what | measured | goal | met | benchmark | date |",
         "| --- | ---: | ---: | --- | --- | --- |",
     ]
-    for name, each in entries.items():
+    for name, each in sorted(entries.items()):
         date = each["measured"][:10]
         for comparison in each["comparisons"]:
             for row in comparison["contenders"]:

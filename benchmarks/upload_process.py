@@ -1,18 +1,19 @@
 """One side of the upload benchmark, as a process of its own.
 
 `python -m benchmarks.upload_process apply URL DOCUMENT...` applies experiment documents to the QC database at URL,
-whose schema is in place, as a session does: small ones together, others one after the other; `parse DOCUMENT...` only
+whose schema is in place, as a session does: prepared by processes, ten together; `parse DOCUMENT...` only
 reads them.
 """
 
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Sequence
-from contextlib import closing
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from dcc.documents.reading import read_document
@@ -20,48 +21,48 @@ from dcc.naming import Action, DocumentKind
 from dcc.runtime.checksums import md5_of
 
 if TYPE_CHECKING:
-    from dcc.qc.apply.documents import DocumentToApply
+    from dcc.qc.rows.documents import DocumentToApply
 
 KIND = DocumentKind.EXPERIMENT
+_TOGETHER = 10
 
 
 def apply(url: str, paths: Sequence[Path]) -> int:
     """Apply the documents; how many measurements they have. Raises RuntimeError when one did not take effect."""
     from pydantic import SecretStr
 
-    from dcc.qc.apply.documents import apply_document
-    from dcc.qc.apply.many_documents import MOST_DOCUMENTS, SMALL_BYTES, apply_together
-    from dcc.qc.apply.reading_ahead import ReadingAhead, Waiting
-    from dcc.qc.apply.reading_turns import readers_worth
+    from dcc.outcomes import ZipKey
+    from dcc.qc.apply.documents import ToApply, apply_documents
+    from dcc.qc.apply.entity_rows import COLUMNS
     from dcc.qc.database import open_qc_database
+    from dcc.qc.rows.prepared_file import PreparedFile
+    from dcc.reference.loading import load_shipped
+    from dcc.runtime.worker_processes import worker_processes
+    from dcc.session.prepare import worker
+    from dcc.session.prepare.documents import ArchiveToPrepare, Basis, DocumentToPrepare
     from dcc.settings import Settings
     from dcc.vocabulary import DocumentState
 
     engine = open_qc_database(Settings(qc_url=SecretStr(url)))
-    documents = [_document(inc, path) for inc, path in enumerate(paths)]
-    small = all(document.size_bytes <= SMALL_BYTES for document in documents)
-    waiting = [
-        Waiting(path, KIND, document.size_bytes, document.md5 if small else None)
-        for path, document in zip(paths, documents, strict=True)
-    ]
+    basis = Basis(load_shipped(), "", datetime.now(UTC).date(), COLUMNS)
     measurements = 0
-    size = sum(document.size_bytes for document in documents if small)
-    with closing(ReadingAhead(waiting, processes=readers_worth(size, Settings().workers))) as ahead:
-        at_once = MOST_DOCUMENTS if small else 1
-        for start in range(0, len(paths), at_once):
-            group = documents[start : start + at_once]
-            some = paths[start : start + len(group)]
-            if small:
-                applied = apply_together(
-                    engine,
-                    group,
-                    lambda number, order, some=some: ahead.read_whole(some[:number], order),  # type: ignore[misc]
-                )
-            else:
-                applied = [apply_document(engine, group[0], lambda some=some: ahead.read(some[0], KIND))]  # type: ignore[misc]
-            if len(applied) < len(group) or any(
-                one.state is not DocumentState.APPLIED or one.refused for one in applied
-            ):
+    with TemporaryDirectory() as folder, worker_processes(os.cpu_count() or 1, worker.begin, basis) as pool:
+        prepared = []
+        for start in range(0, len(paths), _TOGETHER):
+            some = paths[start : start + _TOGETHER]
+            target = Path(folder) / f"{start}.rows"
+            documents = [DocumentToPrepare(str(path), KIND, "H", None) for path in some]
+            archive = ArchiveToPrepare(ZipKey(Action.ADD, f"{start}.zip"), "H", target, documents)
+            prepared.append((start, some, target, pool.submit(worker.prepare, archive)))
+        for start, some, target, made in prepared:
+            made.result()
+            file = PreparedFile(target)
+            group = [
+                ToApply(_document(inc, path), file.document(path.name, "")) for inc, path in enumerate(some, start)
+            ]
+            applied = apply_documents(engine, group)
+            file.close()
+            if any(one.state is not DocumentState.APPLIED or one.refused for one in applied):
                 raise RuntimeError(f"{some} were not all applied: {[one.findings[:3] for one in applied]}")
             measurements += sum(one.said["measurements"] for one in applied)
     engine.dispose()
@@ -69,7 +70,7 @@ def apply(url: str, paths: Sequence[Path]) -> int:
 
 
 def _document(inc: int, path: Path) -> DocumentToApply:
-    from dcc.qc.apply.documents import DocumentToApply
+    from dcc.qc.rows.documents import DocumentToApply
 
     return DocumentToApply(
         action=Action.ADD,

@@ -7,14 +7,12 @@ tags end, and beyond 65,535 guesses them from texts nearby.
 from __future__ import annotations
 
 import pyexpat
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
 from dcc.documents.building import STEPS, TEXT, Parts, Step, violation
 from dcc.documents.contents import Content
-from dcc.documents.plain_reading import Run, cut_out
 from dcc.errors import (
     DocumentError,
     ForbiddenMarkupError,
@@ -52,44 +50,19 @@ def read_document(path: Path, kind: DocumentKind) -> Iterator[Content]:
         reader.close()
 
 
-def read_bytes(data: bytes, kind: DocumentKind) -> list[Content]:
-    """What a document says that is in memory as a whole; as `read_document`, which see for the errors raised."""
-    # Specimens have nothing that is cut out.
-    plain = cut_out(data) if kind is DocumentKind.EXPERIMENT else None
-    if plain is not None:
-        # What is wrong, and where, is told by reading the document as it is.
-        with suppress(DocumentError):
-            return _read_whole(plain.rest, kind, plain.runs)
-    return _read_whole(data, kind, ())
-
-
-def _read_whole(text: str | bytes, kind: DocumentKind, runs: Sequence[Run]) -> list[Content]:
-    reader = _Reader(kind, runs)
-    try:
-        return list(reader.take(text, last=True))
-    finally:
-        reader.close()
-
-
 class _Reader:
-    """A parser of one document, and what it has built but not yet handed over.
+    """A parser of one document, and what it has built but not yet handed over."""
 
-    `runs`: what was cut out of it, in its order, if anything was.
-    """
-
-    def __init__(self, kind: DocumentKind, runs: Sequence[Run] = ()) -> None:
+    def __init__(self, kind: DocumentKind) -> None:
         self._root, self._step = STEPS[kind]
         self._kind = kind
-        self._runs = iter(runs)
         self._built: list[Content] = []
         self._parser = pyexpat.ParserCreate()
         self._parser.buffer_text = True
         self._parser.StartDoctypeDeclHandler = self._on_doctype
         self._parser.StartElementHandler = self._on_root
-        if runs:
-            self._parser.ProcessingInstructionHandler = self._on_stray_run
 
-    def take(self, chunk: str | bytes, *, last: bool = False) -> Iterator[Content]:
+    def take(self, chunk: bytes, *, last: bool = False) -> Iterator[Content]:
         """Read on, and yield what has become complete."""
         try:
             self._parser.Parse(chunk, last)
@@ -105,30 +78,24 @@ class _Reader:
         """Let go of the parser, which holds what holds it: memory is then free at once."""
         self._parser.StartElementHandler = self._parser.EndElementHandler = None
         self._parser.CharacterDataHandler = self._parser.StartDoctypeDeclHandler = None
-        self._parser.ProcessingInstructionHandler = None
 
     def _on_doctype(self, *_declaration: object) -> NoReturn:
         line = self._parser.CurrentLineNumber
         raise _refusal(ForbiddenMarkupError, line, "the document has a document type declaration (<!DOCTYPE)")
 
-    def _on_stray_run(self, *_instruction: object) -> NoReturn:
-        raise violation(self._parser.CurrentLineNumber, "nothing is known of elements before the root element")
-
     def _on_root(self, name: str, _attributes: object) -> None:
         if name.rpartition(":")[2] != self._root:
             reason = f"the root element is <{name}>, not that of {self._kind} documents, <{self._root}>"
             raise _refusal(WrongDocumentKindError, self._parser.CurrentLineNumber, reason)
-        on_start, on_end, on_run = _handlers(self._parser, self._step, self._built.append, self._runs)
+        on_start, on_end = _handlers(self._parser, self._step, self._built.append)
         self._parser.StartElementHandler = on_start
         self._parser.EndElementHandler = on_end
-        if self._parser.ProcessingInstructionHandler is not None:
-            self._parser.ProcessingInstructionHandler = on_run
 
 
 def _handlers(
-    parser: pyexpat.XMLParserType, root: Step, emit: Callable[[Any], None], runs: Iterator[Run]
-) -> tuple[Callable[[str, dict[str, str]], None], Callable[[str], None], Callable[[str, str], None]]:
-    """What to do when an element begins, when one ends, and where `runs` were cut out, from within the root element on.
+    parser: pyexpat.XMLParserType, root: Step, emit: Callable[[Any], None]
+) -> tuple[Callable[[str, dict[str, str]], None], Callable[[str], None]]:
+    """What to do when an element begins and when one ends, from within the root element on.
 
     Nearly all time goes by in these, so their state is in variables. Text is only taken where an element may have it.
     """
@@ -193,17 +160,7 @@ def _handlers(
         else:
             raise violation(line, f"the element here has more than one {name}")
 
-    def on_run(_target: str, _data: str) -> None:
-        for name, made in next(runs).items():
-            below = step.children.get(name)
-            if text_step is not None or below is None or below.made is not type(made[0]):
-                raise violation(parser.CurrentLineNumber, f"nothing is known of an element <{name}> here")
-            if parts[below.name]:
-                parts[below.name].extend(made)
-            else:
-                parts[below.name] = made
-
-    return on_start, on_end, on_run
+    return on_start, on_end
 
 
 def _refusal(kind: type[DocumentError], line: int, reason: str) -> DocumentError:

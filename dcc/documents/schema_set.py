@@ -57,14 +57,6 @@ class SchemaSet:
             schemas.schema(kind)
         return schemas
 
-    @property
-    def plain(self) -> bool:
-        """Whether all that a document may hold is said by the schemas: no wildcard, no nesting without end, no `xs:ID`.
-
-        The platform's own are so; those of an installation's directory may not be.
-        """
-        return self.directory == OWN_SCHEMAS
-
     def kind_of(self, namespace: str, root: str) -> DocumentKind | None:
         """The kind of document that has this root element, None if there is none."""
         return next((kind for kind in DocumentKind if (namespace, root) in self.roots[kind]), None)

@@ -1,7 +1,7 @@
 """The validation of a document: well-formed, of the kind that its name announces, and following its schema.
 
-Nearly all documents are valid, and that is decided in one cheap pass: without a tree where the markup is plain, else as
-a whole tree if the document is small, as a stream in flat memory if not. Only a document that fails is looked at again,
+Nearly all documents are valid, and that is decided in one cheap pass: as a whole tree if the document is small, as a
+stream in flat memory if not. Only a document that fails is looked at again,
 for the place of every error.
 """
 
@@ -19,7 +19,6 @@ from lxml import etree
 
 from dcc.declarations import code_of
 from dcc.documents.locating import Located
-from dcc.documents.plain_validation import is_plainly_valid
 from dcc.documents.prolog import Doctype, Root, Unreadable, read_prolog
 from dcc.documents.schema_errors import find_schema_errors
 from dcc.documents.schema_set import SchemaSet
@@ -78,8 +77,6 @@ def _problems_of(
     if actual is None or kind not in {actual, None}:
         return [_wrong_kind(root, actual, kind, schemas)]
     schema = schemas.schema(actual)
-    if schemas.plain and is_plainly_valid(chunks(), schema):
-        return []
     if content is not None and _is_valid(content, chunks, schema):
         return []
     streamed = stream(chunks(), tag, schema, max_errors + 1)

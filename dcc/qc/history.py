@@ -10,7 +10,6 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, exists, func, select
 
-from dcc.qc.apply.entity_keys import Key
 from dcc.qc.apply.entity_rows import ENTITY_TABLES
 from dcc.qc.apply.versions import in_chunks, key_columns, key_of_row, same_text
 from dcc.qc.models import (
@@ -23,6 +22,7 @@ from dcc.qc.models import (
     ProcedureRun,
     Specimen,
 )
+from dcc.qc.rows.entity_keys import Key
 from dcc.rules.upload import NOT_STORED
 from dcc.vocabulary import DocumentAction, EntityKind
 

@@ -10,13 +10,12 @@ from sqlalchemy import update
 from dcc.cli.shell.context import open_qc
 from dcc.databases.columns import utc_now
 from dcc.naming import Action, DocumentKind
-from dcc.qc.apply.documents import apply_document
 from dcc.qc.database import run_writing
 from dcc.qc.models import Experiment, Finding
 from dcc.settings import load_settings
 from dcc.vocabulary import Validity
 from tests.cli.conftest import Dcc
-from tests.support.qc_documents import apply, experiment, reading, specimen, to_apply
+from tests.support.qc_documents import apply, apply_document, experiment, reading, specimen, to_apply
 
 
 @pytest.fixture

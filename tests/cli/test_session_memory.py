@@ -18,7 +18,7 @@ from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.session.data.documents import DueDocument, load_due
 from dcc.session.data.qc_documents import documents_of
-from dcc.session.data.staged_documents import place_in_staging
+from dcc.store.staged_documents import place_of_document
 from dcc.store.staging import Staging
 
 FEW, MANY = 3_000, 6_000
@@ -102,7 +102,7 @@ def test_its_place_is_held_as_text() -> None:
     waiting = {number: due(number) for number in (FEW, MANY)}
 
     def places(documents: int) -> object:
-        return [place_in_staging(staging, one) for one in waiting[documents]]
+        return [place_of_document(staging, one.key, one.name.file_name) for one in waiting[documents]]
 
     assert bytes_of_each(places) < 200
 

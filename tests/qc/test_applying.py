@@ -13,13 +13,13 @@ from sqlalchemy import Engine, func, select
 from dcc.documents.contents import Content, SpecimenKind, StatusCode
 from dcc.naming import Action, DocumentKind
 from dcc.qc import models
-from dcc.qc.apply.documents import apply_document
 from dcc.qc.apply.withdrawal import undo_documents
 from dcc.qc.rows.documents import DocumentToApply, NewestDates
 from dcc.vocabulary import DocumentState
 from tests.support.qc_documents import (
     PROCEDURE,
     apply,
+    apply_document,
     contents,
     experiment,
     housing,

@@ -10,12 +10,12 @@ from sqlalchemy import Engine, func, select
 from dcc.documents.contents import Content, Entity, Experiment, SimpleParameter
 from dcc.naming import Action, DocumentKind
 from dcc.qc import models
-from dcc.qc.apply.documents import Applied, apply_document
+from dcc.qc.apply.documents import Applied
 from dcc.qc.apply.upload_findings import FINDINGS_KEPT, FindingsKept, UploadFinding
 from dcc.qc.rows.loading import load_document
 from dcc.vocabulary import DocumentState, Severity
 from tests.support.databases import only_sqlite
-from tests.support.qc_documents import apply, block, contents, experiment, housing, specimen, to_apply
+from tests.support.qc_documents import apply, apply_document, block, contents, experiment, housing, specimen, to_apply
 
 ADD, EDIT, DELETE = Action.ADD, Action.EDIT, Action.DELETE
 NUMBERS = {

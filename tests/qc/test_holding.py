@@ -11,12 +11,22 @@ from dcc.documents.contents import Entity
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.naming import Action, DocumentKind
 from dcc.qc import models
-from dcc.qc.apply.documents import Applied, DocumentToApply, apply_document
+from dcc.qc.apply.documents import Applied
 from dcc.qc.apply.holding import confirm_held
-from dcc.qc.apply.planning import plan_document
+from dcc.qc.rows.documents import DocumentToApply
 from dcc.vocabulary import DocumentState
 from tests.qc.test_applying import TABLES, all_rows, litters, values
-from tests.support.qc_documents import PROCEDURE, apply, experiment, line, reading, specimen, to_apply
+from tests.support.qc_documents import (
+    PROCEDURE,
+    apply,
+    apply_document,
+    experiment,
+    line,
+    plan_document,
+    reading,
+    specimen,
+    to_apply,
+)
 
 ADD, EDIT, DELETE = Action.ADD, Action.EDIT, Action.DELETE
 HELD, APPLIED, REFUSED = DocumentState.HELD, DocumentState.APPLIED, DocumentState.REFUSED

@@ -13,14 +13,22 @@ from sqlalchemy import Engine
 
 from dcc.databases.transactions import run_writing
 from dcc.naming import Action, DocumentKind
-from dcc.qc.apply.documents import apply_document
-from dcc.qc.apply.planning import plan_document
 from dcc.qc.apply.upload_lock import take_upload_lock
 from dcc.qc.apply.withdrawal import undo_documents
 from dcc.settings import Settings
 from tests.qc.test_applying import all_rows, litters, values
 from tests.support.qc_child import before_statement, die, event, fail_at_each_statement, finish, start
-from tests.support.qc_documents import apply, experiment, housing, line, reading, specimen, to_apply
+from tests.support.qc_documents import (
+    apply,
+    apply_document,
+    experiment,
+    housing,
+    line,
+    plan_document,
+    reading,
+    specimen,
+    to_apply,
+)
 
 ADD, EDIT, DELETE = Action.ADD, Action.EDIT, Action.DELETE
 PATIENCE = 20

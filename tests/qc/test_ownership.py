@@ -207,10 +207,9 @@ def test_a_held_addition_can_be_turned_down_without_delegation(data: DataInstall
 def test_small_and_large_sessions_come_to_the_same_decision(
     data: DataInstallation, other: Folder, monkeypatch: pytest.MonkeyPatch, large: bool, delegated: bool
 ) -> None:
-    """Documents that are read ahead and applied together are judged as those that are applied one by one."""
+    """Whether documents are prepared by processes or here."""
     if large:
-        monkeypatch.setattr("dcc.session.data.upload_groups.LARGE", 1)
-        monkeypatch.setattr("dcc.qc.apply.reading_ahead.LARGE", 1)
+        monkeypatch.setattr("dcc.session.data.prepared_archives.LARGE", 1)
     if delegated:
         delegate(data)
     for number in range(1, 4):

@@ -6,10 +6,18 @@ from sqlalchemy import Engine
 
 from dcc.documents.contents import Entity
 from dcc.naming import Action, DocumentKind
-from dcc.qc.apply.documents import apply_document
-from dcc.qc.apply.planning import Change, Plan, TouchedContext, plan_document
+from dcc.qc.apply.planning import Change, Plan, TouchedContext
 from tests.qc.test_applying import all_rows
-from tests.support.qc_documents import PROCEDURE, apply, experiment, reading, specimen, to_apply
+from tests.support.qc_documents import (
+    PROCEDURE,
+    apply,
+    apply_document,
+    experiment,
+    plan_document,
+    reading,
+    specimen,
+    to_apply,
+)
 
 ADD, EDIT, DELETE = Action.ADD, Action.EDIT, Action.DELETE
 

@@ -12,14 +12,13 @@ from sqlalchemy import Engine
 from dcc.documents.reading import read_document
 from dcc.errors import InternalFaultError
 from dcc.naming import Action, DocumentKind
-from dcc.qc.apply.documents import apply_document
 from dcc.qc.models import CentreBlock
 from dcc.qc.rows import bulk
 from dcc.qc.rows.loading import load_document
 from tests.qc.test_applying import values
 from tests.qc.test_rebuilding import without_lines
 from tests.support.databases import only_mariadb, only_sqlite
-from tests.support.qc_documents import apply, experiment, to_apply
+from tests.support.qc_documents import apply, apply_document, experiment, to_apply
 from tests.support.strategies_documents import Document, full_document, valid_documents, valid_procedures
 
 SAMPLES = Path(__file__).parents[1] / "documents" / "samples"

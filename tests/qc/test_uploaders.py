@@ -17,13 +17,13 @@ from dcc.documents.contents import Entity
 from dcc.errors import QcDatabaseUnreachableError
 from dcc.naming import Action, DocumentKind
 from dcc.qc import models
-from dcc.qc.apply.documents import DocumentToApply, apply_document
 from dcc.qc.apply.upload_lock import take_upload_lock
 from dcc.qc.database import init_qc_database, open_qc_database
+from dcc.qc.rows.documents import DocumentToApply
 from dcc.settings import Settings
 from tests.qc.test_applying import all_rows, litters
 from tests.support.qc_child import event, finish, start
-from tests.support.qc_documents import experiment, reading, specimen, to_apply
+from tests.support.qc_documents import apply_document, experiment, reading, specimen, to_apply
 
 PATIENCE = 40
 UPLOADERS = 3

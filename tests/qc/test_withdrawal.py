@@ -8,10 +8,9 @@ from sqlalchemy import Engine, select
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.naming import Action, DocumentKind
 from dcc.qc import models
-from dcc.qc.apply.documents import apply_document
 from dcc.qc.apply.withdrawal import Undone, undo_documents, undo_submission
 from tests.qc.test_applying import all_rows, litters, values
-from tests.support.qc_documents import apply, experiment, reading, specimen, to_apply
+from tests.support.qc_documents import apply, apply_document, experiment, reading, specimen, to_apply
 
 ADD, EDIT, DELETE = Action.ADD, Action.EDIT, Action.DELETE
 

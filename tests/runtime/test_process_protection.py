@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from dcc.runtime.helper_process import Helper
 from dcc.runtime.processes import environment_without_secrets
+from dcc.runtime.worker_processes import worker_processes
 
 SECRET = "correct horse battery staple"
 ENDS = """
@@ -114,6 +114,10 @@ def test_a_stricter_umask_stays(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
+def _own_surroundings() -> bytes:
+    return Path("/proc/self/environ").read_bytes() + Path("/proc/self/cmdline").read_bytes()
+
+
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="Where there is no /proc, nobody looks there.")
 def test_the_process_that_reads_documents_is_given_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (
@@ -126,15 +130,9 @@ def test_the_process_that_reads_documents_is_given_no_secret(monkeypatch: pytest
     ):
         monkeypatch.setenv(name, SECRET)
     monkeypatch.setenv("DCC_LOG_LEVEL", "debug")
-    helper = Helper("dcc.qc.apply.building_process")
-    try:
-        seen = (
-            Path(f"/proc/{helper.process.pid}/environ").read_bytes()
-            + Path(f"/proc/{helper.process.pid}/cmdline").read_bytes()
-        )
-    finally:
-        helper.close()
-    assert b"building_process" in seen
+    with worker_processes(1, print) as pool:
+        seen = pool.submit(_own_surroundings).result()
+    assert b"multiprocessing" in seen
     assert b"DCC_LOG_LEVEL=debug" in seen
     assert SECRET.encode() not in seen
     assert environment_without_secrets().keys() >= {"PATH", "DCC_LOG_LEVEL"}

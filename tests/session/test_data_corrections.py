@@ -172,7 +172,7 @@ def test_what_waits_to_be_uploaded_of_a_withdrawn_submission_is_not(
     data: DataInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A session was stopped between the specimens and the experiments of an archive."""
-    apply, applied = uploader.apply_document, []
+    apply, applied = uploader.apply_documents, []
 
     def away_after_one(*given: Any, **options: Any) -> Any:
         applied.append(given)
@@ -183,7 +183,8 @@ def test_what_waits_to_be_uploaded_of_a_withdrawn_submission_is_not(
     data.put(ZIP, specimens(), experiments())
     data.validate()
     with monkeypatch.context() as patched:
-        patched.setattr(uploader, "apply_document", away_after_one)
+        patched.setattr(uploader, "apply_documents", away_after_one)
+        patched.setattr("dcc.session.data.uploading.MOST_DOCUMENTS", 1)
         with pytest.raises(QcDatabaseUnreachableError):
             data.take_up()
     assert data.documents() == {SPECIMENS: "upload done", EXPERIMENTS: "upload pending"}

@@ -192,9 +192,9 @@ def test_a_document_whose_upload_fails_leaves_no_row_and_an_entry_in_the_log(
 ) -> None:
     """A fault of the platform does not keep the others, and is raised in the end."""
     from dcc.errors import InternalFaultError
-    from dcc.session.data import uploader
+    from dcc.session.prepare import documents
 
-    read = uploader.read_for_upload
+    read = documents.read_document
 
     def break_half_way(path: Path, kind: object) -> object:
         contents = list(read(path, kind))  # type: ignore[arg-type]
@@ -202,7 +202,7 @@ def test_a_document_whose_upload_fails_leaves_no_row_and_an_entry_in_the_log(
             return contents
         return (content if place < 3 else 1 // 0 for place, content in enumerate(contents))
 
-    monkeypatch.setattr(uploader, "read_for_upload", break_half_way)
+    monkeypatch.setattr(documents, "read_document", break_half_way)
     data.put(ZIP, specimens(), experiments())
     data.validate()
     with pytest.raises(InternalFaultError, match=r"specimen\.impc\.xml: ZeroDivisionError"):
@@ -231,6 +231,7 @@ def test_a_document_that_cannot_be_judged_for_a_fault_of_the_platform_goes_on_wa
     data.put(ZIP, specimens(), experiments())
     data.validate()
     with monkeypatch.context() as patched:
+        patched.setattr(checking, "judge_together", lambda *_: 1 // 0)
         patched.setattr(checking, "judge_document", break_down)
         with pytest.raises(InternalFaultError, match=r"specimen\.impc\.xml: ZeroDivisionError"):
             data.take_up()
@@ -409,9 +410,9 @@ def test_a_set_that_is_refused_or_cannot_be_read_is_said_by_every_session(
 def test_when_the_qc_database_is_away_the_session_fails_and_the_next_one_goes_on(
     data: DataInstallation, monkeypatch: pytest.MonkeyPatch, commit_seconds: float
 ) -> None:
-    from dcc.session.data import data_session, uploader
+    from dcc.session.data import data_session, uploader, uploading
 
-    apply, calls = uploader.apply_document, 0
+    apply, calls = uploader.apply_documents, 0
 
     def away(engine: Engine, *arguments: object, **options: object) -> object:
         nonlocal calls
@@ -420,7 +421,8 @@ def test_when_the_qc_database_is_away_the_session_fails_and_the_next_one_goes_on
             raise QcDatabaseUnreachableError("The QC database is away.")
         return apply(engine, *arguments, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(uploader, "apply_document", away)
+    monkeypatch.setattr(uploader, "apply_documents", away)
+    monkeypatch.setattr(uploading, "MOST_DOCUMENTS", 1)
     # The document whose turn it was may have been shown to be running already, or not yet.
     monkeypatch.setattr(data_session, "_COMMIT_SECONDS", commit_seconds)
     monkeypatch.setattr(data_session, "_MOST_SECONDS", commit_seconds)

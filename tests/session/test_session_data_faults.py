@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from dcc.errors import HelperEndedError
 from dcc.phases import Phase
 from dcc.qc import models
-from dcc.qc.apply import many_documents, reading_ahead
 from dcc.qc.database import init_qc_database, open_qc_database
-from dcc.session.data import upload_groups, upload_turns, uploader
+from dcc.session.data import prepared_archives, uploader
 from dcc.session.data.data_session import Fact
 from dcc.session.data.documents import load_due
+from dcc.session.data.prepared_archives import prepared_once
 from dcc.session.data.uploader import Uploader
 from dcc.settings import Settings
+from dcc.store.staging import Staging
 from dcc.tracker.database import init_tracker, open_tracker
 from dcc.tracker.models import XmlLog
 from dcc.tracker.register.delegations import Delegations
@@ -72,11 +72,11 @@ def run_dying(settings: Settings, point: str) -> int | None:
 @pytest.mark.parametrize(
     "point",
     [
-        "within the transaction of a document",
-        "within the transaction of several documents",
+        "when an archive is prepared",
+        "within the transaction of documents",
         "before the tracker hears of uploads",
         "when documents are set back",
-        "when a document is judged",
+        "when documents are judged",
         "before the overviews are built",
     ],
 )
@@ -98,11 +98,9 @@ def test_sessions_killed_one_after_the_other_come_to_the_same_end(
     """On MariaDB: each session goes on where the one before was killed."""
     fill(data)
     for point in (
-        "when a document is applied",
-        "when several documents are applied",
+        "when documents are applied",
         "when the uploads are recorded",
         "within the transaction of a judgement",
-        "when overviews are built beside contexts",
         "when the contexts are built",
         "before documents are handed over",
     ):
@@ -112,33 +110,16 @@ def test_sessions_killed_one_after_the_other_come_to_the_same_end(
     assert count_of_same_entries(data) == 1
 
 
-@pytest.fixture
-def all_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Any number of documents is worth applying together, and another process that reads them."""
-    monkeypatch.setattr(upload_groups, "LARGE", 0)
-    monkeypatch.setattr(reading_ahead, "LARGE", 0)
-
-
-@pytest.mark.usefixtures("all_together")
-def test_a_session_that_applies_documents_together_comes_to_the_same_end(
+def test_a_session_in_which_processes_prepare_comes_to_the_same_end(
     data: DataInstallation, undisturbed: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    apply, groups = upload_turns.apply_prepared, []
-
-    def counting(*arguments: Any) -> Any:
-        groups.append(applied := apply(*arguments))
-        return applied
-
-    monkeypatch.setattr(upload_turns, "apply_prepared", counting)
-    monkeypatch.setattr(uploader, "apply_together", None)
-    monkeypatch.setattr(uploader, "apply_document", None)
+    monkeypatch.setattr(prepared_archives, "LARGE", 0)
+    monkeypatch.setattr(prepared_archives, "prepare_archive", None)
     fill(data)
     data.take_up()
     assert data.ending() == undisturbed
-    assert [len(applied) for applied in groups] == [1, 4]
 
 
-@pytest.mark.usefixtures("all_together")
 def test_documents_that_fail_together_are_applied_one_by_one(
     data: DataInstallation,
     undisturbed: dict[str, Any],
@@ -146,14 +127,18 @@ def test_documents_that_fail_together_are_applied_one_by_one(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     fill(data)
-    monkeypatch.setattr(many_documents, "insert_documents", lambda *_: 1 // 0)
+    apply = uploader.apply_documents
+
+    def one_at_a_time(engine: Any, documents: Any, **options: Any) -> Any:
+        return apply(engine, documents, **options) if len(documents) == 1 else 1 // 0
+
+    monkeypatch.setattr(uploader, "apply_documents", one_at_a_time)
     data.take_up()
     assert data.ending() == undisturbed
-    assert "4 documents are applied one by one" in caplog.text
+    assert "documents are applied one by one" in caplog.text
 
 
 @only_sqlite
-@pytest.mark.usefixtures("all_together")
 def test_of_documents_that_would_go_together_one_that_is_lost_is_fetched_anew(data: DataInstallation) -> None:
     """That of a lost document has its archive fetched anew, and what came after it is applied."""
     data.put("add/H.2013-10-31.1.impc.zip", specimens(mice=5))
@@ -193,7 +178,12 @@ def test_two_that_upload_the_same_documents_at_once_apply_each_once(data: DataIn
         qc = open_qc_database(data.settings)
         try:
             barrier.wait(30)
-            return [Uploader(qc, data.settings, Delegations()).upload(document) for document in due]
+            uploader = Uploader(qc, data.settings, Delegations())
+            facts = []
+            for document in due:
+                with prepared_once(Staging(data.settings.staging_directory), [document]) as prepared:
+                    facts += uploader.upload([document], [prepared(document)])
+            return facts
         finally:
             qc.dispose()
 
@@ -204,25 +194,3 @@ def test_two_that_upload_the_same_documents_at_once_apply_each_once(data: DataIn
     assert len(data.rows(models.Document, "id")) == len(due) == 8
     data.take_up()
     assert set(data.documents().values()) == {"qc pending", "qc done"}
-
-
-@only_sqlite
-@pytest.mark.parametrize(("deaths", "state"), [(1, "qc pending"), (2, "upload failed")])
-def test_a_document_whose_reading_process_is_killed_is_read_once_more(
-    deaths: int, state: str, data: DataInstallation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is not the document that is at fault, unless it happens again: then it may be."""
-    read, left = uploader.read_for_upload, [HelperEndedError("ended with -9")] * deaths
-
-    def dying(*arguments: Any) -> Any:
-        if left:
-            raise left.pop()
-        return read(*arguments)
-
-    monkeypatch.setattr(uploader, "read_for_upload", dying)
-    data.put("add/H.2013-10-31.1.impc.zip", specimens())
-    data.put("add/H.2013-10-31.2.impc.zip", experiments("2013-10-31.2"))
-    data.run()
-
-    assert data.documents()["H.2013-10-31.1.specimen.impc.xml"] == state.replace("pending", "done")
-    assert left == []

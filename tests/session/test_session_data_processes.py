@@ -1,20 +1,24 @@
-"""Sessions with so many documents that other processes check them: they come to the same end."""
+"""Sessions whose documents are prepared by processes and judged together: they come to the same end as any."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+import os
+import signal
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
-from dcc.errors import HelperEndedError, InternalFaultError
+from dcc.cli.demo.submissions import damaged
 from dcc.phases import Phase
 from dcc.qc import models
-from dcc.qc.judging.checking_ahead import Checked, CheckingAhead
-from dcc.session.data import checking, judging_ahead
+from dcc.rules.checking import ABOUT_SPECIMENS
+from dcc.session.data import checking, prepared_archives
 from dcc.session.data.corrections import recheck
-from dcc.session.data.uploading import upload_documents
+from dcc.session.prepare import worker
+from dcc.session.prepare.documents import ArchiveToPrepare, prepare_archive
 from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, specimens
 from tests.support.databases import only_sqlite
 
@@ -23,10 +27,10 @@ LATER = "add/H.2013-11-05.1.impc.zip"
 LATE_EXPERIMENTS = "H.2013-11-05.1.experiment.impc.xml"
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def many(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Any documents are worth other processes, on any machine."""
-    monkeypatch.setattr(checking, "MANY", 0)
+    """Any documents are worth processes, on any machine."""
+    monkeypatch.setattr(prepared_archives, "LARGE", 0)
     monkeypatch.setattr("os.cpu_count", lambda: 2)
 
 
@@ -34,19 +38,42 @@ def findings(data: DataInstallation) -> list[tuple[Any, ...]]:
     return data.rows(models.Finding, "id", "document_id", "rule", "message", "line", "entity_id", "is_active")
 
 
-def test_a_session_with_other_processes_comes_to_the_same_end_as_one_without(
-    data: DataInstallation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Judged again by the session's own process, no document has a finding more or less, and none goes elsewhere."""
-    data.put(ZIP, specimens(), experiments())
-    data.put(LATER, specimens("2013-11-05.1", mice=4), experiments("2013-11-05.1", first=9))
-    data.validate()
-    data.take_up()
-    ending, found = data.ending(), findings(data)
-    assert set(data.documents().values()) == {"qc done", "qc pending", "data failed"}
-    assert data.log(LATE_EXPERIMENTS) == ["E4"] * 3
+def prepared_files(data: DataInstallation) -> list[str]:
+    return sorted(path.name for path in data.settings.staging_directory.rglob("prepared.rows*"))
 
-    monkeypatch.setattr(checking, "MANY", 1_000_000_000)
+
+def change(documents: dict[str, bytes], old: str, new: str) -> dict[str, bytes]:
+    """The documents, with something else in each."""
+    return {name: damaged(content, old, new) for name, content in documents.items()}
+
+
+def mixed(data: DataInstallation) -> None:
+    """Have an archive with documents that are sound, and with all sorts of faults, of their own and with animals."""
+    animal = '<relatedSpecimen specimenID="H-M000001" relationship="littermate"/>'
+    of_date = 'dateOfExperiment="2013'
+    data.put(
+        ZIP,
+        specimens(mice=6),
+        experiments(animals=3),
+        change(experiments("2013-10-31.2", procedure="IMPC_GRS_001"), 'unit="g"', 'unit="kg"'),
+        change(experiments("2013-10-31.3", procedure="IMPC_IPG_001"), "IMPC_001", "NONE_001"),
+        experiments("2013-10-31.4", first=90, procedure="IMPC_CBC_001"),
+        change(experiments("2013-10-31.5", procedure="IMPC_HEM_001"), of_date, 'dateOfExperiment="2010'),
+        change(experiments("2013-10-31.6", first=4), of_date, 'dateOfExperiment="2113'),
+        change(specimens("2013-11-01.1", first=20), animal.replace("01", "20"), animal.replace("01", "77")),
+        change(specimens("2013-11-02.1", first=40), 'relationship="littermate"', 'relationship="mother"'),
+        change(specimens("2013-11-03.1", first=60), 'project="BaSH"', 'project="Nobody"'),
+    )
+
+
+@pytest.mark.usefixtures("many")
+def test_documents_judged_again_as_they_are_read_have_no_finding_more_or_less(data: DataInstallation) -> None:
+    mixed(data)
+    data.run()
+    ending, found = data.ending(), findings(data)
+    assert {row[2] for row in found} >= {"E1", "E4", "E8", "P11", "S12", "S14", "X8"}
+    assert prepared_files(data) == []
+
     recheck(data.tracker, data.qc, data.settings, author="someone", reason="A test.")
     data.take_up()
     assert findings(data) == found
@@ -54,23 +81,82 @@ def test_a_session_with_other_processes_comes_to_the_same_end_as_one_without(
 
 
 @only_sqlite
-def test_what_was_applied_since_a_process_asked_counts(data: DataInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else a finding that the arrival of an animal heals would be made after it had arrived."""
-    data.put(ZIP, experiments())
-    data.put(LATER, specimens("2013-11-05.1"))
+def test_what_rules_need_only_the_document_for_is_asked_once(
+    data: DataInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A document is read again where rules about other specimens may object to it, and nowhere else."""
+    mixed(data)
+    read: list[str] = []
+    judge = checking._judge
+
+    def judging(work: Any, document: Any, *more: Any) -> Any:
+        read.append(document.name.file_name)
+        return judge(work, document, *more)
+
+    monkeypatch.setattr(checking, "_judge", judging)
+    data.run()
+    in_doubt = {row[1] for row in findings(data) if row[2] in ABOUT_SPECIMENS}
+    names = {row[0]: row[1] for row in data.rows(models.Document, "id", "file_name")}
+    assert set(read) == {names[document_id] for document_id in in_doubt}
+    assert in_doubt
+
+
+@only_sqlite
+def test_prepared_files_of_a_session_that_ended_early_are_used_if_they_are_whole(
+    data: DataInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data.put(ZIP, specimens(), experiments())
+    data.put(LATER, specimens("2013-11-05.1", first=40))
     data.validate()
-    data.take_up(until=Phase.UPLOAD, keys=[ZIP])
-    answer = checking._answer
+    prepare, made = prepare_archive, []
 
-    def answer_before_others_upload(work: Any, question: Any) -> Any:
-        said = answer(work, question)
-        list(upload_documents(replace(work, keys=None)))
-        return said
+    def preparing(archive: ArchiveToPrepare, *more: Any) -> dict[str, Exception]:
+        made.append(archive.target.parent.name)
+        return prepare(archive, *more)
 
-    monkeypatch.setattr(checking, "_answer", answer_before_others_upload)
-    data.take_up(until=Phase.DATA, keys=[ZIP])
-    assert data.documents() == {EXPERIMENTS: "data done", "H.2013-11-05.1.specimen.impc.xml": "upload done"}
-    assert findings(data) == []
+    monkeypatch.setattr(prepared_archives, "prepare_archive", preparing)
+    with monkeypatch.context() as patched:
+        patched.setattr(prepared_archives.PreparedArchives, "document", _interrupted(3))
+        with pytest.raises(KeyboardInterrupt):
+            data.take_up()
+    assert len(made) == 2
+    (damaged,) = data.settings.staging_directory.glob(f"{LATER}.contents/prepared.rows")
+    damaged.write_bytes(damaged.read_bytes()[:-1] + b"x")
+    data.take_up()
+    assert made[2:] == [damaged.parent.name]
+    assert set(data.documents().values()) == {"qc done", "qc pending"}
+
+
+def _interrupted(call: int) -> Callable[..., Any]:
+    document, calls = prepared_archives.PreparedArchives.document, []
+
+    def interrupted(*given: Any) -> Any:
+        calls.append(1)
+        if len(calls) == call:
+            raise KeyboardInterrupt
+        return document(*given)
+
+    return interrupted
+
+
+@only_sqlite
+def test_what_was_prepared_by_other_reference_data_is_not_gone_by(
+    data: DataInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data.put(ZIP, specimens(), experiments())
+    data.validate()
+    data.take_up(until=Phase.UPLOAD)
+    (basis_of, basis) = checking.basis_of, []
+    monkeypatch.setattr(checking, "basis_of", lambda by: basis.append(by) or _other(basis_of(by)))
+    judge, judged = checking._judge, []
+    monkeypatch.setattr(checking, "_judge", lambda *given: judged.append(given[1]) or judge(*given))
+    data.take_up()
+    assert len(judged) == 2
+    assert data.states() == {ZIP: "qc pending"}
+
+
+def _other(basis: Any) -> Any:
+    return type(basis)(basis.reference, "another", basis.today, basis.columns)
 
 
 @only_sqlite
@@ -83,8 +169,8 @@ def test_documents_that_cannot_be_judged_together_are_judged_one_by_one(
         judge_together(connection, *more)
         return 1 // 0
 
-    judge_together = judging_ahead.judge_together
-    monkeypatch.setattr(judging_ahead, "judge_together", break_down)
+    judge_together = checking.judge_together
+    monkeypatch.setattr(checking, "judge_together", break_down)
     data.put(ZIP, specimens(), experiments(), experiments("2013-11-05.1", first=9))
     data.validate()
     data.take_up(until=Phase.UPLOAD)
@@ -94,23 +180,45 @@ def test_documents_that_cannot_be_judged_together_are_judged_one_by_one(
     assert [row[2] for row in findings(data)] == ["E4"] * 3
 
 
+def killed(archive: ArchiveToPrepare) -> dict[str, Exception]:
+    """In the place of what a process does: it ends over one of the archives, each time, or once."""
+    once = archive.target.parent.parent.parent / "once"
+    if archive.key.file_name in LATER and (not once.exists() or once.read_text() == "never"):
+        if not once.exists():
+            once.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return worker.prepare(archive)
+
+
 @only_sqlite
-def test_a_document_over_which_processes_end_goes_on_waiting_and_the_session_fails(
+@pytest.mark.usefixtures("many")
+@pytest.mark.parametrize("is_always", [False, True])
+def test_when_a_process_is_killed_others_go_on_and_only_what_it_ends_over_each_time_is_failed(
+    data: DataInstallation, monkeypatch: pytest.MonkeyPatch, is_always: bool
+) -> None:
+    monkeypatch.setattr(prepared_archives, "worker", SimpleNamespace(begin=worker.begin, prepare=killed))
+    data.put(ZIP, specimens(), experiments())
+    data.put(LATER, specimens("2013-11-05.1", first=40))
+    data.validate()
+    if is_always:
+        (data.settings.staging_directory / "once").write_text("never")
+    data.take_up()
+    late = data.documents()["H.2013-11-05.1.specimen.impc.xml"]
+    assert data.states()[ZIP] == "qc pending"
+    assert late == ("upload failed" if is_always else "qc done")
+
+
+def test_the_statistics_of_a_server_are_up_to_date_when_documents_are_judged(
     data: DataInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Ending(CheckingAhead):
-        def results(self) -> Iterator[Checked]:
-            first, *others = super().results()
-            yield Checked(None, error=HelperEndedError("The process ended with -9."))
-            assert first.findings == []
-            yield from others
-
-    data.put(ZIP, specimens(), experiments())
+    """Else tables that were empty are taken for empty ones, and statements take minutes."""
+    if data.qc.dialect.name == "sqlite":
+        pytest.skip("SQLite keeps no statistics")
+    monkeypatch.setattr("dcc.session.data.uploading.LARGE", 0)
+    data.put(ZIP, specimens(mice=9), experiments(animals=9))
     data.validate()
-    with monkeypatch.context() as patched:
-        patched.setattr(checking, "CheckingAhead", Ending)
-        with pytest.raises(InternalFaultError, match=r"specimen\.impc\.xml: HelperEndedError: .* ended with -9"):
-            data.take_up()
-    assert data.documents() == {SPECIMENS: "upload done", EXPERIMENTS: "qc pending"}
-    data.take_up()
-    assert data.states() == {ZIP: "qc pending"}
+    data.take_up(until=Phase.UPLOAD)
+    here = "table_schema = DATABASE() AND table_name = 'measurement'"
+    of_table = text(f"SELECT table_rows FROM information_schema.tables WHERE {here}")
+    with data.qc.connect() as connection:
+        assert connection.scalar(of_table) == len(data.rows(models.Measurement, "id"))

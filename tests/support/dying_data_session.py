@@ -9,34 +9,23 @@ import sys
 from collections.abc import Callable
 
 from dcc.operations.sessions import open_session
-from dcc.qc.apply import many_documents, reading_ahead
+from dcc.qc.apply import documents
 from dcc.qc.database import open_qc_database
-from dcc.session.data import checking, session_data, settling, upload_groups, upload_turns, uploader
+from dcc.session.data import checking, prepared_archives, session_data, settling, uploader
 from dcc.session.data.data_session import DataSession, Recorder
 from dcc.settings import load_settings
 from dcc.tracker.database import open_tracker
 from tests.support.dying_session import _after, _before
 
-
-def _together(arm: Callable[[], None]) -> None:
-    """Have any number of documents be worth applying together, and another process that reads them."""
-    for module in (upload_groups, reading_ahead):
-        vars(module)["LARGE"] = 0
-    arm()
-
-
 POINTS: dict[str, Callable[[], None]] = {
-    "within the transaction of a document": lambda: _after(uploader, "read_for_upload"),
-    "when a document is applied": lambda: _after(uploader, "apply_document"),
-    "within the transaction of several documents": lambda: _together(
-        lambda: _after(many_documents, "insert_documents")
-    ),
-    "when several documents are applied": lambda: _together(lambda: _after(upload_turns, "apply_prepared")),
+    "when an archive is prepared": lambda: _after(prepared_archives, "prepare_archive"),
+    "within the transaction of documents": lambda: _after(documents, "insert_documents"),
+    "when documents are applied": lambda: _after(uploader, "apply_documents"),
     "before the tracker hears of uploads": lambda: _before(Recorder, "write"),
     "when the uploads are recorded": lambda: _after(Recorder, "write"),
     "when documents are set back": lambda: _after(DataSession, "reopen"),
-    "within the transaction of a judgement": lambda: _after(checking, "judge_document", 2),
-    "when a document is judged": lambda: _after(checking, "_judge", 2),
+    "within the transaction of a judgement": lambda: _after(checking, "judge_together"),
+    "when documents are judged": lambda: _after(checking, "_judge_together"),
     "when the contexts are built": lambda: _after(settling, "build_contexts"),
     "before the overviews are built": lambda: _before(settling, "build_overviews"),
     "before documents are handed over": lambda: _before(settling, "open_documents"),

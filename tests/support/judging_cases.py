@@ -13,7 +13,7 @@ from sqlalchemy import Engine, insert, select
 from dcc.documents.contents import Block, Content
 from dcc.naming import Action, DocumentKind
 from dcc.qc import models
-from dcc.qc.apply.documents import Applied, apply_document
+from dcc.qc.apply.documents import Applied
 from dcc.qc.database import writing
 from dcc.qc.judging.documents import Basis, Judgement, judge_document
 from dcc.qc.rows.loading import load_document
@@ -21,7 +21,7 @@ from dcc.reference.loading import ReferenceData
 from dcc.rules.waivers import Waiver
 from dcc.vocabulary import Validity, WaiverEffect
 from tests.support.integrity_cases import REFERENCE, TODAY
-from tests.support.qc_documents import to_apply
+from tests.support.qc_documents import apply_document, to_apply
 from tests.support.sent_statements import sent_statements
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import date
 from hashlib import md5
 from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from sqlalchemy import Engine
 
@@ -22,7 +25,12 @@ from dcc.documents.contents import (
     SpecimenKind,
 )
 from dcc.naming import Action, DocumentKind
-from dcc.qc.apply.documents import Applied, DocumentToApply, apply_document
+from dcc.qc.apply.documents import Applied, ToApply, apply_documents
+from dcc.qc.apply.entity_rows import COLUMNS
+from dcc.qc.apply.planning import Plan
+from dcc.qc.apply.planning import plan_document as plan_prepared
+from dcc.qc.rows.documents import DocumentToApply
+from dcc.qc.rows.prepared_file import PreparedFile, PreparedWriter
 
 PROCEDURE = "IMPC_CBC_001"
 _numbers = count(1)
@@ -118,6 +126,42 @@ def to_apply(
         tracker_id=tracker_id,
         together_from=together_from,
     )
+
+
+@contextmanager
+def prepared(*documents: tuple[DocumentToApply, Iterable[Content]]) -> Iterator[list[ToApply]]:
+    """Documents prepared in one file, as a session has them."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "prepared.rows"
+        writer = PreparedWriter(path, "", COLUMNS)
+        for document, said in documents:
+            rows = writer.document(document.kind)
+            for content in said:
+                rows.take(content)
+            rows.finish(document.file_name, document.md5, None)
+        writer.close()
+        file = PreparedFile(path)
+        try:
+            yield [ToApply(one, file.document(one.file_name, one.md5)) for one, _ in documents]
+        finally:
+            file.close()
+
+
+def apply_document(
+    engine: Engine, document: DocumentToApply, read: Callable[[], Iterable[Content]], **options: object
+) -> Applied:
+    """Apply a document of what `read` yields."""
+    with prepared((document, read())) as to_apply:
+        (applied,) = apply_documents(engine, to_apply, **options)  # type: ignore[arg-type]
+    return applied
+
+
+def plan_document(
+    engine: Engine, document: DocumentToApply, read: Callable[[], Iterable[Content]], **options: object
+) -> Plan:
+    """What a document of what `read` yields would change."""
+    with prepared((document, read())) as (to_apply,):
+        return plan_prepared(engine, to_apply, **options)  # type: ignore[arg-type]
 
 
 def apply(engine: Engine, action: Action, *entities: Entity, **options: object) -> Applied:

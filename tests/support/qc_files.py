@@ -13,11 +13,11 @@ from sqlalchemy import Engine, select, text
 from dcc.documents.reading import read_document
 from dcc.documents.writing_xml import write_document
 from dcc.naming import Action, DocumentKind
-from dcc.qc.apply.documents import Applied, DocumentToApply, apply_document
+from dcc.qc.apply.documents import Applied
 from dcc.qc.apply.entity_rows import DOCUMENT_TABLES
-from dcc.qc.apply.reading_ahead import Waiting
 from dcc.qc.models import Document, Finding
-from tests.support.qc_documents import to_apply
+from dcc.qc.rows.documents import DocumentToApply
+from tests.support.qc_documents import apply_document, to_apply
 
 _TIMES = {"applied_at", "created"}
 
@@ -28,10 +28,6 @@ class File:
 
     document: DocumentToApply
     path: Path
-
-    @property
-    def waiting(self) -> Waiting:
-        return Waiting(self.path, self.document.kind, self.path.stat().st_size, self.document.md5)
 
 
 def file_maker(folder: Path) -> Callable[..., File]:

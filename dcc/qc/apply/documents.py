@@ -1,7 +1,8 @@
 """Documents applied to the QC database: what add, edit and delete mean.
 
-A document is one write transaction under the upload lock, so that one is applied at a time whoever applies it. All that
-it says is kept, also what was refused and what a delete names; the lifetimes of versions tell what took effect:
+What documents say was made into rows before (`qc.rows.prepared_file`); applying them is one write transaction under the
+upload lock, so that one is applied at a time whoever applies it. All that they say is kept, also what was refused and
+what a delete names; the lifetimes of versions tell what took effect:
 
 * add opens a version of what is not there; what is there is refused and left as it is;
 * edit opens a version in the place of the current one; what is not there is refused. An experiment that had a status
@@ -14,34 +15,25 @@ allows is held: nothing but its own row stays, until it is confirmed (`holding`)
 
 An edit or delete with data of a centre that its archive does not speak for is refused as a whole; an addition with such
 data is held (`ownership`).
+
+Additions that are new to the database share their statements: of each, what becomes of it is decided first, by what the
+database has and by what those before it leave there.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Engine, Row, bindparam, func, insert, select, update
+from sqlalchemy import Connection, Engine, Row, func, insert, select, update
 
 from dcc.databases.columns import utc_now
 from dcc.databases.transactions import run_writing
-from dcc.documents import contents as said
-from dcc.documents.entity_paths import element_name, path_of_centre
-from dcc.errors import InternalFaultError
 from dcc.naming import Action
-from dcc.qc.apply.entity_keys import Key, key_of, kind_of
-from dcc.qc.apply.entity_rows import (
-    DOCUMENT_TABLES,
-    ENTITY_TABLES,
-    NUMBERED_TABLES,
-    DocumentRows,
-    EntityRow,
-    TooLong,
-    entity_values,
-)
-from dcc.qc.apply.ownership import NotPermitted, NotPermittedError, OtherCentre, OtherCentres
+from dcc.qc.apply.entity_rows import DOCUMENT_TABLES, ENTITY_TABLES, NUMBERED_TABLES, copy_rows
+from dcc.qc.apply.ownership import NotPermitted, OtherCentre, OtherCentres
 from dcc.qc.apply.upload_findings import (
     FindingsKept,
     Judgement,
@@ -53,36 +45,34 @@ from dcc.qc.apply.upload_findings import (
     too_long,
 )
 from dcc.qc.apply.upload_lock import take_upload_lock
-from dcc.qc.apply.versions import (
-    CHUNK,
-    Version,
-    current_versions,
-    end_versions,
-    experiments_about,
-)
+from dcc.qc.apply.versions import CHUNK, Version, current_versions, end_versions, experiments_about, in_chunks
 from dcc.qc.models import CentreBlock, Document, Finding, Lifetime, Measurement, ProcedureRun
+from dcc.qc.rows.building import NUMBERED
 from dcc.qc.rows.bulk import BulkInserter, Counters
 from dcc.qc.rows.documents import (
     DocumentToApply,
+    NewestDates,
+    document_row,
     follow_tracker,
     former_applications,
     give_way,
+    insert_documents,
     is_confirmed,
     is_edited_since,
-    newest_before,
+    known_documents,
     refuse_held,
 )
+from dcc.qc.rows.entity_keys import Key
+from dcc.qc.rows.prepared_file import Entry, PreparedDocument
 from dcc.rights import Rights
 from dcc.rules.upload import OWNERSHIP
 from dcc.vocabulary import DocumentState, EntityKind
-
-__all__ = ["PATIENCE_SECONDS", "Applied", "DocumentToApply", "apply_document", "apply_on"]
 
 PATIENCE_SECONDS: Final = 3_600.0
 """How long a document waits for others to be applied."""
 
 _DOCUMENT: Final = Document.__table__
-COUNTED: Final = {
+_COUNTED: Final = {
     EntityKind.SPECIMEN: "specimens",
     EntityKind.EXPERIMENT: "experiments",
     EntityKind.LINE: "lines",
@@ -90,12 +80,7 @@ COUNTED: Final = {
 }
 """The columns of `document` that count its entities."""
 
-_COUNTS: Final = (*COUNTED.values(), "measurements")
-_RESULT: Final = (
-    update(_DOCUMENT)
-    .where(_DOCUMENT.c.id == bindparam("document_id"))
-    .values({name: bindparam(f"new_{name}") for name in ("state", "late", *_COUNTS)})
-)
+_COUNTS: Final = (*_COUNTED.values(), "measurements")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +90,9 @@ class Applied:
     `repeated`: it had been applied before, stands, and nothing was changed. `said` counts its entities by kind, and
     its measurements; `procedures` its measurements by procedure; `opened` and `ended` the versions that it opened and
     ended, by kind. `refused` counts entities that did not take effect; `findings` tell why, and whether the document
-    came late. Of a document that is held they tell what applying it would come to. `noted` is that of `WholeDocument`.
-    `others` are the centres other than its archive's whose data it changed; of one that is held or refused, that it
-    names. `confirmed_by` is who confirmed it.
+    came late. Of a document that is held they tell what applying it would come to. `others` are the centres other than
+    its archive's whose data it changed; of one that is held or refused, that it names. `confirmed_by` is who confirmed
+    it.
     """
 
     document_id: int
@@ -120,267 +105,386 @@ class Applied:
     refused: int
     findings: tuple[UploadFinding, ...]
     procedures: dict[str, int] = field(default_factory=dict)
-    noted: Any = None
     others: tuple[OtherCentre, ...] = ()
     confirmed_by: str | None = None
 
 
-def apply_document(
+class ToApply(NamedTuple):
+    """A document and its rows."""
+
+    document: DocumentToApply
+    prepared: PreparedDocument
+
+
+def apply_documents(
     engine: Engine,
-    document: DocumentToApply,
-    read: Callable[[], Iterable[said.Content]],
+    documents: Sequence[ToApply],
     *,
     patience_seconds: float = PATIENCE_SECONDS,
     hold_above: int | None = None,
-) -> Applied:
-    """Apply a document in one transaction; `read` yields what it says, anew at each call.
+) -> list[Applied]:
+    """Apply documents in their order, in one transaction; what became of each.
 
-    `read` is called again when the transaction is. What it raises leaves no row behind. An edit or delete that would
-    end more than `hold_above` entities is held, unless it was confirmed; None: nothing is. Raises the database's
-    `unreachable` error when others were in the way, or the database away, for `patience_seconds`.
+    What is raised leaves no row behind. An edit or delete that would end more than `hold_above` entities is held,
+    unless it was confirmed; None: nothing is. On SQLite the documents are in `MOST_ATTACHED` prepared files at most.
+    Raises the database's `unreachable` error when others were in the way, or the database away, for `patience_seconds`.
     """
-
-    def attempt(not_permitted: NotPermitted) -> Applied:
-        return run_writing(
-            engine,
-            lambda connection: apply_on(connection, document, read(), hold_above=hold_above, if_not=not_permitted),
-            patience_seconds=patience_seconds,
-        )
-
-    try:
-        return attempt(NotPermitted.STOP)
-    except NotPermittedError:
-        return attempt(NotPermitted.REFUSE)
+    return run_writing(
+        engine,
+        lambda connection: apply_on(connection, documents, hold_above=hold_above),
+        patience_seconds=patience_seconds,
+    )
 
 
 def apply_on(
     connection: Connection,
-    document: DocumentToApply,
-    contents: Iterable[said.Content],
+    documents: Sequence[ToApply],
     *,
     hold_above: int | None = None,
-    if_not: NotPermitted = NotPermitted.STOP,
-) -> Applied:
-    """Apply a document within a write transaction; see `apply_document`.
+    foreign_additions: NotPermitted = NotPermitted.REFUSE,
+) -> list[Applied]:
+    """Apply documents within a write transaction; see `apply_documents`.
 
-    `if_not` says what to do when its archive does not speak for a centre in it: to STOP raises `NotPermittedError`, to
-    REFUSE an addition is to hold it.
+    `foreign_additions` says what to do with an addition whose archive does not speak for a centre in it: to REFUSE it
+    is to hold it.
     """
     take_upload_lock(connection)
-    former = former_applications(connection, document)
-    for row in former:
-        if row.state == DocumentState.APPLIED.value and not is_edited_since(connection, document, row.id):
-            refuse_held(connection, former)
-            return _repeated(connection, row, document)
-    confirmed = next((row for row in former if is_confirmed(row, document)), None)
-    counters = Counters(connection)
-    counters.read([_DOCUMENT, *NUMBERED_TABLES])
-    document_id = counters.of(_DOCUMENT)()
-    give_way(connection, document, document_id, former, confirmed)
-    if document.action is Action.ADD:
-        if confirmed is not None:
-            if_not = NotPermitted.CONFIRMED
-        elif if_not is NotPermitted.REFUSE:
-            application = _Application(connection, document, document_id, counters, NotPermitted.NOTE)
-            return _hold_addition(connection, document, application, contents)
-    application = _Application(connection, document, document_id, counters, if_not)
-    if confirmed is not None:
-        return replace(_applied(application, contents), confirmed_by=confirmed.author)
-    if hold_above is None or document.action is Action.ADD:
-        return _applied(application, contents)
-    savepoint = connection.begin_nested()
-    applied = _applied(application, contents)
-    if sum(applied.ended.values()) <= hold_above:
-        savepoint.commit()
-        return applied
-    savepoint.rollback()
-    return _hold(connection, applied)
+    known = known_documents(connection, [one.document for one in documents])
+    applied: list[Applied] = []
+    together: list[ToApply] = []
+
+    def apply_together() -> None:
+        if together:
+            applied.extend(_Application(connection, together, hold_above, foreign_additions).apply())
+            together.clear()
+
+    for place, one in enumerate(documents):
+        if place not in known and one.document.action is Action.ADD:
+            together.append(one)
+            continue
+        apply_together()
+        applied.append(_apply_alone(connection, one, hold_above, foreign_additions, is_known=place in known))
+    apply_together()
+    return applied
 
 
-def _applied(application: _Application, contents: Iterable[said.Content]) -> Applied:
-    for content in contents:
-        application.take(content)
-    return application.finish()
-
-
-def _hold(connection: Connection, applied: Applied) -> Applied:
-    _write_result(connection, applied.document_id, DocumentState.HELD, applied.said, is_late=applied.late)
-    return replace(applied, state=DocumentState.HELD)
-
-
-def _hold_addition(
-    connection: Connection, document: DocumentToApply, application: _Application, contents: Iterable[said.Content]
+def _apply_alone(
+    connection: Connection,
+    one: ToApply,
+    hold_above: int | None,
+    foreign_additions: NotPermitted,
+    *,
+    is_known: bool,
 ) -> Applied:
-    """Hold an addition with data of a centre that its archive does not speak for; findings tell which."""
-    savepoint = connection.begin_nested()
-    applied = _applied(application, contents)
-    savepoint.rollback()
-    why = tuple(finding for finding in applied.findings if finding.rule == OWNERSHIP)
-    write_findings(connection, document, applied.document_id, why)
-    return replace(_hold(connection, applied), findings=why, others=application.others.counts(effective=False))
+    """Apply a document that changes data, or that the database may have already."""
+    document = one.document
+    former = former_applications(connection, document) if is_known else None
+    for row in former or ():
+        if row.state == DocumentState.APPLIED.value and not is_edited_since(connection, document, row.id):
+            refuse_held(connection, former or ())
+            return _repeated(connection, row, document)
+    confirmed = next((row for row in former or () if is_confirmed(row, document)), None)
+    application = _Application(connection, [one], hold_above, foreign_additions)
+    (applied,) = application.apply(former, confirmed)
+    return applied
 
 
-def _write_result(
-    connection: Connection, document_id: int, state: DocumentState, counts: dict[str, int], *, is_late: bool
-) -> None:
-    """Write what became of a document, and what is in it by the names of `document`'s columns."""
-    values: dict[str, Any] = {f"new_{name}": counts[name] for name in _COUNTS}
-    values |= {"document_id": document_id, "new_state": state.value, "new_late": is_late}
-    connection.execute(_RESULT, values)
+@dataclass(eq=False)
+class _Decided:
+    """What becomes of a document, in rows that have the ids that they are to have."""
 
+    one: ToApply
+    applied: Applied
+    given: dict[str, int]
+    lifetimes: list[tuple[str, int]] = field(default_factory=list)
+    ended: dict[EntityKind, list[int]] = field(default_factory=dict)
+    not_current: dict[EntityKind, list[int]] = field(default_factory=dict)
 
-class _Pending(NamedTuple):
-    key: Key
-    line: int
-    path: str
-    row: EntityRow
+    @property
+    def is_held(self) -> bool:
+        """Whether nothing of it is kept but its own row."""
+        return self.applied.state is DocumentState.HELD
 
 
 class _Application:
-    """One document on its way into the database. Entities are decided upon in chunks, with a few statements each."""
+    """Documents on their way into the database: several new additions, or one other.
+
+    Of each is decided what becomes of it, in memory; then all are written.
+    """
 
     def __init__(
         self,
         connection: Connection,
-        document: DocumentToApply,
+        documents: Sequence[ToApply],
+        hold_above: int | None,
+        foreign_additions: NotPermitted,
+    ) -> None:
+        self._connection, self._documents = connection, documents
+        self._hold_above, self._foreign_additions = hold_above, foreign_additions
+        counters = Counters(connection)
+        counters.read([_DOCUMENT, *NUMBERED_TABLES])
+        self._document_ids = count(counters.following(_DOCUMENT))
+        self._lifetime_ids = count(counters.following(Lifetime.__table__))
+        self._next = {table.name: counters.following(table) for table in NUMBERED_TABLES}
+        self._newest = NewestDates(connection, [one.document for one in documents])
+        self._current = _CurrentVersions(connection)
+
+    def apply(self, former: Sequence[Row[Any]] | None = None, confirmed: Row[Any] | None = None) -> list[Applied]:
+        """Apply the documents, in the place of `former` applications of a single one; `confirmed` is one of these."""
+        decided = [self._decide(one, confirmed) for one in self._documents]
+        if former is not None:
+            (only,) = decided
+            give_way(self._connection, only.one.document, only.applied.document_id, former, confirmed)
+            _write_result(self._connection, only)
+        else:
+            insert_documents(self._connection, [_row_of(one) for one in decided])
+        bulk = BulkInserter(self._connection, DOCUMENT_TABLES)
+        lifetimes = bulk.rows_of(Lifetime.__table__)
+        for one in decided:
+            if not one.is_held:
+                copy_rows(self._connection, one.one.prepared, one.given, bulk)
+                lifetimes += [
+                    (next(self._lifetime_ids), *opened, one.applied.document_id, None) for opened in one.lifetimes
+                ]
+        bulk.flush()
+        for one in decided:
+            self._settle(one)
+        return [one.applied for one in decided]
+
+    def _settle(self, one: _Decided) -> None:
+        """Write what became of the versions of entities, and the findings."""
+        document_id = one.applied.document_id
+        if not one.is_held:
+            for kind, ids in one.not_current.items():
+                table = ENTITY_TABLES[kind]
+                for chunk in in_chunks(ids):
+                    self._connection.execute(update(table).where(table.c.id.in_(chunk)).values(is_current=False))
+            for kind, ids in one.ended.items():
+                end_versions(self._connection, kind, ids, document_id)
+        # Of an addition that waits for its rights is said why; of one that would change much, when it is confirmed.
+        held_for = [finding for finding in one.applied.findings if finding.rule == OWNERSHIP]
+        kept = held_for if one.is_held else one.applied.findings
+        write_findings(self._connection, one.one.document, document_id, kept)
+
+    def _decide(self, one: ToApply, confirmed: Row[Any] | None) -> _Decided:
+        document = one.document
+        newest = self._newest.before(document)
+        if_not = self._if_not(one, confirmed)
+        is_held = if_not is NotPermitted.REFUSE and document.action is Action.ADD
+        document_id = next(self._document_ids)
+        given = {table: self._next[table] - 1 for table in NUMBERED}
+        decision = _Decision(self._current, one, document_id, given, NotPermitted.NOTE if is_held else if_not)
+        if newest is not None:
+            decision.findings.add(late(document.created, newest))
+        decision.take_all()
+        decided = decision.decided(is_late=newest is not None)
+        applied = decided.applied
+        if confirmed is not None:
+            decided.applied = replace(applied, confirmed_by=confirmed.author)
+        elif is_held:
+            why = tuple(finding for finding in applied.findings if finding.rule == OWNERSHIP)
+            others = decision.others.counts(effective=False)
+            decided.applied = replace(applied, state=DocumentState.HELD, findings=why, others=others)
+        elif self._hold_above is not None and sum(applied.ended.values()) > self._hold_above:
+            decided.applied = replace(applied, state=DocumentState.HELD)
+        if not decided.is_held:
+            self._current.update(decision.opened)
+            for table, last in one.prepared.ids.items():
+                self._next[table] += last
+        if decided.applied.state is DocumentState.APPLIED:
+            self._newest.add(document)
+        return decided
+
+    def _if_not(self, one: ToApply, confirmed: Row[Any] | None) -> NotPermitted:
+        """What to do about data of other centres than the archive speaks for."""
+        document = one.document
+        if confirmed is not None and document.action is Action.ADD:
+            return NotPermitted.CONFIRMED
+        if all(map(document.may_change, one.prepared.centres)):
+            return NotPermitted.CONFIRMED
+        return self._foreign_additions if document.action is Action.ADD else NotPermitted.REFUSE
+
+
+class _CurrentVersions:
+    """The current versions of entities, as the database has them and as documents leave them that are not written yet.
+
+    None: there is none.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._known: dict[EntityKind, dict[Key, Version | None]] = {kind: {} for kind in EntityKind}
+
+    def of(self, kind: EntityKind, keys: Collection[Key]) -> dict[Key, Version]:
+        """The current versions of those of the entities that have one."""
+        known = self._known[kind]
+        unknown = [key for key in keys if key not in known]
+        if unknown:
+            known.update(dict.fromkeys(unknown))
+            known.update(current_versions(self._connection, kind, unknown))
+        return {key: version for key in keys if (version := known[key]) is not None}
+
+    def update(self, changed: dict[EntityKind, dict[Key, Version | None]]) -> None:
+        """Take account of versions that a document opens or ends."""
+        for kind, versions in changed.items():
+            self._known[kind].update(versions)
+
+    def experiments_about(self, keys: Collection[Key]) -> dict[Key, list[str]]:
+        """The experimentIDs of the current experiments about specimens."""
+        return experiments_about(self._connection, keys)
+
+
+class _Decision:
+    """Decides what becomes of one document. `opened` are the versions that it leaves."""
+
+    def __init__(
+        self,
+        current: _CurrentVersions,
+        one: ToApply,
         document_id: int,
-        counters: Counters,
+        given: dict[str, int],
         if_not: NotPermitted,
     ) -> None:
-        self.others = OtherCentres(document.rights)
-        self._if_not = if_not
-        self._connection, self._document, self._document_id = connection, document, document_id
-        self._bulk = BulkInserter(connection, DOCUMENT_TABLES)
-        self._rows = DocumentRows(document_id, counters, self._bulk)
-        self._lifetime_id = counters.of(Lifetime.__table__)
-        self._block: said.Block | None = None
-        self._noted: said.Block | None = None
-        self._numbers: Counter[str] = Counter()
-        self._usable = False
-        self._pending: list[_Pending] = []
-        self._findings = FindingsKept()
+        self._current, self._one, self._document_id, self._if_not = current, one, document_id, if_not
+        self._document = one.document
+        self._opens = one.document.action is not Action.DELETE and if_not is not NotPermitted.REFUSE
+        self._base = given
+        self._decided_lifetimes: list[tuple[str, int]] = []
+        self._ended: dict[EntityKind, list[int]] = {kind: [] for kind in EntityKind}
+        self._not_current: dict[EntityKind, list[int]] = {kind: [] for kind in EntityKind}
         self._said = dict.fromkeys(EntityKind, 0)
         self._opened = dict.fromkeys(EntityKind, 0)
-        self._ended = dict.fromkeys(EntityKind, 0)
         self._refused = 0
-        self._late_after = newest_before(connection, document, document_id)
-        if self._late_after is not None:
-            self._findings.add(late(document.created, self._late_after))
+        self._noted: set[str] = set()
+        self.opened: dict[EntityKind, dict[Key, Version | None]] = {kind: {} for kind in EntityKind}
+        self.others = OtherCentres(one.document.rights)
+        self.findings = FindingsKept()
 
-    def take(self, content: said.Content) -> None:
-        """Take what comes next in the document."""
-        if isinstance(content, said.Block):
-            self._block = content
-            self._numbers.clear()
-            excess = self._rows.add_block(content)
-            self._usable = excess is None
-            if excess is not None:
-                path = path_of_centre(self._document.kind, content.position)
-                self._findings.add(too_long(content.line, "centre element", excess)._replace(path=path))
-            return
-        if self._block is None:
-            raise InternalFaultError("An entity was read before its centre element. Report this as a fault.")
-        kind = kind_of(content)
+    def take_all(self) -> None:
+        """Decide upon all entities, a chunk at a time."""
+        block: Entry | None = None
+        for entries in in_chunks(self._one.prepared.entries()):
+            pending: dict[EntityKind, list[Entry]] = {}
+            for entry in entries:
+                if entry.kind is None:
+                    block = entry
+                    if entry.too_long is not None:
+                        found = too_long(entry.line, "centre element", entry.too_long)
+                        self.findings.add(found._replace(path=entry.path))
+                elif self._take(entry, entry.kind, block):
+                    pending.setdefault(entry.kind, []).append(entry)
+            for kind in EntityKind:
+                if kind in pending:
+                    self._settle(kind, pending[kind])
+
+    def _take(self, entry: Entry, kind: EntityKind, block: Entry | None) -> bool:
+        """Take an entity of a centre element; whether it has a row to be decided upon."""
         self._said[kind] += 1
-        self.others.name(self._block.centre, kind)
-        self._check_permission(self._block)
-        name = element_name(content)
-        self._numbers[name] += 1
-        if not self._usable:
-            self._refused += 1
-            return
-        path = f"{path_of_centre(self._document.kind, self._block.position)}/{name}[{self._numbers[name]}]"
-        made = self._rows.add_entity(content)
-        if isinstance(made, TooLong):
-            self._refused += 1
-            finding = too_long(content.line, kind.value, made, key_of(self._block, content))
-            self._findings.add(finding._replace(path=path))
-            return
-        self._pending.append(_Pending(key_of(self._block, content), content.line, path, made))
-        if len(self._pending) >= CHUNK or self._bulk.is_full():
-            self._settle()
+        centre = str(entry.key[0])
+        self.others.name(centre, kind)
+        if block is not None and self._if_not is not NotPermitted.CONFIRMED and block.path not in self._noted:
+            self._note_foreign(centre, block)
+        if entry.row_id is not None:
+            return True
+        self._refused += 1
+        if entry.too_long is not None:
+            self.findings.add(too_long(entry.line, kind.value, entry.too_long, entry.key)._replace(path=entry.path))
+        return False
 
-    def _check_permission(self, block: said.Block) -> None:
-        """See whether the document may change data of a block's centre; note once of each block that it may not."""
-        if self._if_not is NotPermitted.CONFIRMED or self._document.may_change(block.centre):
+    def _note_foreign(self, centre: str, block: Entry) -> None:
+        """Note once of a centre element that the document may not change the data of its centre."""
+        document = self._document
+        if document.may_change(centre):
             return
-        if self._if_not is NotPermitted.STOP:
-            raise NotPermittedError
-        if self._noted is block:
+        self._noted.add(block.path)
+        own = None if document.rights is None else document.rights.own
+        self.findings.add(not_permitted(document.action, own, centre, block.line))
+
+    def _settle(self, kind: EntityKind, pending: Sequence[Entry]) -> None:
+        action, base = self._document.action, self._base[kind.value]
+        if self._if_not is NotPermitted.REFUSE:
+            self._refused += len(pending)
             return
-        self._noted = block
-        own = None if self._document.rights is None else self._document.rights.own
-        self._findings.add(not_permitted(self._document.action, own, block.centre, block.line))
-
-    def finish(self) -> Applied:
-        """Write what is left, and what became of the document."""
-        self._settle()
-        changed = sum(self._opened.values()) + sum(self._ended.values())
-        nothing = self._refused > 0 and changed == 0
-        state = DocumentState.REFUSED if nothing else DocumentState.APPLIED
-        counts = {COUNTED[kind]: number for kind, number in self._said.items()}
-        counts["measurements"] = self._bulk.counts[Measurement.__tablename__]
-        _write_result(self._connection, self._document_id, state, counts, is_late=self._late_after is not None)
-        findings = self._findings.all()
-        write_findings(self._connection, self._document, self._document_id, findings)
-        return Applied(
-            self._document_id,
-            state,
-            repeated=False,
-            late=self._late_after is not None,
-            said=counts,
-            opened={kind.value: number for kind, number in self._opened.items() if number},
-            ended={kind.value: number for kind, number in self._ended.items() if number},
-            refused=self._refused,
-            findings=findings,
-            procedures=dict(sorted(self._rows.measured.items())),
-            others=self.others.counts(effective=state is DocumentState.APPLIED),
-        )
-
-    def _settle(self) -> None:
-        """Decide upon the entities that wait, and write all rows."""
-        for kind in EntityKind:
-            pending = [one for one in self._pending if one.row.kind is kind]
-            if pending:
-                self._settle_kind(kind, pending)
-        self._pending.clear()
-        self._bulk.flush()
-
-    def _settle_kind(self, kind: EntityKind, pending: list[_Pending]) -> None:
-        keys = {one.key for one in pending}
-        asked = keys | {_without_results(self._document.action, kind, key) for key in keys}
-        current = current_versions(self._connection, kind, asked)
+        keys = {entry.key for entry in pending}
+        asked = keys | {_without_results(action, kind, key) for key in keys}
+        current = self._current.of(kind, asked)
+        for key, version in self.opened[kind].items():
+            if key in asked:
+                current.pop(key, None)
+                if version is not None:
+                    current[key] = version
         held: dict[Key, list[str]] = {}
-        if self._document.action is Action.DELETE and kind is EntityKind.SPECIMEN:
-            held = experiments_about(self._connection, keys)
-        rows = self._bulk.rows_of(ENTITY_TABLES[kind])
-        lifetimes = self._bulk.rows_of(Lifetime.__table__)
-        ended: list[int] = []
-        for key, line, path, row in pending:
-            if self._if_not is NotPermitted.REFUSE:
-                rows.append(entity_values(row, is_current=False))
-                self._refused += 1
-                continue
-            there_as = key if key in current else _without_results(self._document.action, kind, key)
+        if action is Action.DELETE and kind is EntityKind.SPECIMEN:
+            held = self._current.experiments_about(keys)
+        changed = self.opened[kind]
+        if action is Action.ADD and not current and len(keys) == len(pending):
+            # Nearly always so, and much faster than to judge each.
+            for entry in pending:
+                row_id = base + (entry.row_id or 0)
+                self.others.take_effect(entry.key, kind)
+                self._decided_lifetimes.append((kind.value, row_id))
+                changed[entry.key] = Version(row_id, self._document_id)
+            self._opened[kind] += len(pending)
+            return
+        for entry in pending:
+            key, row_id = entry.key, base + (entry.row_id or 0)
+            there_as = key if key in current else _without_results(action, kind, key)
             there = current.get(there_as)
-            judgement = Judgement(self._document.action, kind, key, there, self._document_id, held.get(key, ()))
-            finding = judge(judgement, line, row.id)
-            opens = finding is None and self._document.action is not Action.DELETE
-            rows.append(entity_values(row, is_current=opens))
+            judgement = Judgement(action, kind, key, there, self._document_id, held.get(key, ()))
+            finding = judge(judgement, entry.line, row_id)
             if finding is not None:
                 self._refused += 1
-                self._findings.add(finding._replace(path=path))
+                self.findings.add(finding._replace(path=entry.path))
+                if self._opens:
+                    self._not_current[kind].append(row_id)
                 continue
             self.others.take_effect(key, kind)
             if there is not None:
-                ended.append(there.id)
+                self._ended[kind].append(there.id)
                 del current[there_as]
-            if opens:
-                lifetimes.append((self._lifetime_id(), kind.value, row.id, self._document_id, None))
-                current[key] = Version(row.id, self._document_id)
+                changed[there_as] = None
+            if self._opens:
+                self._decided_lifetimes.append((kind.value, row_id))
+                current[key] = changed[key] = Version(row_id, self._document_id)
                 self._opened[kind] += 1
-        self._ended[kind] += len(ended)
-        end_versions(self._connection, kind, ended, self._document_id)
+
+    def decided(self, *, is_late: bool) -> _Decided:
+        """What becomes of the document."""
+        prepared = self._one.prepared
+        ended = {kind.value: len(ids) for kind, ids in self._ended.items() if ids}
+        opened = {kind.value: number for kind, number in self._opened.items() if number}
+        state = DocumentState.REFUSED if self._refused and not (opened or ended) else DocumentState.APPLIED
+        said = {_COUNTED[kind]: number for kind, number in self._said.items()}
+        said["measurements"] = prepared.rows.get(Measurement.__tablename__, (0, 0))[1]
+        applied = Applied(
+            self._document_id,
+            state,
+            repeated=False,
+            late=is_late,
+            said=said,
+            opened=opened,
+            ended=ended,
+            refused=self._refused,
+            findings=self.findings.all(),
+            procedures=dict(prepared.measured),
+            others=self.others.counts(effective=state is DocumentState.APPLIED),
+        )
+        given = {**self._base, "document": self._document_id, "are_current": int(self._opens)}
+        return _Decided(self._one, applied, given, self._decided_lifetimes, self._ended, self._not_current)
+
+
+def _row_of(one: _Decided) -> dict[str, Any]:
+    """The row of a document that is new to the database."""
+    return document_row(one.one.document, one.applied.document_id) | _result(one)
+
+
+def _write_result(connection: Connection, one: _Decided) -> None:
+    """Write what became of a document whose row is there."""
+    connection.execute(update(_DOCUMENT).where(_DOCUMENT.c.id == one.applied.document_id).values(_result(one)))
+
+
+def _result(one: _Decided) -> dict[str, Any]:
+    return {"state": one.applied.state.value, "late": one.applied.late} | one.applied.said
 
 
 def _without_results(action: Action, kind: EntityKind, key: Key) -> Key:

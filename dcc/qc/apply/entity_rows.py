@@ -1,34 +1,22 @@
-"""The rows of documents on their way into the QC database's tables.
+"""The tables that documents fill, and the rows of prepared documents copied into them.
 
-They are built here (`qc.rows.building`), or come built from a process of their own (`building_process`): whoever reads
-the document chooses. `qc.rows.loading` is the way back.
+What a document says is made into rows before (`qc.rows.prepared_file`), with ids that begin at 1: here they get those
+that follow in the database. `qc.rows.loading` is the way back.
 """
 
 from __future__ import annotations
 
-from typing import Final, cast
+from collections.abc import Mapping
+from typing import Final
 
-from sqlalchemy import String, Table
+from sqlalchemy import Column, Connection, String, Table
 
-from dcc.documents import contents as said
+from dcc.databases.attached_files import attached
 from dcc.qc import models
-from dcc.qc.apply.building_process import Built, BuiltBlock, Order
-from dcc.qc.rows.building import NUMBERED, EntityRow, RowBuilder
-from dcc.qc.rows.bulk import BulkInserter, Counters, Row
-from dcc.qc.rows.types import TooLong
-from dcc.vocabulary import EntityKind, Validity
-
-__all__ = [
-    "BY_NAME",
-    "DOCUMENT_TABLES",
-    "ENTITY_TABLES",
-    "LIMITS",
-    "NUMBERED_TABLES",
-    "DocumentRows",
-    "EntityRow",
-    "TooLong",
-    "entity_values",
-]
+from dcc.qc.rows.building import NUMBERED
+from dcc.qc.rows.bulk import BulkInserter
+from dcc.qc.rows.prepared_file import Columns, PreparedDocument, quoted
+from dcc.vocabulary import EntityKind, MetadataOwner, Validity
 
 _MEASURED: Final = {"parameter_id", "sequence_id", "increment", "increment_status", "unit", "status"}
 """The columns of a measurement that do not repeat what the experiment, line or housing says."""
@@ -73,71 +61,6 @@ ENTITY_TABLES: Final[dict[EntityKind, Table]] = {
 }
 
 
-class DocumentRows:
-    """Makes the rows of one document. `rows` takes all of them but for those of the entities themselves.
-
-    `counters` have read the ids of `NUMBERED_TABLES`.
-    """
-
-    def __init__(self, document_id: int, counters: Counters, rows: BulkInserter) -> None:
-        self._document_id = document_id
-        self._counters = counters
-        self._rows = rows
-        self.measured: dict[str, int] = {}
-        """How many measurements were written of each procedure."""
-        self._building: Built | None = None
-        self._builder: RowBuilder | None = None
-
-    def add_block(self, block: said.Block) -> TooLong | None:
-        """Take the block that the next entities are in; what is too long in it, so that they cannot be taken."""
-        if isinstance(block, BuiltBlock):
-            self._building = block.building
-            next_ids = {name: self._counters.following(BY_NAME[name]) for name in NUMBERED}
-            self._building.begin(Order(self._document_id, next_ids, LIMITS, self._rows.wants_lines))
-        if self._building is not None:
-            return cast("TooLong | None", self._next_made(self._building))
-        return self._own_builder().add_block(block)
-
-    def add_entity(self, entity: said.Entity) -> EntityRow | TooLong:
-        """Take the rows of an entity of the last block but its own row, which is returned; or what is too long."""
-        if self._building is not None:
-            return cast("EntityRow | TooLong", self._next_made(self._building))
-        builder = self._own_builder()
-        before = builder.held_text
-        made = builder.add_entity(entity)
-        self._rows.note_text(builder.held_text - before)
-        return made
-
-    def _own_builder(self) -> RowBuilder:
-        if self._builder is None:
-            new_ids = {name: self._counters.of(BY_NAME[name]) for name in NUMBERED}
-            tables = {table.name: self._rows.rows_of(table) for table in DOCUMENT_TABLES}
-            self._builder = RowBuilder(self._document_id, new_ids, tables, LIMITS)
-            self.measured = self._builder.measured
-        return self._builder
-
-    def _next_made(self, building: Built) -> EntityRow | TooLong | None:
-        """What became of the last content elsewhere. Rows that came built are held once all their entities are."""
-        made = building.next_made()
-        if blocks := building.blocks():
-            self._rows.rows_of(models.CentreBlock.__table__).extend(blocks)
-        batch = building.finished_batch()
-        if batch is not None:
-            for name, rows in batch.rows.items():
-                self._rows.rows_of(BY_NAME[name]).extend(rows)
-            for name, (number, lines) in batch.lines.items():
-                self._rows.add_lines(name, number, lines)
-            self._rows.note_text(batch.text)
-            for procedure_id, number in batch.measured.items():
-                self.measured[procedure_id] = self.measured.get(procedure_id, 0) + number
-        return made
-
-
-def entity_values(row: EntityRow, *, is_current: bool) -> Row:
-    """The row of an entity with all columns of its table, in their order."""
-    return (*row.values, int(is_current), Validity.UNJUDGED)
-
-
 def _limits(table: Table) -> tuple[tuple[int, int, str], ...]:
     return tuple(
         (place, column.type.length or _LEXICAL_LIMIT, f"{column.name}")
@@ -155,5 +78,66 @@ BY_NAME: Final = {f"{table.name}": table for table in DOCUMENT_TABLES}
 NUMBERED_TABLES: Final = tuple(BY_NAME[name] for name in (*NUMBERED, models.Lifetime.__tablename__))
 """The tables whose rows get ids from `Counters`."""
 
-LIMITS: Final = {name: _limits(table) for name, table in BY_NAME.items()}
-"""What the columns of each table hold, for `RowBuilder`."""
+PREPARED_TABLES: Final = tuple(table for table in DOCUMENT_TABLES if table is not models.Lifetime.__table__)
+"""The tables whose rows are prepared: which versions are current is decided when a document is applied."""
+
+COLUMNS: Final = Columns(
+    {table.name: tuple(column.name for column in table.columns) for table in PREPARED_TABLES},
+    {table.name: _limits(table) for table in PREPARED_TABLES},
+)
+"""What prepared files are made by."""
+
+
+def copy_rows(connection: Connection, prepared: PreparedDocument, given: Mapping[str, int], bulk: BulkInserter) -> None:
+    """Copy the rows of a document, or have `bulk` take them where the database does not read files.
+
+    `given` is the id of the `document`, what is to be added to the ids of each numbered table by its name, and whether
+    entities `are_current`.
+    """
+    source = attached(connection, prepared.file.address) if connection.dialect.name == "sqlite" else None
+    for table in PREPARED_TABLES:
+        if table.name not in prepared.rows:
+            continue
+        first, number = prepared.rows[table.name]
+        values = {**given, "first_row": first, "last_row": first + number - 1}
+        if source is None:
+            for row in prepared.file.ask(_SHIFTED[table.name].format(source="main"), values):
+                bulk.take(table, row)
+        else:
+            target = f"INSERT INTO main.{quoted(table.name)} "
+            connection.exec_driver_sql(target + _SHIFTED[table.name].format(source=source), values)
+
+
+def _shifted(table: Table) -> str:
+    """The statement that asks a prepared file for rows of a table, with the ids that they are to have."""
+    columns = ", ".join(_shifted_column(table, column) for column in table.columns)
+    return (
+        f"SELECT {columns} FROM {{source}}.{quoted(table.name)} "  # noqa: S608
+        "WHERE rowid BETWEEN :first_row AND :last_row"
+    )
+
+
+def _shifted_column(table: Table, column: Column[object]) -> str:
+    name = quoted(column.name)
+    if column.name == "document_id":
+        return ":document"
+    if column.name == "is_current":
+        return ":are_current"
+    if column.name == "validity":
+        return f"{Validity.UNJUDGED:d}"
+    if column.name == "owner_id":
+        cases = " ".join(f"WHEN '{kind}' THEN :{owner}" for kind, owner in _OWNERS.items())
+        return f"{name} + CASE owner_kind {cases} END"
+    target = next((key.column.table.name for key in column.foreign_keys), table.name)
+    return f"{name} + :{target}" if column.foreign_keys or column.name == "id" else name
+
+
+_OWNERS: Final = {
+    **{kind.value: kind.value for kind in EntityKind},
+    MetadataOwner.PROCEDURE.value: models.ProcedureRun.__tablename__,
+    MetadataOwner.MEDIA.value: models.Media.__tablename__,
+    MetadataOwner.SERIES_MEDIA.value: models.Media.__tablename__,
+}
+"""The tables of what things belong to, by the kinds that are told of owners."""
+
+_SHIFTED: Final = {table.name: _shifted(table) for table in PREPARED_TABLES}

@@ -9,7 +9,7 @@ from collections import Counter
 from enum import Enum
 from typing import NamedTuple
 
-from dcc.qc.apply.entity_keys import Key
+from dcc.qc.rows.entity_keys import Key
 from dcc.rights import Rights
 from dcc.vocabulary import EntityKind
 
@@ -24,18 +24,12 @@ class OtherCentre(NamedTuple):
 class NotPermitted(Enum):
     """What to do with a document that has data of a centre that its archive does not speak for."""
 
-    STOP = "stop"
-    """Raise `NotPermittedError`: nothing of the document is applied."""
     REFUSE = "refuse"
     """Keep what it says, let none of it take effect."""
     NOTE = "note"
     """Note it, and go on."""
     CONFIRMED = "confirmed"
-    """Go on: a person confirmed the document."""
-
-
-class NotPermittedError(Exception):
-    """A document has data of a centre that its archive does not speak for."""
+    """Go on: there is no such centre, or a person confirmed the document."""
 
 
 class OtherCentres:

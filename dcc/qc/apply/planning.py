@@ -6,18 +6,16 @@ cannot differ, unless other documents come between. What is compared are the ver
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Engine, FromClause, RowMapping, and_, case, null, select
 
 from dcc.databases.transactions import run_writing
-from dcc.documents import contents as said
-from dcc.naming import Action
-from dcc.qc.apply.documents import PATIENCE_SECONDS, Applied, DocumentToApply, apply_on
+from dcc.qc.apply.documents import PATIENCE_SECONDS, Applied, ToApply, apply_on
 from dcc.qc.apply.entity_rows import ENTITY_TABLES
-from dcc.qc.apply.ownership import NotPermitted, NotPermittedError
+from dcc.qc.apply.ownership import NotPermitted
 from dcc.qc.apply.versions import UPDATED, describe, in_chunks, key_columns, key_of_row, same_text
 from dcc.qc.models import (
     Experiment,
@@ -82,32 +80,18 @@ class _PlannedError(Exception):
         self.plan = plan
 
 
-def plan_document(
-    engine: Engine,
-    document: DocumentToApply,
-    read: Callable[[], Iterable[said.Content]],
-    *,
-    patience_seconds: float = PATIENCE_SECONDS,
-) -> Plan:
-    """What applying a document would change; nothing is. `read` and the errors raised as for `apply_document`."""
+def plan_document(engine: Engine, document: ToApply, *, patience_seconds: float = PATIENCE_SECONDS) -> Plan:
+    """What applying a document would change; nothing is. Raises as `apply_documents`."""
 
-    # An addition that would be held is planned as if it were confirmed.
-    if_not = NotPermitted.NOTE if document.action is Action.ADD else NotPermitted.REFUSE
-
-    def plan(not_permitted: NotPermitted) -> Plan:
-        def work(connection: Connection) -> Plan:
-            applied = apply_on(connection, document, read(), if_not=not_permitted)
-            raise _PlannedError(_compare(connection, applied))
-
-        try:
-            return run_writing(engine, work, patience_seconds=patience_seconds)
-        except _PlannedError as planned:
-            return planned.plan
+    def work(connection: Connection) -> Plan:
+        # An addition that would be held is planned as if it were confirmed.
+        (applied,) = apply_on(connection, [document], foreign_additions=NotPermitted.NOTE)
+        raise _PlannedError(_compare(connection, applied))
 
     try:
-        return plan(NotPermitted.STOP)
-    except NotPermittedError:
-        return plan(if_not)
+        return run_writing(engine, work, patience_seconds=patience_seconds)
+    except _PlannedError as planned:
+        return planned.plan
 
 
 def _compare(connection: Connection, applied: Applied) -> Plan:

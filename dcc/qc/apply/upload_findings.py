@@ -12,10 +12,10 @@ from sqlalchemy import Connection, select
 from dcc.declarations import NO_DETAILS, code_of, details_kept, message_of, rule_of
 from dcc.messages import Details, message
 from dcc.naming import Action
-from dcc.qc.apply.entity_keys import Key
-from dcc.qc.apply.entity_rows import TooLong
 from dcc.qc.apply.versions import Version, describe
 from dcc.qc.models import Finding
+from dcc.qc.rows.entity_keys import Key
+from dcc.qc.rows.types import TooLong
 from dcc.rules.findings import facts_of, with_value
 from dcc.rules.upload import (
     LATE,

@@ -27,11 +27,11 @@ from sqlalchemy import (
 
 from dcc.databases.list_parameters import as_json, texts_given, texts_in
 from dcc.messages import Message, mark, message
-from dcc.qc.apply.entity_keys import Key, iso_day
 from dcc.qc.apply.entity_rows import ENTITY_TABLES
 from dcc.qc.models import Experiment, ExperimentSpecimen, Lifetime
 from dcc.qc.models.base import ID_LENGTH
 from dcc.qc.rows.bulk import insert_bulk
+from dcc.qc.rows.entity_keys import Key, iso_day
 from dcc.vocabulary import EntityKind
 
 T = TypeVar("T")

@@ -3,14 +3,14 @@
 Each element becomes rows with ids allocated here. An entity with a text that is longer than its column becomes none: it
 is refused, by rule Q1, and never cut. `dcc.qc.rows.loading` is the way back.
 
-Nothing here knows the database: rows are tuples, tables are names, so that a process of its own can build rows without
-loading SQLAlchemy (`building_process`, `reading_ahead`).
+Nothing here knows the database: rows are tuples, tables are names, so that a process that prepares documents loads no
+SQLAlchemy (`prepared_file`).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from dcc.documents import contents as said
@@ -59,38 +59,30 @@ class EntityRow(NamedTuple):
 class RowBuilder:
     """Makes the rows of one document and appends them to `tables`, but for those of the entities themselves.
 
-    Where lines are wanted, measurements are not appended to their table but are in `measurement_lines`. `held_text`
-    counts the characters of long texts that were appended, `measured` the measurements of each procedure.
+    `held_text` counts the characters of long texts that were appended, `measured` the measurements of each procedure.
     """
 
-    def __init__(
-        self, document_id: int, new_ids: NewIds, tables: Tables, limits: Limits, *, as_lines: bool = False
-    ) -> None:
+    def __init__(self, document_id: int, new_ids: NewIds, tables: Tables, limits: Limits) -> None:
         self._document_id = document_id
         self._tables = tables
         self._ids = {kind: new_ids[kind.value] for kind in EntityKind}
         self._block_id = new_ids["centre_block"]
         self._status_id = new_ids["status_code"]
-        self._procedures = ProcedureRows(document_id, new_ids, tables, limits, as_lines=as_lines)
+        self._procedures = ProcedureRows(document_id, new_ids, tables, limits)
         self._checks_by_table = checks_by(limits)
         measured = self._procedures.measurements
         appended: dict[str, _Appended] = {
             **{name: (rows, self._checks_by_table[name].of_rows) for name, rows in tables.items()},
-            "measurement": (measured.made, lambda _rows: measured.too_long),
+            # Their texts are looked at as they are added.
+            "measurement": (tables["measurement"], lambda _rows: measured.too_long),
         }
         self._of_specimens = [one for name, one in appended.items() if name in _OF_SPECIMENS]
         self._of_others = [one for name, one in appended.items() if name in _OF_OTHERS]
         self._block: said.Block | None = None
         self._in_block: Row = ()
         self._of_run: tuple[str, str, str] = ("", "", "")
-        self._measurements = measured.made
-        self._fits = True
+        self._measurements = tables["measurement"]
         self.measured: dict[str, int] = {}
-
-    @property
-    def measurement_lines(self) -> list[str]:
-        """The lines of measurements; none where no lines are wanted."""
-        return self._procedures.measurements.lines
 
     @property
     def held_text(self) -> int:
@@ -125,21 +117,6 @@ class RowBuilder:
         for mark, (rows, _) in zip(marks, checks, strict=True):
             del rows[mark:]
         return too_long
-
-    def add_unchecked(self, entity: said.Entity) -> EntityRow:
-        """As `add_entity`, but for how long texts are: of all that were added so, `fits` tells that at once."""
-        held = len(self._measurements)
-        made = self._made(entity)
-        self._count(entity, held)
-        self._fits = self._fits and self._procedures.measurements.too_long is None
-        return made
-
-    def fits(self, entities: Mapping[str, Sequence[Row]]) -> bool:
-        """Whether columns hold all texts of what was added unchecked, and of the rows of entities given, by table."""
-        rows_by_table: dict[str, Sequence[Row]] = {**self._tables, **entities}
-        # Those of measurements were looked at as they were added.
-        del rows_by_table["measurement"]
-        return self._fits and all(self._checks_by_table[name].fit(rows) for name, rows in rows_by_table.items())
 
     def _made(self, entity: said.Entity) -> EntityRow:
         if self._block is None:

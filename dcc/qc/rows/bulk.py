@@ -25,7 +25,6 @@ from dcc.qc.rows.types import Row, Value
 __all__ = ["BulkInserter", "Counters", "Row", "Value", "insert_bulk"]
 
 _ROWS_HELD: Final = 20_000
-_TEXT_HELD: Final = 8_000_000
 _LOADING_OFF: Final = frozenset({1148, 2068, 3948, 4166})
 _REFUSES_FILES: Final = "dcc_refuses_files"
 
@@ -60,7 +59,7 @@ class Counters:
 
 
 class BulkInserter:
-    """Takes rows and writes them in chunks on `connection`, or on that which `flush` is given, in its transaction.
+    """Takes rows and writes them in chunks, in the transaction of `connection`.
 
     `tables` in an order in which parents come before their children. Rows of an entity need not be added in any order,
     but `flush` must be called before they are read, and at the end. What the database refuses is raised as SQLAlchemy's
@@ -71,48 +70,27 @@ class BulkInserter:
         self._connection = connection
         self._tables = tuple(tables)
         self._rows: dict[str, list[Row]] = {table.name: [] for table in self._tables}
-        self._lines: dict[str, list[bytes]] = {}
-        self._lines_held = 0
-        self._text_held = 0
-        self.counts: dict[str, int] = dict.fromkeys(self._rows, 0)
-        """Rows written, by table, and those that are held as lines."""
-
-    @property
-    def wants_lines(self) -> bool:
-        """Whether the database takes many rows fastest as lines."""
-        return self._connection.dialect.name != "sqlite" and not self._connection.info.get(_REFUSES_FILES)
+        self._held = 0
 
     def rows_of(self, table: Table) -> list[Row]:
         """The list to which rows of a table are appended; the same one all the time."""
         return self._rows[table.name]
 
-    def add_lines(self, table: str, number: int, lines: bytes) -> None:
-        """Take rows of a table as `row_lines.as_lines` makes them."""
-        self._lines.setdefault(table, []).append(lines)
-        self.counts[table] += number
-        self._lines_held += number
+    def take(self, table: Table, row: Row) -> None:
+        """Take a row; what is held is written when it is much, so that rows of parents have to come before."""
+        self._rows[table.name].append(row)
+        self._held += 1
+        if self._held >= _ROWS_HELD:
+            self.flush()
 
-    def note_text(self, characters: int) -> None:
-        """Say that rows were added whose long texts have so many characters."""
-        self._text_held += characters
-
-    def is_full(self) -> bool:
-        """Whether so much is held that it should be written."""
-        return self._text_held > _TEXT_HELD or self._lines_held + sum(map(len, self._rows.values())) > _ROWS_HELD
-
-    def flush(self, connection: Connection | None = None) -> None:
-        """Write all rows that are held; on another connection, if one is given."""
-        connection = connection or self._connection
+    def flush(self) -> None:
+        """Write all rows that are held."""
         for table in self._tables:
             rows = self._rows[table.name]
             if rows:
-                insert_bulk(connection, table, rows)
-                self.counts[table.name] += len(rows)
+                insert_bulk(self._connection, table, rows)
                 rows.clear()
-            lines = b"".join(self._lines.pop(table.name, ()))
-            if lines:
-                _insert_lines(connection, table, lines)
-        self._text_held = self._lines_held = 0
+        self._held = 0
 
 
 def insert_bulk(connection: Connection, table: Table, rows: Sequence[Row]) -> None:

@@ -1,22 +1,18 @@
-"""Measurements as rows, or at once as the lines that LOAD DATA reads (`dcc.qc.rows.lines`).
+"""Measurements as rows.
 
 Most of what a document says are measurements, and most of what these say is the same in many: it is looked at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias
 from zlib import crc32
 
 from dcc.documents import contents as said
 from dcc.documents.lexical import parse_number
-from dcc.qc.rows.lines import NULL, fields_of
 from dcc.qc.rows.types import LengthCheck, Limits, NewIds, Row, Tables, TooLong, checks_by
 from dcc.vocabulary import MeasurementType
-
-T = TypeVar("T")
 
 _SIMPLE: Final = MeasurementType.SIMPLE.value
 _ONTOLOGY: Final = MeasurementType.ONTOLOGY.value
@@ -36,20 +32,17 @@ _LONG_VALUE: Final = 20
 
 
 class MeasurementRows:
-    """Makes the rows of a document's measurements, or lines where these are wanted, and appends them to `made`.
+    """Makes the rows of a document's measurements.
 
     `too_long` is the first text that no column holds of what was added last. `held_text` counts the characters of
     values and terms.
     """
 
-    def __init__(self, document_id: int, new_ids: NewIds, tables: Tables, limits: Limits, *, as_lines: bool) -> None:
+    def __init__(self, document_id: int, new_ids: NewIds, tables: Tables, limits: Limits) -> None:
         self._document_id = document_id
         self._new_id = new_ids["measurement"]
         self._rows = tables["measurement"]
-        self.lines: list[str] = []
-        self._as_lines = as_lines
         self._heads = _heads_by(checks_by(limits)["measurement"])
-        self.made: list[Any] = self.lines if as_lines else self._rows
         self.too_long: TooLong | None = None
         self.held_text = 0
 
@@ -57,10 +50,7 @@ class MeasurementRows:
         """Take what a procedure measured, a row a value or term; `tail` is what each repeats of its run."""
         found = _measured_in(procedure)
         self._heads.bound()
-        if self._as_lines:
-            self._add_lines(run_id, found, tail)
-        else:
-            self._add_rows(run_id, found, tail)
+        self._add_rows(run_id, found, tail)
         self.too_long = self._heads.first_too_long(found)
         self.held_text += sum([len(value) for _, _, _, value, _ in found if value])
 
@@ -68,23 +58,11 @@ class MeasurementRows:
         new_id, append, document_id = self._new_id, self._rows.append, self._document_id
         heads, start = self._heads, _fingerprint_of(tail)
         for place, item, head, value, line in found:
-            before, after, _, _ = heads[head]
+            before, after = heads[head]
             mark = crc32(f"{before}{_NOTHING if value is None else value}{after}".encode(), start)
             kind, name, sequence, increment, increment_status, unit, status = head
             append((new_id(), run_id, document_id, place, item, kind, name, sequence, increment, increment_status,
                     value, _NUMBERS[value], unit, status, line, *tail, mark * mark % _PRIME))  # fmt: skip
-
-    def _add_lines(self, run_id: int, found: list[_Measured], tail: Row) -> None:
-        new_id, append = self._new_id, self.lines.append
-        heads, start = self._heads, _fingerprint_of(tail)
-        of_run, told_tail = f"\t{run_id}\t{self._document_id}\t", f"\t{fields_of(tail)}\t"
-        for place, item, head, value, line in found:
-            before, after, told, told_after = heads[head]
-            mark = crc32(f"{before}{_NOTHING if value is None else value}{after}".encode(), start)
-            append(
-                f"{new_id()}{of_run}{place}\t{item or NULL}{told}{_TOLD[value]}{told_after}{line}{told_tail}"
-                f"{mark * mark % _PRIME}\n"
-            )
 
 
 def _measured_in(procedure: said.Procedure) -> list[_Measured]:
@@ -112,20 +90,19 @@ def _fingerprint_of(tail: Row) -> int:
     return crc32("\x1f".join(map(str, tail)).encode())
 
 
-class _Heads(dict[_Head, tuple[str, str, str, str]]):
-    """What heads are in fingerprints before the value and after it, and in lines; those that were met."""
+class _Heads(dict[_Head, tuple[str, str]]):
+    """What heads are in fingerprints before the value and after it; those that were met."""
 
     def __init__(self, check: LengthCheck) -> None:
         super().__init__()
         self._check = check
         self._too_long: dict[_Head, TooLong] = {}
 
-    def __missing__(self, head: _Head) -> tuple[str, str, str, str]:
+    def __missing__(self, head: _Head) -> tuple[str, str]:
         kind, *named, unit, status = head
         before = [_NOTHING if text is None else text for text in (*named, "")]
         after = [_NOTHING if text is None else text for text in ("", unit, status)]
-        told = f"\t{fields_of((kind, *named))}\t", f"\t{fields_of((unit, status))}\t"
-        self[head] = constant = ("\x1f".join(before), "\x1f".join(after), *told)
+        self[head] = constant = ("\x1f".join(before), "\x1f".join(after))
         too_long = self._check.of_row((None, None, None, None, None, kind, *named, None, None, unit, status))
         if too_long is not None:
             self._too_long[head] = too_long
@@ -148,15 +125,11 @@ _heads_by = lru_cache(maxsize=2)(_Heads)
 """Those of documents that are checked alike."""
 
 
-class _OfValues(dict[str | None, T]):
-    """What is made of values; that of the last short ones."""
+class _Numbers(dict[str | None, float | None]):
+    """The numbers that values are; of the last short ones they are known."""
 
-    def __init__(self, make: Callable[[str | None], T]) -> None:
-        super().__init__()
-        self._make = make
-
-    def __missing__(self, value: str | None) -> T:
-        made = self._make(value)
+    def __missing__(self, value: str | None) -> float | None:
+        made = None if value is None else parse_number(value)
         if value is None or len(value) <= _LONG_VALUE:
             if len(self) > _MOST_VALUES:
                 self.clear()
@@ -164,10 +137,4 @@ class _OfValues(dict[str | None, T]):
         return made
 
 
-def _number_of(value: str | None) -> float | None:
-    return None if value is None else parse_number(value)
-
-
-_NUMBERS: Final = _OfValues(_number_of)
-_TOLD: Final = _OfValues(lambda value: fields_of((value, _number_of(value))))
-"""The numbers that values are, and what lines have for both."""
+_NUMBERS: Final = _Numbers()

@@ -42,8 +42,8 @@ class _MediaRow(NamedTuple):
 class ProcedureRows:
     """Makes the rows of a document's procedures; those of measurements by `measurements`."""
 
-    def __init__(self, document_id: int, new_ids: NewIds, tables: Tables, limits: Limits, *, as_lines: bool) -> None:
-        self.measurements = MeasurementRows(document_id, new_ids, tables, limits, as_lines=as_lines)
+    def __init__(self, document_id: int, new_ids: NewIds, tables: Tables, limits: Limits) -> None:
+        self.measurements = MeasurementRows(document_id, new_ids, tables, limits)
         self._document_id = document_id
         self._run_id = new_ids["procedure_run"]
         self._media_id = new_ids["media"]

@@ -67,15 +67,6 @@ class LengthCheck:
         self._known_to_fit |= texts
         return None
 
-    def fit(self, rows: Sequence[Row]) -> bool:
-        """Whether the columns hold all texts of many rows."""
-        for place, limit, _ in self._limits if rows else ():
-            texts = {row[place] for row in rows}
-            texts.discard(None)
-            if texts and max(map(len, texts)) > limit:  # type: ignore[arg-type]
-                return False
-        return True
-
     def of_row(self, row: Row) -> TooLong | None:
         """What is too long in a row."""
         for place, limit, name in self._limits:

@@ -8,14 +8,11 @@ the archive was processed again with other documents or its file source removed,
 from __future__ import annotations
 
 import logging
-import os
 import time
-from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, date, datetime
-from functools import partial
-from itertools import repeat
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import Connection
 
@@ -30,32 +27,33 @@ from dcc.errors import (
     StagedDocumentLostError,
 )
 from dcc.messages import mark
+from dcc.naming import Action
 from dcc.phases import Phase, Status
-from dcc.qc.apply.versions import in_chunks
 from dcc.qc.judging import healing
-from dcc.qc.judging.checking_ahead import Answer, Checked, CheckingAhead, Question
-from dcc.qc.judging.checking_process import ToCheck
 from dcc.qc.judging.documents import Basis, Judgement, judge_document, signature_of
-from dcc.qc.judging.lookups import SqlLookups
-from dcc.qc.judging.many_documents import newest_document
+from dcc.qc.judging.many_documents import Found, judge_together
+from dcc.qc.judging.other_specimens import questionable
 from dcc.qc.judging.waiver_store import waivers_in_force
 from dcc.qc.reference import snapshots
 from dcc.qc.rows.loading import load_document
+from dcc.rules.context import latest_day
+from dcc.rules.findings import Finding
+from dcc.rules.packed_findings import unpacked
 from dcc.rules.waivers import Waiver
 from dcc.runtime.log_context import logging_about
 from dcc.session.data.data_session import DataSession, Fact, Recorder, merged
 from dcc.session.data.document_log import problems_of, worst_first
 from dcc.session.data.documents import UPLOADED, DueDocument
-from dcc.session.data.judging_ahead import Due, Judged, judging_ahead, portions
 from dcc.session.data.judging_basis import basis_seen_to
+from dcc.session.data.prepared_archives import PreparedFiles, basis_of, remove_all
 from dcc.session.data.qc_documents import (
     QcDocument,
     counted_by_tracker,
     documents_by_id,
     documents_of,
 )
-from dcc.session.data.staged_documents import place_in_staging, staged_path
 from dcc.session.data.uploader import FINDINGS_TOLD
+from dcc.store.staged_documents import staged_path
 from dcc.tracker.states import State
 from dcc.vocabulary import DocumentState
 
@@ -67,8 +65,11 @@ GONE: Final = mark("The QC database does not hold the document.")
 JUDGED_WELL: Final = State(Phase.DATA, Status.DONE)
 JUDGED_FAULTY: Final = State(Phase.DATA, Status.FAILED)
 
-MANY: Final = 10_000_000
-"""Bytes of documents from which on other processes are worth their start."""
+Due = tuple[DueDocument, QcDocument]
+
+_TOGETHER: Final = 250
+_BYTES_TOGETHER: Final = 50_000_000
+"""What a transaction takes at most, but for a single document: it holds others up no longer than a second or so."""
 
 _HEALING: Final = mark("What it depends on has changed: documents, waivers or reference data.")
 
@@ -90,17 +91,15 @@ def check_documents(work: DataSession) -> Iterator[ZipData]:
     faults = len(work.faults)
     recorder = Recorder(work, Phase.DATA, due)
     try:
-        with closing(_check_all(work, [(document, there[document.xml_id]) for document in due], basis)) as facts:
-            for fact in facts:
-                recorder.add(fact)
-                if recorder.is_due:
-                    yield from recorder.write()
+        for fact in _check_all(work, [(document, there[document.xml_id]) for document in due], basis):
+            recorder.add(fact)
+            if recorder.is_due:
+                yield from recorder.write()
     except QcDatabaseUnreachableError:
         recorder.break_off()
         raise
-    # It is not asked for any more, nor are the reference data that it goes by.
-    work.checked = None
     yield from recorder.write()
+    remove_all(work.staging, list({document.key: None for document in due}))
     work.session.finish_task(task, failed=len(work.faults) > faults)
 
 
@@ -176,97 +175,71 @@ def _uploaded(work: DataSession, due: list[DueDocument], there: dict[int, QcDocu
     return [document for document in due if document.xml_id in stands]
 
 
-def _check_all(work: DataSession, due: list[Due], basis: Basis) -> Generator[Fact]:
-    """Judge documents, in their order.
-
-    Those that were checked while they were read for the upload need not be read again. Of the others, many are checked
-    by other processes, few by this one, each by itself.
-    """
-    known = _known(work, due, basis)
-    others = [one for one in due if one[1].id not in known]
-    processes = min(work.settings.workers, os.cpu_count() or 1)
-    are_many = processes > 1 and sum(document.size_bytes for document, _ in others) >= MANY
-    reference = basis.reference.data
-    documents = (_to_check(work, *one) for one in others)
-    ahead = CheckingAhead(documents, processes, reference, basis.today, partial(_answer, work), work.session.check)
-    with closing(ahead):
-        results = ahead.results() if are_many else repeat(Checked(None))
-        yield from _judge_together(work, _with_known(work, due, known, results), basis)
+def _check_all(work: DataSession, due: Sequence[Due], basis: Basis) -> Iterator[Fact]:
+    """Judge documents, in their order: together where it is known what the rules find, each by itself else."""
+    with closing(PreparedFiles(work.staging, basis_of(basis))) as files:
+        yield from _check_portions(work, due, basis, files)
 
 
-def _known(work: DataSession, due: list[Due], basis: Basis) -> set[int]:
-    """The ids of the documents in which it is known what the rules find."""
-    checked = work.checked
-    if checked is None or not checked.goes_by(basis):
-        return set()
-    return work.read_qc(lambda connection: checked.known(connection, [stored.id for _, stored in due]))
-
-
-def _with_known(
-    work: DataSession, due: list[Due], known: Collection[int], results: Iterator[Checked]
-) -> Iterator[tuple[Due, Checked]]:
-    """Documents in their order, each with what was found in it; `results` are those of the ones that are not known."""
-    for some in in_chunks(due):
-        ids = [stored.id for _, stored in some if stored.id in known]
-        found = work.read_qc(partial(work.checked.checked, document_ids=ids)) if work.checked and ids else {}
+def _check_portions(work: DataSession, due: Sequence[Due], basis: Basis, files: PreparedFiles) -> Iterator[Fact]:
+    for some in _portions(due):
+        work.session.check()
+        known = {
+            stored.id: [unpacked(one) for one in findings]
+            for document, stored in some
+            if (findings := _prepared_findings(files, document)) is not None
+        }
+        judged = _judge_together(work, known, basis) if known else {}
         for one in some:
-            document_id = one[1].id
-            yield one, found.get(document_id, Checked(None)) if document_id in known else next(results)
+            result = judged.get(one[1].id)
+            if result is None:
+                yield _check(work, *one, basis)
+            elif isinstance(result, NotFoundError):
+                yield _gone(*one, result)
+            else:
+                yield _fact(work, *one, result, 0.0)
 
 
-def _judge_together(work: DataSession, documents: Iterable[tuple[Due, Checked]], basis: Basis) -> Iterator[Fact]:
-    """Judge documents in their order, those in which it is known what is found together."""
-    with judging_ahead(work, basis) as ahead:
-        for portion in portions(documents):
-            (one, checked), *_ = portion
-            if checked.findings is not None:
-                for judged in ahead.judge(portion):
-                    yield from _facts(work, judged, basis)
-                continue
-            for judged in ahead.rest():
-                yield from _facts(work, judged, basis)
-            yield _check(work, *one, basis) if checked.error is None else _faulty(work, *one, checked.error)
-        for judged in ahead.rest():
-            yield from _facts(work, judged, basis)
+def _portions(due: Sequence[Due]) -> Iterator[list[Due]]:
+    """The documents in their order, as many together as a transaction may take."""
+    some: list[Due] = []
+    size = 0
+    for one in due:
+        size += one[0].size_bytes
+        if some and (len(some) >= _TOGETHER or size > _BYTES_TOGETHER):
+            yield some
+            some, size = [], one[0].size_bytes
+        some.append(one)
+    if some:
+        yield some
 
 
-def _facts(work: DataSession, judged: Judged, basis: Basis) -> Iterator[Fact]:
-    if judged.judgements is None:
-        for one, _ in judged.portion:
-            yield _check(work, *one, basis)
-        return
-    share = judged.seconds / len(judged.portion)
-    for (one, checked), result in zip(judged.portion, judged.judgements, strict=True):
-        yield (
-            _gone(*one, result)
-            if isinstance(result, NotFoundError)
-            else _fact(work, *one, result, checked.seconds + share)
-        )
+def _prepared_findings(files: PreparedFiles, document: DueDocument) -> Sequence[Any] | None:
+    """What the rules that need a document alone find in it, where that is known."""
+    if document.key.action is Action.DELETE:
+        return ()
+    prepared = files.find(document)
+    # The database is asked about entities that have rows.
+    return prepared.findings if prepared is not None and prepared.whole else None
 
 
-def _to_check(work: DataSession, document: DueDocument, stored: QcDocument) -> ToCheck:
-    name = document.name
-    path = place_in_staging(work.staging, document)
-    return ToCheck(
-        stored.id,
-        document.key.action.value,
-        name.centre,
-        name.kind.value,
-        # Where no file can have the name, it is judged by its rows.
-        path or "",
-        document.md5,
-        document.size_bytes,
-        str(document.key),
-        document.centre,
-    )
+def _judge_together(
+    work: DataSession, known: Mapping[int, Sequence[Finding]], basis: Basis
+) -> Mapping[int, Judgement | NotFoundError]:
+    """Judge documents, by id, in which it is known what is found; but for those that other rules may object to."""
 
+    def judge(connection: Connection) -> Mapping[int, Judgement | NotFoundError]:
+        doubtful = questionable(connection, known.keys(), latest_day(basis.today))
+        found = [Found(document_id, some) for document_id, some in known.items() if document_id not in doubtful]
+        return dict(zip((one.document_id for one in found), judge_together(connection, found, basis), strict=True))
 
-def _answer(work: DataSession, question: Question) -> Answer:
-    def ask(connection: Connection) -> Answer:
-        newest, lookups = newest_document(connection), SqlLookups(connection)
-        return Answer({centre: lookups.known_specimens(centre, ids) for centre, ids in question.items()}, newest)
-
-    return work.read_qc(ask)
+    try:
+        return work.write_qc(judge)
+    except (DatabaseUnreachableError, SessionLostError):
+        raise
+    except Exception as error:
+        log.info("%d documents are judged one by one: %s: %s", len(known), type(error).__name__, error)
+        return {}
 
 
 def _check(work: DataSession, document: DueDocument, stored: QcDocument, basis: Basis) -> Fact:
@@ -304,7 +277,7 @@ def _fact(work: DataSession, document: DueDocument, stored: QcDocument, judgemen
 def _judge(work: DataSession, document: DueDocument, stored: QcDocument, basis: Basis) -> Judgement:
     """Judge a document as it is in staging or, where it is not there any more, as the QC database has it."""
     try:
-        path = staged_path(work.staging, document)
+        path = staged_path(work.staging, document.key, document.name.file_name, document.md5)
     except StagedDocumentLostError:
         return _judge_rows(work, stored, basis)
     kind = document.name.kind

@@ -24,6 +24,7 @@ from dcc.session.data.checking import may_be_judged_again
 from dcc.session.data.data_session import DataSession, Fact
 from dcc.session.data.document_log import rewrite_log
 from dcc.session.data.documents import ANY_CENTRE, UPLOADED, DueDocument, load_due
+from dcc.session.data.prepared_archives import prepared_once
 from dcc.session.data.qc_documents import (
     QcDocument,
     counted_by_tracker,
@@ -33,6 +34,7 @@ from dcc.session.data.qc_documents import (
 )
 from dcc.session.data.uploader import Uploader, failed_upload
 from dcc.settings import Settings
+from dcc.store.staging import Staging
 from dcc.tracker import progress
 from dcc.tracker.hostings.foreign_archives import not_fetched
 from dcc.tracker.hostings.owner_notices import NewNotice, Outcome, add_notices
@@ -261,7 +263,8 @@ def _set_back_by_withdrawal_of(connection: Connection, document_ids: list[int]) 
 
 def _confirm(both: _Databases, uploader: Uploader, document: DueDocument) -> DocumentData:
     try:
-        fact = uploader.upload(document)
+        with prepared_once(Staging(both.settings.staging_directory), [document]) as prepared:
+            (fact,) = uploader.upload([document], [prepared(document)])
     except DocumentError as error:
         fact = failed_upload(document, error)
     states = both.tell_tracker(lambda connection: _tell_of_confirmed(connection, fact))

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter, defaultdict, deque
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from sqlalchemy import Connection, Engine, select
 
@@ -21,8 +21,6 @@ from dcc.errors import InternalFaultError
 from dcc.messages import mark
 from dcc.outcomes import Problem, ZipKey
 from dcc.phases import Phase, Status
-from dcc.qc.judging.checked_at_upload import CheckedAtUpload
-from dcc.runtime.background_work import BackgroundWork
 from dcc.session.data.document_log import rewrite_log
 from dcc.session.data.documents import DueDocument, in_order_of_upload, load_due
 from dcc.session.sessions import Session
@@ -52,8 +50,7 @@ _ACTION_STATES: Final = select(ZipAction.id, ZipAction.phase_id, ZipAction.statu
 class DataSession:
     """One session's work on both databases. `keys` are the zip actions that it is about, None for all.
 
-    `checked` holds what was found in documents while they were read; `has_reference`: reference data were seen to.
-    `delegations` are those in force since the upload began.
+    `has_reference`: reference data were seen to. `delegations` are those in force since the upload began.
     """
 
     tracker: Engine
@@ -64,7 +61,6 @@ class DataSession:
     staging: Staging
     faults: list[InternalFaultError] = field(default_factory=list)
     has_reference: bool = False
-    checked: CheckedAtUpload | None = None
     delegations: Delegations = field(default_factory=Delegations)
 
     @property
@@ -121,41 +117,28 @@ class Fact:
     notices: Sequence[NewNotice] = ()
 
 
-class _Written(NamedTuple):
-    """What was written to the tracker, the states that came of it, and how long it took."""
-
-    batch: Sequence[Fact]
-    states: Mapping[Subject, Mapping[int, State]]
-    seconds: float
-
-
 class Recorder:
     """Gathers what became of the documents of a phase, writes it to the tracker, and tells of each zip action once.
 
-    A zip action is told of when all its documents among `documents` have been recorded. What is begun `beside` the
-    caller's work, if anything can be, is written in its order; what goes wrong there is raised by `finish`.
+    A zip action is told of when all its documents among `documents` have been recorded.
     """
 
-    def __init__(
-        self, work: DataSession, phase: Phase, documents: Iterable[DueDocument], beside: BackgroundWork | None = None
-    ) -> None:
+    def __init__(self, work: DataSession, phase: Phase, documents: Iterable[DueDocument]) -> None:
         self._work, self._phase = work, phase
-        self._beside = beside or BackgroundWork(None)
         self._left = Counter(document.za_id for document in documents)
         self._told: dict[int, list[Fact]] = defaultdict(list)
         self._batch: list[Fact] = []
         self._running: dict[int, Proposal] = {}
         self._shown: set[int] = set()
-        self._writing: deque[Callable[[], _Written]] = deque()
         self._written = time.monotonic()
         self._pause = _COMMIT_SECONDS
 
     def show_pending(self, documents: Iterable[DueDocument]) -> None:
-        """Begin to show that documents wait for the phase."""
+        """Show that documents wait for the phase."""
         pending = State(self._phase, Status.PENDING)
         proposals = [Proposal(Subject.XML_FILE, one.xml_id, pending) for one in documents if one.state != pending]
         if proposals:
-            self._begin([], proposals)
+            self._record([], proposals)
 
     def show_running(self, document: DueDocument) -> None:
         """Show that a document's turn has come, with the next writing."""
@@ -174,45 +157,29 @@ class Recorder:
         waited = time.monotonic() - self._written > self._pause
         return len(self._batch) >= _MOST_DOCUMENTS or (waited and bool(self._batch or self._running))
 
-    def begin(self) -> None:
-        """Begin to write what was gathered in one transaction. `finish` comes before anything else is written."""
+    def write(self) -> list[ZipData]:
+        """Write what was gathered in one transaction; the zip actions that have come to an end with it."""
         if not self._batch and not self._running:
-            return
+            return []
         self._shown.update(self._running)
         batch, running = self._batch, list(self._running.values())
         self._batch, self._running = [], {}
-        self._begin(batch, running)
-
-    def finish(self) -> list[ZipData]:
-        """Wait until all is written that was begun; the zip actions that have come to an end with it."""
-        ended: list[ZipData] = []
-        while self._writing:
-            ended += self._take(self._writing.popleft()())
-        return ended
-
-    def write(self) -> list[ZipData]:
-        """Write what was gathered in one transaction; the zip actions that have come to an end with it."""
-        self.begin()
-        return self.finish()
-
-    def _begin(self, batch: Sequence[Fact], shown: Sequence[Proposal]) -> None:
-        def write() -> _Written:
-            began = time.monotonic()
-            states = self._work.session.write(lambda connection: _write(connection, batch, shown))
-            return _Written(batch, states, time.monotonic() - began)
-
-        self._writing.append(self._beside.begin(write))
-
-    def _take(self, written: _Written) -> Iterator[ZipData]:
-        self._written = time.monotonic()
-        self._pause = max(_COMMIT_SECONDS, min(written.seconds / _SHARE, _MOST_SECONDS))
-        for fact in written.batch:
-            state = written.states[Subject.XML_FILE].get(fact.document.xml_id, fact.state or fact.document.state)
+        states = self._record(batch, running)
+        for fact in batch:
+            state = states[Subject.XML_FILE].get(fact.document.xml_id, fact.state or fact.document.state)
             if state != (fact.data.phase, fact.data.status):
                 fact = replace(fact, data=replace(fact.data, phase=state.phase, status=state.status))
             self._told[fact.document.za_id].append(fact)
             self._left[fact.document.za_id] -= 1
-        return self._finished(written.states[Subject.ZIP_ACTION])
+        return list(self._finished(states[Subject.ZIP_ACTION]))
+
+    def _record(self, batch: Sequence[Fact], shown: Sequence[Proposal]) -> dict[Subject, dict[int, State]]:
+        """Write to the tracker; the states that came of it."""
+        began = time.monotonic()
+        states = self._work.session.write(lambda connection: _write(connection, batch, shown))
+        self._written = time.monotonic()
+        self._pause = max(_COMMIT_SECONDS, min((self._written - began) / _SHARE, _MOST_SECONDS))
+        return states
 
     def break_off(self) -> None:
         """Write what became of documents before the phase had to be given up; those whose turn it was wait again."""

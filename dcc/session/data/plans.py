@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from sqlalchemy import Connection, Engine
 
 from dcc.databases.transactions import run_reading
-from dcc.documents.contents import Content
-from dcc.documents.reading import read_document
 from dcc.errors import NotFoundError
-from dcc.naming import DocumentKind
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase
+from dcc.qc.apply.documents import ToApply
 from dcc.qc.apply.planning import Plan, plan_document
 from dcc.rules.upload import OWNERSHIP
 from dcc.session.data.documents import DueDocument, load_due
-from dcc.session.data.staged_documents import staged_path
-from dcc.session.data.upload_groups import document_to_apply
+from dcc.session.data.prepared_archives import prepared_once
+from dcc.session.data.uploader import document_to_apply
 from dcc.settings import Settings
 from dcc.store.staging import Staging
 from dcc.tracker.hostings.foreign_archives import not_fetched
@@ -60,16 +56,12 @@ def plan_submission(tracker: Engine, qc: Engine, settings: Settings, key: ZipKey
             )
         return due, load_delegations(connection)
 
+    due, delegations = run_reading(tracker, find, patience_seconds=settings.database_retry)
     staging = Staging(settings.staging_directory)
     plans = []
-    due, delegations = run_reading(tracker, find, patience_seconds=settings.database_retry)
-    for document in due:
-        path, kind = staged_path(staging, document), document.name.kind
-
-        def read(path: Path = path, kind: DocumentKind = kind) -> Iterator[Content]:
-            return read_document(path, kind)
-
-        to_apply = document_to_apply(document, delegations)
-        plan = plan_document(qc, to_apply, read, patience_seconds=settings.database_retry)
-        plans.append(DocumentPlan(document.name.file_name, plan))
+    with prepared_once(staging, due) as prepared:
+        for document in due:
+            to_apply = ToApply(document_to_apply(document, delegations), prepared(document))
+            plan = plan_document(qc, to_apply, patience_seconds=settings.database_retry)
+            plans.append(DocumentPlan(document.name.file_name, plan))
     return plans

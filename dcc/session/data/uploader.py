@@ -2,43 +2,33 @@
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Final, TypeVar
+from typing import Final
 
 from sqlalchemy import Engine
 
 from dcc.data_outcomes import DocumentData, FindingEntry
 from dcc.databases.transactions import run_reading
-from dcc.errors import DatabaseUnreachableError, DccError, HelperEndedError
+from dcc.errors import DccError
 from dcc.naming import Action
 from dcc.outcomes import Problem, ZipKey
 from dcc.phases import Phase, Status
-from dcc.qc.apply.building_process import read_for_upload
-from dcc.qc.apply.documents import Applied, apply_document
-from dcc.qc.apply.many_documents import Build, Prepared, apply_together, prepare_together
+from dcc.qc.apply.documents import Applied, ToApply, apply_documents
 from dcc.qc.apply.ownership import OtherCentre
-from dcc.qc.apply.reading_ahead import ReadingAhead
 from dcc.qc.apply.upload_findings import UploadFinding, findings_of
+from dcc.qc.rows.documents import DocumentToApply
+from dcc.qc.rows.prepared_file import PreparedDocument
 from dcc.rules.upload import OWNERSHIP
 from dcc.session.data.data_session import Fact
 from dcc.session.data.document_log import held_problem, problems_of, worst_first
 from dcc.session.data.documents import UPLOADED, DueDocument
-from dcc.session.data.staged_documents import staged_path
-from dcc.session.data.upload_groups import document_to_apply
 from dcc.settings import Settings
-from dcc.store.staging import Staging
 from dcc.tracker.hostings.owner_notices import NewNotice, Outcome
 from dcc.tracker.register.delegations import Delegations
 from dcc.tracker.states import State
 from dcc.vocabulary import DocumentState, Severity
-
-T = TypeVar("T")
-
-log = logging.getLogger(__name__)
 
 FINDINGS_TOLD: Final = 50
 """How many findings of a document are told of with it."""
@@ -50,7 +40,7 @@ _FAILED: Final = State(Phase.UPLOAD, Status.FAILED)
 
 @dataclass(frozen=True, slots=True)
 class Uploader:
-    """Applies documents that are in staging; those that would change more than the settings let them are held.
+    """Applies documents; those that would change more than the settings let them are held.
 
     `together_from`: see `DocumentToApply`.
     """
@@ -58,54 +48,21 @@ class Uploader:
     qc: Engine
     settings: Settings
     delegations: Delegations
-    ahead: ReadingAhead | None = None
     together_from: int | None = None
 
-    def upload(self, document: DueDocument) -> Fact:
-        """Apply a document; what became of it, to be told to the tracker.
+    def upload(self, documents: Sequence[DueDocument], prepared: Sequence[PreparedDocument]) -> list[Fact]:
+        """Apply documents as they are prepared, in one transaction; what became of each, to be told to the tracker.
 
-        Where the process that reads it ends, as when the machine is short of memory, it is read once more. Raises
-        StagedDocumentLostError when it is not in staging as it was, DatabaseUnreachableError, and what else is no fault
-        of the document.
+        Raises DatabaseUnreachableError, and what is no fault of the documents.
         """
         began = time.monotonic()
-        path = staged_path(Staging(self.settings.staging_directory), document)
-        read = read_for_upload if self.ahead is None else self.ahead.read
-        apply = partial(
-            apply_document,
-            self.qc,
-            document_to_apply(document, self.delegations, self.together_from),
-            lambda: read(path, document.name.kind),
-            hold_above=self.settings.hold_threshold,
-        )
-        try:
-            applied = apply()
-        except HelperEndedError as error:
-            log.warning("%s: %s It is read once more.", document.key, error)
-            applied = apply()
-        return self.fact(document, applied, time.monotonic() - began)
-
-    def upload_together(self, documents: Sequence[DueDocument], ahead: ReadingAhead) -> list[Applied] | None:
-        """Apply small documents that add, in one transaction; what became of the first ones.
-
-        The one after these is to be uploaded by itself. None: it failed, and each is to be, which tells whose fault it
-        was. Raises DatabaseUnreachableError.
-        """
-        to_apply = [document_to_apply(document, self.delegations, self.together_from) for document in documents]
-        return unless_it_fails(documents, lambda: apply_together(self.qc, to_apply, self._build(documents, ahead)))
-
-    def prepare(
-        self, documents: Sequence[DueDocument], ahead: ReadingAhead, former: Sequence[Prepared]
-    ) -> Prepared | None:
-        """Do all of `upload_together`, which see, but for writing; `former` may be on their way into the database."""
-        to_apply = [document_to_apply(document, self.delegations, self.together_from) for document in documents]
-        build = self._build(documents, ahead)
-        return unless_it_fails(documents, lambda: prepare_together(self.qc, to_apply, build, former))
-
-    def _build(self, documents: Sequence[DueDocument], ahead: ReadingAhead) -> Build:
-        contents = Staging(self.settings.staging_directory).contents
-        paths = [contents(document.key) / document.name.file_name for document in documents]
-        return lambda number, order: ahead.read_whole(paths[:number], order)
+        to_apply = [
+            ToApply(document_to_apply(document, self.delegations, self.together_from), one)
+            for document, one in zip(documents, prepared, strict=True)
+        ]
+        applied = apply_documents(self.qc, to_apply, hold_above=self.settings.hold_threshold)
+        seconds = (time.monotonic() - began) / len(documents)
+        return [self.fact(document, one, seconds) for document, one in zip(documents, applied, strict=True)]
 
     def recall(self, document: DueDocument, document_id: int) -> Fact:
         """What became of a document that was refused before the tracker heard of it."""
@@ -165,15 +122,25 @@ class Uploader:
         return Fact(document, data, state, problems, seconds, notices)
 
 
-def unless_it_fails(documents: Sequence[DueDocument], work: Callable[[], T]) -> T | None:
-    """What comes of work with documents that go together; None if it failed, unless the database is away."""
-    try:
-        return work()
-    except DatabaseUnreachableError:
-        raise
-    except Exception as error:
-        log.warning("%d documents are applied one by one, because together they were not: %s", len(documents), error)
-        return None
+def document_to_apply(
+    document: DueDocument, delegations: Delegations, together_from: int | None = None
+) -> DocumentToApply:
+    """A document of the tracker as the QC database takes it; the delegations in force say whose data it may change."""
+    name = document.name
+    return DocumentToApply(
+        action=document.key.action,
+        zip_file=document.key.file_name,
+        file_name=name.file_name,
+        kind=name.kind,
+        centre=name.centre,
+        created=name.created,
+        inc=name.inc,
+        md5=document.md5 or "",
+        size_bytes=document.size_bytes,
+        tracker_id=document.xml_id,
+        rights=delegations.rights_of(document.centre),
+        together_from=together_from,
+    )
 
 
 def failed_upload(document: DueDocument, error: DccError) -> Fact:

@@ -1,7 +1,6 @@
 """The upload phase: documents are applied to the QC database one after the other, in their order.
 
-Small documents that add are applied together, a bounded number in one transaction, as if each were applied by itself;
-what does not go that way, or fails there, is applied by itself.
+Additions that are new to it share a transaction, a bounded number of them; what fails there is applied by itself.
 
 What a document does there stands before the tracker hears of it; a document that a killed session had applied is found
 `repeated`. A document that cannot be applied leaves no row of data, and always an entry in `xml_log`.
@@ -10,15 +9,17 @@ What a document does there stands before the tracker hears of it; a document tha
 from __future__ import annotations
 
 import logging
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from dcc.data_outcomes import ZipData
+from dcc.databases.attached_files import MOST_ATTACHED
 from dcc.errors import (
     DatabaseUnreachableError,
     DccError,
     QcDatabaseUnreachableError,
+    SessionLostError,
     StagedDocumentLostError,
 )
 from dcc.naming import Action
@@ -26,13 +27,12 @@ from dcc.phases import Phase
 from dcc.qc.apply.holding import held_for
 from dcc.qc.judging.many_documents import newest_document
 from dcc.qc.statistics import update_statistics
-from dcc.runtime.background_work import run_in_background
 from dcc.runtime.log_context import logging_about
 from dcc.session.data.data_session import DataSession, Fact, Recorder
 from dcc.session.data.documents import DueDocument
+from dcc.session.data.judging_basis import basis_seen_to
+from dcc.session.data.prepared_archives import LARGE, PreparedArchives, PreparedFiles, basis_of
 from dcc.session.data.qc_documents import QcDocument, documents_of
-from dcc.session.data.upload_groups import UploadQueue
-from dcc.session.data.upload_turns import groups_in_turn
 from dcc.session.data.uploader import HELD, Uploader, failed_upload, not_applied
 from dcc.tracker import progress
 from dcc.tracker.hostings.older_archives import OlderArchive, waiting_for_older
@@ -43,6 +43,10 @@ log = logging.getLogger(__name__)
 
 _WAITS: Final = "It would change much, or has data of another centre, so that it has to be confirmed."
 _LONG_BYTES: Final = 4_000_000
+
+MOST_DOCUMENTS: Final = 100
+MOST_BYTES: Final = 5_000_000
+"""How many documents are applied together, and how large they are in all: little is lost when a session is killed."""
 
 
 def upload_documents(work: DataSession) -> Iterator[ZipData]:
@@ -70,25 +74,18 @@ def upload_documents(work: DataSession) -> Iterator[ZipData]:
         return
     task = work.session.start_task(Phase.UPLOAD, f"Upload of {len(due):,} documents")
     faults = len(work.faults)
-    lost: dict[int, str] = {}
-    with run_in_background(work.tracker, "tracker") as tracker:
-        recorder = Recorder(work, Phase.UPLOAD, due, tracker)
-        recorder.show_pending(due)
-        queue = UploadQueue(work, due, there)
-        try:
-            yield from _upload_all(work, queue, recorder, there, lost)
-        except QcDatabaseUnreachableError:
-            ended = recorder.finish()
-            recorder.break_off()
-            yield from ended
-            raise
-        finally:
-            if queue.ahead is not None:
-                queue.ahead.close()
-        if queue.ahead is not None:
-            update_statistics(work.qc, patience_seconds=work.settings.database_retry)
-        yield from recorder.write()
-    work.session.finish_task(task, failed=len(work.faults) > faults or bool(lost))
+    upload = _Upload(work, due, there)
+    try:
+        yield from upload.all()
+    except QcDatabaseUnreachableError:
+        upload.recorder.break_off()
+        raise
+    finally:
+        upload.close()
+    if sum(document.size_bytes for document in due) >= LARGE:
+        update_statistics(work.qc, patience_seconds=work.settings.database_retry)
+    yield from upload.recorder.write()
+    work.session.finish_task(task, failed=len(work.faults) > faults or bool(upload.lost))
 
 
 def _delegated_since(work: DataSession, held: Sequence[DueDocument], there: Mapping[int, QcDocument]) -> set[int]:
@@ -128,59 +125,92 @@ def _told_waiting(work: DataSession, waiting: Sequence[Fact]) -> list[ZipData]:
     return recorder.write()
 
 
-def _upload_all(
-    work: DataSession, queue: UploadQueue, recorder: Recorder, there: Mapping[int, QcDocument], lost: dict[int, str]
-) -> Iterator[ZipData]:
-    """Apply the documents of `queue`; `there` tells of those that are stored, `lost` see `_upload`."""
-    together_from = work.read_qc(newest_document) + 1
-    uploader = Uploader(work.qc, work.settings, work.delegations, queue.ahead, together_from)
-    with groups_in_turn(work, uploader, queue, recorder) as groups:
-        while queue or not (groups is None or groups.settle(())):
-            work.session.check()
-            group = queue.take(lost)
-            for document in group:
-                recorder.show_running(document)
-            if recorder.is_due or group[0].size_bytes > _LONG_BYTES:
-                recorder.begin()
-            if groups is not None and queue.is_small(group[0]):
-                groups.upload(group)
-                yield from recorder.finish()
-                continue
-            yield from recorder.finish()
-            if groups is not None and not groups.settle(group):
-                continue
-            document = group[0]
-            with logging_about(zip_action=document.key, centre=document.centre, document=document.name.file_name):
-                fact = _upload(work, uploader, document, there.get(document.xml_id), lost)
-            if fact.data.held:
-                # It may have been shown to be running, and states go on only.
-                work.reopen({document.xml_id: HELD}, _WAITS)
-            recorder.add(fact)
+class _Upload:
+    """The documents that wait, in their order; `there` tells of those that the QC database has.
 
-
-def _upload(
-    work: DataSession, uploader: Uploader, document: DueDocument, stored: QcDocument | None, lost: dict[int, str]
-) -> Fact:
-    """What becomes of a document, which may be `stored` already.
-
-    `lost` says of zip actions why they are downloaded again, and is added to.
+    `lost` says of zip actions why they are downloaded again.
     """
-    if document.za_id in lost:
-        return _untouched(document, lost[document.za_id])
-    try:
-        if stored is not None and stored.state is DocumentState.REFUSED:
-            return uploader.recall(document, stored.id)
-        return uploader.upload(document)
-    except StagedDocumentLostError as error:
-        lost[document.za_id] = str(error)
-        _download_again(work, document, error)
-        return _untouched(document, str(error))
-    except DatabaseUnreachableError:
-        raise
-    except DccError as error:
-        return failed_upload(document, error)
-    except Exception as error:
-        return failed_upload(document, work.note_fault(document.key, document.name.file_name, error))
+
+    def __init__(self, work: DataSession, due: Sequence[DueDocument], there: Mapping[int, QcDocument]) -> None:
+        self._work, self._there = work, there
+        self._waiting = deque(due)
+        self.lost: dict[int, str] = {}
+        self.recorder = Recorder(work, Phase.UPLOAD, due)
+        self.recorder.show_pending(due)
+        self._files = PreparedFiles(work.staging, basis_of(basis_seen_to(work)))
+        self.prepared = PreparedArchives(work, due, self._files)
+        together_from = work.read_qc(newest_document) + 1
+        self._uploader = Uploader(work.qc, work.settings, work.delegations, together_from)
+
+    def close(self) -> None:
+        """Let go of what documents are prepared by."""
+        self.prepared.close()
+        self._files.close()
+
+    def all(self) -> Iterator[ZipData]:
+        """Apply all documents."""
+        while self._waiting:
+            self._work.session.check()
+            group = self._next()
+            for document in group:
+                self.recorder.show_running(document)
+            if self.recorder.is_due or group[0].size_bytes > _LONG_BYTES:
+                yield from self.recorder.write()
+            for fact in self._apply(group):
+                if fact.data.held:
+                    # It may have been shown to be running, and states go on only.
+                    self._work.reopen({fact.document.xml_id: HELD}, _WAITS)
+                self.recorder.add(fact)
+
+    def _next(self) -> list[DueDocument]:
+        """The documents that are applied next: additions that are new, as many as a transaction takes, or one other."""
+        group = [self._waiting.popleft()]
+        size, archives = group[0].size_bytes, {group[0].za_id}
+        if not self._is_addition(group[0]):
+            return group
+        while self._waiting and len(group) < MOST_DOCUMENTS:
+            following = self._waiting[0]
+            size += following.size_bytes
+            archives.add(following.za_id)
+            if size > MOST_BYTES or len(archives) > MOST_ATTACHED or not self._is_addition(following):
+                break
+            group.append(self._waiting.popleft())
+        return group
+
+    def _is_addition(self, document: DueDocument) -> bool:
+        return document.key.action is Action.ADD and document.xml_id not in self._there
+
+    def _apply(self, group: Sequence[DueDocument]) -> list[Fact]:
+        """Apply documents together, or each by itself where that fails, which tells whose fault it was."""
+        if len(group) > 1 and not any(document.za_id in self.lost for document in group):
+            try:
+                return self._uploader.upload(group, [self.prepared.document(one) for one in group])
+            except (DatabaseUnreachableError, SessionLostError):
+                raise
+            except Exception as error:
+                log.warning("%d documents are applied one by one, as they were not together: %s", len(group), error)
+        return [self._apply_one(document) for document in group]
+
+    def _apply_one(self, document: DueDocument) -> Fact:
+        with logging_about(zip_action=document.key, centre=document.centre, document=document.name.file_name):
+            if document.za_id in self.lost:
+                return _untouched(document, self.lost[document.za_id])
+            stored = self._there.get(document.xml_id)
+            try:
+                if stored is not None and stored.state is DocumentState.REFUSED:
+                    return self._uploader.recall(document, stored.id)
+                (fact,) = self._uploader.upload([document], [self.prepared.document(document)])
+            except StagedDocumentLostError as error:
+                self.lost[document.za_id] = str(error)
+                _download_again(self._work, document, error)
+                return _untouched(document, str(error))
+            except (DatabaseUnreachableError, SessionLostError):
+                raise
+            except DccError as error:
+                return failed_upload(document, error)
+            except Exception as error:
+                return failed_upload(document, self._work.note_fault(document.key, document.name.file_name, error))
+            return fact
 
 
 def _untouched(document: DueDocument, reason: str) -> Fact:

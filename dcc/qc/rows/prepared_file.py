@@ -1,0 +1,313 @@
+"""Documents of an archive as rows in a file, made before anybody knows the ids that the rows will have.
+
+The file is an SQLite database. It has the tables that documents fill in the QC database, with ids that begin at 1 in
+each document, and what has to be known of a document to decide whether its entities take effect. A file of its
+checksum lies beside it. A file of another version or basis, or one that is damaged, is made anew.
+
+Nothing here knows the QC database, so that a process that prepares documents loads no SQLAlchemy.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote
+
+from dcc.documents import contents as said
+from dcc.documents.entity_paths import element_name, path_of_centre
+from dcc.naming import DocumentKind
+from dcc.qc.rows.building import NUMBERED, RowBuilder
+from dcc.qc.rows.entity_keys import Key, key_of, kind_of
+from dcc.qc.rows.types import Limits, Row, TooLong
+from dcc.runtime.checksums import md5_of
+from dcc.vocabulary import EntityKind
+
+VERSION: Final = 1
+
+_ROWS_HELD: Final = 20_000
+_TEXT_HELD: Final = 8_000_000
+_ENTRY: Final = "entry"
+_KINDS: Final[dict[str | None, EntityKind | None]] = {None: None, **{kind.value: kind for kind in EntityKind}}
+_TABLES: Final = (
+    "CREATE TABLE header (version, basis)",
+    "CREATE TABLE document (number INTEGER PRIMARY KEY, file_name, md5, facts)",
+    "CREATE TABLE entry (told)",
+)
+
+
+class Columns(NamedTuple):
+    """The columns of the tables that documents fill, in their order, and what texts they hold at most."""
+
+    names: Mapping[str, Sequence[str]]
+    limits: Limits
+
+
+class Entry(NamedTuple):
+    """A centre element or an entity of a document, in document order.
+
+    `kind` is None for a centre element, whose `key` is its centre alone. There is no `row_id` where nothing was stored,
+    because of `too_long`, or of the same in the centre element.
+    """
+
+    kind: EntityKind | None
+    line: int
+    path: str
+    key: Key
+    row_id: int | None
+    too_long: TooLong | None
+
+
+class PreparedWriter:
+    """Writes a prepared file, document by document; the file is there when it is closed, and not before."""
+
+    def __init__(self, path: Path, basis: str, columns: Columns) -> None:
+        self._path, self._columns = path, columns
+        self._part = path.with_name(f"{path.name}.part")
+        self._part.unlink(missing_ok=True)
+        self._part.write_bytes(_empty_file(tuple((table, *names) for table, names in columns.names.items())))
+        self._connection = sqlite3.connect(self._part, isolation_level=None)
+        self._connection.execute("PRAGMA journal_mode = OFF")
+        self._connection.execute("PRAGMA synchronous = OFF")
+        self._connection.execute("BEGIN")
+        self._connection.execute("INSERT INTO header VALUES (?, ?)", (VERSION, basis))
+        self._written = dict.fromkeys((*columns.names, _ENTRY), 0)
+        self._documents = itertools.count(1)
+
+    def document(self, kind: DocumentKind) -> DocumentWriter:
+        """Begin a document. What was taken of one that is not finished does no harm."""
+        return DocumentWriter(next(self._documents), kind, self._columns, self._write, self._written)
+
+    def close(self) -> None:
+        """End the file, and put it in its place with its checksum."""
+        self._connection.execute("COMMIT")
+        self._connection.close()
+        checksum = _checksum_of(self._path)
+        checksum.unlink(missing_ok=True)
+        self._part.replace(self._path)
+        checksum.write_text(md5_of(self._path), "ascii")
+
+    def discard(self) -> None:
+        """Let go of a file that cannot be finished."""
+        self._connection.close()
+        self._part.unlink(missing_ok=True)
+
+    def _write(self, table: str, rows: Sequence[Row]) -> None:
+        width = len(rows[0])
+        # Rows of entities lack the last columns, which say what became of them.
+        names = self._columns.names[table][:width] if table in self._columns.names else ()
+        # To bind a null takes as long as a value: not those of columns that no row has.
+        bound = [place for place in range(width) if any(row[place] is not None for row in rows)]
+        if 1 < len(bound) < width and names:
+            rows, names = list(map(itemgetter(*bound), rows)), [names[place] for place in bound]
+        into = f" ({', '.join(map(quoted, names))})" if names else ""
+        marks = ", ".join("?" * len(rows[0]))
+        self._connection.executemany(f"INSERT INTO {quoted(table)}{into} VALUES ({marks})", rows)  # noqa: S608
+        if table in self._written:
+            self._written[table] += len(rows)
+
+
+class DocumentWriter:
+    """Takes what a document says and has its rows written."""
+
+    def __init__(
+        self,
+        number: int,
+        kind: DocumentKind,
+        columns: Columns,
+        write: Callable[[str, Sequence[Row]], None],
+        written: Mapping[str, int],
+    ) -> None:
+        self._number, self._kind, self._write, self._written = number, kind, write, written
+        self._before = dict(written)
+        self._tables: dict[str, list[Row]] = {table: [] for table in columns.names}
+        self._ids = {table: itertools.count(1) for table in NUMBERED}
+        new_ids = {table: ids.__next__ for table, ids in self._ids.items()}
+        self._builder = RowBuilder(0, new_ids, self._tables, columns.limits)
+        self._entries: list[list[Any]] = []
+        self._block: said.Block | None = None
+        self._path = ""
+        self._usable = False
+        self._numbers: dict[str, int] = {}
+        self._text = 0
+        self._centres: set[str] = set()
+        self._whole = True
+
+    def take(self, content: said.Content) -> None:
+        """Take what comes next in the document."""
+        if isinstance(content, said.Block):
+            self._block, self._numbers = content, {}
+            self._path = path_of_centre(self._kind, content.position)
+            excess = self._builder.add_block(content)
+            self._usable = excess is None
+            self._note(None, content.line, self._path, (content.centre,), None, excess)
+            return
+        if self._block is None:
+            raise RuntimeError("An entity was read before its centre element.")
+        self._centres.add(self._block.centre)
+        name = element_name(content)
+        self._numbers[name] = number = self._numbers.get(name, 0) + 1
+        path, kind, key = f"{self._path}/{name}[{number}]", kind_of(content), key_of(self._block, content)
+        made = self._builder.add_entity(content) if self._usable else None
+        if made is None or isinstance(made, TooLong):
+            self._note(kind, content.line, path, key, None, made)
+            return
+        self._tables[kind.value].append(made.values)
+        self._note(kind, content.line, path, key, made.id, None)
+        if self._is_full():
+            self._flush()
+
+    def finish(self, file_name: str, md5: str, findings: Sequence[Any] | None) -> None:
+        """Write what is left; `findings` are those of the rules that need this document alone, None: not known."""
+        self._flush()
+        facts = {
+            "rows": {
+                table: (self._before[table] + 1, number)
+                for table, last in self._written.items()
+                if (number := last - self._before[table])
+            },
+            "ids": {table: next(ids) - 1 for table, ids in self._ids.items()},
+            "measured": dict(sorted(self._builder.measured.items())),
+            "centres": sorted(self._centres),
+            "whole": self._whole,
+            "findings": findings,
+        }
+        self._write("document", [(self._number, file_name, md5, json.dumps(facts))])
+
+    def _note(
+        self, kind: EntityKind | None, line: int, path: str, key: Key, row_id: int | None, excess: TooLong | None
+    ) -> None:
+        self._whole = self._whole and (kind is None or row_id is not None)
+        self._entries.append([kind, line, path, key, row_id, excess])
+
+    def _is_full(self) -> bool:
+        if self._builder.held_text - self._text > _TEXT_HELD:
+            return True
+        return sum(map(len, self._tables.values())) > _ROWS_HELD
+
+    def _flush(self) -> None:
+        for table, rows in self._tables.items():
+            if rows:
+                self._write(table, rows)
+                rows.clear()
+        if self._entries:
+            self._write(_ENTRY, [(json.dumps(self._entries),)])
+            self._entries.clear()
+        self._text = self._builder.held_text
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedDocument:
+    """A document in a prepared file.
+
+    `rows` tells by table the first row of the document and how many it has, `ids` by table the last id that was given,
+    `measured` counts measurements by procedure. `centres` are those that entities are of. `whole`: all of its entities
+    have rows. `findings` are as they were given to the writer.
+    """
+
+    file: PreparedFile
+    rows: Mapping[str, tuple[int, int]]
+    ids: Mapping[str, int]
+    measured: Mapping[str, int]
+    centres: Sequence[str]
+    whole: bool
+    findings: Sequence[Any] | None = field(repr=False)
+
+    def entries(self) -> Iterator[Entry]:
+        """The centre elements and entities, in document order."""
+        first, number = self.rows.get(_ENTRY, (1, 0))
+        statement = "SELECT told FROM entry WHERE rowid BETWEEN ? AND ? ORDER BY rowid"
+        for (told,) in self.file.ask(statement, (first, first + number - 1)):
+            for kind, line, path, key, row_id, excess in json.loads(told):
+                too_long = None if excess is None else TooLong(*excess)
+                yield Entry(_KINDS[kind], line, path, tuple(key), row_id, too_long)
+
+
+class PreparedFile:
+    """A prepared file that is read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._connection = sqlite3.connect(self.address, uri=True, check_same_thread=False)
+        self._documents: dict[tuple[str, str], int] = {
+            (name, md5): number for number, name, md5 in self.ask("SELECT number, file_name, md5 FROM document", ())
+        }
+
+    @property
+    def address(self) -> str:
+        """What SQLite opens it by, for reading."""
+        return f"file:{quote(str(self.path))}?mode=ro&immutable=1"
+
+    def has(self, file_name: str, md5: str) -> bool:
+        """Whether a document of that name and MD5 is in it."""
+        return (file_name, md5) in self._documents
+
+    def document(self, file_name: str, md5: str) -> PreparedDocument:
+        """The document of that name and MD5. Raises KeyError."""
+        number = self._documents[file_name, md5]
+        ((facts,),) = self.ask("SELECT facts FROM document WHERE number = ?", (number,))
+        told = json.loads(facts)
+        told["rows"] = {table: (first, rows) for table, (first, rows) in told["rows"].items()}
+        return PreparedDocument(self, **told)
+
+    def ask(self, statement: str, values: Sequence[Any] | Mapping[str, Any]) -> Iterator[Any]:
+        """The rows that a statement finds."""
+        return self._connection.execute(statement, values)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._connection.close()
+
+
+@lru_cache(maxsize=1)
+def _empty_file(tables: tuple[tuple[str, ...], ...]) -> bytes:
+    """A file with all tables, none of which has a row: to copy it is faster than to make them."""
+    connection = sqlite3.connect(":memory:")
+    try:
+        for statement in _TABLES:
+            connection.execute(statement)
+        for table, *names in tables:
+            connection.execute(f"CREATE TABLE {quoted(table)} ({', '.join(map(quoted, names))})")
+        connection.commit()
+        return connection.serialize()
+    finally:
+        connection.close()
+
+
+def open_prepared(path: Path, basis: str, *, is_checked: bool = False) -> PreparedFile | None:
+    """The prepared file at `path`; None where there is none, or it is damaged, or of another version or basis.
+
+    It is compared with its checksum unless it `is_checked` already.
+    """
+    try:
+        if not is_checked and _checksum_of(path).read_text("ascii") != md5_of(path):
+            return None
+        file = PreparedFile(path)
+        ((version, own),) = file.ask("SELECT version, basis FROM header", ())
+    except (OSError, ValueError, sqlite3.Error):
+        return None
+    if (version, own) != (VERSION, basis):
+        file.close()
+        return None
+    return file
+
+
+def remove_prepared(path: Path) -> None:
+    """Remove a prepared file, if there is one."""
+    for one in (path, _checksum_of(path)):
+        one.unlink(missing_ok=True)
+
+
+def quoted(name: str) -> str:
+    """A name in statements of SQLite."""
+    return f'"{name}"'
+
+
+def _checksum_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}.md5")

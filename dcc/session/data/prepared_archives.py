@@ -1,0 +1,244 @@
+"""The prepared files of the archives whose documents a session applies and judges.
+
+They lie beside the documents in staging, and are made by processes where there is much to prepare, in the order in
+which they are asked for first; those of a session that was killed are used again.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import TimeoutError as NotYetError
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from dcc.errors import BadFileNameError, HelperEndedError
+from dcc.outcomes import ZipKey
+from dcc.qc.apply.entity_rows import COLUMNS
+from dcc.qc.judging import documents as judging
+from dcc.qc.rows.prepared_file import PreparedDocument, PreparedFile, open_prepared, remove_prepared
+from dcc.reference.loading import ReferenceData
+from dcc.runtime.worker_processes import worker_processes
+from dcc.session.data.data_session import DataSession
+from dcc.session.data.documents import DueDocument
+from dcc.session.prepare import worker
+from dcc.session.prepare.documents import ArchiveToPrepare, Basis, DocumentToPrepare, prepare_archive
+from dcc.store.staged_documents import document_lost, place_of_document, prepared_place
+from dcc.store.staging import Staging
+
+log = logging.getLogger(__name__)
+
+LARGE: Final = 2_000_000
+"""Bytes of documents from which on processes are worth their start."""
+
+_OPEN: Final = 8
+_LOOK_SECONDS: Final = 1.0
+_MOST_ENDED: Final = 2
+
+
+def basis_of(basis: judging.Basis) -> Basis:
+    """What documents are prepared by, of what they are judged by."""
+    return Basis(basis.reference.data, basis.signature, basis.today, COLUMNS)
+
+
+class PreparedFiles:
+    """The prepared files of archives in staging, as far as they are by a basis; the last few are held open.
+
+    Each is compared with its checksum when it is opened for the first time.
+    """
+
+    def __init__(self, staging: Staging, basis: Basis) -> None:
+        self.staging, self.basis = staging, basis
+        self._open: OrderedDict[ZipKey, PreparedFile] = OrderedDict()
+        self._checked: set[ZipKey] = set()
+
+    def find(self, document: DueDocument) -> PreparedDocument | None:
+        """A document as it is prepared, if it is."""
+        file = self.file(document.key)
+        name, md5 = document.name.file_name, document.md5 or ""
+        return file.document(name, md5) if file is not None and file.has(name, md5) else None
+
+    def file(self, key: ZipKey) -> PreparedFile | None:
+        """The file of an archive, if there is one as it has to be."""
+        file = self._open.pop(key, None)
+        if file is None:
+            try:
+                place = prepared_place(self.staging, key)
+            except BadFileNameError:
+                return None
+            file = open_prepared(place, self.basis.name, is_checked=key in self._checked)
+            if file is None:
+                return None
+        self._checked.add(key)
+        self._open[key] = file
+        if len(self._open) > _OPEN:
+            self._open.popitem(last=False)[1].close()
+        return file
+
+    def has(self, archive: ArchiveToPrepare) -> bool:
+        """Whether all documents of an archive are in its file."""
+        file = self.file(archive.key)
+        return file is not None and all(file.has(Path(one.path).name, one.md5 or "") for one in archive.documents)
+
+    def forget(self, key: ZipKey) -> None:
+        """Take the file of an archive for another one than before."""
+        self._checked.discard(key)
+        if key in self._open:
+            self._open.pop(key).close()
+
+    def close(self) -> None:
+        """Let go of the files."""
+        for file in self._open.values():
+            file.close()
+        self._open.clear()
+
+
+class PreparedArchives:
+    """Documents that wait to be applied, as they are prepared, which is seen to; to be closed."""
+
+    def __init__(self, work: DataSession, due: Sequence[DueDocument], files: PreparedFiles) -> None:
+        self._work, self._files, self._basis = work, files, files.basis
+        self._archives = _archives(work.staging, due)
+        self._being_made: dict[ZipKey, Future[dict[str, Exception]]] = {}
+        self._failed: dict[ZipKey, dict[str, Exception]] = {}
+        self._pool: ProcessPoolExecutor | None = None
+        self._ended = 0
+        self._tried_alone: set[ZipKey] = set()
+        if sum(document.size_bytes for document in due) >= LARGE:
+            self._start([key for key, archive in self._archives.items() if not files.has(archive)])
+
+    def document(self, document: DueDocument) -> PreparedDocument:
+        """A document as it is prepared, once it is. Raises what kept it from that: see `prepare_archive`.
+
+        Raises HelperEndedError where the process that prepared it ended, as for want of memory, and SessionLostError.
+        """
+        key, name = document.key, document.name.file_name
+        archive = self._archives.get(key)
+        if archive is None:
+            raise document_lost(key, name)
+        if key not in self._failed:
+            try:
+                self._failed[key] = self._made(archive)
+            except HelperEndedError as error:
+                self._failed[key] = {Path(one.path).name: error for one in archive.documents}
+        if name in self._failed[key]:
+            raise self._failed[key][name]
+        prepared = self._files.find(document)
+        if prepared is None:
+            raise document_lost(key, name)
+        return prepared
+
+    def close(self) -> None:
+        """Let go of the processes, whatever they do."""
+        self._stop()
+
+    def _made(self, archive: ArchiveToPrepare) -> dict[str, Exception]:
+        """See that an archive is prepared; what could not be of it."""
+        future = self._being_made.pop(archive.key, None)
+        if future is None and self._files.has(archive):
+            return {}
+        self._files.forget(archive.key)
+        if future is None:
+            return prepare_archive(archive, self._basis)
+        while True:
+            try:
+                return future.result(_LOOK_SECONDS)
+            except NotYetError:
+                self._work.session.check()
+            except BrokenProcessPool as error:
+                future = self._begun_anew(archive, error)
+
+    def _begun_anew(self, archive: ArchiveToPrepare, error: BrokenProcessPool) -> Future[dict[str, Exception]]:
+        """Have other processes prepare what those did not that ended; where that is of no use, an archive at a time."""
+        self._ended += 1
+        log.warning("A process that prepares documents ended before its work was done")
+        self._stop()
+        if self._ended <= _MOST_ENDED:
+            self._start([archive.key, *self._being_made])
+            return self._being_made.pop(archive.key)
+        if archive.key in self._tried_alone:
+            raise HelperEndedError(
+                f"The process that prepares {archive.key} ended before its work was done. Nothing of its documents was "
+                "kept. Try again; see the memory of this machine if it happens again."
+            ) from error
+        self._tried_alone.add(archive.key)
+        self._pool = worker_processes(1, worker.begin, self._basis)
+        return self._pool.submit(worker.prepare, archive)
+
+    def _start(self, keys: Sequence[ZipKey]) -> None:
+        if not keys:
+            return
+        number = min(self._work.settings.workers, os.cpu_count() or 1, len(keys))
+        self._pool = worker_processes(number, worker.begin, self._basis)
+        for key in keys:
+            self._being_made[key] = self._pool.submit(worker.prepare, self._archives[key])
+
+    def _stop(self) -> None:
+        if self._pool is None:
+            return
+        processes = list((self._pool._processes or {}).values())
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        for process in processes:
+            process.kill()
+        self._pool.shutdown(wait=True)
+        self._pool = None
+
+
+@contextmanager
+def prepared_once(
+    staging: Staging, documents: Sequence[DueDocument]
+) -> Iterator[Callable[[DueDocument], PreparedDocument]]:
+    """Documents of one archive prepared for this block alone, without the rules: what yields each as it is prepared.
+
+    That raises what kept a document from being prepared: see `prepare_archive`.
+    """
+    with TemporaryDirectory(prefix="dcc-prepared-") as folder:
+        target = Path(folder) / "prepared.rows"
+        (archive,) = _archives(staging, documents).values()
+        basis = Basis(ReferenceData(), "", datetime.now(UTC).date(), COLUMNS)
+        failed = prepare_archive(archive._replace(target=target), basis)
+
+        def prepared(document: DueDocument) -> PreparedDocument:
+            name = document.name.file_name
+            if name in failed:
+                raise failed[name]
+            return file.document(name, document.md5 or "")
+
+        file = PreparedFile(target)
+        try:
+            yield prepared
+        finally:
+            file.close()
+
+
+def remove_all(staging: Staging, keys: Sequence[ZipKey]) -> None:
+    """Remove the prepared files of archives, which nobody needs any more."""
+    for key in keys:
+        try:
+            remove_prepared(prepared_place(staging, key))
+        except (OSError, BadFileNameError) as error:
+            log.info("The prepared documents of %s were not removed: %s", key, error)
+
+
+def _archives(staging: Staging, due: Sequence[DueDocument]) -> dict[ZipKey, ArchiveToPrepare]:
+    """The archives of documents, in the order of their first ones."""
+    documents: dict[ZipKey, list[DocumentToPrepare]] = {}
+    centres: dict[ZipKey, str | None] = {}
+    for document in due:
+        path = place_of_document(staging, document.key, document.name.file_name)
+        # Of one with a name that no file can have is told in its turn.
+        if path is not None:
+            name = document.name
+            one = DocumentToPrepare(path, name.kind, name.centre, document.md5)
+            documents.setdefault(document.key, []).append(one)
+            centres[document.key] = document.centre
+    return {
+        key: ArchiveToPrepare(key, centres[key], prepared_place(staging, key), some) for key, some in documents.items()
+    }

@@ -1,0 +1,182 @@
+"""The documents of an archive prepared: read once, asked the rules that need nothing else, and made into rows.
+
+What comes of it is a function of the documents, the reference data and the day: nothing here knows a database, a
+setting or a secret, so that it can be done by any process, or on any machine.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import date
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from dcc.documents.contents import Content
+from dcc.documents.reading import read_document
+from dcc.errors import InternalFaultError
+from dcc.naming import Action, DocumentKind
+from dcc.outcomes import ZipKey
+from dcc.qc.rows.prepared_file import Columns, DocumentWriter, PreparedWriter
+from dcc.reference.loading import ReferenceData
+from dcc.rules.accepted_elements import Sound
+from dcc.rules.checking import ABOUT_SPECIMENS, JUDGED_AT_UPLOAD, check_contents
+from dcc.rules.context import DocumentContext, ExperimentKey, KnownSpecimen, Where
+from dcc.rules.packed_findings import packed
+from dcc.runtime.checksums import md5_of
+from dcc.runtime.log_context import logging_about
+from dcc.store.staged_documents import document_lost
+
+LEFT_OUT: Final = JUDGED_AT_UPLOAD | ABOUT_SPECIMENS
+"""The rules that look at other documents: they are asked when all documents of a session have been applied."""
+
+MOST_FINDINGS: Final = 2_000
+"""How many findings are kept of a document; one with more is judged by itself, as it is read again."""
+
+_NOT_KNOWN: Final = 0
+"""The id of a document, by which only rules go that are left out here."""
+
+
+@dataclass(frozen=True)
+class Basis:
+    """What documents are prepared by: reference data, a day in UTC, and the tables of the QC database.
+
+    `signature` names the reference data.
+    """
+
+    reference: ReferenceData
+    signature: str
+    today: date
+    columns: Columns
+    sound: Sound = field(default_factory=Sound, compare=False)
+
+    @property
+    def name(self) -> str:
+        """What tells a file that was prepared by it."""
+        return basis_name(self.signature, self.today)
+
+
+def basis_name(signature: str, today: date) -> str:
+    """How prepared files name what they were made by."""
+    return f"{today} {signature}"
+
+
+class DocumentToPrepare(NamedTuple):
+    """A valid document in staging; `centre` is that of its name, `md5` that of its file."""
+
+    path: str
+    kind: DocumentKind
+    centre: str
+    md5: str | None
+
+
+class ArchiveToPrepare(NamedTuple):
+    """The documents of an archive, and the file that they are prepared in; `centre` is the archive's, for the log."""
+
+    key: ZipKey
+    centre: str | None
+    target: Path
+    documents: Sequence[DocumentToPrepare]
+
+
+def prepare_archive(archive: ArchiveToPrepare, basis: Basis) -> dict[str, Exception]:
+    """Prepare the documents of an archive, and leave them in its file; of those that could not be, the reason by name.
+
+    Reasons are StagedDocumentLostError for what is not there as it was validated, DocumentError for what no row can
+    hold, and what else went wrong. Raises OSError where the file cannot be written.
+    """
+    failed: dict[str, Exception] = {}
+    writer = PreparedWriter(archive.target, basis.name, basis.columns)
+    try:
+        for document in archive.documents:
+            name = Path(document.path).name
+            try:
+                with logging_about(zip_action=archive.key, centre=archive.centre, document=name):
+                    _prepare(archive.key, document, name, writer, basis)
+            except MemoryError:
+                raise
+            except Exception as error:
+                failed[name] = _portable(error)
+        writer.close()
+    except BaseException:
+        writer.discard()
+        raise
+    return failed
+
+
+def _prepare(key: ZipKey, document: DocumentToPrepare, name: str, writer: PreparedWriter, basis: Basis) -> None:
+    path = Path(document.path)
+    try:
+        md5 = md5_of(path)
+    except OSError as error:
+        raise document_lost(key, name, error) from error
+    if document.md5 not in (md5, None):
+        raise document_lost(key, name)
+    rows = writer.document(document.kind)
+    taken = _Taken(read_document(path, document.kind), rows)
+    context = DocumentContext(_NOT_KNOWN, key.action, document.centre, basis.today, basis.reference, _NothingElse())
+    with closing(taken.contents()) as contents:
+        findings = None if key.action is Action.DELETE else _found(contents, context, basis.sound)
+        # What the rules did not come to has rows all the same.
+        for _ in contents:
+            pass
+    if taken.error is not None:
+        raise taken.error
+    rows.finish(name, document.md5 or "", findings)
+
+
+def _found(contents: Iterator[Content], context: DocumentContext, sound: Sound) -> list[Any] | None:
+    """What the rules find; None where that is too much, or cannot be told here: whoever judges meets it again."""
+    try:
+        found = list(islice(check_contents(contents, context, LEFT_OUT, sound), MOST_FINDINGS + 1))
+    except MemoryError:
+        raise
+    except Exception:
+        return None
+    return [packed(one) for one in found] if len(found) <= MOST_FINDINGS else None
+
+
+class _Taken:
+    """What a document says, taken into rows as it is read; `error` is what kept it from that."""
+
+    def __init__(self, contents: Iterator[Content], rows: DocumentWriter) -> None:
+        self._contents, self._rows = contents, rows
+        self.error: Exception | None = None
+
+    def contents(self) -> Generator[Content]:
+        """What the document says; each is taken before it is yielded."""
+        try:
+            for content in self._contents:
+                self._rows.take(content)
+                yield content
+        except Exception as error:
+            self.error = error
+            raise
+
+
+class _NothingElse:
+    """The `Lookups` of a document that is looked at by itself."""
+
+    def known_specimens(self, centre: str, ids: Collection[str]) -> Mapping[str, tuple[KnownSpecimen, ...]]:  # noqa: ARG002
+        """None."""
+        return {}
+
+    def known_experiments(
+        self,
+        centre: str,  # noqa: ARG002
+        keys: Collection[ExperimentKey],  # noqa: ARG002
+    ) -> Mapping[ExperimentKey, tuple[Where, ...]]:
+        """None."""
+        return {}
+
+
+def _portable(error: Exception) -> Exception:
+    """An error that another process can be told of."""
+    try:
+        pickle.loads(pickle.dumps(error))  # noqa: S301 - made in this line
+    except Exception:
+        return InternalFaultError(f"{type(error).__name__}: {error}")
+    return error

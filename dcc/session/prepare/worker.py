@@ -1,0 +1,31 @@
+"""What a process does that prepares archives for a session: one after the other, by the same basis."""
+
+from __future__ import annotations
+
+import gc
+from dataclasses import dataclass
+
+from dcc.session.prepare.documents import ArchiveToPrepare, Basis, prepare_archive
+
+
+@dataclass
+class _Work:
+    basis: Basis | None = None
+
+
+_work = _Work()
+
+
+def begin(basis: Basis) -> None:
+    """Prepare by this basis from now on."""
+    _work.basis = basis
+    # What is loaded by now stays, and need not be looked through; what documents say has no cycles.
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
+
+
+def prepare(archive: ArchiveToPrepare) -> dict[str, Exception]:
+    """Prepare an archive: see `prepare_archive`."""
+    if _work.basis is None:
+        raise RuntimeError("A process was given an archive before what to prepare it by.")
+    return prepare_archive(archive, _work.basis)

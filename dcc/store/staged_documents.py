@@ -1,0 +1,62 @@
+"""Documents in staging, as they were when they were validated."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from dcc.errors import BadFileNameError, StagedDocumentLostError
+from dcc.messages import Message, mark
+from dcc.outcomes import ZipKey
+from dcc.runtime.checksums import md5_of
+from dcc.store.staging import Staging
+
+_PREPARED = "prepared.rows"
+
+
+def place_of_document(staging: Staging, key: ZipKey, file_name: str) -> str | None:
+    """Where a document was extracted to; None where its archive has a name that no file can have.
+
+    As text, for there may be many of them, and a Path holds 500 bytes.
+    """
+    try:
+        return f"{staging.contents(key)}/{file_name}"
+    except BadFileNameError:
+        return None
+
+
+def prepared_place(staging: Staging, key: ZipKey) -> Path:
+    """Where the documents of an archive lie as they were prepared. Raises BadFileNameError as `Staging.contents`."""
+    return staging.contents(key) / _PREPARED
+
+
+def staged_path(staging: Staging, key: ZipKey, file_name: str, md5: str | None) -> Path:
+    """Where a document lies in staging.
+
+    Raises StagedDocumentLostError when it is not there, cannot be read or has another MD5 than when it was extracted.
+    """
+    try:
+        path = staging.contents(key) / file_name
+        found = md5_of(path)
+    except (OSError, BadFileNameError) as error:
+        raise document_lost(key, file_name, error) from error
+    if md5 is not None and found != md5:
+        raise document_lost(key, file_name)
+    return path
+
+
+def document_lost(key: ZipKey, file_name: str, error: Exception | None = None) -> StagedDocumentLostError:
+    """That a document cannot be read because of an error, or is another one than was extracted."""
+    what = "is not in staging any more as it was extracted"
+    if error is not None:
+        reason = os.strerror(error.errno or 0) if isinstance(error, OSError) else str(error)
+        what = f"cannot be read in staging ({reason})"
+    return StagedDocumentLostError(
+        mark(
+            "The document {file_name} of {archive} {fault}. Its archive has to be downloaded again: the next session "
+            "does so; at once: dcc retry {archive}."
+        ),
+        file_name=file_name,
+        archive=key,
+        fault=Message(what),
+    )

@@ -1,0 +1,226 @@
+"""Archives prepared: rows and findings in a file that is used only as it was made."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import date
+from hashlib import md5
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+import pytest
+
+from dcc.cli.demo.submissions import damaged, experiment_document, specimen_document
+from dcc.documents.reading import read_document
+from dcc.documents.writing_xml import write_document
+from dcc.errors import NotWellFormedError, StagedDocumentLostError
+from dcc.naming import Action, DocumentKind
+from dcc.outcomes import ZipKey
+from dcc.qc.apply.entity_rows import COLUMNS
+from dcc.qc.rows import prepared_file
+from dcc.qc.rows.prepared_file import PreparedDocument, PreparedFile, open_prepared, remove_prepared
+from dcc.reference.loading import load_shipped
+from dcc.rules.checking import ABOUT_SPECIMENS, JUDGED_AT_UPLOAD, all_rules, check_contents
+from dcc.rules.context import DocumentContext
+from dcc.rules.packed_findings import unpacked
+from dcc.session.prepare import documents
+from dcc.session.prepare.documents import LEFT_OUT, ArchiveToPrepare, Basis, DocumentToPrepare, prepare_archive
+from tests.support.qc_documents import block, experiment, housing, line
+from tests.support.strategies_documents import full_document
+
+TODAY = date(2026, 11, 21)
+BASIS = Basis(load_shipped(), "7", TODAY, COLUMNS)
+SPECIMEN, EXPERIMENT = DocumentKind.SPECIMEN, DocumentKind.EXPERIMENT
+NAME = "H.2013-10-31.1.experiment.impc.xml"
+
+Prepare = Callable[..., dict[str, Exception]]
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    return tmp_path / "prepared.rows"
+
+
+@pytest.fixture
+def prepare(tmp_path: Path, target: Path) -> Prepare:
+    """Prepares documents, given by name, as they are put to the disk; those that are None are not there."""
+
+    def prepared(
+        documents: dict[str, bytes | None], action: Action = Action.ADD, basis: Basis = BASIS, md5_of: str | None = None
+    ) -> dict[str, Exception]:
+        for name, content in documents.items():
+            if content is not None:
+                (tmp_path / name).write_bytes(content)
+        to_prepare = [
+            DocumentToPrepare(
+                str(tmp_path / name),
+                SPECIMEN if "specimen" in name else EXPERIMENT,
+                "H",
+                md5_of or md5(content or b"").hexdigest(),
+            )
+            for name, content in documents.items()
+        ]
+        return prepare_archive(ArchiveToPrepare(ZipKey(action, "H.zip"), "H", target, to_prepare), basis)
+
+    return prepared
+
+
+def rows_of(document: PreparedDocument) -> dict[str, list[Any]]:
+    return {
+        table: list(
+            document.file.ask(f'SELECT * FROM "{table}" WHERE rowid BETWEEN ? AND ?', (first, first + number - 1))
+        )
+        for table, (first, number) in document.rows.items()
+        if table != "entry"
+    } | {"entry": list(document.entries())}
+
+
+def only(target: Path, content: bytes, name: str = NAME) -> PreparedDocument:
+    return PreparedFile(target).document(name, md5(content).hexdigest())
+
+
+@pytest.mark.parametrize("kind", DocumentKind)
+def test_rows_are_the_same_however_often_they_are_written_and_after_whatever_document(
+    prepare: Prepare, target: Path, monkeypatch: pytest.MonkeyPatch, kind: DocumentKind
+) -> None:
+    name, content = f"H.2013-10-31.1.{kind}.impc.xml", full_document(kind).render()[0]
+    assert prepare({name: content}) == {}
+    expected = rows_of(only(target, content, name))
+    monkeypatch.setattr(prepared_file, "_ROWS_HELD", 3)
+    other = {"H.2013-10-30.1.experiment.impc.xml": experiment_document("H", animals=9)}
+    assert prepare(other | {name: content}) == {}
+    assert rows_of(only(target, content, name)) == expected
+    assert sum(map(len, expected.values())) > 10
+
+
+def test_what_is_too_long_has_no_row_and_is_told_of(prepare: Prepare, target: Path) -> None:
+    said = [
+        block(EXPERIMENT),
+        experiment("E1"),
+        experiment("E2" * 200),
+        experiment("E3", procedure_id="P" * 65),
+        line("C" * 129),
+        housing("kept"),
+        block(EXPERIMENT, "H" * 33, position=2),
+        experiment("E5"),
+    ]
+    content = write_document(EXPERIMENT, said)
+    assert prepare({NAME: content}) == {}
+    document = only(target, content)
+    entries = [
+        (one.kind and one.kind.value, one.row_id, one.too_long and one.too_long.column) for one in document.entries()
+    ]
+    assert entries == [
+        (None, None, None),
+        ("experiment", 1, None),
+        ("experiment", None, "experiment.experiment_id"),
+        ("experiment", None, "experiment.procedure_id"),
+        ("line", None, "line.colony_id"),
+        ("housing", 1, None),
+        (None, None, "centre_block.centre"),
+        ("experiment", None, None),
+    ]
+    assert not document.whole
+    assert document.rows["measurement"][1] == document.rows["procedure_run"][1] == 2
+    assert document.centres == ["H", "H" * 33]
+
+
+def test_a_document_that_breaks_off_is_told_of_and_the_others_are_prepared(prepare: Prepare, target: Path) -> None:
+    content, other = experiment_document("H", animals=900), experiment_document("H", animals=2)
+    failed = prepare({NAME: content[: len(content) * 9 // 10], "H.2013-10-31.2.experiment.impc.xml": other})
+    assert [(name, type(error)) for name, error in failed.items()] == [(NAME, NotWellFormedError)]
+    file = PreparedFile(target)
+    assert not file.has(NAME, md5(content).hexdigest())
+    document = file.document("H.2013-10-31.2.experiment.impc.xml", md5(other).hexdigest())
+    assert len(rows_of(document)["experiment"]) == document.rows["experiment"][1] == 2
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_document_that_is_not_as_it_was_validated_is_lost(prepare: Prepare, is_there: bool) -> None:
+    content = experiment_document("H", animals=2) if is_there else None
+    (error,) = prepare({NAME: content}, md5_of="0" * 32).values()
+    assert isinstance(error, StagedDocumentLostError)
+    assert ("cannot be read" in str(error)) != is_there
+
+
+def test_a_file_that_is_damaged_or_of_another_basis_or_version_is_not_used(
+    prepare: Prepare, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert open_prepared(target, BASIS.name) is None
+    prepare({NAME: experiment_document("H", animals=2)})
+    (file,) = filter(None, [open_prepared(target, BASIS.name)])
+    file.close()
+    for other in (replace(BASIS, signature="8"), replace(BASIS, today=date(2026, 11, 22))):
+        assert open_prepared(target, other.name) is None
+    with monkeypatch.context() as patched:
+        patched.setattr(prepared_file, "VERSION", prepared_file.VERSION + 1)
+        assert open_prepared(target, BASIS.name) is None
+    whole = target.read_bytes()
+    for damaged_one in (whole[:-1], whole[:9000] + b"x" + whole[9001:], b""):
+        target.write_bytes(damaged_one)
+        assert open_prepared(target, BASIS.name) is None
+    remove_prepared(target)
+    assert not list(target.parent.glob("prepared*"))
+
+
+@pytest.mark.parametrize("action", Action)
+def test_what_the_rules_find_is_what_they_find_in_the_document_by_itself(
+    prepare: Prepare, target: Path, action: Action
+) -> None:
+    content = damaged(specimen_document("H", mice=9), 'project="BaSH"', 'project="Nobody"')
+    name = "H.2013-10-31.1.specimen.impc.xml"
+    assert prepare({name: content}, action) == {}
+    found = only(target, content, name).findings
+    if action is Action.DELETE:
+        assert found is None
+        return
+    context = DocumentContext(0, action, "H", TODAY, BASIS.reference, documents._NothingElse())
+    expected = list(check_contents(read_document(target.with_name(name), SPECIMEN), context, LEFT_OUT))
+    assert [unpacked(one) for one in found or ()] == expected
+    assert "S12" in {one.rule for one in expected}
+
+
+def test_of_very_many_findings_none_is_kept(prepare: Prepare, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(documents, "MOST_FINDINGS", 0)
+    content = damaged(specimen_document("H", mice=9), 'phenotypingCentre="H"', 'phenotypingCentre="J"')
+    name = "H.2013-10-31.1.specimen.impc.xml"
+    assert prepare({name: content}) == {}
+    document = only(target, content, name)
+    assert document.findings is None
+    assert document.rows["specimen"][1] == 9
+
+
+def test_a_rule_that_breaks_down_is_said_to_be_unchecked_and_the_rows_are_there(prepare: Prepare, target: Path) -> None:
+    reference = load_shipped()
+    assert reference.projects is not None
+    nothing: Any = None
+    broken = replace(reference, projects=replace(reference.projects, names=nothing))
+    content = damaged(specimen_document("H", mice=1), 'phenotypingCentre="H"', 'phenotypingCentre="J"')
+    name = "H.2013-10-31.1.specimen.impc.xml"
+    assert prepare({name: content}, basis=Basis(broken, "7", TODAY, COLUMNS)) == {}
+    document = only(target, content, name)
+    found = [unpacked(one) for one in document.findings or ()]
+    assert {(one.rule, one.severity.value) for one in found} == {("S12", "unchecked"), ("X4", "warning")}
+    assert document.rows["specimen"][1] == 1
+
+
+def test_only_the_rules_about_specimens_look_at_what_the_database_holds() -> None:
+    """All others say the same whatever it holds, so that they can be asked before it is known."""
+    asking = {rule.id for rule in all_rules().values() if "answers" in _names_in(rule.check.__code__)}
+    assert asking == ABOUT_SPECIMENS | JUDGED_AT_UPLOAD == LEFT_OUT
+
+
+def _names_in(code: CodeType) -> set[str]:
+    """The names that a function refers to, and those within it."""
+    within = (one for one in code.co_consts if isinstance(one, CodeType))
+    return set(code.co_names).union(*map(_names_in, within))
+
+
+def test_a_process_that_prepares_loads_no_database() -> None:
+    code = "import sys, dcc.session.prepare.worker; print({'sqlalchemy', 'pydantic'} & set(sys.modules))"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "set()"
