@@ -37,7 +37,7 @@ def apply(url: str, paths: Sequence[Path]) -> int:
     from dcc.qc.database import open_qc_database
     from dcc.qc.rows.prepared_file import PreparedFile
     from dcc.reference.loading import load_shipped
-    from dcc.runtime.worker_processes import worker_processes
+    from dcc.runtime.worker_processes import WorkerProcesses
     from dcc.session.prepare import worker
     from dcc.session.prepare.documents import ArchiveToPrepare, Basis, DocumentToPrepare
     from dcc.settings import Settings
@@ -46,14 +46,15 @@ def apply(url: str, paths: Sequence[Path]) -> int:
     engine = open_qc_database(Settings(qc_url=SecretStr(url)))
     basis = Basis(load_shipped(), "", datetime.now(UTC).date(), COLUMNS)
     measurements = 0
-    with TemporaryDirectory() as folder, worker_processes(os.cpu_count() or 1, worker.begin, basis) as pool:
+    processes = WorkerProcesses(os.cpu_count() or 1, worker.begin, basis)
+    with TemporaryDirectory() as folder:
         prepared = []
         for start in range(0, len(paths), _TOGETHER):
             some = paths[start : start + _TOGETHER]
             target = Path(folder) / f"{start}.rows"
             documents = [DocumentToPrepare(str(path), KIND, "H", None) for path in some]
             archive = ArchiveToPrepare(ZipKey(Action.ADD, f"{start}.zip"), "H", target, documents)
-            prepared.append((start, some, target, pool.submit(worker.prepare, archive)))
+            prepared.append((start, some, target, processes.submit(target.name, worker.prepare, archive)))
         for start, some, target, made in prepared:
             made.result()
             file = PreparedFile(target)
@@ -65,6 +66,7 @@ def apply(url: str, paths: Sequence[Path]) -> int:
             if any(one.state is not DocumentState.APPLIED or one.refused for one in applied):
                 raise RuntimeError(f"{some} were not all applied: {[one.findings[:3] for one in applied]}")
             measurements += sum(one.said["measurements"] for one in applied)
+    processes.stop()
     engine.dispose()
     return measurements
 

@@ -3,26 +3,175 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
+import pickle
 import signal
 import subprocess
+from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing import popen_spawn_posix, reduction, resource_tracker, spawn
 from multiprocessing.context import SpawnContext, SpawnProcess, set_spawning_popen
 from multiprocessing.util import Finalize
+from queue import SimpleQueue
+from threading import Thread
 from typing import Any
 
+from dcc.errors import DccError, HelperEndedError, InternalFaultError
+from dcc.runtime.log_context import log_context, logging_about, with_log_context
 from dcc.runtime.logging_setup import plan_from_environment, start_logging
 from dcc.runtime.processes import end_with_parent, environment_without_secrets, forbid_core_dumps
 
+log = logging.getLogger(__name__)
 
-def worker_processes(number: int, begin: Callable[..., object], *given: Any) -> ProcessPoolExecutor:
+
+@dataclass(eq=False)
+class _Piece:
+    """A piece of work, and what comes of it; `name` says in messages what it is about."""
+
+    name: str
+    work: Callable[..., Any]
+    given: tuple[Any, ...]
+    future: Future[Any] = field(default_factory=Future)
+
+
+class WorkerProcesses:
     """So many processes, each of which calls `begin` with what is given before it does anything else.
 
-    They end with the thread that gives them the first work, and so with this process, however it ends.
+    They end with this process, however it ends. Where one of them ends, as for want of memory, others go on; what those
+    that ended had is done by a process that has nothing else, a piece after the other: so a piece that ends its process
+    each time costs no other.
     """
-    return ProcessPoolExecutor(number, mp_context=_Context(), initializer=_begin, initargs=(os.getpid(), begin, given))
+
+    def __init__(self, number: int, begin: Callable[..., object], *given: Any) -> None:
+        self._number, self._begin, self._given = number, begin, given
+        self._context = dict(log_context())
+        self._pool: ProcessPoolExecutor | None = None
+        self._alone: ProcessPoolExecutor | None = None
+        self._suspects: deque[_Piece] = deque()
+        # One thread starts all processes: they end with the thread that started them.
+        self._to_do: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._keeper = Thread(target=with_log_context(self._keep), name="processes", daemon=True)
+        self._keeper.start()
+
+    def submit(self, name: str, work: Callable[..., Any], *given: Any) -> Future[Any]:
+        """Have work done; what comes of it. It raises HelperEndedError where that ended its process."""
+        piece = _Piece(name, work, given)
+        self._to_do.put(partial(self._give, piece))
+        return piece.future
+
+    def stop(self) -> None:
+        """End the processes, whatever they do; nothing comes of what they have."""
+        self._to_do.put(None)
+        self._keeper.join()
+
+    def _keep(self) -> None:
+        while (step := self._to_do.get()) is not None:
+            step()
+        for pool in (self._pool, self._alone):
+            if pool is not None:
+                processes = list((pool._processes or {}).values())
+                pool.shutdown(wait=False, cancel_futures=True)
+                for process in processes:
+                    process.kill()
+                pool.shutdown(wait=True)
+
+    def _give(self, piece: _Piece) -> None:
+        """Have a piece done among others."""
+        if self._pool is None:
+            self._pool = self._new_pool(self._number)
+        pool = self._pool
+        try:
+            done = pool.submit(_guarded, self._context, piece.work, piece.given)
+        except BrokenProcessPool:
+            self._pool = None
+            self._give(piece)
+        except Exception as error:  # such as that no process can be started
+            piece.future.set_exception(error)
+        else:
+            done.add_done_callback(lambda done: self._to_do.put(partial(self._take, piece, pool, done)))
+
+    def _take(self, piece: _Piece, pool: ProcessPoolExecutor, done: Future[Any]) -> None:
+        """Take what came of a piece that was done among others."""
+        if not _has_ended(done):
+            _hand_on(done, piece.future)
+            return
+        if pool is self._pool:
+            self._pool = None
+            log.warning("A process that works for this one ended before its work was done")
+        self._suspects.append(piece)
+        if len(self._suspects) == 1:
+            self._try_first()
+
+    def _try_first(self) -> None:
+        """Have the first of those that may have ended a process done by itself."""
+        if self._alone is None:
+            self._alone = self._new_pool(1)
+        piece = self._suspects[0]
+        try:
+            done = self._alone.submit(_guarded, self._context, piece.work, piece.given)
+        except BrokenProcessPool:
+            self._alone = None
+            self._try_first()
+        else:
+            done.add_done_callback(lambda done: self._to_do.put(partial(self._take_alone, done)))
+
+    def _take_alone(self, done: Future[Any]) -> None:
+        piece = self._suspects.popleft()
+        if _has_ended(done):
+            self._alone = None
+            piece.future.set_exception(
+                HelperEndedError(
+                    f"The process that works on {piece.name} ended before its work was done. Nothing of it was kept. "
+                    "Try again; see the memory of this machine if it happens again."
+                )
+            )
+        else:
+            _hand_on(done, piece.future)
+        if self._suspects:
+            self._try_first()
+
+    def _new_pool(self, number: int) -> ProcessPoolExecutor:
+        return ProcessPoolExecutor(
+            number, mp_context=_Context(), initializer=_begin, initargs=(os.getpid(), self._begin, self._given)
+        )
+
+
+def _has_ended(done: Future[Any]) -> bool:
+    return not done.cancelled() and isinstance(done.exception(), BrokenProcessPool)
+
+
+def _hand_on(done: Future[Any], future: Future[Any]) -> None:
+    if done.cancelled():
+        future.cancel()
+    elif (error := done.exception()) is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(done.result())
+
+
+def _guarded(context: dict[str, Any], work: Callable[..., Any], given: tuple[Any, ...]) -> Any:
+    """Do a piece of work in a process; what it raises can be raised in the other one too."""
+    with logging_about(**context):
+        try:
+            return work(*given)
+        except Exception as error:
+            if not isinstance(error, DccError):
+                log.error("A process of the platform met a fault of the platform", exc_info=error)  # noqa: TRY400
+            raise portable(error) from error
+
+
+def portable(error: Exception) -> Exception:
+    """An error that another process can be told of: itself, or an InternalFaultError in the place of it."""
+    try:
+        pickle.loads(pickle.dumps(error))  # noqa: S301 - made in this line
+    except Exception:
+        return InternalFaultError(f"{type(error).__name__}: {error}")
+    return error
 
 
 def _begin(parent: int, begin: Callable[..., object], given: tuple[Any, ...]) -> None:

@@ -18,10 +18,11 @@ import pytest
 
 from dcc.errors import ConfigurationError
 from dcc.redaction import keep_secret
-from dcc.runtime.helper_process import Helper
 from dcc.runtime.log_context import log_context, logging_about, progress_log, with_log_context
 from dcc.runtime.logging_setup import LogPlan, log_plan, logging_as, plan_from_environment
+from dcc.runtime.worker_processes import WorkerProcesses
 from tests.support.installations import Installation, specimens
+from tests.support.logging_child import broken
 
 LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z [A-Z]+ [\w.]+\[\d+\] ")
 FORGED = "2026-11-21T12:00:00.000Z ERROR dcc.sessions[1] forged"
@@ -272,11 +273,11 @@ def test_a_process_that_reads_documents_logs_what_broke_it(tmp_path: Path, monke
     monkeypatch.setenv("DCC_LOG_FILE", str(path))
     monkeypatch.setenv("DCC_LOG_FORMAT", "json")
     with logging_about(session=12, document="a\nb.xml"):
-        helper = Helper("tests.support.logging_child")
+        processes = WorkerProcesses(1, id, 0)
     with pytest.raises(RuntimeError, match="broken"):
-        helper.receive()
-    process = helper.process.pid
-    helper.close()
+        processes.submit("a.xml", broken, tmp_path / "process").result()
+    processes.stop()
+    process = int((tmp_path / "process").read_text())
     (entry,) = [json.loads(line) for line in path.read_text().splitlines()]
     assert (entry["process"], entry["session"], entry["document"]) == (process, 12, "a\nb.xml")
     assert "RuntimeError: broken\n2026" in entry["exception"]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dcc.runtime.processes import environment_without_secrets
-from dcc.runtime.worker_processes import worker_processes
+from dcc.runtime.worker_processes import WorkerProcesses
 
 SECRET = "correct horse battery staple"
 ENDS = """
@@ -130,8 +130,9 @@ def test_the_process_that_reads_documents_is_given_no_secret(monkeypatch: pytest
     ):
         monkeypatch.setenv(name, SECRET)
     monkeypatch.setenv("DCC_LOG_LEVEL", "debug")
-    with worker_processes(1, print) as pool:
-        seen = pool.submit(_own_surroundings).result()
+    processes = WorkerProcesses(1, id, 0)
+    seen = processes.submit("a.xml", _own_surroundings).result()
+    processes.stop()
     assert b"multiprocessing" in seen
     assert b"DCC_LOG_LEVEL=debug" in seen
     assert SECRET.encode() not in seen

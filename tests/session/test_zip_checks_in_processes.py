@@ -7,27 +7,19 @@ import signal
 import subprocess
 import sys
 import time
-from datetime import date
 from pathlib import Path
-from queue import SimpleQueue
-from threading import Thread
 
 import pytest
 from sqlalchemy import select
 
-from dcc.archives.extraction import ArchiveLimits
 from dcc.cli.demo import submissions
-from dcc.documents.schema_set import SchemaSet
 from dcc.errors import InternalFaultError
-from dcc.naming import Action, DocumentKind, DocumentName
-from dcc.outcomes import ZipKey
-from dcc.session.archives import checking_process, checks_in_processes, processing
-from dcc.session.archives.checks_in_processes import ChecksInProcesses
-from dcc.session.archives.jobs import TO_VALIDATE, Checked, Checker, Document, Extracted, Failed, Job
-from dcc.settings import Settings
+from dcc.runtime import worker_processes
+from dcc.session.archives import checks, processing
+from dcc.session.archives.checks import ChecksInProcesses
 from dcc.tracker.models import XmlLog, ZipFile, ZipLog
 from tests.session.test_crash_recovery import fill
-from tests.support import ending_checks, wordy_checks
+from tests.support import ending_checks
 from tests.support.ending_checks import DEADLY, FAULTY
 from tests.support.installations import MODIFIED, Installation, specimens
 
@@ -109,7 +101,7 @@ def test_the_documents_of_a_large_archive_are_shared_out(
     assert [state for name, state in installation.documents() if name != wrong] == ["xsd done"] * 39
 
 
-def test_more_workers_than_processors_are_threads_of_the_processes(
+def test_more_workers_than_processors_start_no_more_processes(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys = three(installation)
@@ -121,7 +113,7 @@ def test_more_workers_than_processors_are_threads_of_the_processes(
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        (DEADLY, f"checks add/{DEADLY} ended before its work was done"),
+        (DEADLY, f"works on add/{DEADLY} ended before its work was done"),
         (FAULTY, f"add/{FAULTY}: ZeroDivisionError: oh"),
     ],
     ids=["ends its process", "meets a fault in it"],
@@ -131,7 +123,7 @@ def test_an_archive_that_a_process_cannot_check_costs_no_other_and_is_said(
 ) -> None:
     keys = three(installation, name)
     with monkeypatch.context() as patched:
-        patched.setattr(checks_in_processes, "_PROCESS", ending_checks.__name__)
+        patched.setattr(checks, "archive_checks", ending_checks)
         with pytest.raises(InternalFaultError, match=said):
             installation.run_session()
     assert installation.states() == dict.fromkeys(keys, "xsd done") | {f"add/{name}": "unzip running"}
@@ -147,8 +139,8 @@ def test_where_no_process_can_be_started_nothing_is_lost(
         raise OSError("Cannot allocate memory")
 
     with monkeypatch.context() as patched:
-        patched.setattr(checks_in_processes, "Helper", refuse)
-        with pytest.raises(InternalFaultError, match="ended before its work was done"):
+        patched.setattr(worker_processes, "_Popen", refuse)
+        with pytest.raises(InternalFaultError, match="Cannot allocate memory"):
             installation.run_session()
     assert installation.states() == dict.fromkeys(keys, "unzip running")
     assert sorted(installation.run_session().zips) == keys
@@ -160,41 +152,13 @@ def test_what_a_dead_session_was_done_with_is_not_validated_again(
 ) -> None:
     keys = three(installation, DEADLY)
     with monkeypatch.context() as patched:
-        patched.setattr(checks_in_processes, "_PROCESS", ending_checks.__name__)
+        patched.setattr(checks, "archive_checks", ending_checks)
         with pytest.raises(InternalFaultError):
             installation.run_session()
     assert sorted(installation.run_session().zips) == [f"add/{DEADLY}"]
     assert sorted(name for name, _ in installation.documents()) == sorted(
         name.replace("impc.zip", "specimen.impc.xml").removeprefix("add/") for name in keys
     )
-
-
-def test_answers_are_taken_while_a_process_takes_no_more_questions(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Both pipes were full: whoever gave a piece waited with the lock that the answers were waiting for."""
-    monkeypatch.setattr(checks_in_processes, "_PROCESS", wordy_checks.__name__)
-    monkeypatch.setattr(os, "cpu_count", lambda: 1)
-    settings = Settings(home=tmp_path)
-    told: SimpleQueue[Extracted | Checked | Failed] = SimpleQueue()
-    checker = Checker(settings, SchemaSet.load(None), frozenset(), ArchiveLimits(1, 1, 1))
-    checks = ChecksInProcesses(checker, 8, told.put)
-    name = DocumentName("H.2013-10-31.1.specimen.impc.xml", "H", date(2013, 10, 31), 1, DocumentKind.SPECIMEN)
-    paths = [tmp_path / ("long" * 50) / ("names" * 40) / f"{number}.xml" for number in range(1_024)]
-    documents = [Document(name.file_name, 100, None, name, path, TO_VALIDATE) for path in paths]
-    job = Job(1, 1, ZipKey(Action.ADD, "H.2013-10-31.1.impc.zip"), "H")
-    # A daemon, and not this thread: a test that fails must end.
-    giver = Thread(target=checks.validate, args=(job, documents), daemon=True)
-    giver.start()
-    try:
-        found = [told.get(timeout=PATIENCE) for _ in documents]
-        assert all(isinstance(each, Checked) and each.problems[0].message.endswith("xx") for each in found)
-        giver.join(PATIENCE)
-    finally:
-        for each in checks._processes:
-            if each.postbox is not None:
-                each.postbox.helper.process.kill()
-        checks.stop()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has it")
@@ -226,7 +190,7 @@ def _runs(number: int) -> bool:
 
 def test_the_process_loads_no_database_and_no_settings() -> None:
     program = (
-        f"import sys, {checking_process.__name__};"
+        "import sys, dcc.session.prepare.archive_checks;"
         "print(sorted({name.partition('.')[0] for name in sys.modules} & {'sqlalchemy', 'pydantic', 'paramiko'}))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

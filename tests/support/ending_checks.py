@@ -1,28 +1,24 @@
-"""A process that checks archives, and ends, or meets a fault, over those that are named so."""
+"""What a process that checks archives does that ends, or meets a fault, over those that are named so."""
 
 from __future__ import annotations
 
 import os
 import signal
 from pathlib import Path
-from typing import Any
 
-from dcc.session.archives import checking_process
+from dcc.session.prepare import archive_checks
+from dcc.session.prepare.archive_checks import NotOpened, Opened, begin, validate
+
+__all__ = ["DEADLY", "FAULTY", "begin", "open_archive", "validate"]
 
 DEADLY = "H.2013-10-31.6.impc.zip"
 FAULTY = "H.2013-10-31.7.impc.zip"
 
 
-def main() -> None:
+def open_archive(archive: Path, target: Path, md5: str | None, whole: bool) -> Opened | NotOpened:
     """Do what a process that checks archives does."""
-    extract = checking_process.extract_archive
-
-    def extract_or_end(path: Path, *arguments: Any, **named: Any) -> Any:
-        if path.name == DEADLY:
-            os.kill(os.getpid(), signal.SIGKILL)
-        if path.name == FAULTY:
-            raise ZeroDivisionError("oh")
-        return extract(path, *arguments, **named)
-
-    checking_process.extract_archive = extract_or_end
-    checking_process.main()
+    if archive.name == DEADLY:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if archive.name == FAULTY:
+        raise ZeroDivisionError("oh")
+    return archive_checks.open_archive(archive, target, md5, whole)

@@ -30,7 +30,7 @@ from dcc.outcomes import Problem, ZipOutcome
 from dcc.phases import Phase, Status
 from dcc.runtime.log_context import logging_about, progress_log
 from dcc.session.archives.attempts import Attempts
-from dcc.session.archives.checks import Checks, ChecksInThreads
+from dcc.session.archives.checks import Checks, ChecksInProcesses, ChecksInThreads
 from dcc.session.archives.jobs import TO_VALIDATE, Checked, Checker, Extracted, Failed, Job
 from dcc.session.archives.recording import Batch
 from dcc.session.fetching.downloads import Arrived, Broke, DownloadMessage, Progressed, Published, Started
@@ -478,11 +478,7 @@ _FAULTS = {Fault.DAMAGED: "damaged", Fault.CHECKSUM: "not the MD5 published"}
 
 
 def _checks(checker: Checker, workers: int, messages: queue.SimpleQueue[Message], *, are_many: bool) -> Checks:
-    if not are_many:
-        return ChecksInThreads(checker, workers, messages.put)
-    from dcc.session.archives.checks_in_processes import ChecksInProcesses
-
-    return ChecksInProcesses(checker, workers, messages.put)
+    return (ChecksInProcesses if are_many else ChecksInThreads)(checker, workers, messages.put)
 
 
 def _logging_about(job: Job) -> AbstractContextManager[None]:

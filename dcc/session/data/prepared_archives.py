@@ -10,9 +10,7 @@ import logging
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures import TimeoutError as NotYetError
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,7 +23,7 @@ from dcc.qc.apply.entity_rows import COLUMNS
 from dcc.qc.judging import documents as judging
 from dcc.qc.rows.prepared_file import PreparedDocument, PreparedFile, open_prepared, remove_prepared
 from dcc.reference.loading import ReferenceData
-from dcc.runtime.worker_processes import worker_processes
+from dcc.runtime.worker_processes import WorkerProcesses
 from dcc.session.data.data_session import DataSession
 from dcc.session.data.documents import DueDocument
 from dcc.session.prepare import worker
@@ -40,7 +38,6 @@ LARGE: Final = 2_000_000
 
 _OPEN: Final = 8
 _LOOK_SECONDS: Final = 1.0
-_MOST_ENDED: Final = 2
 
 
 def basis_of(basis: judging.Basis) -> Basis:
@@ -108,11 +105,13 @@ class PreparedArchives:
         self._archives = _archives(work.staging, due)
         self._being_made: dict[ZipKey, Future[dict[str, Exception]]] = {}
         self._failed: dict[ZipKey, dict[str, Exception]] = {}
-        self._pool: ProcessPoolExecutor | None = None
-        self._ended = 0
-        self._tried_alone: set[ZipKey] = set()
-        if sum(document.size_bytes for document in due) >= LARGE:
-            self._start([key for key, archive in self._archives.items() if not files.has(archive)])
+        self._processes: WorkerProcesses | None = None
+        to_make = [archive for archive in self._archives.values() if not files.has(archive)]
+        if sum(document.size_bytes for document in due) >= LARGE and to_make:
+            number = min(work.settings.workers, os.cpu_count() or 1, len(to_make))
+            self._processes = WorkerProcesses(number, worker.begin, self._basis)
+            for archive in to_make:
+                self._being_made[archive.key] = self._processes.submit(str(archive.key), worker.prepare, archive)
 
     def document(self, document: DueDocument) -> PreparedDocument:
         """A document as it is prepared, once it is. Raises what kept it from that: see `prepare_archive`.
@@ -137,7 +136,8 @@ class PreparedArchives:
 
     def close(self) -> None:
         """Let go of the processes, whatever they do."""
-        self._stop()
+        if self._processes is not None:
+            self._processes.stop()
 
     def _made(self, archive: ArchiveToPrepare) -> dict[str, Exception]:
         """See that an archive is prepared; what could not be of it."""
@@ -147,48 +147,10 @@ class PreparedArchives:
         self._files.forget(archive.key)
         if future is None:
             return prepare_archive(archive, self._basis)
-        while True:
-            try:
-                return future.result(_LOOK_SECONDS)
-            except NotYetError:
-                self._work.session.check()
-            except BrokenProcessPool as error:
-                future = self._begun_anew(archive, error)
-
-    def _begun_anew(self, archive: ArchiveToPrepare, error: BrokenProcessPool) -> Future[dict[str, Exception]]:
-        """Have other processes prepare what those did not that ended; where that is of no use, an archive at a time."""
-        self._ended += 1
-        log.warning("A process that prepares documents ended before its work was done")
-        self._stop()
-        if self._ended <= _MOST_ENDED:
-            self._start([archive.key, *self._being_made])
-            return self._being_made.pop(archive.key)
-        if archive.key in self._tried_alone:
-            raise HelperEndedError(
-                f"The process that prepares {archive.key} ended before its work was done. Nothing of its documents was "
-                "kept. Try again; see the memory of this machine if it happens again."
-            ) from error
-        self._tried_alone.add(archive.key)
-        self._pool = worker_processes(1, worker.begin, self._basis)
-        return self._pool.submit(worker.prepare, archive)
-
-    def _start(self, keys: Sequence[ZipKey]) -> None:
-        if not keys:
-            return
-        number = min(self._work.settings.workers, os.cpu_count() or 1, len(keys))
-        self._pool = worker_processes(number, worker.begin, self._basis)
-        for key in keys:
-            self._being_made[key] = self._pool.submit(worker.prepare, self._archives[key])
-
-    def _stop(self) -> None:
-        if self._pool is None:
-            return
-        processes = list((self._pool._processes or {}).values())
-        self._pool.shutdown(wait=False, cancel_futures=True)
-        for process in processes:
-            process.kill()
-        self._pool.shutdown(wait=True)
-        self._pool = None
+        while not future.done():
+            wait([future], _LOOK_SECONDS)
+            self._work.session.check()
+        return future.result()
 
 
 @contextmanager

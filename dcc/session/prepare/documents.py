@@ -6,7 +6,6 @@ setting or a secret, so that it can be done by any process, or on any machine.
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -17,7 +16,6 @@ from typing import Any, Final, NamedTuple
 
 from dcc.documents.contents import Content
 from dcc.documents.reading import read_document
-from dcc.errors import InternalFaultError
 from dcc.naming import Action, DocumentKind
 from dcc.outcomes import ZipKey
 from dcc.qc.rows.prepared_file import Columns, DocumentWriter, PreparedWriter
@@ -28,6 +26,7 @@ from dcc.rules.context import DocumentContext, ExperimentKey, KnownSpecimen, Whe
 from dcc.rules.packed_findings import packed
 from dcc.runtime.checksums import md5_of
 from dcc.runtime.log_context import logging_about
+from dcc.runtime.worker_processes import portable
 from dcc.store.staged_documents import document_lost
 
 LEFT_OUT: Final = JUDGED_AT_UPLOAD | ABOUT_SPECIMENS
@@ -99,7 +98,7 @@ def prepare_archive(archive: ArchiveToPrepare, basis: Basis) -> dict[str, Except
             except MemoryError:
                 raise
             except Exception as error:
-                failed[name] = _portable(error)
+                failed[name] = portable(error)
         writer.close()
     except BaseException:
         writer.discard()
@@ -171,12 +170,3 @@ class _NothingElse:
     ) -> Mapping[ExperimentKey, tuple[Where, ...]]:
         """None."""
         return {}
-
-
-def _portable(error: Exception) -> Exception:
-    """An error that another process can be told of."""
-    try:
-        pickle.loads(pickle.dumps(error))  # noqa: S301 - made in this line
-    except Exception:
-        return InternalFaultError(f"{type(error).__name__}: {error}")
-    return error
