@@ -84,6 +84,8 @@ load_added(ADDED)
 
 JUDGED_AT_UPLOAD = frozenset({"S13", "E9"})
 """The rules that are left out of the check of what was uploaded."""
+NEEDING_OTHERS = JUDGED_AT_UPLOAD | {"E4", "S14", "X8"}
+"""The rules that say nothing without what was submitted before; so does E8 of the days on which animals were born."""
 ABOUT_SPECIMENS = frozenset({"E4", "E8", "S14", "X8"})
 """The rules that look at specimens of other documents: all others that are not left out say the same wherever."""
 

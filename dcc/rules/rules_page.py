@@ -35,6 +35,10 @@ An experiment on an animal in which an error lies does not count either, and has
 is false, and no data context and no overview has it. `dcc data findings` and the report on its archive say how many
 there are. It counts by itself once all of its animals are valid: nobody submits it again.
 
+Before an upload, `dcc validate` judges documents by the same rules, offline, with the reference data that come with the
+platform or those of `--reference`. This `dcc validate` cannot tell, since it needs what was submitted before: E4,
+E8 (of births), E9, S13, S14, X8, Q1, Q2, Q3, Q4, Q5, Q6. A session does.
+
 ## How findings go away
 
 * **Submit the data again**, corrected: in an archive of the `edit` folder for what was uploaded. What a later document

@@ -1,17 +1,23 @@
-"""The check of archives and documents before they are uploaded, with the verdict that the platform would give.
+"""The check of archives and documents before they are uploaded, with the verdict that a session would give.
 
-It needs no tracker: what a centre runs on its own machine.
+It needs no database: what a centre runs on its own machine. Documents that follow the schema are judged by all rules
+that need only the document and reference data.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 from dcc.archives.extraction import ArchiveLimits, extract_archive, ignored_problem
+from dcc.declarations import message_of
+from dcc.documents.prolog import Root, read_prolog
+from dcc.documents.reading import read_document
 from dcc.documents.schema_set import SchemaSet
 from dcc.documents.validation import validate_document
 from dcc.errors import (
@@ -23,9 +29,13 @@ from dcc.errors import (
     TransferFailedError,
 )
 from dcc.messages import mark, message
-from dcc.naming import DocumentKind
+from dcc.naming import Action, DocumentKind
 from dcc.outcomes import Problem
 from dcc.phases import KNOWN_CENTRES
+from dcc.reference.loading import ReferenceData
+from dcc.rules.checking import NEEDING_OTHERS, check_contents
+from dcc.rules.context import DocumentContext, ExperimentKey, KnownSpecimen, Where
+from dcc.rules.findings import with_value
 from dcc.runtime.checksums import md5_of
 from dcc.settings import Settings
 from dcc.sources.md5_sidecar import MAX_SIDECAR_BYTES, parse_md5, sidecar
@@ -33,6 +43,7 @@ from dcc.sources.md5_sidecar import MAX_SIDECAR_BYTES, parse_md5, sidecar
 _SUFFIXES = {".zip", ".xml"}
 _ZIP_SIGNATURE = b"PK"
 _MOST_AT_ONCE = 32
+_PROLOG = 65_536
 _SHARES = 8
 
 
@@ -50,17 +61,24 @@ class PathVerdict:
     warnings: tuple[Problem, ...] = ()
 
 
-def check_path(path: Path, settings: Settings, centres: Container[str] | None, schemas: SchemaSet) -> list[PathVerdict]:
+def check_path(
+    path: Path,
+    settings: Settings,
+    centres: Container[str] | None,
+    schemas: SchemaSet,
+    reference: ReferenceData | None = None,
+) -> list[PathVerdict]:
     """Check an archive, a document, or every `.zip` and `.xml` in a directory and below.
 
-    An archive is held against the `.md5` beside it. It gives a verdict of its own, then one for each document in it.
-    `centres` are the short names of the registered centres, by default those of the convention. A document that is not
-    in an archive may have any name; one that does not conform is a warning, and the root element tells its kind. Raises
-    NotFoundError when there is nothing at `path` to check, and OSError when it cannot be read. Files are checked by as
-    many threads as `settings` say.
+    An archive is held against the `.md5` beside it. It gives a verdict of its own, then one for each document in
+    it. `centres` are the short names of the registered centres, by default those of the convention. A document that
+    is not in an archive may have any name; one that does not conform is a warning, and the root element tells its
+    kind. The rules judge by `reference`; without any, documents are held against the schema alone. Raises
+    NotFoundError when there is nothing at `path` to check, and OSError when it cannot be read. Files are checked by
+    as many threads as `settings` say.
     """
     known = frozenset(centre.short_name for centre in KNOWN_CENTRES) if centres is None else centres
-    check = _Check(settings, known, schemas)
+    check = _Check(settings, known, schemas, reference)
     if not path.exists():
         raise NotFoundError(f"{path} does not exist. Name a zip archive, an XML document, or a directory of them.")
     if not path.is_dir():
@@ -87,6 +105,7 @@ class _Check:
     settings: Settings
     centres: Container[str]
     schemas: SchemaSet
+    reference: ReferenceData | None
 
     def files(self, paths: Sequence[Path]) -> list[PathVerdict]:
         return [verdict for path in paths for verdict in self.file(path)]
@@ -116,7 +135,7 @@ class _Check:
             errors.append(Problem.of(error))
         wrong = sum(not document.valid for document in documents)
         if wrong:
-            refused = mark("{number} of its {documents} documents would be refused.")
+            refused = mark("{number} of its {documents} documents would fail.")
             errors.append(Problem(DocumentError.short_name(), message(refused, number=wrong, documents=len(documents))))
         yield PathVerdict(str(path), not errors, tuple(errors), tuple(warnings))
         yield from documents
@@ -125,22 +144,48 @@ class _Check:
         limits = replace(ArchiveLimits.from_settings(self.settings), min_free_bytes=0)
         archive = extract_archive(path, target, limits=limits, naming=self.settings.naming, centres=self.centres)
         for document in archive.documents:
-            problems = self._validate(document.path, document.name.kind)
-            yield PathVerdict(f"{path}/{document.name.file_name}", not problems, tuple(problems))
+            errors, found = self._judged(document.path, document.name.kind, document.name.centre)
+            yield PathVerdict(f"{path}/{document.name.file_name}", not errors, tuple(errors), tuple(found))
         for file_name, _, problem in archive.refused:
             yield PathVerdict(f"{path}/{file_name}", False, (problem,))
         for member, reason in archive.ignored:
             warnings.append(ignored_problem(member, reason))
 
     def _document(self, path: Path) -> PathVerdict:
-        kind = None
+        kind = centre = None
         warnings: tuple[Problem, ...] = ()
         try:
-            kind = self.settings.naming.parse_document_name(path.name, self.centres).kind
+            name = self.settings.naming.parse_document_name(path.name, self.centres)
+            kind, centre = name.kind, name.centre
         except BadFileNameError as error:
             warnings = (Problem.of(error),)
-        problems = self._validate(path, kind)
-        return PathVerdict(str(path), not problems, tuple(problems), warnings)
+        errors, found = self._judged(path, kind, centre)
+        return PathVerdict(str(path), not errors, tuple(errors), (*warnings, *found))
+
+    def _judged(self, path: Path, kind: DocumentKind | None, centre: str | None) -> tuple[list[Problem], list[Problem]]:
+        """What fails a document, and what the rules say of it besides; of either as much as is recorded of it."""
+        errors = self._validate(path, kind)
+        if errors or self.reference is None:
+            return errors, []
+        with path.open("rb") as file:
+            root = read_prolog(iter(lambda: file.read(_PROLOG), b""))
+        actual = self.schemas.kind_of(root.namespace, root.name) if isinstance(root, Root) else None
+        if actual is None:
+            return errors, []
+        # Without a name that tells the centre, none can be compared with it.
+        without = NEEDING_OTHERS if centre is not None else NEEDING_OTHERS | {"X5"}
+        today = datetime.now(UTC).date()
+        document = DocumentContext(0, Action.ADD, centre or "", today, self.reference, _NOTHING_KNOWN)
+        said: dict[bool, list[Problem]] = {True: [], False: []}
+        for found in check_contents(read_document(path, actual), document, without):
+            details = with_value(found.details, found.value)
+            problem = Problem(
+                found.rule, message_of(found.code, details), found.line, code=found.code, severity=found.severity
+            )
+            of_sort = said[problem.is_error]
+            if len(of_sort) < self.settings.max_document_errors:
+                of_sort.append(problem)
+        return said[True], said[False]
 
     def _validate(self, path: Path, kind: DocumentKind | None) -> list[Problem]:
         return validate_document(
@@ -150,6 +195,23 @@ class _Check:
             max_errors=self.settings.max_document_errors,
             max_tree_bytes=self.settings.max_tree_bytes,
         )
+
+
+class _NothingKnown:
+    """What rules are told of other submissions: nothing."""
+
+    def known_specimens(self, centre: str, ids: Collection[str]) -> Mapping[str, tuple[KnownSpecimen, ...]]:  # noqa: ARG002
+        return {}
+
+    def known_experiments(
+        self,
+        centre: str,  # noqa: ARG002
+        keys: Collection[ExperimentKey],  # noqa: ARG002
+    ) -> Mapping[ExperimentKey, tuple[Where, ...]]:
+        return {}
+
+
+_NOTHING_KNOWN: Final = _NothingKnown()
 
 
 def _check_md5(path: Path) -> None:

@@ -21,23 +21,37 @@ if TYPE_CHECKING:
 
 _INVALID = 1
 _ERRORS_SHOWN = 20
+_OTHERS = "E4, E8 (births), E9, S13, S14, X8 and Q1 to Q6"
 
 
 @click.command()
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--centre", "centres", multiple=True, metavar="CODE", help="A further centre code; may be repeated.")
 @click.option("--all-errors", is_flag=True, help=f"Print all errors of a document, not only {_ERRORS_SHOWN}.")
+@click.option(
+    "--reference",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="A folder with the reference data to judge by; by default those that come with the platform.",
+)
+@click.option("--schema-only", is_flag=True, help="Hold documents against the schema alone, not against the rules.")
 @json_option
 @click.pass_context
 def validate(
-    ctx: click.Context, paths: tuple[Path, ...], centres: tuple[str, ...], all_errors: bool, as_json: bool
+    ctx: click.Context,
+    paths: tuple[Path, ...],
+    centres: tuple[str, ...],
+    all_errors: bool,
+    reference: Path | None,
+    schema_only: bool,
+    as_json: bool,
 ) -> None:
-    """Check archives and documents as the platform would.
+    """Check archives and documents as a session would, offline.
 
-    PATH is an archive, a document or a folder of them; no tracker is needed. An archive is checked with its name, every
-    document in it, and the .md5 beside it if there is one. A document given by itself is checked by what its root
-    element says it is; a name that does not follow the convention is then a warning, in an archive it is an error. The
-    centre codes known are those of the consortium.
+    PATH is an archive, a document or a folder of them; no database is needed. Documents that follow the schema are
+    judged by the rules too, but for what needs earlier submissions, which a session checks. An archive is checked
+    with its name, every document in it, and the .md5 beside it if there is one. A document given by itself is
+    checked by what its root element says it is; a name that does not follow the convention is then a warning, in an
+    archive it is an error. The centre codes known are those of the consortium.
 
     \b
     Examples:
@@ -53,15 +67,19 @@ def validate(
     """
     from dcc.documents.schema_set import SchemaSet
     from dcc.phases import KNOWN_CENTRES
+    from dcc.reference.loading import load_reference_data, load_shipped
     from dcc.session.validation import check_path
 
     settings = settings_from_environment()
     schemas = SchemaSet.load(settings.xsd_dir)
     known = frozenset(centre.short_name for centre in KNOWN_CENTRES) | frozenset(centres)
+    judged_by = None
+    if not schema_only:
+        judged_by = load_shipped() if reference is None else load_reference_data(reference)
     verdicts: list[PathVerdict] = []
     for path in paths:
         try:
-            verdicts += check_path(path, settings, known, schemas)
+            verdicts += check_path(path, settings, known, schemas, judged_by)
         except OSError as error:
             raise ConfigurationError(
                 f"{error.filename or path} cannot be read ({error.strerror}). Check the file and its permissions."
@@ -71,6 +89,8 @@ def validate(
         echo_json([_verdict_json(verdict) for verdict in verdicts])
     else:
         _print_verdicts(verdicts, None if all_errors else _ERRORS_SHOWN)
+        left = f"Not checked, since it needs what was submitted before: {_OTHERS}. A session checks it."
+        click.echo("Not checked: the rules. A session checks them." if schema_only else left, err=True)
     ctx.exit(0 if all(verdict.valid for verdict in verdicts) else _INVALID)
 
 
@@ -96,4 +116,5 @@ def _print_verdicts(verdicts: Sequence[PathVerdict], most: int | None) -> None:
 
 def _print_warnings(warnings: Sequence[Problem]) -> None:
     for warning in warnings:
-        click.echo(f"  {click.style('warning', fg='yellow')}: {printable(warning.message)}")
+        place = "" if not warning.place else f"{warning.place}: {warning.kind}: "
+        click.echo(f"  {click.style('warning', fg='yellow')}: {place}{printable(warning.fact)}")
