@@ -35,6 +35,7 @@ REVIEWED = {
         {"_CHECKS.format(0)", "_CHECKS.format(1)", "last + 1", "name", "statement"},
     ),
     "dcc/operations/backups/targets.py": (NAMES, {"name"}),
+    "dcc/databases/attached_files.py": ("a name that is made of a number", {"name"}),
     "dcc/databases/engines.py": ("constants", {"'BEGIN IMMEDIATE' if writes else 'BEGIN'"}),
     "dcc/databases/grants.py": (
         "quoted; printed for people, run by nobody",
@@ -62,6 +63,14 @@ REVIEWED = {
             "statement.replace('%', '%%')",
             "table.name",
         },
+    ),
+    "dcc/qc/apply/entity_rows.py": (
+        "quoted names of the platform's own tables and columns, and of a file that is attached",
+        {"columns", "quoted(table.name)", "target + _SHIFTED[table.name].format(source=source)"},
+    ),
+    "dcc/qc/rows/prepared_file.py": (
+        "quoted names of the platform's own tables and columns, and marks of parameters",
+        {"', '.join(map(quoted, names))", "into", "marks", "quoted(table)"},
     ),
     "dcc/qc/migrations/versions/0001_initial.py": (NAMES, {"name", "query.strip()"}),
     "dcc/qc/migrations/versions/0002_validity.py": (NAMES, {"name", "query"}),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Final
 
 from dcc.errors import BadFileNameError, StagedDocumentLostError
 from dcc.messages import Message, mark
@@ -11,7 +12,8 @@ from dcc.outcomes import ZipKey
 from dcc.runtime.checksums import md5_of
 from dcc.store.staging import Staging
 
-_PREPARED = "prepared.rows"
+PREPARED_FILE: Final = "prepared.rows"
+"""The file beside the documents of an archive that holds their rows; the names of its parts begin with this."""
 
 
 def place_of_document(staging: Staging, key: ZipKey, file_name: str) -> str | None:
@@ -27,7 +29,7 @@ def place_of_document(staging: Staging, key: ZipKey, file_name: str) -> str | No
 
 def prepared_place(staging: Staging, key: ZipKey) -> Path:
     """Where the documents of an archive lie as they were prepared. Raises BadFileNameError as `Staging.contents`."""
-    return staging.contents(key) / _PREPARED
+    return staging.contents(key) / PREPARED_FILE
 
 
 def staged_path(staging: Staging, key: ZipKey, file_name: str, md5: str | None) -> Path:

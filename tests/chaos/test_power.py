@@ -40,12 +40,11 @@ def _archive_under_its_name_before_it_is_whole(patch: pytest.MonkeyPatch) -> Non
 
 
 def _upload_in_two_transactions(patch: pytest.MonkeyPatch) -> None:
-    def split(self: Any) -> Any:
-        self._settle()
-        self._connection.commit()
+    def split(connection: Connection, *_: object) -> None:
+        connection.commit()
         raise _KilledError
 
-    patch.setattr(applying._Application, "finish", split)
+    patch.setattr(applying, "copy_rows", split)
 
 
 def _states_not_rolled_up(patch: pytest.MonkeyPatch) -> None:

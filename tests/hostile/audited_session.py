@@ -56,7 +56,7 @@ class Auditor:
         elif event in ("socket.getaddrinfo", "socket.gethostbyname", "socket.sendto"):
             self._add("hosts", str(arguments[:2]))
         elif event in STARTS:
-            self._add("programs", str(arguments[0]))
+            self._add("programs", os.fsdecode(arguments[0]))
         elif event == "open":
             self._note(arguments[0], bool((arguments[2] or 0) & WRITING))
         elif event in CHANGES:

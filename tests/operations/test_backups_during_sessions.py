@@ -13,6 +13,7 @@ import pytest
 from dcc.operations.backups.backup import BackupRequest, make_backup
 from dcc.operations.backups.restoration import restore_backup
 from dcc.operations.consistency.check import check_consistency
+from dcc.qc.apply import documents
 from dcc.session.archives.coordination import Coordinator
 from dcc.session.data import checking, settling, uploader
 from dcc.session.fetching import archive_transfer
@@ -24,15 +25,15 @@ from tests.support.stores import Store
 POINTS: dict[str, tuple[Any, str, int, bool]] = {
     "in the middle of a transfer": (archive_transfer.DownloadSink, "__call__", 2, False),
     "when archives arrived that the tracker has not heard of": (Coordinator, "_write_batch", 2, True),
-    "within the transaction of a document": (uploader, "read_for_upload", 2, False),
-    "when a document is applied that the tracker has not heard of": (uploader, "apply_document", 2, False),
-    "within the transaction of a judgement": (checking, "judge_document", 2, False),
+    "within the transaction of documents": (documents, "insert_documents", 1, False),
+    "when documents are applied that the tracker has not heard of": (uploader, "apply_documents", 1, False),
+    "within the transaction of a judgement": (checking, "judge_together", 1, False),
     "when contexts are built that no document was told of": (settling, "build_contexts", 1, False),
 }
 """Owner and name of a function, the number of the call, and whether the backup comes before or after it."""
 
 ON_SERVERS = {
-    "when a document is applied that the tracker has not heard of",
+    "when documents are applied that the tracker has not heard of",
     "when contexts are built that no document was told of",
 }
 """Those at which a backup is made of databases on a server too."""
@@ -104,7 +105,7 @@ def test_an_installation_restored_with_what_staging_has_become_since_or_without_
     data: DataInstallation, new_store: Callable[[str], Store], tmp_path: Path
 ) -> None:
     fill(data)
-    point = "when a document is applied that the tracker has not heard of"
+    point = "when documents are applied that the tracker has not heard of"
     made: list[Path] = []
 
     def back_up() -> None:

@@ -1,4 +1,4 @@
-"""Measurements are the same as rows and as lines, whatever they say, and their fingerprints are those in databases."""
+"""Measurements become rows, whatever they say, and their fingerprints are those in databases."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from dcc.documents.contents import (
     SimpleParameter,
 )
 from dcc.documents.lexical import parse_number
-from dcc.qc.rows.lines import as_lines
 from dcc.qc.rows.measurements import MeasurementRows
 from dcc.qc.rows.types import Row, TooLong
 
@@ -38,28 +37,19 @@ _PROCEDURES = st.builds(
 )
 
 
-def made_of(procedures: list[Procedure], *, lines: bool) -> tuple[list[Row] | list[str], list[TooLong | None], int]:
-    measured = MeasurementRows(
-        7, {"measurement": itertools.count(1).__next__}, {"measurement": []}, LIMITS, as_lines=lines
-    )
+def made_of(procedures: list[Procedure]) -> tuple[list[Row], list[TooLong | None], int]:
+    rows: list[Row] = []
+    measured = MeasurementRows(7, {"measurement": itertools.count(1).__next__}, {"measurement": rows}, LIMITS)
     too_long = []
     for run_id, procedure in enumerate(procedures):
         measured.add(run_id, procedure, TAIL)
         too_long.append(measured.too_long)
-    return measured.made, too_long, measured.held_text
-
-
-@given(procedures=st.lists(_PROCEDURES, max_size=3))
-def test_lines_are_those_of_the_rows(procedures: list[Procedure]) -> None:
-    rows, *of_rows = made_of(procedures, lines=False)
-    lines, *of_lines = made_of(procedures, lines=True)
-    assert "".join(lines).encode() == as_lines(rows)  # type: ignore[arg-type]
-    assert of_lines == of_rows
+    return rows, too_long, measured.held_text
 
 
 @given(procedures=st.lists(_PROCEDURES, max_size=2))
 def test_rows_have_their_number_their_fingerprint_and_texts_that_fit(procedures: list[Procedure]) -> None:
-    rows, too_long, held_text = made_of(procedures, lines=False)
+    rows, too_long, held_text = made_of(procedures)
     start = crc32("\x1f".join(map(str, TAIL)).encode())
     for row in rows:
         texts = ["\x1e" if text is None else str(text) for text in (*row[6:11], *row[12:14])]
@@ -79,13 +69,14 @@ def test_rows_have_their_number_their_fingerprint_and_texts_that_fit(procedures:
 
 def _mark(specimen: int, weight: int) -> int:
     """The fingerprint of the weight of an animal, in tenths of a gram."""
-    measured = MeasurementRows(7, {"measurement": lambda: 1}, {"measurement": []}, LIMITS, as_lines=False)
+    rows: list[Row] = []
+    measured = MeasurementRows(7, {"measurement": lambda: 1}, {"measurement": rows}, LIMITS)
     simple = SimpleParameter(4, "IMPC_GRS_001_001", None, "g", f"{weight / 10:.1f}", None)
     procedure = Procedure(3, "IMPC_GRS_001", (simple,), (), (), *[()] * 4)
     measured.add(
         1, procedure, ("H", "HARWELL_001", "MGP", "IMPC_GRS_001", f"E{specimen}", "2024-01-01", f"M{specimen}")
     )
-    (row,) = measured.made
+    (row,) = rows
     return int(row[-1])
 
 

@@ -17,9 +17,9 @@ from dcc.documents.validation import validate_document
 from dcc.messages import Message, message
 from dcc.naming import Action, DocumentKind
 from dcc.outcomes import Problem, ZipKey
-from dcc.qc.apply.entity_rows import TooLong
 from dcc.qc.apply.upload_findings import FindingsKept, Judgement, UploadFinding, judge, late, not_permitted, too_long
 from dcc.qc.apply.versions import Version
+from dcc.qc.rows.types import TooLong
 from dcc.reports.languages import load_catalogue
 from dcc.rules.findings import with_value
 from dcc.session.data.document_log import held_problem, problems_of

@@ -20,6 +20,7 @@ from dcc.cli.shell.error_advice import explanations
 from dcc.errors import ConfigurationError, TransferFailedError
 from dcc.notify.session_report import render_session_report
 from dcc.reports.causes.collecting import causes_of_zip
+from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.model import Outcome
 from dcc.reports.submissions.words import OUTCOME_WORDS
 from dcc.sources.folder import LocalConnection
@@ -251,7 +252,7 @@ def test_the_one_advice_about_an_archive_that_cannot_be_opened_is_what_works(
         (cause,) = causes_of_zip(connection, None, outcome.key)
     advice = (
         outcome.reasons[-1].message,
-        cause.advice,
+        cause.remedy(load_catalogue("en", installation.settings)),
         *(text for text in OUTCOME_WORDS[Outcome.UNREADABLE].next),
         next(one.advice for one in explanations() if one.name == outcome.reasons[-1].kind),
     )

@@ -13,6 +13,7 @@ from dcc.errors import TransferFailedError
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.reports.causes.collecting import causes_of_zip
+from dcc.reports.languages import load_catalogue
 from dcc.sources.folder import LocalConnection
 from dcc.tracker.models import Reopening
 from dcc.tracker.queries.zip_stories import zip_story
@@ -54,9 +55,10 @@ def told(installation: Installation) -> dict[str, Any]:
         story = zip_story(connection, key)
         causes = causes_of_zip(connection, None, key)
         (shown,) = recorded_zips(connection, [key])
+    english = load_catalogue("en", installation.settings)
     return {
         "shown in Dagster": (shown.phase, shown.status, shown.documents, shown.reasons, shown.downloaded),
-        "causes": [(cause.kind, cause.headline, cause.acts) for cause in causes],
+        "causes": [(cause.kind, cause.statement(english), cause.acts) for cause in causes],
         "states": installation.states(),
         "documents": [(one.file_name, one.phase, one.status, one.errors) for one in story.documents],
         "reasons": [(reason.kind, reason.message) for reason in story.reasons],

@@ -182,7 +182,7 @@ def test_everybody_is_warned(installation: Installation, folder: Folder, caplog:
         assert crawl.error is not None
         assert said in crawl.error.message
         reasons = [entry for entry in why_not_taken(connection, folder.source_id) if entry.why is Why.CRAWL_FAILED]
-        assert [said in entry.recorded for entry in reasons] == [True]
+        assert [said in str(entry.recorded) for entry in reasons] == [True]
         assert said in " ".join(render_session_report(connection, session).text.split())
         (trouble,) = sources_away(connection, installation.settings, session)
         assert said in trouble.reason

@@ -20,6 +20,7 @@ from typing import Final
 from dcc.errors import BackupError
 from dcc.naming import Action
 from dcc.runtime.checksums import md5_of_open_file
+from dcc.store.staged_documents import PREPARED_FILE
 
 Told = Callable[[int], None]
 _CONTENTS: Final = ".contents"
@@ -74,6 +75,8 @@ def _paths(staging: Path) -> Iterator[Path]:
                 names = [name for name in names if not name.startswith(".") and not name.endswith(_UNFINISHED)]
             else:
                 folders.sort()
+                # A session makes these anew.
+                names = [name for name in names if not name.startswith(PREPARED_FILE)]
             yield from (here / name for name in sorted(names))
 
 

@@ -88,7 +88,12 @@ def prepare_archive(archive: ArchiveToPrepare, basis: Basis) -> dict[str, Except
     hold, and what else went wrong. Raises OSError where the file cannot be written.
     """
     failed: dict[str, Exception] = {}
-    writer = PreparedWriter(archive.target, basis.name, basis.columns)
+    try:
+        writer = PreparedWriter(archive.target, basis.name, basis.columns)
+    except FileNotFoundError as error:
+        # Somebody removed the folder of the archive from staging.
+        names = [Path(document.path).name for document in archive.documents]
+        return {name: portable(document_lost(archive.key, name, error)) for name in names}
     try:
         for document in archive.documents:
             name = Path(document.path).name
