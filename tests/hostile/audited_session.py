@@ -15,6 +15,7 @@ import json
 import os
 import sys
 import sysconfig
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -45,11 +46,12 @@ class Auditor:
         self._written = str(home.resolve())
         self._read = tuple(os.path.realpath(path) for path in [*paths, *reads, self._written])
         self.watching = False
+        self._resolving = threading.local()
         self.seen: dict[str, set[str]] = {"hosts": set(), "writes": set(), "reads": set(), "programs": set()}
 
     def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
         """Python calls this for each event."""
-        if not self.watching:
+        if not self.watching or getattr(self._resolving, "path", False):
             return
         if event == "socket.connect":
             self._add("hosts", str(arguments[1]))
@@ -66,9 +68,10 @@ class Auditor:
     def _note(self, path: object, writes: bool) -> None:
         if not isinstance(path, str | bytes | os.PathLike):
             return
-        self.watching = False
+        # To resolve a path makes events of its own; those of other threads count meanwhile.
+        self._resolving.path = True
         real = os.path.realpath(os.fsdecode(path))
-        self.watching = True
+        self._resolving.path = False
         if writes:
             if not _is_in(real, (self._written,)) and not real.startswith("/dev/"):
                 self._add("writes", real)
