@@ -53,7 +53,8 @@ DOCUMENT_SPECS: Final = (
     asset(
         VALIDATED_DOCUMENTS,
         GROUP,
-        "The archives whose documents are all valid against the XML schemas.\n\nIf a document is not valid, the check "
+        "The archives whose documents are all valid against the XML schemas. An archive that fails is "
+        "shown here with the reason and a failed check.\n\nIf a document is not valid, the check "
         "*xsd* fails. It lists the documents, with the line, the column and the reason of each error. A centre can run "
         "the same check before it uploads: `dcc validate`.",
         {"xml", "xsd"},

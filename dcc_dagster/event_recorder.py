@@ -20,13 +20,12 @@ from typing import Self
 from dagster import (
     AssetCheckEvaluation,
     AssetMaterialization,
-    AssetObservation,
     DagsterEvent,
     DagsterEventType,
     DagsterInstance,
     EventLogEntry,
 )
-from dagster._core.events import AssetObservationData, StepMaterializationData
+from dagster._core.events import StepMaterializationData
 
 from dcc.errors import DagsterStorageError
 from dcc_dagster.partition_events import Event, PartitionEvents, Report, one_line
@@ -177,12 +176,10 @@ class EventRecorder:
 
 def _stored(
     event: Event,
-) -> tuple[DagsterEventType, StepMaterializationData | AssetObservationData | AssetCheckEvaluation]:
+) -> tuple[DagsterEventType, StepMaterializationData | AssetCheckEvaluation]:
     """The type of an event, and the data in which Dagster stores it."""
     if isinstance(event, AssetMaterialization):
         return DagsterEventType.ASSET_MATERIALIZATION, StepMaterializationData(event)
-    if isinstance(event, AssetObservation):
-        return DagsterEventType.ASSET_OBSERVATION, AssetObservationData(event)
     return DagsterEventType.ASSET_CHECK_EVALUATION, event
 
 

@@ -20,7 +20,6 @@ from dagster import (
     AssetExecutionContext,
     AssetKey,
     AssetMaterialization,
-    AssetObservation,
     AssetRecordsFilter,
     DagsterEventType,
     DagsterInstance,
@@ -30,11 +29,11 @@ from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetC
 
 from dcc.runtime.legible_text import legible
 from dcc_dagster.check_results import failing_partitions
-from dcc_dagster.metadata import Metadata, as_shown
+from dcc_dagster.metadata import Metadata, as_shown, table
 
 log = logging.getLogger(__name__)
 
-Event: TypeAlias = AssetMaterialization | AssetObservation | AssetCheckEvaluation
+Event: TypeAlias = AssetMaterialization | AssetCheckEvaluation
 Result: TypeAlias = Event | MaterializeResult[None] | AssetCheckResult
 """What the function of an asset may yield about a partition."""
 Target = AssetCheckEvaluationTargetMaterializationData
@@ -121,13 +120,16 @@ class PartitionEvents:
         `new` are partitions, after the name of their set, that were missing and are reported whole: none of their
         checks has failed before.
         """
+        wanted = self._explained(self._wanted(reports, new))
+        failures: dict[int, list[Verdict]] = {}
+        for report, verdict in wanted:
+            if not verdict.passed:
+                failures.setdefault(id(report), []).append(verdict)
         yield [
             (report, _materialisation(report, materialised))
             for report in reports
-            for materialised in report.materialised
+            for materialised in _shown(report, failures.get(id(report), ()))
         ]
-        wanted = self._explained(self._wanted(reports, new))
-        yield [(report, _observation(report, verdict)) for report, verdict in wanted if not verdict.passed]
         targets = self._targets(wanted)
         yield [
             (report, _evaluation(report, verdict, targets.get((verdict.check.asset_key, report.partition))))
@@ -223,11 +225,12 @@ def results(
     assets, checks = set(context.selected_asset_keys), set(context.selected_asset_check_keys)
     events = PartitionEvents(context.instance, context.selected_asset_check_keys, explain)
     for report in reports:
+        reached = {materialised.asset for materialised in report.materialised}
         for event in events.of(report):
             if report.partition != alone:
                 yield event
-            elif isinstance(event, AssetMaterialization) and event.asset_key in assets:
-                # Dagster takes one result of each asset.
+            elif isinstance(event, AssetMaterialization) and event.asset_key in assets & reached:
+                # Dagster takes one result of each asset. One that only failed has none, or the next steps would run.
                 assets.discard(event.asset_key)
                 yield MaterializeResult(asset_key=event.asset_key, metadata=event.metadata)
             elif isinstance(event, AssetCheckEvaluation) and event.asset_check_key in checks:
@@ -254,14 +257,29 @@ def _materialisation(report: Report, materialised: Materialised) -> AssetMateria
     )
 
 
-def _observation(report: Report, verdict: Verdict) -> AssetObservation:
-    """The web page's view of a partition shows what was observed of it, but not what its checks say."""
-    return AssetObservation(
-        verdict.check.asset_key,
-        description=_as_description(f"{verdict.check.name} failed: {verdict.description}"),
-        metadata=as_shown(verdict.metadata),
-        partition=report.partition,
-    )
+def _shown(report: Report, failures: Sequence[Verdict]) -> Iterator[Materialised]:
+    """What the web page is to show of each asset, once: it shows a partition's latest materialisation, not its checks.
+
+    An asset whose checks failed is shown with what they say, also where the partition did not get that far.
+    """
+    reached = {materialised.asset: materialised for materialised in report.materialised}
+    for asset in dict.fromkeys((*reached, *(verdict.check.asset_key for verdict in failures))):
+        failed = [verdict for verdict in failures if verdict.check.asset_key == asset]
+        yield _failed(asset, failed, reached.get(asset)) if failed else reached[asset]
+
+
+def _failed(asset: AssetKey, failures: Sequence[Verdict], reached: Materialised | None) -> Materialised:
+    """An asset's partition with what its failed checks say: all of the worst, and one line of each."""
+    worst_first = sorted(failures, key=lambda verdict: verdict.severity is not AssetCheckSeverity.ERROR)
+    lines = [f"{verdict.check.name} failed: {verdict.description}" for verdict in worst_first]
+    several: Metadata = {}
+    if len(worst_first) > 1:
+        rows = [(verdict.check.name, verdict.description) for verdict in worst_first]
+        several = {"failed checks": table(("check", "reason"), rows)}
+    more = {} if reached is None else reached.metadata
+    first = worst_first[0].metadata
+    added = {name: value for name, value in {**several, **more}.items() if name not in first}
+    return Materialised(asset, {**first, **added}, " ".join(lines))
 
 
 def _evaluation(report: Report, verdict: Verdict, target: Target | None) -> AssetCheckEvaluation:

@@ -62,11 +62,8 @@ def test_the_failing_check_shows_the_zip_the_document_the_line_and_the_reason(br
 
 @pytest.mark.servers
 def test_the_partition_of_a_failed_zip_leads_to_the_reason(browser: WebDriver, served: str) -> None:
-    see(browser, f"{served}/assets/validated_documents?view=partitions&partition={quote(FAILED, safe='')}", FAILED)
-    click(browser, "//*[contains(text(), 'View all historical events (1)')]")
-    wait_for(browser, "Historical events for", "Observation")
-    click(browser, f"(//*[contains(text(), '{FAILED}')])", last=True)
-    wait_for(browser, DOCUMENT)
+    page = f"{served}/assets/validated_documents?view=partitions&partition={quote(FAILED, safe='')}"
+    see(browser, page, FAILED, DOCUMENT, "Who acts", "What to do", "Submission report")
     keep(browser, "failed-partition")
 
 

@@ -175,7 +175,6 @@ LEANED_ON = [
         "event_storage stored_asset_events", "dagster._core.events:ASSET_CHECK_EVENTS", has="ASSET_CHECK_EVALUATION"
     ),
     Leaned("event_storage", "dagster._core.events:EVENT_TYPE_TO_PIPELINE_RUN_STATUS", has="RUN_SUCCESS RUN_FAILURE"),
-    Leaned("event_recorder", "dagster._core.events:AssetObservationData", "asset_observation"),
     Leaned("event_recorder", "dagster._core.events:StepMaterializationData", "materialization"),
     Leaned(
         "partition_events",

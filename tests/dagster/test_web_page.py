@@ -66,10 +66,10 @@ query ($asset: AssetKeyInput!, $check: String!) {
   }
 }
 """
-OBSERVATIONS = """
+MATERIALISATIONS = """
 query ($asset: AssetKeyInput!, $partition: String!) {
   assetNodeOrError(assetKey: $asset) {
-    ... on AssetNode { assetObservations(partitions: [$partition]) { partition description metadataEntries { label } } }
+    ... on AssetNode { assetMaterializations(partitions: [$partition]) { partition description metadataEntries { label } } }
   }
 }
 """
@@ -161,14 +161,25 @@ def test_the_failing_check_shows_its_phase_its_reason_and_a_table_of_lines(page:
     assert entries["archive"]["path"].endswith(INVALID)
 
 
-def test_the_events_of_a_partition_that_failed_say_why(page: WorkspaceRequestContext) -> None:
-    node = ask(page, OBSERVATIONS, "xml_documents", partition=NO_ARCHIVE)["assetNodeOrError"]
-    (observation,) = node["assetObservations"]
-    assert observation["partition"] == NO_ARCHIVE
-    assert observation["description"].startswith("unzip failed: ")
-    told = {entry["label"] for entry in observation["metadataEntries"]}
+def test_the_page_of_a_partition_that_failed_says_why(page: WorkspaceRequestContext) -> None:
+    node = ask(page, MATERIALISATIONS, "xml_documents", partition=NO_ARCHIVE)["assetNodeOrError"]
+    latest = node["assetMaterializations"][0]
+    assert latest["partition"] == NO_ARCHIVE
+    assert latest["description"].startswith("unzip failed: ")
+    told = {entry["label"] for entry in latest["metadataEntries"]}
     assert {"zip", "phase", "status", "reason", "reasons", "Who acts", "What to do", "Links"} <= told
-    assert ask(page, OBSERVATIONS, "xml_documents", partition=GOOD)["assetNodeOrError"]["assetObservations"] == []
+    after = ask(page, MATERIALISATIONS, "validated_documents", partition=NO_ARCHIVE)["assetNodeOrError"]
+    assert after["assetMaterializations"] == []
+
+
+def test_the_page_of_a_partition_that_is_not_valid_has_its_documents_and_lines(page: WorkspaceRequestContext) -> None:
+    node = ask(page, MATERIALISATIONS, "validated_documents", partition=INVALID)["assetNodeOrError"]
+    latest = node["assetMaterializations"][0]
+    assert latest["description"].startswith("xsd failed: ")
+    told = {entry["label"] for entry in latest["metadataEntries"]}
+    assert {"phase", "status", "reason", "errors", "documents", "Who acts", "Links"} <= told
+    after = ask(page, MATERIALISATIONS, "uploaded_data", partition=INVALID)["assetNodeOrError"]
+    assert after["assetMaterializations"] == []
 
 
 def test_the_lineage_page_shows_the_flow(page: WorkspaceRequestContext) -> None:
