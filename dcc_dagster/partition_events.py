@@ -53,7 +53,8 @@ class Verdict:
     """What a check says of a partition. One that is not `told` is stored only where the check failed before.
 
     `severity` is how bad a failure is: a warning is nobody's fault, or nothing that needs to be put right. `kinds` are
-    the ids of the rules and the classes of the errors that the check looks for: their causes stand beside a failure.
+    the ids of the rules and the classes of the errors that the check looks for: their causes stand beside a failure. A
+    reminder says that something is overdue: the asset's partition goes on showing what it holds.
     """
 
     check: AssetCheckKey
@@ -63,6 +64,7 @@ class Verdict:
     told: bool = True
     severity: AssetCheckSeverity = AssetCheckSeverity.ERROR
     kinds: Collection[str] = ()
+    is_reminder: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,7 @@ class PartitionEvents:
         wanted = self._explained(self._wanted(reports, new))
         failures: dict[int, list[Verdict]] = {}
         for report, verdict in wanted:
-            if not verdict.passed:
+            if not verdict.passed and not verdict.is_reminder:
                 failures.setdefault(id(report), []).append(verdict)
         yield [
             (report, _materialisation(report, materialised))

@@ -1,7 +1,7 @@
 """What became of a zip action, as Dagster shows it on the zip action's partition.
 
-An asset's partition is materialised when the archive got that far. A check has a result where it failed, and where it
-passes after it had failed; the reason, the documents and the lines are in its metadata.
+An asset's partition is materialised when the archive got that far, and at the asset whose check it failed: there with
+the phase, the reason, the documents and the lines, which the result of the check has too.
 """
 
 from __future__ import annotations

@@ -195,7 +195,7 @@ def _crawled(source: CrawledSource, settings: Settings, now: datetime) -> Verdic
         **advice,
     }
     severity = AssetCheckSeverity.WARN if source.is_tried else AssetCheckSeverity.ERROR
-    return Verdict(CRAWL_OVERDUE, False, said, facts, severity=severity)
+    return Verdict(CRAWL_OVERDUE, False, said, facts, severity=severity, is_reminder=True)
 
 
 def _heard(centre: HeardCentre, settings: Settings, now: datetime) -> Verdict:
@@ -213,7 +213,7 @@ def _heard(centre: HeardCentre, settings: Settings, now: datetime) -> Verdict:
         "What to do": "Ask the centre whether it is to submit anything; `dcc centre deactivate` if it is not.",
         **metadata,
     }
-    return Verdict(CENTRE_SILENT, False, said, facts, severity=AssetCheckSeverity.WARN)
+    return Verdict(CENTRE_SILENT, False, said, facts, severity=AssetCheckSeverity.WARN, is_reminder=True)
 
 
 def _through(centre: str, late: LateCentre | None, settings: Settings, now: datetime) -> Verdict:
@@ -249,7 +249,7 @@ def _through(centre: str, late: LateCentre | None, settings: Settings, now: date
         ),
     }
     severity = AssetCheckSeverity.ERROR if late.waiting else AssetCheckSeverity.WARN
-    return Verdict(SUBMISSIONS_OVERDUE, False, said, facts, severity=severity)
+    return Verdict(SUBMISSIONS_OVERDUE, False, said, facts, severity=severity, is_reminder=True)
 
 
 def _late_row(late: LateZip, now: datetime) -> tuple[str | int, ...]:

@@ -46,7 +46,7 @@ def test_the_lineage_page_shows_the_flow(browser: WebDriver, served: str) -> Non
 @pytest.mark.servers
 def test_the_partitions_of_good_zips_are_materialised(browser: WebDriver, served: str) -> None:
     page = f"{served}/assets/validated_documents?view=partitions&partition={quote(GOOD, safe='')}"
-    see(browser, page, GOOD, "Materialized (9)", "Missing (5)")
+    see(browser, page, GOOD, "Materialized (11)", "Missing (3)")
 
 
 @pytest.mark.servers

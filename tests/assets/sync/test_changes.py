@@ -344,4 +344,4 @@ def test_what_a_session_told_is_not_told_again_at_its_end(data: DataInstallation
         asset: len(data_dagster.instance.fetch_materializations(AssetKey(asset), limit=100).records)
         for asset in (*DATA_ASSETS, "contexts")
     }
-    assert told == {"uploaded_data": 2, "data_integrity": 1, "qc": 1, "contexts": 1}
+    assert told == {"uploaded_data": 2, "data_integrity": 2, "qc": 1, "contexts": 1}

@@ -57,7 +57,10 @@ def test_a_source_that_no_session_crawls_fails_its_check_until_one_does(
     installation.add_folder().put(GOOD)
     crawl(installation, dagster, Phase.ZIP_NAME)
     assert dagster.checks(CRAWL_OVERDUE) == {"H-1": "passed"}
+    listings = dagster.instance.fetch_materializations(CRAWL_OVERDUE.asset_key, limit=10).records
     after(25)
+    # The page of the source goes on showing what was listed.
+    assert dagster.instance.fetch_materializations(CRAWL_OVERDUE.asset_key, limit=10).records == listings
     assert dagster.checks(CRAWL_OVERDUE) == {"H-1": "failed"}
     evaluation = dagster.evaluation(CRAWL_OVERDUE, "H-1")
     assert evaluation.severity.value == "ERROR"
