@@ -83,21 +83,28 @@ def said(
     if message.details is None:
         return translate(message.text)
 
-    def word(detail: Any) -> str:
-        if isinstance(detail, Message):
-            return said(detail, translate, number, listed)
-        if isinstance(detail, (int, float)) and not isinstance(detail, bool):
-            return number(detail)
-        if isinstance(detail, (list, tuple)):
-            return listed([word(each) for each in detail])
-        return shown("" if detail is None else str(detail))
+    words = {name: _in_words(detail, translate, number, listed) for name, detail in message.details.items()}
+    return filled(translate(message.text), words)
 
-    return filled(translate(message.text), {name: word(detail) for name, detail in message.details.items()})
+
+def _in_words(
+    detail: Any,
+    translate: Callable[[str], str],
+    number: Callable[[float], str],
+    listed: Callable[[Sequence[str]], str],
+) -> str:
+    """A detail in words. No function within `said`: one that calls itself is only freed by the garbage collector."""
+    if isinstance(detail, Message):
+        return said(detail, translate, number, listed)
+    if isinstance(detail, (int, float)) and not isinstance(detail, bool):
+        return number(detail)
+    if isinstance(detail, (list, tuple)):
+        return listed([_in_words(each, translate, number, listed) for each in detail])
+    return shown("" if detail is None else str(detail))
 
 
 def filled(text: str, words: Mapping[str, str]) -> str:
-    """A text with words for its names in braces; one that there is no word for stands as it is, as does a broken "
-    "text."""
+    """A text with words for its names in braces; a name without a word stands as it is, and so does a broken text."""
     parts = []
     try:
         parsed = list(Formatter().parse(text))
