@@ -40,8 +40,9 @@ from dcc.errors import (
 from dcc.messages import Message, mark, message
 from dcc.naming import DocumentName, NamingConvention
 from dcc.outcomes import Problem
-from dcc.runtime.disk_space import is_full, write_all
+from dcc.runtime.disk_space import write_all
 from dcc.sources.remote_names import printable
+from dcc.store.staging import disk_errors
 
 if TYPE_CHECKING:
     from dcc.settings import Settings
@@ -148,7 +149,7 @@ def _open(file: BinaryIO, label: str) -> zipfile.ZipFile:
 
 @contextmanager
 def _damage(label: str) -> Iterator[None]:
-    """Turn what zipfile raises for a damaged archive into CorruptArchiveError, a full disk into DiskFullError.
+    """Turn what zipfile raises for a damaged archive into CorruptArchiveError.
 
     EINVAL is what an offset before the file's beginning comes to.
     """
@@ -183,14 +184,6 @@ def _damage(label: str) -> Iterator[None]:
             reason=Message(_short(str(error))),
         ) from error
     except OSError as error:
-        if is_full(error):
-            raise DiskFullError(
-                mark(
-                    "The disk filled up while {archive} was being extracted. Free some space; the next session "
-                    "takes the archive up again."
-                ),
-                archive=label,
-            ) from error
         if error.errno not in {None, errno.EINVAL}:
             raise
         raise CorruptArchiveError(
@@ -364,13 +357,14 @@ def _write_documents(
             free=free,
             min_free_bytes=limits.min_free_bytes,
         )
-    unpacking = Path(tempfile.mkdtemp(prefix=f".{target.name}.unpacking-", dir=parent))
-    try:
-        written = [_write(archive, entry, name, unpacking, target, label) for entry, name in wanted]
-        _put_in_place(unpacking, target)
-    except BaseException:
-        shutil.rmtree(unpacking, ignore_errors=True)
-        raise
+    with disk_errors(label, parent):
+        unpacking = Path(tempfile.mkdtemp(prefix=f".{target.name}.unpacking-", dir=parent))
+        try:
+            written = [_write(archive, entry, name, unpacking, target, label) for entry, name in wanted]
+            _put_in_place(unpacking, target)
+        except BaseException:
+            shutil.rmtree(unpacking, ignore_errors=True)
+            raise
     return written
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from dcc.declarations import Declaration
 from dcc.documents.contents import Block, Experiment, Line
@@ -126,10 +127,7 @@ def experiment_has_a_procedure(experiment: Experiment, at: Context) -> Iterator[
     Experiment,
     Line,
     severity=Severity.ERROR,
-    message=UNREGISTERED_CODE.message,
-    cause=UNREGISTERED_CODE.cause,
-    remedy=UNREGISTERED_CODE.remedy,
-    cause_by=UNREGISTERED_CODE.cause_by,
+    like=UNREGISTERED_CODE,
     cases={
         "misplaced": MISPLACED_CODE,
         "empty": Declaration(
@@ -225,17 +223,14 @@ def date_is_within_the_lives_of_the_specimens(experiment: Experiment, at: Contex
         "The centre {centre} has the experiment '{value}' of this procedure in document {document} already. Number "
         "repeats with sequenceID, or submit changes in an archive of the edit folder."
     ),
-    cause=THERE.cause,
-    remedy=THERE.remedy,
-    cause_by=THERE.cause_by,
+    like=THERE,
     cases={
-        "same_document": Declaration(
+        "same_document": replace(
+            TWICE,
             message=mark(
                 "The centre {centre} has the experiment '{value}' of this procedure on line {other_line} too. "
                 "Number repeats with sequenceID, or submit changes in an archive of the edit folder."
             ),
-            cause=TWICE.cause,
-            remedy=TWICE.remedy,
         ),
     },
 )

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 from dcc.declarations import Declaration, code_of, declare
@@ -105,15 +105,19 @@ RULES: dict[str, Rule] = {}
 _BY_KIND: dict[type, tuple[Rule, ...]] = {}
 
 
+_SAYS_NOTHING: Final = Declaration(cause="", remedy="")
+
+
 def rule(
     rule_id: str,
     *on: type,
     severity: Severity,
-    message: str,
-    cause: str,
-    remedy: str,
-    acts: Actor = Actor.CENTRE,
-    cause_by: tuple[str, ...] = (),
+    message: str | None = None,
+    cause: str | None = None,
+    remedy: str | None = None,
+    acts: Actor | None = None,
+    cause_by: tuple[str, ...] | None = None,
+    like: Declaration = _SAYS_NOTHING,
     cases: Mapping[str, Declaration] | None = None,
     known_as: str | tuple[str, ...] = (),
     needs: type[Snapshot] | tuple[type[Snapshot], ...] = (),
@@ -124,8 +128,9 @@ def rule(
 ) -> Callable[[AnyCheck], AnyCheck]:
     """Register a check as the rule `rule_id` for the kinds of element `on`, with what is declared of its findings.
 
-    `message`, `cause`, `remedy`, `acts` and `cause_by` are as of a Declaration; `cases` are further ones, by the `case`
-    of the faults that they are for. Raises InternalFaultError for an id that another rule has, or that is none.
+    `message`, `cause`, `remedy`, `acts` and `cause_by` are as of a Declaration; those left out are as of `like`, which
+    several rules may share. `cases` are further declarations, by the `case` of the faults that they are for. Raises
+    InternalFaultError for an id that another rule has, or that is none, and for a text that is missing.
     """
 
     def register(check: AnyCheck) -> AnyCheck:
@@ -133,10 +138,14 @@ def rule(
             raise InternalFaultError(f"There are two rules {rule_id}. Give one of them another id.")
         if RULE_ID.fullmatch(rule_id) is None:
             raise InternalFaultError(f"{rule_id!r} is no id of a rule. Write capital letters and a number, such as D1.")
-        own = Declaration(message=message, cause=cause, remedy=remedy, acts=acts, cause_by=cause_by)
-        declare(rule_id, own)
-        for case, declaration in (cases or {}).items():
-            declare(code_of(rule_id, case), declaration)
+        own: dict[str, Any] = {"message": message, "cause": cause, "remedy": remedy, "acts": acts, "cause_by": cause_by}
+        declaration = replace(like, **{name: one for name, one in own.items() if one is not None})
+        for name in ("message", "cause", "remedy"):
+            if not getattr(declaration, name):
+                raise InternalFaultError(f"The rule {rule_id} declares no {name}. Give it one.")
+        declare(rule_id, declaration)
+        for case, further in (cases or {}).items():
+            declare(code_of(rule_id, case), further)
         names = (known_as,) if isinstance(known_as, str) else known_as
         kinds = needs if isinstance(needs, tuple) else (needs,)
         fields = (given,) if isinstance(given, str) else given

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from dcc.declarations import Declaration
@@ -294,10 +295,7 @@ def theiler_stage_is_one(specimen: Specimen, at: Context) -> Iterator[Fault]:
     "S11",
     Specimen,
     severity=Severity.ERROR,
-    message=UNREGISTERED_CODE.message,
-    cause=UNREGISTERED_CODE.cause,
-    remedy=UNREGISTERED_CODE.remedy,
-    cause_by=UNREGISTERED_CODE.cause_by,
+    like=UNREGISTERED_CODE,
     cases={"misplaced": MISPLACED_CODE},
     known_as="testSpecimenStatusCode",
     needs=StatusCodes,
@@ -346,17 +344,14 @@ def project_of_specimen_is_known(specimen: Specimen, at: Context) -> Iterator[Fa
         "The centre {centre} has an animal '{value}' in document {document} already. Give each animal an id of its "
         "own, or submit changes in an archive of the edit folder."
     ),
-    cause=THERE.cause,
-    remedy=THERE.remedy,
-    cause_by=THERE.cause_by,
+    like=THERE,
     cases={
-        "same_document": Declaration(
+        "same_document": replace(
+            TWICE,
             message=mark(
                 "The centre {centre} has an animal '{value}' on line {other_line} too. Give each animal an id of "
                 "its own, or submit changes in an archive of the edit folder."
             ),
-            cause=TWICE.cause,
-            remedy=TWICE.remedy,
         ),
     },
 )

@@ -13,7 +13,7 @@ S13 and E9 are the field's rules; the others are this platform's own:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from dcc.declarations import Declaration, code_of, declare, share_case
@@ -70,23 +70,21 @@ _NOT_THERE: Final = Declaration(
     cause=mark("What is to be edited or deleted is not there"),
     remedy=mark("Check its ids and what was uploaded before; submit what is new in an archive of the add folder."),
 )
-_DELETED_NOT_THERE: Final = Declaration(
+_DELETED_NOT_THERE: Final = replace(
+    _NOT_THERE,
     message=mark(
         "{entity} is not there, so it cannot be deleted. Check its ids, what was uploaded before, and whether the "
         "document names it twice."
     ),
-    cause=_NOT_THERE.cause,
-    remedy=_NOT_THERE.remedy,
 )
 _HELD_EXPERIMENTS: Final = Declaration(
     message=mark("{entity} still has experiments: {experiments}. Delete these first."),
     cause=mark("Animals that are to be deleted have experiments"),
     remedy=mark("Delete their experiments first, or in the same archive."),
 )
-_MORE_EXPERIMENTS: Final = Declaration(
+_MORE_EXPERIMENTS: Final = replace(
+    _HELD_EXPERIMENTS,
     message=mark("{entity} still has experiments: {experiments} and {number} more. Delete these first."),
-    cause=_HELD_EXPERIMENTS.cause,
-    remedy=_HELD_EXPERIMENTS.remedy,
 )
 _TOO_LONG: Final = Declaration(
     message=mark(
@@ -137,15 +135,12 @@ _EDITS_ANOTHER: Final = Declaration(
         "tell the Data Coordination Centre, which records that. Then submit again."
     ),
 )
-_DELETES_ANOTHER: Final = Declaration(
+_DELETES_ANOTHER: Final = replace(
+    _EDITS_ANOTHER,
     message=mark(
         "The centreID is {value}, and the archive is of centre {archive}. Nothing of the document was deleted: for "
         "that {value} has to delegate. If it is meant, ask your data wrangler to have that recorded."
     ),
-    cause=_EDITS_ANOTHER.cause,
-    remedy=_EDITS_ANOTHER.remedy,
-    cause_by=_EDITS_ANOTHER.cause_by,
-    for_centre=_EDITS_ANOTHER.for_centre,
 )
 _NO_REFERENCE: Final = Declaration(
     message=mark(

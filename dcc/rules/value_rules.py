@@ -46,10 +46,7 @@ _ANY_TEXT = frozenset({"", ValueType.TEXT, ValueType.IMAGE})
     SeriesMediaParameter,
     Metadata,
     severity=Severity.ERROR,
-    message=UNREGISTERED_CODE.message,
-    cause=UNREGISTERED_CODE.cause,
-    remedy=UNREGISTERED_CODE.remedy,
-    cause_by=UNREGISTERED_CODE.cause_by,
+    like=UNREGISTERED_CODE,
     cases={"misplaced": MISPLACED_CODE},
     known_as=(
         "simpleParameterStatusInvalid",

@@ -232,8 +232,8 @@ def _unusable(root: Path, reason: str) -> ConfigurationError:
 
 
 @contextmanager
-def disk_errors(key: ZipKey) -> Iterator[None]:
-    """Turn a full disk or quota into DiskFullError; let other errors through."""
+def disk_errors(archive: object, place: Path) -> Iterator[None]:
+    """Turn a full disk or quota into DiskFullError, which names the place; let other errors through."""
     try:
         yield
     except OSError as error:
@@ -241,10 +241,11 @@ def disk_errors(key: ZipKey) -> Iterator[None]:
             raise
         raise DiskFullError(
             mark(
-                "The disk filled up while {archive} was being written ({reason}). Free some space; the next session "
-                "takes the archive up again."
+                "The disk of {place} filled up while {archive} was being written ({reason}). Free some space; the next "
+                "session takes the archive up again."
             ),
-            archive=key,
+            place=place,
+            archive=archive,
             reason=Message(os.strerror(error.errno or 0)),
         ) from error
 

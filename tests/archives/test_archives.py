@@ -216,7 +216,7 @@ def test_a_disk_that_fills_up_leaves_nothing_half_written(
         return real_open(place, flags, mode, **keywords)
 
     monkeypatch.setattr(os, "open", fail_second)
-    with pytest.raises(DiskFullError, match="filled up"):
+    with pytest.raises(DiskFullError, match=f"disk of {tmp_path} filled up"):
         extract(path)
     assert tree(tmp_path) == {path.name}
 
@@ -231,7 +231,7 @@ def test_a_disk_that_really_fills_up_is_reported(tmp_path: Path, monkeypatch: py
         return real_open(place, flags, mode, **keywords)
 
     monkeypatch.setattr(os, "open", open_full)
-    with pytest.raises(DiskFullError, match="filled up"):
+    with pytest.raises(DiskFullError, match=f"disk of {tmp_path} filled up"):
         extract(path)
     assert tree(tmp_path) == {path.name}
 
@@ -261,7 +261,7 @@ def test_a_disk_that_takes_a_part_and_then_nothing_is_full(
         return written
 
     monkeypatch.setattr(os, "write", fill_up)
-    with pytest.raises(DiskFullError, match="filled up"):
+    with pytest.raises(DiskFullError, match=f"disk of {tmp_path} filled up"):
         extract(path)
     assert tree(tmp_path) == {path.name}
 

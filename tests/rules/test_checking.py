@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -138,6 +139,15 @@ def test_two_rules_cannot_have_one_id() -> None:
         @rule("S1", Specimen, severity=Severity.ERROR, message="", cause="", remedy="")
         def another(specimen: Specimen, at: object) -> Iterator[Fault]:
             yield from ()
+
+
+@pytest.mark.parametrize("missing", ["message", "cause", "remedy"])
+def test_a_rule_has_all_texts_of_its_own_or_of_what_it_is_like(missing: str) -> None:
+    texts: dict[str, Any] = {"message": "It is odd.", "cause": "Odd animals", "remedy": "Correct them."}
+    del texts[missing]
+    with pytest.raises(InternalFaultError, match=f"Z99 declares no {missing}"):
+        rule("Z99", Specimen, severity=Severity.ERROR, **texts)(lambda specimen, at: iter(()))
+    assert "Z99" not in RULES
 
 
 def waiver(effect: WaiverEffect = WaiverEffect.WAIVE, **changes: object) -> Waiver:

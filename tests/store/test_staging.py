@@ -260,15 +260,17 @@ class TestFaultsOfTheDisk:
     @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
     def test_a_full_disk_is_said_to_be_full(self, number: int) -> None:
         with (
-            pytest.raises(DiskFullError, match=r"filled up while add/H\.2013.*Free some space") as full,
-            disk_errors(KEY),
+            pytest.raises(
+                DiskFullError, match=r"disk of /srv/staging filled up while add/H\.2013.*Free some space"
+            ) as full,
+            disk_errors(KEY, Path("/srv/staging")),
         ):
             raise OSError(number, os.strerror(number))
         assert isinstance(full.value.__cause__, OSError)
 
     @pytest.mark.parametrize("error", [OSError(errno.EIO, "broken"), PermissionError(13, "no"), ValueError("x")])
     def test_other_faults_go_through_as_they_are(self, error: Exception) -> None:
-        with pytest.raises(type(error)) as raised, disk_errors(KEY):
+        with pytest.raises(type(error)) as raised, disk_errors(KEY, Path("/srv/staging")):
             raise error
         assert raised.value is error
 

@@ -36,23 +36,14 @@ def see_to_reference_data(work: DataSession, known: snapshots.ActiveReference | 
     return bool(refreshed)
 
 
-def basis_of_today(connection: Connection, limit: int) -> Basis:
-    """What documents are judged by: the active reference data, and the waivers in force today, in UTC."""
-    return _basis(snapshots.load_active(connection), connection, limit)
-
-
 def basis_seen_to(work: DataSession) -> Basis:
-    """The same, once reference data were seen to: what is there is asked for once where nothing is to be read."""
-    limit = work.settings.max_document_errors
+    """What documents are judged by: the active reference data, once they were seen to, and today's waivers, in UTC."""
 
     def load(connection: Connection) -> tuple[snapshots.ActiveReference, Basis]:
-        reference = snapshots.load_active(connection)
-        return reference, _basis(reference, connection, limit)
+        reference, today = snapshots.load_active(connection), datetime.now(UTC).date()
+        waivers = waivers_in_force(connection, today)
+        return reference, Basis(reference, waivers, today, work.settings.max_document_errors)
 
     reference, basis = work.read_qc(load)
+    # What is there is asked for once, where nothing is to be read.
     return work.read_qc(load)[1] if see_to_reference_data(work, reference) else basis
-
-
-def _basis(reference: snapshots.ActiveReference, connection: Connection, limit: int) -> Basis:
-    today = datetime.now(UTC).date()
-    return Basis(reference, waivers_in_force(connection, today), today, limit)

@@ -187,7 +187,7 @@ def receive(
             on_published(published)
     _refuse_known_bad(transfer, published)
     origin = origin_of(hosting)
-    with disk_errors(key):
+    with disk_errors(key, staging.root):
         staging.prepare(key)
         offset = staging.resumable(key, origin)
         fetch = SegmentedFetch(

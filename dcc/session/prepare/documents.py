@@ -55,12 +55,7 @@ class Basis:
     @property
     def name(self) -> str:
         """What tells a file that was prepared by it."""
-        return basis_name(self.signature, self.today)
-
-
-def basis_name(signature: str, today: date) -> str:
-    """How prepared files name what they were made by."""
-    return f"{today} {signature}"
+        return f"{self.today} {self.signature}"
 
 
 class DocumentToPrepare(NamedTuple):
