@@ -10,7 +10,7 @@ import logging
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from dcc.documents.contents import (
     Block,
@@ -63,6 +63,7 @@ from dcc.rules.findings import BROKEN_CASE, REFERENCE_RULE, Finding, Severity, f
 from dcc.rules.plans import Planned, Plans
 from dcc.rules.registry import RULES, Rule
 from dcc.rules.skipped_elements import Passing, definition_of
+from dcc.runtime.installed_packages import RULES as ADDED_RULES
 from dcc.runtime.installed_packages import load_added
 
 RULE_MODULES = (
@@ -76,11 +77,7 @@ RULE_MODULES = (
 )
 """The modules that register the rules of the platform."""
 
-ADDED: Final = "dcc.rules"
-"""The entry points by which installed packages name modules that register rules of their own."""
-
-
-load_added(ADDED)
+load_added(ADDED_RULES)
 
 JUDGED_AT_UPLOAD = frozenset({"S13", "E9"})
 """The rules that are left out of the check of what was uploaded."""

@@ -26,7 +26,7 @@ Block: TypeAlias = bytes | bytearray | memoryview
 
 
 class SourceProtocol(StrEnum):
-    """Protocols that a file source may speak, as in the tracker's `source_protocol`."""
+    """The protocols of the platform, as in the tracker's `source_protocol`; installed packages may add others."""
 
     FTP = "ftp"
     SFTP = "sftp"
@@ -40,15 +40,16 @@ class SourceProtocol(StrEnum):
 class SourceAddress:
     """Where a file source is and how to log in; a row of `file_source`, ready to use.
 
-    `hostname` may be `host`, `host:port` or `[ipv6]:port`. `accesskey` is a password, the path of a private key,
-    `env:NAME` or `file:PATH`; its value never shows in a repr. `host_keys` are the pinned SSH host keys, each as
-    `<type> <base64>`; `tls_authorities` the certificates, in PEM, of authorities that count in place of the system's;
-    `tls_fingerprints` those of the server's own certificate, of which it must show one.
+    `protocol` is a SourceProtocol or one that an installed package adds. `hostname` may be `host`, `host:port` or
+    `[ipv6]:port`. `accesskey` is a password, the path of a private key, `env:NAME` or `file:PATH`; its value never
+    shows in a repr. `host_keys` are the pinned SSH host keys, each as `<type> <base64>`; `tls_authorities` the
+    certificates, in PEM, of authorities that count in place of the system's; `tls_fingerprints` those of the server's
+    own certificate, of which it must show one.
     """
 
     id: int
     centre: str
-    protocol: SourceProtocol
+    protocol: str
     hostname: str
     username: str
     accesskey: SecretStr

@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from dcc.errors import ConfigurationError, SourceMisconfiguredError
 from dcc.messages import Message, mark
+from dcc.runtime.installed_packages import SOURCES, added_names, load_added
 from dcc.settings import Settings
 from dcc.sources.base import Connection, SourceAddress, SourceProtocol
 
@@ -36,7 +37,18 @@ OPENERS: Mapping[SourceProtocol, Opener] = MappingProxyType(
         SourceProtocol.FILE: _on_first_use(f"{_HERE}.folder", "open_local"),
     }
 )
-"""What opens a connection for each protocol. To add one: an opener here, and its `Connection`."""
+"""What opens a connection for each protocol of the platform."""
+
+
+def protocols() -> tuple[str, ...]:
+    """The protocols that can be spoken: the platform's, then those that installed packages add."""
+    return (*OPENERS, *(name for name in added_names(SOURCES) if name not in OPENERS))
+
+
+def _opener(protocol: str) -> Opener | None:
+    """What opens a connection for a protocol. Raises ConfigurationError where an installed package is broken."""
+    known = {str(name): opener for name, opener in OPENERS.items()}
+    return known.get(protocol) or next(iter(load_added(SOURCES, protocol)), None)
 
 
 def connect(address: SourceAddress, settings: Settings) -> Connection:
@@ -45,17 +57,20 @@ def connect(address: SourceAddress, settings: Settings) -> Connection:
     Raises only SourceError: SourceMisconfiguredError where the address, the access key or what it refers to is at
     fault, and what the opener of the protocol raises.
     """
-    opener = OPENERS.get(address.protocol)
-    if opener is None:
-        raise SourceMisconfiguredError(
-            mark("{source}: the protocol {protocol} is not supported by this version. Use one of {protocols}."),
-            source=address.label,
-            protocol=address.protocol,
-            protocols=", ".join(OPENERS),
-        )
     try:
-        return opener(address, settings)
+        opener = _opener(address.protocol)
+        if opener is not None:
+            return opener(address, settings)
     except ConfigurationError as error:
         raise SourceMisconfiguredError(
             mark("{source}: {error}"), source=address.label, error=Message(str(error))
         ) from error
+    raise SourceMisconfiguredError(
+        mark(
+            "{source}: nothing that is installed speaks the protocol {protocol}. Use one of {protocols}, or install "
+            "the package that adds it."
+        ),
+        source=address.label,
+        protocol=address.protocol,
+        protocols=", ".join(protocols()),
+    )

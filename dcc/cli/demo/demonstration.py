@@ -170,7 +170,7 @@ def _host_keys(address: SourceAddress, settings: Settings) -> list[PinnedKey]:
     from dcc.sources.sftp.connection import fetch_host_key
     from dcc.tracker.register.source_trust import PinnedKey
 
-    if address.protocol is not SourceProtocol.SFTP:
+    if address.protocol != SourceProtocol.SFTP:
         return []
     try:
         return [PinnedKey.of(fetch_host_key(address.hostname, settings))]

@@ -16,6 +16,7 @@ import click
 from dcc.cli.shell.context import absolute_folder
 from dcc.cli.shell.output import printable
 from dcc.errors import ConfigurationError
+from dcc.runtime.installed_packages import SOURCES, added_names
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -86,7 +87,7 @@ def ask_place(tracker: Engine, given: Place, *, again: bool = False) -> Place:
     """Ask for what is not `given`; `again`: for everything, and what is given is proposed."""
     place = ask_centre(tracker, given, again=again)
     if again or not place.protocol:
-        place = replace(place, protocol=choose("What does the server speak?", _PROTOCOLS, place.protocol or "sftp"))
+        place = replace(place, protocol=choose("What does the server speak?", _protocols(), place.protocol or "sftp"))
     if place.protocol == "file":
         if again or not place.base_path:
             folder = ask("Which folder holds add, edit and delete?", _folder, default=place.base_path)
@@ -104,6 +105,10 @@ def ask_place(tracker: Engine, given: Place, *, again: bool = False) -> Place:
         asked = "Which directory holds add, edit and delete? (empty: the one after the login)"
         place = replace(place, base_path=ask(asked, str, default=place.base_path, empty=True))
     return place
+
+
+def _protocols() -> dict[str, str]:
+    return _PROTOCOLS | dict.fromkeys(added_names(SOURCES), "what an installed package adds")
 
 
 def ask(question: str, check: Callable[[str], _Answer], *, default: str = "", empty: bool = False) -> _Answer:
@@ -291,7 +296,7 @@ def source_address(place: Place) -> SourceAddress:
     return SourceAddress(
         id=0,
         centre=place.centre,
-        protocol=SourceProtocol(place.protocol),
+        protocol=place.protocol,
         hostname=hostname,
         username=place.username,
         accesskey=SecretStr(place.accesskey),

@@ -21,6 +21,7 @@ from dcc.cli.shell.parameter_types import ID
 from dcc.cli.sources.add_dialog import Place, register_by_asking, source_address
 from dcc.cli.sources.tls_options import tls_options, tls_trust
 from dcc.errors import ConfigurationError, SourceTimeoutError, UnreachableError
+from dcc.runtime.installed_packages import SOURCES, added_names
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from dcc.tracker.register.source_trust import PinnedKey
 
 PROTOCOLS = ("sftp", "ftp", "ftps", "http", "https", "file")
+"""Those of the platform, told without loading what speaks them."""
 
 _PLAIN_HINT = (
     "Hint: other users may see a password on a command line. Better have it asked for, --accesskey -, or name what "
@@ -43,7 +45,7 @@ _accept_option = click.option(
 
 @click.command()
 @click.option("--centre", default="", help="ILAR code of the centre that hosts it.")
-@click.option("--protocol", type=click.Choice(PROTOCOLS), help="What the server speaks.")
+@click.option("--protocol", type=click.Choice((*PROTOCOLS, *added_names(SOURCES))), help="What the server speaks.")
 @click.option("--hostname", default="", help="HOST, HOST:PORT or [IPV6]:PORT; not needed for a folder.")
 @click.option("--username", default="", help="Whom to log in as; empty for anonymous FTP and for a folder.")
 @click.option("--accesskey", default="", help="env:NAME, file:PATH, key:PATH, a password, or - to be asked for it.")

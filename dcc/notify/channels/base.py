@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final, Protocol
+from typing import Protocol
 
 from dcc.notify.messages import Audience, Message
+from dcc.runtime.installed_packages import CHANNELS as ADDED_CHANNELS
 from dcc.runtime.installed_packages import load_added
 from dcc.settings import Settings
 
@@ -71,11 +72,7 @@ CHANNELS: Mapping[str, Callable[[Settings], Channel | None]] = MappingProxyType(
 """What makes each channel from the settings; None where these ask for nothing by it."""
 
 
-ADDED: Final = "dcc.channels"
-"""The entry points by which installed packages name such functions of their own."""
-
-
 def open_channels(settings: Settings) -> list[Channel]:
     """The channels that the settings ask for, those of installed packages among them; none by default."""
-    made = (make(settings) for make in (*CHANNELS.values(), *load_added(ADDED)))
+    made = (make(settings) for make in (*CHANNELS.values(), *load_added(ADDED_CHANNELS)))
     return [channel for channel in made if channel is not None]

@@ -93,7 +93,7 @@ def _access_problems(surroundings: Environment, subject: str, address: SourceAdd
     change = f"dcc source change {address.id} --accesskey ..."
     try:
         credential = resolve_accesskey(address.accesskey, surroundings.settings.key_passphrase)
-        if credential.private_key is not None and address.protocol is SourceProtocol.SFTP:
+        if credential.private_key is not None and address.protocol == SourceProtocol.SFTP:
             from dcc.sources.sftp.login import load_private_key
 
             load_private_key(credential, credential.private_key)
@@ -103,7 +103,7 @@ def _access_problems(surroundings: Environment, subject: str, address: SourceAdd
         return
     for path in _secret_files(address.accesskey.get_secret_value()):
         yield from _check_secret_file(subject, path)
-    if address.protocol is SourceProtocol.SFTP:
+    if address.protocol == SourceProtocol.SFTP:
         yield from _check_host_key(surroundings, subject, address)
 
 
@@ -142,15 +142,17 @@ def _check_host_key(surroundings: Environment, subject: str, address: SourceAddr
 
 
 def _access_said(address: SourceAddress) -> str:
-    if address.protocol is SourceProtocol.SFTP:
+    if address.protocol == SourceProtocol.SFTP:
         return "Its access key can be used, its host key is pinned."
     if address.protocol in (SourceProtocol.FTPS, SourceProtocol.HTTPS):
         by = "by its fingerprint" if address.tls_fingerprints else "by an authority of its own"
         known = by if address.tls_fingerprints or address.tls_authorities else "by the authorities of this installation"
         return f"Its access key can be used, its certificate is known {known}."
-    if address.protocol is SourceProtocol.FILE:
+    if address.protocol == SourceProtocol.FILE:
         return "It is a folder, which needs no access key."
-    return f"Its access key can be used; {address.protocol} sends it unencrypted."
+    if address.protocol in (SourceProtocol.FTP, SourceProtocol.HTTP):
+        return f"Its access key can be used; {address.protocol} sends it unencrypted."
+    return f"Its access key can be used; an installed package speaks {address.protocol}."
 
 
 def check_answers(surroundings: Environment) -> Iterator[Finding]:

@@ -307,7 +307,7 @@ class HttpConnection(Connection):
 
 
 def _site(address: SourceAddress, settings: Settings) -> Site:
-    scheme = "https" if address.protocol is SourceProtocol.HTTPS else "http"
+    scheme = "https" if address.protocol == SourceProtocol.HTTPS else "http"
     credential = resolve_accesskey(address.accesskey)
     if credential.private_key is not None:
         raise ConfigurationError("The access key is a private key, but HTTP logs in by password. Give a password.")

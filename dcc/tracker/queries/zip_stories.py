@@ -15,7 +15,6 @@ from dcc.messages import Message, message_from_json
 from dcc.naming import Action
 from dcc.outcomes import WAITS, Problem, ZipKey
 from dcc.phases import ACTION_IDS, Phase, Status
-from dcc.sources.base import SourceProtocol
 from dcc.sources.hosting import Fault
 from dcc.tracker.crawls import Finding, zip_findings
 from dcc.tracker.hostings.foreign_archives import held_archives
@@ -259,7 +258,7 @@ def _not_found(connection: Connection, key: ZipKey) -> str:
 
 
 def _label(source_id: int, centre: str, protocol: str, hostname: str) -> str:
-    return f"file source {source_id} ({centre}, {SourceProtocol(protocol)}://{hostname})"
+    return f"file source {source_id} ({centre}, {protocol}://{hostname})"
 
 
 _SOURCE_COLUMNS = (

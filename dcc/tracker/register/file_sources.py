@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 from pydantic import SecretStr
-from sqlalchemy import Connection, delete, func, select, update
+from sqlalchemy import Connection, delete, func, insert, select, update
 from sqlalchemy.engine import Row
 
 from dcc.errors import ConfigurationError, NotFoundError
-from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.sources.base import SourceAddress
+from dcc.sources.connect import OPENERS, protocols
 from dcc.tracker.database import insert_rows
 from dcc.tracker.models import (
     Centre,
@@ -39,6 +41,9 @@ from dcc.tracker.register.source_trust import (
     trusted_certificates,
 )
 
+_FIRST_ADDED_PROTOCOL: Final = 1000
+"""The first id in `source_protocol` of protocols that installed packages add: those below are the platform's."""
+
 
 @dataclass(frozen=True, slots=True)
 class SourceEntry:
@@ -50,7 +55,7 @@ class SourceEntry:
 
     id: int
     centre: str
-    protocol: SourceProtocol
+    protocol: str
     hostname: str
     username: str
     accesskey: str
@@ -71,10 +76,9 @@ def add_source(
 
     Of `address`, `id` and what is trusted are not used. Raises what `check_new_source` raises.
     """
-    centre_id, protocol_id = check_new_source(connection, address)
     row = {
-        "centre_id": centre_id,
-        "protocol_id": protocol_id,
+        "centre_id": check_new_source(connection, address),
+        "protocol_id": _protocol_id(connection, address.protocol) or _add_protocol(connection, address.protocol),
         "hostname": address.hostname,
         "username": address.username,
         "accesskey": address.accesskey.get_secret_value(),
@@ -88,19 +92,24 @@ def add_source(
     return source_id
 
 
-def check_new_source(connection: Connection, address: SourceAddress) -> tuple[int, int]:
-    """See whether a file source could be registered; returns the ids of its centre and protocol.
+def check_new_source(connection: Connection, address: SourceAddress) -> int:
+    """See whether a file source could be registered; returns the id of its centre.
 
-    Raises NotFoundError for an unknown centre, ConfigurationError for text that the tracker cannot hold and for a
-    source that is registered already.
+    Raises NotFoundError for an unknown centre, ConfigurationError for a protocol that nothing speaks, text that the
+    tracker cannot hold and a source that is registered already.
     """
     centre_id = centre_id_of(connection, address.centre)
     require_fit("host name", address.hostname, 512)
     require_fit("user name", address.username, 128)
     require_fit("access key", address.accesskey.get_secret_value(), 256, secret=True)
     require_fit("base path", address.base_path, 256)
-    protocol_id = connection.scalar(select(ProtocolRow.id).where(ProtocolRow.short_name == address.protocol))
-    if protocol_id is None:
+    require_fit("protocol", address.protocol, 8)
+    if address.protocol not in protocols():
+        raise ConfigurationError(
+            f"Nothing that is installed speaks the protocol {address.protocol}. Use one of {', '.join(protocols())}."
+        )
+    protocol_id = _protocol_id(connection, address.protocol)
+    if protocol_id is None and address.protocol in OPENERS:
         raise ConfigurationError(f"The tracker does not know the protocol {address.protocol!s}. Run `dcc init`.")
     twin = connection.scalar(
         select(FileSource.id)
@@ -119,7 +128,19 @@ def check_new_source(connection: Connection, address: SourceAddress) -> tuple[in
             f"The same server, user and base path are registered as file source {twin} already. "
             f"Correct it with `dcc source change {twin}`, or register it anew after `dcc source remove {twin}`."
         )
-    return centre_id, protocol_id
+    return centre_id
+
+
+def _protocol_id(connection: Connection, protocol: str) -> int | None:
+    return connection.scalar(select(ProtocolRow.id).where(ProtocolRow.short_name == protocol))
+
+
+def _add_protocol(connection: Connection, protocol: str) -> int:
+    highest = connection.scalar(select(func.max(ProtocolRow.id))) or 0
+    added = max(highest + 1, _FIRST_ADDED_PROTOCOL)
+    row = {"id": added, "short_name": protocol, "description": "Spoken by an installed package."}
+    connection.execute(insert(ProtocolRow), [row])
+    return added
 
 
 def list_sources(connection: Connection, ids: Sequence[int] | None = None) -> list[SourceEntry]:
@@ -166,7 +187,7 @@ def _entry(row: Row[tuple[object, ...]], fingerprints: Sequence[str], tls: TlsTr
     return SourceEntry(
         id=row.id,
         centre=row.centre,
-        protocol=SourceProtocol(row.protocol),
+        protocol=row.protocol,
         hostname=row.hostname,
         username=row.username,
         accesskey=shown_accesskey(SecretStr(row.accesskey)),

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import SecretStr
 from sqlalchemy import ColumnElement, Connection, and_, select
 
-from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.sources.base import SourceAddress
 from dcc.tracker.models import Centre, FileSource, HostKey, ProtocolRow, ResourceStateRow
 from dcc.tracker.register.source_trust import TlsTrust, trusted_certificates
 
@@ -64,7 +64,7 @@ def load_addresses(
         SourceAddress(
             id=row.id,
             centre=row.centre,
-            protocol=SourceProtocol(row.protocol),
+            protocol=row.protocol,
             hostname=row.hostname,
             username=row.username,
             accesskey=SecretStr(row.accesskey),

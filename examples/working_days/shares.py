@@ -1,0 +1,59 @@
+"""The protocol `share`: the shares of a file server, each a folder of its name in the directory SHARES_DIRECTORY."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+from dcc.errors import FileMissingError, SourceMisconfiguredError, TransferFailedError
+from dcc.naming import Action
+from dcc.settings import Settings
+from dcc.sources.base import ActionListing, BlockwiseConnection, SourceAddress
+from dcc.sources.listing import Entry, EntryKind, action_listing
+
+_BLOCK = 256 * 1024
+
+
+def open_share(address: SourceAddress, settings: Settings) -> ShareConnection:  # noqa: ARG001
+    """The share that is called as the host of the address. Raises SourceMisconfiguredError where there is none."""
+    folder = Path(os.environ.get("SHARES_DIRECTORY", "/shares"), address.hostname, address.base_path.strip("/"))
+    if not folder.is_dir():
+        raise SourceMisconfiguredError(f"{address.label}: there is no folder {folder}. Correct SHARES_DIRECTORY.")
+    return ShareConnection(address, folder)
+
+
+class ShareConnection(BlockwiseConnection):
+    """A folder with add, edit and delete; see `Connection`."""
+
+    def __init__(self, address: SourceAddress, folder: Path) -> None:
+        self._label, self._folder = address.label, folder
+
+    def list_action(self, action: Action) -> ActionListing:
+        """The archives of an action; see `Connection.list_action`."""
+        folder = self._folder / action
+        if not folder.is_dir():
+            return ActionListing(action, missing=True)
+        return action_listing(self._label, action, self._entries(folder), resolve=lambda _link: None)
+
+    def close(self) -> None:
+        """Nothing is open between two calls."""
+
+    def _entries(self, folder: Path) -> Iterator[Entry]:
+        for path in folder.iterdir():
+            if path.is_file():
+                status = path.stat()
+                yield Entry(os.fsencode(path.name), EntryKind.FILE, status.st_size, int(status.st_mtime))
+
+    def _blocks(self, action: Action, name: str, offset: int, size: int | None) -> Generator[bytes, None, None]:
+        try:
+            with (self._folder / action / name).open("rb") as file:
+                file.seek(offset)
+                while block := file.read(_BLOCK):
+                    yield block
+                    if size is not None and file.tell() > size:
+                        return
+        except FileNotFoundError as error:
+            raise FileMissingError(f"{self._label}: {name} is not there. Crawl again.") from error
+        except OSError as error:
+            raise TransferFailedError(f"{self._label}: {name} cannot be read ({error.strerror}). Try again.") from error
