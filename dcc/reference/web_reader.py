@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urljoin, urlsplit
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
@@ -23,8 +23,11 @@ from dcc.errors import (
     ReferenceUnreachableError,
     SourceError,
 )
+from dcc.reference.impress import Impress
+from dcc.reference.loading import IMPRESS_FILE, SETS, ReferenceData, checksum_of, read_set
+from dcc.reference.snapshots import Provenance
 from dcc.settings import Settings
-from dcc.settings.reference import redact_tokens, shown_source
+from dcc.settings.reference import redact_tokens, shown_source, url_below
 from dcc.sources.access import Credential, parse_hostname
 from dcc.sources.certificates import ServerCertificates
 from dcc.sources.http.client import FAILURES, PORTS, REDIRECTS, Answer, HttpClient, Site, describe
@@ -49,6 +52,10 @@ class Page:
 
 class _PassingError(Exception):
     """A try failed, and the next may not; the text says how."""
+
+
+MOST_BYTES = 200_000_000
+"""The largest file of reference data that is read from a server."""
 
 
 class WebReader:
@@ -181,3 +188,21 @@ def _astray(shown: str) -> ReferenceDataError:
     return ReferenceDataError(
         f"{shown}: the server sends one on to what is no web address, or from https to http. Check the address."
     )
+
+
+def load_from_url(url: str, settings: Settings) -> ReferenceData:
+    """The reference data of a place on a web server that has a file for each set.
+
+    Raises ReferenceUnreachableError and ReferenceDataError, which name the file.
+    """
+    found: dict[str, Any] = {}
+    reader = WebReader(settings)
+    try:
+        for name in SETS:
+            address = url_below(url, IMPRESS_FILE if name == Impress.NAME else f"{name}.csv")
+            content = reader.read(address, None, MOST_BYTES).content
+            provenance = Provenance(shown_source(address), utc_now(), checksum_of(content))
+            found[name] = read_set(name, content, provenance)
+    finally:
+        reader.close()
+    return ReferenceData(**found)

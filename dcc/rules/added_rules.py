@@ -179,6 +179,7 @@ def baseline_is_of_no_mutant_colony(specimen: Specimen, at: Context) -> Iterator
     cause=mark("Mothers are not female, or fathers not male"),
     remedy=mark("Correct the relationship or the gender."),
     given="related_specimens",
+    others=True,
 )
 def parents_have_the_gender(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A mother is female and a father male."""

@@ -81,13 +81,10 @@ load_added(ADDED_RULES)
 
 JUDGED_AT_UPLOAD = frozenset({"S13", "E9"})
 """The rules that are left out of the check of what was uploaded."""
-NEEDING_OTHERS = JUDGED_AT_UPLOAD | {"E4", "S14", "X8"}
-"""The rules that say nothing without what was submitted before; so does E8 of the days on which animals were born."""
-ABOUT_SPECIMENS = frozenset({"E4", "E8", "S14", "X8"})
-"""The rules that look at specimens of other documents: all others that are not left out say the same wherever."""
-
-_ASKING = JUDGED_AT_UPLOAD | ABOUT_SPECIMENS
-"""The rules for which the QC database is asked."""
+NEEDING_OTHERS = frozenset(rule.id for rule in RULES.values() if rule.others)
+"""The rules that look at other documents: all others say the same wherever. For these the QC database is asked."""
+ABOUT_SPECIMENS = NEEDING_OTHERS - JUDGED_AT_UPLOAD
+"""Those that look at specimens of other documents."""
 
 _log = logging.getLogger(__name__)
 _BATCH = 500
@@ -180,7 +177,7 @@ class _Checking:
                 yield from self.take_found()
 
     def ask(self, block: Block, entities: list[Entity]) -> Answers:
-        if self.plans.without >= _ASKING:
+        if self.plans.without >= NEEDING_OTHERS:
             return NOTHING_ASKED
         ids: set[str] = set()
         keys = set()

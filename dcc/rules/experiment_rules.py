@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from dcc.declarations import Declaration
 from dcc.documents.contents import Block, Experiment, Line
@@ -16,9 +15,9 @@ from dcc.rules.context import Context, ExperimentKey
 from dcc.rules.elements import BlockEnd
 from dcc.rules.findings import Fault, Severity, fault
 from dcc.rules.registry import rule
-from dcc.rules.upload import THERE, TWICE, fault_of_repeat
+from dcc.rules.upload import THERE, fault_of_repeat
 from dcc.rules.values import day_of, is_blank
-from dcc.vocabulary import Actor
+from dcc.vocabulary import Actor, EntityKind
 
 
 @rule(
@@ -94,6 +93,7 @@ def centre_holds_something(end: BlockEnd, at: Context) -> Iterator[Fault]:
     ),
     acts=Actor.NOBODY,
     known_as="testSpecimenSubmittedToDCC",
+    others=True,
 )
 def specimens_are_uploaded(experiment: Experiment, at: Context) -> Iterator[Fault]:
     """Every specimenID of an experiment has been uploaded for that centre."""
@@ -197,6 +197,7 @@ def colony_of_line_is_registered(line: Line, at: Context) -> Iterator[Fault]:
         ),
     },
     known_as="experimentAttributes_DateNull",
+    others=True,
 )
 def date_is_within_the_lives_of_the_specimens(experiment: Experiment, at: Context) -> Iterator[Fault]:
     """The dateOfExperiment is not in the future, a day allowed for time zones, nor before a specimen's birth."""
@@ -219,20 +220,8 @@ def date_is_within_the_lives_of_the_specimens(experiment: Experiment, at: Contex
     "E9",
     Experiment,
     severity=Severity.ERROR,
-    message=mark(
-        "The centre {centre} has the experiment '{value}' of this procedure in document {document} already. Number "
-        "repeats with sequenceID, or submit changes in an archive of the edit folder."
-    ),
     like=THERE,
-    cases={
-        "same_document": replace(
-            TWICE,
-            message=mark(
-                "The centre {centre} has the experiment '{value}' of this procedure on line {other_line} too. "
-                "Number repeats with sequenceID, or submit changes in an archive of the edit folder."
-            ),
-        ),
-    },
+    others=True,
 )
 def experiment_id_is_unique(experiment: Experiment, at: Context) -> Iterator[Fault]:
     """An experimentID with its sequenceID is unique within centre and procedure, unless edited or deleted."""
@@ -241,7 +230,8 @@ def experiment_id_is_unique(experiment: Experiment, at: Context) -> Iterator[Fau
     here = (at.document.document_id, experiment.line)
     others = [where for where in at.answers.experiments.get(key_of_experiment(experiment), ()) if where != here]
     if others:
-        yield fault_of_repeat(experiment.line, experiment.experiment_id, others[0], at, sequence=experiment.sequence_id)
+        key = (at.block.centre, *key_of_experiment(experiment))
+        yield fault_of_repeat(experiment.line, others[0], at, EntityKind.EXPERIMENT, key)
 
 
 def key_of_experiment(experiment: Experiment) -> ExperimentKey:

@@ -52,7 +52,8 @@ class Rule:
     `given` that such an element has are None or empty, and to no parameter whose definition `only_for` is false for.
     A `local` rule says the same of elements of one shape (`sound`) under the same definitions of IMPReSS, wherever they
     stand; of entities, under the same centre and on the same day. One that is `numeric` too says the same of elements
-    that differ in nothing but a value which is a plain number, where IMPReSS wants any number.
+    that differ in nothing but a value which is a plain number, where IMPReSS wants any number. One that needs `others`
+    looks at other documents too.
     """
 
     id: str
@@ -65,6 +66,7 @@ class Rule:
     only_for: Callable[[Parameter], bool] | None = None
     local: bool = False
     numeric: bool = False
+    others: bool = False
 
     @property
     def demand(self) -> str:
@@ -125,6 +127,7 @@ def rule(
     only_for: Callable[[Parameter], bool] | None = None,
     local: bool = False,
     numeric: bool = False,
+    others: bool = False,
 ) -> Callable[[AnyCheck], AnyCheck]:
     """Register a check as the rule `rule_id` for the kinds of element `on`, with what is declared of its findings.
 
@@ -149,7 +152,7 @@ def rule(
         names = (known_as,) if isinstance(known_as, str) else known_as
         kinds = needs if isinstance(needs, tuple) else (needs,)
         fields = (given,) if isinstance(given, str) else given
-        registered = Rule(rule_id, on, severity, names, kinds, check, fields, only_for, local, numeric)
+        registered = Rule(rule_id, on, severity, names, kinds, check, fields, only_for, local, numeric, others)
         RULES[rule_id] = registered
         for kind in on:
             _BY_KIND[kind] = (*_BY_KIND.get(kind, ()), registered)

@@ -8,6 +8,8 @@ from typing import Final
 
 from dcc.declarations import ACTOR_NAMES, acting
 from dcc.rules.catalogue import CATALOGUE, UNWAIVABLE, RuleEntry
+from dcc.rules.checking import NEEDING_OTHERS
+from dcc.rules.upload import UPLOAD_RULES
 
 _BEGINNING: Final = """\
 # The rules that data must satisfy
@@ -36,8 +38,8 @@ is false, and no data context and no overview has it. `dcc data findings` and th
 there are. It counts by itself once all of its animals are valid: nobody submits it again.
 
 Before an upload, `dcc validate` judges documents by the same rules, offline, with the reference data that come with the
-platform or those of `--reference`. This `dcc validate` cannot tell, since it needs what was submitted before: E4,
-E8 (of births), E9, S13, S14, X8, Q1, Q2, Q3, Q4, Q5, Q6. A session does.
+platform or those of `--reference`. These rules need other documents; it judges them among the files that are given, and
+a session by what was submitted before, too: {others}. {upload} are for a session alone.
 
 ## How findings go away
 
@@ -80,7 +82,8 @@ _NOTES: Final = {
 
 def rules_page() -> str:
     """The page, in Markdown."""
-    parts = [_BEGINNING]
+    alone = sorted({*UPLOAD_RULES} - NEEDING_OTHERS)
+    parts = [_BEGINNING.format(others=", ".join(sorted(NEEDING_OTHERS)), upload=", ".join(alone))]
     for letter, title in _SECTIONS:
         note = f"{_NOTES[letter]}\n\n" if letter in _NOTES else ""
         parts.append(f"## {title}\n\n{note}{_table(_of_section(letter))}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 from dcc.declarations import Declaration
@@ -18,9 +17,9 @@ from dcc.rules.codes import MISPLACED_CODE, SPECIMEN_FAMILY, UNREGISTERED_CODE, 
 from dcc.rules.context import Context
 from dcc.rules.findings import Fault, Severity, fault
 from dcc.rules.registry import rule
-from dcc.rules.upload import THERE, TWICE, fault_of_repeat
+from dcc.rules.upload import THERE, fault_of_repeat
 from dcc.rules.values import day_of, is_blank
-from dcc.vocabulary import Actor
+from dcc.vocabulary import Actor, EntityKind
 
 ELIGIBLE_STATUSES = (
     "Phenotype Attempt Registered",
@@ -340,20 +339,8 @@ def project_of_specimen_is_known(specimen: Specimen, at: Context) -> Iterator[Fa
     "S13",
     Specimen,
     severity=Severity.ERROR,
-    message=mark(
-        "The centre {centre} has an animal '{value}' in document {document} already. Give each animal an id of its "
-        "own, or submit changes in an archive of the edit folder."
-    ),
     like=THERE,
-    cases={
-        "same_document": replace(
-            TWICE,
-            message=mark(
-                "The centre {centre} has an animal '{value}' on line {other_line} too. Give each animal an id of "
-                "its own, or submit changes in an archive of the edit folder."
-            ),
-        ),
-    },
+    others=True,
 )
 def specimen_id_is_unique(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A specimenID is unique within its centre, in the document and in what is uploaded, unless edited or deleted."""
@@ -362,7 +349,8 @@ def specimen_id_is_unique(specimen: Specimen, at: Context) -> Iterator[Fault]:
     here = (at.document.document_id, specimen.line)
     others = [known.where for known in at.answers.specimens.get(specimen.specimen_id, ()) if known.where != here]
     if others:
-        yield fault_of_repeat(specimen.line, specimen.specimen_id, others[0], at)
+        key = (at.block.centre, specimen.specimen_id)
+        yield fault_of_repeat(specimen.line, others[0], at, EntityKind.SPECIMEN, key)
 
 
 @rule(
@@ -374,6 +362,7 @@ def specimen_id_is_unique(specimen: Specimen, at: Context) -> Iterator[Fault]:
     remedy=mark("This clears when they are submitted. Nothing need be submitted again."),
     acts=Actor.NOBODY,
     given="related_specimens",
+    others=True,
 )
 def relatives_are_known(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A relatedSpecimen is a specimen of the same centre that is in the document or uploaded."""

@@ -13,13 +13,14 @@ S13 and E9 are the field's rules; the others are this platform's own:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from dcc.declarations import Declaration, code_of, declare, share_case
-from dcc.messages import mark
+from dcc.messages import Message, mark, message
 from dcc.rules.findings import MORE_RULE, REFERENCE_RULE, Fault, Severity, fault
-from dcc.vocabulary import Actor
+from dcc.vocabulary import Actor, EntityKind
 
 if TYPE_CHECKING:
     from dcc.rules.context import Context, Where
@@ -213,8 +214,39 @@ share_case(TWICE_CASE, TWICE)
 share_case(THERE_CASE, THERE)
 
 
-def fault_of_repeat(line: int, value: str, first: Where, at: Context, **details: Any) -> Fault:
-    """The fault of an id that is there already: in another document, or (`same_document`) before in this one."""
+def fault_of_repeat(line: int, first: Where, at: Context, kind: EntityKind, key: Sequence[Any]) -> Fault:
+    """The fault of what is to be added and is there already: in another document, or before in this one."""
+    entity = describe(kind, key)
     if first.document_id == at.document.document_id:
-        return fault(line, value, "same_document", centre=at.block.centre, other_line=str(first.line), **details)
-    return fault(line, value, centre=at.block.centre, document=str(first.document_id), **details)
+        return fault(line, key[1], TWICE_CASE, entity=entity)
+    return fault(line, key[1], THERE_CASE, entity=entity, document=str(first.document_id))
+
+
+def describe(kind: EntityKind, key: Sequence[Any]) -> Message:
+    """How messages name an entity."""
+    centre = key[0]
+    if kind is EntityKind.SPECIMEN:
+        return message(mark("Specimen {specimen_id} of {centre}"), specimen_id=key[1], centre=centre)
+    if kind is EntityKind.HOUSING:
+        return message(
+            mark("The housing of {centre} (procedure {procedure}, pipeline {pipeline}, last updated {updated})"),
+            centre=centre,
+            procedure=key[1],
+            pipeline=key[2],
+            updated=message(mark("at no date")) if key[4] is None else str(key[4]),
+        )
+    run = _procedure(key[3], key[2])
+    if kind is EntityKind.EXPERIMENT:
+        experiment = mark("Experiment {experiment_id} of {centre} ({of_procedure})")
+        return message(experiment, experiment_id=key[1], centre=centre, of_procedure=run)
+    line = mark("The line of colony {colony_id} of {centre} ({of_procedure})")
+    return message(line, colony_id=key[1], centre=centre, of_procedure=run)
+
+
+def _procedure(procedure: str | None, sequence: str | None) -> Message:
+    if sequence is None:
+        known = message(mark("procedure {procedure}"), procedure=procedure)
+        return message(mark("no procedure")) if procedure is None else known
+    if procedure is None:
+        return message(mark("no procedure, sequence {sequence}"), sequence=str(sequence))
+    return message(mark("procedure {procedure}, sequence {sequence}"), procedure=procedure, sequence=str(sequence))

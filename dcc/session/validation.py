@@ -1,18 +1,19 @@
 """The check of archives and documents before they are uploaded, with the verdict that a session would give.
 
-It needs no database: what a centre runs on its own machine. Documents that follow the schema are judged by all rules
-that need only the document and reference data.
+It needs no database: what a centre runs on its own machine. Documents that follow the schema are judged by all rules;
+by those that need other documents as far as these are checked together.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Container, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Final
+from typing import NamedTuple
 
 from dcc.archives.extraction import ArchiveLimits, extract_archive, ignored_problem
 from dcc.declarations import message_of
@@ -33,10 +34,11 @@ from dcc.naming import Action, DocumentKind
 from dcc.outcomes import Problem
 from dcc.phases import KNOWN_CENTRES
 from dcc.reference.loading import ReferenceData
-from dcc.rules.checking import NEEDING_OTHERS, check_contents
-from dcc.rules.context import DocumentContext, ExperimentKey, KnownSpecimen, Where
-from dcc.rules.findings import with_value
+from dcc.rules.checking import NEEDING_OTHERS, all_rules, check_contents
+from dcc.rules.context import DocumentContext
+from dcc.rules.findings import Finding, with_value
 from dcc.runtime.checksums import md5_of
+from dcc.session.neighbours import MISSING, NO_NEIGHBOURS, Asking, Neighbours
 from dcc.settings import Settings
 from dcc.sources.md5_sidecar import MAX_SIDECAR_BYTES, parse_md5, sidecar
 
@@ -52,166 +54,218 @@ class PathVerdict:
     """What the platform would say of one archive or document.
 
     `path` of a document in an archive is `<archive>/<document>`. An archive is valid when all its documents are.
-    `warnings` are worth knowing and refuse nothing.
+    `warnings` are worth knowing and refuse nothing. `missing` names what no document that was checked has, and which
+    may have been submitted before: what a session says if it was not.
     """
 
     path: str
     valid: bool
     errors: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
+    missing: tuple[Problem, ...] = ()
 
 
-def check_path(
-    path: Path,
+@dataclass
+class _Draft:
+    """A verdict that the documents checked with it may add to; of an archive, with those of its documents."""
+
+    path: str
+    errors: list[Problem] = field(default_factory=list)
+    warnings: list[Problem] = field(default_factory=list)
+    missing: list[Problem] = field(default_factory=list)
+    documents: list[_Draft] = field(default_factory=list)
+
+    def verdicts(self) -> Iterator[PathVerdict]:
+        """The verdict, and those of its documents."""
+        below = [verdict for document in self.documents for verdict in document.verdicts()]
+        wrong = sum(not verdict.valid for verdict in below)
+        if wrong:
+            refused = mark("{number} of its {documents} documents would fail.")
+            said = message(refused, number=wrong, documents=len(below))
+            self.errors.append(Problem(DocumentError.short_name(), said))
+        parts = (self.errors, self.warnings, self.missing)
+        yield PathVerdict(self.path, not self.errors, *map(tuple, parts))
+        yield from below
+
+
+def check_paths(
+    paths: Iterable[Path],
     settings: Settings,
     centres: Container[str] | None,
     schemas: SchemaSet,
     reference: ReferenceData | None = None,
 ) -> list[PathVerdict]:
-    """Check an archive, a document, or every `.zip` and `.xml` in a directory and below.
+    """Check archives, documents, and every `.zip` and `.xml` in directories and below, as neighbours of each other.
 
     An archive is held against the `.md5` beside it. It gives a verdict of its own, then one for each document in
     it. `centres` are the short names of the registered centres, by default those of the convention. A document that
     is not in an archive may have any name; one that does not conform is a warning, and the root element tells its
-    kind. The rules judge by `reference`; without any, documents are held against the schema alone. Raises
-    NotFoundError when there is nothing at `path` to check, and OSError when it cannot be read. Files are checked by
-    as many threads as `settings` say.
+    kind. A directory `edit` or `delete` that a file lies in says its action. The rules judge by `reference`; without
+    any, documents are held against the schema alone. Raises NotFoundError when there is nothing at a path to check,
+    and OSError when it cannot be read. Files are checked by as many threads as `settings` say.
     """
     known = frozenset(centre.short_name for centre in KNOWN_CENTRES) if centres is None else centres
     check = _Check(settings, known, schemas, reference)
-    if not path.exists():
-        raise NotFoundError(f"{path} does not exist. Name a zip archive, an XML document, or a directory of them.")
-    if not path.is_dir():
-        return list(check.file(path))
-    files = sorted(
-        (file for file in path.rglob("*") if file.suffix in _SUFFIXES and file.is_file()), key=lambda file: file.parts
-    )
-    if not files:
-        raise NotFoundError(f"{path} holds no .zip and no .xml file. Name what is to be checked.")
+    files = [file for path in paths for file in _files_at(path)]
     # Threads that are given one document after the other wait for one another more than they work.
     at_once = min(_MOST_AT_ONCE, max(1, len(files) // (_SHARES * settings.workers)))
     shares = [files[first : first + at_once] for first in range(0, len(files), at_once)]
     with ThreadPoolExecutor(settings.workers, thread_name_prefix="check") as pool:
         try:
-            checked = list(pool.map(check.files, shares))
+            drafts = [draft for found in pool.map(check.files, shares) for draft in found]
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-    return [verdict for verdicts in checked for verdict in verdicts]
+    check.judge_together()
+    return [verdict for draft in drafts for verdict in draft.verdicts()]
 
 
-@dataclass(frozen=True)
+def _files_at(path: Path) -> list[Path]:
+    if not path.exists():
+        raise NotFoundError(f"{path} does not exist. Name a zip archive, an XML document, or a directory of them.")
+    if not path.is_dir():
+        return [path]
+    below = (file for file in path.rglob("*") if file.suffix in _SUFFIXES and file.is_file())
+    files = sorted(below, key=lambda file: file.parts)
+    if not files:
+        raise NotFoundError(f"{path} holds no .zip and no .xml file. Name what is to be checked.")
+    return files
+
+
+@dataclass
 class _Check:
     settings: Settings
     centres: Container[str]
     schemas: SchemaSet
     reference: ReferenceData | None
+    judged: dict[str, tuple[Asking, _Draft]] = field(default_factory=dict)
 
-    def files(self, paths: Sequence[Path]) -> list[PathVerdict]:
-        return [verdict for path in paths for verdict in self.file(path)]
+    def files(self, paths: Sequence[Path]) -> list[_Draft]:
+        return [self._file(path) for path in paths]
 
-    def file(self, path: Path) -> Iterator[PathVerdict]:
+    def judge_together(self) -> None:
+        """Add what the rules find that look at other documents."""
+        drafts = {asking.name: draft for asking, draft in self.judged.values()}
+        for asking, findings in Neighbours([asking for asking, _ in self.judged.values()]).judge(_today()):
+            draft = drafts[asking.name]
+            if asking.takes_no_effect:
+                draft.errors.clear()
+                draft.warnings = [one for one in draft.warnings if one.kind not in all_rules()]
+            self._add(draft, [one for one in findings if one.rule not in MISSING])
+            draft.missing += map(_problem_of, (one for one in findings if one.rule in MISSING))
+
+    def _file(self, path: Path) -> _Draft:
         if path.suffix == ".zip" or (path.suffix != ".xml" and _begins_as_zip(path)):
-            yield from self._archive(path)
-        else:
-            yield self._document(path)
+            return self._archive(path)
+        return self._document(path)
 
-    def _archive(self, path: Path) -> Iterator[PathVerdict]:
-        errors: list[Problem] = []
-        warnings: list[Problem] = []
-        documents: list[PathVerdict] = []
+    def _archive(self, path: Path) -> _Draft:
+        draft = _Draft(str(path))
+        order: tuple[object, ...] = (date.max, 0, path.name)
         try:
-            self.settings.naming.parse_zip_name(path.name, self.centres)
+            name = self.settings.naming.parse_zip_name(path.name, self.centres)
+            order = (name.created, name.inc, path.name)
         except BadFileNameError as error:
-            errors.append(Problem.of(error))
+            draft.errors.append(Problem.of(error))
         try:
             _check_md5(path)
         except (ChecksumMismatchError, TransferFailedError) as error:
-            errors.append(Problem.of(error))
+            draft.errors.append(Problem.of(error))
         try:
             with tempfile.TemporaryDirectory(prefix="dcc-validate-") as directory:
-                documents.extend(self._documents(path, Path(directory) / "contents", warnings))
+                self._extracted(path, Path(directory) / "contents", draft, order)
         except ArchiveError as error:
-            errors.append(Problem.of(error))
-        wrong = sum(not document.valid for document in documents)
-        if wrong:
-            refused = mark("{number} of its {documents} documents would fail.")
-            errors.append(Problem(DocumentError.short_name(), message(refused, number=wrong, documents=len(documents))))
-        yield PathVerdict(str(path), not errors, tuple(errors), tuple(warnings))
-        yield from documents
+            draft.errors.append(Problem.of(error))
+        return draft
 
-    def _documents(self, path: Path, target: Path, warnings: list[Problem]) -> Iterator[PathVerdict]:
+    def _extracted(self, path: Path, target: Path, draft: _Draft, order: tuple[object, ...]) -> None:
         limits = replace(ArchiveLimits.from_settings(self.settings), min_free_bytes=0)
         archive = extract_archive(path, target, limits=limits, naming=self.settings.naming, centres=self.centres)
-        for document in archive.documents:
-            errors, found = self._judged(document.path, document.name.kind, document.name.centre)
-            yield PathVerdict(f"{path}/{document.name.file_name}", not errors, tuple(errors), tuple(found))
+        for number, document in enumerate(archive.documents):
+            of_document = _Draft(f"{path}/{document.name.file_name}")
+            place = _Place(document.path, document.name.kind, document.name.centre, _action_of(path), (*order, number))
+            self._judge(place, of_document)
+            draft.documents.append(of_document)
         for file_name, _, problem in archive.refused:
-            yield PathVerdict(f"{path}/{file_name}", False, (problem,))
-        for member, reason in archive.ignored:
-            warnings.append(ignored_problem(member, reason))
+            draft.documents.append(_Draft(f"{path}/{file_name}", [problem]))
+        draft.warnings += (ignored_problem(member, reason) for member, reason in archive.ignored)
 
-    def _document(self, path: Path) -> PathVerdict:
-        kind = centre = None
-        warnings: tuple[Problem, ...] = ()
+    def _document(self, path: Path) -> _Draft:
+        draft = _Draft(str(path))
+        place = _Place(path, None, None, _action_of(path), (date.max, 0, path.name, 0), loose=True)
         try:
             name = self.settings.naming.parse_document_name(path.name, self.centres)
-            kind, centre = name.kind, name.centre
+            order = (name.created, name.inc, path.name, 0)
+            place = place._replace(kind=name.kind, centre=name.centre, order=order)
         except BadFileNameError as error:
-            warnings = (Problem.of(error),)
-        errors, found = self._judged(path, kind, centre)
-        return PathVerdict(str(path), not errors, tuple(errors), (*warnings, *found))
+            draft.warnings.append(Problem.of(error))
+        self._judge(place, draft)
+        return draft
 
-    def _judged(self, path: Path, kind: DocumentKind | None, centre: str | None) -> tuple[list[Problem], list[Problem]]:
-        """What fails a document, and what the rules say of it besides; of either as much as is recorded of it."""
-        errors = self._validate(path, kind)
-        if errors or self.reference is None:
-            return errors, []
-        with path.open("rb") as file:
+    def _judge(self, place: _Place, draft: _Draft) -> None:
+        """Add what fails a document, and what the rules say of it besides, but for what needs other documents."""
+        draft.errors += self._validate(place)
+        if draft.errors or self.reference is None:
+            return
+        with place.path.open("rb") as file:
             root = read_prolog(iter(lambda: file.read(_PROLOG), b""))
         actual = self.schemas.kind_of(root.namespace, root.name) if isinstance(root, Root) else None
         if actual is None:
-            return errors, []
+            return
         # Without a name that tells the centre, none can be compared with it.
-        without = NEEDING_OTHERS if centre is not None else NEEDING_OTHERS | {"X5"}
-        today = datetime.now(UTC).date()
-        document = DocumentContext(0, Action.ADD, centre or "", today, self.reference, _NOTHING_KNOWN)
-        said: dict[bool, list[Problem]] = {True: [], False: []}
-        for found in check_contents(read_document(path, actual), document, without):
-            details = with_value(found.details, found.value)
-            problem = Problem(
-                found.rule, message_of(found.code, details), found.line, code=found.code, severity=found.severity
-            )
-            of_sort = said[problem.is_error]
+        without = NEEDING_OTHERS if place.centre is not None else NEEDING_OTHERS | {"X5"}
+        asking = Asking(draft.path, place.action, place.order, place.loose)
+        contents = asking.keeping(read_document(place.path, actual))
+        document = DocumentContext(0, place.action, place.centre or "", _today(), self.reference, NO_NEIGHBOURS)
+        if place.action is Action.DELETE:
+            # A session asks no rule of what is to be deleted.
+            deque(contents, maxlen=0)
+        else:
+            self._add(draft, asking.noting(check_contents(contents, document, without)))
+        self.judged[draft.path] = asking, draft
+
+    def _add(self, draft: _Draft, findings: Iterable[Finding]) -> None:
+        """Add findings, of those that fail a document and of others as many as are recorded, in order of lines."""
+        for finding in findings:
+            problem = _problem_of(finding)
+            of_sort = draft.errors if problem.is_error else draft.warnings
             if len(of_sort) < self.settings.max_document_errors:
                 of_sort.append(problem)
-        return said[True], said[False]
+        for of_sort in (draft.errors, draft.warnings):
+            of_sort.sort(key=lambda problem: problem.line or 0)
 
-    def _validate(self, path: Path, kind: DocumentKind | None) -> list[Problem]:
+    def _validate(self, place: _Place) -> list[Problem]:
         return validate_document(
-            path,
-            kind,
+            place.path,
+            place.kind,
             self.schemas,
             max_errors=self.settings.max_document_errors,
             max_tree_bytes=self.settings.max_tree_bytes,
         )
 
 
-class _NothingKnown:
-    """What rules are told of other submissions: nothing."""
+class _Place(NamedTuple):
+    """A document to be checked: its file, what its name says, its action, its turn, and whether it is in no archive."""
 
-    def known_specimens(self, centre: str, ids: Collection[str]) -> Mapping[str, tuple[KnownSpecimen, ...]]:  # noqa: ARG002
-        return {}
-
-    def known_experiments(
-        self,
-        centre: str,  # noqa: ARG002
-        keys: Collection[ExperimentKey],  # noqa: ARG002
-    ) -> Mapping[ExperimentKey, tuple[Where, ...]]:
-        return {}
+    path: Path
+    kind: DocumentKind | None
+    centre: str | None
+    action: Action
+    order: tuple[object, ...]
+    loose: bool = False
 
 
-_NOTHING_KNOWN: Final = _NothingKnown()
+def _action_of(path: Path) -> Action:
+    return next((action for action in Action if action == path.absolute().parent.name), Action.ADD)
+
+
+def _today() -> date:
+    return datetime.now(UTC).date()
+
+
+def _problem_of(finding: Finding) -> Problem:
+    said = message_of(finding.code, with_value(finding.details, finding.value))
+    return Problem(finding.rule, said, finding.line, code=finding.code, severity=finding.severity)
 
 
 def _check_md5(path: Path) -> None:

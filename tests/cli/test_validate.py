@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 
 from dcc.cli.demo import submissions
+from dcc.reference.loading import SHIPPED
 from tests.cli.conftest import Dcc, imported_by
+from tests.support.data_installations import experiments
 from tests.support.databases import only_sqlite
 from tests.support.installations import specimens
+from tests.support.reference_server import ReferenceServer
 
 pytestmark = only_sqlite
 NAME = "H.2013-10-31.1.specimen.impc.xml"
@@ -18,8 +21,8 @@ WRONG = specimens()[NAME].replace(b"gender=", b"gendr=")
 
 
 LEFT = (
-    "Not checked, since it needs what was submitted before: E4, E8 (births), E9, S13, S14, X8 and Q1 to Q6. A session "
-    "checks it.\n"
+    "Not checked, since it needs what was submitted before: E4, E8, E9, Q1, Q2, Q3, Q4, Q5, Q6, S13, S14, X8. A "
+    "session checks it.\n"
 )
 
 
@@ -32,8 +35,8 @@ def put(folder: Path, name: str, content: bytes) -> Path:
 def test_a_valid_archive_ends_with_0(bare_dcc: Dcc, tmp_path: Path) -> None:
     path = put(tmp_path, "H.2013-10-31.1.impc.zip", submissions.archive(specimens()))
     assert bare_dcc.json("validate", path) == [
-        {"path": str(path), "valid": True, "errors": [], "warnings": []},
-        {"path": f"{path}/{NAME}", "valid": True, "errors": [], "warnings": []},
+        {"path": str(path), "valid": True, "errors": [], "warnings": [], "missing": []},
+        {"path": f"{path}/{NAME}", "valid": True, "errors": [], "warnings": [], "missing": []},
     ]
     result = bare_dcc("validate", path)
     assert result.stdout.startswith(f"valid    {path}\n")
@@ -69,6 +72,7 @@ def test_a_folder_is_checked_whole_and_a_wrong_name_of_a_single_document_is_a_wa
 ) -> None:
     folder = tmp_path / "exports"
     folder.mkdir()
+    # As the document in the archive: a copy, not a second submission of the same animals.
     put(folder, "mine.xml", specimens()[NAME])
     put(folder, "other.txt", b"no submission")
     put(folder, "wrong.zip", submissions.archive(specimens()))
@@ -78,6 +82,37 @@ def test_a_folder_is_checked_whole_and_a_wrong_name_of_a_single_document_is_a_wa
     assert archive["errors"][0]["kind"] == "BadFileNameError"
     assert inner["valid"]
     assert "warning: 'mine.xml' does not follow" in bare_dcc("validate", folder, exit_code=1).stdout
+
+
+def test_files_given_together_are_neighbours(bare_dcc: Dcc, tmp_path: Path) -> None:
+    animals = put(tmp_path, "H.2013-10-31.1.impc.zip", submissions.archive(specimens()))
+    runs = put(tmp_path, "H.2013-10-31.2.impc.zip", submissions.archive(experiments("2013-10-31.2", animals=2)))
+    alone = bare_dcc.json("validate", runs)[1]
+    assert [problem["kind"] for problem in alone["missing"]] == ["E4"] * 2
+    assert "They miss 2 animals." in bare_dcc("validate", runs).stderr
+    assert not bare_dcc.json("validate", runs, animals)[1]["missing"]
+    later = {name.replace("2013-10-31", "2013-11-01"): document for name, document in specimens().items()}
+    again = put(tmp_path, "H.2013-11-01.1.impc.zip", submissions.archive(later))
+    _, first, _, second = bare_dcc.json("validate", again, animals, exit_code=1)
+    assert [problem["kind"] for problem in first["errors"]] == ["S13"] * 2
+    assert f"by document {animals}/{NAME}" in first["errors"][0]["message"]
+    assert second["valid"]
+    (tmp_path / "edit").mkdir()
+    edit = again.rename(tmp_path / "edit" / again.name)
+    assert all(verdict["valid"] for verdict in bare_dcc.json("validate", animals, edit))
+
+
+def test_reference_data_are_read_from_a_server(bare_dcc: Dcc, tmp_path: Path) -> None:
+    path = put(tmp_path, NAME, specimens()[NAME])
+    pages = {f"/sets/{file.name}": file.read_bytes() for file in SHIPPED.iterdir()}
+    pages["/sets/colonies.csv"] = (
+        pages["/sets/colonies.csv"].splitlines(keepends=True)[0] + b"C1,H,Phenotyping Complete,MGI:2159965,MGI:1,A\n"
+    )
+    with ReferenceServer(pages) as server:
+        (verdict,) = bare_dcc.json("validate", path, "--reference", f"{server.url}/sets", exit_code=1)
+    assert {problem["kind"] for problem in verdict["errors"]} == {"S4"}
+    said = bare_dcc.error("validate", path, "--reference", tmp_path / "nowhere", exit_code=2)
+    assert "There is no folder" in said
 
 
 def test_several_paths_are_checked_in_the_order_given(bare_dcc: Dcc, tmp_path: Path) -> None:

@@ -197,7 +197,7 @@ def test_a_page_that_trickles_or_never_ends_is_given_up(
 ) -> None:
     server.endless = {"/impress/pipeline/7", "/tables/colonies.csv"}
     monkeypatch.setattr(retrieval, "_MOST_BYTES_OF_ANSWER", 1_000_000)
-    monkeypatch.setattr(retrieval, "_MOST_BYTES", 1_000_000)
+    monkeypatch.setattr(retrieval, "MOST_BYTES", 1_000_000)
     refreshed = refresh(qc_database, from_server, ["impress", "colonies"])
     assert ["more than 1,000,000 bytes" in each.message for each in refreshed] == [True, True]
 

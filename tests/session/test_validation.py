@@ -8,7 +8,7 @@ import pytest
 
 from dcc.documents.schema_set import SchemaSet
 from dcc.errors import NotFoundError
-from dcc.session.validation import PathVerdict, check_path
+from dcc.session.validation import PathVerdict, check_paths
 from dcc.settings import load_settings
 from tests.documents.test_validation import MINIMAL, SAMPLES
 
@@ -20,7 +20,7 @@ INVALID = MINIMAL.replace('pipeline="p" ', "")
 
 
 def check(path: Path, centres: set[str] | None = None) -> list[PathVerdict]:
-    return check_path(path, SETTINGS, centres, SCHEMAS)
+    return check_paths([path], SETTINGS, centres, SCHEMAS)
 
 
 def kinds(verdict: PathVerdict) -> tuple[list[str], list[str]]:
@@ -179,4 +179,4 @@ def test_a_file_that_cannot_be_read_ends_the_check_of_its_directory(tmp_path: Pa
             raise OSError(5, "Input/output error")
 
     with pytest.raises(OSError, match="Input/output"):
-        check_path(tmp_path, SETTINGS, Unreadable(), SCHEMAS)
+        check_paths([tmp_path], SETTINGS, Unreadable(), SCHEMAS)

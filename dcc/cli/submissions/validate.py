@@ -17,11 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dcc.outcomes import Problem
+    from dcc.reference.loading import ReferenceData
     from dcc.session.validation import PathVerdict
+    from dcc.settings import Settings
 
 _INVALID = 1
 _ERRORS_SHOWN = 20
-_OTHERS = "E4, E8 (births), E9, S13, S14, X8 and Q1 to Q6"
 
 
 @click.command()
@@ -30,8 +31,8 @@ _OTHERS = "E4, E8 (births), E9, S13, S14, X8 and Q1 to Q6"
 @click.option("--all-errors", is_flag=True, help=f"Print all errors of a document, not only {_ERRORS_SHOWN}.")
 @click.option(
     "--reference",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="A folder with the reference data to judge by; by default those that come with the platform.",
+    metavar="DIR|URL",
+    help="Where the reference data to judge by are; by default those that come with the platform.",
 )
 @click.option("--schema-only", is_flag=True, help="Hold documents against the schema alone, not against the rules.")
 @json_option
@@ -41,17 +42,18 @@ def validate(
     paths: tuple[Path, ...],
     centres: tuple[str, ...],
     all_errors: bool,
-    reference: Path | None,
+    reference: str | None,
     schema_only: bool,
     as_json: bool,
 ) -> None:
     """Check archives and documents as a session would, offline.
 
     PATH is an archive, a document or a folder of them; no database is needed. Documents that follow the schema are
-    judged by the rules too, but for what needs earlier submissions, which a session checks. An archive is checked
-    with its name, every document in it, and the .md5 beside it if there is one. A document given by itself is
-    checked by what its root element says it is; a name that does not follow the convention is then a warning, in an
-    archive it is an error. The centre codes known are those of the consortium.
+    judged by the rules too; by those that need other documents, such as the animals of experiments, among all files
+    given. What needs earlier submissions, a session checks. An archive is checked with its name, every document in it,
+    and the .md5 beside it if there is one; in a folder edit or delete, as an edit or deletion. A document given by
+    itself is checked by what its root element says it is; a name that does not follow the convention is then a warning,
+    in an archive it is an error. The centre codes known are those of the consortium.
 
     \b
     Examples:
@@ -60,38 +62,61 @@ def validate(
 
     \b
     JSON: a list of {"path", "valid", "errors": [{"kind", "message", "line", "column"}],
-      "warnings": [the same]}, one for each archive (its own errors) and one for each document
-      (<archive>/<document>)
+      "warnings": [the same], "missing": [the same: what is in none of the files, and fails or is
+      warned of unless it was submitted before]}, one for each archive (its own errors) and one for
+      each document (<archive>/<document>)
 
     Exit codes: 0 all valid; 1 something is not; 2 a path is not there, or a setting is wrong.
     """
     from dcc.documents.schema_set import SchemaSet
     from dcc.phases import KNOWN_CENTRES
-    from dcc.reference.loading import load_reference_data, load_shipped
-    from dcc.session.validation import check_path
+    from dcc.reference.loading import load_shipped
+    from dcc.session.validation import check_paths
 
     settings = settings_from_environment()
     schemas = SchemaSet.load(settings.xsd_dir)
     known = frozenset(centre.short_name for centre in KNOWN_CENTRES) | frozenset(centres)
     judged_by = None
     if not schema_only:
-        judged_by = load_shipped() if reference is None else load_reference_data(reference)
-    verdicts: list[PathVerdict] = []
-    for path in paths:
-        try:
-            verdicts += check_path(path, settings, known, schemas, judged_by)
-        except OSError as error:
-            raise ConfigurationError(
-                f"{error.filename or path} cannot be read ({error.strerror}). Check the file and its permissions."
-            ) from error
+        judged_by = load_shipped() if reference is None else _reference_data(reference, settings)
+    try:
+        verdicts = check_paths(paths, settings, known, schemas, judged_by)
+    except OSError as error:
+        raise ConfigurationError(
+            f"{error.filename or paths[0]} cannot be read ({error.strerror}). Check the file and its permissions."
+        ) from error
     note_facts(kind=next((error.kind for verdict in verdicts for error in verdict.errors), None))
     if as_json:
         echo_json([_verdict_json(verdict) for verdict in verdicts])
     else:
         _print_verdicts(verdicts, None if all_errors else _ERRORS_SHOWN)
-        left = f"Not checked, since it needs what was submitted before: {_OTHERS}. A session checks it."
-        click.echo("Not checked: the rules. A session checks them." if schema_only else left, err=True)
+        click.echo("Not checked: the rules. A session checks them." if schema_only else _left(verdicts), err=True)
     ctx.exit(0 if all(verdict.valid for verdict in verdicts) else _INVALID)
+
+
+def _reference_data(place: str, settings: Settings) -> ReferenceData:
+    from dcc.reference.loading import load_reference_data
+    from dcc.reference.web_reader import load_from_url
+    from dcc.settings.reference import is_url
+
+    if is_url(place):
+        return load_from_url(place, settings)
+    if not Path(place).is_dir():
+        raise ConfigurationError(f"There is no folder {place} with reference data. Name a folder or a URL.")
+    return load_reference_data(Path(place))
+
+
+def _left(verdicts: Sequence[PathVerdict]) -> str:
+    """What could not be checked, in one line."""
+    from dcc.rules.checking import NEEDING_OTHERS
+    from dcc.rules.upload import UPLOAD_RULES
+
+    absent = len({(one.kind, str(one.said)) for verdict in verdicts for one in verdict.missing})
+    named = f" They miss {count_of(absent, 'animal')}." if absent else ""
+    said = (
+        f"Not checked, since it needs what was submitted before: {', '.join(sorted({*NEEDING_OTHERS, *UPLOAD_RULES}))}."
+    )
+    return f"{said}{named} A session checks it."
 
 
 def _verdict_json(verdict: PathVerdict) -> dict[str, object]:
@@ -100,6 +125,7 @@ def _verdict_json(verdict: PathVerdict) -> dict[str, object]:
         "valid": verdict.valid,
         "errors": verdict.errors,
         "warnings": verdict.warnings,
+        "missing": verdict.missing,
     }
 
 

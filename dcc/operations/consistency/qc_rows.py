@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Row, String, and_, case, exists, func, or_, s
 from dcc.operations.consistency.inconsistency import Inconsistency
 from dcc.operations.consistency.tracker_rows import pages
 from dcc.qc.apply.entity_rows import ENTITY_TABLES
-from dcc.qc.apply.versions import describe, key_columns
+from dcc.qc.apply.versions import key_columns
 from dcc.qc.contexts.affected_runs import affected_runs
 from dcc.qc.contexts.membership import ContextKey, present_members, recorded_members, shares_of_procedure
 from dcc.qc.contexts.reference_basis import COLONIES, Build, recorded_basis
@@ -26,7 +26,7 @@ from dcc.qc.models import (
     Measurement,
     ProcedureRun,
 )
-from dcc.rules.upload import UPLOAD_RULES
+from dcc.rules.upload import UPLOAD_RULES, describe
 from dcc.vocabulary import DocumentState, EntityKind
 
 _DOCUMENT: Final = Document.__table__

@@ -16,7 +16,7 @@ from dcc.databases.transactions import run_writing
 from dcc.qc.apply.documents import PATIENCE_SECONDS, Applied, ToApply, apply_on
 from dcc.qc.apply.entity_rows import ENTITY_TABLES
 from dcc.qc.apply.ownership import NotPermitted
-from dcc.qc.apply.versions import UPDATED, describe, in_chunks, key_columns, key_of_row, same_text
+from dcc.qc.apply.versions import UPDATED, in_chunks, key_columns, key_of_row, same_text
 from dcc.qc.models import (
     Experiment,
     ExperimentSpecimen,
@@ -25,6 +25,7 @@ from dcc.qc.models import (
     ProcedureRun,
     Specimen,
 )
+from dcc.rules.upload import describe
 from dcc.vocabulary import EntityKind
 
 CHANGES_LISTED: Final = 1_000

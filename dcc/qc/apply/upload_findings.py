@@ -12,7 +12,7 @@ from sqlalchemy import Connection, select
 from dcc.declarations import NO_DETAILS, code_of, details_kept, message_of, rule_of
 from dcc.messages import Details, message
 from dcc.naming import Action
-from dcc.qc.apply.versions import Version, describe
+from dcc.qc.apply.versions import Version
 from dcc.qc.models import Finding
 from dcc.qc.rows.entity_keys import Key
 from dcc.qc.rows.types import TooLong
@@ -25,6 +25,7 @@ from dcc.rules.upload import (
     THERE_CASE,
     TWICE_CASE,
     UPLOAD_RULES,
+    describe,
 )
 from dcc.vocabulary import EntityKind, Severity
 

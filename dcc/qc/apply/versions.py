@@ -26,7 +26,6 @@ from sqlalchemy import (
 )
 
 from dcc.databases.list_parameters import as_json, texts_given, texts_in
-from dcc.messages import Message, mark, message
 from dcc.qc.apply.entity_rows import ENTITY_TABLES
 from dcc.qc.models import Experiment, ExperimentSpecimen, Lifetime
 from dcc.qc.models.base import ID_LENGTH
@@ -54,36 +53,6 @@ class Version(NamedTuple):
 
     id: int
     document_id: int
-
-
-def describe(kind: EntityKind, key: Sequence[Any]) -> Message:
-    """How messages name an entity."""
-    centre = key[0]
-    if kind is EntityKind.SPECIMEN:
-        return message(mark("Specimen {specimen_id} of {centre}"), specimen_id=key[1], centre=centre)
-    if kind is EntityKind.HOUSING:
-        return message(
-            mark("The housing of {centre} (procedure {procedure}, pipeline {pipeline}, last updated {updated})"),
-            centre=centre,
-            procedure=key[1],
-            pipeline=key[2],
-            updated=message(mark("at no date")) if key[4] is None else str(key[4]),
-        )
-    run = _procedure(key[3], key[2])
-    if kind is EntityKind.EXPERIMENT:
-        experiment = mark("Experiment {experiment_id} of {centre} ({of_procedure})")
-        return message(experiment, experiment_id=key[1], centre=centre, of_procedure=run)
-    line = mark("The line of colony {colony_id} of {centre} ({of_procedure})")
-    return message(line, colony_id=key[1], centre=centre, of_procedure=run)
-
-
-def _procedure(procedure: str | None, sequence: str | None) -> Message:
-    if sequence is None:
-        known = message(mark("procedure {procedure}"), procedure=procedure)
-        return message(mark("no procedure")) if procedure is None else known
-    if procedure is None:
-        return message(mark("no procedure, sequence {sequence}"), sequence=str(sequence))
-    return message(mark("procedure {procedure}, sequence {sequence}"), procedure=procedure, sequence=str(sequence))
 
 
 def key_columns(kind: EntityKind, table: Any = None) -> list[ColumnElement[Any]]:

@@ -25,7 +25,7 @@ from dcc.reference.impress import Impress, ParameterType
 from dcc.reference.impress_api import impress_from_answers
 from dcc.reference.loading import checksum_of, checksum_of_answers, parse_json, read_set
 from dcc.reference.snapshots import Provenance, Snapshot
-from dcc.reference.web_reader import Page, WebReader
+from dcc.reference.web_reader import MOST_BYTES, Page, WebReader
 from dcc.settings import Settings
 from dcc.settings.reference import shown_source, url_below
 
@@ -97,7 +97,6 @@ def _kept(header: str | None, longest: int) -> str | None:
 
 
 _AT_ONCE: Final = 4
-_MOST_BYTES: Final = 200_000_000
 _MOST_BYTES_OF_ANSWER: Final = 10_000_000
 _MOST_ANSWERS: Final = 500_000
 _SAVED_AT_ONCE: Final = 1_000
@@ -123,7 +122,7 @@ def retrieve(qc: Engine, settings: Settings, name: str, url: str) -> Snapshot:
     known = pages.get(shown_source(url))
     reader = WebReader(settings)
     try:
-        page = reader.read(url, known, _MOST_BYTES)
+        page = reader.read(url, known, MOST_BYTES)
     finally:
         reader.close()
     snapshot = read_set(name, page.content, Provenance(shown_source(url), utc_now(), checksum_of(page.content)))

@@ -1,0 +1,156 @@
+"""Documents that are checked together are judged by the rules that need other documents: by what these say."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import date
+from typing import Final, TypeVar
+
+from dcc.documents.contents import Block, Content, Experiment, Procedure, Specimen
+from dcc.naming import Action
+from dcc.reference.loading import ReferenceData
+from dcc.rules.checking import ABOUT_SPECIMENS, JUDGED_AT_UPLOAD, all_rules, check_contents
+from dcc.rules.context import DocumentContext, ExperimentKey, KnownSpecimen, Where
+from dcc.rules.experiment_rules import key_of_experiment
+from dcc.rules.findings import Finding, Severity
+
+MISSING: Final = frozenset({"E4", "S14"})
+"""Those that miss something, which may have been submitted before."""
+_NOTHING: Final = ReferenceData()
+_Key = TypeVar("_Key")
+_Known = TypeVar("_Known")
+
+
+@dataclass
+class Asking:
+    """What is kept of a document until all are read: of its animals and experiments what other documents matter to.
+
+    `order` is that in which a session applies the documents; of the blocks `refused` only the upload judges. Of one
+    that `takes_no_effect`, since all in it is there already, no other rule does. One that is `loose` is in no archive:
+    another document that says the same is a copy of it.
+    """
+
+    name: str
+    action: Action
+    order: tuple[object, ...]
+    loose: bool = False
+    contents: list[Content] = field(default_factory=list)
+    refused: set[int] = field(default_factory=set)
+    entities: int = 0
+    takes_no_effect: bool = False
+
+    def noting(self, findings: Iterable[Finding]) -> Iterator[Finding]:
+        """Pass on what other rules find, and note the blocks that they refuse."""
+        for finding in findings:
+            if finding.severity is Severity.FATAL and finding.block is not None:
+                self.refused.add(finding.block)
+            yield finding
+
+    def standing(self, findings: Iterable[Finding]) -> list[Finding]:
+        """Of what the rules that need other documents find, what a session finds too; see `takes_no_effect`."""
+        found = list(findings)
+        repeats = [one for one in found if one.rule in JUDGED_AT_UPLOAD]
+        self.takes_no_effect = 0 < self.entities == len(repeats)
+        if self.takes_no_effect:
+            return repeats
+        return [one for one in found if one.rule in JUDGED_AT_UPLOAD or one.block not in self.refused]
+
+    def keeping(self, contents: Iterable[Content]) -> Iterator[Content]:
+        """Pass the contents on, and keep of them what is needed."""
+        for content in contents:
+            self.entities += not isinstance(content, Block)
+            if isinstance(content, Experiment):
+                procedure = content.procedure
+                bare = None if procedure is None else Procedure(procedure.line, procedure.procedure_id, *_NO_RESULTS)
+                self.contents.append(content._replace(procedure=bare))
+            elif isinstance(content, Block | Specimen):
+                self.contents.append(content)
+            yield content
+
+
+_NO_RESULTS: Final = ((), (), (), (), (), (), ())
+
+
+class Neighbours:
+    """The animals and experiments that stand as documents are applied in order; `Lookups` for the rules."""
+
+    def __init__(self, documents: Collection[Asking]) -> None:
+        self._documents = sorted(documents, key=lambda document: (document.loose, document.order))
+        self._numbers = self._numbered()
+        self._specimens: dict[tuple[str, str], KnownSpecimen] = {}
+        self._experiments: dict[tuple[str, ExperimentKey], Where] = {}
+
+    def judge(self, today: date) -> Iterator[tuple[Asking, list[Finding]]]:
+        """What the rules that need other documents find in each document that adds or edits."""
+        numbered = list(zip(self._numbers, self._documents, strict=True))
+        repeats = []
+        for number, document in numbered:
+            self._apply(number, document)
+            repeats.append(self._check(number, document, today, JUDGED_AT_UPLOAD))
+        for (number, document), repeated in zip(numbered, repeats, strict=True):
+            found = [*repeated, *self._check(number, document, today, ABOUT_SPECIMENS)]
+            yield document, [self._named(one) for one in document.standing(found)]
+
+    def _check(self, number: int, document: Asking, today: date, rules: Collection[str]) -> list[Finding]:
+        if document.action is Action.DELETE:
+            return []
+        context = DocumentContext(number, document.action, "", today, _NOTHING, self)
+        found = check_contents(document.contents, context, all_rules().keys() - rules)
+        return [one for one in found if one.rule in rules]
+
+    def known_specimens(self, centre: str, ids: Collection[str]) -> Mapping[str, tuple[KnownSpecimen, ...]]:
+        """See `Lookups`."""
+        found = ((name, self._specimens.get((centre, name))) for name in ids)
+        return {name: (known,) for name, known in found if known is not None}
+
+    def known_experiments(
+        self, centre: str, keys: Collection[ExperimentKey]
+    ) -> Mapping[ExperimentKey, tuple[Where, ...]]:
+        """See `Lookups`."""
+        found = ((key, self._experiments.get((centre, key))) for key in keys)
+        return {key: (where,) for key, where in found if where is not None}
+
+    def _numbered(self) -> list[int]:
+        """A number for each document, by which the rules know it; a loose one has that of what it is a copy of."""
+        if not any(document.loose for document in self._documents):
+            return list(range(len(self._documents)))
+        first: dict[tuple[Content, ...], int] = {}
+        numbers = []
+        for number, document in enumerate(self._documents):
+            same = first.setdefault(tuple(document.contents), number)
+            numbers.append(same if document.loose else number)
+        return numbers
+
+    def _apply(self, number: int, document: Asking) -> None:
+        centre = ""
+        for content in document.contents:
+            if isinstance(content, Block):
+                centre = content.centre
+            elif isinstance(content, Specimen):
+                known = KnownSpecimen(Where(number, content.line), content.gender, content.dob)
+                _take(self._specimens, (centre, content.specimen_id), known, document.action)
+            elif isinstance(content, Experiment):
+                where = Where(number, content.line)
+                _take(self._experiments, (centre, key_of_experiment(content)), where, document.action)
+
+    def _named(self, finding: Finding) -> Finding:
+        """A finding with the name of the document that it tells of, of which the rules know the number."""
+        number = finding.details.get("document")
+        if number is None:
+            return finding
+        return replace(finding, details={**finding.details, "document": self._documents[int(number)].name})
+
+
+NO_NEIGHBOURS: Final = Neighbours(())
+"""What rules are told of other documents while a document is judged by itself: nothing."""
+
+
+def _take(known: dict[_Key, _Known], key: _Key, one: _Known, action: Action) -> None:
+    """Apply an entity: what is added twice stands as it was first, an edit replaces, a deletion removes."""
+    if action is Action.ADD:
+        known.setdefault(key, one)
+    elif action is Action.EDIT:
+        known[key] = one
+    else:
+        known.pop(key, None)
