@@ -55,6 +55,9 @@ _SECTIONS = {
     },
 }
 
+_LIGHT = ("completion", "example", "explain", "report", "validate")
+"""The commands that `pip install dcc` alone has; all others need `dcc[platform]`."""
+
 
 def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     if not wanted or ctx.resilient_parsing:
@@ -68,6 +71,7 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
 @click.command(
     cls=RootGroup,
     sections=_SECTIONS,
+    light=_LIGHT,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog=EXIT_CODES,
 )

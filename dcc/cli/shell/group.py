@@ -10,8 +10,9 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,8 @@ INTERNAL_FAULT = 70
 
 _WHOLE = 200
 _NO_TEXT = "dcc.no_text"
+_OF_PLATFORM = "dagster"
+"""A package that is there where the whole platform is installed."""
 
 EXIT_CODES = """\b
 Exit codes:
@@ -99,13 +102,16 @@ class CommandGroup(click.Group):
 class RootGroup(CommandGroup):
     """The `dcc` command itself: turns every way to end into an exit code.
 
-    `sections` are the headings under which `--help` lists the commands, each with its `places`.
+    `sections` are the headings under which `--help` lists the commands, each with its `places`. All but the `light`
+    ones need the packages of the whole platform.
     """
 
-    def __init__(self, *args: Any, sections: Mapping[str, Mapping[str, str]], **options: Any) -> None:
+    def __init__(
+        self, *args: Any, sections: Mapping[str, Mapping[str, str]], light: Collection[str] = (), **options: Any
+    ) -> None:
         places = {name: place for section in sections.values() for name, place in section.items()}
         super().__init__(*args, places=places, **options)
-        self._sections = sections
+        self._sections, self._light = sections, frozenset(light)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands in their sections, each with its short help in full."""
@@ -115,6 +121,15 @@ class RootGroup(CommandGroup):
             rows = [(name.ljust(widest), command.get_short_help_str(_WHOLE)) for name, command in found if command]
             with formatter.section(title):
                 formatter.write_dl(rows)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that is asked for. Raises CommandFailedError for one whose packages are not installed."""
+        found = super().resolve_command(ctx, args)
+        if found[0] not in self._light and find_spec(_OF_PLATFORM) is None:
+            raise _platform_missing(_OF_PLATFORM)
+        return found
 
     def make_context(self, *args: Any, **options: Any) -> click.Context:
         """Read the arguments; --help is printed here."""
@@ -267,6 +282,14 @@ def _is_of_stdout(error: OSError) -> bool:
     return False
 
 
+def _platform_missing(package: str) -> CommandFailedError:
+    return CommandFailedError(
+        f"This needs the whole platform, of which {package} is not installed: `pip install 'dcc[platform]'`.",
+        ConfigurationError.exit_code,
+        ConfigurationError,
+    )
+
+
 def _unexpected(error: Exception) -> CommandFailedError:
     if isinstance(error, OSError) and _is_of_stdout(error):
         _silence_stdout()
@@ -284,6 +307,8 @@ def _unexpected(error: Exception) -> CommandFailedError:
             DiskFullError.exit_code,
             DiskFullError,
         )
+    if isinstance(error, ModuleNotFoundError) and not (error.name or "dcc").startswith("dcc"):
+        return _platform_missing(error.name or "a package")
     sqlalchemy_errors = sys.modules.get("sqlalchemy.exc")
     if sqlalchemy_errors is not None and isinstance(error, sqlalchemy_errors.OperationalError):
         return CommandFailedError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ import click
 
 from dcc.cli.shell.context import json_option, open_tracker, parse_zip_key, settings_from_environment
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import count_of
+from dcc.cli.shell.output import count_of, warn
 from dcc.cli.shell.parameter_types import ID
 from dcc.errors import ConfigurationError, ExportError
 
@@ -90,6 +91,9 @@ def report(
     subject = _subject(zip_action, centre, session)
     _refuse_both(as_json, html)
     settings = settings_from_environment()
+    if html and pictures and find_spec("matplotlib") is None:
+        warn("The page has no pictures: these need the whole platform, `pip install 'dcc[platform]'`.")
+        pictures = 0
     with _collected(settings, subject, language, pictures if html else 0) as (found, catalogue, connections):
         if html is not None:
             _write_page(found, catalogue, settings, html)

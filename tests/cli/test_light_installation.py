@@ -1,0 +1,91 @@
+"""What `pip install dcc` alone gives a centre: validate, explain, example and report, with few packages."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tests.cli.conftest import Dcc
+from tests.support.databases import only_sqlite
+from tests.test_packaging import needed
+
+ROOT = Path(__file__).parents[2]
+AMONG_FEW = """
+import sys
+
+def among_few(find_spec):
+    return lambda name, *rest: None if name in ABSENT else find_spec(name, *rest)
+
+for finder in sys.meta_path:
+    finder.find_spec = among_few(finder.find_spec)
+from dcc.cli.main import main
+main()
+"""
+
+
+def light_packages() -> set[str]:
+    """The distributions that a light installation has, by canonical name."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    names = {canonicalize_name(Requirement(text).name) for text in project["dependencies"]}
+    return names.union(*(needed(name, ("",), set()) for name in names), {"dcc"})
+
+
+def light(dcc: Dcc, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """`dcc` where nothing but the light installation can be imported."""
+    packages = light_packages()
+    distributions = packages_distributions().items()
+    absent = {top for top, names in distributions if not packages & {canonicalize_name(name) for name in names}}
+    assert {"dagster", "pandas", "matplotlib", "alembic", "paramiko"} <= absent
+    return subprocess.run(
+        [sys.executable, "-c", AMONG_FEW.replace("ABSENT", repr(absent - {"dcc"})), *map(str, arguments)],
+        env={**os.environ, **dcc.environment, "DCC_SUGGESTIONS": "false"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def test_the_light_installation_has_few_packages() -> None:
+    assert len(light_packages()) <= 20, sorted(light_packages())
+
+
+@only_sqlite
+def test_a_light_installation_writes_an_example_validates_and_explains(bare_dcc: Dcc, tmp_path: Path) -> None:
+    written = light(bare_dcc, "example", tmp_path / "centre", "--kind", "data-errors")
+    assert written.returncode == 0, written.stderr
+    validated = light(bare_dcc, "validate", tmp_path / "centre", "--json")
+    assert validated.returncode == 1, validated.stderr
+    kinds = {problem["kind"] for verdict in json.loads(validated.stdout) for problem in verdict["errors"]}
+    assert {"S4", "P9"} <= kinds
+    for code in ("S4", "schema-violation", "dcc"):
+        assert "No module" not in light(bare_dcc, "explain", code).stderr
+    assert light(bare_dcc, "explain", "S4").returncode == 0
+
+
+@only_sqlite
+def test_a_light_installation_reports_from_databases_that_are_there(dcc: Dcc, tmp_path: Path) -> None:
+    folder = dcc.add_folder()
+    folder.put("add/H.2013-10-31.1.impc.zip")
+    dcc("crawl")
+    page = tmp_path / "report.html"
+    for asked in (["--json"], ["--html", page], []):
+        reported = light(dcc, "report", "add/H.2013-10-31.1.impc.zip", *asked)
+        assert reported.returncode == 0, reported.stderr
+    assert page.read_text("utf-8").startswith("<!DOCTYPE html>")
+
+
+@only_sqlite
+@pytest.mark.parametrize("command", [["init"], ["crawl"], ["ui"], ["data", "export", "measurements"]], ids=" ".join)
+def test_a_command_of_the_platform_says_what_to_install(bare_dcc: Dcc, command: list[str]) -> None:
+    told = light(bare_dcc, *command)
+    assert told.returncode == 2, told.stderr
+    assert told.stderr.splitlines()[-1].endswith("is not installed: `pip install 'dcc[platform]'`.")
