@@ -54,10 +54,10 @@ DATA_SPECS: Final = (
     asset(
         DATA_INTEGRITY,
         GROUP,
-        "The archives whose data keep the integrity rules: by themselves, beside earlier submissions, and by "
-        "IMPReSS.\n\nEach check is a group of rules (see `dcc rules list`). A check that fails lists the worst "
-        "findings with document and line; `dcc data findings` has them all. A finding clears when its cause does: when "
-        "the missing animal arrives, a rule is waived, or reference data change.",
+        "The archives whose data follow the integrity rules. The rules look at each document, at earlier "
+        "submissions, and at IMPReSS.\n\nEach check is a group of rules (see `dcc rules list`). A check that fails "
+        "lists the worst findings with document and line; `dcc data findings` lists all. A finding clears when the "
+        "missing animal arrives, when you waive the rule, or when the reference data change.",
         {"table"},
         ZIP_ACTIONS,
         [UPLOADED_DATA, *REFERENCE.values()],

@@ -44,7 +44,7 @@ _DATA_ASSETS: Final = (*(spec.key for spec in (*DATA_SPECS, *CONTEXT_SPECS)), QC
 
 @op(
     name="crawl",
-    description="Lists every available file source of an active centre, and registers what is new.",
+    description="Lists every available file source of an active centre, and registers new zip actions.",
 )
 def _crawl(
     context: OpExecutionContext,
@@ -63,7 +63,7 @@ def _crawl(
 
 @op(
     name="process",
-    description="Downloads, extracts and validates every zip action that waits, all overlapping.",
+    description="Downloads, extracts and validates every waiting zip action.",
 )
 def _process(
     context: OpExecutionContext,
@@ -84,7 +84,7 @@ def _process(
 @op(
     name="load",
     pool=QC_DATABASE_POOL,
-    description="Uploads, judges and sums up every valid document that waits, each phase for all of them in turn.",
+    description="Uploads and judges every waiting document, then builds contexts and overviews.",
 )
 def _load(context: OpExecutionContext, session: SessionResource, qc_database: QcDatabaseResource) -> None:
     with session_work(context, session) as work:
@@ -95,7 +95,7 @@ def _load(context: OpExecutionContext, session: SessionResource, qc_database: Qc
 
 @op(
     name="show",
-    description="Shows what changed in the tracker and the QC database since the last look.",
+    description="Shows what changed in the tracker and the QC database since the last session.",
 )
 def _show(context: OpExecutionContext, tracker: TrackerResource, qc_database: QcDatabaseResource) -> None:
     settings, engine, qc = tracker.settings_with(qc_database), tracker.ready(), qc_database.ready()
@@ -121,7 +121,7 @@ def crawl_file_sources() -> None:
 @job(
     name=PROCESS_JOB,
     executor_def=in_process_executor,
-    description="Downloads, extracts and validates every zip action that waits; tries downloads that failed again.",
+    description="Downloads, extracts and validates every waiting zip action, and tries failed downloads again.",
 )
 def process_zip_actions() -> None:
     """Process all zip actions that wait."""

@@ -37,25 +37,26 @@ _GROUP: Final = "reference"
 _KINDS: Final = {"impress": {"json"}}
 _DESCRIPTIONS: Final = {
     "impress": (
-        "IMPReSS: which pipelines there are, which procedures each has, which parameters each of these has, and what "
-        "their values may be. The rules about procedures and parameters, P1 and on, judge by it."
+        "IMPReSS: the pipelines, their procedures, the parameters of each procedure, and the values that a parameter "
+        "allows. The rules about procedures and parameters (P1 and on) need it."
     ),
     "status_codes": "The registered status codes of specimens, procedures and parameters.",
-    "projects": "The projects that data are submitted for.",
+    "projects": "The registered research projects.",
     "colonies": (
-        "The registered colonies: where each was produced, how far it has come, when it was made and which gene and "
-        "allele it carries. Animals that are not of the baseline must be of one of them."
+        "The registered colonies, each with its production centre, status, date, gene and allele. Every animal that is "
+        "not of the baseline must belong to one of them."
     ),
-    "strains": "The strains that MGI knows, by their ids. Animals of the baseline must be of one of them.",
+    "strains": "The strains of MGI by their ids. Every animal of the baseline must belong to one of them.",
 }
 
 REFERENCE_SPECS: Final = tuple(
     AssetSpec(
         key,
         description=(
-            f"{_DESCRIPTIONS[name]}\n\nMaterialise it to read it anew from its source, which {setting_of(name)} names; "
-            "without that setting a small set is used that comes with the platform, enough for the demo. What cannot "
-            "be read, or has shrunk to less than half, leaves the last snapshot in use and fails the check *fresh*."
+            f"{_DESCRIPTIONS[name]}\n\nMaterialise it to read it again from its source, named by {setting_of(name)}. "
+            "Without that setting, the platform uses the small set that it ships, which is enough for the demo. If the "
+            "source cannot be read, or has less than half of the rows, the last snapshot stays in use and the check "
+            "*fresh* fails."
         ),
         group_name=_GROUP,
         kinds=_KINDS.get(name, {"csv"}),
@@ -68,7 +69,7 @@ REFERENCE_CHECK_SPECS: Final = tuple(
     AssetCheckSpec(
         FRESH,
         asset=key,
-        description="It is there, and was found at its source in the last days (DCC_REFERENCE_MAX_AGE_DAYS).",
+        description="A snapshot exists, and its source confirmed it within DCC_REFERENCE_MAX_AGE_DAYS days.",
     )
     for key in REFERENCE.values()
 )
@@ -79,7 +80,7 @@ REFERENCE_CHECK_SPECS: Final = tuple(
     specs=REFERENCE_SPECS,
     check_specs=REFERENCE_CHECK_SPECS,
     can_subset=True,
-    description="Bring the chosen sets of reference data up to date from their sources.",
+    description="Reads the chosen sets of reference data from their sources.",
 )
 def reference_sets(
     context: AssetExecutionContext, qc_database: QcDatabaseResource, reference_data: ReferenceDataResource
@@ -151,6 +152,6 @@ def reference_definitions() -> Definitions:
         REFERENCE_JOB,
         AssetSelection.assets(*REFERENCE.values()),
         executor_def=in_process_executor,
-        description="Reads all sets of reference data anew from their sources.",
+        description="Reads all sets of reference data from their sources.",
     )
     return Definitions(assets=[reference_sets], jobs=[job])

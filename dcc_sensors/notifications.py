@@ -45,7 +45,7 @@ _OVER: Final = [DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE]
     name="notifications",
     minimum_interval_seconds=NOTIFY_SECONDS,
     default_status=DefaultSensorStatus.RUNNING,
-    description="Notifies people of runs and checks that fail, and sends what a session could not (DCC_NOTIFY_...).",
+    description="Notifies people of runs and checks that fail, and sends unsent mails of sessions (DCC_NOTIFY_...).",
 )
 def notifications(
     context: SensorEvaluationContext, tracker: TrackerResource, mail: MailResource, webhook: WebhookResource
@@ -53,7 +53,7 @@ def notifications(
     """Tell what is due; asks for no run."""
     settings = tracker.settings_with(mail, webhook)
     if not settings.notifies:
-        return SkipReason("Nobody is to be notified of anything (DCC_NOTIFY_...).")
+        return SkipReason("Notifications are off. Set DCC_NOTIFY_... to turn them on.")
     try:
         engine = tracker.ready(patience_seconds=min(settings.database_retry, _PATIENCE_SECONDS))
         states = [*_runs(context.instance), *_checks(context.instance)]
@@ -64,7 +64,7 @@ def notifications(
         return SkipReason(" ".join([str(error), *tell_that_tracker_is_away(settings, error)]))
     except DatabaseOutdatedError as error:
         return SkipReason(str(error))
-    return SkipReason(" ".join(told.sentences) or "Everybody knows what there is to know.")
+    return SkipReason(" ".join(told.sentences) or "No new notifications.")
 
 
 def notification_automation() -> Definitions:

@@ -63,7 +63,7 @@ def new_zips(context: SensorEvaluationContext, session: SessionResource) -> RunR
     if stopped := _stops_before(settings, Phase.XSD):
         return stopped
     if view.waiting == 0:
-        return SkipReason("No zip action waits.")
+        return SkipReason("No zip action is waiting.")
     return _busy(context, view) or RunRequest(
         run_key=f"crawl {view.last_crawl}, {view.waiting} waiting, {int(time.time() // REPEAT_SECONDS)}",
         tags=_session_tags(view),
@@ -116,9 +116,9 @@ def valid_documents(context: SensorEvaluationContext, session: SessionResource) 
     except DatabaseOutdatedError as error:
         return SkipReason(str(error))
     if waits == 0:
-        return SkipReason("No document waits.")
+        return SkipReason("No document is waiting.")
     if view.waiting and view.last_download_session < view.last_crawled_session:
-        return SkipReason("Zip actions that wait are processed first.")
+        return SkipReason("The waiting zip actions are processed first.")
     return _busy(context, view) or RunRequest(
         run_key=f"crawl {view.last_crawl}, {waits} documents, {int(time.time() // REPEAT_SECONDS)}",
         tags=_session_tags(view),
@@ -139,13 +139,13 @@ def changes_beside_sessions(context: SensorEvaluationContext, session: SessionRe
     if isinstance(view, SkipReason):
         return view
     if view.data_waits:
-        return SkipReason("The next run of a session shows what has changed.")
+        return SkipReason("The next session shows the changes.")
     try:
         changed = look_for_changes(settings, mark)
     except DatabaseOutdatedError as error:
         return SkipReason(str(error))
     if changed == 0:
-        return SkipReason("All that has changed is shown.")
+        return SkipReason("No changes to show.")
     return _busy(context, view) or RunRequest(
         run_key=f"{mark.zips}, {mark.contexts}, {changed} changed, {int(time.time() // REPEAT_SECONDS)}"
     )
@@ -157,7 +157,7 @@ def crawl_schedule(settings: Settings) -> ScheduleDefinition:
         return _crawl_schedule(settings)
     except DagsterInvalidDefinitionError as error:
         raise ConfigurationError(
-            f"DCC_CRAWL_INTERVAL: {settings.crawl_interval!r} is no cron expression. Write five fields, such as "
+            f"DCC_CRAWL_INTERVAL: {settings.crawl_interval!r} is not a cron expression. Write five fields, such as "
             "'0 * * * *' for every hour."
         ) from error
 

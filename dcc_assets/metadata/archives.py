@@ -48,19 +48,19 @@ WHO_ACTS: Final = {
 """Who has to act before a check of a phase can pass."""
 WHAT_TO_DO: Final = {
     Phase.ZIP_NAME: (
-        "Send the centre the reason. It uploads the archive under a right name; one whose centre was not registered "
-        "is taken by the crawl that follows `dcc centre add`."
+        "Send the centre the reason. It uploads the archive under a correct name. If the centre was not registered, "
+        "register it with `dcc centre add`: the next crawl accepts the archive."
     ),
-    Phase.DOWNLOAD: "Nothing: every session tries again. If it stays so, see the file source's check `reachable`.",
+    Phase.DOWNLOAD: "Wait: every session tries again. If it keeps failing, see the check `reachable` of its source.",
     Phase.ZIP_MD5: (
-        "Ask the centre whether archive or checksum is right. Every session tries again; the check passes once they "
-        "agree."
+        "Ask the centre which is right, the archive or the checksum. Every session tries again. The check passes when "
+        "they agree."
     ),
-    Phase.UNZIP: "Ask the centre to upload the archive again, whole; then `dcc retry`, or Materialize here.",
+    Phase.UNZIP: "Ask the centre to upload the whole archive again. Then run `dcc retry`, or press Materialize here.",
     Phase.XML_NAME: "Send the centre the report. It renames the documents and submits them in a new archive.",
     Phase.XSD: (
-        "Send the centre the report. It corrects the documents and submits them in a new archive, or replaces this "
-        "one: then `dcc retry`, or Materialize here."
+        "Send the centre the report. It corrects the documents and submits them in a new archive. If it replaces this "
+        "archive, run `dcc retry`, or press Materialize here."
     ),
 }
 _STEPS: Final = (
@@ -71,11 +71,11 @@ _STEPS: Final = (
     ("Integrity", AssetKey("data_integrity")),
 )
 _PASSED = {
-    Phase.ZIP_NAME: "The name conforms.",
-    Phase.DOWNLOAD: "The archive was received.",
-    Phase.ZIP_MD5: "The archive is as the centre published it.",
+    Phase.ZIP_NAME: "The name follows the naming convention.",
+    Phase.DOWNLOAD: "The complete archive was downloaded.",
+    Phase.ZIP_MD5: "The archive has the checksum that the centre published.",
     Phase.UNZIP: "The archive's documents were extracted.",
-    Phase.XML_NAME: "Every document's name conforms.",
+    Phase.XML_NAME: "Every document name follows the naming convention.",
     Phase.XSD: "Every document is valid.",
 }
 
@@ -159,7 +159,7 @@ def _headline(outcome: ZipOutcome, phase: Phase) -> str:
     if phase in _OF_DOCUMENTS:
         faulty = _failed_documents(outcome, phase)
         if faulty:
-            what = "have names that do not conform" if phase is Phase.XML_NAME else "are not valid"
+            what = "have names that break the naming convention" if phase is Phase.XML_NAME else "are not valid"
             first = next((error for document in faulty for error in document.errors), None)
             example = "" if first is None else f" First: {_placed(faulty[0], first)}: {first.message}"
             return f"{len(faulty)} of {len(outcome.documents)} documents {what}.{example}"

@@ -41,22 +41,22 @@ _Advice = tuple[str, str]
 """Who acts, and what to do."""
 _REFUSED: Final = (
     "the centre",
-    "Send the centre the report: all that the document adds was there, or what it edits or deletes was not. It submits "
-    "a corrected document; one that came before what it needs goes through with `dcc retry`, or Materialize here.",
+    "Send the centre the report. The data to add exist already, or the data to edit or delete do not exist. The centre "
+    "submits a corrected document. If the document only came too early, run `dcc retry`, or press Materialize here.",
 )
 _HELD: Final = (
     "the DCC",
-    "See what it would change: `dcc data plan`. Ask the centre whether that is meant, then `dcc data confirm`.",
+    "See what it would change: `dcc data plan`. Ask the centre whether it wants this, then run `dcc data confirm`.",
 )
-_WITHDRAWN: Final = ("nobody", "Nothing: it was withdrawn with `dcc data undo`. `dcc retry` brings it back.")
+_WITHDRAWN: Final = ("nobody", "No action needed: it was withdrawn with `dcc data undo`. `dcc retry` loads it again.")
 _JUDGED: Final = (
     "the centre, or the registry where something is not registered",
-    "Send the centre the report. The check passes when corrected data come, the missing ones arrive, what is missing "
-    "is registered, or a rule is waived (`dcc rules waive`).",
+    "Send the centre the report. The check passes when the centre submits corrected or missing data, when the registry "
+    "has the missing entry, or when you waive the rule (`dcc rules waive`).",
 )
 _UNCHECKED: Final = (
     "the DCC",
-    "Bring the reference data up to date: `dcc reference refresh`. The next session checks again.",
+    "Update the reference data: `dcc reference refresh`. The next session checks again.",
 )
 
 
@@ -178,11 +178,7 @@ def _group_verdict(outcome: ZipData, group: RuleGroup) -> Verdict:
     counts = _count(outcome.documents, of_group.__contains__)
     worst = next((severity for severity in _WORST_FIRST if any(s is severity for _, s in counts)), None)
     if worst is None or worst is Severity.WARNING:
-        text = (
-            "Nothing was found."
-            if worst is None
-            else f"{_number(counts.total(), 'warning')}, nothing that fails a document."
-        )
+        text = "No findings." if worst is None else f"{_number(counts.total(), 'warning')}, none that fails a document."
         return Verdict(check, True, text, _about(outcome) | _tally(counts), told=False)
     headline = _group_headline(outcome.documents, counts, of_group)
     return Verdict(
@@ -208,7 +204,7 @@ def _group_headline(
     if errors:
         faulty = sum(any(r in of_group and s in _FAILING for r, s in d.finding_counts) for d in documents)
         return f"{_number(errors, 'error')} in {faulty} of {_number(len(documents), 'document')}.{example}"
-    return f"{_number(unchecked, 'check')} could not be made, which is not the centre's fault.{example}"
+    return f"{_number(unchecked, 'check')} could not be made. The centre need not act.{example}"
 
 
 def _number(number: int, noun: str) -> str:

@@ -8,7 +8,7 @@ from dagster import MetadataValue
 
 from dcc.errors import BadFileNameError
 from dcc.outcomes import SourceCrawl
-from dcc.phases import Phase
+from dcc.phases import Phase, Status
 from dcc_assets.keys import CHECK_OF_PHASE, FILE_SOURCE_LISTINGS, REACHABLE, ZIP_ACTIONS, ZIP_ACTIONS_ASSET
 from dcc_assets.metadata.archives import WHAT_TO_DO, WHO_ACTS
 from dcc_assets.metadata.links import links, page_of_partition, report_of_centre, report_of_zip
@@ -18,8 +18,8 @@ from dcc_dagster.partition_events import Materialised, Report, Verdict
 _OK = "ok"
 _NEW_SHOWN = 50
 _NAME = CHECK_OF_PHASE[Phase.ZIP_NAME]
-_WHO = "the centre, if its server does not answer; the DCC, if it is about an account, key or certificate"
-_WHAT = "As the reason says; `dcc source test` tries it now, step by step. Every session tries again."
+_WHO = "the centre if its server does not answer; the DCC if the account, key or certificate is refused"
+_WHAT = "Test the connection step by step: `dcc source test`. Every session tries again."
 
 
 def source_report(crawl: SourceCrawl) -> Report:
@@ -70,6 +70,7 @@ def found_zip_reports(crawl: SourceCrawl) -> Iterator[Report]:
             {
                 "zip": str(key),
                 "phase": Phase.ZIP_NAME.short_name,
+                "status": Status.FAILED.short_name,
                 "reason": reason,
                 "Who acts": WHO_ACTS[Phase.ZIP_NAME],
                 "What to do": WHAT_TO_DO[Phase.ZIP_NAME],
@@ -94,7 +95,7 @@ def _counts(crawl: SourceCrawl) -> Metadata:
         "changed": MetadataValue.int(crawl.changed),
         "refused": MetadataValue.int(crawl.refused),
         "gone": MetadataValue.int(crawl.gone),
-        "other entries": MetadataValue.int(crawl.ignored),
+        "ignored": MetadataValue.int(crawl.ignored),
         "seconds": MetadataValue.float(round(crawl.seconds, 3)),
     }
     counts |= _links(crawl)
@@ -106,7 +107,7 @@ def _counts(crawl: SourceCrawl) -> Metadata:
         refused = [(str(key), reason) for key, reason in crawl.refused_zips[:_NEW_SHOWN]]
         counts["refused archives"] = table(("archive", "reason"), refused)
     if crawl.ignored_examples:
-        counts["left aside"] = table(("entry", "reason"), crawl.ignored_examples)
+        counts["ignored entries"] = table(("entry", "reason"), crawl.ignored_examples)
     if noticed := (*crawl.findings, *crawl.notes):
         # Not as Markdown, in which a file name could be a link or a picture.
         counts["findings"] = table(("finding",), [(str(finding),) for finding in noticed])
@@ -114,4 +115,4 @@ def _counts(crawl: SourceCrawl) -> Metadata:
 
 
 def _links(crawl: SourceCrawl) -> Metadata:
-    return {"Links": links([("What this centre has sent, and what was not taken", report_of_centre(crawl.centre))])}
+    return {"Links": links([("Report on the centre", report_of_centre(crawl.centre))])}

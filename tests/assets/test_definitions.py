@@ -134,7 +134,7 @@ def test_what_writes_to_the_qc_database_shares_a_pool() -> None:
     [
         ({}, JOBS),
         ({"DCC_TRACKER_URL": "mysql://nobody:nothing@127.0.0.1:1/nowhere"}, "process_zip_actions"),
-        ({"DCC_CRAWL_INTERVAL": "now and then"}, "ConfigurationError: DCC_CRAWL_INTERVAL: 'now and then' is no cron"),
+        ({"DCC_CRAWL_INTERVAL": "now and then"}, "ConfigurationError: DCC_CRAWL_INTERVAL: 'now and then' is not a"),
         ({"DCC_DOWNLOADERS": "0"}, "ConfigurationError: DCC_DOWNLOADERS"),
         ({"DCC_DOWNLOADERZ": "8"}, "DCC_DOWNLOADERZ: there is no such setting; the nearest is DCC_DOWNLOADERS"),
     ],

@@ -66,7 +66,7 @@ def test_it_does_nothing_unless_it_is_asked_to(
     installation: Installation, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_environment(installation, monkeypatch)
-    assert tick(instance) == "Nobody is to be notified of anything (DCC_NOTIFY_...)."
+    assert tick(instance) == "Notifications are off. Set DCC_NOTIFY_... to turn them on."
 
 
 def test_runs_that_fail_outside_sessions_are_told_once_and_so_is_that_they_succeed(
@@ -77,7 +77,7 @@ def test_runs_that_fail_outside_sessions_are_told_once_and_so_is_that_they_succe
     assert tick(instance) == "Notifications were sent: 1 by mail."
     assert subjects(server) == [f"DCC: Outage: Dagster's job {REFERENCE_JOB}"]
     create_run_for_test(instance, job_name=REFERENCE_JOB, status=DagsterRunStatus.FAILURE)
-    assert tick(instance) == "Everybody knows what there is to know."
+    assert tick(instance) == "No new notifications."
     create_run_for_test(instance, job_name=REFERENCE_JOB, status=DagsterRunStatus.SUCCESS)
     tick(instance)
     tick(instance)
@@ -131,7 +131,7 @@ def test_what_a_session_told_is_not_told_again_and_what_it_could_not_tell_is(
     session = down.run_session().id
     tick(instance)
     assert subjects(server) == [f"H: 1 archive came through (session {session})"]
-    assert tick(instance) == "Everybody knows what there is to know."
+    assert tick(instance) == "No new notifications."
 
 
 def test_a_tracker_that_is_away_is_told(

@@ -90,7 +90,7 @@ def asked(sensor: SensorDefinition, instance: DagsterInstance) -> RunRequest | s
 def test_zip_actions_that_wait_are_asked_for_once_in_the_session_that_found_them(
     installation: Installation, folder: Folder, instance: DagsterInstance
 ) -> None:
-    assert asked(new_zips, instance) == "No zip action waits."
+    assert asked(new_zips, instance) == "No zip action is waiting."
     folder.put(ZIP)
     session = crawled(installation, hand_over=True)
     first, second = asked(new_zips, instance), asked(new_zips, instance)
@@ -189,7 +189,7 @@ def test_failed_downloads_are_tried_again_once_after_the_next_crawl(
 
     folder.put(ZIP, saved)
     session = crawled(installation, hand_over=True)
-    assert asked(new_zips, instance) == "No zip action waits."
+    assert asked(new_zips, instance) == "No zip action is waiting."
     request = asked(retry_failed_downloads, instance)
     assert isinstance(request, RunRequest)
     assert request.tags == {SESSION_TAG: str(session)}
@@ -275,7 +275,7 @@ def test_valid_documents_are_asked_for_once(valid: DataInstallation, instance: D
     assert isinstance(second, RunRequest)
     assert first.run_key == second.run_key
     valid.take_up()
-    assert asked(valid_documents, instance) == "No document waits."
+    assert asked(valid_documents, instance) == "No document is waiting."
 
 
 @only_sqlite
@@ -308,7 +308,7 @@ def test_the_three_jobs_of_daemons_hand_one_session_on(data: DataInstallation, m
             request = asked(sensor, instance)
             tags = dict(request.tags) if isinstance(request, RunRequest) else {}
     assert sessions == ["1", "1", "1"]
-    assert request == "No document waits."
+    assert request == "No document is waiting."
     assert data.states() == {ZIP: "qc pending"}
     with data.tracker.connect() as connection:
         lock = connection.execute(select(SessionLock.session_id, SessionLock.holder)).one()
@@ -319,7 +319,7 @@ def test_the_three_jobs_of_daemons_hand_one_session_on(data: DataInstallation, m
 def test_zip_actions_come_before_documents(valid: DataInstallation, instance: DagsterInstance) -> None:
     valid.put("add/H.2013-10-31.2.impc.zip", valid_specimens("2013-10-31.2", first=11))
     crawled(valid.base, hand_over=True)
-    assert asked(valid_documents, instance) == "Zip actions that wait are processed first."
+    assert asked(valid_documents, instance) == "The waiting zip actions are processed first."
     assert isinstance(asked(new_zips, instance), RunRequest)
 
 
@@ -353,16 +353,16 @@ def test_documents_that_wait_to_be_confirmed_are_not_asked_for(
     held.put("delete/H.2013-10-31.2.impc.zip", valid_specimens("2013-10-31.2"))
     held.run()
     assert held.states()["delete/H.2013-10-31.2.impc.zip"] == "upload pending"
-    assert asked(valid_documents, instance) == "No document waits."
+    assert asked(valid_documents, instance) == "No document is waiting."
 
 
 @only_sqlite
 def test_what_changed_beside_sessions_is_asked_to_be_shown(valid: DataInstallation, instance: DagsterInstance) -> None:
-    assert asked(changes_beside_sessions, instance) == "The next run of a session shows what has changed."
+    assert asked(changes_beside_sessions, instance) == "The next session shows the changes."
     valid.take_up()
     assert isinstance(asked(changes_beside_sessions, instance), RunRequest)
     show_changes.execute_in_process(instance=instance, resources=platform_resources())
-    assert asked(changes_beside_sessions, instance) == "All that has changed is shown."
+    assert asked(changes_beside_sessions, instance) == "No changes to show."
 
 
 @only_sqlite
@@ -373,21 +373,21 @@ def test_what_withdrawals_and_waivers_give_cause_to_is_asked_for_though_no_docum
     data.put(ZIP, valid_experiments())
     data.put("add/H.2013-11-01.1.impc.zip", valid_specimens("2013-11-01.1", first=70))
     data.run()
-    assert asked(valid_documents, instance) == "No document waits."
+    assert asked(valid_documents, instance) == "No document is waiting."
     today = utc_now().date()
     with qc_writing(data.qc) as connection:
         add_waiver(connection, Waiver("E4", WaiverEffect.WAIVE, "on their way", "a wrangler", today), today)
     assert isinstance(asked(valid_documents, instance), RunRequest)
     data.take_up()
-    assert asked(valid_documents, instance) == "No document waits."
+    assert asked(valid_documents, instance) == "No document is waiting."
     key = key_of("add/H.2013-11-01.1.impc.zip")
     withdraw_submission(data.tracker, data.qc, data.settings, key, author="someone", reason="a mistake")
     assert isinstance(asked(valid_documents, instance), RunRequest)
     monkeypatch.setenv("DCC_UNTIL", "upload")
-    assert asked(valid_documents, instance) == "No document waits."
+    assert asked(valid_documents, instance) == "No document is waiting."
     monkeypatch.delenv("DCC_UNTIL")
     data.take_up()
-    assert asked(valid_documents, instance) == "No document waits."
+    assert asked(valid_documents, instance) == "No document is waiting."
 
 
 @only_sqlite
