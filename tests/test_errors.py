@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from dcc import errors
-from dcc.cli.shell.error_advice import SECTIONS, explanations
+from dcc.cli.shell.error_advice import SECTIONS, explain, explanations
+from dcc.declarations import ACTOR_NAMES, acting
 from dcc.errors import DccError
+from dcc.reports.causes.errors import ERROR_KINDS
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "errors.md"
 
@@ -44,18 +46,29 @@ def test_every_kind_has_a_one_line_summary_of_its_own_and_a_name_that_the_tracke
 
 
 def test_the_document_explains_every_error_under_its_id_and_nothing_else() -> None:
-    rows = re.findall(r"^\| `([a-z-]+)` \| `(\w+)` \| (.+?) \| (.+?) \|$", DOCUMENT.read_text("utf-8"), re.MULTILINE)
+    rows = re.findall(
+        r"^\| `([a-z-]+)` \| `(\w+)` \| (.+?) \| .+? \| (.+?) \|$", DOCUMENT.read_text("utf-8"), re.MULTILINE
+    )
     explained = [(kind.error_id(), kind.short_name(), kind.summary()) for kind in OURS if kind is not DccError]
     assert sorted(row[:3] for row in rows) == sorted(explained)
     assert all(advice.endswith(".") for *_, advice in rows)
 
 
 def test_the_document_and_the_command_explain_every_error_alike() -> None:
-    sections = re.findall(r"^## (.+?)\n\nWho acts: (.+?)\.\n(.*?)(?=^## |\Z)", DOCUMENT.read_text("utf-8"), re.M | re.S)
-    rows = r"^\| `([a-z-]+)` \| `\w+` \| .+? \| (.+?) \|$"
-    written = [(heading, who, dict(re.findall(rows, body, re.MULTILINE))) for heading, who, body in sections]
-    assert written == [(section.heading, section.who, section.advice) for section in SECTIONS]
+    sections = re.findall(r"^## (.+?)\n\n(\|.*?)(?=^## |\Z)", DOCUMENT.read_text("utf-8"), re.M | re.S)
+    rows = r"^\| `([a-z-]+)` \| `\w+` \| .+? \| (.+?) \| (.+?) \|$"
+    written = [(heading, re.findall(rows, body, re.MULTILINE)) for heading, body in sections]
+    who = {entry.id: entry.who for entry in explanations()}
+    assert written == [
+        (section.heading, [(one, who[one], advice) for one, advice in section.advice.items()]) for section in SECTIONS
+    ]
     assert {entry.id for entry in explanations()} == {kind.error_id() for kind in OURS if kind is not DccError}
+
+
+@pytest.mark.parametrize("kind", ERROR_KINDS)
+def test_who_acts_on_an_error_is_who_its_causes_name(kind: str) -> None:
+    entry = explain(kind)
+    assert entry is None or entry.who == ", ".join(ACTOR_NAMES[one] for one in acting(kind))
 
 
 def test_a_summary_is_the_first_line_even_where_there_is_more_or_nothing() -> None:

@@ -219,7 +219,13 @@ class Composer:
             what.append(catalogue.say_plural("{number} more change", "{number} more changes", more))
         data = {
             "away": [
-                {"what": one.subject, "name": one.label, "reason": one.reason, "centre": one.centre, "over": one.over}
+                {
+                    "what": one.subject,
+                    "name": one.label,
+                    "reason": one.why(str(one.reason)),
+                    "centre": one.centre,
+                    "over": one.over,
+                }
                 for one in away
             ],
             "back": [{"what": subject, "name": label} for subject, label in back.items()],

@@ -19,6 +19,7 @@ from typing import Final
 from sqlalchemy import Connection, func, or_, select
 
 from dcc.errors import ListingShrunkError
+from dcc.messages import Message, message_from_json
 from dcc.notify.messages import Item, Kind
 from dcc.runtime.private_files import PRIVATE_FILE, create_file, make_directory
 from dcc.session import sessions
@@ -86,19 +87,23 @@ _MOST: Final = 500
 class Trouble:
     """Something that is away. `since` tells this outage apart from earlier ones of the same; `label` names it.
 
-    `reason` is what was recorded in English. `over`: it is back already, though nobody was told that it was away.
+    `reason` is what was recorded. `over`: it is back already, though nobody was told that it was away.
     `reported`: the session report says it too.
     """
 
     subject: str
     since: str
     label: str
-    reason: str
+    reason: Message | str
     session: int | None = None
     centre: str | None = None
     centre_id: int | None = None
     over: bool = False
     reported: bool = True
+
+    def why(self, told: str) -> str:
+        """Its reason as it was told in some language, without the label that stands beside it."""
+        return told.removeprefix(f"{self.label}: ")
 
     @property
     def item(self) -> Item:
@@ -118,6 +123,7 @@ def sources_away(connection: Connection, settings: Settings, session_id: int | N
             SourceCrawlRow.id,
             SourceCrawlRow.file_source_id,
             SourceCrawlRow.message,
+            SourceCrawlRow.details,
             SourceCrawlRow.outcome,
             FileSource.centre_id,
         )
@@ -149,7 +155,7 @@ def sources_away(connection: Connection, settings: Settings, session_id: int | N
                 subject=f"{_SOURCE}{row.file_source_id}",
                 since=str(first),
                 label=address.label,
-                reason=(row.message or "").removeprefix(f"{address.label}: "),
+                reason=message_from_json(row.details, row.message or ""),
                 session=session_id,
                 centre=address.centre,
                 centre_id=row.centre_id,

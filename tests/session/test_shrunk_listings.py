@@ -185,7 +185,7 @@ def test_everybody_is_warned(installation: Installation, folder: Folder, caplog:
         assert [said in str(entry.recorded) for entry in reasons] == [True]
         assert said in " ".join(render_session_report(connection, session).text.split())
         (trouble,) = sources_away(connection, installation.settings, session)
-        assert said in trouble.reason
+        assert said in str(trouble.reason)
     session = installation.run_session().id
     with installation.tracker.connect() as connection:
         assert sources_away(connection, installation.settings, session) == []

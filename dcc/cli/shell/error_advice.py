@@ -1,6 +1,7 @@
-"""What to do about each error, and who does it: what `dcc explain` prints and docs/errors.md lists.
+"""What to do about each error: what `dcc explain` prints and docs/errors.md lists.
 
-An entry for each id of `dcc.errors`, in Markdown. The document and this table are held in step by a test.
+An entry for each id of `dcc.errors`, in Markdown. The document and this table are held in step by a test. Who acts is
+what is declared of the error, as in causes and reports.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ from dcc.errors import DccError
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Errors of one kind: the heading under which docs/errors.md lists them, who acts, and what to do, by id."""
+    """Errors of one kind: the heading under which docs/errors.md lists them, and what to do, by id.
+
+    `who` acts on those that are no cause of anything in a submission, of which nothing is declared.
+    """
 
     heading: str
     who: str
@@ -137,7 +141,7 @@ SECTIONS: Final = (
     ),
     Section(
         "File sources",
-        "data wrangler, with the centre's administrator",
+        "operator",
         {
             "source": "See the message; `dcc source test ID` goes through the connection.",
             "source-misconfigured": (
@@ -247,11 +251,19 @@ def explanations() -> list[Explanation]:
     """Every error, in the order of the document."""
     kinds = {kind.error_id(): kind for kind in vars(errors).values() if _is_kind(kind)}
     return [
-        Explanation(one, kind.short_name(), kind.summary(), advice, section.who)
+        Explanation(one, kind.short_name(), kind.summary(), advice, who_acts(one) or section.who)
         for section in SECTIONS
         for one, advice in section.advice.items()
         if (kind := kinds.get(one)) is not None
     ]
+
+
+def who_acts(rule: str) -> str:
+    """Those who act on what a rule or error finds; empty where nothing is declared of it."""
+    from dcc.declarations import ACTOR_NAMES, acting
+    from dcc.reports.causes.errors import ERROR_KINDS  # noqa: F401 - declares the errors
+
+    return ", ".join(ACTOR_NAMES[one] for one in acting(rule))
 
 
 def _is_kind(value: object) -> bool:

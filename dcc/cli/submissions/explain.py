@@ -65,7 +65,7 @@ def explain(error_or_rule: str | None, as_json: bool) -> None:
 
 def rule_explained(name: str) -> Explanation | None:
     """The rule with an id, explained like an error, by those who act according to its causes; None if there is none."""
-    from dcc.cli.shell.error_advice import Explanation
+    from dcc.cli.shell.error_advice import Explanation, who_acts
     from dcc.declarations import acting, declared
     from dcc.rules.catalogue import UNWAIVABLE, rule_entry
     from dcc.vocabulary import Actor
@@ -82,12 +82,12 @@ def rule_explained(name: str) -> Explanation | None:
     if rule.id not in UNWAIVABLE and acting(rule.id) != [Actor.DCC]:
         advice.append("`dcc rules waive` sets the rule aside.")
     meaning = f"{rule.demand} When that is not met: {rule.severity}."
-    return Explanation(rule.id, "", meaning, " ".join(advice), _who(rule.id))
+    return Explanation(rule.id, "", meaning, " ".join(advice), who_acts(rule.id))
 
 
 def cause_explained(name: str) -> Explanation | None:
     """What `dcc data causes` calls by an id that is neither an error's nor a rule's, such as `listing:changed`."""
-    from dcc.cli.shell.error_advice import Explanation
+    from dcc.cli.shell.error_advice import Explanation, who_acts
     from dcc.reports.causes.errors import ERROR_KINDS
 
     if name not in ERROR_KINDS:
@@ -96,7 +96,7 @@ def cause_explained(name: str) -> Explanation | None:
 
     declarations = tuple(declared(name).values())
     (first, *_), remedies = declarations, _remedies(declarations)
-    return Explanation(name, "", f"{_named(first.cause)}.", " ".join(remedies), _who(name))
+    return Explanation(name, "", f"{_named(first.cause)}.", " ".join(remedies), who_acts(name))
 
 
 def _remedies(declarations: Iterable[Declaration]) -> list[str]:
@@ -109,13 +109,6 @@ def _named(text: str) -> str:
     from dcc.messages import filled, names_in
 
     return filled(text, {name: f"<{name}>" for name in names_in(text)})
-
-
-def _who(rule: str) -> str:
-    """Those who act on what a rule or error finds."""
-    from dcc.declarations import ACTOR_NAMES, acting
-
-    return ", ".join(ACTOR_NAMES[one] for one in acting(rule))
 
 
 def _alike(name: str) -> str:
