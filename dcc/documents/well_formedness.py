@@ -1,25 +1,34 @@
-"""Where and why a document is not well-formed XML: the parsers' words put so that a centre understands them."""
+"""Where and why a document is not well-formed XML, said so that a centre understands it.
+
+What is wrong is the code of libxml2's error; names and places are read in the document, where expat stopped.
+"""
 
 from __future__ import annotations
 
 import pyexpat
 import re
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
 
 from lxml import etree
 
 from dcc.documents.messages import quoted
 from dcc.documents.prolog import LONGEST_TOKEN
 from dcc.documents.streaming import NoElementError, Pruned
-from dcc.messages import Message, mark, message
+from dcc.messages import Details, Message, mark, message
 
 Chunks = Callable[[], Iterator[bytes]]
 """Gives the document anew, from its beginning, each time it is called."""
 
 _CUT_OFF = mark("The document ends in the middle: it was cut off, or end tags are missing. Export it again.")
 _TOO_LONG = mark("A single text, tag, comment or name is longer than 10,000,000 bytes, which is refused.")
-_TOO_BIG = re.compile(r"\btoo (?:big|long)\b")
+_DEEPEST = 256
+_NAME = re.compile(r"[^\s<>/=\"'&;]+")
+_ENTITY = re.compile(r"&([^\s;<&#]+);")
+_PREFIX = re.compile(r"(?:<|\s)([^\s<>/=\"'&:]+):[^\s<>/=]+")
+_OWN_ENTITIES = {"amp", "lt", "gt", "quot", "apos"}
+_LONGEST_LOOK = 2_000
 _WRONG_ENCODING = "encoding specified in XML declaration is incorrect"
 _UNFINISHED = {"no element found", "unclosed token", "unclosed CDATA section", "partial character"}
 
@@ -46,17 +55,17 @@ def find_fault(chunks: Chunks, root_tag: str) -> Fault | None:
     if error is None:
         return None
     code, words, line, column = error
-    reason, place = _position(chunks())
-    cut_off = reason in _UNFINISHED and code != "ERR_DOCUMENT_EMPTY"
-    said = message(_CUT_OFF) if cut_off else explain_fault(code, words)
+    stop = _stop(chunks())
+    cut_off = stop.reason in _UNFINISHED and code != "ERR_DOCUMENT_EMPTY"
+    said = message(_CUT_OFF) if cut_off else _explained(code, words, stop)
     case = _ENCODING if code in _OF_ENCODINGS and not cut_off else ""
-    if reason == _WRONG_ENCODING:
+    if stop.reason == _WRONG_ENCODING:
         case = _ENCODING
         said = message(
             mark("The encoding that the XML declaration names is not the file's. Save the document as UTF-8.")
         )
-    if place is not None and code != "ERR_RESOURCE_LIMIT":
-        line, column = place
+    if stop.place is not None and code != "ERR_RESOURCE_LIMIT":
+        line, column = stop.place
     return Fault(said, max(line, 1), max(column, 1), case)
 
 
@@ -77,20 +86,53 @@ def _parser_fault(chunks: Iterable[bytes], root_tag: str) -> tuple[str, str, int
     return None
 
 
-def _position(chunks: Iterable[bytes]) -> tuple[str, tuple[int, int] | None]:
-    """What expat says and where, with the place of the tag or character at fault rather than the one after it."""
+@dataclass
+class _Stop:
+    """Where expat stopped: the reason, the place of the tag or character at fault, and what is written there.
+
+    `open` are the names and lines of the elements around it, `prefixes` those declared before it, `deepest` how many
+    elements were open at once.
+    """
+
+    reason: str = ""
+    place: tuple[int, int] | None = None
+    text: str = ""
+    open: list[tuple[str, int]] = field(default_factory=list)
+    prefixes: set[str | None] = field(default_factory=set)
+    deepest: int = 0
+
+
+def _stop(chunks: Iterable[bytes]) -> _Stop:
+    """Where expat stops reading, with the place of what is at fault rather than of what follows it."""
     parser = pyexpat.ParserCreate(namespace_separator=" ")
-    fed = 0
+    stop = _Stop()
+
+    def on_start(name: str, _attributes: object) -> None:
+        stop.open.append((name.rpartition(" ")[2], parser.CurrentLineNumber))
+        stop.deepest = max(stop.deepest, len(stop.open))
+
+    parser.StartElementHandler = on_start
+    parser.EndElementHandler = lambda _name: stop.open.pop()
+    parser.StartNamespaceDeclHandler = lambda prefix, _uri: stop.prefixes.add(prefix)
+    fed, before, chunk = 0, b"", b""
     try:
-        for chunk in chunks:
+        for following in chunks:
+            before, chunk = chunk, following
             fed += len(chunk)
             parser.Parse(chunk, False)
             if fed - max(parser.CurrentByteIndex, 0) > LONGEST_TOKEN:
-                return "", None
+                return stop
         parser.Parse(b"", True)
     except pyexpat.ExpatError as error:
-        return pyexpat.ErrorString(error.code) or "", (error.lineno, error.offset + 1)
-    return "", None
+        stop.reason = pyexpat.ErrorString(error.code) or ""
+        stop.place = error.lineno, error.offset + 1
+        near = before + chunk
+        first = max(parser.ErrorByteIndex - (fed - len(near)), 0)
+        stop.text = near[first : first + _LONGEST_LOOK].decode("utf-8", "replace")
+    finally:
+        # The parser holds its handlers, and they the parser.
+        parser.StartElementHandler = parser.EndElementHandler = parser.StartNamespaceDeclHandler = None
+    return stop
 
 
 def place_of(chunks: Iterable[bytes], byte: int) -> tuple[int, int]:
@@ -107,15 +149,18 @@ def place_of(chunks: Iterable[bytes], byte: int) -> tuple[int, int]:
     return parser.CurrentLineNumber, parser.CurrentColumnNumber + 1
 
 
-def explain_fault(code: str, words: str) -> Message:
-    """An error of well-formedness, of which libxml2 gives a code and words, as a fact."""
+def _explained(code: str, words: str, stop: _Stop) -> Message:
+    """An error of well-formedness by libxml2's code; the parser's words are told only of one that is not known."""
+    if code == "ERR_RESOURCE_LIMIT" and stop.deepest > _DEEPEST:
+        return message(mark("Elements are nested more than 256 deep, which no document of the exchange format is."))
+    if code in _OF_THE_TEXT:
+        text, details_at = _OF_THE_TEXT[code]
+        details = details_at(stop)
+        if details is not None:
+            return Message(text, details)
+    if code in _FIXED:
+        return message(_FIXED[code])
     words = words.strip()
-    if _TOO_BIG.search(words):
-        return message(_TOO_LONG)
-    for wanted, pattern, text in _SAYINGS:
-        found = re.fullmatch(pattern, words, re.S) if code == wanted else None
-        if found:
-            return Message(text, found.groupdict())
     shown = words if len(words) <= 300 else f"{words[:297]}..."
     return message(
         mark("The document is not well-formed XML: {message}."),
@@ -123,77 +168,70 @@ def explain_fault(code: str, words: str) -> Message:
     )
 
 
+def _mismatch(stop: _Stop) -> Details | None:
+    closed = _NAME.match(stop.text)
+    if stop.reason != "mismatched tag" or closed is None or not stop.open:
+        return None
+    element, line = stop.open[-1]
+    return {"element": element, "line": str(line), "closed": closed[0]}
+
+
+def _entity(stop: _Stop) -> Details | None:
+    tag = stop.text.partition(">")[0]
+    found = [name for name in _ENTITY.findall(tag) if name not in _OWN_ENTITIES]
+    return {"entity_name": found[0]} if stop.reason == "undefined entity" and found else None
+
+
+def _attribute(stop: _Stop) -> Details | None:
+    name = _NAME.match(stop.text)
+    return {"attribute": name[0]} if stop.reason == "duplicate attribute" and name else None
+
+
+def _prefix(stop: _Stop) -> Details | None:
+    known = {"xml", "xmlns", *stop.prefixes}
+    found = [name for name in _PREFIX.findall(stop.text.partition(">")[0]) if name not in known]
+    return {"prefix": found[0]} if stop.reason == "unbound prefix" and found else None
+
+
 _ENCODING = "encoding"
 _OF_ENCODINGS = ("ERR_UNSUPPORTED_ENCODING",)
 
-
-_SAYINGS = (
-    (
-        "ERR_TAG_NAME_MISMATCH",
-        r"Opening and ending tag mismatch: (?P<element>\S+) line (?P<line>\d+) and (?P<closed>\S+)",
+_OF_THE_TEXT: Final[Mapping[str, tuple[str, Callable[[_Stop], Details | None]]]] = {
+    "ERR_TAG_NAME_MISMATCH": (
         mark("Element <{element}>, opened on line {line}, is closed by </{closed}>; expected </{element}>."),
+        _mismatch,
     ),
-    ("ERR_TAG_NOT_FINISHED", r".*", _CUT_OFF),
-    (
-        "ERR_DOCUMENT_EMPTY",
-        r".*",
-        mark("The file is not XML: it does not begin with a tag. Export the document again."),
-    ),
-    (
-        "ERR_NAME_REQUIRED",
-        r"xmlParseEntityRef: no name",
-        mark('A bare "&" is not permitted; write "&amp;" instead.'),
-    ),
-    ("ERR_ENTITYREF_SEMICOL_MISSING", r".*", mark('An "&" begins no entity here; write "&amp;" instead.')),
-    (
-        "ERR_UNDECLARED_ENTITY",
-        r"Entity '(?P<entity_name>\S+)' not defined",
+    "ERR_UNDECLARED_ENTITY": (
         mark('The entity "&{entity_name};" is not known; write the character itself, or its number as in "&#181;".'),
+        _entity,
     ),
-    (
-        "ERR_INVALID_CHAR",
-        r".*",
-        mark("A control character is not permitted here, nor is any that XML cannot hold. Remove it."),
-    ),
-    (
-        "ERR_INVALID_ENCODING",
-        r".*",
-        mark("The bytes here are not in the encoding that the document announces (UTF-8 if none). Save it as UTF-8."),
-    ),
-    (
-        "ERR_UNSUPPORTED_ENCODING",
-        r"Unsupported encoding: (?P<encoding>.*)",
-        mark("The encoding {encoding} is not known. Save the document as UTF-8."),
-    ),
-    ("ERR_DOCUMENT_END", r".*", mark("There is something after the end of the root element. Remove it.")),
-    (
-        "ERR_ATTRIBUTE_REDEFINED",
-        r"Attribute (?P<attribute>\S+) redefined",
+    "ERR_ATTRIBUTE_REDEFINED": (
         mark('The attribute "{attribute}" is given twice. Remove one of them.'),
+        _attribute,
     ),
-    (
-        "NS_ERR_UNDEFINED_NAMESPACE",
-        r"Namespace prefix (?P<prefix>\S+) .*",
+    "NS_ERR_UNDEFINED_NAMESPACE": (
         mark('The namespace prefix "{prefix}" is not declared. Declare it, or remove it.'),
+        _prefix,
     ),
-    (
-        "ERR_LT_IN_ATTRIBUTE",
-        r".*",
-        mark('A bare "<" is not permitted in the value of an attribute; write "&lt;" instead.'),
+}
+"""What is said of errors by libxml2's code, with the names that stand in the document."""
+
+_FIXED: Final[Mapping[str, str]] = {
+    "ERR_TAG_NOT_FINISHED": _CUT_OFF,
+    "ERR_DOCUMENT_EMPTY": mark("The file is not XML: it does not begin with a tag. Export the document again."),
+    "ERR_NAME_REQUIRED": mark('A bare "&" is not permitted; write "&amp;" instead.'),
+    "ERR_ENTITYREF_SEMICOL_MISSING": mark('An "&" begins no entity here; write "&amp;" instead.'),
+    "ERR_INVALID_CHAR": mark("A control character is not permitted here, nor is any that XML cannot hold. Remove it."),
+    "ERR_INVALID_ENCODING": mark(
+        "The bytes here are not in the encoding that the document announces (UTF-8 if none). Save it as UTF-8."
     ),
-    (
-        "ERR_RESERVED_XML_NAME",
-        r".*",
-        mark("The XML declaration must be the very first thing in the file. Remove what stands before it."),
+    "ERR_UNSUPPORTED_ENCODING": mark("The encoding of the document is not known. Save it as UTF-8."),
+    "ERR_DOCUMENT_END": mark("There is something after the end of the root element. Remove it."),
+    "ERR_LT_IN_ATTRIBUTE": mark('A bare "<" is not permitted in the value of an attribute; write "&lt;" instead.'),
+    "ERR_RESERVED_XML_NAME": mark(
+        "The XML declaration must be the very first thing in the file. Remove what stands before it."
     ),
-    (
-        "ERR_RESOURCE_LIMIT",
-        r"Excessive depth.*",
-        mark("Elements are nested more than 256 deep, which no document of the exchange format is."),
-    ),
-    (
-        "ERR_RESOURCE_LIMIT",
-        r".*",
-        _TOO_LONG,
-    ),
-)
+    "ERR_RESOURCE_LIMIT": _TOO_LONG,
+    "ERR_NAME_TOO_LONG": _TOO_LONG,
+}
+"""What is said of errors by libxml2's code alone."""
