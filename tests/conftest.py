@@ -56,6 +56,7 @@ SHARING = (
     "tests/dagster_resources/test_resources_page.py",
     "tests/test_deploy.py",
     "tests/assets/test_browser.py",
+    "tests/assets/pages/test_browser_reports.py",
 )
 """Modules that share what takes long to start, so that one process of the run has them all: `page` and `browser`."""
 

@@ -63,7 +63,7 @@ def served(
     installation_of_ui: dict[str, str],
     demonstration: tuple[Path, subprocess.CompletedProcess[str]],
 ) -> Iterator[str]:
-    """The URL of a UI on the installation that the demonstration leaves."""
+    """The URL of a UI, without a daemon, on the installation that the demonstration leaves."""
     folder, shown = demonstration
     assert shown.returncode == 0, shown.stdout + shown.stderr
     home = tmp_path_factory.mktemp("served") / "home"
@@ -71,7 +71,7 @@ def served(
     installation_of_ui |= {name: value for name, value in clean(os.environ).items() if not name.startswith("COVERAGE")}
     installation_of_ui["DCC_HOME"] = str(home)
     dcc = str(Path(sys.executable).with_name("dcc"))
-    with ui_process([dcc, "ui", "--port", str(port := free_port())], installation_of_ui):
+    with ui_process([dcc, "ui", "--without-daemon", "--port", str(port := free_port())], installation_of_ui):
         yield f"http://127.0.0.1:{port}"
 
 

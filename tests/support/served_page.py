@@ -1,7 +1,7 @@
 """A `dcc ui` on an installation, and requests to it as browsers and other programs send them.
 
 `page` is one that is started once a test process, which takes as long as a hundred tests: who asks for it leaves it
-as it was, but for runs that are over.
+as it was, but for runs that are over. It is stopped after the modules that share it, for its daemon is never idle.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,8 @@ from tests.support.ports import free_port
 
 PROGRAM = str(Path(sys.executable).with_name("dcc"))
 NEVER = "0 0 29 2 *"
+SHARING = ("tests/hostile/test_web_page.py", "tests/dagster_resources/test_resources_page.py", "tests/test_deploy.py")
+"""The modules that share `page`."""
 JSON = {"Content-Type": "application/json"}
 
 STATE = """{
@@ -115,12 +117,45 @@ PAGE_SECRETS = {
 }
 
 
-@pytest.fixture(scope="session")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedPage]:
+class SharedPage:
+    """The page that modules share, while it is there."""
+
+    def __init__(self) -> None:
+        self._page: ServedPage | None = None
+        self._stack = ExitStack()
+
+    def get(self, folders: pytest.TempPathFactory) -> ServedPage:
+        """It; started where it is not."""
+        if self._page is None:
+            self._page = self._stack.enter_context(_page_of_one_crawl(folders))
+        return self._page
+
+    def stop(self) -> None:
+        """Stop it where it is."""
+        self._stack.close()
+        self._page = None
+
+
+_SHARED = SharedPage()
+
+
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
+    """The page is stopped when tests follow that are of no module which shares it."""
+    if nextitem is None or not nextitem.nodeid.startswith(SHARING):
+        _SHARED.stop()
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> ServedPage:
     """The page, with a daemon beside it, of an installation that crawled once.
 
     Its sensors ask for nothing more: sessions stop at the names of archives.
     """
+    return _SHARED.get(tmp_path_factory)
+
+
+@contextmanager
+def _page_of_one_crawl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedPage]:
     folder = Folder(tmp_path_factory.mktemp("centre"))
     folder.put(PAGE_ZIP)
     commands = [
