@@ -21,6 +21,7 @@ from tests.cli.conftest import PROGRAM, Dcc
 from tests.reference.test_data import ANSWERS, TABLES
 from tests.support.databases import only_sqlite
 from tests.support.left_behind import Left
+from tests.support.prepared_processes import OF_COMMANDS, preload, run_dcc
 from tests.support.reference_server import api_pages
 
 TOKEN = "r3gistry+t0ken/of=ours"
@@ -93,29 +94,32 @@ class Talking:
         self.dcc, self.left = dcc, Left()
 
     def __call__(self, *arguments: str, exit_code: int = 0, **changes: str) -> str:
-        return self._run([str(PROGRAM), *arguments], exit_code, changes)
+        output = self.dcc.root / "output"
+        output.unlink(missing_ok=True)
+        environment = self.dcc.process_environment() | changes
+        ended = run_dcc(arguments, self.dcc.root, environment, output, seconds=240)
+        return self._keep(f"dcc {' '.join(arguments)}", output.read_bytes(), ended, exit_code)
 
     def job(self, name: str, exit_code: int = 0, **changes: str) -> str:
         """Have Dagster run a job of the code location."""
         command = [str(PROGRAM.parent / "dagster"), "job", "execute", "-m", "dcc_definitions", "-j", name]
         home = Path(self.dcc.environment["DCC_HOME"], "dagster")
-        return self._run(command, exit_code, changes | {"DAGSTER_HOME": str(home)})
-
-    def _run(self, command: list[str], exit_code: int, changes: dict[str, str]) -> str:
-        environment = self.dcc.process_environment() | changes
+        environment = self.dcc.process_environment() | changes | {"DAGSTER_HOME": str(home)}
         ended = subprocess.run(
             command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=240, check=False
         )
-        number = len(self.left.texts)
-        self.left.add(f"{number}: output of {' '.join(command[1:])}", ended.stdout)
-        self.left.add(f"{number}: errors of {' '.join(command[1:])}", ended.stderr)
-        assert ended.returncode == exit_code, (ended.stdout + ended.stderr).decode()
-        return (ended.stdout + ended.stderr).decode()
+        return self._keep(f"job {name}", ended.stdout + ended.stderr, ended.returncode, exit_code)
+
+    def _keep(self, command: str, printed: bytes, ended: int | None, exit_code: int) -> str:
+        self.left.add(f"{len(self.left.texts)}: output of {command}", printed)
+        assert ended == exit_code, printed.decode()
+        return printed.decode()
 
 
 @only_sqlite
 @pytest.mark.timeout(900)
 def test_no_token_of_a_server_of_reference_data_is_left_anywhere(dcc: Dcc, registry: str, tmp_path: Path) -> None:
+    preload(*OF_COMMANDS)
     run = Talking(dcc)
     centre = dcc.add_folder()
     centre.put("add/H.2013-10-31.1.impc.zip")
