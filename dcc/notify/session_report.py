@@ -62,11 +62,11 @@ def send_session_report(tracker: Engine, settings: Settings, session_id: int) ->
         if not channels:
             return said
         facts = run_reading(
-            tracker, lambda connection: _load(connection, session_id, None), patience_seconds=settings.database_retry
+            tracker, lambda connection: load_facts(connection, session_id), patience_seconds=settings.database_retry
         )
         if facts.quiet and not settings.report_quiet_sessions:
             return said
-        report = _render(facts)
+        report = render_report(facts)
     except (DccError, SQLAlchemyError) as error:
         return [_not_sent(session_id, error)]
     for channel in channels:
@@ -79,14 +79,6 @@ def send_session_report(tracker: Engine, settings: Settings, session_id: int) ->
     return said
 
 
-def render_session_report(connection: Connection, session_id: int, *, centre: str | None = None) -> Report:
-    """The report of a session: of all centres, or of what concerns one of them (its short name).
-
-    Raises NotFoundError for a session or centre that does not exist.
-    """
-    return _render(_load(connection, session_id, centre))
-
-
 def _not_sent(session_id: int, error: Exception) -> str:
     what = str(error) if isinstance(error, DccError) else f"The tracker could not be read ({type(error).__name__})."
     log.warning("Report of session %s: %s", session_id, what)
@@ -94,11 +86,10 @@ def _not_sent(session_id: int, error: Exception) -> str:
 
 
 @dataclass(frozen=True)
-class _Facts:
-    """What the tracker knows of a session, as far as it concerns `centre` (None: all)."""
+class SessionFacts:
+    """What the tracker knows of a session."""
 
     session: SessionEntry
-    centre: str | None
     centres: dict[str, str]
     sources: dict[int, SourceAddress]
     crawls: Sequence[CrawlEntry]
@@ -113,10 +104,12 @@ class _Facts:
 
     @property
     def failed_zips(self) -> int:
+        """How many zip actions stand failed."""
         return sum(zipped.status is Status.FAILED for zipped in self.zips)
 
     @property
     def troubled_sources(self) -> int:
+        """How many file sources could not be listed, or only in part."""
         return sum(crawl.error is not None for crawl in self.crawls)
 
     @property
@@ -125,46 +118,40 @@ class _Facts:
         return not (self.zips or self.findings or self.troubled_sources) and self.session.outcome != "failed"
 
     def label(self, source_id: int) -> str:
+        """How the report names a file source."""
         source = self.sources.get(source_id)
         return source.label if source is not None else f"file source {source_id}"
 
 
-def _load(connection: Connection, session_id: int, centre: str | None) -> _Facts:
+def load_facts(connection: Connection, session_id: int) -> SessionFacts:
+    """What the tracker knows of a session. Raises NotFoundError for one that does not exist."""
     entries = list_sessions(connection, ids=[session_id])
     if not entries:
         raise NotFoundError(f"There is no session {session_id}. See `dcc sessions`.")
     centres = {entry.short_name: entry.full_name for entry in list_centres(connection)}
-    if centre is not None and centre not in centres:
-        raise NotFoundError(f"There is no centre {centre!r} (codes are case-sensitive). See `dcc centre list`.")
     (session,) = entries
     sources = {source.id: source for source in load_addresses(connection, only_crawlable=False)}
-    own = {number for number, source in sources.items() if centre in (None, source.centre)}
-    zips = [zipped for zipped in session_zips(connection, session) if centre is None or zipped.concerns(centre)]
+    zips = session_zips(connection, session)
     documents = session_documents(connection, session)
     counts: Counter[tuple[Phase, Status]] = Counter()
     for zipped in zips:
         for state in documents.get(zipped.key, ()):
             counts[state.phase, state.status] += state.count
     failed = [zipped for zipped in zips if zipped.status is Status.FAILED]
-    own_keys = {zipped.key for zipped in zips}
-    held, late = (
-        {key: entries for key, entries in session_entries(connection, session, [kind]).items() if key in own_keys}
-        for kind in (HELD, LATE)
-    )
-    return _Facts(
+    held, late = (session_entries(connection, session, [kind]) for kind in (HELD, LATE))
+    return SessionFacts(
         session=session,
-        centre=centre,
         centres=centres,
         sources=sources,
-        crawls=[crawl for crawl in session.crawls if crawl.source in own],
+        crawls=session.crawls,
         zips=zips,
         documents=_states(counts),
         failed=[(zipped, zip_story(connection, zipped.key)) for zipped in failed[:_MOST_ZIPS]],
-        findings=[finding for finding in session_findings(connection, session_id) if finding.source in own],
+        findings=session_findings(connection, session_id),
         held=held,
         late=late,
-        without_room=[found for found in zips_without_room(connection) if centre is None or found[0] in own_keys],
-        in_order=[found for found in _in_order(connection, session) if centre is None or found[0] in own_keys],
+        without_room=zips_without_room(connection),
+        in_order=_in_order(connection, session),
     )
 
 
@@ -172,7 +159,8 @@ def _states(counts: Counter[tuple[Phase, Status]]) -> list[StateCount]:
     return [StateCount(phase, status, count) for (phase, status), count in sorted(counts.items())]
 
 
-def _render(facts: _Facts) -> Report:
+def render_report(facts: SessionFacts) -> Report:
+    """The report of a session, in plain text."""
     lines = [*_heading(facts), *_source_lines(facts), *_count_lines(facts), *_failure_lines(facts)]
     lines += [
         *_waiting_lines("What waits for room on a disk of the platform", facts.without_room),
@@ -183,7 +171,7 @@ def _render(facts: _Facts) -> Report:
     return Report(facts.session.id, _subject(facts), "\n".join(lines))
 
 
-def _subject(facts: _Facts) -> str:
+def _subject(facts: SessionFacts) -> str:
     troubles = (
         (facts.failed_zips, "failed zip action", None),
         (len(facts.without_room), "zip action without room", "zip actions without room"),
@@ -194,26 +182,23 @@ def _subject(facts: _Facts) -> str:
     said = ", ".join(_count(*trouble) for trouble in troubles if trouble[0])
     if not said:
         said = "failed" if facts.session.outcome == "failed" else "all well"
-    whose = f" for {facts.centre}" if facts.centre is not None else ""
-    return f"DCC session {facts.session.id}{whose}: {said}"
+    return f"DCC session {facts.session.id}: {said}"
 
 
-def _heading(facts: _Facts) -> Iterator[str]:
+def _heading(facts: SessionFacts) -> Iterator[str]:
     session = facts.session
-    whose = f", {facts.centre} ({facts.centres[facts.centre]})" if facts.centre is not None else ""
-    yield f"Crawling session {session.id}{whose}"
+    yield f"Crawling session {session.id}"
     yield f"  began    {_time(session.started)}"
     if session.finished is not None:
         yield f"  ended    {_time(session.finished)}, after {session.finished - session.started}"
     phase = f", first in the phase {session.failed_phase.short_name}" if session.failed_phase is not None else ""
     yield f"  outcome  {session.outcome}{phase}"
-    # Of a centre's own report they are no part: another one's source may have failed.
-    for task in session.tasks if facts.centre is None else ():
+    for task in session.tasks:
         if task.outcome == "failed" and task.comment:
             yield from _wrapped(f"failed   {task.comment}", 2)
 
 
-def _source_lines(facts: _Facts) -> Iterator[str]:
+def _source_lines(facts: SessionFacts) -> Iterator[str]:
     yield from _title("File sources")
     if not facts.crawls:
         yield "  None was crawled."
@@ -242,7 +227,7 @@ def _crawl_text(crawl: CrawlEntry) -> str:
     return f"{'listed in part' if crawl.outcome == 'partial' else crawl.outcome}; {', '.join(numbers)}"
 
 
-def _count_lines(facts: _Facts) -> Iterator[str]:
+def _count_lines(facts: SessionFacts) -> Iterator[str]:
     yield from _title("Zip actions of this session, by phase and status")
     yield from _table(_states(Counter((zipped.phase, zipped.status) for zipped in facts.zips)))
     yield from _title("Their documents, by phase and status")
@@ -254,7 +239,7 @@ def _table(states: Iterable[StateCount]) -> Iterator[str]:
     yield from rows or ["  None."]
 
 
-def _failure_lines(facts: _Facts) -> Iterator[str]:
+def _failure_lines(facts: SessionFacts) -> Iterator[str]:
     yield from _title("What failed")
     if not facts.failed:
         yield "  Nothing."
@@ -327,7 +312,7 @@ def _entry_lines(title: str, entries: Mapping[ZipKey, Sequence[tuple[str, Proble
         yield f"  ... and {_count(len(entries) - _MOST_ZIPS, 'more zip action')}"
 
 
-def _finding_lines(facts: _Facts) -> Iterator[str]:
+def _finding_lines(facts: SessionFacts) -> Iterator[str]:
     if not facts.findings:
         return
     yield from _title("What the crawls noticed")

@@ -16,7 +16,7 @@ from pydantic import SecretStr
 
 from dcc.cli.demo import submissions
 from dcc.errors import ConfigurationError, NotFoundError
-from dcc.notify.session_report import render_session_report, send_session_report
+from dcc.notify.session_report import send_session_report
 from dcc.settings import load_settings
 from dcc.settings.recipients import parse_smtp_url
 from dcc.tracker.crawls import list_sessions
@@ -27,6 +27,7 @@ from tests.support.installations import Folder, Installation, note_uploaded, spe
 from tests.support.mail_server import PASSWORD, QUOTED, Starter
 from tests.support.ports import free_port
 from tests.support.servers import Authority
+from tests.support.session_reports import session_report
 
 pytestmark = pytest.mark.filterwarnings("ignore:Requiring AUTH while not requiring TLS")
 
@@ -71,7 +72,7 @@ def until_the_next_second() -> None:
 def test_the_report_gives_a_wrangler_every_reason(troubled: Troubled) -> None:
     """The report is rendered."""
     with troubled.installation.tracker.connect() as connection:
-        report = render_session_report(connection, troubled.session)
+        report = session_report(connection, troubled.session)
     text = one_line(report.text)
     assert report.subject == f"DCC session {troubled.session}: 3 failed zip actions, 1 file source in trouble"
     assert text.startswith(f"Crawling session {troubled.session} began ")
@@ -95,19 +96,9 @@ def test_the_report_gives_a_wrangler_every_reason(troubled: Troubled) -> None:
     assert max(len(line) for line in report.text.splitlines()) <= 120
 
 
-def test_a_centre_is_told_only_what_concerns_it(troubled: Troubled) -> None:
-    with troubled.installation.tracker.connect() as connection:
-        own = one_line(render_session_report(connection, troubled.session, centre="H").text)
-        other = render_session_report(connection, troubled.session, centre="J")
-        with pytest.raises(NotFoundError, match="'h'"):
-            render_session_report(connection, troubled.session, centre="h")
-        with pytest.raises(NotFoundError, match="dcc sessions"):
-            render_session_report(connection, troubled.session + 1)
-    assert "H.2013-10-31.3.specimen.impc.xml" in own
-    assert "copy of H.impc.zip" in own
-    assert f"file source {troubled.other_source}" not in own
-    assert other.subject == f"DCC session {troubled.session} for J: 1 file source in trouble"
-    assert "H.2013" not in other.text
+def test_a_session_that_does_not_exist_has_no_report(troubled: Troubled) -> None:
+    with troubled.installation.tracker.connect() as connection, pytest.raises(NotFoundError, match="dcc sessions"):
+        session_report(connection, troubled.session + 1)
 
 
 def test_the_report_tells_of_data_that_fail_that_are_held_and_that_came_late(data: DataInstallation) -> None:
@@ -122,8 +113,7 @@ def test_the_report_tells_of_data_that_fail_that_are_held_and_that_came_late(dat
     careful.run()
     with careful.tracker.connect() as connection:
         session = list_sessions(connection)[0].id
-        report = render_session_report(connection, session)
-        other = render_session_report(connection, session, centre="J").text
+        report = session_report(connection, session)
     text = one_line(report.text)
     assert report.subject == f"DCC session {session}: 1 failed zip action, 1 zip action to be confirmed"
     assert "H.2013-11-03.1.experiment.impc.xml: failed at data, 1 error line 4: E4: The specimen" in text
@@ -135,7 +125,6 @@ def test_the_report_tells_of_data_that_fail_that_are_held_and_that_came_late(dat
     assert late in came_late
     assert "arrived after one of 2013-11-01" in came_late
     assert edit not in came_late
-    assert "H.2013" not in other
 
 
 def test_a_later_session_reports_what_it_did_itself(troubled: Troubled) -> None:
@@ -145,14 +134,14 @@ def test_a_later_session_reports_what_it_did_itself(troubled: Troubled) -> None:
     troubled.folder.put("add/H.2013-10-31.1.impc.zip", b"another")
     again = installation.run_session([troubled.folder.source_id])
     with installation.tracker.connect() as connection:
-        report = render_session_report(connection, again.id)
+        report = session_report(connection, again.id)
     assert report.subject == f"DCC session {again.id}: 1 finding"
     assert "dcc retry add/H.2013-10-31.1.impc.zip" in one_line(report.text)
     assert "What failed ----------- Nothing." in one_line(report.text)
     until_the_next_second()
     retried = installation.process_again("edit/H.2013-10-31.3.impc.zip")
     with installation.tracker.connect() as connection:
-        report = render_session_report(connection, retried.id)
+        report = session_report(connection, retried.id)
     assert report.subject == f"DCC session {retried.id}: 1 failed zip action"
     assert "None was crawled." in report.text
 
@@ -161,7 +150,7 @@ def test_a_session_without_anything_amiss_says_so(installation: Installation) ->
     installation.add_folder().put("add/H.2013-10-31.1.impc.zip")
     session = installation.run_session().id
     with installation.tracker.connect() as connection:
-        report = render_session_report(connection, session)
+        report = session_report(connection, session)
     assert report.subject == f"DCC session {session}: all well"
     assert "outcome succeeded" in one_line(report.text)
 
@@ -173,7 +162,7 @@ def test_what_centres_wrote_cannot_steer_a_terminal_or_forge_lines(installation:
     installation.add_folder().put("add/H.2013-10-31.1.impc.zip", {document[0]: text})
     session = installation.run_session().id
     with installation.tracker.connect() as connection:
-        report = render_session_report(connection, session)
+        report = session_report(connection, session)
     assert "failed at xsd" in report.text
     assert not [c for c in report.text if not c.isprintable() and c != "\n"]
     assert not [line for line in report.text.splitlines() if line.startswith("Subject:")]

@@ -239,24 +239,19 @@ def test_a_waiver_that_lapsed_concerns_the_documents_that_it_decided(
     assert asked(qc_database, healing.documents_of_lapsed_waivers, TODAY) == []
 
 
-def test_documents_judged_by_other_or_no_reference_data_are_found(
+def test_documents_judged_by_superseded_or_missing_reference_data_are_found(
     qc_database: Engine, faulty: tuple[Applied, Applied]
 ) -> None:
     ids = add_snapshots(qc_database)
     by = basis(reference=Reference(snapshot_ids=ids))
-    all_of_them = [1, 2, 3, 4]
-    assert asked(qc_database, healing.documents_judged_otherwise, by.signature) == all_of_them
-    for document_id in all_of_them:
+    for document_id in (1, 2, 3, 4):
         judge(qc_database, document_id, by)
-    assert asked(qc_database, healing.documents_judged_otherwise, by.signature) == []
     assert asked(qc_database, healing.documents_of_superseded_snapshots) == []
     with writing(qc_database) as connection:
         table = models.ReferenceSnapshot.__table__
         connection.execute(update(table).where(table.c.name == "impress").values(is_active=False))
     with_findings = [document.document_id for document in faulty]
     assert asked(qc_database, healing.documents_of_superseded_snapshots) == with_findings
-    assert asked(qc_database, healing.documents_of_superseded_snapshots, "J") == with_findings[1:]
     assert asked(qc_database, healing.documents_unchecked) == []
     judge(qc_database, faulty[0], basis(reference=Reference(replace(REFERENCE, impress=None))))
     assert asked(qc_database, healing.documents_unchecked) == with_findings[:1]
-    assert asked(qc_database, healing.documents_judged_otherwise, by.signature, "H") == with_findings[:1]

@@ -13,7 +13,6 @@ from sqlalchemy import select, update
 from dcc.cli.demo import submissions
 from dcc.errors import ListingFailedError, NotFoundError, TransferFailedError
 from dcc.naming import Action
-from dcc.notify.session_report import render_session_report
 from dcc.operations.sessions import open_session
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
@@ -30,6 +29,7 @@ from tests.support.databases import only_sqlite
 from tests.support.installations import Folder, Installation, growing, specimens
 from tests.support.served_sources import register
 from tests.support.servers import Share
+from tests.support.session_reports import session_report
 
 NAME = "H.2013-10-31.1.impc.zip"
 KEY = f"add/{NAME}"
@@ -116,7 +116,7 @@ class TestYoungArchives:
             (said,) = [entry for entry in why_not_taken(connection, folder.source_id) if entry.entry == KEY]
             assert said.why is Why.UPLOADING
             assert [finding.kind for finding in latest_findings(connection)] == ["uploading"]
-            assert "is being uploaded" in " ".join(render_session_report(connection, session).text.split())
+            assert "is being uploaded" in " ".join(session_report(connection, session).text.split())
 
     @only_sqlite
     @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ from sqlalchemy import select
 from dcc.cli.demo import submissions
 from dcc.cli.shell.error_advice import explanations
 from dcc.errors import ConfigurationError, TransferFailedError
-from dcc.notify.session_report import render_session_report
 from dcc.reports.causes.collecting import causes_of_zip
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.model import Outcome
@@ -31,6 +30,7 @@ from tests.session.test_crash_recovery import run_dying
 from tests.support.databases import only_sqlite
 from tests.support.installations import MODIFIED, Folder, Installation, specimens
 from tests.support.served_sources import logged
+from tests.support.session_reports import session_report
 
 NAME = "H.2013-10-31.1.impc.zip"
 KEY = f"add/{NAME}"
@@ -137,7 +137,7 @@ def test_a_mirror_that_is_away_is_not_told_as_the_reason_of_a_bad_copy(
     assert said in outcome.main_reason.message
     assert "mirror broke off" in outcome.reasons[-1].message
     with installation.tracker.connect() as connection:
-        told = " ".join(render_session_report(connection, session.id).text.split())
+        told = " ".join(session_report(connection, session.id).text.split())
     assert said in told
     assert "broke off" not in told
 

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy import select, update
 
-from dcc.notify.session_report import render_session_report
 from dcc.operations.sessions import open_session
 from dcc.phases import Phase, Status
 from dcc.reports.languages import load_catalogue
@@ -21,6 +20,7 @@ from dcc.tracker.models import FileSource, FileSourceHasZip, ResourceStateRow, Z
 from dcc.tracker.queries.zip_stories import zip_story
 from tests.support.data_installations import DataInstallation, key_of, specimens
 from tests.support.installations import Folder
+from tests.support.session_reports import session_report
 
 ADD = "add/H.2013-10-31.1.impc.zip"
 EDIT = "edit/H.2013-10-31.2.impc.zip"
@@ -101,7 +101,7 @@ def test_what_waits_is_told_to_the_centre_and_the_wrangler(data: DataInstallatio
         report = collect_submission(connection, None, key_of(EDIT), data.settings)
         centre = collect_centre(connection, None, "H", data.settings)
         story = zip_story(connection, key_of(EDIT))
-        summary = render_session_report(connection, result.id).text
+        summary = session_report(connection, result.id).text
     assert report.outcome is Outcome.IN_ORDER
     assert f"The archive that it waits for is {ADD}." in " ".join(render_text(report, catalogue).split())
     assert {str(one.key) for one in centre.zips if one.outcome is Outcome.IN_ORDER} == {EDIT, DELETE}

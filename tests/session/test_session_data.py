@@ -10,7 +10,6 @@ from sqlalchemy import Engine, text, update
 
 from dcc.cli.demo import submissions
 from dcc.errors import QcDatabaseUnreachableError, ReferenceDataError
-from dcc.notify.session_report import render_session_report
 from dcc.operations.sessions import open_session
 from dcc.phases import Phase
 from dcc.qc import models
@@ -24,6 +23,7 @@ from dcc.vocabulary import ContextState, Severity
 from dcc_assets.sync.archive_records import recorded_zips
 from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, key_of, specimens
 from tests.support.sent_statements import sent_statements
+from tests.support.session_reports import session_report
 
 ZIP = "add/H.2013-10-31.1.impc.zip"
 PHASES = [Phase.UPLOAD, Phase.DATA, Phase.CONTEXT, Phase.OVERVIEW, Phase.QC]
@@ -397,7 +397,7 @@ def test_a_set_that_is_refused_or_cannot_be_read_is_said_by_every_session(
             assert str(trouble) in session.notices
             with data.tracker.connect() as connection:
                 (entry,) = list_sessions(connection, limit=1)
-                report = render_session_report(connection, session.id)
+                report = session_report(connection, session.id)
             assert (entry.outcome, entry.failed_phase) == ("failed", Phase.DATA)
             assert "failed projects could not be refreshed" in " ".join(report.text.split())
     path.write_text("project\nA\nB\n")

@@ -8,7 +8,6 @@ from sqlalchemy import select
 from dcc.errors import ListingFailedError
 from dcc.naming import Action
 from dcc.notify.outages import sources_away
-from dcc.notify.session_report import render_session_report
 from dcc.reports.causes.not_taken import Why, why_not_taken
 from dcc.sources.base import ActionListing
 from dcc.sources.folder import LocalConnection
@@ -18,6 +17,7 @@ from tests.support.databases import only_sqlite
 from tests.support.installations import Folder, Installation
 from tests.support.served_sources import register
 from tests.support.servers import Share
+from tests.support.session_reports import session_report
 
 NEW = "add/H.2014-01-01.1.impc.zip"
 
@@ -183,10 +183,10 @@ def test_everybody_is_warned(installation: Installation, folder: Folder, caplog:
         assert said in crawl.error.message
         reasons = [entry for entry in why_not_taken(connection, folder.source_id) if entry.why is Why.CRAWL_FAILED]
         assert [said in str(entry.recorded) for entry in reasons] == [True]
-        assert said in " ".join(render_session_report(connection, session).text.split())
+        assert said in " ".join(session_report(connection, session).text.split())
         (trouble,) = sources_away(connection, installation.settings, session)
         assert said in str(trouble.reason)
     session = installation.run_session().id
     with installation.tracker.connect() as connection:
         assert sources_away(connection, installation.settings, session) == []
-        assert "add: 5 archives of" in render_session_report(connection, session).text
+        assert "add: 5 archives of" in session_report(connection, session).text

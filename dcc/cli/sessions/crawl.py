@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -24,43 +24,43 @@ if TYPE_CHECKING:
 
     from dcc.settings import Settings
 
-_downloaders_option = click.option(
-    "--downloaders", type=click.IntRange(1, 64), help="Downloads under way at once. [DCC_DOWNLOADERS, else 8]"
+F = TypeVar("F", bound=Callable[..., Any])
+
+_OPTIONS = (
+    click.option(
+        "--downloaders", type=click.IntRange(1, 64), help="Downloads under way at once. [DCC_DOWNLOADERS, else 8]"
+    ),
+    click.option(
+        "--workers", type=click.IntRange(1, 64), help="Archives and documents checked at once. [DCC_WORKERS, else 2]"
+    ),
+    click.option(
+        "--max-retries",
+        type=click.IntRange(0, 20),
+        help="Further tries at a file source that fails. [DCC_MAX_RETRIES, else 1]",
+    ),
+    click.option(
+        "--until",
+        type=click.Choice(["zip_name", "xsd", "upload", "data", "context", "overview", "qc"]),
+        help="The phase to go on to: zip_name crawls only, xsd also downloads and validates. [DCC_UNTIL, else qc]",
+    ),
+    json_option,
 )
-_workers_option = click.option(
-    "--workers", type=click.IntRange(1, 64), help="Archives and documents checked at once. [DCC_WORKERS, else 2]"
-)
-_retries_option = click.option(
-    "--max-retries",
-    type=click.IntRange(0, 20),
-    help="Further tries at a file source that fails. [DCC_MAX_RETRIES, else 1]",
-)
-_until_option = click.option(
-    "--until",
-    type=click.Choice(["zip_name", "xsd", "upload", "data", "context", "overview", "qc"]),
-    help="The phase to go on to: zip_name crawls only, xsd also downloads and validates. [DCC_UNTIL, else qc]",
-)
+
+
+def _session_options(command: F) -> F:
+    """The options of a command that runs a session: settings that hold for it alone, and --json."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
 
 
 @click.command()
 @click.option(
     "--source", "source_ids", type=ID, multiple=True, metavar="ID", help="Crawl this source only; may be repeated."
 )
-@_downloaders_option
-@_workers_option
-@_retries_option
-@_until_option
-@json_option
+@_session_options
 @click.pass_context
-def crawl(
-    ctx: click.Context,
-    source_ids: tuple[int, ...],
-    downloaders: int | None,
-    workers: int | None,
-    max_retries: int | None,
-    until: str | None,
-    as_json: bool,
-) -> None:
+def crawl(ctx: click.Context, /, source_ids: tuple[int, ...], as_json: bool, **given: Any) -> None:
     """Collect, check and take over what is new: a crawling session.
 
     All available sources of active centres are listed at once; one that is down holds up none of the others. Then every
@@ -103,7 +103,7 @@ def crawl(
     or a source of reference data could not be reached, after which what was done until then is printed all the same, or
     a disk is full: archives without room wait for the next session; 130 interrupted: the next session goes on.
     """
-    settings = settings_from_environment(downloaders=downloaders, workers=workers, max_retries=max_retries, until=until)
+    settings = settings_from_environment(**given)
     with telling_when_tracker_is_away(settings), open_tracker(settings) as tracker:
         crawlable = sources_to_crawl(tracker, settings, source_ids)
         if not crawlable:
@@ -119,21 +119,9 @@ def crawl(
 
 @click.command()
 @click.argument("zip_actions", metavar="ACTION/ZIP...", nargs=-1, required=True)
-@_downloaders_option
-@_workers_option
-@_retries_option
-@_until_option
-@json_option
+@_session_options
 @click.pass_context
-def retry(
-    ctx: click.Context,
-    zip_actions: tuple[str, ...],
-    downloaders: int | None,
-    workers: int | None,
-    max_retries: int | None,
-    until: str | None,
-    as_json: bool,
-) -> None:
+def retry(ctx: click.Context, /, zip_actions: tuple[str, ...], as_json: bool, **given: Any) -> None:
     """Process the zip action ACTION/ZIP again, at once.
 
     From the download on. It is re-opened, which the tracker records with your user name, and what it did before stays
@@ -151,7 +139,7 @@ def retry(
     to be bad; 3 another session is active; 4 the tracker could not be reached, or a disk is full; 130 interrupted.
     """
     keys = list(dict.fromkeys(parse_zip_key(text) for text in zip_actions))
-    settings = settings_from_environment(downloaders=downloaders, workers=workers, max_retries=max_retries, until=until)
+    settings = settings_from_environment(**given)
     with telling_when_tracker_is_away(settings), open_tracker(settings) as tracker:
         shown = session_display(0, len(keys), as_json=as_json)
         exit_code = _run_session(shown, partial(process_again, tracker, settings, keys), as_json)

@@ -190,30 +190,19 @@ def documents_of_lapsed_waivers(connection: Connection, today: date) -> list[int
     return _with_findings(connection, _FINDING.c.waiver_id.in_(lapsed))
 
 
-def documents_unchecked(connection: Connection, centre: str | None = None, *, not_by: str | None = None) -> list[int]:
+def documents_unchecked(connection: Connection, *, not_by: str | None = None) -> list[int]:
     """The documents of which not everything could be checked; those only that `not_by`, a signature, did not judge."""
     unchecked = _FINDING.c.severity == Severity.UNCHECKED.value
     if not_by is not None:
-        unchecked &= _judged_otherwise(not_by)
-    return _with_findings(connection, unchecked, centre)
+        unchecked &= _DOCUMENT.c.judged_by.is_(None) | (_DOCUMENT.c.judged_by != not_by)
+    return _with_findings(connection, unchecked)
 
 
-def documents_judged_otherwise(connection: Connection, signature: str, centre: str | None = None) -> list[int]:
-    """The documents that other reference data judged than those of a `Basis.signature`."""
-    table = _DOCUMENT.c
-    statement = select(table.id).where(_STANDS, _judged_otherwise(signature)).order_by(table.id)
-    return list(connection.scalars(statement if centre is None else statement.where(table.centre == centre)))
-
-
-def _judged_otherwise(signature: str) -> ColumnElement[bool]:
-    return _DOCUMENT.c.judged_by.is_(None) | (_DOCUMENT.c.judged_by != signature)
-
-
-def documents_of_superseded_snapshots(connection: Connection, centre: str | None = None) -> list[int]:
+def documents_of_superseded_snapshots(connection: Connection) -> list[int]:
     """The documents with findings that count or warn by reference data that are not the active ones any more."""
     snapshot = ReferenceSnapshot.__table__.c
     superseded = select(snapshot.id).where(snapshot.is_active.is_(False))
-    return _with_findings(connection, _FINDING.c.is_active & _FINDING.c.snapshot_id.in_(superseded), centre)
+    return _with_findings(connection, _FINDING.c.is_active & _FINDING.c.snapshot_id.in_(superseded))
 
 
 def _with_findings(connection: Connection, which: ColumnElement[bool], centre: str | None = None) -> list[int]:

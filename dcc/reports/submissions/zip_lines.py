@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Select, Subquery, case, false, func, or_, sel
 
 from dcc.declarations import declared
 from dcc.outcomes import HELD, ZipKey
-from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
+from dcc.phases import ACTION_IDS, Phase, Status
 from dcc.reports.submissions.model import Outcome, Tone, ZipLine
 from dcc.reports.submissions.outcomes import in_order, is_faulty, once_changed, outcome_of, tone_of, unless_held
 from dcc.rules.catalogue import CATALOGUE
@@ -34,7 +34,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.problems import NOT_FAILING
 from dcc.tracker.queries.session_zips import session_zip_ids
-from dcc.tracker.queries.zip_action_lists import StateCount
+from dcc.tracker.queries.zip_action_lists import StateCount, key_of, select_zip_actions
 from dcc.vocabulary import Actor
 
 _WORST_FIRST: Final = (Tone.BAD, Tone.WARN, Tone.WAIT, Tone.GOOD)
@@ -84,30 +84,17 @@ def list_zips(connection: Connection, wanted: Any, also: Collection[int] = ()) -
     changed = changed_since_loaded(connection, wanted)
     in_turn = zips_that_wait(connection, wanted)
     foreign = {one.za_id: one for one in held_archives(connection, wanted)}
-    query = (
-        select(
-            ZipAction.id,
-            ZipAction.todo_id,
-            ZipFile.file_name,
-            Centre.short_name,
-            ZipAction.phase_id,
-            ZipAction.status_id,
-            ZipFile.size_bytes,
-        )
-        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
-        .outerjoin(Centre, Centre.id == ZipFile.centre_id)
-        .where(ZipAction.id.in_(wanted))
-        .order_by(ZipFile.created.desc(), ZipFile.inc.desc(), ZipAction.id.desc())
-    )
+    newest_first = (ZipFile.created.desc(), ZipFile.inc.desc(), ZipAction.id.desc())
+    query = select_zip_actions().where(ZipAction.id.in_(wanted)).order_by(*newest_first)
     lines = [
         _line(
             row,
-            states[row[0]],
-            foreign.get(row[0]),
-            held=row[0] in held,
-            waits_for_data=row[0] in waiting,
-            waits_for_older=row[0] in in_turn,
-            changed=changed.get(row[0]),
+            states[row.id],
+            foreign.get(row.id),
+            held=row.id in held,
+            waits_for_data=row.id in waiting,
+            waits_for_older=row.id in in_turn,
+            changed=changed.get(row.id),
         )
         for row in connection.execute(query)
     ]
@@ -124,9 +111,8 @@ def _line(
     waits_for_older: bool,
     changed: datetime | None,
 ) -> ZipLine:
-    _, todo, file_name, centre, phase_id, status_id, size_bytes = row
     counts = list(states)
-    phase, status = Phase(phase_id), Status(status_id)
+    phase, status = Phase(row.phase_id), Status(row.status_id)
     outcome = unless_held(outcome_of(phase, status, counts, held=held, taken=None), foreign)
     outcome = in_order(outcome, waits=waits_for_older)
     if is_faulty(outcome) and waits_for_data:
@@ -134,13 +120,13 @@ def _line(
     if changed is not None:
         outcome = once_changed(outcome)
     return ZipLine(
-        key=ZipKey(ACTIONS_BY_ID[todo], file_name),
-        centre=centre,
+        key=key_of(row),
+        centre=row.centre,
         phase=phase,
         status=status,
         outcome=outcome,
         tone=tone_of(outcome),
-        size_bytes=size_bytes,
+        size_bytes=row.size_bytes,
         documents=sum(state.count for state in counts),
         failed=sum(state.count for state in counts if state.status is Status.FAILED),
         changed=changed,

@@ -27,7 +27,13 @@ from dcc.tracker.models import (
     ZipLog,
 )
 from dcc.tracker.problems import OF_DOCUMENT, problem_of
-from dcc.tracker.queries.zip_action_lists import StateCount, latest_downloads
+from dcc.tracker.queries.zip_action_lists import (
+    OLDEST_FIRST,
+    StateCount,
+    key_of,
+    latest_downloads,
+    select_zip_actions,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +49,6 @@ class SessionZip:
     hosts: tuple[str, ...]
     phase: Phase
     status: Status
-
-    def concerns(self, centre: str) -> bool:
-        """Whether it is a centre's own: by its name or, where that tells no centre, by where it was found."""
-        return self.centre == centre if self.centre is not None else centre in self.hosts
 
 
 def session_zips(connection: Connection, session: SessionEntry) -> list[SessionZip]:
@@ -65,23 +67,10 @@ def session_zips(connection: Connection, session: SessionEntry) -> list[SessionZ
     )
     for za_id, centre in connection.execute(hosting):
         hosts[za_id][centre] = None
-    query = (
-        select(
-            ZipAction.id,
-            ZipAction.todo_id,
-            ZipFile.file_name,
-            Centre.short_name,
-            ZipAction.phase_id,
-            ZipAction.status_id,
-        )
-        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
-        .outerjoin(Centre, Centre.id == ZipFile.centre_id)
-        .where(ZipAction.id.in_(touched))
-        .order_by(ZipFile.created, ZipFile.inc, ZipAction.id)
-    )
+    query = select_zip_actions().where(ZipAction.id.in_(touched)).order_by(*OLDEST_FIRST)
     return [
-        SessionZip(ZipKey(ACTIONS_BY_ID[todo], name), centre, tuple(hosts[za_id]), Phase(phase), Status(status))
-        for za_id, todo, name, centre, phase, status in connection.execute(query)
+        SessionZip(key_of(row), row.centre, tuple(hosts[row.id]), Phase(row.phase_id), Status(row.status_id))
+        for row in connection.execute(query)
     ]
 
 

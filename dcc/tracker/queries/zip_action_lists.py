@@ -168,36 +168,27 @@ def find_zips(connection: Connection, wanted: ZipFilter | None = None) -> list[Z
         .order_by(FileSourceHasZip.file_source_id)
     )
     if conditions:
-        hosting = hosting.where(FileSourceHasZip.za_id.in_(_zip_actions(ZipAction.id).where(*conditions)))
+        hosting = hosting.where(
+            FileSourceHasZip.za_id.in_(select_zip_actions().with_only_columns(ZipAction.id).where(*conditions))
+        )
     for za_id, source_id in connection.execute(hosting):
         hosts[za_id].append(source_id)
-    query = _zip_actions(
-        ZipAction.id,
-        ZipFile.file_name,
-        ZipAction.todo_id,
-        Centre.short_name,
-        ZipAction.phase_id,
-        ZipAction.status_id,
-        ZipFile.size_bytes,
-    )
+    query = select_zip_actions().where(*conditions).order_by(*OLDEST_FIRST)
     return [
-        ZipEntry(name, ACTIONS_BY_ID[todo], centre, Phase(phase), Status(status), tuple(hosts[za_id]), size)
-        for za_id, name, todo, centre, phase, status, size in connection.execute(
-            query.where(*conditions).order_by(*_OLDEST_FIRST)
+        ZipEntry(
+            row.file_name,
+            ACTIONS_BY_ID[row.todo_id],
+            row.centre,
+            Phase(row.phase_id),
+            Status(row.status_id),
+            tuple(hosts[row.id]),
+            row.size_bytes,
         )
+        for row in connection.execute(query)
     ]
 
 
-_OLDEST_FIRST = (ZipFile.created, ZipFile.inc, ZipAction.id)
-
-
-def _zip_actions(*columns: Any) -> _AnySelect:
-    return (
-        select(*columns)
-        .select_from(ZipAction)
-        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
-        .outerjoin(Centre, Centre.id == ZipFile.centre_id)
-    )
+OLDEST_FIRST = (ZipFile.created, ZipFile.inc, ZipAction.id)
 
 
 def _conditions(wanted: ZipFilter) -> list[ColumnElement[bool]]:
@@ -224,7 +215,7 @@ def waiting_zip_actions(connection: Connection, *, limit: int | None = None) -> 
         select(ZipAction.todo_id, ZipFile.file_name)
         .join(ZipFile, ZipFile.id == ZipAction.zip_id)
         .where(or_(waiting, _interrupted()))
-        .order_by(*_OLDEST_FIRST)
+        .order_by(*OLDEST_FIRST)
         .limit(limit)
     )
     return [ZipKey(ACTIONS_BY_ID[todo], name) for todo, name in connection.execute(query)]
