@@ -100,6 +100,7 @@ def pytest_collection_finish() -> None:
     """All that is loaded by now stays: the garbage collector need not go through it time and again."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
 
 
 @pytest.fixture(autouse=True)
