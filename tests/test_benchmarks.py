@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import first_listing, transfer
+from benchmarks import causes, first_listing, transfer
 from benchmarks.circumstances import TOOLS, circumstances, missing, versions
 from benchmarks.mariadb import SERVER, MariaDb, installed, mariadb_server
 from benchmarks.measuring import Comparison, Contender, Figure, Note, Timing, peak_megabytes, timed
@@ -61,6 +61,14 @@ def test_both_sides_of_a_whole_session_write_every_row(tmp_path: Path, server: O
     session.rows.counts["measurement"] += 1
     with pytest.raises(RuntimeError, match="The rows are"):
         session.run_shell()
+
+
+def test_the_benchmark_of_causes_counts_every_finding(tmp_path: Path) -> None:
+    tracker, qc = (f"sqlite:///{tmp_path / name}" for name in ("tracker.db", "qc.db"))
+    causes.fill(tracker, qc, findings=3_000, documents=7)
+    counted = causes.count(tracker, qc)
+    assert counted["findings"] == 3_000
+    assert counted["causes"] > 300
 
 
 @pytest.mark.servers
