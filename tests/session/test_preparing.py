@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable
@@ -220,7 +221,11 @@ def _names_in(code: CodeType) -> set[str]:
     return set(code.co_names).union(*map(_names_in, within))
 
 
-def test_a_process_that_prepares_loads_no_database() -> None:
-    code = "import sys, dcc.session.prepare.worker; print({'sqlalchemy', 'pydantic'} & set(sys.modules))"
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ran.stdout.strip() == "set()"
+def test_a_process_that_prepares_loads_no_database_not_even_by_what_it_is_sent() -> None:
+    code = (
+        "import pickle, sys, dcc.session.prepare.worker; pickle.load(sys.stdin.buffer); "
+        "print(sorted({'sqlalchemy', 'pydantic'} & set(sys.modules)))"
+    )
+    sent = Basis(BASIS.reference, BASIS.signature, TODAY, COLUMNS)
+    ran = subprocess.run([sys.executable, "-c", code], input=pickle.dumps(sent), capture_output=True, check=True)
+    assert ran.stdout.strip() == b"[]"

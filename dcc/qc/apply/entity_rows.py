@@ -81,9 +81,10 @@ NUMBERED_TABLES: Final = tuple(BY_NAME[name] for name in (*NUMBERED, models.Life
 PREPARED_TABLES: Final = tuple(table for table in DOCUMENT_TABLES if table is not models.Lifetime.__table__)
 """The tables whose rows are prepared: which versions are current is decided when a document is applied."""
 
+# Names of SQLAlchemy are texts of a class of its own: a process that was sent one would load SQLAlchemy.
 COLUMNS: Final = Columns(
-    {table.name: tuple(column.name for column in table.columns) for table in PREPARED_TABLES},
-    {table.name: _limits(table) for table in PREPARED_TABLES},
+    {f"{table.name}": tuple(f"{column.name}" for column in table.columns) for table in PREPARED_TABLES},
+    {f"{table.name}": _limits(table) for table in PREPARED_TABLES},
 )
 """What prepared files are made by."""
 
