@@ -75,6 +75,13 @@ def told_by(folder: Path, *command: str) -> Any:
     return json.loads(result.stdout)
 
 
+def test_a_reason_is_said_once_however_often_the_archive_was_downloaded(
+    demonstration: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    _, ended = demonstration
+    assert ended.stdout.count("J.2013-11-01.27.impc.zip is cut off") == 1
+
+
 def test_the_demonstration_ends_as_expected(demonstration: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
     _, ended = demonstration
     assert ended.returncode == 0, ended.stdout + ended.stderr

@@ -149,8 +149,9 @@ def _messages(outcome: Outcome) -> Iterator[tuple[str, str]]:
 
 def _zip_lines(zipped: ZipOutcome) -> Iterator[str]:
     yield f"{zipped.key}: failed in phase {zipped.phase.short_name}"
-    for reason in zipped.reasons:
-        yield f"- {reason.message}"
+    # A second download of the same damaged archive gives the same reason.
+    for message in dict.fromkeys(reason.message for reason in zipped.reasons):
+        yield f"- {message}"
     for document in zipped.documents:
         if document.status is Status.FAILED:
             yield from _document_lines(document)
