@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import Field, SecretStr, field_validator
 
 from dcc.phases import Phase
+from dcc.settings.centre_groups import parse_centre_groups
 from dcc.settings.group import MEGABYTE, AbsolutePath, SettingsGroup
 from dcc.settings.hosts import parse_hosts
 
@@ -114,6 +116,11 @@ class SessionSettings(SettingsGroup):
         default=60.0, gt=1, description="Seconds without a sign of life after which a session counts as dead."
     )
     crawl_interval: str = Field(default="0 * * * *", description="When Dagster crawls all sources: a cron expression.")
+    groups: str = Field(
+        default="",
+        description="Groups of centres that `dcc crawl --group` crawls alone, such as europe=H,Wtsi;asia=Rbrc. A "
+        "centre is in one group at most.",
+    )
     dagster_events: bool = Field(
         default=True,
         description="Whether `dcc` shows its work in Dagster too; the tracker has it in any case.",
@@ -138,11 +145,22 @@ class SessionSettings(SettingsGroup):
         "them.",
     )
 
+    @field_validator("groups")
+    @classmethod
+    def _groups(cls, text: str) -> str:
+        parse_centre_groups(text)
+        return text
+
     @field_validator("ui_hosts")
     @classmethod
     def _hosts(cls, text: str) -> str:
         parse_hosts(text)
         return text
+
+    @property
+    def centre_groups(self) -> Mapping[str, tuple[str, ...]]:
+        """The centres of each group by its name."""
+        return parse_centre_groups(self.groups)
 
     @property
     def page_hosts(self) -> frozenset[str]:

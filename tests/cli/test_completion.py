@@ -71,6 +71,8 @@ def test_values_of_every_kind_are_offered(dcc: Dcc) -> None:
     assert completed(dcc, "explain", "host-key-") == ["host-key-unknown", "host-key-changed"]
     assert completed(dcc, "zips", "--status", "f") == ["failed"]
     assert "--json" in completed(dcc, "status", "--")
+    dcc.environment["DCC_GROUPS"] = "europe=H;asia=J"
+    assert completed(dcc, "crawl", "--group", "") == ["europe", "asia"]
 
 
 @only_sqlite

@@ -218,6 +218,46 @@ def test_only_the_sources_named_are_crawled(dcc: Dcc) -> None:
     assert "set-state 1 available" in dcc.error("crawl", "--source", first.source_id, exit_code=2)
 
 
+def test_a_group_of_centres_is_crawled_alone(dcc: Dcc) -> None:
+    first, second = dcc.add_folder("first"), dcc.add_folder("second", "J")
+    first.put(GOOD)
+    second.put("add/J.2013-10-31.1.impc.zip", specimens("J"))
+    dcc.environment["DCC_GROUPS"] = "europe=H;america=J"
+    report = dcc.json("crawl", "--group", "america")
+    assert [crawl["id"] for crawl in report["sources"]] == [second.source_id]
+    assert [entry["file_name"] for entry in dcc.json("zips")] == ["J.2013-10-31.1.impc.zip"]
+    assert report["zip_actions"] == [{**VALID, "count": 1}]
+    report = dcc.json("crawl", "--group", "europe")
+    assert [crawl["id"] for crawl in report["sources"]] == [first.source_id]
+    assert report["zip_actions"] == [{**VALID, "count": 1}]
+
+
+@only_sqlite
+def test_a_group_without_an_available_source_crawls_nothing(dcc: Dcc) -> None:
+    first, second = dcc.add_folder("first"), dcc.add_folder("second", "J")
+    first.put(GOOD)
+    dcc.environment["DCC_GROUPS"] = "america=J"
+    dcc("source", "set-state", second.source_id, "maintenance")
+    result = dcc("crawl", "--group", "america")
+    assert "no available file source of an active centre of this group" in result.stderr
+    assert dcc.json("zips") == []
+
+
+@only_sqlite
+def test_a_group_that_cannot_be_crawled_is_told_with_the_nearest_names(dcc: Dcc) -> None:
+    source = dcc.add_folder().source_id
+    said = dcc.error("crawl", "--group", "europe", exit_code=2)
+    assert said == "There is no group of centres 'europe'. DCC_GROUPS names none."
+    dcc.environment["DCC_GROUPS"] = "europe=H;Asia=h"
+    said = dcc.error("crawl", "--group", "euope", exit_code=2)
+    assert said == "There is no group of centres 'euope'. The nearest: europe. DCC_GROUPS has europe, Asia."
+    assert "'asia'. The nearest: Asia." in dcc.error("crawl", "--group", "asia", exit_code=2)
+    said = dcc.error("crawl", "--group", "Asia", exit_code=2)
+    assert "Centre h of the group Asia is not registered. The nearest: H." in said
+    assert "exclude each other" in dcc.error("crawl", "--group", "europe", "--source", source, exit_code=2)
+    assert dcc.json("sessions") == []
+
+
 @only_sqlite
 def test_a_crawl_without_any_source_says_so(dcc: Dcc) -> None:
     result = dcc("crawl")

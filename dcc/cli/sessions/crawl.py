@@ -11,7 +11,14 @@ import click
 
 from dcc.cli.sessions.display import SessionDisplay, session_display
 from dcc.cli.sessions.session_report import order_lines, problem_lines, room_lines
-from dcc.cli.sessions.work import Listeners, Notices, crawl_and_process, process_again, sources_to_crawl
+from dcc.cli.sessions.work import (
+    Listeners,
+    Notices,
+    crawl_and_process,
+    process_again,
+    sources_of_group,
+    sources_to_crawl,
+)
 from dcc.cli.shell.context import json_option, open_tracker, parse_zip_key, settings_from_environment
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import echo_json, printable, warn
@@ -58,15 +65,21 @@ def _session_options(command: F) -> F:
 @click.option(
     "--source", "source_ids", type=ID, multiple=True, metavar="ID", help="Crawl this source only; may be repeated."
 )
+@click.option("--group", metavar="GROUP", help="Crawl the sources of this group of centres only. [DCC_GROUPS]")
 @_session_options
 @click.pass_context
-def crawl(ctx: click.Context, /, source_ids: tuple[int, ...], as_json: bool, **given: Any) -> None:
+def crawl(
+    ctx: click.Context, /, source_ids: tuple[int, ...], group: str | None, as_json: bool, **given: Any
+) -> None:
     """Collect, check and take over what is new: a crawling session.
 
     All available sources of active centres are listed at once; one that is down holds up none of the others. Then every
     zip action that waits is processed, with what an interrupted session left unfinished: downloaded, extracted and
     validated. Then the valid documents are uploaded to the QC database, one after the other, their content is checked,
     and the data contexts and overviews are built that quality control starts from. The Dagster UI shows it all.
+
+    --source and --group narrow down which sources are listed; whatever waits is processed all the same. Sessions of two
+    groups run one after the other.
 
     \b
     Examples:
@@ -103,16 +116,22 @@ def crawl(ctx: click.Context, /, source_ids: tuple[int, ...], as_json: bool, **g
     or a source of reference data could not be reached, after which what was done until then is printed all the same, or
     a disk is full: archives without room wait for the next session; 130 interrupted: the next session goes on.
     """
+    if group is not None and source_ids:
+        raise click.UsageError("--source and --group exclude each other: give one of them.")
     settings = settings_from_environment(**given)
     with telling_when_tracker_is_away(settings), open_tracker(settings) as tracker:
-        crawlable = sources_to_crawl(tracker, settings, source_ids)
+        if group is None:
+            crawlable = sources_to_crawl(tracker, settings, source_ids)
+            wanted = list(source_ids) or None
+        else:
+            crawlable = wanted = sources_of_group(tracker, settings, group)
         if not crawlable:
             warn(
-                "There is no available file source of an active centre. See `dcc source list`; `dcc source add` "
-                "asks for a new one."
+                f"There is no available file source of an active centre{' of this group' if group else ''}. See "
+                "`dcc source list`; `dcc source add` asks for a new one."
             )
         shown = session_display(len(crawlable), partial(_count_waiting, tracker, settings), as_json=as_json)
-        work = partial(crawl_and_process, tracker, settings, list(source_ids) or None)
+        work = partial(crawl_and_process, tracker, settings, wanted)
         exit_code = _run_session(shown, work, as_json)
     ctx.exit(exit_code)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from dcc.cli.shell.context import user_name
 from dcc.cli.shell.dagster_side import Instance, dagster_side
-from dcc.errors import ConfigurationError, DagsterStorageError, DagsterUnreachableError
+from dcc.errors import ConfigurationError, DagsterStorageError, DagsterUnreachableError, NotFoundError
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -56,6 +57,42 @@ def sources_to_crawl(tracker: Engine, settings: Settings, source_ids: Sequence[i
                 f"`dcc source set-state {entry.id} available` or `dcc centre activate {entry.centre}`."
             )
     return crawlable
+
+
+def sources_of_group(tracker: Engine, settings: Settings, group: str) -> list[int]:
+    """Ids of the file sources that a crawl of a group of centres will list.
+
+    Raises NotFoundError for a group that DCC_GROUPS does not name, and for a centre in it that is not registered.
+    """
+    from dcc.tracker.database import run_reading
+    from dcc.tracker.register.centres import list_centres
+    from dcc.tracker.register.source_addresses import load_addresses
+
+    groups = settings.centre_groups
+    if group not in groups:
+        known = f"DCC_GROUPS has {', '.join(groups)}." if groups else "DCC_GROUPS names none."
+        raise NotFoundError(f"There is no group of centres {group!r}.{_nearest(group, groups)} {known}")
+
+    def look(connection: Connection) -> tuple[list[str], list[int]]:
+        registered = [entry.short_name for entry in list_centres(connection)]
+        crawlable = [address.id for address in load_addresses(connection) if address.centre in groups[group]]
+        return registered, crawlable
+
+    registered, crawlable = run_reading(tracker, look, patience_seconds=settings.database_retry)
+    for centre in groups[group]:
+        if centre not in registered:
+            raise NotFoundError(
+                f"Centre {centre} of the group {group} is not registered.{_nearest(centre, registered)} Correct "
+                "DCC_GROUPS, or register it with `dcc centre add`."
+            )
+    return crawlable
+
+
+def _nearest(name: str, known: Collection[str]) -> str:
+    """A sentence with the known names most like `name`, after a space; empty when none is like it."""
+    by_folded_name = {one.casefold(): one for one in known}
+    alike = get_close_matches(name.casefold(), by_folded_name)
+    return f" The nearest: {', '.join(by_folded_name[one] for one in alike)}." if alike else ""
 
 
 def crawl_and_process(

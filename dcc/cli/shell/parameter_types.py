@@ -152,6 +152,12 @@ def _sessions(_: str) -> Iterable[str]:
     return _asked(lambda connection: [str(one) for one in connection.scalars(query)])
 
 
+def _groups(_: str) -> Iterable[str]:
+    from dcc.cli.shell.context import settings_from_environment
+
+    return settings_from_environment().centre_groups
+
+
 def _rules(_: str) -> Iterable[str]:
     from dcc.rules.catalogue import CATALOGUE
 
@@ -182,6 +188,7 @@ VALUES: Final[Mapping[str, Callable[[str], Iterable[str]]]] = {
     "delegate_code": _centres,
     "source_id": _sources,
     "source_ids": _sources,
+    "group": _groups,
     "session": _sessions,
     "session_id": _sessions,
     "rule": _rules,

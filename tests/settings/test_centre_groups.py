@@ -1,0 +1,40 @@
+"""Groups of centres, as `DCC_GROUPS` names them."""
+
+from __future__ import annotations
+
+import pytest
+
+from dcc.errors import ConfigurationError
+from dcc.settings import load_settings
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", {}),
+        (" ; ", {}),
+        ("europe=H", {"europe": ("H",)}),
+        ("europe = H, Wtsi,H ; asia=Rbrc;", {"europe": ("H", "Wtsi"), "asia": ("Rbrc",)}),
+    ],
+)
+def test_each_group_has_its_centres(text: str, expected: dict[str, tuple[str, ...]]) -> None:
+    assert load_settings(groups=text).centre_groups == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("europe", "'europe' is no group of centres"),
+        ("europe=", "'europe=' is no group of centres"),
+        ("=H", "'=H' is no group of centres"),
+        ("the north=H", "is no group of centres"),
+        ("europe=H=J", "is no group of centres"),
+        ("europe=H,asia=J", "is no group of centres"),
+        ("europe=H;europe=J", "group europe is there twice"),
+        ("europe=H,J;asia=J", "Centre J is in the groups europe and asia"),
+    ],
+)
+def test_a_wrong_group_is_refused(text: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DCC_GROUPS", text)
+    with pytest.raises(ConfigurationError, match=f"DCC_GROUPS: .*{said}"):
+        load_settings()
