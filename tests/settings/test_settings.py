@@ -48,6 +48,7 @@ def test_every_setting_has_an_environment_variable_and_says_what_it_means(
         "dagster_events": "false",
         "listing_shrink_limit": "0.5",
         "crawl_interval": "5 4 * * *",
+        "groups": "europe=H,Wtsi;asia=Rbrc",
         "smtp_url": "smtps://mail.dcc.example",
         "report_to": "wrangler@dcc.example",
         "report_from": "dcc@dcc.example",
