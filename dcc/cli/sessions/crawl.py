@@ -68,9 +68,7 @@ def _session_options(command: F) -> F:
 @click.option("--group", metavar="GROUP", help="Crawl the sources of this group of centres only. [DCC_GROUPS]")
 @_session_options
 @click.pass_context
-def crawl(
-    ctx: click.Context, /, source_ids: tuple[int, ...], group: str | None, as_json: bool, **given: Any
-) -> None:
+def crawl(ctx: click.Context, /, source_ids: tuple[int, ...], group: str | None, as_json: bool, **given: Any) -> None:
     """Collect, check and take over what is new: a crawling session.
 
     All available sources of active centres are listed at once; one that is down holds up none of the others. Then every
