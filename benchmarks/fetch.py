@@ -19,7 +19,13 @@ from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.session.fetching.archive_transfer import Transfer
 from dcc.session.fetching.download_slots import DownloadSlots
-from dcc.session.fetching.downloads import MOST_QUEUED, Arrived, Broke, DownloadMessage, SourceDownloads
+from dcc.session.fetching.downloads import (
+    MOST_QUEUED,
+    DownloadMessage,
+    SourceDownloads,
+    TransferCompleted,
+    TransferFailed,
+)
 from dcc.settings import load_settings
 from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.sources.connect import connect
@@ -57,9 +63,9 @@ def fetch_all(
         time.sleep(_GATHER_SECONDS)
         told += [messages.get_nowait() for _ in range(messages.qsize())]
         for message in told:
-            if isinstance(message, Broke):
+            if isinstance(message, TransferFailed):
                 raise message.error
-            queued -= isinstance(message, Arrived)
+            queued -= isinstance(message, TransferCompleted)
     downloads.stop()
     downloads.join(5.0)
 

@@ -25,7 +25,7 @@ from dcc.phases import Phase
 from dcc.runtime.disk_space import comes_from_full_disk, no_space_left
 from dcc.session.sessions import Session
 from dcc.settings import Settings
-from dcc_assets.jobs import crawl_file_sources, load_data, process_zip_actions, show_changes
+from dcc_assets.jobs import crawl_file_sources, load_data, process_zip_actions
 from dcc_assets.runs import QUIET, STARTED_BY_TAG, finish_dead_runs, ready_made, session_tags
 from dcc_dagster.instance import storage_place
 from dcc_resources.code_location import SOURCES
@@ -33,7 +33,6 @@ from dcc_resources.file_source import FileSourceResource
 from dcc_resources.qc_database import QcDatabaseResource
 from dcc_resources.session import SessionResource
 from dcc_resources.store import StoreResource
-from dcc_resources.tracker import TrackerResource
 from dcc_resources.work import Work, unheard
 
 log = logging.getLogger(__name__)
@@ -114,33 +113,6 @@ def run_zip_actions(
         runs.process()
         runs.load()
     return runs.report()
-
-
-def show_changed_data(settings: Settings, tracker: Engine, instance: DagsterInstance) -> None:
-    """Show in Dagster what was changed beside sessions: quality control done or opened again, submissions withdrawn.
-
-    Opens no session; what is not shown now is by the next one. Raises DatabaseUnreachableError, QcDatabaseOutdatedError
-    and DagsterStorageError.
-    """
-    with QcDatabaseResource.of(settings).opened() as qc_database:
-        qc_database.ready(patience_seconds=0)
-        resources = {
-            TrackerResource.key: ready_made(TrackerResource.holding(settings, tracker)),
-            QcDatabaseResource.key: ready_made(qc_database),
-        }
-        try:
-            finish_dead_runs(instance)
-            show_changes.execute_in_process(
-                instance=instance,
-                run_config=QUIET,
-                tags={**_REPOSITORY_TAG, STARTED_BY_TAG: "dcc, after a command that changed data"},
-                resources=resources,
-            )
-        except Exception as error:
-            raise DagsterStorageError(
-                f"What was done is recorded, but Dagster could not be shown it ({error}). See to "
-                f"{storage_place(settings)}; the next session shows it."
-            ) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ _OK: Final = "ok"
 
 @dataclass(frozen=True, slots=True)
 class CrawledSource:
-    """A file source that is to be crawled: when it last was wholly listed, and last tried; None for never.
+    """A file source that is to be crawled: when it last was wholly listed; None for never.
 
     `since` is when it was listed, or else registered. `overdue`: that is too long ago; `is_tried`: since then, sessions
     have tried not so long ago.
@@ -47,7 +47,6 @@ class CrawledSource:
     partition: str
     centre: str
     listed: datetime | None
-    tried: datetime | None
     since: datetime
     overdue: bool
     is_tried: bool
@@ -110,7 +109,7 @@ def crawled_sources(connection: Connection, settings: Settings, now: datetime) -
         since = listed or created
         partition = source_partition(centre, source_id)
         is_tried = tried is not None and tried >= before
-        found.append(CrawledSource(source_id, partition, centre, listed, tried, since, since < before, is_tried))
+        found.append(CrawledSource(source_id, partition, centre, listed, since, since < before, is_tried))
     return found
 
 

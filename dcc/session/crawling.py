@@ -136,8 +136,8 @@ def crawl_file_sources(
             unsettled[crawl.source_id] = listing, crawl, young
         else:
             yield ended(crawl)
-    looks = [LookAgain(listing.address, listing.ended, young) for listing, _, young in unsettled.values()]
-    for second in look_again(looks, settings, session):
+    looks = [Relisting(listing.address, listing.ended, young) for listing, _, young in unsettled.values()]
+    for second in list_again(looks, settings, session):
         _, crawl, young = unsettled[second.address.id]
         with _logging_about(second.address):
             found = settle(settings, session, second, young)
@@ -145,7 +145,7 @@ def crawl_file_sources(
 
 
 @dataclass(frozen=True, slots=True)
-class LookAgain:
+class Relisting:
     """A file source to be looked at once more, for the sake of some archives; `ended`: when it was last (monotonic)."""
 
     address: SourceAddress
@@ -153,7 +153,7 @@ class LookAgain:
     archives: Collection[ZipKey]
 
 
-def look_again(looks: Collection[LookAgain], settings: Settings, session: Session) -> Iterator[SourceListing]:
+def list_again(looks: Collection[Relisting], settings: Settings, session: Session) -> Iterator[SourceListing]:
     """List the directories of some archives again, once each source has been left alone for the quiet period."""
     by_source = {look.address.id: look for look in looks}
 
@@ -175,22 +175,22 @@ def relist(tracker: Engine, settings: Settings, session: Session, keys: Collecti
     Young archives are looked at once more, as in a crawl: those that are still being uploaded cannot be fetched.
     """
 
-    def look(connection: Connection) -> list[LookAgain]:
+    def look(connection: Connection) -> list[Relisting]:
         archives = archives_by_source(connection, keys)
         addresses = load_addresses(connection, ids=list(archives)) if archives else []
-        return [LookAgain(address, -math.inf, archives[address.id]) for address in addresses]
+        return [Relisting(address, -math.inf, archives[address.id]) for address in addresses]
 
     looks = run_reading(tracker, look, patience_seconds=settings.database_retry)
     archives = {look.address.id: look.archives for look in looks}
     unsettled: dict[int, Mapping[ZipKey, ListedFile]] = {}
-    again: list[LookAgain] = []
-    for listing in look_again(looks, settings, session):
+    again: list[Relisting] = []
+    for listing in list_again(looks, settings, session):
         if listing.error is not None:
             log.warning("%s", listing.error)
         if young := _note(settings, session, listing, archives[listing.address.id]):
             unsettled[listing.address.id] = young
-            again.append(LookAgain(listing.address, listing.ended, young))
-    for second in look_again(again, settings, session):
+            again.append(Relisting(listing.address, listing.ended, young))
+    for second in list_again(again, settings, session):
         settle(settings, session, second, unsettled[second.address.id])
 
 

@@ -27,11 +27,10 @@ from dcc.analysis.measurements import load_measurements
 from dcc.errors import ExportActiveError, ExportError
 from dcc.naming import Action
 from dcc.qc import models
-from dcc.qc.apply.withdrawal import undo_documents
 from dcc.vocabulary import Validity
 from tests.support.analysis_data import WEIGHT, animal, fill, weight
 from tests.support.databases import only_sqlite
-from tests.support.qc_documents import apply, line
+from tests.support.qc_documents import apply, line, undo_documents
 
 ALL = MeasurementFilter(only_valid=False)
 STRANGE = ("../../outside", "/etc", "..", "", "a/b", "per%cent", "P=1", "é 𝒳", "P", "P ")

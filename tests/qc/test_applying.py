@@ -13,7 +13,6 @@ from sqlalchemy import Engine, func, select
 from dcc.documents.contents import Content, SpecimenKind, StatusCode
 from dcc.naming import Action, DocumentKind
 from dcc.qc import models
-from dcc.qc.apply.withdrawal import undo_documents
 from dcc.qc.rows.documents import DocumentToApply, NewestDates
 from dcc.vocabulary import DocumentState
 from tests.support.qc_documents import (
@@ -27,6 +26,7 @@ from tests.support.qc_documents import (
     reading,
     specimen,
     to_apply,
+    undo_documents,
 )
 
 ADD, EDIT, DELETE = Action.ADD, Action.EDIT, Action.DELETE

@@ -11,13 +11,12 @@ from sqlalchemy import Connection, Engine, event, select, update
 from dcc.data_outcomes import ContextCounts
 from dcc.naming import Action
 from dcc.qc import models
-from dcc.qc.apply.withdrawal import undo_documents
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.states import open_documents
 from dcc.qc.database import writing
 from dcc.vocabulary import ContextState
 from tests.support.qc_contexts import assert_contexts_are_right, judge, know_colonies, submit
-from tests.support.qc_documents import apply, experiment, housing, line, specimen
+from tests.support.qc_documents import apply, experiment, housing, line, specimen, undo_documents
 from tests.support.sent_statements import sent_statements
 
 CONTEXT = models.DataContext.__table__

@@ -17,7 +17,6 @@ from sqlalchemy import Engine
 from dcc.documents.contents import Entity
 from dcc.errors import NotFoundError
 from dcc.naming import Action
-from dcc.qc.apply.withdrawal import undo_documents
 from dcc.qc.contexts import affected_runs, building
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.overviews import build_overviews
@@ -27,7 +26,7 @@ from tests.qc.test_model import _empty_database
 from tests.qc.test_overviews import forget_overviews, overviews_of, under
 from tests.qc.test_overviews_in_parts import build_both
 from tests.support.qc_contexts import assert_contexts_are_right, judge, know_colonies, know_important_metadata, submit
-from tests.support.qc_documents import housing, line, specimen
+from tests.support.qc_documents import housing, line, specimen, undo_documents
 
 SPECIMENS = ["S1", "S2", "S3"]
 _values = st.integers(0, 9).map(str)

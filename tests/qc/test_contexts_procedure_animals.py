@@ -9,14 +9,13 @@ from sqlalchemy import Engine, text
 
 from dcc.analysis.measurements import load_measurements
 from dcc.naming import Action
-from dcc.qc.apply.withdrawal import undo_documents
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.overviews import build_overviews
 from dcc.qc.contexts.recounting import recount_contexts
 from dcc.vocabulary import ContextState
 from tests.qc.test_contexts_building import set_state, states_of
 from tests.support.qc_contexts import assert_contexts_are_right, judge, submit
-from tests.support.qc_documents import experiment, housing, line, specimen
+from tests.support.qc_documents import experiment, housing, line, specimen, undo_documents
 
 BAD = specimen("bad", colony_id=None)
 GOOD = specimen("good", position=2)

@@ -13,7 +13,6 @@ from sqlalchemy import Engine, event, select, update
 from dcc.naming import Action
 from dcc.qc import models
 from dcc.qc.apply import versions
-from dcc.qc.apply.withdrawal import undo_documents
 from dcc.qc.contexts import affected_runs, building, overviews, sums
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.genotypes import affected_genotypes
@@ -22,7 +21,7 @@ from dcc.qc.contexts.overviews import build_overviews
 from dcc.qc.database import writing
 from tests.support.databases import only_sqlite
 from tests.support.qc_contexts import assert_contexts_are_right, submit
-from tests.support.qc_documents import experiment, housing, line, specimen
+from tests.support.qc_documents import experiment, housing, line, specimen, undo_documents
 from tests.support.sent_statements import sent_statements
 
 CONTEXT = models.DataContext.__table__

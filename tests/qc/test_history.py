@@ -9,7 +9,6 @@ from sqlalchemy import Engine, select
 from dcc.naming import Action
 from dcc.qc import models
 from dcc.qc.apply.entity_rows import ENTITY_TABLES
-from dcc.qc.apply.withdrawal import undo_documents
 from dcc.qc.history import (
     Happening,
     current_at,
@@ -18,7 +17,7 @@ from dcc.qc.history import (
     specimen_history,
 )
 from dcc.vocabulary import EntityKind
-from tests.support.qc_documents import apply, experiment, housing, line, specimen
+from tests.support.qc_documents import apply, experiment, housing, line, specimen, undo_documents
 
 ADD, EDIT, DELETE = Action.ADD, Action.EDIT, Action.DELETE
 

@@ -14,7 +14,6 @@ from sqlalchemy import Engine
 from dcc.databases.transactions import run_writing
 from dcc.naming import Action, DocumentKind
 from dcc.qc.apply.upload_lock import take_upload_lock
-from dcc.qc.apply.withdrawal import undo_documents
 from dcc.settings import Settings
 from tests.qc.test_applying import all_rows, litters, values
 from tests.support.qc_child import before_statement, die, event, fail_at_each_statement, finish, start
@@ -28,6 +27,7 @@ from tests.support.qc_documents import (
     reading,
     specimen,
     to_apply,
+    undo_documents,
 )
 
 ADD, EDIT, DELETE = Action.ADD, Action.EDIT, Action.DELETE

@@ -18,12 +18,20 @@ from sqlalchemy import Engine, select
 from dcc.documents.contents import Content, Entity, Experiment, Housing, Line
 from dcc.naming import Action, DocumentKind
 from dcc.qc import models
-from dcc.qc.apply.withdrawal import undo_documents
 from dcc.qc.database import init_qc_database, open_qc_database
 from dcc.qc.rows.documents import DocumentToApply
 from dcc.settings import Settings
 from dcc.vocabulary import DocumentState
-from tests.support.qc_documents import apply_document, contents, experiment, housing, line, specimen, to_apply
+from tests.support.qc_documents import (
+    apply_document,
+    contents,
+    experiment,
+    housing,
+    line,
+    specimen,
+    to_apply,
+    undo_documents,
+)
 from tests.support.qc_model import Key, Model, ModelDocument, Present, Said, experiments_of
 
 CENTRES = ["H", "H", "H", "J"]

@@ -8,9 +8,9 @@ from sqlalchemy import Engine, select
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.naming import Action, DocumentKind
 from dcc.qc import models
-from dcc.qc.apply.withdrawal import Undone, undo_documents, undo_submission
+from dcc.qc.apply.withdrawal import Undone, undo_submission
 from tests.qc.test_applying import all_rows, litters, values
-from tests.support.qc_documents import apply, apply_document, experiment, reading, specimen, to_apply
+from tests.support.qc_documents import apply, apply_document, experiment, reading, specimen, to_apply, undo_documents
 
 ADD, EDIT, DELETE = Action.ADD, Action.EDIT, Action.DELETE
 
@@ -162,4 +162,4 @@ def test_a_withdrawal_is_not_withdrawn_and_it_is_said_how_to_bring_the_data_back
 @pytest.mark.parametrize(("author", "reason"), [("", "why"), ("w" * 65, "why"), ("who", "y" * 257)])
 def test_who_withdraws_and_why_must_fit(qc_database: Engine, author: str, reason: str) -> None:
     with pytest.raises(ConfigurationError):
-        undo_documents(qc_database, [1], author=author, reason=reason)
+        undo_submission(qc_database, ADD, "any.zip", author=author, reason=reason)

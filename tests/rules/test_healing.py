@@ -14,7 +14,6 @@ from dcc.documents.contents import Experiment
 from dcc.naming import Action
 from dcc.qc import models
 from dcc.qc.apply.documents import Applied
-from dcc.qc.apply.withdrawal import undo_documents
 from dcc.qc.database import writing
 from dcc.qc.judging import healing
 from dcc.qc.judging.waiver_store import add_waiver, revoke_waiver
@@ -43,6 +42,7 @@ from tests.support.judging_cases import (
     upload,
     waiver,
 )
+from tests.support.qc_documents import undo_documents
 
 ADD, EDIT, DELETE = Action.ADD, Action.EDIT, Action.DELETE
 

@@ -19,7 +19,6 @@ from dcc.documents.contents import Content
 from dcc.errors import NotFoundError
 from dcc.naming import Action
 from dcc.qc import models
-from dcc.qc.apply.withdrawal import undo_documents
 from dcc.qc.database import writing
 from dcc.qc.judging.documents import Basis, judge_document
 from dcc.qc.judging.waiver_store import add_waiver
@@ -55,6 +54,7 @@ from tests.support.judging_cases import (
     validity,
     waiver,
 )
+from tests.support.qc_documents import undo_documents
 
 MANY = 1_200
 

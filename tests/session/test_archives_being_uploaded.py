@@ -246,13 +246,13 @@ class TestChangedWhileFetched:
         if has_md5:
             served.put(f"{KEY}.md5", f"{hashlib.md5(content).hexdigest()}  {NAME}\n".encode())
         source_id = register(quick, served)
-        look = crawling.look_again
+        look = crawling.list_again
 
         def later(*arguments: Any) -> Any:
             served.put(KEY, content, 1_400_000_060)
             return look(*arguments)
 
-        monkeypatch.setattr(processing, "look_again", later)
+        monkeypatch.setattr(processing, "list_again", later)
         result = quick.run_session()
         assert result.zips == {}
         assert any(f"{KEY} is being uploaded to" in notice for notice in result.closing_notices)
@@ -270,13 +270,13 @@ class TestChangedWhileFetched:
         folder.put(KEY, broken_document(b""))
         quick.run_session()
         folder.put(KEY, half(archive()), 1_400_000_060)
-        look = crawling.look_again
+        look = crawling.list_again
 
         def later(*arguments: Any) -> Any:
             folder.put(KEY, archive(), 1_400_000_120)
             return look(*arguments)
 
-        monkeypatch.setattr(processing, "look_again", later)
+        monkeypatch.setattr(processing, "list_again", later)
         assert quick.process_again(KEY).zips == {}
         assert (quick.states(), uploading(quick)) == ({KEY: "xsd failed"}, [True])
         assert quick.run_session().zips[KEY].succeeded

@@ -17,7 +17,7 @@ from dcc.phases import Phase, Status
 from dcc.qc import models
 from dcc.qc.database import writing
 from dcc.session.data import corrections, settling, uploader
-from dcc.session.data.corrections import confirm_submission, judge_again, recheck, withdraw_submission
+from dcc.session.data.corrections import confirm_submission, recheck, withdraw_submission
 from dcc.session.data.settling import QcSettled, settle_qc
 from dcc.tracker.models import DocumentReopening
 from dcc.vocabulary import ContextState
@@ -240,14 +240,6 @@ def test_what_is_set_back_while_a_session_builds_contexts_is_judged_by_the_next_
     result = data.take_up()
     assert result.document(EXPERIMENTS, Phase.DATA).status is Status.DONE
     assert data.take_up().zips == []
-
-
-def test_documents_named_by_their_ids_are_judged_again(data: DataInstallation) -> None:
-    data.put(ZIP, experiments())
-    data.run()
-    found = judge_again(data.tracker, data.qc, data.settings, [1, 99], author="someone", reason="A waiver.")
-    assert (found.documents, [str(key) for key in found.keys]) == (1, [ZIP])
-    assert data.documents() == {EXPERIMENTS: "upload done"}
 
 
 # Quality control

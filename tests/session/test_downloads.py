@@ -19,8 +19,8 @@ from dcc.errors import (
 from dcc.session.fetching import archive_transfer, download_slots, downloads, processor_reserve
 from dcc.session.fetching.archive_transfer import receive
 from dcc.session.fetching.download_slots import DownloadSlots
-from dcc.session.fetching.downloads import Arrived, Broke, Progressed, Started
-from dcc.session.fetching.segmented_download import Segment, Wanted
+from dcc.session.fetching.downloads import Progressed, Started, TransferCompleted, TransferFailed
+from dcc.session.fetching.segmented_download import RangeRequest, Segment
 from dcc.settings import Settings
 from dcc.sources.base import Upcoming
 from dcc.store.staging import Staging
@@ -75,7 +75,7 @@ class TestSourceThreads:
         assert refused.wait(PATIENCE)
         sources.go.set()
         ends = sources.ends(5)
-        assert {end.transfer for end in ends if isinstance(end, Arrived)} == {first, *others}
+        assert {end.transfer for end in ends if isinstance(end, TransferCompleted)} == {first, *others}
         assert not source.given_up
         assert len(sources.connections) == 1
 
@@ -95,7 +95,7 @@ class TestSourceThreads:
 
         sources.make = make
         source = sources.asked(6)
-        assert all(isinstance(end, Arrived) for end in sources.ends(6))
+        assert all(isinstance(end, TransferCompleted) for end in sources.ends(6))
         assert not source.given_up
         assert len(sources.connections) == 1
 
@@ -110,7 +110,7 @@ class TestSourceThreads:
         sources.make = refuse
         source = sources.asked(6)
         ends = sources.ends(6)
-        assert {end.error for end in ends if isinstance(end, Broke)} == {refusal}
+        assert {end.error for end in ends if isinstance(end, TransferFailed)} == {refusal}
         assert len({end.transfer for end in ends}) == 6
         assert source.given_up
 
@@ -132,7 +132,7 @@ class TestSourceThreads:
         sources.wait_until(lambda: sum(thread.is_alive() for thread in source._threads) == 1)
         stopped.set()
         source.join(PATIENCE)
-        assert not any(isinstance(sources.messages.get(), Broke) for _ in range(sources.messages.qsize()))
+        assert not any(isinstance(sources.messages.get(), TransferFailed) for _ in range(sources.messages.qsize()))
 
     @pytest.mark.parametrize("fault", [OSError(24, "Too many open files"), RuntimeError("can't start new thread")])
     def test_a_further_connection_that_meets_a_fault_costs_nothing(self, fault: Exception, sources: Sources) -> None:
@@ -151,7 +151,7 @@ class TestSourceThreads:
             source.put(transfer)
         sources.wait_until(lambda: sum(thread.is_alive() for thread in source._threads) == 1)
         sources.go.set()
-        assert {end.transfer for end in sources.ends(4) if isinstance(end, Arrived)} == {first, *others}
+        assert {end.transfer for end in sources.ends(4) if isinstance(end, TransferCompleted)} == {first, *others}
 
     def test_the_only_connection_that_meets_a_fault_is_told_and_is_no_failure_of_the_source(
         self, sources: Sources
@@ -171,8 +171,8 @@ class TestSourceThreads:
         source.put(first)
         source.put(second)
         broke, arrived = sources.ends(2)
-        assert broke == Broke(first, fault, connecting=False)
-        assert isinstance(arrived, Arrived)
+        assert broke == TransferFailed(first, fault)
+        assert isinstance(arrived, TransferCompleted)
 
     def test_a_connection_that_cannot_even_be_closed_costs_no_transfer(
         self, sources: Sources, monkeypatch: pytest.MonkeyPatch
@@ -185,7 +185,7 @@ class TestSourceThreads:
         sources.settings = sources.settings.model_copy(update={"downloads_per_source": 1})
         sources.make = lambda _source_id: Clinging()
         sources.asked(3)
-        assert all(isinstance(end, Arrived) for end in sources.ends(3))
+        assert all(isinstance(end, TransferCompleted) for end in sources.ends(3))
         assert len(sources.connections) == 3
 
     def test_threads_that_the_machine_does_not_give_are_done_without(
@@ -198,7 +198,7 @@ class TestSourceThreads:
         monkeypatch.setattr(threading.Thread, "start", refuse)
         for transfer in transfers_of(4)[1:]:
             source.put(transfer)
-        assert all(isinstance(end, Arrived) for end in sources.ends(4))
+        assert all(isinstance(end, TransferCompleted) for end in sources.ends(4))
 
     def test_a_connection_that_can_is_told_what_comes_next(self, sources: Sources) -> None:
         class LookingAhead(FakeConnection):
@@ -221,7 +221,7 @@ class TestSourceThreads:
         for transfer in transfers[1:]:
             source.put(transfer)
         sources.go.set()
-        assert all(isinstance(end, Arrived) for end in sources.ends(6))
+        assert all(isinstance(end, TransferCompleted) for end in sources.ends(6))
         assert connection.told[0] == [transfer.key.file_name for transfer in transfers[1:]]
 
     def test_each_transfer_is_told_from_its_start_to_its_end(
@@ -235,7 +235,7 @@ class TestSourceThreads:
         assert messages[0] == Started(transfer)
         assert messages[1:-1] == [Progressed(transfer, min(n * 1_000, 10_240)) for n in range(1, 12)]
         end = messages[-1]
-        assert isinstance(end, Arrived)
+        assert isinstance(end, TransferCompleted)
         assert (end.transfer, end.received.path) == (transfer, sources.staging.archive(KEY))
 
     def test_no_more_downloads_at_once_than_one_source_allows(self, sources: Sources) -> None:
@@ -246,7 +246,7 @@ class TestSourceThreads:
         time.sleep(0.05)
         assert len(sources.connections) == 2
         sources.go.set()
-        assert all(isinstance(end, Arrived) for end in sources.ends(6))
+        assert all(isinstance(end, TransferCompleted) for end in sources.ends(6))
         assert sources.most == {1: 2}
 
     def test_a_source_that_keeps_two_connections_waiting_gets_all_that_it_may_have(self, sources: Sources) -> None:
@@ -254,14 +254,14 @@ class TestSourceThreads:
         sources.asked(6, connections=4)
         sources.wait_until(lambda: sources.under_way.get(1) == 4)
         sources.go.set()
-        assert all(isinstance(end, Arrived) for end in sources.ends(6))
+        assert all(isinstance(end, TransferCompleted) for end in sources.ends(6))
 
     def test_two_connections_are_all_until_more_are_of_use(
         self, sources: Sources, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(processor_reserve, "_FIRST_LOOK_SECONDS", 1_000.0)
         sources.asked(40, connections=4)
-        assert all(isinstance(end, Arrived) for end in sources.ends(40))
+        assert all(isinstance(end, TransferCompleted) for end in sources.ends(40))
         assert len(sources.connections) <= 2
 
     def test_all_connections_serve_for_the_segments_of_a_large_archive_at_once(
@@ -271,7 +271,7 @@ class TestSourceThreads:
         sources.go.clear()
         source = sources.asked(4, connections=4)
         sources.wait_until(lambda: sources.under_way.get(1) == 2)
-        source._offer(Segment(Wanted(KEY, len(CONTENT), MODIFIED, 0), 5_000, len(CONTENT), sources.staging.root))
+        source._offer(Segment(RangeRequest(KEY, len(CONTENT), MODIFIED, 0), 5_000, len(CONTENT), sources.staging.root))
         sources.wait_until(lambda: sources.under_way.get(1) == 4)
 
     def test_no_more_downloads_at_once_than_allowed_in_all(self, sources: Sources) -> None:
@@ -282,7 +282,7 @@ class TestSourceThreads:
         sources.wait_until(lambda: sum(sources.under_way.values()) == 3)
         time.sleep(0.05)
         sources.go.set()
-        assert all(isinstance(end, Arrived) for end in sources.ends(6))
+        assert all(isinstance(end, TransferCompleted) for end in sources.ends(6))
         assert sources.most_in_all == 3
 
     def test_one_that_hardly_moves_does_not_count_among_all(
@@ -352,7 +352,7 @@ class TestSourceThreads:
         source = sources.source()
         for transfer in transfers_of(2):
             source.put(transfer)
-            assert isinstance(sources.ends(1)[0], Arrived)
+            assert isinstance(sources.ends(1)[0], TransferCompleted)
             time.sleep(0.1)
         assert [connection.closed for _, connection in sources.connections] == [True, False]
 
@@ -362,7 +362,7 @@ class TestSourceThreads:
         for number in (1, 2):
             sources.source(number).put(transfer_of(10, source_id=number, number=number, inc=number))
         for end in sources.ends(2):
-            assert isinstance(end, Arrived)
+            assert isinstance(end, TransferCompleted)
             assert end.received.path.read_bytes() == f"for {end.transfer.hosting.source_id}".encode() * 2
         assert sorted(number for number, _ in sources.connections) == [1, 2]
 
@@ -387,16 +387,16 @@ class TestSourceThreads:
         source = sources.source()
         first, second, third = transfers_of(3)
         source.put(first)
-        assert sources.ends(1) == [Broke(first, refusal, connecting=True)]
+        assert sources.ends(1) == [TransferFailed(first, refusal)]
 
         fault = TransferFailedError("broke off")
         sources.make = lambda source_id: FakeConnection(fault_at=2_000, fault=fault)
         source.put(second)
-        assert sources.ends(1) == [Broke(second, fault, connecting=False)]
+        assert sources.ends(1) == [TransferFailed(second, fault)]
 
         sources.make = lambda source_id: FakeConnection()
         source.put(third)
-        assert isinstance(sources.ends(1)[0], Arrived)
+        assert isinstance(sources.ends(1)[0], TransferCompleted)
         assert [connection.closed for _, connection in sources.connections] == [True, False]
 
     @pytest.mark.parametrize(
@@ -415,10 +415,9 @@ class TestSourceThreads:
         source.put(first)
         source.put(second)
         broke, arrived = sources.ends(2)
-        assert isinstance(broke, Broke)
-        assert not broke.connecting
+        assert isinstance(broke, TransferFailed)
         assert broke.error is fault or broke.error.__cause__ is fault
-        assert isinstance(arrived, Arrived)
+        assert isinstance(arrived, TransferCompleted)
         assert [connection.closed for _, connection in sources.connections] == [True, False]
 
     def test_a_source_that_is_given_up_is_asked_for_nothing_more(self, sources: Sources) -> None:
@@ -432,9 +431,11 @@ class TestSourceThreads:
         source.give_up(reason)
         sources.go.set()
         ends = sources.ends(5)
-        assert {end.transfer for end in ends if isinstance(end, Arrived)} == set(transfers[:2])
-        broken = sorted((end for end in ends if isinstance(end, Broke)), key=lambda end: end.transfer.download_id)
-        assert broken == [Broke(transfer, reason, connecting=True) for transfer in transfers[2:]]
+        assert {end.transfer for end in ends if isinstance(end, TransferCompleted)} == set(transfers[:2])
+        broken = sorted(
+            (end for end in ends if isinstance(end, TransferFailed)), key=lambda end: end.transfer.download_id
+        )
+        assert broken == [TransferFailed(transfer, reason) for transfer in transfers[2:]]
         assert sources.most == {1: 2}
 
 
@@ -527,5 +528,5 @@ class TestStopping:
             source.put(transfer_of())
             time.sleep(0.05)
             source.give_up(reason)
-        assert sources.ends(1) == [Broke(transfer_of(), reason, connecting=True)]
+        assert sources.ends(1) == [TransferFailed(transfer_of(), reason)]
         assert sources.connections == []

@@ -20,8 +20,8 @@ from dcc.outcomes import ZipKey
 from dcc.session.fetching import segmented_download
 from dcc.session.fetching.archive_transfer import Transfer
 from dcc.session.fetching.download_slots import DownloadSlots
-from dcc.session.fetching.downloads import Arrived, Broke, DownloadMessage, SourceDownloads
-from dcc.session.fetching.segmented_download import Helpers, Segment, SegmentedFetch, Wanted
+from dcc.session.fetching.downloads import DownloadMessage, SourceDownloads, TransferCompleted, TransferFailed
+from dcc.session.fetching.segmented_download import Helpers, RangeRequest, Segment, SegmentedFetch
 from dcc.settings import Settings
 from dcc.sources.base import Block, Connection, ServesSegments
 from dcc.sources.connect import connect
@@ -136,7 +136,7 @@ def fetched(
     tmp_path: Path, server: Any, helpers: Helpers, part: Part | None = None, **changes: Any
 ) -> tuple[SegmentedFetch, Part]:
     part = part or Part()
-    wanted = Wanted(KEY, len(CONTENT), MODIFIED, part.received)._replace(**changes)
+    wanted = RangeRequest(KEY, len(CONTENT), MODIFIED, part.received)._replace(**changes)
     fetch = SegmentedFetch(server, wanted, tmp_path, helpers)
     fetch.into(part, lambda: None)
     return fetch, part
@@ -274,7 +274,7 @@ def test_where_it_would_not_pay_nobody_is_asked(tmp_path: Path, server: Any, cha
 def test_what_could_not_be_gone_on_with_is_not_cut_up(tmp_path: Path, size: int | None, modified: int | None) -> None:
     helpers, _, _ = helped_by()
     server: Any = Server()
-    assert SegmentedFetch(server, Wanted(KEY, size, modified, 0), tmp_path, helpers).room == 0
+    assert SegmentedFetch(server, RangeRequest(KEY, size, modified, 0), tmp_path, helpers).room == 0
 
 
 def test_when_the_receiver_fails_all_end_and_nothing_is_left(tmp_path: Path) -> None:
@@ -309,7 +309,7 @@ def test_who_waits_for_a_segment_is_asked_each_second_and_can_be_ended(
     held = Held()
     helpers, threads, _ = helped_by(held)
     server: Any = Server()
-    fetch = SegmentedFetch(server, Wanted(KEY, len(CONTENT), MODIFIED, 0), tmp_path, helpers)
+    fetch = SegmentedFetch(server, RangeRequest(KEY, len(CONTENT), MODIFIED, 0), tmp_path, helpers)
     part = Part()
     with pytest.raises(EOFError):
         fetch.into(part, fetch.close)
@@ -348,7 +348,7 @@ class TestSources:
         source = SourceDownloads(share.address(), settings, staging, DownloadSlots(8), messages.put)
         source.put(Transfer(1, KEY, Hosting(1, 1, listed.size_bytes, listed.modified, listed.has_md5)))
         try:
-            while not isinstance(message := messages.get(timeout=PATIENCE), Arrived | Broke):
+            while not isinstance(message := messages.get(timeout=PATIENCE), TransferCompleted | TransferFailed):
                 pass
         finally:
             source.stop()
@@ -360,7 +360,7 @@ class TestSources:
         """The one archive is put there, and comes as it is."""
         share.put(f"add/{NAME}", content)
         message = self.downloaded(share, settings, tmp_path)
-        assert isinstance(message, Arrived)
+        assert isinstance(message, TransferCompleted)
         assert message.received.path.read_bytes() == content
 
     @pytest.mark.servers

@@ -20,14 +20,18 @@ from dagster import (
 )
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 from pydantic import SecretStr
+from sqlalchemy import Engine
 
 from dcc.outcomes import SourceCrawl, ZipOutcome
 from dcc.settings import Settings
-from dcc_assets.jobs import asset_definitions
+from dcc_assets.jobs import asset_definitions, show_changes
+from dcc_assets.runs import ready_made
 from dcc_dagster.dagster_database import init_dagster_database
 from dcc_dagster.instance import open_instance
 from dcc_dagster.mysql_connections import open_dagster_database
 from dcc_resources.code_location import platform_resources
+from dcc_resources.qc_database import QcDatabaseResource
+from dcc_resources.tracker import TrackerResource
 from tests.support.data_installations import DataInstallation
 from tests.support.installations import Installation
 
@@ -177,3 +181,13 @@ def data_job(data: DataInstallation, monkeypatch: pytest.MonkeyPatch) -> JobDefi
     """The job behind the Materialize button, in an environment that names the installation."""
     set_environment(data.base, monkeypatch)
     return asset_definitions().resolve_implicit_global_asset_job_def()
+
+
+def show_changed_data(settings: Settings, tracker: Engine, instance: DagsterInstance) -> None:
+    """Have an instance show what was changed beside sessions."""
+    with QcDatabaseResource.of(settings).opened() as qc_database:
+        resources = {
+            TrackerResource.key: ready_made(TrackerResource.holding(settings, tracker)),
+            QcDatabaseResource.key: ready_made(qc_database),
+        }
+        show_changes.execute_in_process(instance=instance, resources=resources)

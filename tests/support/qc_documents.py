@@ -10,7 +10,7 @@ from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 
 from dcc.documents.contents import (
     Block,
@@ -25,10 +25,12 @@ from dcc.documents.contents import (
     SpecimenKind,
 )
 from dcc.naming import Action, DocumentKind
+from dcc.qc.apply import withdrawal
 from dcc.qc.apply.documents import Applied, ToApply, apply_documents
 from dcc.qc.apply.entity_rows import COLUMNS
 from dcc.qc.apply.planning import Plan
 from dcc.qc.apply.planning import plan_document as plan_prepared
+from dcc.qc.apply.upload_lock import take_upload_lock
 from dcc.qc.rows.documents import DocumentToApply
 from dcc.qc.rows.prepared_file import PreparedFile, PreparedWriter
 
@@ -174,3 +176,21 @@ def apply(engine: Engine, action: Action, *entities: Entity, **options: object) 
 def reading(*entities: Entity, centre: str = "H") -> Callable[[], list[Content]]:
     """What `apply_document` calls."""
     return lambda: contents(*entities, centre=centre)
+
+
+def undo_documents(
+    engine: Engine,
+    document_ids: Iterable[int],
+    *,
+    author: str | None = None,
+    reason: str | None = None,
+    patience_seconds: float = 60,
+) -> withdrawal.Undone:
+    """Withdraw documents by their ids, as `undo_submission` does those of an archive."""
+    ids = tuple(document_ids)
+
+    def work(connection: Connection) -> withdrawal.Undone:
+        take_upload_lock(connection)
+        return withdrawal._undo(connection, ids, author, reason)
+
+    return withdrawal._all_or_nothing(engine, work, patience_seconds)

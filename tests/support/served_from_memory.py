@@ -14,7 +14,7 @@ from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.session.fetching.archive_transfer import Transfer
 from dcc.session.fetching.download_slots import DownloadSlots
-from dcc.session.fetching.downloads import Arrived, Broke, DownloadMessage, SourceDownloads
+from dcc.session.fetching.downloads import DownloadMessage, SourceDownloads, TransferCompleted, TransferFailed
 from dcc.settings import Settings
 from dcc.sources.base import ActionListing, Block, SourceAddress, SourceProtocol
 from dcc.sources.hosting import Hosting
@@ -167,12 +167,12 @@ class Sources:
             source.put(transfer)
         return source
 
-    def ends(self, count: int) -> list[Arrived | Broke]:
+    def ends(self, count: int) -> list[TransferCompleted | TransferFailed]:
         """The next `count` transfers that ended."""
-        found: list[Arrived | Broke] = []
+        found: list[TransferCompleted | TransferFailed] = []
         while len(found) < count:
             message = self.messages.get(timeout=PATIENCE)
-            if isinstance(message, Arrived | Broke):
+            if isinstance(message, TransferCompleted | TransferFailed):
                 found.append(message)
         return found
 

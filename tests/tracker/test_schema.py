@@ -371,12 +371,13 @@ def upgrade():
 
 
 def test_an_upgrade_keeps_rows_foreign_keys_and_last_update(tracker: Engine, tmp_path: Path) -> None:
-    (tmp_path / "9999_timezone.py").write_text(LATER_REVISION, encoding="utf-8")
+    versions = Path(shutil.copytree(database.TRACKER.versions, tmp_path / "versions"))
+    (versions / "9999_timezone.py").write_text(LATER_REVISION, encoding="utf-8")
     with tracker.begin() as connection:
         connection.execute(text(_CENTRE))
         connection.execute(text(_SOURCE))
     with exclusive_connection(tracker, database.TRACKER) as connection:
-        runner.upgrade(connection, database.TRACKER, more_versions=(tmp_path,))
+        runner.upgrade(connection, replace(database.TRACKER, versions=versions))
         connection.commit()
     tracker.dispose()
     with tracker.begin() as connection:

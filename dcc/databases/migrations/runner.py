@@ -19,25 +19,23 @@ _TRIGGER = (
 )
 
 
-def alembic_config(versions: tuple[Path, ...]) -> Config:
-    """Alembic's configuration, without a file; `versions` are the folders of revisions."""
+def alembic_config(versions: Path) -> Config:
+    """Alembic's configuration, without a file; `versions` is the folder of revisions."""
     config = Config()
     config.set_main_option("script_location", str(_ENVIRONMENT).replace("%", "%%"))
     config.set_main_option("path_separator", "newline")
-    config.set_main_option("version_locations", "\n".join(str(path).replace("%", "%%") for path in versions))
+    config.set_main_option("version_locations", str(versions).replace("%", "%%"))
     return config
 
 
-def upgrade(
-    connection: Connection, database: Database, *, more_versions: tuple[Path, ...] = (), revision: str = "head"
-) -> None:
-    """Bring the database to `revision`, by default the newest of its revisions and of those in `more_versions`.
+def upgrade(connection: Connection, database: Database, *, revision: str = "head") -> None:
+    """Bring the database to `revision`, by default the newest.
 
     SQLite: inside the caller's transaction, with foreign keys off; raises the database's `outdated` error, for the
     caller to roll back, when rows would be left that refer to nothing. MySQL and MariaDB: one revision a transaction;
     the caller's is committed first.
     """
-    config = alembic_config((database.versions, *more_versions))
+    config = alembic_config(database.versions)
     config.attributes["connection"] = connection
     if connection.dialect.name != "sqlite":
         connection.commit()

@@ -8,7 +8,7 @@ other ended, so that the database can still be asked what was current before and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -94,8 +94,9 @@ def undo_submission(
     """Withdraw all documents of an archive that stand or are held, in one transaction, or none of them.
 
     What is held cannot be confirmed any more then. `rights` say whose data may be changed; None: everybody's. Raises
-    NotFoundError if none stands or is held, NotDelegatedError for data of a centre that it has no right to, and as
-    `undo_documents`.
+    NotFoundError if none stands or is held, NotDelegatedError for data of a centre that it has no right to,
+    ConfigurationError for an author or a reason that does not fit, and the database's `unreachable` error when others
+    were in the way, or the database away, for `patience_seconds`.
     """
     check_signature(author, reason)
     table = _DOCUMENT.c
@@ -132,30 +133,6 @@ def _held_documents(connection: Connection, ids: Sequence[int]) -> tuple[Decline
     table = _DOCUMENT.c
     names = connection.execute(select(table.id, table.file_name).where(table.id.in_(centres)).order_by(table.id))
     return tuple(DeclinedDocument(centre, name) for number, name in names for centre in sorted(centres[number]))
-
-
-def undo_documents(
-    engine: Engine,
-    document_ids: Iterable[int],
-    *,
-    author: str | None = None,
-    reason: str | None = None,
-    patience_seconds: float = PATIENCE_SECONDS,
-) -> Undone:
-    """Withdraw documents in one transaction, the newest first, or none of them when others build on any.
-
-    Raises NotFoundError for a document that does not stand, or that is an undo itself; ConfigurationError for an author
-    or a reason that does not fit; the database's `unreachable` error when others were in the way, or the database away,
-    for `patience_seconds`.
-    """
-    check_signature(author, reason)
-    ids = tuple(document_ids)
-
-    def work(connection: Connection) -> Undone:
-        take_upload_lock(connection)
-        return _undo(connection, ids, author, reason)
-
-    return _all_or_nothing(engine, work, patience_seconds)
 
 
 class _BuiltOnError(Exception):

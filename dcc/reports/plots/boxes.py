@@ -250,15 +250,15 @@ def _write_values(
 ) -> None:
     """Name the animals of a few outliers, and write values that are beyond the edge: those that have room."""
     low, high = axes.get_xlim()
-    format_number: list[float] = []
+    written: list[float] = []
     for place, x, y in marks:
         number = float(numbers[place])
         name = row.new_names[place] if numbers is row.new and row.new_ids[place] in look.named else ""
         beyond = ("→ " if number >= high else "← ") + look.number(number) if not low < number < high else ""
         text = " ".join(part for part in (name, beyond) if part)
-        if not text or any(abs(x - other) < _ROOM * (high - low) for other in format_number):
+        if not text or any(abs(x - other) < _ROOM * (high - low) for other in written):
             continue
-        format_number.append(x)
+        written.append(x)
         name_point(axes, text, x, y, zorder=5)
 
 

@@ -291,10 +291,10 @@ class Picture:
 
             figure = Figure(figsize=self.size)
             self.draw(figure)
-            format_number = BytesIO()
+            image = BytesIO()
             metadata = {"Date": None, "Creator": None} if form == "svg" else {"Software": None}
-            figure.savefig(format_number, format=form, dpi=DPI if form == "png" else 72, metadata=metadata)
-            return format_number.getvalue()
+            figure.savefig(image, format=form, dpi=DPI if form == "png" else 72, metadata=metadata)
+            return image.getvalue()
 
 
 def file_name_of(*parts: str) -> str:

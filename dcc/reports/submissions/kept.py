@@ -48,7 +48,7 @@ def reports_directory(settings: Settings) -> Path:
     return settings.home / "reports"
 
 
-def report_path(settings: Settings, key: ZipKey, suffix: str = ".html") -> Path:
+def report_path(settings: Settings, key: ZipKey) -> Path:
     """Where the report of a zip action is kept, whether it is there or not.
 
     Names that do not follow the convention are written in letters that every file system has, with a checksum.
@@ -57,7 +57,7 @@ def report_path(settings: Settings, key: ZipKey, suffix: str = ".html") -> Path:
     if not _PLAIN_NAME.fullmatch(name):
         digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:16]
         name = re.sub(r"[^A-Za-z0-9_-]+", "_", name)[:60].lstrip("-") + f"~{digest}"
-    return reports_directory(settings) / key.action.value / (name + suffix)
+    return reports_directory(settings) / key.action.value / f"{name}.html"
 
 
 def write_page(path: Path, text: str) -> None:

@@ -33,7 +33,14 @@ from dcc.session.archives.attempts import Attempts
 from dcc.session.archives.checks import Checks, ChecksInProcesses, ChecksInThreads
 from dcc.session.archives.jobs import TO_VALIDATE, Checked, Checker, Extracted, Failed, Job
 from dcc.session.archives.recording import Batch
-from dcc.session.fetching.downloads import Arrived, Broke, DownloadMessage, Progressed, Published, Started
+from dcc.session.fetching.downloads import (
+    DownloadMessage,
+    Progressed,
+    Published,
+    Started,
+    TransferCompleted,
+    TransferFailed,
+)
 from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress, SourceProtocol
@@ -160,9 +167,9 @@ class Coordinator:
                 hosting = message.transfer.hosting
                 self._transferring[message.transfer.download_id].note_published(hosting, message.md5)
                 self._batch.published.append((hosting, message.md5))
-            case Arrived():
+            case TransferCompleted():
                 self._arrived(message)
-            case Broke():
+            case TransferFailed():
                 self._broke(message)
             case Extracted():
                 self._extracted(message)
@@ -204,7 +211,7 @@ class Coordinator:
         self._batch.requested[number] = utc_now()
         self._batch.propose(Subject.ZIP_DOWNLOAD, number, DOWNLOADING, promote=False)
 
-    def _arrived(self, message: Arrived) -> None:
+    def _arrived(self, message: TransferCompleted) -> None:
         number, received = message.transfer.download_id, message.received
         job = self._transferring.pop(number)
         self._attempts.sources[message.transfer.hosting.source_id].note_arrival(received)
@@ -217,7 +224,7 @@ class Coordinator:
         self._batch.propose(Subject.ZIP_DOWNLOAD, number, EXTRACTING)
         self._extract(job)
 
-    def _broke(self, message: Broke) -> None:
+    def _broke(self, message: TransferFailed) -> None:
         number, hosting, error = message.transfer.download_id, message.transfer.hosting, message.error
         job = self._transferring.pop(number)
         self._attempts.sources[hosting.source_id].note_failure(message)

@@ -26,7 +26,7 @@ from dcc.phases import Phase
 from dcc.runtime.processes import give_back_freed_memory
 from dcc.session.archives.coordination import Coordinator
 from dcc.session.archives.jobs import Checker, Job
-from dcc.session.crawling import LookAgain, look_again, relist, settle
+from dcc.session.crawling import Relisting, list_again, relist, settle
 from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc.sources.base import ListedFile, SourceAddress
@@ -280,9 +280,9 @@ def _still_uploading(
         for hosting in job.hostings_met():
             file = ListedFile(job.key.file_name, hosting.size_bytes, hosting.modified, hosting.has_md5)
             listed[hosting.source_id][job.key] = file
-    looks = [LookAgain(addresses[source], -math.inf, archives) for source, archives in listed.items()]
+    looks = [Relisting(addresses[source], -math.inf, archives) for source, archives in listed.items()]
     uploading: set[ZipKey] = set()
-    for second in look_again(looks, settings, session):
+    for second in list_again(looks, settings, session):
         if second.error is None:
             found = settle(settings, session, second, listed[second.address.id])
             session.notices += tuple(finding.message for finding in found)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dcc.errors import ChecksumMismatchError, SourceError
 from dcc.session.archives.jobs import Job
 from dcc.session.fetching.archive_transfer import Received, Transfer
-from dcc.session.fetching.downloads import MOST_QUEUED, Broke, SourceDownloads
+from dcc.session.fetching.downloads import MOST_QUEUED, SourceDownloads, TransferFailed
 from dcc.sources.base import SourceAddress
 from dcc.sources.hosting import Hosting
 from dcc.tracker.hostings.source_statistics import Conduct
@@ -62,7 +62,7 @@ class SourceQueue:
             self.conduct.bytes += received.size_bytes
             self.conduct.seconds += received.seconds
 
-    def note_failure(self, message: Broke) -> None:
+    def note_failure(self, message: TransferFailed) -> None:
         """An attempt failed; one that was not made, for the copy is known to be bad, is no failure."""
         self._queued -= 1
         if isinstance(message.error, ChecksumMismatchError) and message.error.received is None:

@@ -166,16 +166,6 @@ def recheck(
     return _judge_again(both, both.ask_qc(find), None if keys is None else set(keys), author, reason)
 
 
-def judge_again(
-    tracker: Engine, qc: Engine, settings: Settings, document_ids: Iterable[int], *, author: str, reason: str
-) -> Rechecked:
-    """Set documents, by their ids in the QC database, to be judged again by the next session.
-
-    Raises the `unreachable` error of either database.
-    """
-    return _judge_again(_Databases(tracker, qc, settings), document_ids, None, author, reason)
-
-
 @dataclass(frozen=True, slots=True)
 class _Databases:
     tracker: Engine

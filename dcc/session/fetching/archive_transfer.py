@@ -15,7 +15,7 @@ from dcc.messages import Message, mark
 from dcc.outcomes import ZipKey
 from dcc.runtime.checksums import md5_of
 from dcc.runtime.disk_space import write_all
-from dcc.session.fetching.segmented_download import Helpers, SegmentedFetch, Wanted
+from dcc.session.fetching.segmented_download import Helpers, RangeRequest, SegmentedFetch
 from dcc.sources.base import Block, Connection
 from dcc.sources.hosting import Fault, Hosting
 from dcc.sources.transfer_speed import Pace
@@ -191,7 +191,7 @@ def receive(
         staging.prepare(key)
         offset = staging.resumable(key, origin)
         fetch = SegmentedFetch(
-            connection, Wanted(key, hosting.size_bytes, hosting.modified, offset), staging.root, helpers
+            connection, RangeRequest(key, hosting.size_bytes, hosting.modified, offset), staging.root, helpers
         )
 
         def on_received(received: int) -> None:

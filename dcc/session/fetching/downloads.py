@@ -76,7 +76,7 @@ class Published:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrived:
+class TransferCompleted:
     """A transfer brought the archive."""
 
     transfer: Transfer
@@ -84,15 +84,14 @@ class Arrived:
 
 
 @dataclass(frozen=True, slots=True)
-class Broke:
-    """A transfer failed; `connecting`: already the connection could not be made."""
+class TransferFailed:
+    """A transfer failed."""
 
     transfer: Transfer
     error: Exception
-    connecting: bool
 
 
-DownloadMessage = Started | Progressed | Published | Arrived | Broke
+DownloadMessage = Started | Progressed | Published | TransferCompleted | TransferFailed
 
 
 def _can_look_ahead(connection: Connection) -> TypeGuard[LooksAhead]:
@@ -227,7 +226,7 @@ class SourceDownloads:
     def _breaks_at_once(self, item: Transfer | Segment) -> bool:
         """Whether the source is given up, which is then told of a transfer."""
         if self._given_up is not None and isinstance(item, Transfer):
-            self._tell(Broke(item, self._given_up, connecting=True))
+            self._tell(TransferFailed(item, self._given_up))
         return self.given_up
 
     def _place_for(self, item: Transfer | Segment) -> AbstractContextManager[DownloadSlot | None]:
@@ -338,11 +337,11 @@ class SourceDownloads:
             return False
         self._failures_in_a_row = 0
         self._reserve.note_fetched(worker)
-        self._tell(Arrived(transfer, received))
+        self._tell(TransferCompleted(transfer, received))
         return True
 
     def _broke(self, transfer: Transfer, error: Exception, connecting: bool) -> None:
         # Whatever it is, the coordinator must hear of it: nobody else waits for the thread.
         progress.info("A download failed: %s", error)
         self._note_failure(error, connecting)
-        self._tell(Broke(transfer, error, connecting and isinstance(error, SourceError)))
+        self._tell(TransferFailed(transfer, error))

@@ -36,7 +36,7 @@ _BLOCK: Final = 1024 * 1024
 _LOOK_SECONDS: Final = 1.0
 
 
-class Wanted(NamedTuple):
+class RangeRequest(NamedTuple):
     """A file of a source as it was listed, which is wanted from an offset on."""
 
     key: ZipKey
@@ -58,7 +58,7 @@ class Segment:
     `received` of them have arrived, in order; `passed` of those have been passed on.
     """
 
-    def __init__(self, wanted: Wanted, start: int, end: int, folder: Path) -> None:
+    def __init__(self, wanted: RangeRequest, start: int, end: int, folder: Path) -> None:
         self.start, self.end, self.received, self.passed = start, end, 0, 0
         self.key = wanted.key
         self._wanted, self._folder = wanted, folder
@@ -179,7 +179,7 @@ class SegmentedFetch:
     `folder` is where files without a name may lie.
     """
 
-    def __init__(self, connection: Connection, wanted: Wanted, folder: Path, helpers: Helpers | None) -> None:
+    def __init__(self, connection: Connection, wanted: RangeRequest, folder: Path, helpers: Helpers | None) -> None:
         self._connection, self._wanted, self._helpers = connection, wanted, helpers
         self._segments = [Segment(wanted, start, end, folder) for start, end in _bounds(connection, wanted, helpers)]
         self._closed = False
@@ -272,7 +272,7 @@ class _SegmentNext(Exception):  # noqa: N818 - not an error: what comes next is 
     pass
 
 
-def _see_unchanged(connection: Connection, wanted: Wanted) -> None:
+def _see_unchanged(connection: Connection, wanted: RangeRequest) -> None:
     """Raise TransferFailedError unless a file that is begun in its middle is as it was listed."""
     key = wanted.key
     if not isinstance(connection, ServesSegments) or connection.modified(key.action, key.file_name) != wanted.modified:
@@ -281,7 +281,7 @@ def _see_unchanged(connection: Connection, wanted: Wanted) -> None:
         )
 
 
-def _bounds(connection: Connection, wanted: Wanted, helpers: Helpers | None) -> list[tuple[int, int]]:
+def _bounds(connection: Connection, wanted: RangeRequest, helpers: Helpers | None) -> list[tuple[int, int]]:
     """Where the segments that others may fetch begin and end."""
     size, offset = wanted.size, wanted.offset
     if helpers is None or helpers.connections < 2 or size is None or size - offset < LEAST_BYTES:

@@ -24,7 +24,7 @@ from dcc.session.data.corrections import recheck, withdraw_submission
 from dcc.session.data.settling import settle_qc
 from dcc.tracker.models import ZipAction
 from dcc_assets.keys import CHECK_OF_GROUP, UPLOAD_CHECK
-from dcc_assets.sessions import run_session, show_changed_data
+from dcc_assets.sessions import run_session
 from dcc_assets.sync.changes import Mark, read_mark, write_mark
 from dcc_assets.sync.rebuild import rebuild_instance
 from dcc_dagster.event_recorder import EventRecorder
@@ -40,7 +40,7 @@ from tests.assets.test_data_session import (
     put_orphans,
     run,
 )
-from tests.support.dagster_instances import Dagster, lose_instance
+from tests.support.dagster_instances import Dagster, lose_instance, show_changed_data
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
 from tests.support.databases import one_database
 
@@ -271,7 +271,7 @@ def test_the_mark_is_not_set_before_everything_is_stored(
     data.run()
     with monkeypatch.context() as patch:
         patch.setattr(EventRecorder, "_write", _killed)
-        with pytest.raises(DagsterStorageError):
+        with pytest.raises(DagsterStorageError, match="killed"):
             show(data, data_dagster)
     assert read_mark(data_dagster.instance) == Mark()
 

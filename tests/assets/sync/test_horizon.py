@@ -19,13 +19,13 @@ from dcc.settings import Settings
 from dcc.tracker.models import ZipAction
 from dcc.tracker.queries.zip_action_lists import find_zips
 from dcc_assets.keys import CHECK_OF_PHASE
-from dcc_assets.sessions import run_session, run_zip_actions, show_changed_data
+from dcc_assets.sessions import run_session, run_zip_actions
 from dcc_assets.sync import horizon
 from dcc_assets.sync.consistency import check_events
 from dcc_assets.sync.horizon import archive_older
 from dcc_assets.sync.rebuild import rebuild_instance
 from dcc_dagster.instance import open_instance
-from tests.support.dagster_instances import Dagster, lose_instance
+from tests.support.dagster_instances import Dagster, lose_instance, show_changed_data
 from tests.support.data_installations import DataInstallation, experiments, specimens
 from tests.support.databases import one_database
 
