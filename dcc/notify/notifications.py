@@ -19,9 +19,9 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from dcc.errors import DccError
 from dcc.notify import outages
+from dcc.notify.centre_notices import remind_centres, tell_owners
 from dcc.notify.channels.base import Channel, open_channels
 from dcc.notify.composer import Composer
-from dcc.notify.late_archives import remind_centres
 from dcc.notify.messages import Audience, Item, Kind, Message
 from dcc.notify.outages import (
     SESSION,
@@ -34,7 +34,6 @@ from dcc.notify.outages import (
     sessions_after,
     sources_away,
 )
-from dcc.notify.owner_notices import tell_owners
 from dcc.notify.rounds import Planned, Round
 from dcc.notify.session_notifications import SessionNews
 from dcc.settings import Settings

@@ -16,7 +16,7 @@ from dcc.errors import (
 )
 from dcc.naming import Action
 from dcc.phases import Phase
-from dcc.session.archives import source_queues
+from dcc.session.archives import attempts
 from dcc.session.archives.jobs import Checker
 from dcc.sources.base import ActionListing
 from dcc.sources.folder import LocalConnection
@@ -56,7 +56,7 @@ def test_archives_too_large_for_the_disk_keep_no_other_from_arriving(
         return replace(listing, zips=tuple(zips))
 
     monkeypatch.setattr(LocalConnection, "list_action", lying)
-    monkeypatch.setattr(source_queues, "MOST_QUEUED", 1)
+    monkeypatch.setattr(attempts, "MOST_QUEUED", 1)
     installation.with_settings(source_failure_limit=2).run_session()
     states = installation.states()
     assert {states.pop(key) for key in keys[:4]} == {"zip_name done"}

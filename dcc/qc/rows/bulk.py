@@ -8,8 +8,9 @@ a file (LOAD DATA LOCAL INFILE); where the server allows no such file, and for f
 from __future__ import annotations
 
 import os
+import re
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
 from operator import itemgetter
 from pathlib import Path
@@ -19,7 +20,6 @@ from sqlalchemy import Connection, Table
 from sqlalchemy.exc import DBAPIError
 
 from dcc.errors import InternalFaultError
-from dcc.qc.rows.lines import FEW_ROWS, as_lines, rows_of_lines
 from dcc.qc.rows.types import Row, Value
 
 __all__ = ["BulkInserter", "Counters", "Row", "Value", "insert_bulk"]
@@ -27,6 +27,64 @@ __all__ = ["BulkInserter", "Counters", "Row", "Value", "insert_bulk"]
 _ROWS_HELD: Final = 20_000
 _LOADING_OFF: Final = frozenset({1148, 2068, 3948, 4166})
 _REFUSES_FILES: Final = "dcc_refuses_files"
+
+_FEW_ROWS: Final = 100
+"""How many rows at most are better inserted than loaded."""
+
+_NULL: Final = "\\N"
+"""What a line has for null."""
+_AS_TEXT: Final = str(None)
+_SPECIAL: Final = re.compile(r"[\\\t\n\r\0]")
+_ESCAPES: Final = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\0": "\\0"})
+_ESCAPED: Final = re.compile(r"\\(.)")
+_MEANT: Final = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "\\": "\\"}
+
+
+def as_lines(rows: Sequence[Row]) -> bytes:
+    """The rows in UTF-8, a line each, for FIELDS TERMINATED BY '\\t' ESCAPED BY '\\\\' LINES TERMINATED BY '\\n'.
+
+    They are of one table, so that all are as long.
+    """
+    if not rows:
+        return b""
+    fields = len(rows[0])
+    line = "\t".join(["%s"] * fields) + "\n"
+    text = "".join([line % row for row in rows])
+    # Rows that hold nothing special are told by what there is of tabs, ends of lines and nulls, and nothing else.
+    plain = (
+        text.count("\n") == len(rows)
+        and text.count("\t") == (fields - 1) * len(rows)
+        and text.count(_AS_TEXT) == sum([row.count(None) for row in rows])
+        and "\\" not in text
+        and "\r" not in text
+        and "\0" not in text
+    )
+    if plain:
+        return text.replace(_AS_TEXT, _NULL).encode()
+    return "".join([_fields_of(row) + "\n" for row in rows]).encode()
+
+
+def _fields_of(values: Iterable[Value]) -> str:
+    """A part of a line: values with tabs between them."""
+    return "\t".join([_field(one) for one in values])
+
+
+def rows_of_lines(lines: bytes) -> Iterator[tuple[str | None, ...]]:
+    """The fields of each line as texts; None for nulls."""
+    for line in lines.decode().split("\n")[:-1]:
+        yield tuple([None if field == _NULL else _ESCAPED.sub(_meant, field) for field in line.split("\t")])
+
+
+def _meant(match: re.Match[str]) -> str:
+    return _MEANT[match[1]]
+
+
+def _field(value: Value) -> str:
+    if value is None:
+        return _NULL
+    if type(value) is str:
+        return value.translate(_ESCAPES) if _SPECIAL.search(value) else value
+    return repr(value)
 
 
 class Counters:
@@ -97,7 +155,7 @@ def insert_bulk(connection: Connection, table: Table, rows: Sequence[Row]) -> No
     """Insert rows with all the columns of `table`, in their order, the fastest way that the database has."""
     if connection.dialect.name == "sqlite":
         _insert_bound(connection, table, rows)
-    elif len(rows) > FEW_ROWS and not connection.info.get(_REFUSES_FILES):
+    elif len(rows) > _FEW_ROWS and not connection.info.get(_REFUSES_FILES):
         _insert_lines(connection, table, as_lines(rows))
     else:
         _insert(connection, table, rows)
