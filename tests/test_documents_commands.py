@@ -34,7 +34,7 @@ import click
 import pytest
 
 from dcc.cli.main import dcc
-from tests.support.prepared_processes import OF_COMMANDS, preload, run_dcc
+from tests.support.prepared_processes import run_dcc
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("**/*.md")])
@@ -108,7 +108,7 @@ def fork(command: Command, folder: Path) -> tuple[int | None, str]:
     output.unlink(missing_ok=True)
     arguments = command.text.split()[1:]
     environment = {**environment_in(folder), "DCC_DAGSTER_EVENTS": "false"}
-    code = run_dcc(arguments, folder, environment, output, seconds=COMMAND_SECONDS)
+    code = run_dcc(arguments, folder, environment, output, output, seconds=COMMAND_SECONDS)
     return code, output.read_text("utf-8")
 
 
@@ -204,13 +204,6 @@ def way(document: Path, block: Block, command: Command) -> Way:
     return fork if document.name != "README.md" and ALONE.fullmatch(command.text) else execute
 
 
-@pytest.fixture(scope="module")
-def prepared() -> None:
-    """Have the process that others are forked from import what commands need."""
-    preload(*OF_COMMANDS)
-
-
-@pytest.mark.usefixtures("prepared")
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_the_commands_of_a_document_do_what_it_says(document: Path, tmp_path: Path) -> None:
     found = blocks(document.read_text("utf-8"))

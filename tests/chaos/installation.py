@@ -34,7 +34,7 @@ from dcc.tracker.register.source_trust import PinnedKey
 from dcc_assets.sync.consistency import check_events
 from dcc_dagster.instance import open_instance
 from tests.chaos.session_process import run
-from tests.support.prepared_processes import FORKED, OF_COMMANDS, preload
+from tests.support.prepared_processes import FORKED, preload
 
 _LONGEST_SECONDS: Final = 240.0
 _FAITHFUL: Final = {
@@ -243,7 +243,7 @@ def clean_environment() -> dict[str, str]:
 
 def start_fork_server() -> None:
     """Have the process that sessions are forked from import what they need."""
-    preload(*OF_COMMANDS, "tests.chaos.session_process")
+    preload("tests.chaos.session_process")
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from dcc.tracker.database import open_tracker, writing
 from dcc.tracker.register import centres
 from tests.support.databases import PASSWORD
 from tests.support.installations import Folder
+from tests.support.prepared_processes import run_dcc
 
 PROGRAM = Path(sys.executable).parent / "dcc"
 KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.DccError)]
@@ -77,6 +78,18 @@ class Dcc:
             timeout=120,
             **options,
         )
+        self.check(ended.stdout + ended.stderr)
+        return ended
+
+    def forked(self, *arguments: object) -> subprocess.CompletedProcess[str]:
+        """Run a command in a process that is forked from one that has imported what it needs."""
+        output, errors = self.root / "forked.output", self.root / "forked.errors"
+        for file in (output, errors):
+            file.unlink(missing_ok=True)
+        run = [str(argument) for argument in arguments]
+        exit_code = run_dcc(run, self.root, self.process_environment(), output, errors, seconds=120)
+        assert exit_code is not None, f"{run} did not end in time"
+        ended = subprocess.CompletedProcess(run, exit_code, output.read_text("utf-8"), errors.read_text("utf-8"))
         self.check(ended.stdout + ended.stderr)
         return ended
 

@@ -21,7 +21,7 @@ from tests.cli.conftest import PROGRAM, Dcc
 from tests.reference.test_data import ANSWERS, TABLES
 from tests.support.databases import only_sqlite
 from tests.support.left_behind import Left
-from tests.support.prepared_processes import OF_COMMANDS, preload, run_dcc
+from tests.support.prepared_processes import run_dcc
 from tests.support.reference_server import api_pages
 
 TOKEN = "r3gistry+t0ken/of=ours"
@@ -97,7 +97,7 @@ class Talking:
         output = self.dcc.root / "output"
         output.unlink(missing_ok=True)
         environment = self.dcc.process_environment() | changes
-        ended = run_dcc(arguments, self.dcc.root, environment, output, seconds=240)
+        ended = run_dcc(arguments, self.dcc.root, environment, output, output, seconds=240)
         return self._keep(f"dcc {' '.join(arguments)}", output.read_bytes(), ended, exit_code)
 
     def job(self, name: str, exit_code: int = 0, **changes: str) -> str:
@@ -119,7 +119,6 @@ class Talking:
 @only_sqlite
 @pytest.mark.timeout(900)
 def test_no_token_of_a_server_of_reference_data_is_left_anywhere(dcc: Dcc, registry: str, tmp_path: Path) -> None:
-    preload(*OF_COMMANDS)
     run = Talking(dcc)
     centre = dcc.add_folder()
     centre.put("add/H.2013-10-31.1.impc.zip")

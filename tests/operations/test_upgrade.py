@@ -38,15 +38,15 @@ class Upgraded:
         return Path(self.dcc.environment["DCC_HOME"])
 
     def run(self, *arguments: object, exit_code: int = 0) -> str:
-        """What a command that runs as a process prints on standard output."""
-        ended = self.dcc.process(*arguments)
+        """What a command that runs in a process prints on standard output."""
+        ended = self.dcc.forked(*arguments)
         assert ended.returncode == exit_code, ended.stdout + ended.stderr
         assert "Notice" not in ended.stderr
         return ended.stdout
 
     def examine(self) -> None:
         """See that doctor, in depth, finds nothing that failed: it may warn that the last session is long ago."""
-        ended = self.dcc.process("doctor", "--deep", "--json")
+        ended = self.dcc.forked("doctor", "--deep", "--json")
         verdicts = {finding["subject"]: finding["verdict"] for finding in json.loads(ended.stdout)["findings"]}
         assert "failed" not in verdicts.values(), ended.stdout
         assert (verdicts["consistency"], verdicts["Dagster instance"]) == ("ok", "ok")
@@ -68,7 +68,7 @@ def unpacked(folder: Path) -> Dcc:
 def upgraded(tmp_path_factory: pytest.TempPathFactory) -> Upgraded:
     dcc = unpacked(tmp_path_factory.mktemp("upgraded"))
     before = (Path(dcc.environment["DCC_HOME"]) / "dagster" / "dagster.yaml").read_bytes()
-    ended = dcc.process("init")
+    ended = dcc.forked("init")
     assert ended.returncode == 0, ended.stderr
     installation = Upgraded(dcc, ended.stderr, before)
     # It was in another place.
@@ -108,7 +108,7 @@ def test_init_loses_no_row(tmp_path: Path) -> None:
     files = sorted((tmp_path / "home").rglob("*.db"))
     assert len(files) > 4
     before = {path: rows(path) for path in files}
-    assert dcc.process("init").returncode == 0
+    assert dcc.forked("init").returncode == 0
     for path, counted in before.items():
         after = rows(path)
         assert {table: after.get(table) for table in counted} == counted, path
@@ -116,7 +116,7 @@ def test_init_loses_no_row(tmp_path: Path) -> None:
 
 def test_the_first_command_after_the_upgrade_may_be_another_than_init(tmp_path: Path) -> None:
     dcc = unpacked(tmp_path)
-    examined = dcc.process("doctor", "--json")
+    examined = dcc.forked("doctor", "--json")
     assert "with: dcc init" in examined.stdout, "its databases are brought up to date by dcc init alone"
     assert "was brought up to date" in examined.stderr
     assert "dcc_dagster.event_storage" in (tmp_path / "home" / "dagster" / "dagster.yaml").read_text()

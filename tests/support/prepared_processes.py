@@ -18,13 +18,6 @@ FORKED: Final = get_context("forkserver")
 _PRELOADED: Final = (
     "alembic.command",
     "pymysql",
-    "tests.support.dying_copies",
-    "tests.support.dying_data_session",
-    "tests.support.dying_session",
-)
-
-
-OF_COMMANDS: Final = (
     "dcc_dagster.event_storage",
     "dcc_dagster.instance",
     "dcc_assets.sessions",
@@ -34,8 +27,11 @@ OF_COMMANDS: Final = (
     "dcc.session.data.session_data",
     "dcc.sources.connect",
     "dcc.session.archives.processing",
+    "tests.support.dying_copies",
+    "tests.support.dying_data_session",
+    "tests.support.dying_session",
 )
-"""What most commands of `dcc` import."""
+"""What most commands of `dcc` import, and what the tests run."""
 
 
 def preload(*more: str) -> None:
@@ -60,13 +56,21 @@ def run_in_process(
 
 
 def run_dcc(
-    arguments: Sequence[str], folder: Path, environment: Mapping[str, str], output: Path, *, seconds: float = 60
+    arguments: Sequence[str],
+    folder: Path,
+    environment: Mapping[str, str],
+    output: Path,
+    errors: Path,
+    *,
+    seconds: float = 60,
 ) -> int | None:
-    """Run `dcc` with these arguments in a folder, with this environment alone; all that it prints goes to `output`.
+    """Run `dcc` with these arguments in a folder, with this environment alone; what it prints is added to two files.
+
+    They may be the same file.
 
     Its exit code, or None when it took more than `seconds`.
     """
-    arguments_of_run = (list(arguments), folder, dict(environment), output)
+    arguments_of_run = (list(arguments), folder, dict(environment), output, errors)
     return _ended(FORKED.Process(target=_run_dcc, args=arguments_of_run), seconds)
 
 
@@ -80,13 +84,13 @@ def _ended(process: BaseProcess, seconds: float) -> int | None:
     return process.exitcode
 
 
-def _run_dcc(arguments: list[str], folder: Path, environment: dict[str, str], output: Path) -> None:
+def _run_dcc(arguments: list[str], folder: Path, environment: dict[str, str], output: Path, errors: Path) -> None:
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
-    with output.open("ab", buffering=0) as file:
-        os.dup2(file.fileno(), 1)
-        os.dup2(file.fileno(), 2)
+    with output.open("ab", buffering=0) as of_output, errors.open("ab", buffering=0) as of_errors:
+        os.dup2(of_output.fileno(), 1)
+        os.dup2(of_errors.fileno(), 2)
     from dcc.cli.main import main
 
     sys.argv = ["dcc", *arguments]
