@@ -293,11 +293,12 @@ SORTS: dict[type, str] = {
 def procedure(*parameters: Any, required: bool = True, **changes: Any) -> Procedure:
     """A procedure with these parameters, and those that IMPReSS requires before them."""
     always = (simple("WEIGHT"), metadata("NEEDED")) if required else ()
-    sorts: dict[str, Any] = defaultdict(tuple)
+    sorts: dict[str, Any] = defaultdict(list)
     for parameter in (*always, *parameters):
-        sorts[SORTS.get(type(parameter), "media_samples")] += (parameter,)
+        sorts[SORTS.get(type(parameter), "media_samples")].append(parameter)
     fields = ("simple", "ontology", "series", "media", "media_samples", "series_media", "metadata")
-    return Procedure(line=9, procedure_id="PROC_001", **{name: sorts[name] for name in fields})._replace(**changes)
+    sorted_out = {name: tuple(sorts[name]) for name in fields}
+    return Procedure(line=9, procedure_id="PROC_001", **sorted_out)._replace(**changes)
 
 
 def experiment(done: Procedure | None = None, **changes: Any) -> Experiment:
