@@ -32,24 +32,53 @@ os.environ.setdefault("DCC_QUIET_SECONDS", "0")
 
 OF_DATABASES = ("tests/databases/", "tests/operations/", "tests/qc/", "tests/tracker/")
 ON_ONE_DATABASE = (
+    "tests/analysis/test_measurements.py",
     "tests/cli/test_centres.py",
+    "tests/cli/test_crawl.py",
     "tests/cli/test_data_causes.py",
     "tests/cli/test_data_changes.py",
     "tests/cli/test_data_findings.py",
+    "tests/cli/test_status.py",
+    "tests/notify/test_ledger.py",
+    "tests/notify/test_session_report.py",
+    "tests/qc/test_contexts_building.py",
+    "tests/qc/test_contexts_procedure_animals.py",
+    "tests/qc/test_contexts_work.py",
+    "tests/qc/test_history.py",
+    "tests/qc/test_holding.py",
+    "tests/qc/test_overviews.py",
+    "tests/qc/test_overviews_in_parts.py",
+    "tests/qc/test_ownership.py",
+    "tests/qc/test_planning.py",
+    "tests/qc/test_withdrawal.py",
+    "tests/reference/test_refresh.py",
+    "tests/reports/test_plots_values.py",
+    "tests/rules/test_healing.py",
+    "tests/rules/test_judging.py",
     "tests/session/test_archives_being_uploaded.py",
     "tests/session/test_bad_copies.py",
     "tests/session/test_changed_after_loading.py",
+    "tests/session/test_crawling.py",
+    "tests/session/test_data_corrections.py",
+    "tests/session/test_data_documents.py",
     "tests/session/test_data_in_order.py",
     "tests/session/test_data_new_causes.py",
+    "tests/session/test_data_untracked.py",
     "tests/session/test_foreign_archives.py",
     "tests/session/test_retries_without_bytes.py",
     "tests/session/test_session_bad_input.py",
+    "tests/session/test_session_data.py",
+    "tests/session/test_sessions.py",
+    "tests/session/test_sessions_on_servers.py",
     "tests/session/test_shrunk_listings.py",
+    "tests/session/test_zip_checks_in_processes.py",
     "tests/session/test_zip_checksums.py",
     "tests/session/test_zip_disks.py",
+    "tests/session/test_zip_processing.py",
     "tests/session/test_zip_retries.py",
 )
-"""Modules about what sessions and commands decide: the statements that they send are those of other tests."""
+"""Modules about what sessions, rules and commands decide: but for tests marked `both_databases`, the statements that
+they send are those of other tests."""
 LONG = ("tests/test_documents_commands.py", "tests/test_benchmarks", "tests/soak/")
 SHARING = (
     "tests/hostile/test_web_page.py",
@@ -75,19 +104,32 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     the first one alone runs on MariaDB too, or none: the statements of the others are the same.
     """
     if not os.environ.get("TESTS_EVERYWHERE"):
-        on_mariadb: dict[str, str] = {}
-        items[:] = [item for item in items if not _is_on_mariadb(item) or _is_needed(item.nodeid, on_mariadb)]
+        on_sqlite = {_test_of(item) for item in items if _database(item) == "sqlite"}
+        seen: set[str] = set()
+        items[:] = [item for item in items if _database(item) != "mariadb" or _is_needed(item, on_sqlite, seen)]
     items.sort(key=_place)
 
 
-def _is_on_mariadb(item: pytest.Item) -> bool:
-    if item.nodeid.startswith(OF_DATABASES) or not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
-        return False
-    return bool(item.callspec.params.get("tracker_url") == "mariadb")
+def _test_of(item: pytest.Item) -> str:
+    return item.nodeid.partition("[")[0]
 
 
-def _is_needed(case: str, first: dict[str, str]) -> bool:
-    return not case.startswith(ON_ONE_DATABASE) and first.setdefault(case.partition("[")[0], case) == case
+def _database(item: pytest.Item) -> object:
+    callspec = getattr(item, "callspec", None)
+    return callspec and callspec.params.get("tracker_url")
+
+
+def _is_needed(item: pytest.Item, on_sqlite: set[str], seen: set[str]) -> bool:
+    """Whether a case on MariaDB is run; `seen` are the tests of which one was."""
+    test = _test_of(item)
+    if test in on_sqlite and item.nodeid.startswith(ON_ONE_DATABASE):
+        if not item.get_closest_marker("both_databases"):
+            return False
+    elif item.nodeid.startswith(OF_DATABASES):
+        return True
+    is_first = test not in seen
+    seen.add(test)
+    return is_first
 
 
 def _place(item: pytest.Item) -> int:

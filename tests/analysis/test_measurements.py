@@ -40,6 +40,7 @@ def test_no_measurements_have_the_same_columns_and_types_as_many(qc_database: En
     assert dict(load_measurements(qc_database, MeasurementFilter(centre="K")).dtypes) == dict(empty.dtypes)
 
 
+@pytest.mark.both_databases
 def test_measurements_are_those_of_the_view_of_the_present_in_the_order_of_their_ids(filled: Engine) -> None:
     frame = load_measurements(filled, ALL)
     view = pd.read_sql("SELECT * FROM current_measurement ORDER BY id", filled)
@@ -55,6 +56,7 @@ def test_measurements_are_those_of_the_view_of_the_present_in_the_order_of_their
         ], name
 
 
+@pytest.mark.both_databases
 def test_a_measurement_tells_where_it_came_from_and_what_it_is_of(filled: Engine) -> None:
     wanted = MeasurementFilter(centre="H", specimen="H3", parameter="IMPC_BWT_001_001", date_from=date(2013, 6, 12))
     found = load_measurements(filled, wanted).iloc[-1]
@@ -188,6 +190,7 @@ def test_a_filter_that_contradicts_itself_is_refused() -> None:
         MeasurementFilter(specimen=[str(number) for number in range(10_001)])
 
 
+@pytest.mark.both_databases
 @pytest.mark.parametrize(
     ("condition", "index"),
     [

@@ -272,6 +272,7 @@ def test_a_crawl_of_ten_sources_is_reported_in_the_order_of_their_ids(dcc: Dcc) 
     assert [crawl["id"] for crawl in dcc.json("crawl")["sources"]] == list(range(1, 12))
 
 
+@pytest.mark.both_databases
 def test_a_retry_is_logged_with_the_user_and_processes_the_zip_at_once(dcc: Dcc) -> None:
     folder = dcc.add_folder()
     folder.put(BAD, invalid())
@@ -340,6 +341,7 @@ def test_what_cannot_be_retried_is_refused(dcc: Dcc) -> None:
     assert dcc.json("show", GOOD)["reopenings"] == []
 
 
+@pytest.mark.both_databases
 def test_what_cannot_be_retried_makes_no_session_and_no_alarm(dcc: Dcc) -> None:
     folder = dcc.add_folder()
     folder.put(GOOD)
@@ -443,6 +445,7 @@ def test_on_a_terminal_progress_is_drawn(dcc: Dcc) -> None:
     assert BAD in ended.stdout
 
 
+@pytest.mark.both_databases
 def test_the_loss_of_the_database_is_said_in_one_line(dcc: Dcc) -> None:
     """A database that cannot be written is exit code 4, not a traceback."""
     dcc.add_folder().put(GOOD)

@@ -118,6 +118,7 @@ def test_the_status_tells_of_sources_in_use_why_they_failed(dcc: Dcc, tmp_path: 
     assert "given-up" not in said
 
 
+@pytest.mark.both_databases
 def test_zips_are_listed_with_the_keys_that_others_rely_on(dcc: Dcc) -> None:
     bad = crawled(dcc)
     listed = dcc.json("zips")
@@ -266,6 +267,7 @@ def test_many_errors_of_a_document_are_cut_short_unless_all_are_wanted(dcc: Dcc)
     assert len(dcc.json("show", BAD)["documents"][0]["errors"]) == 60
 
 
+@pytest.mark.both_databases
 def test_a_zip_action_that_is_not_there_is_said_to_be_unknown(dcc: Dcc) -> None:
     crawled(dcc)
     assert "no crawl has seen it" in dcc.error("show", "add/nonsense.zip", exit_code=2)

@@ -60,6 +60,7 @@ def test_of_many_who_want_to_tell_the_same_one_does(tracker: Engine) -> None:
     assert Ledger(tracker).not_told(ITEMS, "log", "a@b") == ITEMS
 
 
+@pytest.mark.both_databases
 def test_what_was_not_sent_is_claimed_anew_until_it_is_given_up(tracker: Engine) -> None:
     ledger = Ledger(tracker)
     for _ in range(2):
@@ -148,6 +149,7 @@ def test_a_message_that_is_sent_again_has_its_id_and_one_that_tells_anything_els
     assert failed(ledger, ITEMS) not in (first, more, some)
 
 
+@pytest.mark.both_databases
 def test_a_claim_that_lapsed_does_nothing_to_the_same_message_in_other_hands(tracker: Engine) -> None:
     ledger = Ledger(tracker)
     message_id = failed(ledger, ITEMS)
@@ -177,6 +179,7 @@ def test_of_many_who_send_a_message_again_one_does(tracker: Engine) -> None:
         age(tracker)
 
 
+@pytest.mark.both_databases
 @pytest.mark.parametrize("repeating", [False, True])
 def test_what_a_process_died_over_is_sent_again_only_where_that_can_be_told(tracker: Engine, repeating: bool) -> None:
     ledger = Ledger(tracker)
@@ -214,6 +217,7 @@ def test_names_of_any_length_and_script_are_told_apart(tracker: Engine) -> None:
     assert ledger.not_told(items[:2], "mail", claim.recipient) == []
 
 
+@pytest.mark.both_databases
 def test_the_sessions_that_were_looked_at_only_grow(tracker: Engine) -> None:
     seed_centre(tracker)
     now = utc_now()

@@ -146,6 +146,7 @@ def test_a_later_session_reports_what_it_did_itself(troubled: Troubled) -> None:
     assert "None was crawled." in report.text
 
 
+@pytest.mark.both_databases
 def test_a_session_without_anything_amiss_says_so(installation: Installation) -> None:
     installation.add_folder().put("add/H.2013-10-31.1.impc.zip")
     session = installation.run_session().id

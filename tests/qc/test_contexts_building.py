@@ -153,6 +153,7 @@ def test_the_state_is_the_worst_that_happened_since_somebody_was_done(
     assert state == after
 
 
+@pytest.mark.both_databases
 def test_what_went_is_not_hidden_by_what_came_at_the_same_time(qc_database: Engine) -> None:
     submit(qc_database, Action.ADD, experiment("E1", value="1"), experiment("E2", value="2"))
     build_contexts(qc_database)
@@ -180,6 +181,7 @@ def test_history_tells_every_change_with_its_document(qc_database: Engine) -> No
     ]
 
 
+@pytest.mark.both_databases
 def test_strains_follow_the_reference_data_of_colonies(qc_database: Engine) -> None:
     submit(qc_database, Action.ADD, specimen("S1"), specimen("S2", strain_id="MGI:5"))
     submit(qc_database, Action.ADD, experiment("E1", ["S1"]), experiment("E2", ["S2"]), line("C1"))
@@ -221,6 +223,7 @@ def test_a_build_tells_what_it_came_to(qc_database: Engine) -> None:
     assert build_contexts(qc_database).centres == ()
 
 
+@pytest.mark.both_databases
 def test_a_build_that_is_killed_is_done_anew(qc_database: Engine) -> None:
     """As a process that dies before its transaction has committed."""
     submit(qc_database, Action.ADD, specimen("S1"))
@@ -254,6 +257,7 @@ def test_a_build_takes_one_statement_more_for_no_measurement(qc_database: Engine
     assert statements_for(3) == statements_for(300)
 
 
+@pytest.mark.both_databases
 def test_documents_are_open_until_all_their_contexts_are_done(qc_database: Engine) -> None:
     submit(qc_database, Action.ADD, experiment("E1"), tracker_id=11)
     submit(qc_database, Action.ADD, line("C1"), tracker_id=12)

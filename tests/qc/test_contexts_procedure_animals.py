@@ -146,6 +146,7 @@ def test_an_error_of_its_own_outlasts_that_of_the_animal(qc_database: Engine) ->
     assert built(qc_database) == {"E1": {True}}
 
 
+@pytest.mark.both_databases
 def test_a_count_from_nothing_looks_at_animals_too(qc_database: Engine) -> None:
     submit(qc_database, Action.ADD, specimen("bad"), GOOD)
     submit(qc_database, Action.ADD, experiment("E1", ["bad"]), experiment("E2", ["good"]))

@@ -94,6 +94,7 @@ def test_what_is_there_already_is_not_looked_at(qc_database: Engine, monkeypatch
     assert_contexts_are_right(qc_database)
 
 
+@pytest.mark.both_databases
 @pytest.mark.parametrize("built", [build_contexts, build_overviews])
 def test_what_a_build_asks_does_not_depend_on_how_many_documents_wait(
     qc_database: Engine, built: Callable[[Engine], object]
@@ -121,6 +122,7 @@ def test_what_a_build_asks_does_not_depend_on_how_many_documents_wait(
     assert statements_for(2) == statements_for(12)
 
 
+@pytest.mark.both_databases
 def test_experiments_that_wait_themselves_are_counted_once_and_by_their_own_document(
     qc_database: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,6 +139,7 @@ def test_experiments_that_wait_themselves_are_counted_once_and_by_their_own_docu
     assert [tuple(row) for row in told] == [(experiments[0], 1), (experiments[1], 2)]
 
 
+@pytest.mark.both_databases
 def test_what_documents_touch_is_the_same_however_many_are_looked_at_at_once(
     qc_database: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,6 +162,7 @@ def test_what_documents_touch_is_the_same_however_many_are_looked_at_at_once(
     assert_contexts_are_right(qc_database)
 
 
+@pytest.mark.both_databases
 def test_what_documents_brought_does_not_depend_on_how_it_lies(qc_database: Engine) -> None:
     """Runs and specimens follow each other, those of others are between them, or there are none."""
     submitted = [
@@ -203,6 +207,7 @@ def test_what_touches_a_document_of_the_same_build_is_the_newest_of_both(qc_data
     assert sorted(runs.values()) == documents[1:]
 
 
+@pytest.mark.both_databases
 def test_sums_that_the_server_cuts_off_are_asked_for_again(qc_database: Engine) -> None:
     submit(qc_database, Action.ADD, experiment("E1", ["S1"]), experiment("E2", ["S2"]))
     with qc_database.connect() as connection:
@@ -216,6 +221,7 @@ def test_sums_that_the_server_cuts_off_are_asked_for_again(qc_database: Engine) 
     assert list(sums.sums(connection, [])) == []
 
 
+@pytest.mark.both_databases
 def test_sums_do_not_depend_on_how_measurements_lie(qc_database: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Read in the order of their ids, past those of other runs, or looked up by their runs."""
     submit(qc_database, Action.ADD, *(experiment(f"E{number}", [f"S{number}"], str(number)) for number in range(9)))
@@ -233,6 +239,7 @@ def test_sums_do_not_depend_on_how_measurements_lie(qc_database: Engine, monkeyp
     assert [measurements for _, _, measurements, _ in found[0]] == [3, 2, 1]
 
 
+@pytest.mark.both_databases
 def test_what_runs_count_under_does_not_depend_on_how_they_are_given(qc_database: Engine) -> None:
     """To a server by the first and the last of them, where no other is between."""
     submit(qc_database, Action.ADD, specimen("S1"), specimen("S2", colony_id="C2"))

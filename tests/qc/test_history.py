@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import date, datetime, timedelta
 
+import pytest
 from sqlalchemy import Engine, select
 
 from dcc.naming import Action
@@ -56,6 +57,7 @@ def test_a_withdrawn_add_is_told(qc_database: Engine) -> None:
     assert story(qc_database) == [(1, "added", "specimen"), (2, "withdrawn", "specimen")]
 
 
+@pytest.mark.both_databases
 def test_any_past_can_be_asked_for(qc_database: Engine) -> None:
     apply(qc_database, ADD, experiment("E1", value="1"))
     edited = apply(qc_database, EDIT, experiment("E1", value="2")).document_id
@@ -109,6 +111,7 @@ def test_the_story_tells_of_a_specimen_that_could_not_be_stored(qc_database: Eng
     assert (event.happening, event.entity_id, event.line, event.findings[0].rule) == (Happening.REFUSED, None, 4, "Q1")
 
 
+@pytest.mark.both_databases
 def test_ids_that_differ_in_trailing_blanks_have_stories_of_their_own(qc_database: Engine) -> None:
     apply(qc_database, ADD, specimen("S1"), specimen("S1 "))
     apply(qc_database, ADD, experiment("E1", ("S1 ",)))
@@ -116,6 +119,7 @@ def test_ids_that_differ_in_trailing_blanks_have_stories_of_their_own(qc_databas
     assert story(qc_database, "S1 ") == [(1, "added", "specimen"), (2, "added", "experiment")]
 
 
+@pytest.mark.both_databases
 def test_the_past_of_each_kind_can_be_asked_for(qc_database: Engine) -> None:
     apply(qc_database, ADD, specimen("S1"))
     apply(qc_database, ADD, experiment("E1"), line("C1"), housing())

@@ -56,6 +56,7 @@ def confirm(engine: Engine, document: DocumentToApply) -> tuple[int, ...]:
     )
 
 
+@pytest.mark.both_databases
 @pytest.mark.parametrize("action", [EDIT, DELETE])
 def test_what_would_end_too_much_is_held_and_only_its_own_row_stays(qc_database: Engine, action: Action) -> None:
     document = of_three(qc_database, action)
@@ -104,6 +105,7 @@ def test_a_held_document_that_is_tried_again_is_held_again_once(qc_database: Eng
     assert confirm(qc_database, document) == (second.document_id,)
 
 
+@pytest.mark.both_databases
 def test_what_was_confirmed_is_held_anew_when_it_comes_with_other_contents(qc_database: Engine) -> None:
     document = of_three(qc_database)
     hand_in(qc_database, document, *THREE)
@@ -145,6 +147,7 @@ def test_measurements_are_counted_by_procedure_and_again_when_the_document_comes
     assert apply(qc_database, ADD, specimen("S1")).procedures == {}
 
 
+@pytest.mark.both_databases
 def test_a_repeated_document_is_known_by_the_tracker_id_that_it_came_with_last(qc_database: Engine) -> None:
     document = to_apply(ADD, DocumentKind.SPECIMEN, tracker_id=7)
     hand_in(qc_database, document, specimen("S1"), specimen("S1"))

@@ -41,6 +41,7 @@ def under(name: str, *values: str | None, **options: Any) -> Experiment:
     return made._replace(procedure=made.procedure._replace(metadata=tuple(metadata)))
 
 
+@pytest.mark.both_databases
 def test_genotypes_and_strains_count_current_valid_specimens(qc_database: Engine) -> None:
     know(qc_database, "strains", "known_strain", [{"strain_id": "MGI:7", "name": "C57BL/6N"}])
     know_colonies(qc_database, C1="MGI:7")
@@ -166,6 +167,7 @@ def test_new_reference_data_rebuild_everything(qc_database: Engine) -> None:
     assert [row["strain_id"] for row in rows_of(qc_database, "overview_genotype")] == ["MGI:7"]
 
 
+@pytest.mark.both_databases
 def test_mutants_are_compared_with_baselines_under_the_same_circumstances(qc_database: Engine) -> None:
     know_important_metadata(qc_database, IMPC_CBC_003_001="Equipment")
     wild = [specimen(name, is_baseline="true", colony_id=None, strain_id=strain) for name, strain in WILD.items()]

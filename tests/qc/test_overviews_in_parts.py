@@ -48,6 +48,7 @@ def change(engine: Engine, chosen: random.Random) -> None:
             submit(engine, action, *made, faulty=chosen.sample([1, 2, 3], 1) if chosen.random() < 0.2 else ())
 
 
+@pytest.mark.both_databases
 def test_built_in_parts_they_are_what_they_are_built_at_once(
     qc_database: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -88,6 +89,7 @@ def test_a_document_that_is_judged_before_it_is_locked_is_left_to_the_next_build
         assert affected_runs.due_for_overviews(connection) == [second]
 
 
+@pytest.mark.both_databases
 def test_a_session_tells_of_its_phases_in_their_order(data: DataInstallation) -> None:
     data.put(ZIP, specimens(), experiments())
     data.validate()

@@ -193,6 +193,7 @@ def test_a_held_addition_goes_on_by_itself_when_its_owner_has_delegated(data: Da
     assert [one[3] for one in notices(data)] == ["held", "done"]
 
 
+@pytest.mark.both_databases
 def test_a_held_addition_can_be_turned_down_without_delegation(data: DataInstallation, other: Folder) -> None:
     other.put(f"add/{OTHERS}", named_for("J", "2013-11-01.1", specimens("2013-11-01.1", first=50)))
     data.run()
@@ -240,6 +241,7 @@ def test_a_refusal_that_the_tracker_did_not_hear_of_stays_one(
     assert [(one[0], one[3]) for one in notices(data)] == [("H", "refused")]
 
 
+@pytest.mark.both_databases
 def test_an_edit_that_is_held_for_its_size_is_refused_when_it_is_confirmed_after_the_delegation_ended(
     data: DataInstallation, other: Folder
 ) -> None:
@@ -258,6 +260,7 @@ def test_an_edit_that_is_held_for_its_size_is_refused_when_it_is_confirmed_after
     assert notices(careful)[-1][3] == "refused"
 
 
+@pytest.mark.both_databases
 @pytest.mark.parametrize("action", ["add", "edit", "delete"])
 def test_what_was_done_under_a_delegation_is_withdrawn_only_under_one(
     data: DataInstallation, other: Folder, action: str
@@ -286,6 +289,7 @@ def test_a_centre_withdraws_its_own_data_as_before(data: DataInstallation, other
     assert notices(data) == []
 
 
+@pytest.mark.both_databases
 def test_two_centres_whose_archives_name_each_other_change_nothing_of_each_other(
     data: DataInstallation, other: Folder
 ) -> None:
@@ -323,6 +327,7 @@ def held(data: DataInstallation) -> list[str]:
         return sorted(found)
 
 
+@pytest.mark.both_databases
 def test_an_archive_that_is_planted_on_another_centre_s_source_is_held_and_not_taken(data: DataInstallation) -> None:
     data.put(PLANTED, specimens("2013-11-01.1", centre="J"))
     result = data.base.run_session()
@@ -342,6 +347,7 @@ def test_an_archive_that_is_planted_on_another_centre_s_source_is_held_and_not_t
     assert held(data) == [PLANTED]
 
 
+@pytest.mark.both_databases
 @pytest.mark.parametrize("later", [False, True])
 def test_a_planted_archive_does_not_keep_the_own_one_from_being_taken(data: DataInstallation, later: bool) -> None:
     data.put(PLANTED, specimens("2013-11-01.1", centre="J", first=70))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from sqlalchemy import Engine
 
 from dcc.documents.contents import Entity
@@ -46,6 +47,7 @@ def test_the_plan_of_an_edit_lists_old_and_new_values_and_the_contexts(qc_databa
     assert planned.contexts == {TouchedContext("H", "IMPC_001", "C1", None, PROCEDURE, f"{PROCEDURE}_001")}
 
 
+@pytest.mark.both_databases
 def test_the_plan_of_a_delete_lists_what_would_go(qc_database: Engine) -> None:
     apply(qc_database, ADD, experiment("E1", value="1"))
     planned = plan(qc_database, DELETE, DocumentKind.EXPERIMENT, experiment("E1"), experiment("E2"))
@@ -83,6 +85,7 @@ def test_the_plan_of_specimens_names_the_contexts_that_they_leave_and_join(qc_da
     }
 
 
+@pytest.mark.both_databases
 def test_specimens_that_come_after_their_experiments_join_contexts_from_the_unknown(qc_database: Engine) -> None:
     apply(qc_database, ADD, experiment("E1", ("S1", "S2")))
     planned = plan(qc_database, ADD, DocumentKind.SPECIMEN, specimen("S1", is_baseline="true"), specimen("S3"))

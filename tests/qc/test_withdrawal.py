@@ -42,6 +42,7 @@ def test_what_later_documents_changed_is_not_withdrawn_and_they_are_said(qc_data
     assert litters(qc_database) == {}
 
 
+@pytest.mark.both_databases
 def test_what_was_added_again_builds_on_the_delete_before_it(qc_database: Engine) -> None:
     apply(qc_database, ADD, specimen("S1", "first"))
     deleted = apply(qc_database, DELETE, specimen("S1")).document_id
@@ -110,6 +111,7 @@ def test_a_submission_is_withdrawn_wholly_or_not_at_all(qc_database: Engine) -> 
         undo_submission(qc_database, ADD, zip_file, patience_seconds=5)
 
 
+@pytest.mark.both_databases
 def test_a_withdrawal_is_kept_with_who_and_why_and_cannot_itself_be_withdrawn(qc_database: Engine) -> None:
     added = apply(qc_database, ADD, specimen("S1")).document_id
     (undone_by,) = undo(qc_database, added).undone_by

@@ -259,6 +259,7 @@ def test_a_set_that_has_shrunk_to_less_than_half_is_taken_over_only_when_told_to
     assert one(qc_database, from_server, "projects").outcome is RefreshOutcome.NEW, "half may go"
 
 
+@pytest.mark.both_databases
 def test_few_requests_are_under_way_at_once(
     qc_database: Engine, from_server: Settings, server: ReferenceServer
 ) -> None:
@@ -311,6 +312,7 @@ def test_a_server_that_is_not_there_is_said_to_be_unreachable(
     assert "127.0.0.1:1" in refused.message
 
 
+@pytest.mark.both_databases
 def test_what_was_kept_of_sources_that_are_not_asked_any_more_goes(
     qc_database: Engine, from_server: Settings, qc_settings: Settings
 ) -> None:
@@ -442,6 +444,7 @@ def test_a_file_is_read_anew_when_it_says_something_else_whatever_its_time(
     assert ensure_reference(qc_database, settings) == []
 
 
+@pytest.mark.both_databases
 def test_a_server_is_asked_again_when_a_set_was_last_found_there_long_ago(
     qc_database: Engine, from_server: Settings, server: ReferenceServer
 ) -> None:
@@ -534,6 +537,7 @@ def fail(server: ReferenceServer) -> None:
     server.failing = {"/tables/projects.csv": -1}
 
 
+@pytest.mark.both_databases
 @pytest.mark.parametrize(
     ("spoil", "why"),
     [

@@ -128,6 +128,7 @@ def test_what_a_centre_is_sent_shows_nothing_of_other_centres(qc_database: Engin
     assert any("Wtsi" in picture.svg and "Wtsi" in picture.alt for picture in seen)
 
 
+@pytest.mark.both_databases
 def test_there_is_no_picture_of_what_is_not_there(qc_database: Engine, settings: Settings) -> None:
     catalogue = load_catalogue("en", settings)
     with qc_database.connect() as connection:
@@ -254,6 +255,7 @@ def test_experiments_are_counted_by_week(qc_database: Engine) -> None:
     assert (counted.outside, len(later.weeks), later.outside) == (0, MOST_WEEKS, 1)
 
 
+@pytest.mark.both_databases
 def test_experiments_of_the_first_and_last_days_of_the_calendar_are_counted(qc_database: Engine) -> None:
     submit_new(qc_database, weighed("A1", "21", day=date.min), weighed("A2", "21", day=date(1, 3, 1)))
     with qc_database.connect() as connection:
@@ -298,6 +300,7 @@ def test_the_most_telling_pictures_come_first_and_no_more_than_asked_for(
     assert "One of them is an outlier: new 1,000." in pictures[0].alt
 
 
+@pytest.mark.both_databases
 def test_a_parameter_with_nothing_new_is_not_drawn_of_a_submission(qc_database: Engine, settings: Settings) -> None:
     submit_history(qc_database)
     submit(

@@ -148,6 +148,7 @@ def test_the_documents_of_a_session_do_not_name_each_other(qc_database: Engine) 
     assert again(qc_database, missing, arrived) == []
 
 
+@pytest.mark.both_databases
 def test_the_number_of_statements_does_not_go_with_that_of_specimens(qc_database: Engine) -> None:
     experiments_on = [experiment(specimen_ids=(f"M{n}",), experiment_id=f"E{n}", line=n) for n in range(300)]
     missing = judged(qc_database, block(), *experiments_on)
@@ -158,6 +159,7 @@ def test_the_number_of_statements_does_not_go_with_that_of_specimens(qc_database
     assert len(sent) <= 16
 
 
+@pytest.mark.both_databases
 def test_documents_are_found_by_rule_and_centre(qc_database: Engine) -> None:
     first = judged(qc_database, *on("M1"))
     second = judged(qc_database, block(centre="J"), *on("M1")[1:], centre="J")
@@ -183,6 +185,7 @@ def given(connection: Connection, made: Waiver) -> Waiver:
     return replace(made, id=add_waiver(connection, made, TODAY))
 
 
+@pytest.mark.both_databases
 @pytest.mark.parametrize(
     ("changes", "concerned"),
     [
@@ -207,6 +210,7 @@ def test_a_waiver_concerns_documents_with_findings_that_it_covers(
     assert asked(qc_database, healing.documents_of_waiver, made) == found
 
 
+@pytest.mark.both_databases
 def test_a_waiver_that_sets_aside_concerns_what_another_lowered_and_not_the_other_way_round(
     qc_database: Engine, faulty: tuple[Applied, Applied]
 ) -> None:
@@ -239,6 +243,7 @@ def test_a_waiver_that_lapsed_concerns_the_documents_that_it_decided(
     assert asked(qc_database, healing.documents_of_lapsed_waivers, TODAY) == []
 
 
+@pytest.mark.both_databases
 def test_documents_judged_by_superseded_or_missing_reference_data_are_found(
     qc_database: Engine, faulty: tuple[Applied, Applied]
 ) -> None:

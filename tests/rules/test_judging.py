@@ -80,6 +80,7 @@ def waive(qc: Engine, made: Waiver) -> Waiver:
         return replace(made, id=add_waiver(connection, made, TODAY))
 
 
+@pytest.mark.both_databases
 def test_every_finding_has_a_rule_by_a_constraint_of_the_database(qc_database: Engine) -> None:
     row = {"severity": "error", "message": "A cast failed.", "is_active": True, "created": utc_now()}
     with pytest.raises(IntegrityError), writing(qc_database) as connection:
@@ -204,6 +205,7 @@ def test_of_what_a_document_deletes_only_the_upload_is_judged(mouse: Engine) -> 
     assert rules_of(judge(mouse, document)) == []
 
 
+@pytest.mark.both_databases
 def test_findings_of_the_upload_count_and_make_only_their_entity_invalid(mouse: Engine) -> None:
     document = upload(mouse, specimens(mutant(), mutant(specimen_id="M2", line=4)))
     judgement = judge(mouse, document)
@@ -217,6 +219,7 @@ def test_a_late_document_is_warned_of_and_not_failed(mouse: Engine) -> None:
     assert (judgement.failed, judgement.counts) == (False, {("Q5", Severity.WARNING): 1})
 
 
+@pytest.mark.both_databases
 def test_a_fatal_finding_of_a_centre_makes_invalid_what_it_holds_and_nothing_else(mouse: Engine) -> None:
     done = [*experiments(experiment()), block(pipeline="NONE_001", line=50), experiment(experiment_id="E2", line=51)]
     document = upload(mouse, done)
@@ -391,6 +394,7 @@ def test_long_messages_and_values_are_cut_and_found_again(mouse: Engine) -> None
     assert len(findings(mouse, document)) == 1
 
 
+@pytest.mark.both_databases
 def test_the_number_of_statements_does_not_go_with_that_of_rows_or_findings(mouse: Engine) -> None:
     def sent(document_id: int, by: Basis = BASIS) -> int:
         with statements(mouse) as counted:
@@ -408,6 +412,7 @@ def test_the_number_of_statements_does_not_go_with_that_of_rows_or_findings(mous
     assert sent(many, basis(given)) <= first + 4, "waives 400 findings"
 
 
+@pytest.mark.both_databases
 def test_the_number_of_statements_goes_with_that_of_batches(mouse: Engine) -> None:
     lines = experiments(*(experiment(line=n, experiment_id=f"E{n}") for n in range(MANY)))
     document = upload(mouse, lines)

@@ -76,6 +76,7 @@ def test_subdirectories_and_other_files_are_left_aside_and_counted(installation:
     assert {name for name, _ in found.ignored_examples} == {"add/old.impc.zip", "add/notes.txt"}
 
 
+@pytest.mark.both_databases
 def test_a_name_that_does_not_conform_is_recorded_with_the_reason(installation: Installation) -> None:
     folder = installation.add_folder()
     folder.put("add/old copy.H.2013-10-31.1.impc.zip")
@@ -119,6 +120,7 @@ def test_different_sizes_on_two_sources_are_reported(installation: Installation)
     assert "101" in findings[0]
 
 
+@pytest.mark.both_databases
 def test_a_changed_file_is_reported_and_not_taken_once_its_data_were_uploaded(installation: Installation) -> None:
     """The same name with other content is a finding."""
     folder = installation.add_folder()
@@ -172,6 +174,7 @@ def test_an_archive_that_is_gone_is_noticed_and_never_downloaded(installation: I
     assert installation.attempts(f"add/{FIRST}") == []
 
 
+@pytest.mark.both_databases
 def test_a_source_that_cannot_be_reached_is_recorded_and_holds_up_nobody(installation: Installation) -> None:
     """A failed crawl leaves its reason in the tracker."""
     healthy, absent = installation.add_folder("H", "healthy"), installation.add_folder("J", "absent")
@@ -219,6 +222,7 @@ def test_a_listing_that_could_not_be_made_makes_no_archive_gone(installation: In
     assert crawl(installation).crawls[folder.source_id].gone == 0
 
 
+@pytest.mark.both_databases
 def test_crawlers_that_see_the_same_new_zips_at_once_lose_none(installation: Installation) -> None:
     """Eight sources, one listing."""
     folders = [installation.add_folder("H", f"source {number}") for number in range(8)]
@@ -231,6 +235,7 @@ def test_crawlers_that_see_the_same_new_zips_at_once_lose_none(installation: Ins
     assert installation.count(FileSourceHasZip) == 8 * 20
 
 
+@pytest.mark.both_databases
 def test_two_crawls_recorded_at_once_lose_nothing(installation: Installation) -> None:
     """With writers beside each other in the database."""
 
@@ -267,6 +272,7 @@ def test_two_crawls_recorded_at_once_lose_nothing(installation: Installation) ->
     assert installation.count(FileSourceHasZip) == 4 * 20
 
 
+@pytest.mark.both_databases
 def test_the_number_of_statements_does_not_depend_on_how_much_is_known(installation: Installation) -> None:
     """Neither of a crawl that finds nothing new, nor of one that finds something."""
     folders = [installation.add_folder("H", "one"), installation.add_folder("J", "two")]

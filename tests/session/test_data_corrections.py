@@ -76,6 +76,7 @@ def test_a_withdrawn_submission_comes_anew_when_it_is_processed_again(data: Data
     assert data.states() == {ZIP: "qc pending"}
 
 
+@pytest.mark.both_databases
 @pytest.mark.parametrize("who", ["the command", "a session"])
 def test_a_withdrawal_that_was_killed_half_way_is_made_known_to_the_tracker(
     data: DataInstallation, monkeypatch: pytest.MonkeyPatch, who: str
@@ -116,6 +117,7 @@ def confirm(data: DataInstallation, key: str = EDIT) -> list[tuple[str, Status]]
     return [(document.file_name, document.status) for document in found]
 
 
+@pytest.mark.both_databases
 def test_what_is_confirmed_takes_effect_at_once_and_goes_on_in_the_next_session(held: DataInstallation) -> None:
     assert held.log(EDITED) == ["held"]
     assert confirm(held) == [(EDITED, Status.DONE)]
@@ -168,6 +170,7 @@ def test_what_is_held_of_a_withdrawn_submission_cannot_be_confirmed_any_more(hel
     assert confirm(held) == [(EDITED, Status.DONE)]
 
 
+@pytest.mark.both_databases
 def test_what_waits_to_be_uploaded_of_a_withdrawn_submission_is_not(
     data: DataInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,6 +219,7 @@ def test_documents_are_judged_again_by_rule_centre_and_zip_action(data: DataInst
     assert why(data) == {("someone", "See.")}
 
 
+@pytest.mark.both_databases
 @pytest.mark.parametrize("what", ["recheck", "withdrawal"])
 def test_what_is_set_back_while_a_session_builds_contexts_is_judged_by_the_next_one(
     data: DataInstallation, monkeypatch: pytest.MonkeyPatch, what: str

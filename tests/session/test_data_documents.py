@@ -169,6 +169,7 @@ def due(tracker: Engine, phase: Phase) -> list[int]:
         return [document.xml_id for document in load_due(connection, phase, NAMING)]
 
 
+@pytest.mark.both_databases
 @pytest.mark.parametrize(
     ("phase", "before"),
     [

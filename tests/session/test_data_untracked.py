@@ -91,6 +91,7 @@ def test_what_the_tracker_does_not_know_any_more_heals_too(data: DataInstallatio
     assert counted(data) == 3
 
 
+@pytest.mark.both_databases
 def test_what_the_tracker_does_not_know_any_more_is_judged_again_when_asked(data: DataInstallation) -> None:
     data.put(ZIP, experiments())
     data.run()
@@ -120,6 +121,7 @@ def test_what_an_edit_ended_is_judged_as_it_was_when_the_edit_is_withdrawn(data:
     assert data.documents()[EXPERIMENTS] == "data failed"
 
 
+@pytest.mark.both_databases
 def test_a_withdrawal_of_what_the_tracker_does_not_know_any_more_has_others_judged_again(
     data: DataInstallation,
 ) -> None:
@@ -137,6 +139,7 @@ def test_a_withdrawal_of_what_the_tracker_does_not_know_any_more_has_others_judg
     assert data.documents()[EXPERIMENTS] == "data failed"
 
 
+@pytest.mark.both_databases
 @pytest.mark.parametrize("state", ["refused", "held", "undone"])
 def test_a_row_of_a_tracker_that_was_lost_stands_for_no_document_of_the_new_one(
     data: DataInstallation, state: str
@@ -167,6 +170,7 @@ def test_a_row_of_a_tracker_that_was_lost_stands_for_no_document_of_the_new_one(
     assert data.documents() == {SPECIMENS: "qc done", EXPERIMENTS: "qc pending"}
 
 
+@pytest.mark.both_databases
 def test_documents_are_not_done_because_the_qc_database_was_lost(data: DataInstallation) -> None:
     data.put(ZIP, specimens(), experiments())
     data.run()
@@ -179,6 +183,7 @@ def test_documents_are_not_done_because_the_qc_database_was_lost(data: DataInsta
     assert data.documents()[EXPERIMENTS] != "qc done"
 
 
+@pytest.mark.both_databases
 def test_what_is_withdrawn_while_it_waits_to_be_judged_is_not_judged(
     data: DataInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,6 +29,7 @@ ZIP = "add/H.2013-10-31.1.impc.zip"
 PHASES = [Phase.UPLOAD, Phase.DATA, Phase.CONTEXT, Phase.OVERVIEW, Phase.QC]
 
 
+@pytest.mark.both_databases
 def test_valid_documents_go_the_whole_way_to_quality_control(data: DataInstallation) -> None:
     data.put(ZIP, specimens(), experiments())
     data.validate()
@@ -80,6 +81,7 @@ def test_a_session_goes_no_further_than_asked_and_the_next_one_goes_on(data: Dat
     assert data.states() == {ZIP: "qc pending"}
 
 
+@pytest.mark.both_databases
 def test_specimens_of_any_archive_come_before_experiments_of_any(data: DataInstallation) -> None:
     """Existing_system_defects row 40: one process, in one order, for all documents."""
     data.put("add/H.2013-10-30.1.impc.zip", experiments("2013-10-30.1"))
@@ -92,6 +94,7 @@ def test_specimens_of_any_archive_come_before_experiments_of_any(data: DataInsta
     assert set(data.documents().values()) == {"qc pending", "qc done"}
 
 
+@pytest.mark.both_databases
 def test_add_edit_and_delete_mean_what_they_say(data: DataInstallation) -> None:
     """One experiment, changed in its place, then gone."""
     data.put(ZIP, specimens(), experiments(animals=1))
@@ -114,6 +117,7 @@ def current_values(data: DataInstallation) -> list[str]:
         return list(connection.scalars(text("SELECT value FROM current_measurement ORDER BY id")))
 
 
+@pytest.mark.both_databases
 def test_specimens_are_deleted_after_the_experiments_of_the_same_submission(data: DataInstallation) -> None:
     data.put(ZIP, specimens(), experiments())
     data.run()
@@ -124,6 +128,7 @@ def test_specimens_are_deleted_after_the_experiments_of_the_same_submission(data
     assert data.log("H.2013-11-02.1.specimen.impc.xml") == []
 
 
+@pytest.mark.both_databases
 def test_an_experiment_without_its_specimen_fails_and_heals_when_that_arrives(data: DataInstallation) -> None:
     """E4 heals without anyone re-submitting."""
     data.put(ZIP, experiments())
@@ -187,6 +192,7 @@ def test_a_document_of_which_nothing_takes_effect_fails_its_upload_with_reasons(
     assert result.told("add/H.2013-11-01.1.impc.zip") == [(Phase.UPLOAD, "upload failed")]
 
 
+@pytest.mark.both_databases
 def test_a_document_whose_upload_fails_leaves_no_row_and_an_entry_in_the_log(
     data: DataInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -251,6 +257,7 @@ def test_a_document_that_is_not_in_staging_any_more_is_judged_by_its_rows(data: 
     assert data.log(EXPERIMENTS) == ["E4"] * 3
 
 
+@pytest.mark.both_databases
 def test_a_document_that_is_not_as_it_was_validated_is_fetched_anew(data: DataInstallation) -> None:
     data.put(ZIP, specimens(), experiments())
     data.validate()
@@ -267,6 +274,7 @@ def test_a_document_that_is_not_as_it_was_validated_is_fetched_anew(data: DataIn
     assert data.rows(models.Document, "file_name", "state") == [(EXPERIMENTS, "applied"), (SPECIMENS, "applied")]
 
 
+@pytest.mark.both_databases
 def test_an_archive_processed_again_stands_for_its_newest_documents(data: DataInstallation) -> None:
     """An identical document is not applied twice; its row follows the tracker's newest one."""
     data.put(ZIP, specimens(), experiments())
@@ -312,6 +320,7 @@ def test_no_more_than_so_many_findings_are_logged(data: DataInstallation) -> Non
     assert data.log(EXPERIMENTS) == ["E4"] * 4 + ["more"]
 
 
+@pytest.mark.both_databases
 def test_a_change_of_much_is_held_and_not_tried_again(data: DataInstallation) -> None:
     careful = data.with_settings(hold_threshold=2)
     data.put(ZIP, specimens())
@@ -406,6 +415,7 @@ def test_a_set_that_is_refused_or_cannot_be_read_is_said_by_every_session(
         assert list_sessions(connection, limit=1)[0].outcome == "succeeded"
 
 
+@pytest.mark.both_databases
 @pytest.mark.parametrize("commit_seconds", [0.0, 60.0])
 def test_when_the_qc_database_is_away_the_session_fails_and_the_next_one_goes_on(
     data: DataInstallation, monkeypatch: pytest.MonkeyPatch, commit_seconds: float
@@ -436,6 +446,7 @@ def test_when_the_qc_database_is_away_the_session_fails_and_the_next_one_goes_on
     assert data.states() == {ZIP: "qc pending"}
 
 
+@pytest.mark.both_databases
 def test_documents_that_the_qc_database_lost_are_uploaded_again(data: DataInstallation) -> None:
     data.put(ZIP, specimens())
     data.validate()

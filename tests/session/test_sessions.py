@@ -132,6 +132,7 @@ class TestOneAtATime:
         ):
             pytest.fail("two sessions at once")
 
+    @pytest.mark.both_databases
     def test_of_many_that_open_at_once_one_is_let_in(self, tracker: Engine, settings: Settings) -> None:
         together, over = threading.Barrier(6), threading.Event()
         outcomes: list[str] = []
@@ -166,6 +167,7 @@ class TestOneAtATime:
 
 
 class TestOutcome:
+    @pytest.mark.both_databases
     def test_a_clean_session_is_a_success_with_its_times(self, tracker: Engine, settings: Settings) -> None:
         """Sessions that had checked a document were recorded as failed."""
         before = utc_now()
@@ -226,6 +228,7 @@ class TestOutcome:
 
 
 class TestDeadHolder:
+    @pytest.mark.both_databases
     @pytest.mark.parametrize("phase", [Phase.ZIP_NAME, Phase.XSD])
     def test_a_killed_process_is_succeeded_at_once_and_its_session_has_failed(
         self, phase: Phase, tracker: Engine, settings: Settings
@@ -304,6 +307,7 @@ class TestDeadHolder:
         with pytest.raises(SessionActiveError, match=f"Session {dead} is active"), open_session(tracker, settings):
             pytest.fail("taken over from a holder that is alive")
 
+    @pytest.mark.both_databases
     def test_a_process_that_lives_but_gives_no_sign_of_life_loses_its_lease(
         self, tracker: Engine, settings: Settings
     ) -> None:
@@ -396,6 +400,7 @@ class TestLease:
         assert session.notices == ("cleaned",)
         assert _session_row(tracker, session.id).status == sessions.SUCCESS
 
+    @pytest.mark.both_databases
     def test_one_lost_while_staging_is_cleaned_is_told(self, tracker: Engine, settings: Settings) -> None:
         def clean_slowly() -> tuple[str, ...]:
             _change_lock(tracker, holder="another")
@@ -409,6 +414,7 @@ class TestLease:
             pass
         assert _lock(tracker).holder == "another"
 
+    @pytest.mark.both_databases
     def test_who_interrupts_the_cleaning_of_staging_gives_the_lock_back(
         self, tracker: Engine, settings: Settings
     ) -> None:
@@ -419,6 +425,7 @@ class TestLease:
             pass
         assert _lock(tracker).holder is None
 
+    @pytest.mark.both_databases
     def test_a_session_that_lost_its_lock_stops_and_leaves_all_to_the_other(
         self, tracker: Engine, settings: Settings
     ) -> None:
@@ -588,6 +595,7 @@ def test_the_token_that_holds_a_lock_is_new_each_time(tracker: Engine, settings:
     assert len(holders) == 2
 
 
+@pytest.mark.both_databases
 def test_times_of_the_lease_are_the_database_s(tracker: Engine, settings: Settings) -> None:
     with open_session(tracker, settings):
         lock = _lock(tracker)
@@ -595,6 +603,7 @@ def test_times_of_the_lease_are_the_database_s(tracker: Engine, settings: Settin
         assert run_writing(tracker, lambda connection: None, patience_seconds=1) is None
 
 
+@pytest.mark.both_databases
 def test_a_session_that_was_taken_over_while_the_database_was_away_writes_nothing(
     tracker: Engine, settings: Settings
 ) -> None:

@@ -236,6 +236,7 @@ class TestResuming:
 
 
 class TestOutages:
+    @pytest.mark.both_databases
     def test_what_an_outage_prevented_is_done_by_a_later_session(self, quick: Installation, share: Share) -> None:
         """A failed download was never tried again."""
         once = quick.with_settings(max_retries=0)

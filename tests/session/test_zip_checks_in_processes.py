@@ -55,6 +55,7 @@ def three(installation: Installation, *more: str) -> list[str]:
     return [f"add/{name}" for name in names]
 
 
+@pytest.mark.both_databases
 def test_processes_find_what_threads_find(
     installation: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,6 +131,7 @@ def test_an_archive_that_a_process_cannot_check_costs_no_other_and_is_said(
     assert installation.run_session().zips[f"add/{name}"].succeeded
 
 
+@pytest.mark.both_databases
 def test_where_no_process_can_be_started_nothing_is_lost(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,6 +52,7 @@ def test_a_good_zip_ends_as_validated_with_its_documents_in_staging(installation
     assert installation.staged() == {KEY: archive, **contents}
 
 
+@pytest.mark.both_databases
 def test_size_and_checksum_are_those_of_the_archive(installation: Installation, folder: Folder) -> None:
     """`content_md5` is written."""
     archive = folder.put(KEY)
@@ -75,6 +76,7 @@ def test_a_clean_session_is_recorded_as_a_success(installation: Installation, fo
         assert None not in set(connection.scalars(select(SessionTask.finish_time)))
 
 
+@pytest.mark.both_databases
 def test_an_invalid_document_fails_its_zip_and_not_its_sibling(installation: Installation, folder: Folder) -> None:
     """The zip shows the worst of its documents."""
     documents = specimens() | experiments()
@@ -239,6 +241,7 @@ def _open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
+@pytest.mark.both_databases
 def test_hundreds_of_zips_come_through_in_bounded_threads(installation: Installation, folder: Folder) -> None:
     """Bounded concurrency, and no file left open."""
     for inc in range(300):
