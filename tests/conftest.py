@@ -8,6 +8,7 @@ from collections.abc import Generator
 import pytest
 
 from dcc import redaction
+from tests.support.trials import EVERYWHERE
 
 pytest_plugins = [
     "tests.support.databases",
@@ -103,7 +104,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     TESTS_EVERYWHERE=1 runs every case on every database. Otherwise, of the cases of a test that is not about databases,
     the first one alone runs on MariaDB too, or none: the statements of the others are the same.
     """
-    if not os.environ.get("TESTS_EVERYWHERE"):
+    if not EVERYWHERE:
         on_sqlite = {_test_of(item) for item in items if _database(item) == "sqlite"}
         seen: set[str] = set()
         items[:] = [item for item in items if _database(item) != "mariadb" or _is_needed(item, on_sqlite, seen)]

@@ -19,6 +19,7 @@ from dcc.errors import ArchiveError, CorruptArchiveError, DiskFullError, EmptyAr
 from dcc.naming import NamingConvention
 from dcc.settings import load_settings
 from dcc.store.staging import remove_leftovers
+from tests.support.trials import trials
 
 SPECIMEN = "J.2013-10-31.1.specimen.impc.xml"
 EXPERIMENT = "J.2013-10-31.2.experiment.impc.xml"
@@ -301,7 +302,7 @@ def test_an_archive_that_says_its_entries_begin_before_it_is_damaged(tmp_path: P
 CONTENTS = {SPECIMEN: b"<a>" + b"text " * 200 + b"</a>", EXPERIMENT: b"<b/>", "notes.txt": b"n", "x.xml": b"<x/>"}
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=trials(300), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data(), method=st.sampled_from([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA]))
 def test_a_damaged_archive_is_refused_or_gives_the_right_documents(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, method: int

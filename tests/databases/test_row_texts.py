@@ -14,6 +14,7 @@ from dcc.qc import models
 from dcc.qc.database import writing
 from tests.support.databases import only_mariadb
 from tests.support.sent_statements import sent_statements
+from tests.support.trials import trials
 
 BASIS = models.BuildBasis.__table__
 ROWS = select(BASIS.c.snapshot_id, BASIS.c.name, func.nullif(BASIS.c.name, "none", type_=String))
@@ -33,7 +34,7 @@ def write(engine: Engine, numbers: dict[str, int]) -> None:
             connection.execute(insert(BASIS), rows)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=trials(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(numbers=_MANY)
 def test_numbers_texts_and_nulls_are_what_they_are(qc_database: Engine, numbers: dict[str, int]) -> None:
     write(qc_database, numbers | {"none": 7, 'it\'s "so" \\ %s :x\t\n\u2028\U0001f42d': 8})

@@ -13,6 +13,7 @@ from dcc.documents.validation import validate_document
 from dcc.naming import DocumentKind
 from dcc.outcomes import Problem
 from tests.support.strategies_documents import Document, Faulty, faulty_documents, valid_documents
+from tests.support.trials import trials
 
 SCHEMAS = SchemaSet.load(None)
 BOTH_WAYS = (1_000_000, 0)
@@ -28,7 +29,7 @@ def validate(path: Path, kind: DocumentKind, max_tree_bytes: int) -> list[Proble
     return validate_document(path, kind, SCHEMAS, max_errors=100, max_tree_bytes=max_tree_bytes)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=SLOW_TO_DRAW)
+@settings(max_examples=trials(100), deadline=None, suppress_health_check=SLOW_TO_DRAW)
 @given(document=valid_documents())
 def test_a_document_that_follows_the_facts_is_valid(document: Document, place: Path) -> None:
     place.write_bytes(document.render()[0])
@@ -36,7 +37,7 @@ def test_a_document_that_follows_the_facts_is_valid(document: Document, place: P
         assert validate(place, document.kind, max_tree_bytes) == []
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=SLOW_TO_DRAW)
+@settings(max_examples=trials(200), deadline=None, suppress_health_check=SLOW_TO_DRAW)
 @given(faulty=faulty_documents())
 def test_a_single_fault_is_found_at_the_tag_it_belongs_to(faulty: Faulty, place: Path) -> None:
     content, places = faulty.document.render()
@@ -53,7 +54,7 @@ def test_a_single_fault_is_found_at_the_tag_it_belongs_to(faulty: Faulty, place:
     assert validate(place, faulty.document.kind, BOTH_WAYS[1]) == problems
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=SLOW_TO_DRAW)
+@settings(max_examples=trials(100), deadline=None, suppress_health_check=SLOW_TO_DRAW)
 @given(document=valid_documents(), data=st.data())
 def test_a_document_cut_off_anywhere_is_refused(document: Document, data: st.DataObject, place: Path) -> None:
     """A validating stream accepts such documents when it is told not to resolve entities."""
@@ -64,7 +65,7 @@ def test_a_document_cut_off_anywhere_is_refused(document: Document, data: st.Dat
         assert problems[-1].kind == "NotWellFormedError"
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=SLOW_TO_DRAW)
+@settings(max_examples=trials(25), deadline=None, suppress_health_check=SLOW_TO_DRAW)
 @given(drawn=st.one_of(valid_documents(), faulty_documents()))
 def test_xmllint_gives_the_same_verdict(drawn: Document | Faulty, place: Path) -> None:
     document = drawn if isinstance(drawn, Document) else drawn.document
@@ -78,7 +79,7 @@ def test_xmllint_gives_the_same_verdict(drawn: Document | Faulty, place: Path) -
 PURE = {kind: xmlschema.XMLSchema(OWN_SCHEMAS / name) for kind, name in SCHEMA_FILES.items()}
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=SLOW_TO_DRAW)
+@settings(max_examples=trials(60), deadline=None, suppress_health_check=SLOW_TO_DRAW)
 @given(drawn=st.one_of(valid_documents(), faulty_documents()))
 def test_an_independent_validator_gives_the_same_verdict(drawn: Document | Faulty, place: Path) -> None:
     document = drawn if isinstance(drawn, Document) else drawn.document
@@ -87,7 +88,7 @@ def test_an_independent_validator_gives_the_same_verdict(drawn: Document | Fault
     assert accepted == (validate(place, document.kind, BOTH_WAYS[0]) == [])
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=SLOW_TO_DRAW)
+@settings(max_examples=trials(100), deadline=None, suppress_health_check=SLOW_TO_DRAW)
 @given(document=valid_documents(), data=st.data())
 def test_no_damage_makes_the_two_ways_of_reading_disagree(document: Document, data: st.DataObject, place: Path) -> None:
     content = bytearray(document.render()[0])

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.fuzzing.targets import CORPUS, TARGETS, forget_files, seeds
+from tests.support.trials import trials
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = {"archive": 100, "document": 60}
@@ -63,7 +64,10 @@ def damaged(draw: st.DrawFn, name: str) -> bytes:
 @pytest.mark.parametrize("name", sorted(TARGETS))
 def test_damage_to_the_corpus_meets_no_fault(name: str) -> None:
     @settings(
-        max_examples=EXAMPLES.get(name, 200), deadline=None, suppress_health_check=list(HealthCheck), database=None
+        max_examples=trials(EXAMPLES.get(name, 200)),
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        database=None,
     )
     @given(damaged(name))
     def holds(content: bytes) -> None:

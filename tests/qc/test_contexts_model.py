@@ -27,6 +27,7 @@ from tests.qc.test_overviews import forget_overviews, overviews_of, under
 from tests.qc.test_overviews_in_parts import build_both
 from tests.support.qc_contexts import assert_contexts_are_right, judge, know_colonies, know_important_metadata, submit
 from tests.support.qc_documents import housing, line, specimen, undo_documents
+from tests.support.trials import trials
 
 SPECIMENS = ["S1", "S2", "S3"]
 _values = st.integers(0, 9).map(str)
@@ -141,6 +142,6 @@ class Contexts(RuleBasedStateMachine):
 
 
 Contexts.TestCase.settings = settings(
-    max_examples=20, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=trials(20), stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestContexts = Contexts.TestCase

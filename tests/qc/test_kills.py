@@ -29,6 +29,7 @@ from tests.support.qc_documents import (
     to_apply,
     undo_documents,
 )
+from tests.support.trials import trials
 
 ADD, EDIT, DELETE = Action.ADD, Action.EDIT, Action.DELETE
 PATIENCE = 20
@@ -142,7 +143,7 @@ def test_a_process_killed_at_random_times_has_applied_its_documents_wholly_or_no
             apply_document(engine, document, read(number), patience_seconds=PATIENCE)
 
     chance = random.Random("kills at random times")
-    for _ in range(KILLS // 2):
+    for _ in range(trials(KILLS // 2)):
         process = start(qc_settings, all_of_them)
         assert began.wait(PATIENCE)
         time.sleep(chance.uniform(0.0, 0.5))

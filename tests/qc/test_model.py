@@ -33,6 +33,7 @@ from tests.support.qc_documents import (
     undo_documents,
 )
 from tests.support.qc_model import Key, Model, ModelDocument, Present, Said, experiments_of
+from tests.support.trials import trials
 
 CENTRES = ["H", "H", "H", "J"]
 PROCEDURES = ["IMPC_CBC_001"]
@@ -247,6 +248,6 @@ def present_of(engine: Engine, document_id: int | None) -> dict[Key, str]:
 
 
 Documents.TestCase.settings = settings(
-    max_examples=15, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=trials(15), stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestDocuments = Documents.TestCase

@@ -28,6 +28,7 @@ from tests.support.strategies_documents import (
     valid_documents,
     valid_procedures,
 )
+from tests.support.trials import trials
 
 SAMPLES = Path(__file__).parents[1] / "documents" / "samples"
 SCHEMAS = SchemaSet.load(None)
@@ -92,7 +93,7 @@ def test_a_document_that_says_everything_is_rebuilt(kind: DocumentKind, place: P
     assert_equivalent(full_document(kind).render()[0], kind, place)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=SLOW_TO_DRAW)
+@settings(max_examples=trials(100), deadline=None, suppress_health_check=SLOW_TO_DRAW)
 @given(document=st.one_of(valid_documents(), valid_procedures()))
 def test_any_valid_document_is_rebuilt(document: Document, place: Path) -> None:
     assert_equivalent(document.render()[0], document.kind, place)
@@ -131,7 +132,7 @@ def test_every_attribute_and_element_that_may_be_left_out_makes_a_difference(kin
         assert_equivalent(content, kind, place)
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=SLOW_TO_DRAW)
+@settings(max_examples=trials(200), deadline=None, suppress_health_check=SLOW_TO_DRAW)
 @given(text=XML_TEXT, attribute=XML_TEXT)
 def test_any_text_is_kept_to_the_letter(text: str, attribute: str, place: Path) -> None:
     parameter = SimpleParameter(7, attribute, None, attribute, text, text)

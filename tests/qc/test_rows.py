@@ -20,6 +20,7 @@ from tests.qc.test_rebuilding import without_lines
 from tests.support.databases import only_mariadb, only_sqlite
 from tests.support.qc_documents import apply, apply_document, experiment, to_apply
 from tests.support.strategies_documents import Document, full_document, valid_documents, valid_procedures
+from tests.support.trials import trials
 
 SAMPLES = Path(__file__).parents[1] / "documents" / "samples"
 LENIENT = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
@@ -58,14 +59,14 @@ def test_a_negative_zero_is_kept(qc_database: Engine, tmp_path: Path) -> None:
 
 @only_sqlite
 @given(document=valid_documents())
-@settings(max_examples=60, deadline=None, suppress_health_check=LENIENT)
+@settings(max_examples=trials(60), deadline=None, suppress_health_check=LENIENT)
 def test_generated_documents_are_kept(qc_database: Engine, tmp_path: Path, document: Document) -> None:
     assert_kept(qc_database, document.render()[0], document.kind, tmp_path)
 
 
 @only_sqlite
 @given(document=valid_procedures())
-@settings(max_examples=40, deadline=None, suppress_health_check=LENIENT)
+@settings(max_examples=trials(40), deadline=None, suppress_health_check=LENIENT)
 def test_generated_procedures_are_kept(qc_database: Engine, tmp_path: Path, document: Document) -> None:
     assert_kept(qc_database, document.render()[0], document.kind, tmp_path)
 

@@ -56,6 +56,7 @@ from tests.support.integrity_cases import (
     strain,
 )
 from tests.support.strategies_documents import Document, valid_documents, valid_procedures
+from tests.support.trials import trials
 
 
 def check(
@@ -77,7 +78,9 @@ def read(document: Document, path: Path) -> list[Content]:
 
 
 @given(documents=st.lists(st.one_of(valid_documents(), valid_procedures()), min_size=2, max_size=3))
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(
+    max_examples=trials(40), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
 def test_documents_one_after_the_other_have_the_findings_that_each_has_by_itself(documents: list[Document]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         contents = [read(document, Path(folder) / "document.xml") for document in documents]

@@ -24,6 +24,7 @@ from dcc.rules.elements import TYPE_OF, key_of, metadata_of_media, top_level_par
 from dcc.rules.findings import Finding
 from tests.support.integrity_cases import REFERENCE, THIS_DOCUMENT, TODAY, Uploaded, definition, increment
 from tests.support.strategies_documents import Document, valid_documents, valid_procedures
+from tests.support.trials import trials
 
 INCREMENTS = (
     (),
@@ -85,7 +86,9 @@ def findings(content: bytes, kind: DocumentKind, how: str) -> list[Finding]:
     document=st.one_of(valid_documents(), valid_procedures()),
     how=st.sampled_from(["all", "all", "no impress", "nothing"]),
 )
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(
+    max_examples=trials(150), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
 def test_every_valid_document_is_judged_and_each_finding_points_at_one_element(document: Document, how: str) -> None:
     content, _ = document.render()
     tree = etree.parse(io.BytesIO(content))

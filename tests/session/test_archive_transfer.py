@@ -33,6 +33,7 @@ from tests.support.served_from_memory import (
     transfer_of,
     with_md5,
 )
+from tests.support.trials import trials
 
 
 def _md5(content: bytes) -> str:
@@ -192,7 +193,7 @@ class TestResuming:
     @hypothesis_settings(
         deadline=None,
         suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-        max_examples=60,
+        max_examples=trials(60),
     )
     @given(breaks=st.lists(st.integers(0, len(CONTENT) - 1), max_size=6), block=st.integers(1, 3_000))
     def test_however_often_it_breaks_off_the_bytes_are_those_of_the_source(

@@ -45,6 +45,7 @@ from dcc.tracker.progress import NewDocument, NewZipAction
 from dcc.tracker.states import State
 from tests.support.ports import free_port
 from tests.support.prepared_databases import PreparedDatabases, PreparedFile, maker
+from tests.support.trials import EVERYWHERE
 
 USER = "dcc"
 PASSWORD = "s3cret@%:/ ü"
@@ -60,7 +61,7 @@ _SQLITE, _MARIADB = "sqlite", pytest.param("mariadb", marks=pytest.mark.servers)
 only_sqlite = pytest.mark.parametrize("tracker_url", [_SQLITE], indirect=True)
 only_mariadb = pytest.mark.parametrize("tracker_url", [_MARIADB], indirect=True)
 _both = pytest.mark.parametrize("tracker_url", [_SQLITE, _MARIADB], indirect=True)
-one_database = _both if os.environ.get("TESTS_EVERYWHERE") else only_sqlite
+one_database = _both if EVERYWHERE else only_sqlite
 """Marks a test of which one database says enough in `make test`; with TESTS_EVERYWHERE=1 it runs on both."""
 
 

@@ -32,6 +32,7 @@ from dcc.tracker.models import (
 from dcc.tracker.states import WAITING, State
 from tests.support.databases import only_sqlite, seed_centre, seed_source
 from tests.support.sent_statements import sent_statements
+from tests.support.trials import EVERYWHERE
 
 NAME = "H.2013-10-31.1.impc.zip"
 KEY = ZipKey(Action.ADD, NAME)
@@ -424,22 +425,23 @@ class TestYoung:
         assert shelf.record(listing, quiet_seconds=5).unsettled == {}
 
 
-MANY = 100_000
+MANY = 100_000 if EVERYWHERE else 20_000
+SECONDS = MANY / 5_000
 
 
 @only_sqlite
-def test_a_hundred_thousand_archives_are_recorded_within_seconds(shelf: Shelf) -> None:
+def test_very_many_archives_are_recorded_within_seconds(shelf: Shelf) -> None:
     """Seven queries for each known file."""
     files = [ListedFile(f"H.2013-10-{1 + n % 31:02}.{n // 31}.impc.zip", n, n) for n in range(MANY)]
     began = time.process_time()
     assert len(shelf.add(*files).new_zips) == MANY
-    assert time.process_time() - began < 20
+    assert time.process_time() - began < SECONDS
 
     new = [ListedFile(f"H.2014-01-01.{n}.impc.zip", n, n) for n in range(3)]
     began = time.process_time()
     with sent_statements(shelf.tracker) as sent:
         found = shelf.add(*files[:-1], *new)
-    assert time.process_time() - began < 10
+    assert time.process_time() - began < SECONDS / 2
     assert (found.known, len(found.new_zips), found.gone) == (MANY - 1, 3, 1)
     assert len(sent) < 25
     with shelf.tracker.connect() as connection:

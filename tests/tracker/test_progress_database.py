@@ -42,6 +42,7 @@ from tests.support.databases import (
     seed_source,
     seed_zip,
 )
+from tests.support.trials import trials
 
 T = TypeVar("T")
 STATES = [State(phase, status) for phase in Phase for status in Status]
@@ -443,7 +444,7 @@ document_states = st.lists(
     after=st.lists(st.tuples(st.integers(0, 2), st.sampled_from(STATES)), max_size=3),
     is_latest=st.booleans(),
 )
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=trials(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_documents_set_back_leave_their_parents_as_if_they_had_never_been_further(
     scratch: tuple[Engine, int],
     before: list[State],
@@ -533,7 +534,7 @@ proposed = st.tuples(st.integers(0, 8), st.sampled_from(STATES), st.booleans())
 
 
 @given(reports=st.lists(st.lists(proposed, min_size=1, max_size=6), min_size=1, max_size=4))
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=trials(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_sequence_of_reports_ends_where_the_algebra_says(
     scratch: tuple[Engine, int], reports: list[list[tuple[int, State, bool]]]
 ) -> None:
