@@ -380,9 +380,9 @@ def test_very_many_findings_are_not_held_together(mouse: Engine) -> None:
         return judgement.counts["P9", Severity.ERROR], peak
 
     # The caches of the rules fill in both: the larger one holds little more. A finding that is held has 480 bytes.
-    few, of_few = judged(3_000)
-    many, of_many = judged(9_000)
-    assert (few, many) == (3_000, 9_000)
+    few, of_few = judged(10_000)
+    many, of_many = judged(30_000)
+    assert (few, many) == (10_000, 30_000)
     assert (of_many - of_few) / (many - few) < 100
 
 
