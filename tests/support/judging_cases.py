@@ -72,11 +72,11 @@ def numbered(contents: list[Content]) -> Iterator[Content]:
             yield content._replace(position=entities)
 
 
-def judge(qc: Engine, document: Applied | int, by: Basis = BASIS, **options: Any) -> Judgement:
+def judge(qc: Engine, document: Applied | int, by: Basis = BASIS) -> Judgement:
     """Judge a document by its rows."""
     document_id = document if isinstance(document, int) else document.document_id
     with writing(qc) as connection:
-        return judge_document(connection, document_id, load_document(connection, document_id), by, **options)
+        return judge_document(connection, document_id, load_document(connection, document_id), by)
 
 
 def rules_of(judgement: Judgement) -> list[str]:

@@ -109,20 +109,12 @@ class Judgement:
     cleared: tuple[FindingEntry, ...]
 
 
-def judge_document(
-    connection: Connection,
-    document_id: int,
-    contents: Iterable[Content],
-    basis: Basis,
-    *,
-    because_of: int | None = None,
-) -> Judgement:
+def judge_document(connection: Connection, document_id: int, contents: Iterable[Content], basis: Basis) -> Judgement:
     """Judge a document of these contents anew, within a write transaction.
 
     Its findings, the validity of what it brought, and the day of the judgement are written; its contexts are marked to
-    be built again where a validity changed. `because_of` is the document that gives cause to judge it again, and that
-    what is gone is closed by. The number of statements goes with the size of the document in thousands of entities and
-    of findings. Raises NotFoundError for a document that is not there, or was withdrawn.
+    be built again where a validity changed. The number of statements goes with the size of the document in thousands of
+    entities and of findings. Raises NotFoundError for a document that is not there, or was withdrawn.
     """
     document = require_standing(document_id, lock_documents(connection, [document_id]).get(document_id))
     context = DocumentContext(
@@ -133,19 +125,10 @@ def judge_document(
         basis.reference.data,
         SqlLookups(connection),
     )
-    return settle(
-        connection, document, check_contents(contents, context, JUDGED_AT_UPLOAD), basis, because_of=because_of
-    )
+    return settle(connection, document, check_contents(contents, context, JUDGED_AT_UPLOAD), basis)
 
 
-def settle(
-    connection: Connection,
-    document: StoredDocument,
-    findings: Iterable[Finding],
-    basis: Basis,
-    *,
-    because_of: int | None = None,
-) -> Judgement:
+def settle(connection: Connection, document: StoredDocument, findings: Iterable[Finding], basis: Basis) -> Judgement:
     """Have a document, which is locked, be judged by what the rules find in it; see `judge_document`.
 
     Nothing is asked of `findings` for a document that names what is to be deleted.
@@ -156,7 +139,7 @@ def settle(
     if not document.deletes:
         _judge_contents(connection, document, findings, tally)
     found = tally.to_record()
-    changes = replace_findings(connection, document.id, document.tracker_id, found, stored, tally.ended_by, because_of)
+    changes = replace_findings(connection, document.id, document.tracker_id, found, stored, tally.ended_by)
     changed = set_validity(connection, document.id, DocumentKind(document.kind), tally.invalid)
     judged = {"document": document.id, "new_judged_at": utc_now(), "new_judged_by": basis.signature}
     connection.execute(_CHANGED if changed else _RESULT, judged)

@@ -170,12 +170,11 @@ def replace_findings(
     found: Sequence[FindingRow],
     stored: Sequence[StoredFinding],
     ended_by: Mapping[Key, int],
-    because_of: int | None,
 ) -> Changes:
     """Have `found` be the open findings of a document that has those `stored`.
 
     Those that are gone are closed by the document that `ended_by` names for them, or that brought the specimen they
-    missed, or else by `because_of`.
+    missed; others by none.
     """
     there: dict[Key, list[StoredFinding]] = defaultdict(list)
     for one in stored:
@@ -195,7 +194,7 @@ def replace_findings(
             changed[row.verdict].append(kept.id)
     gone = [one for rest in there.values() for one in rest]
     restate(connection, changed)
-    _close(connection, gone, ended_by, because_of)
+    _close(connection, gone, ended_by)
     _insert(connection, document_id, tracker_id, added)
     return Changes(tuple(added), tuple(one.row for one in gone))
 
@@ -223,15 +222,13 @@ def _insert(connection: Connection, document_id: int, tracker_id: int | None, ro
     connection.execute(insert(_FINDING), values)
 
 
-def _close(
-    connection: Connection, gone: Sequence[StoredFinding], ended_by: Mapping[Key, int], because_of: int | None
-) -> None:
+def _close(connection: Connection, gone: Sequence[StoredFinding], ended_by: Mapping[Key, int]) -> None:
     if not gone:
         return
     arrived = _arrivals(connection, [one.id for one in gone if one.row.rule in _OF_ARRIVALS])
     by_document: dict[int | None, list[int]] = defaultdict(list)
     for one in gone:
-        document_id = ended_by.get(one.row.key) or arrived.get(one.id) or because_of
+        document_id = ended_by.get(one.row.key) or arrived.get(one.id)
         by_document[document_id].append(one.id)
     now = utc_now()
     for document_id, ids in by_document.items():
