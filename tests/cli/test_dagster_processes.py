@@ -17,7 +17,8 @@ from dcc.cli.installation.dagster_processes import Program
 from dcc.cli.shell.context import settings_from_environment
 from dcc.errors import InternalFaultError
 
-ENDS = "time.sleep(0.5); note(str(child.poll())); child.kill()"
+ENDS = "time.sleep(0.3); note(str(child.poll())); child.kill()"
+ASKED_AND_ENDED = "asked = time.monotonic(); time.sleep(1); note(f'{asked} {time.monotonic()}'); child.kill()"
 STAYS = "time.sleep(600)"
 STAYING = Program("stays", [])
 _HEARD_SECONDS = 10
@@ -33,6 +34,12 @@ try:
 except KeyboardInterrupt:
     {end}
 """
+
+
+@pytest.fixture(autouse=True)
+def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hear of a start or an end at once."""
+    monkeypatch.setattr(dagster_processes, "_POLL_SECONDS", 0.02)
 
 
 def stop(folder: Path, monkeypatch: pytest.MonkeyPatch, end: str) -> str:
@@ -72,15 +79,15 @@ def test_one_that_does_not_end_when_it_is_asked_is_ended_with_its_own_ones(
 
 
 def test_programs_that_run_together_are_stopped_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "slow_to_end.py").write_text(MODULE.format(end="time.sleep(2); child.kill()"))
+    (tmp_path / "slow_to_end.py").write_text(MODULE.format(end=ASKED_AND_ENDED))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setenv("DCC_HOME", str(tmp_path))
     noted = [tmp_path / name for name in ("first", "second")]
     programs = [Program("slow_to_end", [str(path)]) for path in noted]
     with dagster_processes.running(settings_from_environment(), *programs) as processes:
         dagster_processes.wait_until(processes, lambda: all(path.exists() for path in noted))
-        began = time.monotonic()
-    assert time.monotonic() - began < 3.8
+    asked, ended = zip(*([float(moment) for moment in path.read_text().split()] for path in noted), strict=True)
+    assert max(asked) < min(ended)
     assert [process.returncode for process in processes] == [0, 0]
 
 

@@ -155,14 +155,25 @@ def test_a_file_that_is_no_database_is_never_replaced(settings: Settings) -> Non
     assert path.read_bytes() == b"no database" * 1000
 
 
-def _opened_and_killed(settings: Settings, seconds: float | None) -> float:
-    """Make the instance in a process that is killed after so long, or ends; how long it took."""
+def _open(settings: Settings) -> None:
+    with open_instance(settings):
+        pass
+
+
+def _have_dagster_make(settings: Settings) -> None:
+    """Have Dagster make its files in their place, as an earlier version of the platform did."""
+    settings.dagster_home.mkdir(parents=True)
+    DagsterInstance.from_ref(InstanceRef.from_dir(str(settings.dagster_home)))
+
+
+def _killed(make: Callable[[Settings], None], settings: Settings, seconds: float | None) -> float:
+    """Make an instance in a process that is killed after so long, or ends; how long it took."""
     began = time.monotonic()
     child = os.fork()
     if child == 0:
         try:
-            with open_instance(settings):
-                os._exit(0)
+            make(settings)
+            os._exit(0)
         finally:
             os._exit(1)
     if seconds is not None:
@@ -180,11 +191,11 @@ def homes(tmp_path: Path) -> Iterator[Settings]:
 
 def test_killed_at_any_moment_it_is_whole_after_the_next_opening(homes: Iterator[Settings]) -> None:
     chance = random.Random(SEED)
-    longest = _opened_and_killed(next(homes), None)
+    longest = _killed(_open, next(homes), None)
     for kill in range(KILLS):
         settings = next(homes)
         moment = chance.uniform(0, longest)
-        _opened_and_killed(settings, moment)
+        _killed(_open, settings, moment)
         said = f"kill {kill} of seed {SEED}, after {moment:.3f} of {longest:.3f} s"
         # What is in its place is whole, without any mending.
         for name, marks in _MARKS.items():
@@ -201,20 +212,10 @@ def test_killed_at_any_moment_it_is_whole_after_the_next_opening(homes: Iterator
 def test_what_dagster_leaves_when_it_is_killed_is_mended(homes: Iterator[Settings]) -> None:
     """Files half-made by a version that had Dagster make them in their place."""
     chance = random.Random(SEED)
+    longest = _killed(_have_dagster_make, next(homes), None)
     for kill in range(KILLS):
         settings = next(homes)
-        home = settings.dagster_home
-        home.mkdir(parents=True)
-        child = os.fork()
-        if child == 0:
-            try:
-                DagsterInstance.from_ref(InstanceRef.from_dir(str(home)))
-                os._exit(0)
-            finally:
-                os._exit(1)
-        time.sleep(chance.uniform(0, 1.5))
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+        _killed(_have_dagster_make, settings, chance.uniform(0, longest))
         with open_instance(settings):
             pass
         assert storage_of(settings)["Dagster instance"].startswith(Verdict.OK), f"kill {kill} of seed {SEED}"

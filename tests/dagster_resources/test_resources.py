@@ -53,8 +53,8 @@ def silent_port() -> Iterator[int]:
 @pytest.fixture
 def silent_sources(installation: Installation, silent_port: int, monkeypatch: pytest.MonkeyPatch) -> Installation:
     set_environment(installation, monkeypatch)
-    monkeypatch.setenv("DCC_LOGIN_TIMEOUT", "1.5")
-    monkeypatch.setenv("DCC_LIST_TIMEOUT", "1.5")
+    monkeypatch.setenv("DCC_LOGIN_TIMEOUT", "0.5")
+    monkeypatch.setenv("DCC_LIST_TIMEOUT", "0.5")
     for protocol in SILENT:
         host = f"127.0.0.1:{silent_port}"
         installation.add_source(SourceAddress(0, "H", protocol, host, "user", SecretStr("password"), "/"))
@@ -77,23 +77,23 @@ def test_a_shorter_time_limit_counts_for_the_kind_of_source_that_it_is_given_for
     silent_sources: Installation, instance: DagsterInstance
 ) -> None:
     job = asset_definitions().resolve_job_def("crawl_file_sources")
-    job.execute_in_process(instance=instance, run_config=configured(sftp={"login_timeout": 0.3}))
+    job.execute_in_process(instance=instance, run_config=configured(sftp={"login_timeout": 0.2}))
     first = failures(silent_sources)
-    assert "within 0.3 seconds" in first[SourceProtocol.SFTP]
-    assert "within 1.5 seconds" in first[SourceProtocol.FTP]
+    assert "within 0.2 seconds" in first[SourceProtocol.SFTP]
+    assert "within 0.5 seconds" in first[SourceProtocol.FTP]
 
     job.execute_in_process(instance=instance)
-    assert "within 1.5 seconds" in failures(silent_sources)[SourceProtocol.SFTP]
+    assert "within 0.5 seconds" in failures(silent_sources)[SourceProtocol.SFTP]
 
 
 @only_sqlite
 def test_a_value_of_the_definitions_counts_unless_the_run_has_another(
     silent_sources: Installation, instance: DagsterInstance
 ) -> None:
-    resources = {**platform_resources(), "sftp": SftpResource(login_timeout=0.4)}
+    resources = {**platform_resources(), "sftp": SftpResource(login_timeout=0.3)}
     job = Definitions(jobs=[crawl_file_sources], resources=resources).resolve_job_def("crawl_file_sources")
     job.execute_in_process(instance=instance)
-    assert "within 0.4 seconds" in failures(silent_sources)[SourceProtocol.SFTP]
+    assert "within 0.3 seconds" in failures(silent_sources)[SourceProtocol.SFTP]
     job.execute_in_process(instance=instance, run_config=configured(sftp={"login_timeout": 0.2}))
     assert "within 0.2 seconds" in failures(silent_sources)[SourceProtocol.SFTP]
 
