@@ -95,7 +95,7 @@ def _load(context: OpExecutionContext, session: SessionResource, qc_database: Qc
 
 @op(
     name="show",
-    description="Shows what changed in the tracker and the QC database since the last session.",
+    description="Shows changes in the tracker and the QC database that Dagster does not show yet.",
 )
 def _show(context: OpExecutionContext, tracker: TrackerResource, qc_database: QcDatabaseResource) -> None:
     settings, engine, qc = tracker.settings_with(qc_database), tracker.ready(), qc_database.ready()

@@ -45,7 +45,7 @@ def overdue(
         told = _notify(engine, settings)
     except DatabaseOutdatedError as error:
         return SkipReason(str(error))
-    return SkipReason(" ".join(["No check changed.", *told]))
+    return SkipReason(" ".join(["The checks are up to date.", *told]))
 
 
 def _notify(tracker: Engine, settings: Settings) -> Sequence[str]:

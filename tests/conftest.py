@@ -8,6 +8,7 @@ from collections.abc import Generator
 import pytest
 
 from dcc import redaction
+from tests.support.sharing import OF_BROWSER, OF_PAGE
 from tests.support.trials import EVERYWHERE
 
 pytest_plugins = [
@@ -81,14 +82,6 @@ ON_ONE_DATABASE = (
 """Modules about what sessions, rules and commands decide: but for tests marked `both_databases`, the statements that
 they send are those of other tests."""
 LONG = ("tests/test_documents_commands.py", "tests/test_benchmarks", "tests/soak/")
-SHARING = (
-    "tests/hostile/test_web_page.py",
-    "tests/dagster_resources/test_resources_page.py",
-    "tests/test_deploy.py",
-    "tests/assets/test_browser.py",
-    "tests/assets/pages/test_browser_reports.py",
-)
-"""Modules that share what takes long to start, so that one process of the run has them all: `page` and `browser`."""
 
 
 def pytest_configure() -> None:
@@ -136,7 +129,8 @@ def _is_needed(item: pytest.Item, on_sqlite: set[str], seen: set[str]) -> bool:
 def _place(item: pytest.Item) -> int:
     if item.nodeid.startswith(LONG):
         return 0
-    return next((place for place, name in enumerate(SHARING, 1) if item.nodeid.startswith(name)), len(SHARING) + 1)
+    sharing = (*OF_PAGE, *OF_BROWSER)
+    return next((place for place, name in enumerate(sharing, 1) if item.nodeid.startswith(name)), len(sharing) + 1)
 
 
 def pytest_collection_finish() -> None:

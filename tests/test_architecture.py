@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from tests import conftest
+from tests.support import sharing
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("dcc", "dcc_resources", "dcc_assets", "dcc_dagster", "dcc_sensors")
@@ -56,5 +57,5 @@ def test_nothing_cites_what_its_readers_do_not_have() -> None:
 
 
 def test_what_the_run_of_the_tests_is_ordered_by_exists() -> None:
-    named = (*conftest.ON_ONE_DATABASE, *conftest.LONG, *conftest.SHARING, *conftest.OF_DATABASES)
+    named = (*conftest.ON_ONE_DATABASE, *conftest.LONG, *sharing.OF_PAGE, *sharing.OF_BROWSER, *conftest.OF_DATABASES)
     assert [name for name in named if not list(ROOT.glob(f"{name.rstrip('/')}*"))] == []

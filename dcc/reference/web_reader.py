@@ -25,7 +25,7 @@ from dcc.errors import (
 )
 from dcc.reference.impress import Impress
 from dcc.reference.loading import IMPRESS_FILE, SETS, ReferenceData, checksum_of, read_set
-from dcc.reference.snapshots import Provenance
+from dcc.reference.snapshots import Provenance, Snapshot
 from dcc.settings import Settings
 from dcc.settings.reference import redact_tokens, shown_source, url_below
 from dcc.sources.access import Credential, parse_hostname
@@ -190,6 +190,11 @@ def _astray(shown: str) -> ReferenceDataError:
     )
 
 
+def set_of_page(name: str, page: Page) -> Snapshot:
+    """A set of reference data that a page has, as of now. Raises ReferenceDataError for one that cannot be read."""
+    return read_set(name, page.content, Provenance(page.address, utc_now(), checksum_of(page.content)))
+
+
 def load_from_url(url: str, settings: Settings) -> ReferenceData:
     """The reference data of a place on a web server that has a file for each set.
 
@@ -200,9 +205,7 @@ def load_from_url(url: str, settings: Settings) -> ReferenceData:
     try:
         for name in SETS:
             address = url_below(url, IMPRESS_FILE if name == Impress.NAME else f"{name}.csv")
-            content = reader.read(address, None, MOST_BYTES).content
-            provenance = Provenance(shown_source(address), utc_now(), checksum_of(content))
-            found[name] = read_set(name, content, provenance)
+            found[name] = set_of_page(name, reader.read(address, None, MOST_BYTES))
     finally:
         reader.close()
     return ReferenceData(**found)

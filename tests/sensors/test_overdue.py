@@ -83,7 +83,7 @@ def test_a_source_that_no_session_crawls_is_told_once_and_so_is_that_one_does(
 ) -> None:
     installation.add_folder().put(GOOD)
     crawl(installation, dagster)
-    assert after(0) == "No check changed."
+    assert after(0) == "The checks are up to date."
     assert told(server) == []
     after(25)
     assert dagster.checks(CRAWL_OVERDUE) == {"H-1": "failed"}
@@ -199,7 +199,7 @@ def test_nobody_is_told_unless_that_is_asked_for(
     set_environment(installation, monkeypatch)
     installation.add_folder()
     crawl(installation, dagster)
-    assert after(25) == "No check changed."
+    assert after(25) == "The checks are up to date."
 
 
 @pytest.mark.servers

@@ -25,11 +25,12 @@ from dcc.qc.apply.entity_rows import COLUMNS
 from dcc.qc.rows import prepared_file
 from dcc.qc.rows.prepared_file import PreparedDocument, PreparedFile, open_prepared, remove_prepared
 from dcc.reference.loading import load_shipped
-from dcc.rules.checking import ABOUT_SPECIMENS, JUDGED_AT_UPLOAD, all_rules, check_contents
+from dcc.rules.checking import ABOUT_SPECIMENS, JUDGED_AT_UPLOAD, NEEDING_OTHERS, all_rules, check_contents
 from dcc.rules.context import DocumentContext
 from dcc.rules.packed_findings import unpacked
+from dcc.session.neighbours import NO_NEIGHBOURS
 from dcc.session.prepare import documents
-from dcc.session.prepare.documents import LEFT_OUT, ArchiveToPrepare, Basis, DocumentToPrepare, prepare_archive
+from dcc.session.prepare.documents import ArchiveToPrepare, Basis, DocumentToPrepare, prepare_archive
 from tests.support.qc_documents import block, experiment, housing, line
 from tests.support.strategies_documents import full_document
 
@@ -179,8 +180,8 @@ def test_what_the_rules_find_is_what_they_find_in_the_document_by_itself(
     if action is Action.DELETE:
         assert found is None
         return
-    context = DocumentContext(0, action, "H", TODAY, BASIS.reference, documents._NothingElse())
-    expected = list(check_contents(read_document(target.with_name(name), SPECIMEN), context, LEFT_OUT))
+    context = DocumentContext(0, action, "H", TODAY, BASIS.reference, NO_NEIGHBOURS)
+    expected = list(check_contents(read_document(target.with_name(name), SPECIMEN), context, NEEDING_OTHERS))
     assert [unpacked(one) for one in found or ()] == expected
     assert "S12" in {one.rule for one in expected}
 
@@ -212,7 +213,7 @@ def test_a_rule_that_breaks_down_is_said_to_be_unchecked_and_the_rows_are_there(
 def test_only_the_rules_about_specimens_look_at_what_the_database_holds() -> None:
     """All others say the same whatever it holds, so that they can be asked before it is known."""
     asking = {rule.id for rule in all_rules().values() if "answers" in _names_in(rule.check.__code__)}
-    assert asking == ABOUT_SPECIMENS | JUDGED_AT_UPLOAD == LEFT_OUT
+    assert asking == ABOUT_SPECIMENS | JUDGED_AT_UPLOAD == NEEDING_OTHERS
 
 
 def _names_in(code: CodeType) -> set[str]:

@@ -25,11 +25,10 @@ from tests.cli.conftest import clean
 from tests.support.browsing import SEEN_SECONDS, click, see, ui_process, wait_for
 from tests.support.installations import Folder
 from tests.support.ports import free_port
+from tests.support.sharing import OF_PAGE
 
 PROGRAM = str(Path(sys.executable).with_name("dcc"))
 NEVER = "0 0 29 2 *"
-SHARING = ("tests/hostile/test_web_page.py", "tests/dagster_resources/test_resources_page.py", "tests/test_deploy.py")
-"""The modules that share `page`."""
 JSON = {"Content-Type": "application/json"}
 
 STATE = """{
@@ -141,7 +140,7 @@ _SHARED = SharedPage()
 
 def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
     """The page is stopped when tests follow that are of no module which shares it."""
-    if nextitem is None or not nextitem.nodeid.startswith(SHARING):
+    if nextitem is None or not nextitem.nodeid.startswith(OF_PAGE):
         _SHARED.stop()
 
 

@@ -23,9 +23,9 @@ from dcc.qc.models import FetchedPage
 from dcc.qc.models.base import ID_LENGTH, URI_LENGTH
 from dcc.reference.impress import Impress, ParameterType
 from dcc.reference.impress_api import impress_from_answers
-from dcc.reference.loading import checksum_of, checksum_of_answers, parse_json, read_set
+from dcc.reference.loading import checksum_of_answers, parse_json
 from dcc.reference.snapshots import Provenance, Snapshot
-from dcc.reference.web_reader import MOST_BYTES, Page, WebReader
+from dcc.reference.web_reader import MOST_BYTES, Page, WebReader, set_of_page
 from dcc.settings import Settings
 from dcc.settings.reference import shown_source, url_below
 
@@ -125,7 +125,7 @@ def retrieve(qc: Engine, settings: Settings, name: str, url: str) -> Snapshot:
         page = reader.read(url, known, MOST_BYTES)
     finally:
         reader.close()
-    snapshot = read_set(name, page.content, Provenance(shown_source(url), utc_now(), checksum_of(page.content)))
+    snapshot = set_of_page(name, page)
     if page is not known:
         run_writing(qc, lambda connection: save_pages(connection, [page]), patience_seconds=patience)
     return snapshot

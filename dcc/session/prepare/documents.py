@@ -6,7 +6,7 @@ setting or a secret, so that it can be done by any process, or on any machine.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import date
@@ -21,16 +21,14 @@ from dcc.outcomes import ZipKey
 from dcc.qc.rows.prepared_file import Columns, DocumentWriter, PreparedWriter
 from dcc.reference.loading import ReferenceData
 from dcc.rules.accepted_elements import Sound
-from dcc.rules.checking import ABOUT_SPECIMENS, JUDGED_AT_UPLOAD, check_contents
-from dcc.rules.context import DocumentContext, ExperimentKey, KnownSpecimen, Where
+from dcc.rules.checking import NEEDING_OTHERS, check_contents
+from dcc.rules.context import DocumentContext
 from dcc.rules.packed_findings import packed
 from dcc.runtime.checksums import md5_of
 from dcc.runtime.log_context import logging_about
 from dcc.runtime.worker_processes import portable
+from dcc.session.neighbours import NO_NEIGHBOURS
 from dcc.store.staged_documents import document_lost
-
-LEFT_OUT: Final = JUDGED_AT_UPLOAD | ABOUT_SPECIMENS
-"""The rules that look at other documents: they are asked when all documents of a session have been applied."""
 
 MOST_FINDINGS: Final = 2_000
 """How many findings are kept of a document; one with more is judged by itself, as it is read again."""
@@ -116,7 +114,7 @@ def _prepare(key: ZipKey, document: DocumentToPrepare, name: str, writer: Prepar
         raise document_lost(key, name)
     rows = writer.document(document.kind)
     taken = _Taken(read_document(path, document.kind), rows)
-    context = DocumentContext(_NOT_KNOWN, key.action, document.centre, basis.today, basis.reference, _NothingElse())
+    context = DocumentContext(_NOT_KNOWN, key.action, document.centre, basis.today, basis.reference, NO_NEIGHBOURS)
     with closing(taken.contents()) as contents:
         findings = None if key.action is Action.DELETE else _found(contents, context, basis.sound)
         # What the rules did not come to has rows all the same.
@@ -130,7 +128,7 @@ def _prepare(key: ZipKey, document: DocumentToPrepare, name: str, writer: Prepar
 def _found(contents: Iterator[Content], context: DocumentContext, sound: Sound) -> list[Any] | None:
     """What the rules find; None where that is too much, or cannot be told here: whoever judges meets it again."""
     try:
-        found = list(islice(check_contents(contents, context, LEFT_OUT, sound), MOST_FINDINGS + 1))
+        found = list(islice(check_contents(contents, context, NEEDING_OTHERS, sound), MOST_FINDINGS + 1))
     except MemoryError:
         raise
     except Exception:
@@ -154,19 +152,3 @@ class _Taken:
         except Exception as error:
             self.error = error
             raise
-
-
-class _NothingElse:
-    """The `Lookups` of a document that is looked at by itself."""
-
-    def known_specimens(self, centre: str, ids: Collection[str]) -> Mapping[str, tuple[KnownSpecimen, ...]]:  # noqa: ARG002
-        """None."""
-        return {}
-
-    def known_experiments(
-        self,
-        centre: str,  # noqa: ARG002
-        keys: Collection[ExperimentKey],  # noqa: ARG002
-    ) -> Mapping[ExperimentKey, tuple[Where, ...]]:
-        """None."""
-        return {}
