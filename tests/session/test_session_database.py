@@ -18,8 +18,8 @@ from dcc.cli.demo import submissions
 from dcc.errors import TrackerUnreachableError
 from dcc.session import crawling, sessions
 from dcc.session.archives import processing
-from dcc.session.archives.jobs import Checker
 from dcc.session.fetching import archive_transfer
+from dcc.session.prepare.archive_checks import ArchiveChecker
 from dcc.settings import Settings
 from dcc.sources.base import SourceProtocol
 from dcc.tracker.database import open_tracker
@@ -102,8 +102,8 @@ POINTS = {
     "when the work is taken up": (processing, "load_waiting_and_held"),
     "when the centres are looked up": (processing, "load_addresses"),
     "in mid-transfer": (archive_transfer.DownloadSink, "__call__"),
-    "before an archive is extracted": (Checker, "extract"),
-    "before a document is validated": (Checker, "validate"),
+    "before an archive is extracted": (ArchiveChecker, "extract"),
+    "before a document is validated": (ArchiveChecker, "validate"),
     "when how the sources did is written": (processing, "record_conduct"),
     "when the session ends": (sessions, "_finish"),
 }
@@ -141,7 +141,7 @@ def test_a_database_that_is_killed_and_started_again_costs_only_time(
         mariadb.kill()
         killed.set()
 
-    with once_before(Checker, "validate", die):
+    with once_before(ArchiveChecker, "validate", die):
         session = threading.Thread(target=lambda: results.append(installation.run_session()))
         session.start()
         assert killed.wait(30)

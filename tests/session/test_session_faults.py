@@ -17,8 +17,8 @@ from sqlalchemy import select, update
 from dcc.cli.demo import submissions
 from dcc.operations.sessions import open_session
 from dcc.outcomes import Problem, SourceCrawl
-from dcc.session.archives.jobs import Checker
 from dcc.session.crawling import crawl_file_sources
+from dcc.session.prepare.archive_checks import ArchiveChecker
 from dcc.tracker.database import writing
 from dcc.tracker.models import AnException, FileSource, SessionTask, SourceCrawlRow
 from tests.support.databases import only_sqlite
@@ -251,15 +251,15 @@ def test_no_file_or_connection_stays_open(quick: Installation, sftp_server: Shar
     put_many(sftp_server, "H", 150)
     register(quick, sftp_server)
     open_before, most = _open_files(), 0
-    extract = Checker.extract
+    extract = ArchiveChecker.extract
 
-    def counting(self: Checker, archive: Path, target: Path) -> object:
+    def counting(self: ArchiveChecker, archive: Path, target: Path) -> object:
         nonlocal most
         most = max(most, _open_files())
         return extract(self, archive, target)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Checker, "extract", counting)
+        patched.setattr(ArchiveChecker, "extract", counting)
         assert len(quick.run_session().zips) == 150
     assert set(quick.states().values()) == {"xsd done"}
     assert most <= open_before + 40

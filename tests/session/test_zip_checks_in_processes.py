@@ -12,11 +12,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from dcc.cli.demo import submissions
 from dcc.errors import InternalFaultError
 from dcc.runtime import worker_processes
 from dcc.session.archives import checks, processing
-from dcc.session.archives.checks import ChecksInProcesses
 from dcc.tracker.models import XmlLog, ZipFile, ZipLog
 from tests.session.test_crash_recovery import fill
 from tests.support import ending_checks
@@ -78,28 +76,6 @@ def test_processes_find_what_threads_find(
         first, twice = by_threads[place], again[place]
         assert sorted(twice, key=str) == sorted([*first, *first], key=str)  # type: ignore[misc, call-overload]
     assert sum(len(outcome.documents) for outcome in outcomes.values()) == len(by_threads[1])  # type: ignore[arg-type]
-
-
-def test_the_documents_of_a_large_archive_are_shared_out(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stems = [f"2013-10-31.{inc}" for inc in range(1, 41)]
-    documents = {name: content for stem in stems for name, content in specimens(stem=stem).items()}
-    wrong = "H.2013-10-31.9.specimen.impc.xml"
-    documents[wrong] = submissions.damaged(documents[wrong], 'gender="', 'gender="un')
-    installation.add_folder().put("add/H.2013-10-31.1.impc.zip", documents)
-    given: list[int] = []
-    validate = ChecksInProcesses.validate
-
-    def noting(self: ChecksInProcesses, job: object, documents: list[object]) -> None:
-        given.append(len(documents))
-        validate(self, job, documents)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(ChecksInProcesses, "validate", noting)
-    outcome = installation.run_session().zips["add/H.2013-10-31.1.impc.zip"]
-    assert given == [40]
-    assert {each.file_name for each in outcome.documents if each.errors} == {wrong}
-    assert [state for name, state in installation.documents() if name != wrong] == ["xsd done"] * 39
 
 
 def test_more_workers_than_processors_start_no_more_processes(

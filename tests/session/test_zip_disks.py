@@ -17,7 +17,7 @@ from dcc.errors import (
 from dcc.naming import Action
 from dcc.phases import Phase
 from dcc.session.archives import attempts
-from dcc.session.archives.jobs import Checker
+from dcc.session.prepare.archive_checks import ArchiveChecker
 from dcc.sources.base import ActionListing
 from dcc.sources.folder import LocalConnection
 from dcc.tracker.models import (
@@ -72,7 +72,7 @@ def test_a_disk_too_full_to_extract_on_fails_the_session_and_not_the_zip(
         raise DiskFullError("No room. Free some space.")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Checker, "extract", full)
+        patched.setattr(ArchiveChecker, "extract", full)
         outcome = installation.run_session().zips[KEY]
     assert [reason.kind for reason in outcome.reasons] == ["DiskFullError"]
     assert not outcome.failed

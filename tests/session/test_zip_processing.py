@@ -20,10 +20,11 @@ from dcc.errors import (
 from dcc.operations.sessions import open_session
 from dcc.session.archives import coordination
 from dcc.session.archives.coordination import Coordinator
-from dcc.session.archives.jobs import Checker, Job
+from dcc.session.archives.jobs import Job
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.crawling import crawl_file_sources
 from dcc.session.fetching import downloads
+from dcc.session.prepare.archive_checks import ArchiveChecker
 from dcc.tracker.models import (
     CrawlingSession,
     SessionTask,
@@ -200,15 +201,15 @@ def test_a_fault_of_the_platform_costs_one_zip_and_is_said(
     other = "add/H.2013-10-31.2.impc.zip"
     folder.put(KEY)
     folder.put(other, specimens(stem="2013-10-31.2"))
-    extract = Checker.extract
+    extract = ArchiveChecker.extract
 
-    def faulty(self: Checker, archive: Path, target: Path) -> object:
+    def faulty(self: ArchiveChecker, archive: Path, target: Path) -> object:
         if archive.name == NAME:
             raise ZeroDivisionError("oh")
         return extract(self, archive, target)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Checker, "extract", faulty)
+        patched.setattr(ArchiveChecker, "extract", faulty)
         with pytest.raises(InternalFaultError, match=f"{KEY}: ZeroDivisionError"):
             installation.run_session()
     assert installation.states() == {KEY: "unzip running", other: "xsd done"}

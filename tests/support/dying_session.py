@@ -20,11 +20,11 @@ from dcc.outcomes import ZipKey
 from dcc.session import crawling
 from dcc.session.archives import processing
 from dcc.session.archives.coordination import Coordinator
-from dcc.session.archives.jobs import Checker
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.archives.recording import Batch
 from dcc.session.crawling import crawl_file_sources
 from dcc.session.fetching import archive_transfer, downloads
+from dcc.session.prepare.archive_checks import ArchiveChecker
 from dcc.settings import load_settings
 from dcc.store.staging import Staging
 from dcc.tracker.database import open_tracker
@@ -93,12 +93,12 @@ def _when_recorded(is_it: Callable[[Batch], bool]) -> None:
 def _before_the_checksum_is_taken() -> None:
     """Die when the arrival of an archive is recorded, and no MD5 has been taken."""
     _when_recorded(lambda batch: bool(batch.arrived))
-    Checker.open = lambda *_: threading.Event().wait()  # type: ignore[method-assign,assignment]
+    ArchiveChecker.check = lambda *_: threading.Event().wait()  # type: ignore[method-assign,assignment]
 
 
 def _in_the_middle_of_the_validation() -> None:
-    """Die when some documents are recorded as valid and others are not."""
-    _when_recorded(lambda batch: bool(batch.checked))
+    """Die when the documents of an archive are recorded, and others are validated."""
+    _when_recorded(lambda batch: bool(batch.extracted))
 
 
 def _while_processes_check() -> None:
@@ -123,10 +123,10 @@ POINTS: dict[str, Callable[[], None]] = {
     "when the part is whole": lambda: _before(Staging, "finish_part"),
     "when an archive has arrived": lambda: _after(Staging, "finish_part"),
     "before a checksum is taken": _before_the_checksum_is_taken,
-    "before an archive is extracted": lambda: _before(Checker, "extract", 2),
-    "when an archive is extracted": lambda: _after(Checker, "extract", 2),
-    "before a document is validated": lambda: _before(Checker, "validate", 2),
-    "when a document is validated": lambda: _after(Checker, "validate", 2),
+    "before an archive is extracted": lambda: _before(ArchiveChecker, "extract", 2),
+    "when an archive is extracted": lambda: _after(ArchiveChecker, "extract", 2),
+    "before a document is validated": lambda: _before(ArchiveChecker, "validate", 2),
+    "when a document is validated": lambda: _after(ArchiveChecker, "validate", 2),
     "in the middle of the validation": _in_the_middle_of_the_validation,
     "while processes check": _while_processes_check,
     "when a copy is bad": _when_a_copy_is_bad,

@@ -7,18 +7,18 @@ import signal
 from pathlib import Path
 
 from dcc.session.prepare import archive_checks
-from dcc.session.prepare.archive_checks import NotOpened, Opened, begin, validate
+from dcc.session.prepare.archive_checks import CheckedArchive, NotOpened, begin
 
-__all__ = ["DEADLY", "FAULTY", "begin", "open_archive", "validate"]
+__all__ = ["DEADLY", "FAULTY", "begin", "check_archive"]
 
 DEADLY = "H.2013-10-31.6.impc.zip"
 FAULTY = "H.2013-10-31.7.impc.zip"
 
 
-def open_archive(archive: Path, target: Path, md5: str | None, whole: bool) -> Opened | NotOpened:
+def check_archive(archive: Path, target: Path, md5: str | None) -> CheckedArchive | NotOpened:
     """Do what a process that checks archives does."""
     if archive.name == DEADLY:
         os.kill(os.getpid(), signal.SIGKILL)
     if archive.name == FAULTY:
         raise ZeroDivisionError("oh")
-    return archive_checks.open_archive(archive, target, md5, whole)
+    return archive_checks.check_archive(archive, target, md5)

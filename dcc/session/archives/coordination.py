@@ -30,8 +30,8 @@ from dcc.outcomes import Problem, ZipOutcome
 from dcc.phases import Phase, Status
 from dcc.runtime.log_context import logging_about, progress_log
 from dcc.session.archives.attempts import Attempts
-from dcc.session.archives.checks import Checks, ChecksInProcesses, ChecksInThreads
-from dcc.session.archives.jobs import TO_VALIDATE, Checked, Checker, Extracted, Failed, Job
+from dcc.session.archives.checks import ArchiveChecks, Checked
+from dcc.session.archives.jobs import Job
 from dcc.session.archives.recording import Batch
 from dcc.session.fetching.downloads import (
     DownloadMessage,
@@ -41,6 +41,7 @@ from dcc.session.fetching.downloads import (
     TransferCompleted,
     TransferFailed,
 )
+from dcc.session.prepare.archive_checks import CheckedArchive, NotOpened, Setup
 from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress, SourceProtocol
@@ -68,7 +69,7 @@ EXTRACTED = State(Phase.UNZIP, Status.DONE)
 NOT_EXTRACTED = State(Phase.UNZIP, Status.FAILED)
 
 
-Message = DownloadMessage | Extracted | Checked | Failed
+Message = DownloadMessage | Checked
 
 
 class Coordinator:
@@ -82,7 +83,7 @@ class Coordinator:
         self,
         settings: Settings,
         session: Session,
-        checker: Checker,
+        setup: Setup,
         addresses: Mapping[int, SourceAddress],
         *,
         are_many: bool = False,
@@ -96,7 +97,7 @@ class Coordinator:
         self._session = session
         self._staging = Staging(settings.staging_directory, min_free_bytes=settings.min_free_bytes)
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
-        self._checks = _checks(checker, settings.workers, self._messages, are_many=are_many)
+        self._checks = ArchiveChecks(setup, settings.workers, self._messages.put, in_processes=are_many)
         self._attempts = Attempts(settings, self._staging, addresses, self._messages.put)
         self._unfinished: dict[int, Job] = {}
         self._transferring: dict[int, Job] = {}
@@ -171,12 +172,12 @@ class Coordinator:
                 self._arrived(message)
             case TransferFailed():
                 self._broke(message)
-            case Extracted():
-                self._extracted(message)
-            case Checked():
-                self._checked(message)
-            case Failed():
-                self._not_extracted(message)
+            case Checked(job, CheckedArchive() as found):
+                self._checked(job, found)
+            case Checked(job, NotOpened(error, md5)):
+                self._not_checked(job, error, md5)
+            case Checked(job, Exception() as error):
+                self._not_checked(job, error)
 
     def _plan_or_leave(self, job: Job) -> None:
         """Let the job wait for its next attempt; if there is none, what came of the last one stands."""
@@ -311,33 +312,20 @@ class Coordinator:
 
     def _extract(self, job: Job) -> None:
         self._unchecked += 1
-        self._checks.open(job, self._staging.archive(job.key), self._staging.contents(job.key))
+        self._checks.check(job, self._staging.archive(job.key), self._staging.contents(job.key))
 
-    def _extracted(self, message: Extracted) -> None:
-        job = message.job
-        self._note_md5(job, message.md5)
+    def _checked(self, job: Job, found: CheckedArchive) -> None:
+        self._note_md5(job, found.md5)
         logged = len(job.reasons)
-        job.take_documents(message.archive, message.checked)
+        self._batch.checked.extend(job.take_documents(found.archive, found.problems))
         if not job.known_documents and job.download_id is not None:
             self._batch.problems.extend((job.download_id, reason) for reason in job.reasons[logged:])
         self._batch.extracted.append(job)
         self._batch.propose(Subject.ZIP_DOWNLOAD, job.download_id or 0, EXTRACTED)
-        self._checks.validate(job, [document for document in job.documents if document.state == TO_VALIDATE])
-        if job.unchecked == 0:
-            self._finish(job)
+        self._finish(job)
 
-    def _checked(self, message: Checked) -> None:
-        job, document = message.job, message.document
-        document.take_result(message.problems)
-        job.unchecked -= 1
-        self._batch.checked.append(document)
-        if job.unchecked == 0 and job.za_id in self._unfinished:
-            self._finish(job)
-
-    def _not_extracted(self, message: Failed) -> None:
-        job, error = message.job, message.error
-        if job.za_id not in self._unfinished:
-            return
+    def _not_checked(self, job: Job, error: Exception, md5: str | None = None) -> None:
+        """`md5` is that of the archive if that is what is wrong with it, None for other faults."""
         if isinstance(error, CorruptArchiveError) and job.doubtful:
             self._give_back(job, error)
             return
@@ -346,10 +334,10 @@ class Coordinator:
         if isinstance(error, CorruptArchiveError) and job.resumed:
             self._fetch_anew(job)
             return
-        if message.md5 is not None:
-            self._note_md5(job, message.md5)
-        if isinstance(error, CorruptArchiveError) and message.md5 is not None:
-            self._note_bad(job, message.md5, Fault.DAMAGED)
+        if md5 is not None:
+            self._note_md5(job, md5)
+        if isinstance(error, CorruptArchiveError) and md5 is not None:
+            self._note_bad(job, md5, Fault.DAMAGED)
             if self._attempts.plan(job):
                 self._batch.propose(Subject.ZIP_DOWNLOAD, number, NOT_EXTRACTED, promote=False)
                 self._drop(job, NOT_EXTRACTED)
@@ -482,10 +470,6 @@ _UNCHECKED_PROTOCOLS = {SourceProtocol.FTP, SourceProtocol.HTTP}
 """Protocols over which bytes may change on their way without anybody noticing."""
 
 _FAULTS = {Fault.DAMAGED: "damaged", Fault.CHECKSUM: "not the MD5 published"}
-
-
-def _checks(checker: Checker, workers: int, messages: queue.SimpleQueue[Message], *, are_many: bool) -> Checks:
-    return (ChecksInProcesses if are_many else ChecksInThreads)(checker, workers, messages.put)
 
 
 def _logging_about(job: Job) -> AbstractContextManager[None]:

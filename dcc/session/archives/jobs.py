@@ -7,20 +7,14 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from dcc.archives.extraction import ArchiveLimits, ExtractedArchive, extract_archive, ignored_problem
-from dcc.documents.schema_set import SchemaSet
-from dcc.documents.validation import validate_document
-from dcc.errors import ArchiveError
+from dcc.archives.extraction import ExtractedArchive, ignored_problem
 from dcc.naming import DocumentName
 from dcc.outcomes import DocumentOutcome, Problem, ZipKey, ZipOutcome, source_partition
 from dcc.phases import Phase, Status
-from dcc.runtime.checksums import md5_of
 from dcc.session.fetching.archive_transfer import Transfer
-from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
 from dcc.sources.hosting import Fault, Hosting
 from dcc.tracker.hostings.bad_copies import FoundBad, centre_is_to_blame
@@ -31,28 +25,21 @@ from dcc.tracker.models import utc_now
 from dcc.tracker.states import State
 
 REFUSED_BY_NAME = State(Phase.XML_NAME, Status.FAILED)
-TO_VALIDATE = State(Phase.XSD, Status.PENDING)
 VALID = State(Phase.XSD, Status.DONE)
 INVALID = State(Phase.XSD, Status.FAILED)
 
 
 @dataclass
 class Document:
-    """A document of the archive. `name` and `path` are None when its name was refused."""
+    """A document of the archive. `name` is None when it was refused."""
 
     file_name: str
     size_bytes: int
     md5: str | None
     name: DocumentName | None
-    path: Path | None
     state: State
     problems: tuple[Problem, ...] = ()
     row_id: int | None = None
-
-    def take_result(self, problems: tuple[Problem, ...]) -> None:
-        """Note what came of its validation."""
-        self.problems = problems
-        self.state = INVALID if problems else VALID
 
 
 @dataclass
@@ -83,7 +70,6 @@ class Job:
     downloaded: bool = False
     extracted: bool = False
     documents: list[Document] = field(default_factory=list)
-    unchecked: int = 0
     known_documents: dict[str, KnownDocument] = field(default_factory=dict)
     reasons: list[Problem] = field(default_factory=list)
     failed_hostings: set[int] = field(default_factory=set)
@@ -189,31 +175,31 @@ class Job:
         if self.hosting is not None:
             self.untried = itertools.chain([(0, self.hosting)], self.untried)
 
-    def take_documents(self, archive: ExtractedArchive, checked: Sequence[tuple[Problem, ...]] | None = None) -> None:
-        """Note what the archive holds, and the problems of its documents if they have been validated already.
+    def take_documents(self, archive: ExtractedArchive, problems: Sequence[tuple[Problem, ...]]) -> list[Document]:
+        """Note what the archive holds, and the problems of its documents, in their order.
 
-        Documents that a dead session finished with need no second look.
+        What a dead session found of a document stands. Returns the documents that it knew and was not done with.
         """
         self.extracted = True
-        for place, found in enumerate(archive.documents):
-            document = Document(found.name.file_name, found.size_bytes, found.md5, found.name, found.path, TO_VALIDATE)
-            if checked is not None:
-                document.take_result(checked[place])
-            self._recall(document)
+        for found, of_document in zip(archive.documents, problems, strict=True):
+            state = INVALID if of_document else VALID
+            document = Document(found.name.file_name, found.size_bytes, found.md5, found.name, state, of_document)
             self.documents.append(document)
         for file_name, size_bytes, problem in archive.refused:
-            document = Document(stored_name(file_name), size_bytes, None, None, None, REFUSED_BY_NAME, (problem,))
-            self._recall(document)
-            self.documents.append(document)
+            self.documents.append(Document(stored_name(file_name), size_bytes, None, None, REFUSED_BY_NAME, (problem,)))
         self.reasons.extend(ignored_problem(member, reason) for member, reason in archive.ignored)
-        self.unchecked = sum(document.state == TO_VALIDATE for document in self.documents)
+        return [document for document in self.documents if self._recall(document)]
 
-    def _recall(self, document: Document) -> None:
+    def _recall(self, document: Document) -> bool:
+        """Whether a dead session knew the document and was not done with it."""
         known = self.known_documents.get(document.file_name)
-        if known is not None:
-            document.row_id = known.id
-            if known.state in {VALID, INVALID}:
-                document.state, document.problems = known.state, known.problems
+        if known is None:
+            return False
+        document.row_id = known.id
+        if known.state in {VALID, INVALID, REFUSED_BY_NAME}:
+            document.state, document.problems = known.state, known.problems
+            return False
+        return True
 
     def outcome(self, state: State, source: SourceAddress | None) -> ZipOutcome:
         """What became of the zip action, which ended in `state`; `source` has delivered it."""
@@ -249,74 +235,3 @@ class Job:
     def _keeps(self, state: State) -> bool:
         """Whether nothing was fetched, and `state` is that of an earlier attempt that had the bytes."""
         return not self.downloaded and not self.found_bad and state.phase > Phase.ZIP_NAME
-
-
-@dataclass(frozen=True, slots=True)
-class Extracted:
-    """An archive's documents are in staging; `md5` is that of the archive.
-
-    `checked` are the problems of each document, if all have been validated too.
-    """
-
-    job: Job
-    archive: ExtractedArchive
-    md5: str
-    checked: tuple[tuple[Problem, ...], ...] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """A document has been validated."""
-
-    job: Job
-    document: Document
-    problems: tuple[Problem, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """An archive could not be extracted, or one of its documents not be looked at.
-
-    `md5` is that of the archive if that is what is wrong with it, None for other faults.
-    """
-
-    job: Job
-    error: Exception
-    md5: str | None = None
-
-
-@dataclass(frozen=True)
-class Checker:
-    """Extracts archives and validates documents: the work that needs no tracker. Safe to share between threads."""
-
-    settings: Settings
-    schemas: SchemaSet
-    centres: Container[str]
-    limits: ArchiveLimits
-
-    def open(self, job: Job, archive: Path, target: Path, md5: str | None) -> Extracted | Failed:
-        """Take an archive's MD5, unless that is known, and extract its documents to `target`.
-
-        Raises DiskFullError, and OSError when the disk fails.
-        """
-        taken = md5_of(archive) if md5 is None else md5
-        try:
-            return Extracted(job, self.extract(archive, target), taken)
-        except ArchiveError as error:
-            return Failed(job, error, taken)
-
-    def extract(self, archive: Path, target: Path) -> ExtractedArchive:
-        """Extract an archive's documents to `target`. Raises ArchiveError and DiskFullError."""
-        return extract_archive(archive, target, limits=self.limits, naming=self.settings.naming, centres=self.centres)
-
-    def validate(self, document: Document) -> list[Problem]:
-        """Validate a document whose name conforms; the problems found, none if it is valid."""
-        assert document.name is not None  # noqa: S101 - for the type checker: refused documents are not validated
-        assert document.path is not None  # noqa: S101
-        return validate_document(
-            document.path,
-            document.name.kind,
-            self.schemas,
-            max_errors=self.settings.max_document_errors,
-            max_tree_bytes=self.settings.max_tree_bytes,
-        )

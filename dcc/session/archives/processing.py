@@ -18,15 +18,15 @@ from typing import Final
 from sqlalchemy import Connection, Engine, select
 
 from dcc.archives.extraction import ArchiveLimits
-from dcc.documents.schema_set import SchemaSet
 from dcc.errors import InternalFaultError
 from dcc.messages import mark
 from dcc.outcomes import HELD, Problem, ZipKey, ZipOutcome
 from dcc.phases import Phase
 from dcc.runtime.processes import give_back_freed_memory
 from dcc.session.archives.coordination import Coordinator
-from dcc.session.archives.jobs import Checker, Job
+from dcc.session.archives.jobs import Job
 from dcc.session.crawling import Relisting, list_again, relist, settle
+from dcc.session.prepare.archive_checks import Setup
 from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc.sources.base import ListedFile, SourceAddress
@@ -137,11 +137,17 @@ def _process(
     addresses, centres = run_reading(
         tracker, lambda connection: _surroundings(connection, work), patience_seconds=settings.database_retry
     )
-    schemas = SchemaSet.load(settings.xsd_dir)
-    checker = Checker(settings, schemas, centres, ArchiveLimits.from_settings(settings))
+    setup = Setup(
+        ArchiveLimits.from_settings(settings),
+        settings.naming,
+        centres,
+        settings.xsd_dir,
+        settings.max_document_errors,
+        settings.max_tree_bytes,
+    )
     download = session.start_task(Phase.DOWNLOAD, f"Download of {len(work.planned)} zip actions")
     check = session.start_task(Phase.XSD, f"Extraction and validation of up to {len(work)} zip actions")
-    with Coordinator(settings, session, checker, addresses, are_many=len(work) >= MANY) as coordinator:
+    with Coordinator(settings, session, setup, addresses, are_many=len(work) >= MANY) as coordinator:
         yield from coordinator.run(work.jobs(settings.max_retries))
         if coordinator.damaged:
             anew = _plan_anew(session, coordinator.damaged)

@@ -130,19 +130,15 @@ class Batch:
             progress.report(connection, proposals)
 
     def _write_documents(self, connection: Connection) -> list[list[int]]:
-        """Add the documents of the archives extracted and report those checked; ids for each archive, in order."""
+        """Add the documents of the archives opened, and report those known before; ids for each archive, in order."""
         new = [(job, document) for job in self.extracted for document in job.documents if document.row_id is None]
         ids: list[int] = []
         if new:
             centres = {name: number for number, name in connection.execute(select(Centre.id, Centre.short_name))}
             ids = progress.add_documents(connection, [_new_document(*found, centres) for found in new])
-        checked = [document for document in self.checked if document.row_id is not None]
-        self._report(
-            connection,
-            [Proposal(Subject.XML_FILE, document.row_id or 0, document.state) for document in checked],
-        )
-        written = [(number, document) for number, (_, document) in zip(ids, new, strict=True)]
-        written += [(document.row_id or 0, document) for document in checked]
+        known = [(document.row_id or 0, document) for document in self.checked]
+        self._report(connection, [Proposal(Subject.XML_FILE, number, document.state) for number, document in known])
+        written = [(number, document) for number, (_, document) in zip(ids, new, strict=True)] + known
         rows = [
             {
                 "xml_id": number,

@@ -1,34 +1,32 @@
-"""What a process does that opens archives and validates documents for a session, which decides and records.
+"""An archive opened and its documents validated: all that the session, which decides and records, has to know of it.
 
-It loads neither a database nor the settings, so that it is there in a tenth of a second.
+Nothing here knows a database or the settings, so that a process that does it is there in a tenth of a second.
 """
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Container, Sequence
+from collections.abc import Container
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from dcc.archives.extraction import ArchiveLimits, ExtractedArchive, extract_archive
+from dcc.archives.extraction import ArchiveLimits, ExtractedArchive, ExtractedDocument, extract_archive
 from dcc.documents.schema_set import SchemaSet
 from dcc.documents.validation import validate_document
 from dcc.errors import ArchiveError
-from dcc.naming import DocumentKind, NamingConvention
+from dcc.naming import NamingConvention
 from dcc.outcomes import Problem
 from dcc.runtime.checksums import md5_of
+from dcc.runtime.log_context import logging_about
 from dcc.runtime.worker_processes import portable
-
-_MOST_AT_ONCE: Final = 32
-_MOST_BYTES_AT_ONCE: Final = 4_000_000
 
 Problems = tuple[Problem, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What the process goes by: of the settings, and the codes of all centres."""
+    """What archives are checked by: of the settings, and the codes of all centres."""
 
     limits: ArchiveLimits
     naming: NamingConvention
@@ -38,12 +36,12 @@ class Setup:
     max_tree_bytes: int
 
 
-class Opened(NamedTuple):
-    """An archive whose documents are in staging, its MD5, and the problems of each document if they were validated."""
+class CheckedArchive(NamedTuple):
+    """An archive whose documents were extracted, its MD5, and the problems of each document, in their order."""
 
     archive: ExtractedArchive
     md5: str
-    problems: tuple[Problems, ...] | None
+    problems: tuple[Problems, ...]
 
 
 class NotOpened(NamedTuple):
@@ -53,65 +51,59 @@ class NotOpened(NamedTuple):
     md5: str
 
 
+class ArchiveChecker:
+    """Opens archives and validates their documents. Safe to share between threads."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._schemas = SchemaSet.load(setup.xsd_dir)
+
+    def check(self, archive: Path, target: Path, md5: str | None = None) -> CheckedArchive | NotOpened:
+        """Take an archive's MD5, unless that is known, extract its documents to `target`, and validate them.
+
+        Raises DiskFullError, and OSError when the disk fails.
+        """
+        taken = md5_of(archive) if md5 is None else md5
+        try:
+            found = self.extract(archive, target)
+        except ArchiveError as error:
+            return NotOpened(portable(error), taken)
+        return CheckedArchive(found, taken, tuple(tuple(self.validate(document)) for document in found.documents))
+
+    def extract(self, archive: Path, target: Path) -> ExtractedArchive:
+        """Extract an archive's documents to `target`. Raises ArchiveError, DiskFullError and OSError."""
+        setup = self._setup
+        return extract_archive(archive, target, limits=setup.limits, naming=setup.naming, centres=setup.centres)
+
+    def validate(self, document: ExtractedDocument) -> list[Problem]:
+        """Validate a document; the problems found, none if it is valid. Raises OSError."""
+        with logging_about(document=document.name.file_name):
+            return validate_document(
+                document.path,
+                document.name.kind,
+                self._schemas,
+                max_errors=self._setup.max_document_errors,
+                max_tree_bytes=self._setup.max_tree_bytes,
+            )
+
+
 @dataclass
-class _Work:
-    setup: Setup | None = None
-    schemas: SchemaSet | None = None
+class _Process:
+    checker: ArchiveChecker | None = None
 
 
-_work = _Work()
+_process = _Process()
 
 
 def begin(setup: Setup) -> None:
-    """Go by this from now on."""
-    _work.setup, _work.schemas = setup, SchemaSet.load(setup.xsd_dir)
+    """Have this process check archives by this from now on."""
+    _process.checker = ArchiveChecker(setup)
     # The parsers of prologs are cycles, each with some memory.
     gc.freeze()
 
 
-def open_archive(archive: Path, target: Path, md5: str | None, whole: bool) -> Opened | NotOpened:
-    """Take an archive's MD5, unless that is known, and extract its documents to `target`.
-
-    They are validated too if that is to be done as a `whole`, and they are few and small. Raises DiskFullError, and
-    OSError when the disk fails.
-    """
-    setup = _begun()
-    taken = md5_of(archive) if md5 is None else md5
-    try:
-        found = extract_archive(archive, target, limits=setup.limits, naming=setup.naming, centres=setup.centres)
-    except ArchiveError as error:
-        return NotOpened(portable(error), taken)
-    return Opened(found, taken, _validated_at_once(found) if whole else None)
-
-
-def _validated_at_once(archive: ExtractedArchive) -> tuple[Problems, ...] | None:
-    documents = archive.documents
-    if len(documents) > _MOST_AT_ONCE or sum(each.size_bytes for each in documents) > _MOST_BYTES_AT_ONCE:
-        return None
-    try:
-        return validate([(each.path, each.name.kind) for each in documents])
-    except Exception:  # which document it is of is told when each is asked for by itself
-        return None
-
-
-def validate(documents: Sequence[tuple[Path, DocumentKind]]) -> tuple[Problems, ...]:
-    """The problems of each document."""
-    setup = _begun()
-    return tuple(
-        tuple(
-            validate_document(
-                path,
-                kind,
-                _work.schemas or SchemaSet.load(setup.xsd_dir),
-                max_errors=setup.max_document_errors,
-                max_tree_bytes=setup.max_tree_bytes,
-            )
-        )
-        for path, kind in documents
-    )
-
-
-def _begun() -> Setup:
-    if _work.setup is None:
+def check_archive(archive: Path, target: Path, md5: str | None) -> CheckedArchive | NotOpened:
+    """Check an archive in this process: see `ArchiveChecker.check`."""
+    if _process.checker is None:
         raise RuntimeError("A process was given an archive before what to go by.")
-    return _work.setup
+    return _process.checker.check(archive, target, md5)
