@@ -19,7 +19,7 @@ from multiprocessing.context import SpawnContext, SpawnProcess, set_spawning_pop
 from multiprocessing.util import Finalize
 from queue import SimpleQueue
 from threading import Thread
-from typing import Any
+from typing import Any, TypeVar
 
 from dcc.errors import DccError, HelperEndedError, InternalFaultError
 from dcc.runtime.log_context import log_context, logging_about, with_log_context
@@ -27,6 +27,7 @@ from dcc.runtime.logging_setup import plan_from_environment, start_logging
 from dcc.runtime.processes import end_with_parent, environment_without_secrets, forbid_core_dumps
 
 log = logging.getLogger(__name__)
+E = TypeVar("E", bound=Exception)
 
 
 @dataclass(eq=False)
@@ -165,7 +166,7 @@ def _guarded(context: dict[str, Any], work: Callable[..., Any], given: tuple[Any
             raise portable(error) from error
 
 
-def portable(error: Exception) -> Exception:
+def portable(error: E) -> E | InternalFaultError:
     """An error that another process can be told of: itself, or an InternalFaultError in the place of it."""
     try:
         pickle.loads(pickle.dumps(error))  # noqa: S301 - made in this line

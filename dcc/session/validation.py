@@ -15,14 +15,12 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from dcc.archives.extraction import ArchiveLimits, extract_archive, ignored_problem
+from dcc.archives.extraction import ignored_problem
 from dcc.declarations import message_of
 from dcc.documents.prolog import Root, read_prolog
 from dcc.documents.reading import read_document
 from dcc.documents.schema_set import SchemaSet
-from dcc.documents.validation import validate_document
 from dcc.errors import (
-    ArchiveError,
     BadFileNameError,
     ChecksumMismatchError,
     DocumentError,
@@ -37,8 +35,8 @@ from dcc.reference.loading import ReferenceData
 from dcc.rules.checking import NEEDING_OTHERS, all_rules, check_contents
 from dcc.rules.context import DocumentContext
 from dcc.rules.findings import Finding, with_value
-from dcc.runtime.checksums import md5_of
 from dcc.session.neighbours import MISSING, NO_NEIGHBOURS, Asking, Neighbours
+from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, NotOpened, Setup
 from dcc.settings import Settings
 from dcc.sources.md5_sidecar import MAX_SIDECAR_BYTES, parse_md5, sidecar
 
@@ -105,7 +103,9 @@ def check_paths(
     and OSError when it cannot be read. Files are checked by as many threads as `settings` say.
     """
     known = frozenset(centre.short_name for centre in KNOWN_CENTRES) if centres is None else centres
-    check = _Check(settings, known, schemas, reference)
+    setup = Setup.from_settings(settings, known)
+    checker = ArchiveChecker(replace(setup, limits=replace(setup.limits, min_free_bytes=0)), schemas)
+    check = _Check(settings, known, checker, reference)
     files = [file for path in paths for file in _files_at(path)]
     # Threads that are given one document after the other wait for one another more than they work.
     at_once = min(_MOST_AT_ONCE, max(1, len(files) // (_SHARES * settings.workers)))
@@ -136,7 +136,7 @@ def _files_at(path: Path) -> list[Path]:
 class _Check:
     settings: Settings
     centres: Container[str]
-    schemas: SchemaSet
+    checker: ArchiveChecker
     reference: ReferenceData | None
     judged: dict[str, tuple[Asking, _Draft]] = field(default_factory=dict)
 
@@ -167,22 +167,22 @@ class _Check:
             order = (name.created, name.inc, path.name)
         except BadFileNameError as error:
             draft.errors.append(Problem.of(error))
-        try:
-            _check_md5(path)
-        except (ChecksumMismatchError, TransferFailedError) as error:
-            draft.errors.append(Problem.of(error))
-        try:
-            with tempfile.TemporaryDirectory(prefix="dcc-validate-") as directory:
-                self._extracted(path, Path(directory) / "contents", draft, order)
-        except ArchiveError as error:
-            draft.errors.append(Problem.of(error))
+        with tempfile.TemporaryDirectory(prefix="dcc-validate-") as directory:
+            found = self.checker.check(path, Path(directory) / "contents")
+            try:
+                _compare_md5(path, found.md5)
+            except (ChecksumMismatchError, TransferFailedError) as error:
+                draft.errors.append(Problem.of(error))
+            if isinstance(found, NotOpened):
+                draft.errors.append(Problem.of(found.error))
+            else:
+                self._opened(path, found, draft, order)
         return draft
 
-    def _extracted(self, path: Path, target: Path, draft: _Draft, order: tuple[object, ...]) -> None:
-        limits = replace(ArchiveLimits.from_settings(self.settings), min_free_bytes=0)
-        archive = extract_archive(path, target, limits=limits, naming=self.settings.naming, centres=self.centres)
-        for number, document in enumerate(archive.documents):
-            of_document = _Draft(f"{path}/{document.name.file_name}")
+    def _opened(self, path: Path, found: CheckedArchive, draft: _Draft, order: tuple[object, ...]) -> None:
+        archive = found.archive
+        for number, (document, problems) in enumerate(zip(archive.documents, found.problems, strict=True)):
+            of_document = _Draft(f"{path}/{document.name.file_name}", list(problems))
             place = _Place(document.path, document.name.kind, document.name.centre, _action_of(path), (*order, number))
             self._judge(place, of_document)
             draft.documents.append(of_document)
@@ -199,17 +199,17 @@ class _Check:
             place = place._replace(kind=name.kind, centre=name.centre, order=order)
         except BadFileNameError as error:
             draft.warnings.append(Problem.of(error))
+        draft.errors += self.checker.validate(path, place.kind)
         self._judge(place, draft)
         return draft
 
     def _judge(self, place: _Place, draft: _Draft) -> None:
-        """Add what fails a document, and what the rules say of it besides, but for what needs other documents."""
-        draft.errors += self._validate(place)
+        """Add what the rules say of a document, if it is valid, but for what needs other documents."""
         if draft.errors or self.reference is None:
             return
         with place.path.open("rb") as file:
             root = read_prolog(iter(lambda: file.read(_PROLOG), b""))
-        actual = self.schemas.kind_of(root.namespace, root.name) if isinstance(root, Root) else None
+        actual = self.checker.schemas.kind_of(root.namespace, root.name) if isinstance(root, Root) else None
         if actual is None:
             return
         # Without a name that tells the centre, none can be compared with it.
@@ -233,15 +233,6 @@ class _Check:
                 of_sort.append(problem)
         for of_sort in (draft.errors, draft.warnings):
             of_sort.sort(key=lambda problem: problem.line or 0)
-
-    def _validate(self, place: _Place) -> list[Problem]:
-        return validate_document(
-            place.path,
-            place.kind,
-            self.schemas,
-            max_errors=self.settings.max_document_errors,
-            max_tree_bytes=self.settings.max_tree_bytes,
-        )
 
 
 class _Place(NamedTuple):
@@ -268,14 +259,13 @@ def _problem_of(finding: Finding) -> Problem:
     return Problem(finding.rule, said, finding.line, code=finding.code, severity=finding.severity)
 
 
-def _check_md5(path: Path) -> None:
-    """Compare an archive with the checksum beside it, if there is one, as a session does with what it fetches."""
+def _compare_md5(path: Path, found: str) -> None:
+    """Compare an archive's MD5 with the checksum beside it, if there is one, as a session does with what it fetches."""
     beside = path.with_name(sidecar(path.name))
     if not beside.is_file():
         return
     with beside.open("rb") as file:
         published = parse_md5(file.read(MAX_SIDECAR_BYTES), path.name, str(path.parent))
-    found = md5_of(path)
     if found != published:
         raise ChecksumMismatchError(
             mark(

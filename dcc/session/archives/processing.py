@@ -17,7 +17,6 @@ from typing import Final
 
 from sqlalchemy import Connection, Engine, select
 
-from dcc.archives.extraction import ArchiveLimits
 from dcc.errors import InternalFaultError
 from dcc.messages import mark
 from dcc.outcomes import HELD, Problem, ZipKey, ZipOutcome
@@ -137,14 +136,7 @@ def _process(
     addresses, centres = run_reading(
         tracker, lambda connection: _surroundings(connection, work), patience_seconds=settings.database_retry
     )
-    setup = Setup(
-        ArchiveLimits.from_settings(settings),
-        settings.naming,
-        centres,
-        settings.xsd_dir,
-        settings.max_document_errors,
-        settings.max_tree_bytes,
-    )
+    setup = Setup.from_settings(settings, centres)
     download = session.start_task(Phase.DOWNLOAD, f"Download of {len(work.planned)} zip actions")
     check = session.start_task(Phase.XSD, f"Extraction and validation of up to {len(work)} zip actions")
     with Coordinator(settings, session, setup, addresses, are_many=len(work) >= MANY) as coordinator:

@@ -9,17 +9,20 @@ import gc
 from collections.abc import Container
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from dcc.archives.extraction import ArchiveLimits, ExtractedArchive, ExtractedDocument, extract_archive
+from dcc.archives.extraction import ArchiveLimits, ExtractedArchive, extract_archive
 from dcc.documents.schema_set import SchemaSet
 from dcc.documents.validation import validate_document
-from dcc.errors import ArchiveError
-from dcc.naming import NamingConvention
+from dcc.errors import ArchiveError, InternalFaultError
+from dcc.naming import DocumentKind, NamingConvention
 from dcc.outcomes import Problem
 from dcc.runtime.checksums import md5_of
 from dcc.runtime.log_context import logging_about
 from dcc.runtime.worker_processes import portable
+
+if TYPE_CHECKING:
+    from dcc.settings import Settings
 
 Problems = tuple[Problem, ...]
 
@@ -35,6 +38,18 @@ class Setup:
     max_document_errors: int
     max_tree_bytes: int
 
+    @classmethod
+    def from_settings(cls, settings: Settings, centres: Container[str]) -> Setup:
+        """What `settings` say; `centres` are the codes of all centres."""
+        return cls(
+            ArchiveLimits.from_settings(settings),
+            settings.naming,
+            centres,
+            settings.xsd_dir,
+            settings.max_document_errors,
+            settings.max_tree_bytes,
+        )
+
 
 class CheckedArchive(NamedTuple):
     """An archive whose documents were extracted, its MD5, and the problems of each document, in their order."""
@@ -47,16 +62,16 @@ class CheckedArchive(NamedTuple):
 class NotOpened(NamedTuple):
     """What is wrong with an archive of that MD5."""
 
-    error: Exception
+    error: ArchiveError | InternalFaultError
     md5: str
 
 
 class ArchiveChecker:
     """Opens archives and validates their documents. Safe to share between threads."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: Setup, schemas: SchemaSet | None = None) -> None:
         self._setup = setup
-        self._schemas = SchemaSet.load(setup.xsd_dir)
+        self.schemas = schemas or SchemaSet.load(setup.xsd_dir)
 
     def check(self, archive: Path, target: Path, md5: str | None = None) -> CheckedArchive | NotOpened:
         """Take an archive's MD5, unless that is known, extract its documents to `target`, and validate them.
@@ -68,20 +83,21 @@ class ArchiveChecker:
             found = self.extract(archive, target)
         except ArchiveError as error:
             return NotOpened(portable(error), taken)
-        return CheckedArchive(found, taken, tuple(tuple(self.validate(document)) for document in found.documents))
+        problems = (tuple(self.validate(document.path, document.name.kind)) for document in found.documents)
+        return CheckedArchive(found, taken, tuple(problems))
 
     def extract(self, archive: Path, target: Path) -> ExtractedArchive:
         """Extract an archive's documents to `target`. Raises ArchiveError, DiskFullError and OSError."""
         setup = self._setup
         return extract_archive(archive, target, limits=setup.limits, naming=setup.naming, centres=setup.centres)
 
-    def validate(self, document: ExtractedDocument) -> list[Problem]:
-        """Validate a document; the problems found, none if it is valid. Raises OSError."""
-        with logging_about(document=document.name.file_name):
+    def validate(self, document: Path, kind: DocumentKind | None) -> list[Problem]:
+        """What is wrong with a document, of the kind that its root element tells if none is given; raises OSError."""
+        with logging_about(document=document.name):
             return validate_document(
-                document.path,
-                document.name.kind,
-                self._schemas,
+                document,
+                kind,
+                self.schemas,
                 max_errors=self._setup.max_document_errors,
                 max_tree_bytes=self._setup.max_tree_bytes,
             )
