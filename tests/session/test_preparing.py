@@ -21,6 +21,7 @@ from dcc.documents.writing_xml import write_document
 from dcc.errors import NotWellFormedError, StagedDocumentLostError
 from dcc.naming import Action, DocumentKind
 from dcc.outcomes import ZipKey
+from dcc.qc.apply import entity_rows
 from dcc.qc.apply.entity_rows import COLUMNS
 from dcc.qc.rows import prepared_file
 from dcc.qc.rows.prepared_file import PreparedDocument, PreparedFile, open_prepared, remove_prepared
@@ -72,13 +73,27 @@ def prepare(tmp_path: Path, target: Path) -> Prepare:
 
 
 def rows_of(document: PreparedDocument) -> dict[str, list[Any]]:
+    """Its rows and entries, with ids as if it were the first document of its file."""
+    given = {table: -before for table, (before, _) in document.ids.items()} | {"document": -document.number}
     return {
         table: list(
-            document.file.ask(f'SELECT * FROM "{table}" WHERE rowid BETWEEN ? AND ?', (first, first + number - 1))
+            document.file.ask(
+                entity_rows._SHIFTED[table].format(source="main"),
+                {**given, "are_current": 1, "first_row": first, "last_row": first + number - 1},
+            )
         )
         for table, (first, number) in document.rows.items()
         if table != "entry"
-    } | {"entry": list(document.entries())}
+    } | {"entry": sorted(entries_of(document))}
+
+
+def entries_of(document: PreparedDocument) -> list[tuple[Any, ...]]:
+    """What is told of its centre elements and entities, each with its line first."""
+    return [
+        (line, some.kind and some.kind.value, *told, row_id and row_id - document.ids[str(some.kind)][0], excess)
+        for some in document.entries()
+        for line, *told, row_id, excess in zip(*some[1:], strict=True)
+    ]
 
 
 def only(target: Path, content: bytes, name: str = NAME) -> PreparedDocument:
@@ -113,18 +128,16 @@ def test_what_is_too_long_has_no_row_and_is_told_of(prepare: Prepare, target: Pa
     content = write_document(EXPERIMENT, said)
     assert prepare({NAME: content}) == {}
     document = only(target, content)
-    entries = [
-        (one.kind and one.kind.value, one.row_id, one.too_long and one.too_long.column) for one in document.entries()
-    ]
+    entries = [(kind, row_id, excess and excess.column) for _, kind, _, _, row_id, excess in entries_of(document)]
     assert entries == [
         (None, None, None),
+        (None, None, "centre_block.centre"),
         ("experiment", 1, None),
         ("experiment", None, "experiment.experiment_id"),
         ("experiment", None, "experiment.procedure_id"),
+        ("experiment", None, None),
         ("line", None, "line.colony_id"),
         ("housing", 1, None),
-        (None, None, "centre_block.centre"),
-        ("experiment", None, None),
     ]
     assert not document.whole
     assert document.rows["measurement"][1] == document.rows["procedure_run"][1] == 2

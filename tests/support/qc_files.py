@@ -47,17 +47,20 @@ def alone(engine: Engine, one: File) -> Applied:
 
 
 def all_rows(engine: Engine) -> dict[str, list[tuple[Any, ...]]]:
-    """All rows but when they were written."""
+    """All rows but when they were written, and the ids of lifetimes, which go by kinds where documents share a turn."""
+    tables = (Document.__table__, *DOCUMENT_TABLES, Finding.__table__)
     with engine.connect() as connection:
-        return {
+        rows = {
             table.name: [
                 tuple(row)
                 for row in connection.execute(
                     select(*(column for column in table.c if column.name not in _TIMES)).order_by(*table.primary_key)
                 )
             ]
-            for table in (Document.__table__, *DOCUMENT_TABLES, Finding.__table__)
+            for table in tables
         }
+    rows["lifetime"] = sorted((row[1:] for row in rows["lifetime"]), key=str)
+    return rows
 
 
 def clear(engine: Engine) -> None:

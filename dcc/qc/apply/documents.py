@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import count
+from itertools import count, groupby
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Engine, Row, func, insert, select, update
@@ -32,7 +32,7 @@ from sqlalchemy import Connection, Engine, Row, func, insert, select, update
 from dcc.databases.columns import utc_now
 from dcc.databases.transactions import run_writing
 from dcc.naming import Action
-from dcc.qc.apply.entity_rows import DOCUMENT_TABLES, ENTITY_TABLES, NUMBERED_TABLES, copy_rows
+from dcc.qc.apply.entity_rows import ENTITY_TABLES, NUMBERED_TABLES, PREPARED_TABLES, copy_rows
 from dcc.qc.apply.ownership import NotPermitted, OtherCentre, OtherCentres
 from dcc.qc.apply.upload_findings import (
     FindingsKept,
@@ -45,9 +45,16 @@ from dcc.qc.apply.upload_findings import (
     too_long,
 )
 from dcc.qc.apply.upload_lock import take_upload_lock
-from dcc.qc.apply.versions import CHUNK, Version, current_versions, end_versions, experiments_about, in_chunks
+from dcc.qc.apply.versions import (
+    CHUNK,
+    Version,
+    current_versions,
+    end_versions,
+    experiments_about,
+    in_chunks,
+    open_versions,
+)
 from dcc.qc.models import CentreBlock, Document, Finding, Lifetime, Measurement, ProcedureRun
-from dcc.qc.rows.building import NUMBERED
 from dcc.qc.rows.bulk import BulkInserter, Counters
 from dcc.qc.rows.documents import (
     DocumentToApply,
@@ -63,7 +70,7 @@ from dcc.qc.rows.documents import (
     refuse_held,
 )
 from dcc.qc.rows.entity_keys import Key
-from dcc.qc.rows.prepared_file import Entry, PreparedDocument
+from dcc.qc.rows.prepared_file import Entries, PreparedDocument
 from dcc.rights import Rights
 from dcc.rules.upload import OWNERSHIP
 from dcc.vocabulary import DocumentState, EntityKind
@@ -196,7 +203,6 @@ class _Decided:
     one: ToApply
     applied: Applied
     given: dict[str, int]
-    lifetimes: list[tuple[str, int]] = field(default_factory=list)
     ended: dict[EntityKind, list[int]] = field(default_factory=dict)
     not_current: dict[EntityKind, list[int]] = field(default_factory=dict)
 
@@ -224,8 +230,8 @@ class _Application:
         counters = Counters(connection)
         counters.read([_DOCUMENT, *NUMBERED_TABLES])
         self._document_ids = count(counters.following(_DOCUMENT))
-        self._lifetime_ids = count(counters.following(Lifetime.__table__))
         self._next = {table.name: counters.following(table) for table in NUMBERED_TABLES}
+        self._first = dict(self._next)
         self._newest = NewestDates(connection, [one.document for one in documents])
         self._current = _CurrentVersions(connection)
 
@@ -238,33 +244,40 @@ class _Application:
             _write_result(self._connection, only)
         else:
             insert_documents(self._connection, [_row_of(one) for one in decided])
-        bulk = BulkInserter(self._connection, DOCUMENT_TABLES)
-        lifetimes = bulk.rows_of(Lifetime.__table__)
-        for one in decided:
-            if not one.is_held:
-                copy_rows(self._connection, one.one.prepared, one.given, bulk)
-                lifetimes += [
-                    (next(self._lifetime_ids), *opened, one.applied.document_id, None) for opened in one.lifetimes
-                ]
+        taken = [one for one in decided if not one.is_held]
+        bulk = BulkInserter(self._connection, PREPARED_TABLES)
+        # Documents that follow one another in a file are given the same.
+        for _, some in groupby(taken, key=lambda one: (one.one.prepared.file, one.given)):
+            together = list(some)
+            copy_rows(self._connection, [one.one.prepared for one in together], together[0].given, bulk)
         bulk.flush()
+        for one in taken:
+            self._end(one)
+        for kind, table in ENTITY_TABLES.items():
+            first, following = self._first[table.name], self._next[table.name]
+            if following > first:
+                new_id = self._next[Lifetime.__tablename__]
+                open_versions(self._connection, kind, range(first, following), new_id)
+                self._next[Lifetime.__tablename__] += following - first
         for one in decided:
-            self._settle(one)
+            self._note(one)
         return [one.applied for one in decided]
 
-    def _settle(self, one: _Decided) -> None:
-        """Write what became of the versions of entities, and the findings."""
-        document_id = one.applied.document_id
-        if not one.is_held:
-            for kind, ids in one.not_current.items():
-                table = ENTITY_TABLES[kind]
-                for chunk in in_chunks(ids):
-                    self._connection.execute(update(table).where(table.c.id.in_(chunk)).values(is_current=False))
-            for kind, ids in one.ended.items():
-                end_versions(self._connection, kind, ids, document_id)
+    def _end(self, one: _Decided) -> None:
+        """Write which versions of entities end, and which of those that were written did not take effect."""
+        for kind, ids in one.not_current.items():
+            table = ENTITY_TABLES[kind]
+            for chunk in in_chunks(ids):
+                self._connection.execute(update(table).where(table.c.id.in_(chunk)).values(is_current=False))
+        for kind, ids in one.ended.items():
+            end_versions(self._connection, kind, ids, one.applied.document_id)
+
+    def _note(self, one: _Decided) -> None:
+        """Write the findings."""
         # Of an addition that waits for its rights is said why; of one that would change much, when it is confirmed.
         held_for = [finding for finding in one.applied.findings if finding.rule == OWNERSHIP]
         kept = held_for if one.is_held else one.applied.findings
-        write_findings(self._connection, one.one.document, document_id, kept)
+        write_findings(self._connection, one.one.document, one.applied.document_id, kept)
 
     def _decide(self, one: ToApply, confirmed: Row[Any] | None) -> _Decided:
         document = one.document
@@ -272,7 +285,8 @@ class _Application:
         if_not = self._if_not(one, confirmed)
         is_held = if_not is NotPermitted.REFUSE and document.action is Action.ADD
         document_id = next(self._document_ids)
-        given = {table: self._next[table] - 1 for table in NUMBERED}
+        ids = one.prepared.ids
+        given = {table: self._next[table] - 1 - before for table, (before, _) in ids.items()}
         decision = _Decision(self._current, one, document_id, given, NotPermitted.NOTE if is_held else if_not)
         if newest is not None:
             decision.findings.add(late(document.created, newest))
@@ -289,8 +303,8 @@ class _Application:
             decided.applied = replace(applied, state=DocumentState.HELD)
         if not decided.is_held:
             self._current.update(decision.opened)
-            for table, last in one.prepared.ids.items():
-                self._next[table] += last
+            for table, (before, last) in ids.items():
+                self._next[table] += last - before
         if decided.applied.state is DocumentState.APPLIED:
             self._newest.add(document)
         return decided
@@ -349,66 +363,78 @@ class _Decision:
         self._document = one.document
         self._opens = one.document.action is not Action.DELETE and if_not is not NotPermitted.REFUSE
         self._base = given
-        self._decided_lifetimes: list[tuple[str, int]] = []
         self._ended: dict[EntityKind, list[int]] = {kind: [] for kind in EntityKind}
         self._not_current: dict[EntityKind, list[int]] = {kind: [] for kind in EntityKind}
         self._said = dict.fromkeys(EntityKind, 0)
         self._opened = dict.fromkeys(EntityKind, 0)
         self._refused = 0
-        self._noted: set[str] = set()
         self.opened: dict[EntityKind, dict[Key, Version | None]] = {kind: {} for kind in EntityKind}
         self.others = OtherCentres(one.document.rights)
         self.findings = FindingsKept()
 
     def take_all(self) -> None:
-        """Decide upon all entities, a chunk at a time."""
-        block: Entry | None = None
-        for entries in in_chunks(self._one.prepared.entries()):
-            pending: dict[EntityKind, list[Entry]] = {}
-            for entry in entries:
-                if entry.kind is None:
-                    block = entry
-                    if entry.too_long is not None:
-                        found = too_long(entry.line, "centre element", entry.too_long)
-                        self.findings.add(found._replace(path=entry.path))
-                elif self._take(entry, entry.kind, block):
-                    pending.setdefault(entry.kind, []).append(entry)
-            for kind in EntityKind:
-                if kind in pending:
-                    self._settle(kind, pending[kind])
+        """Decide upon all entities."""
+        for some in self._one.prepared.entries():
+            if some.kind is None:
+                self._take_blocks(some)
+            else:
+                self._take(some, some.kind)
 
-    def _take(self, entry: Entry, kind: EntityKind, block: Entry | None) -> bool:
-        """Take an entity of a centre element; whether it has a row to be decided upon."""
-        self._said[kind] += 1
-        centre = str(entry.key[0])
-        self.others.name(centre, kind)
-        if block is not None and self._if_not is not NotPermitted.CONFIRMED and block.path not in self._noted:
-            self._note_foreign(centre, block)
-        if entry.row_id is not None:
-            return True
-        self._refused += 1
-        if entry.too_long is not None:
-            self.findings.add(too_long(entry.line, kind.value, entry.too_long, entry.key)._replace(path=entry.path))
-        return False
-
-    def _note_foreign(self, centre: str, block: Entry) -> None:
-        """Note once of a centre element that the document may not change the data of its centre."""
-        document = self._document
-        if document.may_change(centre):
-            return
-        self._noted.add(block.path)
+    def _take_blocks(self, some: Entries) -> None:
+        """Take centre elements: note what is too long in them, and data that the document may not change."""
+        document, named = self._document, set(self._one.prepared.centres)
         own = None if document.rights is None else document.rights.own
-        self.findings.add(not_permitted(document.action, own, centre, block.line))
+        for line, path, (name,), excess in zip(some.lines, some.paths, some.keys, some.too_long, strict=True):
+            centre = str(name)
+            if excess is not None:
+                self.findings.add(too_long(line, "centre element", excess)._replace(path=path))
+            if self._if_not is not NotPermitted.CONFIRMED and centre in named and not document.may_change(centre):
+                self.findings.add(not_permitted(document.action, own, centre, line))
 
-    def _settle(self, kind: EntityKind, pending: Sequence[Entry]) -> None:
-        action, base = self._document.action, self._base[kind.value]
+    def _take(self, some: Entries, kind: EntityKind) -> None:
+        """Take entities, of which those that have no row take no effect."""
+        self._said[kind] += len(some.keys)
+        self.others.name(some.keys, kind)
+        if None in some.row_ids:
+            some = self._stored(some, kind)
         if self._if_not is NotPermitted.REFUSE:
-            self._refused += len(pending)
+            self._refused += len(some.keys)
             return
-        keys = {entry.key for entry in pending}
+        base = self._base[kind.value]
+        row_ids = [base + (row_id or 0) for row_id in some.row_ids]
+        if self._document.action is not Action.ADD or not self._are_new(kind, some.keys):
+            self._judge(kind, some, row_ids)
+            return
+        # Nearly always so, and much faster than to judge each.
+        self.others.take_effect(some.keys, kind)
+        self._opened[kind] += len(row_ids)
+        versions = [Version(row_id, self._document_id) for row_id in row_ids]
+        self.opened[kind].update(zip(some.keys, versions, strict=True))
+
+    def _stored(self, some: Entries, kind: EntityKind) -> Entries:
+        """Those that have rows; the others are noted and refused."""
+        entries = list(zip(*some[1:], strict=True))
+        for line, path, key, row_id, excess in entries:
+            if row_id is None:
+                self._refused += 1
+                if excess is not None:
+                    self.findings.add(too_long(line, kind.value, excess, key)._replace(path=path))
+        stored = [entry for entry in entries if entry[3] is not None]
+        return Entries(kind, *(map(list, zip(*stored, strict=True)) if stored else ([], [], [], [], [])))
+
+    def _are_new(self, kind: EntityKind, keys: Sequence[Key]) -> bool:
+        """Whether none of the entities is there, and each is named once."""
+        different = set(keys)
+        is_there = self._current.of(kind, different) or not self.opened[kind].keys().isdisjoint(different)
+        return not is_there and len(different) == len(keys)
+
+    def _judge(self, kind: EntityKind, some: Entries, row_ids: Sequence[int]) -> None:
+        """Decide upon each of some entities."""
+        action, keys = self._document.action, set(some.keys)
         asked = keys | {_without_results(action, kind, key) for key in keys}
         current = self._current.of(kind, asked)
-        for key, version in self.opened[kind].items():
+        changed = self.opened[kind]
+        for key, version in changed.items():
             if key in asked:
                 current.pop(key, None)
                 if version is not None:
@@ -416,35 +442,23 @@ class _Decision:
         held: dict[Key, list[str]] = {}
         if action is Action.DELETE and kind is EntityKind.SPECIMEN:
             held = self._current.experiments_about(keys)
-        changed = self.opened[kind]
-        if action is Action.ADD and not current and len(keys) == len(pending):
-            # Nearly always so, and much faster than to judge each.
-            for entry in pending:
-                row_id = base + (entry.row_id or 0)
-                self.others.take_effect(entry.key, kind)
-                self._decided_lifetimes.append((kind.value, row_id))
-                changed[entry.key] = Version(row_id, self._document_id)
-            self._opened[kind] += len(pending)
-            return
-        for entry in pending:
-            key, row_id = entry.key, base + (entry.row_id or 0)
+        for line, path, key, row_id in zip(some.lines, some.paths, some.keys, row_ids, strict=True):
             there_as = key if key in current else _without_results(action, kind, key)
             there = current.get(there_as)
             judgement = Judgement(action, kind, key, there, self._document_id, held.get(key, ()))
-            finding = judge(judgement, entry.line, row_id)
+            finding = judge(judgement, line, row_id)
             if finding is not None:
                 self._refused += 1
-                self.findings.add(finding._replace(path=entry.path))
+                self.findings.add(finding._replace(path=path))
                 if self._opens:
                     self._not_current[kind].append(row_id)
                 continue
-            self.others.take_effect(key, kind)
+            self.others.take_effect([key], kind)
             if there is not None:
                 self._ended[kind].append(there.id)
                 del current[there_as]
                 changed[there_as] = None
             if self._opens:
-                self._decided_lifetimes.append((kind.value, row_id))
                 current[key] = changed[key] = Version(row_id, self._document_id)
                 self._opened[kind] += 1
 
@@ -469,8 +483,9 @@ class _Decision:
             procedures=dict(prepared.measured),
             others=self.others.counts(effective=state is DocumentState.APPLIED),
         )
-        given = {**self._base, "document": self._document_id, "are_current": int(self._opens)}
-        return _Decided(self._one, applied, given, self._decided_lifetimes, self._ended, self._not_current)
+        shift = self._document_id - prepared.number
+        given = {**self._base, "document": shift, "are_current": int(self._opens)}
+        return _Decided(self._one, applied, given, self._ended, self._not_current)
 
 
 def _row_of(one: _Decided) -> dict[str, Any]:

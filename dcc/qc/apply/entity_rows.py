@@ -1,12 +1,12 @@
 """The tables that documents fill, and the rows of prepared documents copied into them.
 
-What a document says is made into rows before (`qc.rows.prepared_file`), with ids that begin at 1: here they get those
-that follow in the database. `qc.rows.loading` is the way back.
+What a document says is made into rows before (`qc.rows.prepared_file`), with ids that begin at 1 in its file: here they
+get those that follow in the database. `qc.rows.loading` is the way back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from sqlalchemy import Column, Connection, String, Table
@@ -89,20 +89,24 @@ COLUMNS: Final = Columns(
 """What prepared files are made by."""
 
 
-def copy_rows(connection: Connection, prepared: PreparedDocument, given: Mapping[str, int], bulk: BulkInserter) -> None:
-    """Copy the rows of a document, or have `bulk` take them where the database does not read files.
+def copy_rows(
+    connection: Connection, documents: Sequence[PreparedDocument], given: Mapping[str, int], bulk: BulkInserter
+) -> None:
+    """Copy the rows of documents, or have `bulk` take them where the database does not read files.
 
-    `given` is the id of the `document`, what is to be added to the ids of each numbered table by its name, and whether
-    entities `are_current`.
+    The documents follow one another in one file. `given` is what is to be added to the numbers of documents, as
+    `document`, and to the ids of each numbered table by its name, and whether entities `are_current`.
     """
-    source = attached(connection, prepared.file.address) if connection.dialect.name == "sqlite" else None
+    file = documents[0].file
+    source = attached(connection, file.address) if connection.dialect.name == "sqlite" else None
     for table in PREPARED_TABLES:
-        if table.name not in prepared.rows:
+        rows = [one.rows[table.name] for one in documents if table.name in one.rows]
+        if not rows:
             continue
-        first, number = prepared.rows[table.name]
-        values = {**given, "first_row": first, "last_row": first + number - 1}
+        last, number = rows[-1]
+        values = {**given, "first_row": rows[0][0], "last_row": last + number - 1}
         if source is None:
-            for row in prepared.file.ask(_SHIFTED[table.name].format(source="main"), values):
+            for row in file.ask(_SHIFTED[table.name].format(source="main"), values):
                 bulk.take(table, row)
         else:
             target = f"INSERT INTO main.{quoted(table.name)} "
@@ -121,7 +125,7 @@ def _shifted(table: Table) -> str:
 def _shifted_column(table: Table, column: Column[object]) -> str:
     name = quoted(column.name)
     if column.name == "document_id":
-        return ":document"
+        return f"{name} + :document"
     if column.name == "is_current":
         return ":are_current"
     if column.name == "validity":

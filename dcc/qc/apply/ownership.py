@@ -6,12 +6,16 @@ Nothing here knows a database.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from enum import Enum
-from typing import NamedTuple
+from operator import itemgetter
+from typing import Final, NamedTuple
 
 from dcc.qc.rows.entity_keys import Key
 from dcc.rights import Rights
 from dcc.vocabulary import EntityKind
+
+_centre_of: Final = itemgetter(0)
 
 
 class OtherCentre(NamedTuple):
@@ -40,20 +44,22 @@ class OtherCentres:
         self._named: dict[str, Counter[str]] = {}
         self._effective: dict[str, Counter[str]] = {}
 
-    def name(self, centre: str, kind: EntityKind) -> None:
-        """Count an entity that the document names."""
-        if self._is_other(centre):
-            self._named.setdefault(centre, Counter())[kind.value] += 1
+    def name(self, keys: Iterable[Key], kind: EntityKind) -> None:
+        """Count entities that the document names."""
+        self._count(self._named, keys, kind)
 
-    def take_effect(self, key: Key, kind: EntityKind) -> None:
-        """Count an entity that takes effect."""
-        if self._named and self._is_other(str(key[0])):
-            self._effective.setdefault(str(key[0]), Counter())[kind.value] += 1
+    def take_effect(self, keys: Iterable[Key], kind: EntityKind) -> None:
+        """Count entities that take effect."""
+        if self._named:
+            self._count(self._effective, keys, kind)
+
+    def _count(self, counts: dict[str, Counter[str]], keys: Iterable[Key], kind: EntityKind) -> None:
+        for name, number in Counter(map(_centre_of, keys)).items():
+            centre = str(name)
+            if self._rights is not None and centre != self._rights.own:
+                counts.setdefault(centre, Counter())[kind.value] += number
 
     def counts(self, *, effective: bool) -> tuple[OtherCentre, ...]:
         """The other centres that the document names; of each what took effect, or all that was named."""
         found = self._effective if effective else self._named
         return tuple(OtherCentre(centre, dict(counts)) for centre, counts in sorted(found.items()))
-
-    def _is_other(self, centre: str) -> bool:
-        return self._rights is not None and centre != self._rights.own

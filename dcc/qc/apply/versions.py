@@ -21,6 +21,8 @@ from sqlalchemy import (
     bindparam,
     cast,
     func,
+    insert,
+    literal,
     select,
     update,
 )
@@ -157,6 +159,19 @@ def experiments_about(connection: Connection, keys: Collection[Key]) -> dict[Key
         for centre, specimen_id, experiment_id in connection.execute(statement):
             found.setdefault((centre, specimen_id), []).append(experiment_id)
     return {key: found[key] for key in keys if key in found}
+
+
+def open_versions(connection: Connection, kind: EntityKind, row_ids: range, first_id: int) -> None:
+    """Begin the lifetimes of those of the new entities, by the ids of their rows, that are current.
+
+    Lifetimes have ids from `first_id` on, as many as there are rows at most.
+    """
+    table = ENTITY_TABLES[kind]
+    are_new = (table.c.id >= row_ids.start) & (table.c.id < row_ids.stop) & table.c.is_current
+    shifted = table.c.id + (first_id - row_ids.start)
+    opened = select(shifted, literal(kind.value), table.c.id, table.c.document_id).where(are_new)
+    columns = ["id", "entity_kind", "entity_id", "opened_by"]
+    connection.execute(insert(Lifetime.__table__).from_select(columns, opened))
 
 
 def end_versions(connection: Connection, kind: EntityKind, ids: Iterable[int], document_id: int) -> None:

@@ -1,8 +1,9 @@
 """Documents of an archive as rows in a file, made before anybody knows the ids that the rows will have.
 
-The file is an SQLite database. It has the tables that documents fill in the QC database, with ids that begin at 1 in
-each document, and what has to be known of a document to decide whether its entities take effect. A file of its
-checksum lies beside it. A file of another version or basis, or one that is damaged, is made anew.
+The file is an SQLite database. It has the tables that documents fill in the QC database, with ids that begin at 1, so
+that rows of documents that follow one another can be copied together, and what has to be known of a document to decide
+whether its entities take effect. A file of its checksum lies beside it. A file of another version or basis, or one that
+is damaged, is made anew.
 
 Nothing here knows the QC database, so that a process that prepares documents loads no SQLAlchemy.
 """
@@ -17,7 +18,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import quote
 
 from dcc.documents import contents as said
@@ -29,16 +30,15 @@ from dcc.qc.rows.types import Limits, Row, TooLong
 from dcc.runtime.checksums import md5_of
 from dcc.vocabulary import EntityKind
 
-VERSION: Final = 1
+VERSION: Final = 2
 
 _ROWS_HELD: Final = 20_000
 _TEXT_HELD: Final = 8_000_000
 _ENTRY: Final = "entry"
-_KINDS: Final[dict[str | None, EntityKind | None]] = {None: None, **{kind.value: kind for kind in EntityKind}}
 _TABLES: Final = (
     "CREATE TABLE header (version, basis)",
     "CREATE TABLE document (number INTEGER PRIMARY KEY, file_name, md5, facts)",
-    "CREATE TABLE entry (told)",
+    "CREATE TABLE entry (kind, told)",
 )
 
 
@@ -49,19 +49,23 @@ class Columns(NamedTuple):
     limits: Limits
 
 
-class Entry(NamedTuple):
-    """A centre element or an entity of a document, in document order.
+class Entries(NamedTuple):
+    """Some centre elements of a document, or some entities of a kind, in columns and in document order.
 
-    `kind` is None for a centre element, whose `key` is its centre alone. There is no `row_id` where nothing was stored,
-    because of `too_long`, or of the same in the centre element.
+    `kind` is None for centre elements, whose `keys` are their centres alone. There is no id in `row_ids` where nothing
+    was stored, because of what is `too_long`, or of the same in the centre element.
     """
 
     kind: EntityKind | None
-    line: int
-    path: str
-    key: Key
-    row_id: int | None
-    too_long: TooLong | None
+    lines: list[int]
+    paths: list[str]
+    keys: list[Key]
+    row_ids: list[int | None]
+    too_long: list[TooLong | None]
+
+
+_Entry: TypeAlias = tuple[int, str, Key, int | None, TooLong | None]
+"""Line, path, key, id of the row and what is too long of a centre element or an entity."""
 
 
 class PreparedWriter:
@@ -78,11 +82,16 @@ class PreparedWriter:
         self._connection.execute("BEGIN")
         self._connection.execute("INSERT INTO header VALUES (?, ?)", (VERSION, basis))
         self._written = dict.fromkeys((*columns.names, _ENTRY), 0)
+        self._last_ids = dict.fromkeys(NUMBERED, 0)
+        self._new_ids = {table: itertools.count(1).__next__ for table in NUMBERED}
         self._documents = itertools.count(1)
 
     def document(self, kind: DocumentKind) -> DocumentWriter:
         """Begin a document. What was taken of one that is not finished does no harm."""
-        return DocumentWriter(next(self._documents), kind, self._columns, self._write, self._written)
+        number = next(self._documents)
+        tables: dict[str, list[Row]] = {table: [] for table in self._columns.names}
+        builder = RowBuilder(number, self._new_ids, tables, self._columns.limits)
+        return DocumentWriter(number, kind, builder, tables, self._write, _Written(self._written, self._last_ids))
 
     def close(self) -> None:
         """End the file, and put it in its place with its checksum."""
@@ -111,6 +120,15 @@ class PreparedWriter:
         self._connection.executemany(f"INSERT INTO {quoted(table)}{into} VALUES ({marks})", rows)  # noqa: S608
         if table in self._written:
             self._written[table] += len(rows)
+        if table in self._last_ids:
+            self._last_ids[table] = rows[-1][0]  # type: ignore[assignment]
+
+
+class _Written(NamedTuple):
+    """How many rows of each table were written to a file, and the last id of each numbered one."""
+
+    rows: Mapping[str, int]
+    last_ids: Mapping[str, int]
 
 
 class DocumentWriter:
@@ -120,17 +138,15 @@ class DocumentWriter:
         self,
         number: int,
         kind: DocumentKind,
-        columns: Columns,
+        builder: RowBuilder,
+        tables: Mapping[str, list[Row]],
         write: Callable[[str, Sequence[Row]], None],
-        written: Mapping[str, int],
+        written: _Written,
     ) -> None:
-        self._number, self._kind, self._write, self._written = number, kind, write, written
-        self._before = dict(written)
-        self._tables: dict[str, list[Row]] = {table: [] for table in columns.names}
-        self._ids = {table: itertools.count(1) for table in NUMBERED}
-        new_ids = {table: ids.__next__ for table, ids in self._ids.items()}
-        self._builder = RowBuilder(0, new_ids, self._tables, columns.limits)
-        self._entries: list[list[Any]] = []
+        self._number, self._kind, self._builder, self._tables = number, kind, builder, tables
+        self._write, self._written = write, written
+        self._before = _Written(dict(written.rows), dict(written.last_ids))
+        self._entries: dict[EntityKind | None, list[_Entry]] = {kind: [] for kind in (None, *EntityKind)}
         self._block: said.Block | None = None
         self._path = ""
         self._usable = False
@@ -168,11 +184,11 @@ class DocumentWriter:
         self._flush()
         facts = {
             "rows": {
-                table: (self._before[table] + 1, number)
-                for table, last in self._written.items()
-                if (number := last - self._before[table])
+                table: (self._before.rows[table] + 1, number)
+                for table, last in self._written.rows.items()
+                if (number := last - self._before.rows[table])
             },
-            "ids": {table: next(ids) - 1 for table, ids in self._ids.items()},
+            "ids": {table: (self._before.last_ids[table], last) for table, last in self._written.last_ids.items()},
             "measured": dict(sorted(self._builder.measured.items())),
             "centres": sorted(self._centres),
             "whole": self._whole,
@@ -184,7 +200,7 @@ class DocumentWriter:
         self, kind: EntityKind | None, line: int, path: str, key: Key, row_id: int | None, excess: TooLong | None
     ) -> None:
         self._whole = self._whole and (kind is None or row_id is not None)
-        self._entries.append([kind, line, path, key, row_id, excess])
+        self._entries[kind].append((line, path, key, row_id, excess))
 
     def _is_full(self) -> bool:
         if self._builder.held_text - self._text > _TEXT_HELD:
@@ -196,37 +212,39 @@ class DocumentWriter:
             if rows:
                 self._write(table, rows)
                 rows.clear()
-        if self._entries:
-            self._write(_ENTRY, [(json.dumps(self._entries),)])
-            self._entries.clear()
+        for kind, entries in self._entries.items():
+            if entries:
+                self._write(_ENTRY, [(kind, json.dumps(list(zip(*entries, strict=True))))])
+                entries.clear()
         self._text = self._builder.held_text
 
 
 @dataclass(frozen=True, eq=False)
 class PreparedDocument:
-    """A document in a prepared file.
+    """A document in a prepared file, which has it under its `number`.
 
-    `rows` tells by table the first row of the document and how many it has, `ids` by table the last id that was given,
-    `measured` counts measurements by procedure. `centres` are those that entities are of. `whole`: all of its entities
-    have rows. `findings` are as they were given to the writer.
+    `rows` tells by table the first row of the document and how many it has, `ids` by table the last id before it and
+    the last one that it was given. `measured` counts measurements by procedure. `centres` are those that entities are
+    of. `whole`: all of its entities have rows. `findings` are as they were given to the writer.
     """
 
     file: PreparedFile
+    number: int
     rows: Mapping[str, tuple[int, int]]
-    ids: Mapping[str, int]
+    ids: Mapping[str, tuple[int, int]]
     measured: Mapping[str, int]
     centres: Sequence[str]
     whole: bool
     findings: Sequence[Any] | None = field(repr=False)
 
-    def entries(self) -> Iterator[Entry]:
-        """The centre elements and entities, in document order."""
+    def entries(self) -> Iterator[Entries]:
+        """The centre elements and entities."""
         first, number = self.rows.get(_ENTRY, (1, 0))
-        statement = "SELECT told FROM entry WHERE rowid BETWEEN ? AND ? ORDER BY rowid"
-        for (told,) in self.file.ask(statement, (first, first + number - 1)):
-            for kind, line, path, key, row_id, excess in json.loads(told):
-                too_long = None if excess is None else TooLong(*excess)
-                yield Entry(_KINDS[kind], line, path, tuple(key), row_id, too_long)
+        statement = "SELECT kind, told FROM entry WHERE rowid BETWEEN ? AND ? ORDER BY rowid"
+        for kind, told in self.file.ask(statement, (first, first + number - 1)):
+            lines, paths, keys, row_ids, excess = json.loads(told)
+            too_long = [one and TooLong(*one) for one in excess]
+            yield Entries(kind and EntityKind(kind), lines, paths, list(map(tuple, keys)), row_ids, too_long)
 
 
 class PreparedFile:
@@ -254,7 +272,7 @@ class PreparedFile:
         ((facts,),) = self.ask("SELECT facts FROM document WHERE number = ?", (number,))
         told = json.loads(facts)
         told["rows"] = {table: (first, rows) for table, (first, rows) in told["rows"].items()}
-        return PreparedDocument(self, **told)
+        return PreparedDocument(self, number, **told)
 
     def ask(self, statement: str, values: Sequence[Any] | Mapping[str, Any]) -> Iterator[Any]:
         """The rows that a statement finds."""
