@@ -66,11 +66,11 @@ REVIEWED = {
     ),
     "dcc/qc/apply/entity_rows.py": (
         "quoted names of the platform's own tables and columns, and of a file that is attached",
-        {"columns", "quoted(table.name)", "target + _SHIFTED[table.name].format(source=source)"},
+        {"columns", "quoted(table.name)", "source", "target + _SHIFTED[table.name].format(source=source)"},
     ),
     "dcc/qc/rows/prepared_file.py": (
         "quoted names of the platform's own tables and columns, and marks of parameters",
-        {"', '.join(map(quoted, names))", "into", "marks", "quoted(table)"},
+        {"', '.join(columns)", "into", "marks", "quoted(table)"},
     ),
     "dcc/qc/migrations/versions/0001_initial.py": (NAMES, {"name", "query.strip()"}),
     "dcc/qc/migrations/versions/0002_validity.py": (NAMES, {"name", "query"}),

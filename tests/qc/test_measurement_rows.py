@@ -20,7 +20,7 @@ from dcc.qc.rows.measurements import MeasurementRows
 from dcc.qc.rows.types import Row, TooLong
 
 TAIL = ("H", "PIPE", "µ\t", "PROC_001", None, "2013-10-31", "None")
-LIMITS = {"measurement": ((6, 4, "parameter_id"), (8, 4, "increment"), (12, 4, "unit"), (13, 4, "status"))}
+LIMITS = {"measurement": ((5, 4, "parameter_id"), (7, 4, "increment"), (11, 4, "unit"), (12, 4, "status"))}
 
 _TEXTS = st.one_of(st.text(alphabet="N\\\t\n\r\0µ", max_size=5), st.sampled_from(["7.10", "-0", " 1e3 ", "1" * 30]))
 _MAYBE = st.none() | _TEXTS
@@ -39,7 +39,7 @@ _PROCEDURES = st.builds(
 
 def made_of(procedures: list[Procedure]) -> tuple[list[Row], list[TooLong | None], int]:
     rows: list[Row] = []
-    measured = MeasurementRows(7, {"measurement": itertools.count(1).__next__}, {"measurement": rows}, LIMITS)
+    measured = MeasurementRows({"measurement": itertools.count(1).__next__}, {"measurement": rows}, LIMITS)
     too_long = []
     for run_id, procedure in enumerate(procedures):
         measured.add(run_id, procedure, TAIL)
@@ -52,10 +52,9 @@ def test_rows_have_their_number_their_fingerprint_and_texts_that_fit(procedures:
     rows, too_long, held_text = made_of(procedures)
     start = crc32("\x1f".join(map(str, TAIL)).encode())
     for row in rows:
-        texts = ["\x1e" if text is None else str(text) for text in (*row[6:11], *row[12:14])]
+        texts = ["\x1e" if text is None else str(text) for text in (*row[5:10], *row[11:13])]
         assert row[-1] == crc32("\x1f".join(texts).encode(), start) ** 2 % 4_294_967_291
-        assert repr(row[11]) == repr(None if row[10] is None else parse_number(str(row[10])))
-        assert row[15:-1] == TAIL
+        assert repr(row[10]) == repr(None if row[9] is None else parse_number(str(row[9])))
     for run_id, found in enumerate(too_long):
         told = (
             TooLong(f"measurement.{name}", len(str(row[place])), limit)
@@ -64,13 +63,13 @@ def test_rows_have_their_number_their_fingerprint_and_texts_that_fit(procedures:
             if row[1] == run_id and row[place] is not None and len(str(row[place])) > limit
         )
         assert found == next(told, None)
-    assert held_text == sum(len(str(row[10])) for row in rows if row[10] is not None)
+    assert held_text == sum(len(str(row[9])) for row in rows if row[9] is not None)
 
 
 def _mark(specimen: int, weight: int) -> int:
     """The fingerprint of the weight of an animal, in tenths of a gram."""
     rows: list[Row] = []
-    measured = MeasurementRows(7, {"measurement": lambda: 1}, {"measurement": rows}, LIMITS)
+    measured = MeasurementRows({"measurement": lambda: 1}, {"measurement": rows}, LIMITS)
     simple = SimpleParameter(4, "IMPC_GRS_001_001", None, "g", f"{weight / 10:.1f}", None)
     procedure = Procedure(3, "IMPC_GRS_001", (simple,), (), (), *[()] * 4)
     measured.add(

@@ -55,6 +55,7 @@ from dcc.qc.apply.versions import (
     open_versions,
 )
 from dcc.qc.models import CentreBlock, Document, Finding, Lifetime, Measurement, ProcedureRun
+from dcc.qc.rows.building import NUMBERED
 from dcc.qc.rows.bulk import BulkInserter, Counters
 from dcc.qc.rows.documents import (
     DocumentToApply,
@@ -285,8 +286,8 @@ class _Application:
         if_not = self._if_not(one, confirmed)
         is_held = if_not is NotPermitted.REFUSE and document.action is Action.ADD
         document_id = next(self._document_ids)
-        ids = one.prepared.ids
-        given = {table: self._next[table] - 1 - before for table, (before, _) in ids.items()}
+        rows = one.prepared.rows
+        given = {table: self._next[table] - 1 - rows[table][0] for table in NUMBERED}
         decision = _Decision(self._current, one, document_id, given, NotPermitted.NOTE if is_held else if_not)
         if newest is not None:
             decision.findings.add(late(document.created, newest))
@@ -303,7 +304,8 @@ class _Application:
             decided.applied = replace(applied, state=DocumentState.HELD)
         if not decided.is_held:
             self._current.update(decision.opened)
-            for table, (before, last) in ids.items():
+            for table in NUMBERED:
+                before, last = rows[table]
                 self._next[table] += last - before
         if decided.applied.state is DocumentState.APPLIED:
             self._newest.add(document)
@@ -469,7 +471,7 @@ class _Decision:
         opened = {kind.value: number for kind, number in self._opened.items() if number}
         state = DocumentState.REFUSED if self._refused and not (opened or ended) else DocumentState.APPLIED
         said = {_COUNTED[kind]: number for kind, number in self._said.items()}
-        said["measurements"] = prepared.rows.get(Measurement.__tablename__, (0, 0))[1]
+        said["measurements"] = sum(prepared.measured.values())
         applied = Applied(
             self._document_id,
             state,

@@ -16,10 +16,11 @@ from dcc.qc import models
 from dcc.qc.rows.building import NUMBERED
 from dcc.qc.rows.bulk import BulkInserter
 from dcc.qc.rows.prepared_file import Columns, PreparedDocument, quoted
+from dcc.qc.rows.procedures import OF_RUN
 from dcc.vocabulary import EntityKind, MetadataOwner, Validity
 
-_MEASURED: Final = {"parameter_id", "sequence_id", "increment", "increment_status", "unit", "status"}
-"""The columns of a measurement that do not repeat what the experiment, line or housing says."""
+_MEASUREMENT: Final = models.Measurement.__table__
+_RUN: Final = models.ProcedureRun.__table__
 
 _OWN_WORDS: Final = {"type", "owner_kind", "entity_kind"}
 """Columns that hold words of the platform's own, which fit."""
@@ -61,14 +62,22 @@ ENTITY_TABLES: Final[dict[EntityKind, Table]] = {
 }
 
 
+def _names(table: Table) -> tuple[str, ...]:
+    """The columns of a table in prepared files."""
+    names = tuple(f"{column.name}" for column in table.columns)
+    if table is _MEASUREMENT:
+        return tuple(name for name in names if name not in OF_RUN)
+    return (*names, *(name for name in OF_RUN if name not in names)) if table is _RUN else names
+
+
 def _limits(table: Table) -> tuple[tuple[int, int, str], ...]:
     return tuple(
-        (place, column.type.length or _LEXICAL_LIMIT, f"{column.name}")
-        for place, column in enumerate(table.columns)
-        if isinstance(column.type, String)
+        (place, column.type.length or _LEXICAL_LIMIT, name)
+        for place, name in enumerate(_names(table))
+        if (column := table.columns.get(name)) is not None
+        and isinstance(column.type, String)
         and (column.type.length is not None or column.name == "lexical")
         and column.name not in _OWN_WORDS
-        and (table is not models.Measurement.__table__ or column.name in _MEASURED)
     )
 
 
@@ -83,7 +92,7 @@ PREPARED_TABLES: Final = tuple(table for table in DOCUMENT_TABLES if table is no
 
 # Names of SQLAlchemy are texts of a class of its own: a process that was sent one would load SQLAlchemy.
 COLUMNS: Final = Columns(
-    {f"{table.name}": tuple(f"{column.name}" for column in table.columns) for table in PREPARED_TABLES},
+    {f"{table.name}": _names(table) for table in PREPARED_TABLES},
     {f"{table.name}": _limits(table) for table in PREPARED_TABLES},
 )
 """What prepared files are made by."""
@@ -100,11 +109,10 @@ def copy_rows(
     file = documents[0].file
     source = attached(connection, file.address) if connection.dialect.name == "sqlite" else None
     for table in PREPARED_TABLES:
-        rows = [one.rows[table.name] for one in documents if table.name in one.rows]
-        if not rows:
+        before, last = documents[0].rows[table.name][0], documents[-1].rows[table.name][1]
+        if last == before:
             continue
-        last, number = rows[-1]
-        values = {**given, "first_row": rows[0][0], "last_row": last + number - 1}
+        values = {**given, "row_before": before, "last_row": last}
         if source is None:
             for row in file.ask(_SHIFTED[table.name].format(source="main"), values):
                 bulk.take(table, row)
@@ -116,14 +124,15 @@ def copy_rows(
 def _shifted(table: Table) -> str:
     """The statement that asks a prepared file for rows of a table, with the ids that they are to have."""
     columns = ", ".join(_shifted_column(table, column) for column in table.columns)
-    return (
-        f"SELECT {columns} FROM {{source}}.{quoted(table.name)} "  # noqa: S608
-        "WHERE rowid BETWEEN :first_row AND :last_row"
-    )
+    source = f"{{source}}.{quoted(table.name)} AS own"
+    if table is _MEASUREMENT:
+        source += f" CROSS JOIN {{source}}.{quoted(_RUN.name)} AS run ON run.id = own.procedure_run_id"
+    return f"SELECT {columns} FROM {source} WHERE own.rowid > :row_before AND own.rowid <= :last_row"  # noqa: S608
 
 
 def _shifted_column(table: Table, column: Column[object]) -> str:
-    name = quoted(column.name)
+    of_run = table is _MEASUREMENT and column.name in OF_RUN
+    name = f"{'run' if of_run else 'own'}.{quoted(column.name)}"
     if column.name == "document_id":
         return f"{name} + :document"
     if column.name == "is_current":

@@ -59,7 +59,8 @@ class EntityRow(NamedTuple):
 class RowBuilder:
     """Makes the rows of one document and appends them to `tables`, but for those of the entities themselves.
 
-    `held_text` counts the characters of long texts that were appended, `measured` the measurements of each procedure.
+    `held_rows` counts the rows of entities, and `held_text` the characters of long texts, that were appended, ever;
+    `measured` the measurements of each procedure.
     """
 
     def __init__(self, document_id: int, new_ids: NewIds, tables: Tables, limits: Limits) -> None:
@@ -83,6 +84,7 @@ class RowBuilder:
         self._of_run: tuple[str, str, str] = ("", "", "")
         self._measurements = tables["measurement"]
         self.measured: dict[str, int] = {}
+        self.held_rows = 0
 
     @property
     def held_text(self) -> int:
@@ -109,7 +111,8 @@ class RowBuilder:
         made = self._made(entity)
         too_long = self._checks_by_table[made.kind.value].of_row((*made.values, None, None))
         for mark, (rows, check) in zip(marks, checks, strict=True):
-            if too_long is None and len(rows) > mark:
+            if too_long is None and (added := len(rows) - mark):
+                self.held_rows += added
                 too_long = check(rows[mark:])
         if too_long is None:
             self._count(entity, held)

@@ -38,8 +38,7 @@ class MeasurementRows:
     values and terms.
     """
 
-    def __init__(self, document_id: int, new_ids: NewIds, tables: Tables, limits: Limits) -> None:
-        self._document_id = document_id
+    def __init__(self, new_ids: NewIds, tables: Tables, limits: Limits) -> None:
         self._new_id = new_ids["measurement"]
         self._rows = tables["measurement"]
         self._heads = _heads_by(checks_by(limits)["measurement"])
@@ -47,22 +46,24 @@ class MeasurementRows:
         self.held_text = 0
 
     def add(self, run_id: int, procedure: said.Procedure, tail: Row) -> None:
-        """Take what a procedure measured, a row a value or term; `tail` is what each repeats of its run."""
+        """Take what a procedure measured, a row a value or term; `tail` is what each repeats of its run.
+
+        That is in their fingerprints alone: the rows lack it.
+        """
         found = _measured_in(procedure)
         self._heads.bound()
-        self._add_rows(run_id, found, tail)
+        self._add_rows(run_id, found, _fingerprint_of(tail))
         self.too_long = self._heads.first_too_long(found)
         self.held_text += sum([len(value) for _, _, _, value, _ in found if value])
 
-    def _add_rows(self, run_id: int, found: list[_Measured], tail: Row) -> None:
-        new_id, append, document_id = self._new_id, self._rows.append, self._document_id
-        heads, start = self._heads, _fingerprint_of(tail)
+    def _add_rows(self, run_id: int, found: list[_Measured], start: int) -> None:
+        new_id, append, heads = self._new_id, self._rows.append, self._heads
         for place, item, head, value, line in found:
             before, after = heads[head]
             mark = crc32(f"{before}{_NOTHING if value is None else value}{after}".encode(), start)
             kind, name, sequence, increment, increment_status, unit, status = head
-            append((new_id(), run_id, document_id, place, item, kind, name, sequence, increment, increment_status,
-                    value, _NUMBERS[value], unit, status, line, *tail, mark * mark % _PRIME))  # fmt: skip
+            append((new_id(), run_id, place, item, kind, name, sequence, increment, increment_status,
+                    value, _NUMBERS[value], unit, status, line, mark * mark % _PRIME))  # fmt: skip
 
 
 def _measured_in(procedure: said.Procedure) -> list[_Measured]:
@@ -103,7 +104,7 @@ class _Heads(dict[_Head, tuple[str, str]]):
         before = [_NOTHING if text is None else text for text in (*named, "")]
         after = [_NOTHING if text is None else text for text in ("", unit, status)]
         self[head] = constant = ("\x1f".join(before), "\x1f".join(after))
-        too_long = self._check.of_row((None, None, None, None, None, kind, *named, None, None, unit, status))
+        too_long = self._check.of_row((None, None, None, None, kind, *named, None, None, unit, status))
         if too_long is not None:
             self._too_long[head] = too_long
         return constant

@@ -2,8 +2,9 @@
 
 The file is an SQLite database. It has the tables that documents fill in the QC database, with ids that begin at 1, so
 that rows of documents that follow one another can be copied together, and what has to be known of a document to decide
-whether its entities take effect. A file of its checksum lies beside it. A file of another version or basis, or one that
-is damaged, is made anew.
+whether its entities take effect. What the measurements of a procedure have in common is in the row of that, since to
+write a value takes longer than to read it. A file of its checksum lies beside it. A file of another version or basis,
+or one that is damaged, is made anew.
 
 Nothing here knows the QC database, so that a process that prepares documents loads no SQLAlchemy.
 """
@@ -30,7 +31,7 @@ from dcc.qc.rows.types import Limits, Row, TooLong
 from dcc.runtime.checksums import md5_of
 from dcc.vocabulary import EntityKind
 
-VERSION: Final = 2
+VERSION: Final = 3
 
 _ROWS_HELD: Final = 20_000
 _TEXT_HELD: Final = 8_000_000
@@ -43,7 +44,7 @@ _TABLES: Final = (
 
 
 class Columns(NamedTuple):
-    """The columns of the tables that documents fill, in their order, and what texts they hold at most."""
+    """The columns of a file's tables, in the order of rows, and what texts they hold at most."""
 
     names: Mapping[str, Sequence[str]]
     limits: Limits
@@ -81,8 +82,7 @@ class PreparedWriter:
         self._connection.execute("PRAGMA synchronous = OFF")
         self._connection.execute("BEGIN")
         self._connection.execute("INSERT INTO header VALUES (?, ?)", (VERSION, basis))
-        self._written = dict.fromkeys((*columns.names, _ENTRY), 0)
-        self._last_ids = dict.fromkeys(NUMBERED, 0)
+        self._last = dict.fromkeys((*columns.names, _ENTRY), 0)
         self._new_ids = {table: itertools.count(1).__next__ for table in NUMBERED}
         self._documents = itertools.count(1)
 
@@ -91,7 +91,7 @@ class PreparedWriter:
         number = next(self._documents)
         tables: dict[str, list[Row]] = {table: [] for table in self._columns.names}
         builder = RowBuilder(number, self._new_ids, tables, self._columns.limits)
-        return DocumentWriter(number, kind, builder, tables, self._write, _Written(self._written, self._last_ids))
+        return DocumentWriter(number, kind, builder, tables, self._write, self._last)
 
     def close(self) -> None:
         """End the file, and put it in its place with its checksum."""
@@ -112,23 +112,18 @@ class PreparedWriter:
         # Rows of entities lack the last columns, which say what became of them.
         names = self._columns.names[table][:width] if table in self._columns.names else ()
         # To bind a null takes as long as a value: not those of columns that no row has.
-        bound = [place for place in range(width) if any(row[place] is not None for row in rows)]
+        bound = [
+            place for place in range(width) if rows[0][place] is not None or any(row[place] is not None for row in rows)
+        ]
         if 1 < len(bound) < width and names:
             rows, names = list(map(itemgetter(*bound), rows)), [names[place] for place in bound]
         into = f" ({', '.join(map(quoted, names))})" if names else ""
         marks = ", ".join("?" * len(rows[0]))
         self._connection.executemany(f"INSERT INTO {quoted(table)}{into} VALUES ({marks})", rows)  # noqa: S608
-        if table in self._written:
-            self._written[table] += len(rows)
-        if table in self._last_ids:
-            self._last_ids[table] = rows[-1][0]  # type: ignore[assignment]
-
-
-class _Written(NamedTuple):
-    """How many rows of each table were written to a file, and the last id of each numbered one."""
-
-    rows: Mapping[str, int]
-    last_ids: Mapping[str, int]
+        if table in NUMBERED:
+            self._last[table] = rows[-1][0]  # type: ignore[assignment]
+        elif table in self._last:
+            self._last[table] += len(rows)
 
 
 class DocumentWriter:
@@ -141,17 +136,16 @@ class DocumentWriter:
         builder: RowBuilder,
         tables: Mapping[str, list[Row]],
         write: Callable[[str, Sequence[Row]], None],
-        written: _Written,
+        last: Mapping[str, int],
     ) -> None:
         self._number, self._kind, self._builder, self._tables = number, kind, builder, tables
-        self._write, self._written = write, written
-        self._before = _Written(dict(written.rows), dict(written.last_ids))
+        self._write, self._last, self._before = write, last, dict(last)
         self._entries: dict[EntityKind | None, list[_Entry]] = {kind: [] for kind in (None, *EntityKind)}
         self._block: said.Block | None = None
         self._path = ""
         self._usable = False
         self._numbers: dict[str, int] = {}
-        self._text = 0
+        self._flushed = (0, 0)
         self._centres: set[str] = set()
         self._whole = True
 
@@ -183,12 +177,7 @@ class DocumentWriter:
         """Write what is left; `findings` are those of the rules that need this document alone, None: not known."""
         self._flush()
         facts = {
-            "rows": {
-                table: (self._before.rows[table] + 1, number)
-                for table, last in self._written.rows.items()
-                if (number := last - self._before.rows[table])
-            },
-            "ids": {table: (self._before.last_ids[table], last) for table, last in self._written.last_ids.items()},
+            "rows": {table: (self._before[table], last) for table, last in self._last.items()},
             "measured": dict(sorted(self._builder.measured.items())),
             "centres": sorted(self._centres),
             "whole": self._whole,
@@ -203,9 +192,8 @@ class DocumentWriter:
         self._entries[kind].append((line, path, key, row_id, excess))
 
     def _is_full(self) -> bool:
-        if self._builder.held_text - self._text > _TEXT_HELD:
-            return True
-        return sum(map(len, self._tables.values())) > _ROWS_HELD
+        rows, text = self._flushed
+        return self._builder.held_rows - rows > _ROWS_HELD or self._builder.held_text - text > _TEXT_HELD
 
     def _flush(self) -> None:
         for table, rows in self._tables.items():
@@ -216,22 +204,21 @@ class DocumentWriter:
             if entries:
                 self._write(_ENTRY, [(kind, json.dumps(list(zip(*entries, strict=True))))])
                 entries.clear()
-        self._text = self._builder.held_text
+        self._flushed = (self._builder.held_rows, self._builder.held_text)
 
 
 @dataclass(frozen=True, eq=False)
 class PreparedDocument:
     """A document in a prepared file, which has it under its `number`.
 
-    `rows` tells by table the first row of the document and how many it has, `ids` by table the last id before it and
-    the last one that it was given. `measured` counts measurements by procedure. `centres` are those that entities are
-    of. `whole`: all of its entities have rows. `findings` are as they were given to the writer.
+    `rows` tells by table the last row before the document and its own last one, by their ids where they have any, else
+    by their numbers. `measured` counts measurements by procedure. `centres` are those that entities are of. `whole`:
+    all of its entities have rows. `findings` are as they were given to the writer.
     """
 
     file: PreparedFile
     number: int
     rows: Mapping[str, tuple[int, int]]
-    ids: Mapping[str, tuple[int, int]]
     measured: Mapping[str, int]
     centres: Sequence[str]
     whole: bool
@@ -239,9 +226,8 @@ class PreparedDocument:
 
     def entries(self) -> Iterator[Entries]:
         """The centre elements and entities."""
-        first, number = self.rows.get(_ENTRY, (1, 0))
-        statement = "SELECT kind, told FROM entry WHERE rowid BETWEEN ? AND ? ORDER BY rowid"
-        for kind, told in self.file.ask(statement, (first, first + number - 1)):
+        statement = "SELECT kind, told FROM entry WHERE rowid > ? AND rowid <= ? ORDER BY rowid"
+        for kind, told in self.file.ask(statement, self.rows[_ENTRY]):
             lines, paths, keys, row_ids, excess = json.loads(told)
             too_long = [one and TooLong(*one) for one in excess]
             yield Entries(kind and EntityKind(kind), lines, paths, list(map(tuple, keys)), row_ids, too_long)
@@ -271,7 +257,6 @@ class PreparedFile:
         number = self._documents[file_name, md5]
         ((facts,),) = self.ask("SELECT facts FROM document WHERE number = ?", (number,))
         told = json.loads(facts)
-        told["rows"] = {table: (first, rows) for table, (first, rows) in told["rows"].items()}
         return PreparedDocument(self, number, **told)
 
     def ask(self, statement: str, values: Sequence[Any] | Mapping[str, Any]) -> Iterator[Any]:
@@ -291,7 +276,8 @@ def _empty_file(tables: tuple[tuple[str, ...], ...]) -> bytes:
         for statement in _TABLES:
             connection.execute(statement)
         for table, *names in tables:
-            connection.execute(f"CREATE TABLE {quoted(table)} ({', '.join(map(quoted, names))})")
+            columns = [quoted(name) + (" INTEGER PRIMARY KEY" if name == "id" else "") for name in names]
+            connection.execute(f"CREATE TABLE {quoted(table)} ({', '.join(columns)})")
         connection.commit()
         return connection.serialize()
     finally:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from dcc.documents import contents as said
 from dcc.documents.lexical import parse_number
@@ -11,9 +11,21 @@ from dcc.qc.rows.measurements import MeasurementRows
 from dcc.qc.rows.types import Limits, NewIds, Tables
 from dcc.vocabulary import MediaType, MetadataOwner
 
+OF_RUN: Final = (
+    "document_id",
+    "procedure_id",
+    "centre",
+    "pipeline",
+    "project",
+    "experiment_id",
+    "date",
+    "specimen_id",
+)
+"""The columns of measurements that are the same in all of a procedure: they are in the row of that."""
+
 
 class RunOwner(NamedTuple):
-    """Whose procedure it is: the entity's table and row, and what each of its measurements repeats."""
+    """Whose procedure it is: the entity's table and row, and what each of its measurements repeats in the database."""
 
     kind: str
     id: int
@@ -43,7 +55,7 @@ class ProcedureRows:
     """Makes the rows of a document's procedures; those of measurements by `measurements`."""
 
     def __init__(self, document_id: int, new_ids: NewIds, tables: Tables, limits: Limits) -> None:
-        self.measurements = MeasurementRows(document_id, new_ids, tables, limits)
+        self.measurements = MeasurementRows(new_ids, tables, limits)
         self._document_id = document_id
         self._run_id = new_ids["procedure_run"]
         self._media_id = new_ids["media"]
@@ -63,9 +75,9 @@ class ProcedureRows:
     def add(self, owner: RunOwner, procedure: said.Procedure) -> None:
         """Take the rows of a procedure."""
         run_id, document_id, procedure_id = self._run_id(), self._document_id, procedure.procedure_id
-        self._runs.append((run_id, document_id, owner.kind, owner.id, procedure_id, procedure.line))
-        tail = (owner.centre, owner.pipeline, owner.project, procedure_id, *owner[5:])
-        self.measurements.add(run_id, procedure, tail)
+        row = (run_id, document_id, owner.kind, owner.id, procedure_id, procedure.line, *owner[2:])
+        self._runs.append(row)
+        self.measurements.add(run_id, procedure, (*owner[2:5], procedure_id, *owner[5:]))
         if procedure.media or procedure.media_samples or procedure.series_media:
             self._add_media(run_id, procedure)
         self._add_metadata(run_id, MetadataOwner.PROCEDURE, run_id, procedure.metadata)
