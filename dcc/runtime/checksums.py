@@ -1,4 +1,4 @@
-"""The checksum of a file, by which it is known again."""
+"""Checksums of files, by which they are known again."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import hashlib
 from functools import partial
 from io import BufferedReader, FileIO
 from pathlib import Path
+from typing import Final
+from zlib import crc32
 
 _MD5 = partial(hashlib.md5, usedforsecurity=False)
+_CHUNK: Final = 1_000_000
 
 
 def md5_of(path: Path) -> str:
@@ -19,3 +22,12 @@ def md5_of(path: Path) -> str:
 def md5_of_open_file(file: BufferedReader | FileIO) -> str:
     """The MD5 of an open file from where it is read next, as `md5_of` tells it. Raises OSError."""
     return hashlib.file_digest(file, _MD5).hexdigest()
+
+
+def crc32_of(path: Path) -> str:
+    """The CRC-32 of a file in hexadecimal digits: it tells damage at a fifth of the cost of an MD5. Raises OSError."""
+    value = 0
+    with path.open("rb", buffering=0) as file:
+        while chunk := file.read(_CHUNK):
+            value = crc32(chunk, value)
+    return f"{value:08x}"

@@ -28,7 +28,7 @@ from dcc.naming import DocumentKind
 from dcc.qc.rows.building import NUMBERED, RowBuilder
 from dcc.qc.rows.entity_keys import Key, key_of, kind_of
 from dcc.qc.rows.types import Limits, Row, TooLong
-from dcc.runtime.checksums import md5_of
+from dcc.runtime.checksums import crc32_of
 from dcc.vocabulary import EntityKind
 
 VERSION: Final = 3
@@ -100,7 +100,7 @@ class PreparedWriter:
         checksum = _checksum_of(self._path)
         checksum.unlink(missing_ok=True)
         self._part.replace(self._path)
-        checksum.write_text(md5_of(self._path), "ascii")
+        checksum.write_text(crc32_of(self._path), "ascii")
 
     def discard(self) -> None:
         """Let go of a file that cannot be finished."""
@@ -290,7 +290,7 @@ def open_prepared(path: Path, basis: str, *, is_checked: bool = False) -> Prepar
     It is compared with its checksum unless it `is_checked` already.
     """
     try:
-        if not is_checked and _checksum_of(path).read_text("ascii") != md5_of(path):
+        if not is_checked and _checksum_of(path).read_text("ascii") != crc32_of(path):
             return None
         file = PreparedFile(path)
         ((version, own),) = file.ask("SELECT version, basis FROM header", ())
@@ -314,4 +314,4 @@ def quoted(name: str) -> str:
 
 
 def _checksum_of(path: Path) -> Path:
-    return path.with_name(f"{path.name}.md5")
+    return path.with_name(f"{path.name}.crc32")
