@@ -22,9 +22,9 @@ database has and by what those before it leave there.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import count, groupby
+from itertools import chain, count, groupby
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Engine, Row, func, insert, select, update
@@ -238,7 +238,12 @@ class _Application:
 
     def apply(self, former: Sequence[Row[Any]] | None = None, confirmed: Row[Any] | None = None) -> list[Applied]:
         """Apply the documents, in the place of `former` applications of a single one; `confirmed` is one of these."""
-        decided = [self._decide(one, confirmed) for one in self._documents]
+        told: Sequence[Iterable[Entries]] = [one.prepared.entries() for one in self._documents]
+        if len(told) > 1:
+            # They are small, and nearly always about what is new: one question is for all.
+            told = [list(some) for some in told]
+            self._current.ask_about(chain.from_iterable(told))
+        decided = [self._decide(one, some, confirmed) for one, some in zip(self._documents, told, strict=True)]
         if former is not None:
             (only,) = decided
             give_way(self._connection, only.one.document, only.applied.document_id, former, confirmed)
@@ -280,7 +285,7 @@ class _Application:
         kept = held_for if one.is_held else one.applied.findings
         write_findings(self._connection, one.one.document, one.applied.document_id, kept)
 
-    def _decide(self, one: ToApply, confirmed: Row[Any] | None) -> _Decided:
+    def _decide(self, one: ToApply, told: Iterable[Entries], confirmed: Row[Any] | None) -> _Decided:
         document = one.document
         newest = self._newest.before(document)
         if_not = self._if_not(one, confirmed)
@@ -291,7 +296,7 @@ class _Application:
         decision = _Decision(self._current, one, document_id, given, NotPermitted.NOTE if is_held else if_not)
         if newest is not None:
             decision.findings.add(late(document.created, newest))
-        decision.take_all()
+        decision.take_all(told)
         decided = decision.decided(is_late=newest is not None)
         applied = decided.applied
         if confirmed is not None:
@@ -330,6 +335,15 @@ class _CurrentVersions:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._known: dict[EntityKind, dict[Key, Version | None]] = {kind: {} for kind in EntityKind}
+
+    def ask_about(self, told: Iterable[Entries]) -> None:
+        """Ask about all entities at once of which documents told."""
+        named: dict[EntityKind, set[Key]] = {}
+        for some in told:
+            if some.kind is not None:
+                named.setdefault(some.kind, set()).update(some.keys)
+        for kind, keys in named.items():
+            self.of(kind, keys)
 
     def of(self, kind: EntityKind, keys: Collection[Key]) -> dict[Key, Version]:
         """The current versions of those of the entities that have one."""
@@ -374,9 +388,9 @@ class _Decision:
         self.others = OtherCentres(one.document.rights)
         self.findings = FindingsKept()
 
-    def take_all(self) -> None:
-        """Decide upon all entities."""
-        for some in self._one.prepared.entries():
+    def take_all(self, told: Iterable[Entries]) -> None:
+        """Decide upon all entities, of which the document told."""
+        for some in told:
             if some.kind is None:
                 self._take_blocks(some)
             else:

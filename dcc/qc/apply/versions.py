@@ -100,8 +100,8 @@ def _same_length(left: ColumnElement[Any], right: ColumnElement[Any]) -> ColumnE
 def current_versions(connection: Connection, kind: EntityKind, keys: Collection[Key]) -> dict[Key, Version]:
     """The current versions of those of the entities that have one. A statement a centre and `CHUNK` names."""
     names: dict[Any, set[Any]] = {}
-    for centre, name, *_ in keys:
-        names.setdefault(centre, set()).add(name)
+    for key in keys:
+        names.setdefault(key[0], set()).add(key[1])
     found: dict[Key, Version] = {}
     statement = (_CURRENT if connection.dialect.name == "sqlite" else _CURRENT_ON_SERVER)[kind]
     for centre, of_centre in names.items():
