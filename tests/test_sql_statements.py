@@ -70,7 +70,7 @@ REVIEWED = {
     ),
     "dcc/qc/rows/prepared_file.py": (
         "quoted names of the platform's own tables and columns, and marks of parameters",
-        {"', '.join(columns)", "into", "marks", "quoted(table)"},
+        {"', '.join(columns)", "quoted(_ENTRY)", "into", "marks", "quoted(table)"},
     ),
     "dcc/qc/migrations/versions/0001_initial.py": (NAMES, {"name", "query.strip()"}),
     "dcc/qc/migrations/versions/0002_validity.py": (NAMES, {"name", "query"}),

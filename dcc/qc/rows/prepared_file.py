@@ -3,8 +3,9 @@
 The file is an SQLite database. It has the tables that documents fill in the QC database, with ids that begin at 1, so
 that rows of documents that follow one another can be copied together, and what has to be known of a document to decide
 whether its entities take effect. What the measurements of a procedure have in common is in the row of that, since to
-write a value takes longer than to read it. A file of its checksum lies beside it. A file of another version or basis,
-or one that is damaged, is made anew.
+write a value takes longer than to read it. Beside it lies a file with what is told of it and of its documents, after
+its checksum: whoever need not know their entities opens no database. A file of another version or basis, or one that is
+damaged, is made anew.
 
 Nothing here knows the QC database, so that a process that prepares documents loads no SQLAlchemy.
 """
@@ -21,6 +22,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import quote
+from zlib import crc32
 
 from dcc.documents import contents as said
 from dcc.documents.entity_paths import element_name, path_of_centre
@@ -31,16 +33,11 @@ from dcc.qc.rows.types import Limits, Row, TooLong
 from dcc.runtime.checksums import crc32_of
 from dcc.vocabulary import EntityKind
 
-VERSION: Final = 3
+VERSION: Final = 4
 
 _ROWS_HELD: Final = 20_000
 _TEXT_HELD: Final = 8_000_000
 _ENTRY: Final = "entry"
-_TABLES: Final = (
-    "CREATE TABLE header (version, basis)",
-    "CREATE TABLE document (number INTEGER PRIMARY KEY, file_name, md5, facts)",
-    "CREATE TABLE entry (kind, told)",
-)
 
 
 class Columns(NamedTuple):
@@ -73,7 +70,7 @@ class PreparedWriter:
     """Writes a prepared file, document by document; the file is there when it is closed, and not before."""
 
     def __init__(self, path: Path, basis: str, columns: Columns) -> None:
-        self._path, self._columns = path, columns
+        self._path, self._basis, self._columns = path, basis, columns
         self._part = path.with_name(f"{path.name}.part")
         self._part.unlink(missing_ok=True)
         self._part.write_bytes(_empty_file(tuple((table, *names) for table, names in columns.names.items())))
@@ -81,26 +78,28 @@ class PreparedWriter:
         self._connection.execute("PRAGMA journal_mode = OFF")
         self._connection.execute("PRAGMA synchronous = OFF")
         self._connection.execute("BEGIN")
-        self._connection.execute("INSERT INTO header VALUES (?, ?)", (VERSION, basis))
         self._last = dict.fromkeys((*columns.names, _ENTRY), 0)
         self._new_ids = {table: itertools.count(1).__next__ for table in NUMBERED}
-        self._documents = itertools.count(1)
+        self._numbers = itertools.count(1)
+        self._documents: list[dict[str, Any]] = []
 
     def document(self, kind: DocumentKind) -> DocumentWriter:
         """Begin a document. What was taken of one that is not finished does no harm."""
-        number = next(self._documents)
+        number = next(self._numbers)
         tables: dict[str, list[Row]] = {table: [] for table in self._columns.names}
         builder = RowBuilder(number, self._new_ids, tables, self._columns.limits)
-        return DocumentWriter(number, kind, builder, tables, self._write, self._last)
+        return DocumentWriter(number, kind, builder, tables, self._write, self._last, self._documents.append)
 
     def close(self) -> None:
-        """End the file, and put it in its place with its checksum."""
+        """End the file, and put it in its place with what is told of it."""
         self._connection.execute("COMMIT")
         self._connection.close()
-        checksum = _checksum_of(self._path)
-        checksum.unlink(missing_ok=True)
+        beside = _told_beside(self._path)
+        beside.unlink(missing_ok=True)
         self._part.replace(self._path)
-        checksum.write_text(crc32_of(self._path), "ascii")
+        told = {"version": VERSION, "basis": self._basis, "crc32": crc32_of(self._path), "documents": self._documents}
+        text = json.dumps(told).encode()
+        beside.write_bytes(_mark_of(text) + b"\n" + text)
 
     def discard(self) -> None:
         """Let go of a file that cannot be finished."""
@@ -122,7 +121,7 @@ class PreparedWriter:
         self._connection.executemany(f"INSERT INTO {quoted(table)}{into} VALUES ({marks})", rows)  # noqa: S608
         if table in NUMBERED:
             self._last[table] = rows[-1][0]  # type: ignore[assignment]
-        elif table in self._last:
+        else:
             self._last[table] += len(rows)
 
 
@@ -137,9 +136,10 @@ class DocumentWriter:
         tables: Mapping[str, list[Row]],
         write: Callable[[str, Sequence[Row]], None],
         last: Mapping[str, int],
+        tell: Callable[[dict[str, Any]], None],
     ) -> None:
         self._number, self._kind, self._builder, self._tables = number, kind, builder, tables
-        self._write, self._last, self._before = write, last, dict(last)
+        self._write, self._last, self._before, self._tell = write, last, dict(last), tell
         self._entries: dict[EntityKind | None, list[_Entry]] = {kind: [] for kind in (None, *EntityKind)}
         self._block: said.Block | None = None
         self._path = ""
@@ -176,14 +176,17 @@ class DocumentWriter:
     def finish(self, file_name: str, md5: str, findings: Sequence[Any] | None) -> None:
         """Write what is left; `findings` are those of the rules that need this document alone, None: not known."""
         self._flush()
-        facts = {
+        told = {
+            "file_name": file_name,
+            "md5": md5,
+            "number": self._number,
             "rows": {table: (self._before[table], last) for table, last in self._last.items()},
             "measured": dict(sorted(self._builder.measured.items())),
             "centres": sorted(self._centres),
             "whole": self._whole,
             "findings": findings,
         }
-        self._write("document", [(self._number, file_name, md5, json.dumps(facts))])
+        self._tell(told)
 
     def _note(
         self, kind: EntityKind | None, line: int, path: str, key: Key, row_id: int | None, excess: TooLong | None
@@ -234,14 +237,17 @@ class PreparedDocument:
 
 
 class PreparedFile:
-    """A prepared file that is read."""
+    """A prepared file that is read. Raises OSError or ValueError when it is not told of as it has to be."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._connection = sqlite3.connect(self.address, uri=True, check_same_thread=False)
-        self._documents: dict[tuple[str, str], int] = {
-            (name, md5): number for number, name, md5 in self.ask("SELECT number, file_name, md5 FROM document", ())
-        }
+        mark, _, text = _told_beside(path).read_bytes().partition(b"\n")
+        if mark != _mark_of(text):
+            raise ValueError(f"What is told beside {path} is damaged.")
+        told = json.loads(text)
+        self.version, self.basis, self.crc32 = told["version"], told["basis"], told["crc32"]
+        self._documents = {(one.pop("file_name"), one.pop("md5")): one for one in told["documents"]}
+        self._connection: sqlite3.Connection | None = None
 
     @property
     def address(self) -> str:
@@ -254,18 +260,19 @@ class PreparedFile:
 
     def document(self, file_name: str, md5: str) -> PreparedDocument:
         """The document of that name and MD5. Raises KeyError."""
-        number = self._documents[file_name, md5]
-        ((facts,),) = self.ask("SELECT facts FROM document WHERE number = ?", (number,))
-        told = json.loads(facts)
-        return PreparedDocument(self, number, **told)
+        return PreparedDocument(self, **self._documents[file_name, md5])
 
     def ask(self, statement: str, values: Sequence[Any] | Mapping[str, Any]) -> Iterator[Any]:
         """The rows that a statement finds."""
+        if self._connection is None:
+            self._connection = sqlite3.connect(self.address, uri=True, check_same_thread=False)
         return self._connection.execute(statement, values)
 
     def close(self) -> None:
         """Let go of the file."""
-        self._connection.close()
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
 
 @lru_cache(maxsize=1)
@@ -273,8 +280,7 @@ def _empty_file(tables: tuple[tuple[str, ...], ...]) -> bytes:
     """A file with all tables, none of which has a row: to copy it is faster than to make them."""
     connection = sqlite3.connect(":memory:")
     try:
-        for statement in _TABLES:
-            connection.execute(statement)
+        connection.execute(f"CREATE TABLE {quoted(_ENTRY)} (kind, told)")
         for table, *names in tables:
             columns = [quoted(name) + (" INTEGER PRIMARY KEY" if name == "id" else "") for name in names]
             connection.execute(f"CREATE TABLE {quoted(table)} ({', '.join(columns)})")
@@ -290,21 +296,16 @@ def open_prepared(path: Path, basis: str, *, is_checked: bool = False) -> Prepar
     It is compared with its checksum unless it `is_checked` already.
     """
     try:
-        if not is_checked and _checksum_of(path).read_text("ascii") != crc32_of(path):
-            return None
         file = PreparedFile(path)
-        ((version, own),) = file.ask("SELECT version, basis FROM header", ())
-    except (OSError, ValueError, sqlite3.Error):
+        is_whole = is_checked or file.crc32 == crc32_of(path)
+    except (OSError, ValueError):
         return None
-    if (version, own) != (VERSION, basis):
-        file.close()
-        return None
-    return file
+    return file if is_whole and (file.version, file.basis) == (VERSION, basis) else None
 
 
 def remove_prepared(path: Path) -> None:
     """Remove a prepared file, if there is one."""
-    for one in (path, _checksum_of(path)):
+    for one in (path, _told_beside(path)):
         one.unlink(missing_ok=True)
 
 
@@ -313,5 +314,9 @@ def quoted(name: str) -> str:
     return f'"{name}"'
 
 
-def _checksum_of(path: Path) -> Path:
-    return path.with_name(f"{path.name}.crc32")
+def _told_beside(path: Path) -> Path:
+    return path.with_name(f"{path.name}.told")
+
+
+def _mark_of(text: bytes) -> bytes:
+    return b"%08x" % crc32(text)
