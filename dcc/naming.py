@@ -12,6 +12,7 @@ from collections.abc import Container
 from dataclasses import dataclass, field
 from datetime import date
 from enum import StrEnum
+from typing import Final
 
 from dcc.errors import BadFileNameError, ConfigurationError
 from dcc.messages import Message, mark, message
@@ -81,6 +82,16 @@ def _compile(pattern: str, groups: set[str], subject: str) -> re.Pattern[str]:
     return compiled
 
 
+class AnyCentre:
+    """Any code, for names that were checked against the registered centres before."""
+
+    def __contains__(self, _code: object) -> bool:
+        return True
+
+
+ANY_CENTRE: Final = AnyCentre()
+
+
 @dataclass(frozen=True)
 class NamingConvention:
     """How archives and documents are named, as regular expressions with named groups.
@@ -115,6 +126,13 @@ class NamingConvention:
             )
         centre, created, inc = _stem(name, match, centres)
         return ZipName(name, centre, created, inc)
+
+    def centre_of_zip(self, name: str) -> str | None:
+        """The centre that an archive's name tells, registered or not; None where it tells none."""
+        try:
+            return self.parse_zip_name(name, ANY_CENTRE).centre
+        except BadFileNameError:
+            return None
 
     def parse_document_name(self, name: str, centres: Container[str]) -> DocumentName:
         """Take a document name apart.

@@ -18,7 +18,7 @@ from dcc.operations.consistency.inconsistency import RULES, Inconsistency
 from dcc.operations.doctor.environment import Environment
 from dcc.operations.doctor.verdicts import Check, Finding, failed, not_checked, ok, split_advice, warning
 from dcc.qc.database import QC_DATABASE
-from dcc.session.sessions import read_lease
+from dcc.session.leases import active_sessions
 from dcc.tracker.database import TRACKER
 from dcc.tracker.models import CrawlingSession
 from dcc_assets.sync.consistency import check_events
@@ -117,8 +117,8 @@ def _check_runs(instance: DagsterInstance, surroundings: Environment) -> Finding
     before = datetime.now(UTC) - _STUCK
     stuck = instance.get_runs(RunsFilter(statuses=_UNFINISHED, updated_before=before), limit=_SHOWN)
     with surroundings.reading(TRACKER) as connection:
-        active = read_lease(connection, surroundings.settings).active
-    if not stuck or active is not None:
+        active = active_sessions(connection, surroundings.settings)
+    if not stuck or active:
         return ok("Dagster runs", "None is stuck.")
     first = stuck[0]
     return warning(
@@ -142,10 +142,11 @@ def check_depths(surroundings: Environment) -> Iterator[Finding]:
             found += check_events(tracker, settings, instance)
         looked = "tracker, staging, QC database and Dagster"
     with tracker.connect() as connection:
-        active = read_lease(connection, settings).active
+        active = active_sessions(connection, settings)
     yield from (_inconsistency(one) for one in found)
-    if active is not None:
-        yield not_checked("consistency", f"Session {active} is active: not all could be looked at.", "Try again later.")
+    if active:
+        said = f"{active[0].label} is active: not all could be looked at."
+        yield not_checked("consistency", said, "Try again later.")
     elif not found:
         label = database_label(tracker.url)
         yield ok("consistency", f"{len(RULES)} rules hold for {looked} ({label}).")

@@ -55,6 +55,7 @@ def run_session(
     instance: DagsterInstance,
     *,
     source_ids: Sequence[int] | None = None,
+    group: str | None = None,
     until: Phase = Phase.QC,
     on_crawl: Callable[[SourceCrawl], None] = unheard,
     on_zip: Callable[[ZipOutcome], None] = unheard,
@@ -63,12 +64,13 @@ def run_session(
 ) -> SessionReport:
     """Crawl all available file sources, or those of `source_ids`, then take what waits on to the phase `until`.
 
+    With `group`, it is a session of these centres: it crawls their sources and takes on their archives.
     Up to the validation zip actions are processed, after it documents are taken up; before `xsd` there is nothing but
     the crawl. `on_crawl`, `on_zip` and `on_data` hear of each outcome once it is recorded, in the caller's thread,
     `on_begin` of the session. Raises SessionActiveError, SessionLostError, DatabaseUnreachableError,
     QcDatabaseOutdatedError and InternalFaultError, and, when everything is done, DagsterStorageError.
     """
-    with open_session(tracker, settings) as session:
+    with open_session(tracker, settings, group=group) as session:
         on_begin(session)
         work = Work(
             settings, tracker, session, source_ids, on_crawl=on_crawl, on_zip=on_zip, until=until, on_data=on_data

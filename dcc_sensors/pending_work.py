@@ -15,7 +15,7 @@ from dcc.qc.database import require_current as require_current_qc
 from dcc.session.data.checking import documents_to_judge_now
 from dcc.session.data.documents import count_waiting, load_due
 from dcc.session.data.qc_documents import in_state
-from dcc.session.sessions import read_lease
+from dcc.session.leases import read_leases
 from dcc.settings import Settings
 from dcc.tracker.database import open_tracker, require_current
 from dcc.tracker.hostings.download_plan import count_not_arrived
@@ -97,7 +97,7 @@ def look_for_data_to_follow(settings: Settings) -> int:
 
 
 def _view(connection: Connection, settings: Settings) -> TrackerView:
-    lease = read_lease(connection, settings)
+    leases = read_leases(connection, settings)
     last_crawl, last_crawled_session = connection.execute(
         select(func.coalesce(func.max(SourceCrawlRow.id), 0), func.coalesce(func.max(SourceCrawlRow.session_id), 0))
     ).one()
@@ -107,8 +107,8 @@ def _view(connection: Connection, settings: Settings) -> TrackerView:
     return TrackerView(
         waiting=len(waiting_zip_actions(connection)),
         failed_downloads=count_not_arrived(connection),
-        open_session=lease.handed_over,
-        active_session=lease.active,
+        open_session=next((lease.session for lease in leases if lease.is_open), None),
+        active_session=next((lease.session for lease in leases if lease.is_active), None),
         last_crawl=last_crawl,
         last_crawled_session=last_crawled_session,
         last_download_session=last_download or 0,

@@ -24,18 +24,20 @@ from dcc.notify.channels.base import Channel, open_channels
 from dcc.notify.composer import Composer
 from dcc.notify.messages import Audience, Item, Kind, Message
 from dcc.notify.outages import (
-    SESSION,
     TRACKER,
     Trouble,
     broken_session,
-    dead_session,
+    dead_sessions,
     ended_outages,
+    oldest_under_way,
     session_of_dead_process,
     sessions_after,
+    sessions_of,
     sources_away,
 )
 from dcc.notify.rounds import Planned, Round
 from dcc.notify.session_notifications import SessionNews
+from dcc.session.sessions import Session
 from dcc.settings import Settings
 
 _MOST_SESSIONS = 20
@@ -57,27 +59,28 @@ class Told:
 def notify_after_session(
     tracker: Engine,
     settings: Settings,
-    session_id: int,
+    session: Session,
     *,
     ended: bool = True,
     broke_off: str | None = None,
-    dead: tuple[int, str] | None = None,
 ) -> list[str]:
     """Tell what a session has brought about: outages at once; when it has `ended`, what it did for each centre.
 
-    `broke_off` says why it did, `dead` is a session whose process had died, and why that is known.
+    `broke_off` says why it did.
     """
     if not settings.notifies:
         return []
-    troubles = [broken_session(session_id, broke_off)] if broke_off is not None else []
-    if dead is not None:
-        troubles.append(session_of_dead_process(*dead, taken_up=ended and broke_off is None))
+    well = ended and broke_off is None
+    troubles = [broken_session(session.id, session.group, broke_off)] if broke_off is not None else []
+    troubles += [session_of_dead_process(dead, taken_up=well) for dead in session.dead]
+    # One of all centres has done what any of a group had left.
+    groups = [None, *settings.centre_groups] if session.group is None else [session.group.name]
+    fine = {subject: subject for subject in map(sessions_of, groups)}
 
     def work(round_: Round) -> None:
-        well = ended and broke_off is None
-        _tell_outages(round_, session_id, troubles, {SESSION: SESSION} if well else {})
+        _tell_outages(round_, session.id, troubles, fine if well else {})
         if ended:
-            _tell_sessions(round_, session_id)
+            _tell_sessions(round_, session.id)
             tell_owners(round_)
 
     return list(_guarded(tracker, settings, work).sentences)
@@ -240,7 +243,10 @@ def _tell_sessions(round_: Round, session_id: int | None) -> None:
         # What was not sent before and is not due any more, since a later session has told it.
         round_.ledger.drop_failed(number, before=round_.began)
     if numbers:
-        round_.ledger.look_at(max(numbers))
+        with round_.tracker.connect() as connection:
+            under_way = oldest_under_way(connection)
+        # One that is longer at work than those after it is looked at when it ends, whoever tells of it.
+        round_.ledger.look_at(max(numbers) if under_way is None else min(max(numbers), under_way - 1))
 
 
 def _due_sessions(round_: Round, session_id: int | None) -> list[int]:
@@ -267,7 +273,7 @@ def _tell_outages(
     with round_.tracker.connect() as connection:
         away = [*troubles, *sources_away(connection, round_.settings, session_id)]
         if dead:
-            away += dead_session(connection, round_.settings)
+            away += dead_sessions(connection, round_.settings)
     reported = {(channel.name, recipient) for channel, recipient in round_.recipients(Audience.REPORTED)}
     for channel, recipient in round_.recipients(Audience.WRANGLERS):
         own = [one for one in away if not one.reported or (channel.name, recipient) in reported]

@@ -12,7 +12,7 @@ import json
 import os
 import uuid
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -22,8 +22,9 @@ from dcc.errors import ListingShrunkError
 from dcc.messages import Message, message_from_json
 from dcc.notify.messages import Item, Kind
 from dcc.runtime.private_files import PRIVATE_FILE, create_file, make_directory
-from dcc.session import sessions
+from dcc.session.leases import DeadSession, read_leases
 from dcc.settings import Settings
+from dcc.settings.centre_groups import CentreGroup
 from dcc.tracker.models import AnException, Centre, CrawlingSession, FileSource, SourceCrawlRow
 from dcc.tracker.register.source_addresses import load_addresses
 
@@ -76,7 +77,7 @@ def _directory(settings: Settings) -> Path:
 
 
 SESSION: Final = "sessions"
-"""The subject of the outage that sessions break off."""
+"""The subject of the outage that sessions of all centres break off."""
 TRACKER: Final = "tracker database"
 _SOURCE: Final = "file source "
 _FAILED: Final = "failed"
@@ -175,21 +176,27 @@ def _streak(connection: Connection, source_id: int) -> tuple[int | None, int]:
     return first, crawls
 
 
-def broken_session(session_id: int, reason: str) -> Trouble:
-    """A session that broke off."""
-    return Trouble(SESSION, str(session_id), f"session {session_id}", reason, session_id)
+def sessions_of(group: str | None) -> str:
+    """The subject of the outage that sessions of a group of centres, or of all, break off."""
+    return SESSION if group is None else f"{SESSION} of {group}"
 
 
-def session_of_dead_process(session_id: int, reason: str, *, taken_up: bool) -> Trouble:
+def broken_session(session_id: int, group: CentreGroup | None, reason: str) -> Trouble:
+    """A session of a group of centres, or of all, that broke off."""
+    subject = sessions_of(None if group is None else group.name)
+    return Trouble(subject, str(session_id), f"session {session_id}", reason, session_id)
+
+
+def session_of_dead_process(dead: DeadSession, *, taken_up: bool) -> Trouble:
     """A session whose process died; `taken_up`: the next one has ended well, and did what it had left."""
-    label = f"session {session_id}"
-    return Trouble(SESSION, str(session_id), label, reason, session_id, over=taken_up, reported=False)
+    trouble = broken_session(dead.session, dead.group, dead.said)
+    return replace(trouble, over=taken_up, reported=False)
 
 
-def dead_session(connection: Connection, settings: Settings) -> list[Trouble]:
-    """The session whose process has died without another one having followed yet, if there is one."""
-    found = sessions.dead_session(connection, settings)
-    return [] if found is None else [session_of_dead_process(*found, taken_up=False)]
+def dead_sessions(connection: Connection, settings: Settings) -> list[Trouble]:
+    """The sessions whose processes have died without another one having followed yet."""
+    dead = [lease.died for lease in read_leases(connection, settings) if lease.is_dead]
+    return [session_of_dead_process(one, taken_up=False) for one in dead]
 
 
 def ended_outages(connection: Connection, subjects: Iterable[str], away: Iterable[Trouble]) -> dict[str, str | None]:
@@ -222,6 +229,11 @@ def sessions_after(connection: Connection, last: int, most: int) -> list[int]:
         .limit(most)
     )
     return sorted(connection.scalars(query))
+
+
+def oldest_under_way(connection: Connection) -> int | None:
+    """The oldest session that is not over; None where all are."""
+    return connection.scalar(select(func.min(CrawlingSession.id)).where(CrawlingSession.finish_time.is_(None)))
 
 
 def centre_ids(connection: Connection) -> dict[str, int]:

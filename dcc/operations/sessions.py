@@ -16,13 +16,16 @@ from dcc.session.sessions import Session, hold_session
 from dcc.settings import Settings
 
 
-def open_session(tracker: Engine, settings: Settings, *, resume: int | None = None) -> AbstractContextManager[Session]:
+def open_session(
+    tracker: Engine, settings: Settings, *, group: str | None = None, resume: int | None = None
+) -> AbstractContextManager[Session]:
     """Open a crawling session and hold it while the block runs (see `hold_session`); what the settings ask for follows.
 
-    Raises SessionActiveError while another process holds a session, and SessionLostError when the lease was lost
-    meanwhile.
+    It is of a group of centres, or of all. Raises NotFoundError for a group that the settings do not name,
+    SessionActiveError while another process holds a session of one of the centres, and SessionLostError when the lease
+    was lost meanwhile.
     """
-    return hold_session(tracker, settings, _SettingsAsk(tracker, settings), resume=resume)
+    return hold_session(tracker, settings, _SettingsAsk(tracker, settings), group=group, resume=resume)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +72,7 @@ class _SettingsAsk:
 
         # What is none of the platform's errors may repeat a secret.
         broke_off = None if failure is None else redacted(str(failure)) or type(failure).__name__
-        return notify_after_session(
-            self.tracker, self.settings, session.id, ended=ended, broke_off=broke_off, dead=session.dead
-        )
+        return notify_after_session(self.tracker, self.settings, session, ended=ended, broke_off=broke_off)
 
     def _keep_reports(self, session_id: int) -> Iterable[str]:
         if self.settings.submission_reports == "none":

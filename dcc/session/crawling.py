@@ -113,14 +113,18 @@ def crawl_file_sources(
 ) -> Iterator[SourceCrawl]:
     """Crawl all available file sources of active centres, or those of `source_ids`; yield each as it is recorded.
 
+    A session of a group crawls those of its centres alone. One listing is recorded at a time, whichever sessions are
+    at work: an archive may be new to several sources.
+
     A source that cannot be reached, or not be listed for a fault of the platform, is an outcome, not an exception.
     Raises TrackerUnreachableError and SessionLostError.
     """
-    addresses = run_reading(
+    available = run_reading(
         tracker,
         lambda connection: load_addresses(connection, ids=source_ids),
         patience_seconds=settings.database_retry,
     )
+    addresses = [address for address in available if session.covers(address.centre)]
     tasks = {address.id: session.start_task(Phase.ZIP_NAME, f"Crawl of {address.label}") for address in addresses}
 
     def ended(crawl: SourceCrawl) -> SourceCrawl:
@@ -201,7 +205,7 @@ def _note(
         recorder = _recorder(connection, settings, session, listing)
         return recorder.relist(listing.address, keys, listing.listings)
 
-    return session.write(write)
+    return session.write(write, alone=True)
 
 
 def _logging_about(address: SourceAddress) -> AbstractContextManager[None]:
@@ -278,7 +282,9 @@ def _record(
 ) -> tuple[SourceCrawl, Mapping[ZipKey, ListedFile]]:
     """Record a listing; what it came to, and which archives are to be looked at once more."""
     address = listing.address
-    result, outcome, error = session.write(lambda connection: _write(connection, settings, session, listing))
+    result, outcome, error = session.write(
+        lambda connection: _write(connection, settings, session, listing), alone=True
+    )
     problem = None if error is None else Problem.of(error)
     if error is not None:
         log.warning("%s", error)
@@ -330,7 +336,7 @@ def settle(
     def write(connection: Connection) -> list[Finding]:
         return _recorder(connection, settings, session).settle(second.address, young, listings)
 
-    found = session.write(write)
+    found = session.write(write, alone=True)
     for finding in found:
         progress.info("%s", finding.message)
     return found

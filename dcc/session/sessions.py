@@ -1,9 +1,8 @@
-"""Crawling sessions: one at a time, held by a lease in the tracker that outlives no crash.
+"""Crawling sessions, of all centres or of a group of them: what one works with, and how it begins and ends.
 
-The lease is the single row of `session_lock`. Its holder renews it while it lives; a lease whose holder is dead (its
-process is gone, or it has not been renewed for `lease_timeout`) is taken over, and the dead session finished as
-failed. A session may be handed over: it stays open without a holder until a later run resumes it, or until the next
-session, which finishes it.
+Each is held by a lease in the tracker that outlives no crash (`leases`), which its process renews while it lives. A
+session may be handed over: it stays open without a holder until a later run resumes it, or until the next session of
+one of its centres, which finishes it.
 """
 
 from __future__ import annotations
@@ -15,30 +14,35 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
-from sqlalchemy import Connection, Engine, Row, func, select, update
+from sqlalchemy import Connection, Engine, func, select, update
 
-from dcc.errors import DccError, SessionActiveError, SessionLostError
+from dcc.errors import DccError, SessionLostError
 from dcc.phases import Phase
 from dcc.runtime.log_context import logging_about, progress_log, with_log_context
-from dcc.runtime.processes import Process
+from dcc.session.leases import (
+    FIRST_LOCK,
+    Acquired,
+    DeadSession,
+    acquire_lease,
+    begun,
+    finish_session,
+    named_group,
+)
 from dcc.settings import Settings
+from dcc.settings.centre_groups import CentreGroup
 from dcc.tracker.database import insert_rows, run_writing, writing
-from dcc.tracker.models import CrawlingSession, SessionLock, SessionTask, utc_now
+from dcc.tracker.models import SessionLock, SessionTask, utc_now
 
 log = logging.getLogger(__name__)
 progress = progress_log(__name__)
 T = TypeVar("T")
 
-SUCCESS = 0
-UNFINISHED = -1
-_TASK_FAILED = 1
 _RENEWALS = 6  # in the time of a lease
 _COMMENT_LENGTH = 256
 _RENEWAL = update(SessionLock).values(heartbeat=func.current_timestamp())
-_LOCK = select(SessionLock.__table__, func.current_timestamp().label("now"))
+_FIRST = select(SessionLock.id).where(SessionLock.id == FIRST_LOCK).with_for_update()
 
 
 def _unheard(_text: str) -> None:
@@ -47,10 +51,15 @@ def _unheard(_text: str) -> None:
 
 @dataclass
 class Session:
-    """A crawling session held by this process, under the name `holder`. Made by `open_session`."""
+    """A crawling session held by this process, under the name `holder`, in a row of `session_lock`.
+
+    It is for the centres of a `group`, or for all: None. Made by `open_session`.
+    """
 
     id: int
+    group: CentreGroup | None
     holder: str
+    _lock_id: int = field(repr=False)
     notices: tuple[str, ...]
     _tracker: Engine = field(repr=False)
     _settings: Settings = field(repr=False)
@@ -61,8 +70,17 @@ class Session:
     """Is told how far long listings are, by the threads that list: who shows that puts itself here."""
     is_handed_over: bool = False
     troubles: tuple[DccError, ...] = ()
-    dead: tuple[int, str] | None = field(default=None, repr=False)
-    """The session before this one, if its process died without anybody noticing, with a sentence on that."""
+    dead: tuple[DeadSession, ...] = field(default=(), repr=False)
+    """The sessions of its centres before this one whose processes died without anybody noticing."""
+
+    @property
+    def centres(self) -> frozenset[str] | None:
+        """The centres that it is for; None: all."""
+        return None if self.group is None else self.group.centres
+
+    def covers(self, centre: str | None) -> bool:
+        """Whether it is for a centre; one of a group is not for archives whose name tells no centre."""
+        return self.group is None or centre in self.group.centres
 
     def check(self) -> None:
         """Raise SessionLostError if the lease went, or may by now have gone, to someone else: stop working at once."""
@@ -75,23 +93,26 @@ class Session:
             "another session took over. Its work is taken up by the next session; look at `dcc sessions`."
         )
 
-    def write(self, work: Callable[[Connection], T]) -> T:
+    def write(self, work: Callable[[Connection], T], *, alone: bool = False) -> T:
         """Do `work` in a write transaction that no other session can come before: the lease is held until its end.
 
-        However long it takes, it renews the lease with its commit. Raises SessionLostError, before anything is
-        written, if the lease went to someone else while the database was away; else as `run_writing`.
+        However long it takes, it renews the lease with its commit. `alone`: no other session does such work meanwhile,
+        of whatever centres. Raises SessionLostError, before anything is written, if the lease went to someone else
+        while the database was away; else as `run_writing`.
         """
+        mine = (SessionLock.id == self._lock_id) & (SessionLock.holder == self.holder)
 
         def fenced(connection: Connection) -> tuple[T, float]:
-            held = select(SessionLock.id).where(SessionLock.holder == self.holder).with_for_update()
-            if connection.scalar(held) is None:
+            if alone:
+                connection.execute(_FIRST)
+            if connection.scalar(select(SessionLock.id).where(mine).with_for_update()) is None:
                 raise self._lost_error()
             result = work(connection)
             now = time.monotonic()
             if now - self._renewed < self._settings.lease_timeout / _RENEWALS:
                 return result, self._renewed
             # Meanwhile nobody else could renew it.
-            connection.execute(_RENEWAL.where(SessionLock.holder == self.holder))
+            connection.execute(_RENEWAL.where(mine))
             return result, now
 
         result, renewed = self._write(fenced)
@@ -118,7 +139,7 @@ class Session:
 
     def start_task(self, phase: Phase, comment: str) -> int:
         """Record that a task begins; returns its id."""
-        row = {"session_id": self.id, "phase_id": int(phase), "comment": comment[:_COMMENT_LENGTH], **_begun()}
+        row = {"session_id": self.id, "phase_id": int(phase), "comment": comment[:_COMMENT_LENGTH], **begun()}
         return self.write(lambda connection: insert_rows(connection, SessionTask.__table__, [row])[0])
 
     def finish_task(self, task_id: int, *, failed: bool) -> None:
@@ -164,22 +185,34 @@ class SessionEnd(Protocol):
 
 @contextmanager
 def hold_session(
-    tracker: Engine, settings: Settings, end: SessionEnd, *, resume: int | None = None
+    tracker: Engine, settings: Settings, end: SessionEnd, *, group: str | None = None, resume: int | None = None
 ) -> Iterator[Session]:
-    """Open a crawling session and hold it while the block runs; `end` follows.
+    """Open a crawling session of a group of centres, or of all, and hold it while the block runs; `end` follows.
 
-    `resume` names a session that was handed over, to go on with; if it is over, a new one is opened. Raises
-    SessionActiveError while another process holds a session, and SessionLostError when the lease was lost meanwhile.
+    `resume` names a session that was handed over, to go on with, of whatever centres; if it is over, a new one is
+    opened. Raises NotFoundError for a group that the settings do not name, SessionActiveError while another process
+    holds a session of one of the centres, and SessionLostError when the lease was lost meanwhile.
     """
+    wanted = None if group is None else named_group(settings, group)
     holder = uuid.uuid4().hex
 
-    def acquire(connection: Connection) -> tuple[float, int, tuple[int, str] | None]:
-        return time.monotonic(), *_acquire(connection, holder, settings, resume)
+    def acquire(connection: Connection) -> tuple[float, Acquired]:
+        return time.monotonic(), acquire_lease(connection, holder, settings, wanted, resume)
 
-    acquired, session_id, dead = run_writing(tracker, acquire, patience_seconds=settings.database_retry)
-    notices = () if dead is None else (dead[1],)
-    session = Session(session_id, holder, notices, tracker, settings, acquired, dead=dead)
-    with logging_about(session=session_id):
+    began, acquired = run_writing(tracker, acquire, patience_seconds=settings.database_retry)
+    notices = tuple(one.said for one in acquired.dead)
+    session = Session(
+        acquired.session_id,
+        acquired.group,
+        holder,
+        acquired.lock_id,
+        notices,
+        tracker,
+        settings,
+        began,
+        dead=acquired.dead,
+    )
+    with logging_about(session=session.id):
         try:
             with _logged(session):
                 yield from _hold(session, end)
@@ -218,7 +251,7 @@ def _hold(session: Session, end: SessionEnd) -> Iterator[Session]:
 def _logged(session: Session) -> Iterator[None]:
     for notice in session.notices:
         progress.warning("%s", notice)
-    progress.info("Session %d begins", session.id)
+    progress.info("Session %d%s begins", session.id, "" if session.group is None else f" of {session.group.name}")
     began = time.monotonic()
     try:
         yield
@@ -232,137 +265,12 @@ def _logged(session: Session) -> Iterator[None]:
     progress.info("Session %d %s after %.1f s", session.id, what, time.monotonic() - began)
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
-    """What the lease says: the session that a process holds at this moment, or that waits for a run to resume it."""
-
-    active: int | None
-    handed_over: int | None
-
-
-def read_lease(connection: Connection, settings: Settings) -> Lease:
-    """Look at the lease without touching it. A session whose holder is dead is neither active nor handed over."""
-    lock = connection.execute(_LOCK).one()
-    if lock.holder is None:
-        return Lease(None, lock.session_id)
-    return Lease(lock.session_id if _alive(lock, settings) else None, None)
-
-
-def dead_session(connection: Connection, settings: Settings) -> tuple[int, str] | None:
-    """The session whose process has died without another one having followed yet, with a sentence on that."""
-    lock = connection.execute(_LOCK).one()
-    if lock.holder is None or _alive(lock, settings):
-        return None
-    return lock.session_id, _died(lock)
-
-
-def _died(lock: Row[Any]) -> str:
-    return (
-        f"Session {lock.session_id} died (process {lock.pid} on {lock.host.split(' ')[0]}, last sign of life "
-        f"{lock.heartbeat} UTC). It is recorded as failed and its unfinished work is taken up."
-    )
-
-
-def refuse_beside_session(connection: Connection, settings: Settings) -> None:
-    """Raise SessionActiveError while a process holds a session; else none begins before the transaction ends.
-
-    Call inside a write transaction.
-    """
-    lock = connection.execute(_LOCK.with_for_update()).one()
-    if lock.holder is not None and _alive(lock, settings):
-        raise _active_error(lock)
-
-
-def end_session_of_copy(connection: Connection) -> int | None:
-    """End the session that a copy of a tracker was made beside, as if its process had been killed then; its id.
-
-    None when there was none. For trackers that no process works with yet. Call inside a write transaction.
-    """
-    lock = connection.execute(_LOCK.with_for_update()).one()
-    if lock.session_id is not None:
-        _finish(connection, lock.session_id, completed=lock.holder is None)
-    connection.execute(update(SessionLock).values(holder=None, session_id=None))
-    session_id: int | None = lock.session_id
-    return session_id
-
-
-def _active_error(lock: Row[Any]) -> SessionActiveError:
-    return SessionActiveError(
-        f"Session {lock.session_id} is active: process {lock.pid} on {lock.host.split(' ')[0]} holds it since "
-        f"{lock.acquired} UTC. Wait until it ends (`dcc sessions`), or stop that process."
-    )
-
-
-def _acquire(
-    connection: Connection, holder: str, settings: Settings, resume: int | None
-) -> tuple[int, tuple[int, str] | None]:
-    """Take the lease; the session's id, and the session that had died with a sentence on that, if one had."""
-    lock = connection.execute(_LOCK.with_for_update()).one()
-    dead = None
-    if lock.holder is not None:
-        if _alive(lock, settings):
-            raise _active_error(lock)
-        dead = lock.session_id, _died(lock)
-        _finish(connection, lock.session_id, completed=False)
-    elif lock.session_id is not None and lock.session_id != resume:
-        _finish(connection, lock.session_id, completed=True)
-    session_id = lock.session_id if lock.holder is None and lock.session_id == resume else None
-    if session_id is None:
-        session_id = _new_session(connection)
-    process = Process.this()
-    connection.execute(
-        update(SessionLock).values(
-            session_id=session_id,
-            holder=holder,
-            host=process.host,
-            pid=process.pid,
-            pid_started=process.started,
-            acquired=func.current_timestamp(),
-            heartbeat=func.current_timestamp(),
-        )
-    )
-    return session_id, dead
-
-
-def _new_session(connection: Connection) -> int:
-    return insert_rows(connection, CrawlingSession.__table__, [_begun()])[0]
-
-
-def _begun() -> dict[str, object]:
-    now = utc_now()
-    return {"start_time": now, "status": UNFINISHED, "created": now}
-
-
-def _alive(lock: Row[Any], settings: Settings) -> bool:
-    if Process(lock.host, lock.pid, lock.pid_started).is_gone:
-        return False
-    now = lock.now if isinstance(lock.now, datetime) else datetime.fromisoformat(lock.now)
-    return bool(now.replace(tzinfo=None) - lock.heartbeat < timedelta(seconds=settings.lease_timeout))
-
-
-def _finish(connection: Connection, session_id: int, *, completed: bool) -> None:
-    """Close a session: failed, with the earliest phase, when a task of it failed or was left unfinished."""
-    now = utc_now()
-    of_session = SessionTask.session_id == session_id
-    connection.execute(
-        update(SessionTask)
-        .where(of_session, SessionTask.finish_time.is_(None))
-        .values(finish_time=now, status=_TASK_FAILED)
-    )
-    failed = connection.scalar(select(func.min(SessionTask.phase_id)).where(of_session, SessionTask.status != SUCCESS))
-    connection.execute(
-        update(CrawlingSession)
-        .where(CrawlingSession.id == session_id, CrawlingSession.finish_time.is_(None))
-        .values(finish_time=now, status=failed or (SUCCESS if completed else int(Phase.DOWNLOAD)))
-    )
-
-
 def _release(session: Session, completed: bool) -> None:
     def release(connection: Connection) -> None:
-        mine = update(SessionLock).where(SessionLock.holder == session.holder)
+        mine = update(SessionLock).where(SessionLock.id == session._lock_id, SessionLock.holder == session.holder)
         keep = session.id if completed and session.is_handed_over else None
         if connection.execute(mine.values(holder=None, session_id=keep)).rowcount and keep is None:
-            _finish(connection, session.id, completed=completed)
+            finish_session(connection, session.id, completed=completed)
 
     session._write(release)
 
@@ -372,7 +280,8 @@ def _keep_alive(session: Session, stop: threading.Event) -> None:
         began = time.monotonic()
         try:
             with writing(session._tracker) as connection:
-                held = connection.execute(_RENEWAL.where(SessionLock.holder == session.holder)).rowcount > 0
+                mine = (SessionLock.id == session._lock_id) & (SessionLock.holder == session.holder)
+                held = connection.execute(_RENEWAL.where(mine)).rowcount > 0
         except Exception as error:
             # The database may come back before the lease runs out; if not, `Session.check` tells.
             log.warning("Session %s could not renew its lock: %s", session.id, error)

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field, SecretStr, field_validator
 
 from dcc.phases import Phase
-from dcc.settings.centre_groups import parse_centre_groups
+from dcc.settings.centre_groups import CentreGroup, parse_centre_groups
 from dcc.settings.group import MEGABYTE, AbsolutePath, SettingsGroup
 from dcc.settings.hosts import parse_hosts
 
@@ -158,8 +158,8 @@ class SessionSettings(SettingsGroup):
         return text
 
     @property
-    def centre_groups(self) -> Mapping[str, tuple[str, ...]]:
-        """The centres of each group by its name."""
+    def centre_groups(self) -> Mapping[str, CentreGroup]:
+        """The groups of centres by their names."""
         return parse_centre_groups(self.groups)
 
     @property

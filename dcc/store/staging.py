@@ -250,15 +250,21 @@ def disk_errors(archive: object, place: Path) -> Iterator[None]:
         ) from error
 
 
-def remove_leftovers(root: Path) -> int:
+_UNPACKING = ".unpacking-"
+
+
+def remove_leftovers(root: Path, is_own: Callable[[str], bool] = lambda _: True) -> int:
     """Remove what killed processes left in staging: half-written contents, half-removed ones. Returns how many.
 
-    What a process that lives is removing is left to it. Raises OSError for what cannot be removed.
+    `is_own` says of the name of an archive whether nobody else unpacks it. What a process that lives is removing is
+    left to it. Raises OSError for what cannot be removed.
     """
     removed = 0
-    for pattern in ("*/.*.unpacking-*", "*/.*.removed-*", ".*.removed-*"):
+    for pattern in (f"*/.*{_UNPACKING}*", "*/.*.removed-*", ".*.removed-*"):
         for leftover in root.glob(pattern):
-            if not is_locked(leftover):
+            contents, unpacking, _ = leftover.name.removeprefix(".").rpartition(_UNPACKING)
+            is_others = bool(unpacking) and not is_own(contents.removesuffix(".contents"))
+            if not (is_others or is_locked(leftover)):
                 remove_tree(leftover)
                 removed += 1
     return removed

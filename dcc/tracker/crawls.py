@@ -96,19 +96,26 @@ class TaskEntry:
 
 @dataclass(frozen=True, slots=True)
 class SessionEntry:
-    """A crawling session.
+    """A crawling session, of a group of centres or of all: None.
 
     `outcome`: `active` while a process holds it, `open` when it waits for a run to go on with it, `succeeded`,
     `failed` (`failed_phase` tells of which task), or `unfinished` when its process died and no session has followed.
     """
 
     id: int
+    group: str | None
+    centres: tuple[str, ...] | None
     started: datetime
     finished: datetime | None
     outcome: str
     failed_phase: Phase | None
     tasks: tuple[TaskEntry, ...]
     crawls: tuple[CrawlEntry, ...]
+
+    @property
+    def label(self) -> str:
+        """What it is called: its number, and its group."""
+        return f"Session {self.id}" + ("" if self.group is None else f" of {self.group}")
 
 
 def latest_crawls(connection: Connection, *, sources: Sequence[int] | None = None) -> dict[int, CrawlEntry]:
@@ -244,14 +251,12 @@ def list_sessions(
     connection: Connection, *, ids: Sequence[int] | None = None, limit: int | None = None
 ) -> list[SessionEntry]:
     """Crawling sessions, newest first: those of `ids`, and at most `limit` of them."""
-    query = select(
-        CrawlingSession.id, CrawlingSession.start_time, CrawlingSession.finish_time, CrawlingSession.status
-    ).order_by(CrawlingSession.id.desc())
+    query = select(CrawlingSession.__table__).order_by(CrawlingSession.id.desc())
     if ids is not None:
         query = query.where(CrawlingSession.id.in_(ids))
     rows = connection.execute(query.limit(limit)).all()
     shown = [row.id for row in rows]
-    held, active = _lock(connection)
+    held = _held(connection)
     tasks: dict[int, list[TaskEntry]] = defaultdict(list)
     for task in connection.execute(
         select(SessionTask).where(SessionTask.session_id.in_(shown)).order_by(SessionTask.id)
@@ -263,9 +268,11 @@ def list_sessions(
     return [
         SessionEntry(
             id=row.id,
+            group=row.centre_group,
+            centres=None if row.centres is None else tuple(row.centres.split(",")),
             started=row.start_time,
             finished=row.finish_time,
-            outcome=_outcome(row.finish_time, row.status, held == row.id, active),
+            outcome=_outcome(row.finish_time, row.status, held=row.id in held, active=held.get(row.id)),
             failed_phase=Phase(row.status) if row.finish_time is not None and row.status > 0 else None,
             tasks=tuple(tasks[row.id]),
             crawls=tuple(crawls[row.id]),
@@ -274,20 +281,27 @@ def list_sessions(
     ]
 
 
+def list_held_sessions(connection: Connection) -> list[SessionEntry]:
+    """The sessions that are not over and that a process holds or held, or that wait for a run; newest first."""
+    return list_sessions(connection, ids=list(_held(connection)))
+
+
 def _task(row: Any) -> TaskEntry:
     outcome = "running" if row.finish_time is None else "failed" if row.status else "succeeded"
     return TaskEntry(Phase(row.phase_id), row.comment, row.start_time, row.finish_time, outcome)
 
 
-def _lock(connection: Connection) -> tuple[int | None, bool | None]:
-    """Which session is held, and whether by a process (True), by none (False), or by one that died (None)."""
-    lock = connection.execute(select(SessionLock.__table__)).one()
-    if lock.holder is None:
-        return lock.session_id, False
-    return lock.session_id, None if Process(lock.host, lock.pid, lock.pid_started).is_gone else True
+def _held(connection: Connection) -> dict[int, bool | None]:
+    """The sessions that are held, and whether by a process (True), by none (False), or by one that died (None)."""
+    lock = SessionLock.__table__
+    found: dict[int, bool | None] = {}
+    for row in connection.execute(select(lock).where(lock.c.session_id.is_not(None))):
+        is_gone = row.holder is not None and Process(row.host, row.pid, row.pid_started).is_gone
+        found[row.session_id] = None if is_gone else row.holder is not None
+    return found
 
 
-def _outcome(finished: datetime | None, status: int, held: bool, active: bool | None) -> str:
+def _outcome(finished: datetime | None, status: int, *, held: bool, active: bool | None) -> str:
     if finished is not None:
         return "failed" if status else "succeeded"
     if not held or active is None:

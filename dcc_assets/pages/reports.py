@@ -129,7 +129,7 @@ def index_page() -> Answer:
         def read(asked: _Databases) -> str:
             centres = [(report_of_centre(one.short_name), f"{one.short_name}, {one.full_name}") for one in _all(asked)]
             sessions = [
-                (report_of_session(one.id), f"Session {one.id}, {one.started:%Y-%m-%d %H:%M} UTC: {one.outcome}")
+                (report_of_session(one.id), f"{one.label}, {one.started:%Y-%m-%d %H:%M} UTC: {one.outcome}")
                 for one in list_sessions(asked.tracker, limit=_SESSIONS_LISTED)
             ]
             return _list("Centres", centres) + _list("The last sessions", sessions)

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from dcc.session.sessions import read_lease
+from dcc.session.leases import active_sessions
 from tests.chaos.installation import ChaosInstallation, Session
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def kill_daemon(trial: Trial) -> None:
 
 def _is_active(installation: ChaosInstallation) -> bool:
     with installation.tracker.connect() as connection:
-        return read_lease(connection, installation.settings).active is not None
+        return bool(active_sessions(connection, installation.settings))
 
 
 def _descendants(session: Session) -> list[int]:

@@ -31,7 +31,7 @@ def test_an_installation_is_backed_up_checked_and_restored_elsewhere(dcc: Dcc) -
     dcc("crawl")
     sets = dcc.root / "sets"
     told = dcc.json("backup", sets, "--with-staging")
-    assert told["session"] is None
+    assert told["sessions"] == []
     assert told["staging"]["files"] == 2
     assert told["staging"]["copied"] is True
     assert told["removed"] == []
@@ -115,7 +115,7 @@ def test_nothing_is_replaced_or_moved_beside_a_session(dcc: Dcc, monkeypatch: py
     dcc.environment["DCC_TARGET_TRACKER_URL"] = f"sqlite:///{dcc.root}/t.db"
     dcc.environment["DCC_TARGET_QC_URL"] = f"sqlite:///{dcc.root}/q.db"
     with open_session(tracker, settings) as session:
-        assert dcc.json("backup", sets)["session"] == session.id
+        assert dcc.json("backup", sets)["sessions"] == [session.id]
         assert "is active" in dcc.error("restore", sets, "--replace", "--yes", exit_code=3)
         assert "is active" in dcc.error("migrate-storage", exit_code=3)
     tracker.dispose()

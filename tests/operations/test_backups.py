@@ -53,7 +53,7 @@ def test_a_set_can_be_read_by_nobody_else_and_its_databases_are_ones_that_dcc_ca
     staged = [path for path in healthy_copy.staging.rglob("*") if path.is_file()]
     assert made.manifest.staging.files == len(staged) > 4
     assert made.manifest.staging.size_bytes == sum(path.stat().st_size for path in staged)
-    assert made.manifest.session is None
+    assert made.manifest.sessions == ()
     before = {path: path.read_bytes() for path in made.directory.iterdir() if path.is_file()}
     assert verify_backup(made.directory) == made.manifest
     assert {path: path.read_bytes() for path in made.directory.iterdir() if path.is_file()} == before

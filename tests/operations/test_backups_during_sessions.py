@@ -80,7 +80,7 @@ def test_an_installation_restored_from_a_backup_of_a_running_session_ends_as_the
             tmp_path / "sets" / point.replace(" ", "-"),
             BackupRequest(with_staging=True),
         )
-        assert report.manifest.session is not None
+        assert report.manifest.sessions
         made[point] = report.directory
 
     with pytest.MonkeyPatch.context() as patch:

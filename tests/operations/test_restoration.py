@@ -294,7 +294,7 @@ def test_the_session_that_was_active_counts_as_killed_and_the_next_one_begins_at
         made = make_backup(healthy_copy.tracker, healthy_copy.qc, healthy_copy.settings, tmp_path / "sets")
         store = new_store("sqlite")
         report = restore_backup(made.directory, store.tracker, store.qc, store.settings)
-        assert report.ended_session == session.id
+        assert report.ended_sessions == (session.id,)
         with open_session(store.tracker, store.settings) as next_one:
             assert next_one.notices == ()
     with store.tracker.connect() as connection:

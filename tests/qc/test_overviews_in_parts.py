@@ -117,7 +117,7 @@ def test_a_fault_of_the_overviews_is_raised_in_their_phase_and_the_next_session_
     data.put(ZIP, specimens(), experiments())
     data.validate()
     with monkeypatch.context() as patched:
-        patched.setattr(overviews, "_take_documents", lambda _: 1 // 0)
+        patched.setattr(overviews, "_take_documents", lambda *_: 1 // 0)
         with pytest.raises(ZeroDivisionError):
             data.take_up()
     assert data.states() == {ZIP: "context done"}

@@ -24,7 +24,7 @@ from dcc.errors import SessionActiveError, SessionLostError, SourceUnreachableEr
 from dcc.operations.sessions import open_session
 from dcc.phases import Phase
 from dcc.runtime import processes
-from dcc.session import sessions
+from dcc.session import leases, sessions
 from dcc.session.sessions import Session, hold_session
 from dcc.settings import Settings
 from dcc.tracker.database import run_writing, writing
@@ -163,7 +163,7 @@ class TestOneAtATime:
                 ids.append(session.id)
                 assert session.notices == ()
         assert ids == sorted(set(ids))
-        assert [row.status for row in _rows(tracker, CrawlingSession)] == [sessions.SUCCESS] * 3
+        assert [row.status for row in _rows(tracker, CrawlingSession)] == [leases.SUCCESS] * 3
 
 
 class TestOutcome:
@@ -175,9 +175,9 @@ class TestOutcome:
             with session.task(Phase.XSD, "Validation of 3 documents"):
                 pass
             row = _session_row(tracker, session.id)
-            assert (row.finish_time, row.status) == (None, sessions.UNFINISHED)
+            assert (row.finish_time, row.status) == (None, leases.UNFINISHED)
         row = _session_row(tracker, session.id)
-        assert row.status == sessions.SUCCESS
+        assert row.status == leases.SUCCESS
         assert before <= row.start_time <= row.finish_time <= utc_now()
         (task,) = _rows(tracker, SessionTask)
         assert (task.session_id, task.phase_id, task.comment) == (session.id, Phase.XSD, "Validation of 3 documents")
@@ -398,7 +398,7 @@ class TestLease:
         with hold_session(tracker, _leased(settings, 2.5), Cleaning(clean_slowly)) as session:
             pass
         assert session.notices == ("cleaned",)
-        assert _session_row(tracker, session.id).status == sessions.SUCCESS
+        assert _session_row(tracker, session.id).status == leases.SUCCESS
 
     @pytest.mark.both_databases
     def test_one_lost_while_staging_is_cleaned_is_told(self, tracker: Engine, settings: Settings) -> None:
@@ -481,7 +481,7 @@ class TestLease:
             _wait_until(lambda: _lock(tracker).heartbeat > before)
             session.check()
             session.finish_task(session.start_task(Phase.XSD, "goes on"), failed=False)
-        assert _session_row(tracker, session.id).status == sessions.SUCCESS
+        assert _session_row(tracker, session.id).status == leases.SUCCESS
         assert PASSWORD not in caplog.text
 
 
@@ -517,7 +517,7 @@ class TestHandingOver:
             assert second.notices == ()
         row = _session_row(tracker, first.id)
         assert row.finish_time is not None
-        assert row.status == sessions.SUCCESS
+        assert row.status == leases.SUCCESS
         assert len(_rows(tracker, CrawlingSession)) == 1
 
     @only_sqlite
@@ -540,7 +540,7 @@ class TestHandingOver:
         with open_session(tracker, settings) as second:
             assert second.id > first.id
             assert second.notices == ()
-            assert _session_row(tracker, first.id).status == (Phase.ZIP_NAME if failed else sessions.SUCCESS)
+            assert _session_row(tracker, first.id).status == (Phase.ZIP_NAME if failed else leases.SUCCESS)
 
     @only_sqlite
     def test_a_session_that_is_over_cannot_be_gone_on_with(self, tracker: Engine, settings: Settings) -> None:

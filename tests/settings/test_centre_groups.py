@@ -13,12 +13,13 @@ from dcc.settings import load_settings
     [
         ("", {}),
         (" ; ", {}),
-        ("europe=H", {"europe": ("H",)}),
-        ("europe = H, Wtsi,H ; asia=Rbrc;", {"europe": ("H", "Wtsi"), "asia": ("Rbrc",)}),
+        ("europe=H", {"europe": {"H"}}),
+        ("europe = H, Wtsi,H ; asia=Rbrc;", {"europe": {"H", "Wtsi"}, "asia": {"Rbrc"}}),
     ],
 )
-def test_each_group_has_its_centres(text: str, expected: dict[str, tuple[str, ...]]) -> None:
-    assert load_settings(groups=text).centre_groups == expected
+def test_each_group_has_its_centres(text: str, expected: dict[str, set[str]]) -> None:
+    groups = load_settings(groups=text).centre_groups
+    assert {name: group.centres for name, group in groups.items()} == expected
 
 
 @pytest.mark.parametrize(

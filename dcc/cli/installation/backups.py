@@ -49,8 +49,8 @@ def backup(
       dcc backup --verify /var/backups/dcc
 
     \b
-    JSON: {"directory", "created", "platform_version", "seconds", "with_secrets", "session" (the
-      one that was active, or null), "tracker", "qc", "staging": {"files", "bytes", "copied"},
+    JSON: {"directory", "created", "platform_version", "seconds", "with_secrets", "sessions" (the
+      ids of those that were active), "tracker", "qc", "staging": {"files", "bytes", "copied"},
       "removed", "not_removed"}; tracker and qc are {"schema", "rows", "bytes"}; "removed" lists
       the older backups removed, "not_removed" those of which something is still there, as
       {"directory", "reason"}; both are missing with --verify
@@ -121,7 +121,7 @@ def _manifest_json(directory: Path, manifest: Manifest) -> dict[str, object]:
         "platform_version": manifest.platform_version,
         "seconds": manifest.seconds,
         "with_secrets": manifest.with_secrets,
-        "session": manifest.session,
+        "sessions": manifest.sessions,
         **databases,
         "staging": {"files": staging.files, "bytes": staging.size_bytes, "copied": staging.copied},
     }
@@ -148,7 +148,7 @@ def restore(directory: Path, replace: bool, yes: bool, as_json: bool) -> None:
       dcc restore /var/backups/dcc/dcc-20261121T143000Z --replace --yes
 
     \b
-    JSON: {"directory", "created", "rows", "ended_session" (or null), "sources_without_key",
+    JSON: {"directory", "created", "rows", "ended_sessions", "sources_without_key",
       "staging": {"same", "put_back", "different", "missing", "archives_missing"}}; all but the
       last are numbers of archives and documents
 
@@ -179,15 +179,15 @@ def _show_restored(report: RestoreReport, *, as_json: bool) -> None:
                 "directory": report.directory,
                 "created": report.manifest.created,
                 "rows": report.manifest.rows,
-                "ended_session": report.ended_session,
+                "ended_sessions": report.ended_sessions,
                 "sources_without_key": report.sources_without_key,
                 "staging": staging,
             }
         )
         return
     click.echo(f"Restored {count_of(report.manifest.rows, 'row')} from {printable(report.directory)}.")
-    if report.ended_session is not None:
-        click.echo(f"Session {report.ended_session} was active then: it counts as killed.")
+    for number in report.ended_sessions:
+        click.echo(f"Session {number} was active then: it counts as killed.")
     click.echo(
         f"In staging: {staging.same:,} as they were, {staging.put_back:,} put back, {staging.different:,} different, "
         f"{staging.missing:,} missing."

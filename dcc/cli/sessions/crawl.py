@@ -65,7 +65,7 @@ def _session_options(command: F) -> F:
 @click.option(
     "--source", "source_ids", type=ID, multiple=True, metavar="ID", help="Crawl this source only; may be repeated."
 )
-@click.option("--group", metavar="GROUP", help="Crawl the sources of this group of centres only. [DCC_GROUPS]")
+@click.option("--group", metavar="GROUP", help="A session of this group of centres only. [DCC_GROUPS]")
 @_session_options
 @click.pass_context
 def crawl(ctx: click.Context, /, source_ids: tuple[int, ...], group: str | None, as_json: bool, **given: Any) -> None:
@@ -76,8 +76,9 @@ def crawl(ctx: click.Context, /, source_ids: tuple[int, ...], group: str | None,
     validated. Then the valid documents are uploaded to the QC database, one after the other, their content is checked,
     and the data contexts and overviews are built that quality control starts from. The Dagster UI shows it all.
 
-    --source and --group narrow down which sources are listed; whatever waits is processed all the same. Sessions of two
-    groups run one after the other.
+    --source narrows down which sources are listed; whatever waits is processed all the same. --group makes a session of
+    some centres: it lists their sources and processes their archives, and no others. Sessions of two groups run at
+    once; one of all centres runs alone.
 
     \b
     Examples:
@@ -122,14 +123,14 @@ def crawl(ctx: click.Context, /, source_ids: tuple[int, ...], group: str | None,
             crawlable = sources_to_crawl(tracker, settings, source_ids)
             wanted = list(source_ids) or None
         else:
-            crawlable = wanted = sources_of_group(tracker, settings, group)
+            crawlable, wanted = sources_of_group(tracker, settings, group), None
         if not crawlable:
             warn(
                 f"There is no available file source of an active centre{' of this group' if group else ''}. See "
                 "`dcc source list`; `dcc source add` asks for a new one."
             )
         shown = session_display(len(crawlable), partial(_count_waiting, tracker, settings), as_json=as_json)
-        work = partial(crawl_and_process, tracker, settings, wanted)
+        work = partial(crawl_and_process, tracker, settings, wanted, group)
         exit_code = _run_session(shown, work, as_json)
     ctx.exit(exit_code)
 

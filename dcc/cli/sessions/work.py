@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from dcc.cli.shell.context import user_name
@@ -64,44 +63,35 @@ def sources_of_group(tracker: Engine, settings: Settings, group: str) -> list[in
 
     Raises NotFoundError for a group that DCC_GROUPS does not name, and for a centre in it that is not registered.
     """
+    from dcc.session.leases import named_group, nearest_name
     from dcc.tracker.database import run_reading
     from dcc.tracker.register.centres import list_centres
     from dcc.tracker.register.source_addresses import load_addresses
 
-    groups = settings.centre_groups
-    if group not in groups:
-        known = f"DCC_GROUPS has {', '.join(groups)}." if groups else "DCC_GROUPS names none."
-        raise NotFoundError(f"There is no group of centres {group!r}.{_nearest(group, groups)} {known}")
+    centres = named_group(settings, group).centres
 
     def look(connection: Connection) -> tuple[list[str], list[int]]:
         registered = [entry.short_name for entry in list_centres(connection)]
-        crawlable = [address.id for address in load_addresses(connection) if address.centre in groups[group]]
+        crawlable = [address.id for address in load_addresses(connection) if address.centre in centres]
         return registered, crawlable
 
     registered, crawlable = run_reading(tracker, look, patience_seconds=settings.database_retry)
-    for centre in groups[group]:
-        if centre not in registered:
-            raise NotFoundError(
-                f"Centre {centre} of the group {group} is not registered.{_nearest(centre, registered)} Correct "
-                "DCC_GROUPS, or register it with `dcc centre add`."
-            )
+    for centre in sorted(centres - set(registered)):
+        raise NotFoundError(
+            f"Centre {centre} of the group {group} is not registered.{nearest_name(centre, registered)} Correct "
+            "DCC_GROUPS, or register it with `dcc centre add`."
+        )
     return crawlable
 
 
-def _nearest(name: str, known: Collection[str]) -> str:
-    """A sentence with the known names most like `name`, after a space; empty when none is like it."""
-    by_folded_name = {one.casefold(): one for one in known}
-    alike = get_close_matches(name.casefold(), by_folded_name)
-    return f" The nearest: {', '.join(by_folded_name[one] for one in alike)}." if alike else ""
-
-
 def crawl_and_process(
-    tracker: Engine, settings: Settings, source_ids: Sequence[int] | None, heard: Listeners
+    tracker: Engine, settings: Settings, source_ids: Sequence[int] | None, group: str | None, heard: Listeners
 ) -> tuple[int | None, Notices]:
     """Run one whole session in this process; returns its id and what it has to say beside its work.
 
-    Raises SessionActiveError, SessionLostError, DatabaseUnreachableError, DatabaseOutdatedError, InternalFaultError,
-    and, when everything is done, DagsterStorageError.
+    It is of a group of centres, or of all; with `source_ids`, these sources alone are crawled. Raises
+    SessionActiveError, SessionLostError, DatabaseUnreachableError, DatabaseOutdatedError, InternalFaultError, and, when
+    everything is done, DagsterStorageError.
     """
     opened, away = _open_dagster(settings)
     if opened is not None:
@@ -111,6 +101,7 @@ def crawl_and_process(
                 tracker,
                 instance,
                 source_ids=source_ids,
+                group=group,
                 until=settings.last_phase,
                 on_crawl=heard.on_crawl,
                 on_zip=heard.on_zip,
@@ -121,7 +112,7 @@ def crawl_and_process(
     from dcc.operations.sessions import open_session
     from dcc.session.crawling import crawl_file_sources
 
-    with open_session(tracker, settings) as session:
+    with open_session(tracker, settings, group=group) as session:
         heard.on_begin(session)
         for crawl in crawl_file_sources(tracker, settings, session, source_ids):
             heard.on_crawl(crawl)

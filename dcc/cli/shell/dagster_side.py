@@ -63,6 +63,7 @@ class DagsterSide(Protocol):
         instance: Instance,
         *,
         source_ids: Sequence[int] | None = None,
+        group: str | None = None,
         until: Phase = ...,
         on_crawl: Callable[[SourceCrawl], None] = ...,
         on_zip: Callable[[ZipOutcome], None] = ...,

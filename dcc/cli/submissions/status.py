@@ -41,7 +41,8 @@ def status(as_json: bool) -> None:
                   {"source", "session", "outcome" (ok, partial, failed), "error": null or
                   {"kind", "message"}, "started", "finished", "listed", "new", "known",
                   "changed", "refused", "ignored", "gone"}
-      session     {"active": a session or null, "last": a session or null}
+      session     {"active": a session or null, "also_active": sessions of other groups of
+                  centres, "last": a session or null}
       held        what waits to be confirmed: a list of {"zip", "document", "message"}
       held_archives  archives on another centre's source that are not taken, but for those that
                   `dcc archive declined` lists: a list of {"zip", "owner", "hosts", "message"}
@@ -62,7 +63,8 @@ def status(as_json: bool) -> None:
         findings = crawls.latest_findings(connection)
         held = zip_action_lists.held_documents(connection)
         held_archives = [one for one in foreign_archives.held_archives(connection) if one.declined is None]
-        latest = crawls.list_sessions(connection, limit=2)
+        active = [entry for entry in crawls.list_held_sessions(connection) if entry.outcome == "active"]
+        latest = crawls.list_sessions(connection, limit=len(active) + 1)
     note_facts(
         held=next((key for key, _, _ in held), None),
         failed=any(state.status is Status.FAILED for state in zip_actions),
@@ -70,7 +72,6 @@ def status(as_json: bool) -> None:
         without_sources=not entries,
         waits_for_qc=any((state.phase, state.status) == (Phase.QC, Status.PENDING) for state in zip_actions),
     )
-    active = next((entry for entry in latest if entry.outcome == "active"), None)
     last = next((entry for entry in latest if entry.outcome != "active"), None)
     if as_json:
         echo_json(
@@ -78,7 +79,11 @@ def status(as_json: bool) -> None:
                 "zip_actions": zip_actions,
                 "xml_files": xml_files,
                 "sources": [_source_json(entry, latest_crawls.get(entry.id)) for entry in entries],
-                "session": {"active": session_json(active), "last": session_json(last)},
+                "session": {
+                    "active": session_json(next(iter(active), None)),
+                    "also_active": [session_json(entry) for entry in active[1:]],
+                    "last": session_json(last),
+                },
                 "held": [{"zip": str(key), "document": name, "message": message} for key, name, message in held],
                 "held_archives": [
                     {"zip": str(one.key), "owner": one.owner, "hosts": one.hosts, "message": one.message}
@@ -94,7 +99,7 @@ def status(as_json: bool) -> None:
     _print_list("Waiting to be confirmed", _held_lines(held))
     _print_list("Held archives", [one.message for one in held_archives])
     _print_list("Findings", [finding.message for finding in findings])
-    for entry in (active, last):
+    for entry in (*active, last):
         if entry is not None:
             click.echo(f"\n{_session_line(entry)}")
 
@@ -244,7 +249,7 @@ def sessions(limit: int, as_json: bool) -> None:
     """List crawling sessions, newest first, with what each found.
 
     \b
-    JSON: a list of {"id", "started", "finished", "outcome", "failed_phase",
+    JSON: a list of {"id", "group", "centres" (null: all), "started", "finished", "outcome", "failed_phase",
       "tasks": [{"phase", "comment", "started", "finished", "outcome"}],
       "crawls": [as last_crawl of `dcc status --json`]}
 
@@ -263,10 +268,11 @@ def sessions(limit: int, as_json: bool) -> None:
     if not entries:
         click.echo("There has been no session. Run one: dcc crawl")
     echo_table(
-        ("id", "started", "finished", "outcome", "failed phase", "sources", "new zips", "refused"),
+        ("id", "group", "started", "finished", "outcome", "failed phase", "sources", "new zips", "refused"),
         [
             (
                 entry.id,
+                entry.group or "all",
                 entry.started,
                 entry.finished,
                 entry.outcome,
@@ -288,7 +294,7 @@ def session_json(entry: SessionEntry | None) -> object:
 
 
 def _session_line(entry: SessionEntry) -> str:
-    text = f"Session {entry.id}: {entry.outcome}"
+    text = f"{entry.label}: {entry.outcome}"
     if entry.failed_phase is not None:
         text += f" ({entry.failed_phase.short_name})"
     text += f", started {printable(entry.started)}"

@@ -166,7 +166,7 @@ def _write_set(
         platform_version=version("dcc"),
         seconds=round(time.monotonic() - began, 3),
         with_secrets=wanted.with_secrets,
-        session=both.lease.active,
+        sessions=tuple(lease.session for lease in both.active),
         tracker=of_tracker,
         qc=of_qc,
         staging=StagingOfSet(describe_file(path / STAGING_INDEX), number, size, wanted.with_staging),

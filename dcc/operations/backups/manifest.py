@@ -59,13 +59,13 @@ class StagingOfSet:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """All that a set says of itself. `session` is the one that was active; `seconds` what it took."""
+    """All that a set says of itself. `sessions` are those that were active; `seconds` what it took."""
 
     created: datetime
     platform_version: str
     seconds: float
     with_secrets: bool
-    session: int | None
+    sessions: tuple[int, ...]
     tracker: DatabaseOfSet
     qc: DatabaseOfSet
     staging: StagingOfSet
@@ -117,7 +117,7 @@ def _parse(read: Mapping[str, Any]) -> Manifest:
         platform_version=str(read["platform_version"]),
         seconds=float(read["seconds"]),
         with_secrets=bool(read["with_secrets"]),
-        session=read["session"],
+        sessions=_parse_sessions(read),
         tracker=_parse_database(read["tracker"]),
         qc=_parse_database(read["qc"]),
         staging=StagingOfSet(
@@ -125,6 +125,12 @@ def _parse(read: Mapping[str, Any]) -> Manifest:
         ),
         settings=dict(read["settings"]),
     )
+
+
+def _parse_sessions(read: Mapping[str, Any]) -> tuple[int, ...]:
+    """The sessions that were active; sets of earlier versions name the only one, or none."""
+    sessions = read["sessions"] if "sessions" in read else [read["session"]]
+    return tuple(int(number) for number in sessions if number is not None)
 
 
 def _parse_database(read: Mapping[str, Any]) -> DatabaseOfSet:

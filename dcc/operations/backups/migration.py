@@ -15,7 +15,7 @@ from dcc.operations.backups.database_files import disk_errors
 from dcc.operations.backups.row_copies import Progress, TableSum, differences, no_progress
 from dcc.operations.backups.snapshots import snapshot
 from dcc.operations.backups.targets import Target, refuse_filled, refuse_same, replace_both
-from dcc.session.sessions import refuse_beside_session
+from dcc.session.leases import refuse_beside_session
 from dcc.settings import Settings
 
 _AGAIN: Final = "Nothing was taken over half. Check the disk, then give the command again."

@@ -32,7 +32,7 @@ from dcc.operations.backups.staged_files import (
 )
 from dcc.operations.backups.targets import Target, refuse_filled, refuse_same, replace_both
 from dcc.qc.database import QC_DATABASE
-from dcc.session.sessions import end_session_of_copy
+from dcc.session.leases import end_sessions_of_copy
 from dcc.settings import Settings
 from dcc.tracker.database import TRACKER
 from dcc.tracker.models import FileSource
@@ -93,11 +93,11 @@ _AGAIN: Final = "Nothing was taken over half. Check the disk, then restore again
 
 @dataclass(frozen=True, slots=True)
 class RestoreReport:
-    """What was restored: the set, the session that was ended, sources whose access key was left out, and staging."""
+    """What was restored: the set, the sessions that were ended, sources whose access key was left out, and staging."""
 
     directory: Path
     manifest: Manifest
-    ended_session: int | None
+    ended_sessions: tuple[int, ...]
     sources_without_key: tuple[int, ...]
     staging: StagingReport
 
@@ -114,7 +114,7 @@ def restore_backup(
     """Put both databases back from the set in `directory`, or from the newest of the sets there.
 
     They must have no rows, or have been left by a restoration that broke off, unless `replace`. A set of an older
-    schema is brought up to this version's. The session that was active is ended as one that was killed. Staged files
+    schema is brought up to this version's. Sessions that were active are ended as if they had been killed. Staged files
     that the set has are put back where they are not the same. Raises BackupError for a set that is damaged or of a
     later version and for a disk that is full, StorageNotEmptyError, SessionActiveError, the `unreachable` error of a
     database, CopyFailedError, ConfigurationError for a database with tables of anything else, even with `replace`.
@@ -141,7 +141,7 @@ def restore_backup(
             _fill(of_qc, found, manifest.qc, on_progress)
             _fill(of_tracker, found, manifest.tracker, on_progress)
             with of_tracker.being_filled() as engine, writing(engine) as connection:
-                ended = end_session_of_copy(connection)
+                ended = end_sessions_of_copy(connection)
                 without = connection.scalars(select(FileSource.id).where(FileSource.accesskey == LEFT_OUT_KEY)).all()
             with replace_both(of_tracker, of_qc):
                 staged.put_back()
@@ -149,7 +149,7 @@ def restore_backup(
             for target in targets:
                 target.discard()
             staged.discard()
-    return RestoreReport(found, manifest, ended, tuple(without), staging)
+    return RestoreReport(found, manifest, tuple(ended), tuple(without), staging)
 
 
 def _refuse_newer(manifest: Manifest) -> None:

@@ -1,13 +1,13 @@
 """Both databases as they were at one moment, beside sessions that go on.
 
-The moment is one at which no session may write to the tracker: the row of the lease, which every write of a session
-locks, is held while both snapshots are begun, which takes milliseconds and waits for nobody. So a set is what a session
-would have left that was killed at that moment.
+The moment is one at which no session may write to the tracker: the rows of the leases, which every write of a session
+locks, are held while both snapshots are begun, which takes milliseconds and waits for nobody. So a set is what sessions
+would have left that were killed at that moment.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -18,21 +18,21 @@ from dcc.databases.columns import MYSQL_FAMILY
 from dcc.databases.database import database_of
 from dcc.databases.engines import open_url
 from dcc.databases.transactions import run_patiently, writing
-from dcc.session.sessions import Lease, read_lease
+from dcc.session.leases import Lease, active_sessions
 from dcc.settings import Settings
 from dcc.tracker.models import SessionLock
 
 _CLIENT_SECONDS: Final = 3_600
-_HOLD_LEASE: Final = select(SessionLock.id).with_for_update()
+_HOLD_LEASES: Final = select(SessionLock.id).order_by(SessionLock.id).with_for_update()
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Connections that see both databases at the same moment, and the lease as it was then."""
+    """Connections that see both databases at the same moment, and the sessions that were active then."""
 
     tracker: Connection
     qc: Connection
-    lease: Lease
+    active: Sequence[Lease]
 
 
 @contextmanager
@@ -47,9 +47,9 @@ def snapshot(tracker: Engine, qc: Engine, settings: Settings) -> Iterator[Snapsh
 
         def begin() -> Snapshot:
             with ExitStack() as begun, writing(tracker) as lock:
-                lock.execute(_HOLD_LEASE)
+                lock.execute(_HOLD_LEASES)
                 of_tracker, of_qc = (_begin(begun, engine) for engine in own)
-                found = Snapshot(of_tracker, of_qc, read_lease(of_tracker, settings))
+                found = Snapshot(of_tracker, of_qc, active_sessions(of_tracker, settings))
                 stack.push(begun.pop_all())
                 return found
 

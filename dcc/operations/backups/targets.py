@@ -40,7 +40,7 @@ from dcc.operations.backups.row_copies import Progress, TableSum, differences, k
 from dcc.operations.backups.server_loading import drop_tables, load_rows
 from dcc.operations.backups.snapshots import patient_connection
 from dcc.phases import REFERENCE_ROWS
-from dcc.session.sessions import refuse_beside_session
+from dcc.session.leases import refuse_beside_session
 from dcc.settings import Settings
 from dcc.tracker.database import TRACKER
 

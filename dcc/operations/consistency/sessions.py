@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from sqlalchemy import Connection, or_, select
@@ -10,15 +10,15 @@ from sqlalchemy import Connection, or_, select
 from dcc.operations.consistency.inconsistency import Inconsistency
 from dcc.operations.consistency.tracker_rows import key_of, state_of
 from dcc.phases import Phase, Status
-from dcc.session.sessions import UNFINISHED, Lease
+from dcc.session.leases import UNFINISHED, Lease
 from dcc.tracker.models import CrawlingSession, SessionTask, XmlFile, ZipAction, ZipDownload, ZipFile
 
 _TAKEN_UP: Final = "The next session takes it up: dcc crawl"
 
 
-def ended_sessions(connection: Connection, lease: Lease) -> Iterator[Inconsistency]:
+def ended_sessions(connection: Connection, leases: Iterable[Lease]) -> Iterator[Inconsistency]:
     """C6."""
-    held = {lease.active, lease.handed_over} - {None}
+    held = {lease.session for lease in leases if not lease.is_dead}
     unfinished = or_(CrawlingSession.finish_time.is_(None), CrawlingSession.status == UNFINISHED)
     query = select(CrawlingSession.id, CrawlingSession.start_time).where(unfinished).order_by(CrawlingSession.id)
     for session_id, started in connection.execute(query):

@@ -19,9 +19,9 @@ from dcc.operations.retention.staged_files import Kind
 from dcc.qc.database import QC_DATABASE
 from dcc.qc.reference.freshness import freshness
 from dcc.runtime.legible_text import archive_count
-from dcc.session.sessions import read_lease
+from dcc.session.leases import Lease, active_sessions, read_leases
 from dcc.tracker.database import TRACKER
-from dcc.tracker.models import CrawlingSession, SessionLock
+from dcc.tracker.models import CrawlingSession
 from dcc.tracker.queries.zip_action_lists import held_documents
 
 _LONG_SESSION: Final = timedelta(hours=24)
@@ -30,27 +30,15 @@ _LONG_SESSION: Final = timedelta(hours=24)
 def check_sessions(surroundings: Environment) -> Iterator[Finding]:
     """No session is dead or endless, and the last one ended well."""
     with surroundings.reading(TRACKER) as connection:
-        lease = read_lease(connection, surroundings.settings)
-        lock = connection.execute(select(SessionLock.__table__)).one()
+        leases = read_leases(connection, surroundings.settings)
         last = connection.execute(
             select(CrawlingSession).where(CrawlingSession.id == select(func.max(CrawlingSession.id)).scalar_subquery())
         ).one_or_none()
-    if lock.holder is not None and lease.active is None:
-        host = str(lock.host).split(" ")[0]
-        yield warning(
-            "session",
-            f"Session {lock.session_id} is dead: process {lock.pid} on {host} gave its last sign of life at "
-            f"{lock.heartbeat} UTC.",
-            "The next session takes up what it left: dcc crawl",
-        )
-    elif lease.active is not None:
-        since = utc_now() - lock.acquired
-        message = f"Session {lease.active} is active since {lock.acquired} UTC (process {lock.pid})."
-        if since > _LONG_SESSION:
-            yield warning("session", message, "See what holds it up: dcc sessions; dcc zips --status running")
-        else:
-            yield ok("session", message)
-    elif last is None:
+    held = [lease for lease in leases if not lease.is_open]
+    yield from map(_session_held, held)
+    if held:
+        return
+    if last is None:
         yield ok("session", "There was none yet.")
     elif last.finish_time is None:
         yield ok("session", f"Session {last.id} is open; a later run goes on with it.")
@@ -60,6 +48,22 @@ def check_sessions(surroundings: Environment) -> Iterator[Finding]:
         )
     else:
         yield ok("session", f"The last one, {last.id}, ended well at {last.finish_time} UTC.")
+
+
+def _session_held(lease: Lease) -> Finding:
+    """What is said of a session that a process holds, or held when it died."""
+    if lease.is_dead:
+        return warning(
+            "session",
+            f"{lease.label} is dead: process {lease.pid} on {lease.host} gave its last sign of life at "
+            f"{lease.heartbeat} UTC.",
+            "The next session takes up what it left: dcc crawl"
+            + ("" if lease.group is None else f" --group {lease.group.name}"),
+        )
+    message = f"{lease.label} is active since {lease.acquired} UTC (process {lease.pid})."
+    if utc_now() - lease.acquired > _LONG_SESSION:
+        return warning("session", message, "See what holds it up: dcc sessions; dcc zips --status running")
+    return ok("session", message)
 
 
 def check_held(surroundings: Environment) -> Iterator[Finding]:
@@ -112,7 +116,7 @@ def check_staging(surroundings: Environment) -> Iterator[Finding]:
     """Staging holds nothing that is left over or strange."""
     settings = surroundings.settings
     with surroundings.reading(TRACKER) as connection:
-        active = read_lease(connection, settings).active
+        active = active_sessions(connection, settings)
     policy = Policy.from_settings(settings)
     decisions = review_staging(surroundings.tracker(), surroundings.hurried_settings, policy, within=False)
     unknown = [one for one in decisions if one.verdict is Verdict.UNKNOWN]
@@ -125,13 +129,13 @@ def check_staging(surroundings: Environment) -> Iterator[Finding]:
             f"{len(unknown):,} entries are not known to the platform: {places}{' ...' if len(unknown) > 3 else ''}.",
             "dcc staging list --files; what is not wanted goes with: dcc staging clean --unknown",
         )
-    if (parts or left) and active is None:
+    if (parts or left) and not active:
         yield warning(
             "staging contents",
             f"{len(parts):,} parts of archives are of no more use, {len(left):,} left-overs of processes that died.",
             "dcc staging clean, then with --yes",
         )
-    if not unknown and not ((parts or left) and active is None):
+    if not unknown and not ((parts or left) and not active):
         going = sum(one.verdict is Verdict.REMOVE for one in decisions)
         yield ok(
             "staging contents", f"It holds something of {archive_count(len(decisions))}; that of {going:,} may go."

@@ -11,14 +11,13 @@ from sqlalchemy import Connection, Select, func, select
 from dcc.operations.metrics.families import Labels, Metric, counter, gauge, one_of, timestamp
 from dcc.phases import Phase, Status
 from dcc.session.data.documents import count_waiting
-from dcc.session.sessions import SUCCESS, read_lease
+from dcc.session.leases import SUCCESS, read_leases
 from dcc.settings import Settings
 from dcc.tracker import crawls
 from dcc.tracker.models import (
     AnException,
     Centre,
     CrawlingSession,
-    SessionLock,
     XmlFile,
     XmlLog,
     ZipAction,
@@ -39,15 +38,22 @@ def session_families(connection: Connection, settings: Settings) -> Iterator[Met
         ("outcome", "failed_phase"),
         _ended(connection),
     )
+    leases = read_leases(connection, settings)
     yield gauge(
         "session_active",
-        "Whether a process holds a crawling session.",
-        values=float(read_lease(connection, settings).active is not None),
+        "How many crawling sessions processes hold: one of all centres, or one for each group of centres.",
+        values=float(sum(lease.is_active for lease in leases)),
     )
     yield gauge(
         "session_lease_age_seconds",
-        "Time since the holder of the session last gave a sign of life; none while nobody holds it.",
-        values=_lease_age(connection),
+        "Time since the holder of a session last gave a sign of life, by the group of its centres; none while nobody "
+        "holds one.",
+        ("group",),
+        {
+            ("" if lease.group is None else lease.group.name,): lease.age_seconds
+            for lease in leases
+            if not lease.is_open
+        },
     )
     yield gauge(
         "last_successful_session_end_timestamp_seconds",
@@ -107,15 +113,6 @@ def _ended(connection: Connection) -> dict[Labels, float]:
         key = ("succeeded", "") if status == SUCCESS else ("failed", Phase(status).short_name)
         ended[key] = count
     return ended
-
-
-def _lease_age(connection: Connection) -> float | None:
-    query = select(SessionLock.holder, SessionLock.heartbeat, func.current_timestamp().label("now"))
-    lock = connection.execute(query).one()
-    if lock.holder is None or lock.heartbeat is None:
-        return None
-    now = lock.now if isinstance(lock.now, datetime) else datetime.fromisoformat(str(lock.now))
-    return max(0.0, timestamp(now.replace(tzinfo=None)) - timestamp(lock.heartbeat))
 
 
 def _last_success(connection: Connection) -> float | None:

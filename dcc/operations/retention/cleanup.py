@@ -21,7 +21,8 @@ from dcc.operations.retention.staged_files import Aside, Kind, StagedArchive, re
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.reports.submissions.kept import remove_old_reports, remove_reports
-from dcc.session.sessions import Session, refuse_beside_session
+from dcc.session.leases import refuse_beside_session
+from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc.tracker.database import exception_id, insert_rows, run_reading, run_writing
 from dcc.tracker.lineage import IDS, latest_downloads, rows_by_id
@@ -193,10 +194,21 @@ def clean(
 
 
 def clean_after_session(tracker: Engine, settings: Settings, session: Session) -> list[str]:
-    """Remove what may go by the settings, as a part of a session; sentences on what came of it. Never raises."""
+    """Remove what may go by the settings, as a part of a session; sentences on what came of it. Never raises.
+
+    A session of a group of centres removes what is of archives of theirs, since another may be at work on the rest.
+    """
     policy = Policy.from_settings(settings)
+
+    def is_own(decision: Decision) -> bool:
+        key = decision.staged.key
+        return session.group is None or (
+            key is not None and session.covers(settings.naming.centre_of_zip(key.file_name))
+        )
+
     try:
-        cleaned = clean(tracker, settings, policy, review_staging(tracker, settings, policy), session=session)
+        decisions = list(filter(is_own, review_staging(tracker, settings, policy)))
+        cleaned = clean(tracker, settings, policy, decisions, session=session)
     except Exception as error:
         log.warning("Staging was not cleaned after session %s: %s", session.id, error)
         return [f"Staging was not cleaned: {error}"]

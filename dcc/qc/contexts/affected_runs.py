@@ -7,7 +7,7 @@ have got another genotype or strain.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, exists, func, select, union_all, update
@@ -39,18 +39,22 @@ MEASUREMENTS_AT_ONCE: Final = 500_000
 """How many documents, and measurements of them, are taken into account in one transaction."""
 
 
-def due_for_contexts(connection: Connection) -> list[int]:
+OfArchives = Callable[[str], bool] | None
+"""Says of the name of an archive whether its documents are meant; None: all are."""
+
+
+def due_for_contexts(connection: Connection, is_own: OfArchives = None) -> list[int]:
     """The next documents that contexts do not take account of, oldest first; locked until the transaction ends.
 
     A document that was applied waits until it has been judged, so that its data are not taken for gone meanwhile; one
     that is held has done nothing.
     """
-    return _next_documents(connection, documents_due_for_contexts())
+    return _next_documents(connection, documents_due_for_contexts(), is_own)
 
 
-def due_for_overviews(connection: Connection) -> list[int]:
+def due_for_overviews(connection: Connection, is_own: OfArchives = None) -> list[int]:
     """The next documents that contexts take account of and overviews do not, oldest first; locked."""
-    return _next_documents(connection, _due_for_overviews())
+    return _next_documents(connection, _due_for_overviews(), is_own)
 
 
 def count_due(connection: Connection, *, overviews: bool) -> int:
@@ -77,9 +81,9 @@ def _due_for_overviews() -> ColumnElement[bool]:
     return _DOCUMENT.c.contexts_built.is_(True) & _DOCUMENT.c.overviews_built.is_(False)
 
 
-def _next_documents(connection: Connection, condition: ColumnElement[bool]) -> list[int]:
+def _next_documents(connection: Connection, condition: ColumnElement[bool], is_own: OfArchives) -> list[int]:
     """The first that fit into one transaction, one at least."""
-    while taken := _first_documents(connection, condition):
+    while taken := _first_documents(connection, condition, is_own):
         if connection.dialect.name == "sqlite":
             return taken
         # Locked by their ids: a search would wait for all that it meets, such as those that others judge.
@@ -93,14 +97,18 @@ def _next_documents(connection: Connection, condition: ColumnElement[bool]) -> l
     return []
 
 
-def _first_documents(connection: Connection, condition: ColumnElement[bool]) -> list[int]:
+def _first_documents(connection: Connection, condition: ColumnElement[bool], is_own: OfArchives) -> list[int]:
     table = _DOCUMENT.c
-    statement = select(table.id, table.measurements).where(condition).order_by(table.id).limit(DOCUMENTS_AT_ONCE)
+    statement = select(table.id, table.measurements, table.zip_file).where(condition).order_by(table.id)
+    if is_own is None:
+        statement = statement.limit(DOCUMENTS_AT_ONCE)
     taken: list[int] = []
     measurements = 0
-    for document_id, measured in connection.execute(statement).all():
+    for document_id, measured, zip_file in connection.execute(statement).all():
+        if is_own is not None and not is_own(zip_file):
+            continue
         measurements += measured
-        if taken and measurements > MEASUREMENTS_AT_ONCE:
+        if len(taken) == DOCUMENTS_AT_ONCE or (taken and measurements > MEASUREMENTS_AT_ONCE):
             break
         taken.append(document_id)
     return taken

@@ -22,7 +22,13 @@ from dcc.databases.transactions import run_reading, run_writing
 from dcc.qc.apply.documents import PATIENCE_SECONDS
 from dcc.qc.apply.upload_lock import take_upload_lock
 from dcc.qc.apply.versions import in_chunks
-from dcc.qc.contexts.affected_runs import due_for_contexts, mark_built, runs_by_colony, runs_for_contexts
+from dcc.qc.contexts.affected_runs import (
+    OfArchives,
+    due_for_contexts,
+    mark_built,
+    runs_by_colony,
+    runs_for_contexts,
+)
 from dcc.qc.contexts.experiment_validity import update_validity
 from dcc.qc.contexts.listings import newest_history
 from dcc.qc.contexts.membership import (
@@ -62,8 +68,10 @@ class _Step:
         self.happened.update((key.centre, event) for key, event in happened.items())
 
 
-def build_contexts(qc: Engine, *, patience_seconds: float = PATIENCE_SECONDS) -> ContextsBuilt:
-    """Have the data contexts take account of all documents of which they do not yet.
+def build_contexts(
+    qc: Engine, *, is_own: OfArchives = None, patience_seconds: float = PATIENCE_SECONDS
+) -> ContextsBuilt:
+    """Have the data contexts take account of all documents of which they do not yet, or of those of some archives.
 
     Those are documents with `contexts_built` false that were judged, withdrew others, or changed nothing. They are
     taken oldest first, as many at once as fit into a transaction, each of which leaves the contexts consistent; one
@@ -77,13 +85,15 @@ def build_contexts(qc: Engine, *, patience_seconds: float = PATIENCE_SECONDS) ->
     followed = 0
 
     def take(connection: Connection) -> _Step:
-        return _take_documents(connection, followed)
+        return _take_documents(connection, followed, is_own)
 
     total = run_writing(qc, _follow_reference_data, patience_seconds=patience_seconds)
     while True:
         step = run_writing(qc, take, patience_seconds=patience_seconds)
         if step.unfollowed:
-            followed = run_writing(qc, _follow_animals, patience_seconds=patience_seconds)
+            followed = run_writing(
+                qc, lambda connection: _follow_animals(connection, is_own), patience_seconds=patience_seconds
+            )
             continue
         total.documents += step.documents
         total.happened.update(step.happened)
@@ -111,16 +121,16 @@ def _follow_reference_data(connection: Connection) -> _Step:
     return step
 
 
-def _follow_animals(connection: Connection) -> int:
+def _follow_animals(connection: Connection, is_own: OfArchives = None) -> int:
     take_upload_lock(connection)
-    return update_validity(connection)
+    return update_validity(connection, is_own)
 
 
-def _take_documents(connection: Connection, followed: int) -> _Step:
+def _take_documents(connection: Connection, followed: int, is_own: OfArchives = None) -> _Step:
     """`followed` is the newest document that the validity of experiments follows."""
     step = _Step()
     take_upload_lock(connection)
-    documents = due_for_contexts(connection)
+    documents = due_for_contexts(connection, is_own)
     if documents and documents[-1] > followed:
         return _Step(unfollowed=True)
     if documents:

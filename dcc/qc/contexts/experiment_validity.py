@@ -17,6 +17,7 @@ from dcc.databases.list_parameters import as_json, numbers_in, only_compared, po
 from dcc.naming import DocumentKind
 from dcc.qc.apply.versions import in_chunks
 from dcc.qc.contexts.affected_runs import (
+    OfArchives,
     changed_by_documents,
     document_parameters,
     documents_due_for_contexts,
@@ -33,12 +34,12 @@ _NAMED: Final = ExperimentSpecimen.__table__
 _SPECIMEN: Final = Specimen.__table__
 
 
-def update_validity(connection: Connection) -> int:
+def update_validity(connection: Connection, is_own: OfArchives = None) -> int:
     """Have experiments be valid, or not, as their animals are that documents due for contexts touch.
 
     The id of the newest of these documents, 0 without any. Nobody else applies documents or builds meanwhile.
     """
-    due = connection.execute(_DUE).all()
+    due = [row for row in connection.execute(_DUE) if is_own is None or is_own(row.zip_file)]
     of_experiments = [row.id for row in due if row.kind == DocumentKind.EXPERIMENT.value]
     for documents in portions(of_experiments):
         _set(connection, connection.scalars(_OWN_TO_FLAG, {"documents": as_json(documents)}), Validity.INVALID_ANIMAL)
@@ -134,7 +135,7 @@ def _due() -> Select[Any]:
     of_specimens = _DOCUMENT.c.kind == DocumentKind.SPECIMEN.value
     is_undo = _DOCUMENT.c.action == DocumentAction.UNDO.value
     changes = or_(is_undo, and_(of_specimens, or_(~is_new, found, invalid)))
-    columns = (_DOCUMENT.c.id, _DOCUMENT.c.kind, changes.label("changes_animals"))
+    columns = (_DOCUMENT.c.id, _DOCUMENT.c.kind, _DOCUMENT.c.zip_file, changes.label("changes_animals"))
     return select(*columns).where(documents_due_for_contexts())
 
 

@@ -19,7 +19,13 @@ from dcc.databases.columns import utc_now
 from dcc.databases.transactions import run_reading, run_writing
 from dcc.qc.apply.documents import PATIENCE_SECONDS
 from dcc.qc.apply.upload_lock import take_upload_lock
-from dcc.qc.contexts.affected_runs import all_current_runs, due_for_overviews, mark_built, runs_for_overviews
+from dcc.qc.contexts.affected_runs import (
+    OfArchives,
+    all_current_runs,
+    due_for_overviews,
+    mark_built,
+    runs_for_overviews,
+)
 from dcc.qc.contexts.genotypes import (
     GenotypeKey,
     affected_genotypes,
@@ -55,8 +61,12 @@ class _Step:
     more: bool = True
 
 
-def build_overviews(qc: Engine, *, patience_seconds: float = PATIENCE_SECONDS) -> OverviewsBuilt:
+def build_overviews(
+    qc: Engine, *, is_own: OfArchives = None, patience_seconds: float = PATIENCE_SECONDS
+) -> OverviewsBuilt:
     """Have the overviews show what the data contexts take account of; documents with `overviews_built` false.
+
+    Of some archives alone where `is_own` says which.
 
     As many documents at once as fit into a transaction, which leaves the overviews consistent; a build that is killed
     is gone on with by the next. Everything is rebuilt, in one transaction, where the reference data have changed
@@ -64,9 +74,13 @@ def build_overviews(qc: Engine, *, patience_seconds: float = PATIENCE_SECONDS) -
     database away, for `patience_seconds`.
     """
     started = time.monotonic()
+
+    def take(connection: Connection) -> _Step:
+        return _take_documents(connection, is_own)
+
     total = run_writing(qc, _follow_reference_data, patience_seconds=patience_seconds)
     while True:
-        step = run_writing(qc, _take_documents, patience_seconds=patience_seconds)
+        step = run_writing(qc, take, patience_seconds=patience_seconds)
         total.centres |= step.centres
         if not step.more:
             break
@@ -100,10 +114,10 @@ def _follow_reference_data(connection: Connection) -> _Step:
     return step
 
 
-def _take_documents(connection: Connection) -> _Step:
+def _take_documents(connection: Connection, is_own: OfArchives) -> _Step:
     take_upload_lock(connection)
     step = _Step()
-    documents = due_for_overviews(connection)
+    documents = due_for_overviews(connection, is_own)
     if documents:
         basis = recorded_basis(connection, Build.OVERVIEWS)
         runs = runs_for_overviews(connection, documents)

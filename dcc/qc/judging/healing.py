@@ -6,7 +6,7 @@ it was changes nothing. Only documents that stand and were judged before are nam
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import date, datetime, time
 from typing import Any, Final
 
@@ -125,12 +125,14 @@ def judge_anew(connection: Connection, document_ids: Iterable[int]) -> None:
         connection.execute(update(_DOCUMENT).where(_DOCUMENT.c.id.in_(chunk), _STANDS).values(judged_at=None))
 
 
-def withdrawals_to_follow(connection: Connection) -> list[int]:
+def withdrawals_to_follow(connection: Connection, is_own: Callable[[str], bool] | None = None) -> list[int]:
     """The withdrawals, documents themselves, that gave no document cause to be judged again yet.
 
-    They are those that contexts do not take account of: these are built after documents are judged.
+    They are those that contexts do not take account of: these are built after documents are judged. `is_own` leaves out
+    those of other archives, by their names.
     """
-    return list(connection.scalars(select(_DOCUMENT.c.id).where(_IS_UNDO, _DOCUMENT.c.contexts_built.is_(False))))
+    query = select(_DOCUMENT.c.id, _DOCUMENT.c.zip_file).where(_IS_UNDO, _DOCUMENT.c.contexts_built.is_(False))
+    return [row.id for row in connection.execute(query) if is_own is None or is_own(row.zip_file)]
 
 
 def withdrawals_of(connection: Connection, document_ids: Iterable[int]) -> list[int]:

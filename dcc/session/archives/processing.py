@@ -116,7 +116,7 @@ def process_zip_actions(
     staging = Staging(settings.staging_directory)
     staging.make()
     if keys is None:
-        remove_leftovers(staging.root)
+        remove_leftovers(staging.root, lambda name: session.covers(settings.naming.centre_of_zip(name)))
     work = _take_up(tracker, settings, session, staging, keys, requested_by)
     yield from map(_held_outcome, work.held)
     if not work:
@@ -150,7 +150,7 @@ def _process(
             if left:
                 _leave_uploading(session, settings, left, named=named)
             yield from coordinator.fail(job for job in coordinator.changed if job.key not in uploading)
-    session.write(lambda connection: record_conduct(connection, coordinator.conduct))
+    session.write(lambda connection: record_conduct(connection, coordinator.conduct), alone=True)
     session.finish_task(download, failed=coordinator.not_downloaded > 0)
     session.finish_task(check, failed=coordinator.not_checked > 0)
     return coordinator.faults
@@ -175,6 +175,8 @@ def _take_up(
     whole: list[InterruptedZip] = []
     broken: list[int] = []
     for left in run_reading(tracker, load_interrupted, patience_seconds=settings.database_retry):
+        if not session.covers(left.centre):
+            continue
         if staging.holds(left.key, left.size_bytes, left.md5):
             whole.append(left)
         else:
@@ -184,10 +186,10 @@ def _take_up(
         if broken:
             reason = mark("The archive is not in staging any more.")
             progress.reopen(connection, broken, requested_by=f"session {session.id}", reason=reason)
-        unconcluded = cancel_orphans(connection).unconcluded
-        sources = sources_to_use(connection, session.id)
-        reopen_failed_downloads(connection, sources)
-        waiting = load_waiting_and_held(connection, sources)
+        unconcluded = cancel_orphans(connection, session.centres).unconcluded
+        sources = sources_to_use(connection, session.id, session.centres)
+        reopen_failed_downloads(connection, sources, session.centres)
+        waiting = load_waiting_and_held(connection, sources, centres=session.centres)
         add_notices(connection, waiting.delegated)
         # A dead session was at them, and they cannot be had now.
         if stranded := unconcluded.difference(plan.za_id for plan in waiting.planned):
@@ -207,8 +209,8 @@ def _take_up_named(
     copies: Mapping[int, StagedCopy],
 ) -> Work:
     """Re-open zip actions that a person names; one whose source has what staging has is not fetched again."""
-    cancel_orphans(connection)
-    sources = sources_to_use(connection, session.id)
+    cancel_orphans(connection, session.centres)
+    sources = sources_to_use(connection, session.id, session.centres)
     plans = load_waiting(connection, sources, reopen_named(connection, keys, requested_by), by_name=True)
     for missing in sorted(set(keys) - {plan.key for plan in plans}):
         raise unavailable_error(connection, missing)
@@ -261,7 +263,7 @@ def _plan_anew(session: Session, za_ids: Sequence[int]) -> list[PlannedZip]:
     def plan(connection: Connection) -> list[PlannedZip]:
         reason = mark("The archive in staging was damaged, perhaps not when it arrived.")
         progress.reopen(connection, za_ids, requested_by=f"session {session.id}", reason=reason)
-        return load_waiting(connection, sources_to_use(connection, session.id), za_ids)
+        return load_waiting(connection, sources_to_use(connection, session.id, session.centres), za_ids)
 
     return session.write(plan)
 

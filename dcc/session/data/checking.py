@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, date, datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection
 
@@ -109,7 +109,7 @@ def _set_back(work: DataSession, uploaded: list[int], basis: Basis) -> list[DueD
     What the tracker does not count is judged at once: as long as the others wait, a session that is killed is followed
     by one that finds it again.
     """
-    found = work.read_qc(lambda connection: documents_by_id(connection, _to_judge_again(connection, uploaded, basis)))
+    found = _own(work, work.read_qc(lambda connection: _to_judge_again(connection, uploaded, basis, work.is_own)))
     counted = work.read(lambda connection: counted_by_tracker(connection, found, work.settings.naming))
     _judge_uncounted(work, [one for one in found if one.id not in {stored.id for _, stored in counted}], basis)
     judged = [document for document, _ in counted if may_be_judged_again(document)]
@@ -117,6 +117,19 @@ def _set_back(work: DataSession, uploaded: list[int], basis: Basis) -> list[DueD
     if work.keys is not None:
         work.keys.update(document.key for document in judged)
     return judged
+
+
+def _own(work: DataSession, again: _Again) -> list[QcDocument]:
+    """Of documents to be judged again those of the session's centres.
+
+    Those of others that documents of its own give cause to, which it alone knows, are left to sessions of their own.
+    """
+    found = work.read_qc(lambda connection: documents_by_id(connection, again.touched | again.named))
+    own = [one for one in found if work.covers(one.key)]
+    others = {one.id for one in found} - {one.id for one in own}
+    if left := others & again.touched:
+        work.write_qc(lambda connection: healing.judge_anew(connection, left))
+    return own
 
 
 def _judge_uncounted(work: DataSession, documents: list[QcDocument], basis: Basis) -> None:
@@ -139,31 +152,49 @@ def may_be_judged_again(document: DueDocument) -> bool:
     return state.phase > Phase.DATA or state in (JUDGED_WELL, JUDGED_FAULTY)
 
 
-def _to_judge_again(connection: Connection, uploaded: list[int], basis: Basis) -> set[int]:
+class _Again(NamedTuple):
+    """Documents to be judged again: `touched` by others, which is found once, and `named` until they are judged."""
+
+    touched: set[int]
+    named: set[int]
+
+
+def _to_judge_again(
+    connection: Connection, uploaded: list[int], basis: Basis, is_own: Callable[[str], bool] | None
+) -> _Again:
     """The documents to be judged because of those that were uploaded, and of what `_because_of_changes` says."""
-    ids = set(healing.documents_to_judge_again(connection, uploaded))
-    return (ids | _because_of_changes(connection, basis.today, basis.waivers, basis.signature)) - set(uploaded)
+    touched = set(healing.documents_to_judge_again(connection, uploaded))
+    because = _because_of_changes(connection, basis.today, basis.waivers, basis.signature, is_own)
+    return _Again((touched | because.touched) - set(uploaded), because.named - set(uploaded))
 
 
-def _because_of_changes(connection: Connection, today: date, waivers: Sequence[Waiver], signature: str) -> set[int]:
+def _because_of_changes(
+    connection: Connection,
+    today: date,
+    waivers: Sequence[Waiver],
+    signature: str,
+    is_own: Callable[[str], bool] | None = None,
+) -> _Again:
     """Because of withdrawals, of waivers that began or ended, of reference data that changed, or never judged yet.
 
-    Each is named no more once it was judged for the cause.
+    Withdrawals are of archives whose names are `is_own`.
     """
-    ids = set(healing.documents_to_judge_again(connection, healing.withdrawals_to_follow(connection)))
-    ids.update(healing.documents_to_be_judged(connection))
+    withdrawals = healing.withdrawals_to_follow(connection, is_own)
+    touched = set(healing.documents_to_judge_again(connection, withdrawals))
+    ids = set(healing.documents_to_be_judged(connection))
     ids.update(healing.documents_of_begun_waivers(connection, waivers))
     ids.update(healing.documents_of_lapsed_waivers(connection, today))
     ids.update(healing.documents_of_superseded_snapshots(connection))
     ids.update(healing.documents_unchecked(connection, not_by=signature))
-    return ids
+    return _Again(touched, ids)
 
 
 def documents_to_judge_now(connection: Connection) -> set[int]:
     """The documents that the next session judges, by their ids in the QC database, but for what it uploads before."""
     today = datetime.now(UTC).date()
     signature = signature_of(snapshot.id for snapshot in snapshots.active_snapshots(connection).values())
-    return _because_of_changes(connection, today, waivers_in_force(connection, today), signature)
+    again = _because_of_changes(connection, today, waivers_in_force(connection, today), signature)
+    return again.touched | again.named
 
 
 def _uploaded(work: DataSession, due: list[DueDocument], there: dict[int, QcDocument]) -> list[DueDocument]:

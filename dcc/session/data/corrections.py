@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Engine
 
 from dcc.data_outcomes import DocumentData
 from dcc.databases.transactions import run_reading, run_writing
-from dcc.errors import BadFileNameError, DocumentError, NotFoundError
+from dcc.errors import DocumentError, NotFoundError
 from dcc.messages import mark
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
@@ -23,7 +23,7 @@ from dcc.qc.judging import healing
 from dcc.session.data.checking import may_be_judged_again
 from dcc.session.data.data_session import DataSession, Fact
 from dcc.session.data.document_log import rewrite_log
-from dcc.session.data.documents import ANY_CENTRE, UPLOADED, DueDocument, load_due
+from dcc.session.data.documents import UPLOADED, DueDocument, load_due
 from dcc.session.data.prepared_archives import prepared_once
 from dcc.session.data.qc_documents import (
     QcDocument,
@@ -74,7 +74,7 @@ def withdraw_submission(
     delegations, archive = both.ask_tracker(
         lambda connection: (load_delegations(connection), find_archive(connection, key))
     )
-    rights = delegations.rights_of(archive.centre or _centre_of_name(settings, key))
+    rights = delegations.rights_of(archive.centre or settings.naming.centre_of_zip(key.file_name))
     try:
         undone = undo_submission(qc, key.action, key.file_name, author=author, reason=reason, rights=rights)
     except NotFoundError:
@@ -102,18 +102,11 @@ def withdraw_submission(
     return undone
 
 
-def _centre_of_name(settings: Settings, key: ZipKey) -> str | None:
-    """The centre that an archive's name tells, where the tracker does not know the archive."""
-    try:
-        return settings.naming.parse_zip_name(key.file_name, ANY_CENTRE).centre
-    except BadFileNameError:
-        return None
-
-
 def catch_up_with_withdrawals(work: DataSession) -> None:
     """Tell the tracker of withdrawals that it did not hear of, because whoever asked for them was killed."""
     both = _Databases(work.tracker, work.qc, work.settings)
-    withdrawn = both.ask_qc(lambda connection: in_state(connection, DocumentState.UNDONE))
+    undone = both.ask_qc(lambda connection: in_state(connection, DocumentState.UNDONE))
+    withdrawn = [one for one in undone if work.covers(one.key)]
     _tell_of_withdrawn(both, withdrawn, work.author, "The documents were withdrawn before.")
 
 

@@ -68,9 +68,21 @@ class DataSession:
         """In whose name the session sets documents back."""
         return f"session {self.session.id}"
 
+    @property
+    def is_own(self) -> Callable[[str], bool] | None:
+        """Says of the name of an archive whether the session is for its centre; None: it is for all."""
+        if self.session.group is None:
+            return None
+        return lambda zip_file: self.session.covers(self.settings.naming.centre_of_zip(zip_file))
+
+    def covers(self, key: ZipKey) -> bool:
+        """Whether the session is for the centre that an archive's name tells."""
+        return self.is_own is None or self.is_own(key.file_name)
+
     def due(self, phase: Phase) -> list[DueDocument]:
-        """The documents that wait for a phase, in the order of upload."""
-        return self.read(lambda connection: load_due(connection, phase, self.settings.naming, self.keys))
+        """The documents of the session's centres that wait for a phase, in the order of upload."""
+        due = self.read(lambda connection: load_due(connection, phase, self.settings.naming, self.keys))
+        return due if self.is_own is None else [one for one in due if self.covers(one.key)]
 
     def read(self, work: Callable[[Connection], T]) -> T:
         """Ask the tracker something."""

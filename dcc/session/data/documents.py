@@ -17,7 +17,7 @@ from sqlalchemy.orm import aliased
 
 from dcc.databases.row_texts import many_rows_of
 from dcc.errors import BadFileNameError
-from dcc.naming import Action, DocumentKind, DocumentName, NamingConvention
+from dcc.naming import Action, AnyCentre, DocumentKind, DocumentName, NamingConvention
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
 from dcc.tracker.lineage import IDS, has_archive_bytes, rows_by_id
@@ -210,18 +210,8 @@ _THROUGH: Final = or_(_in_state(Phase.OVERVIEW, Status.DONE), _in_state(Phase.QC
 _QC_STATES: Final = select(XmlFile.id, XmlFile.phase_id, XmlFile.status_id).where(XmlFile.id.in_(IDS), _THROUGH)
 
 
-class _AnyCentre:
-    """Any code: the document's name was checked against the registered centres when it was extracted."""
-
-    def __contains__(self, _code: object) -> bool:
-        return True
-
-
-ANY_CENTRE: Final = _AnyCentre()
-
-
 def _wanted(rows: Iterable[Any], naming: NamingConvention, keys: Collection[ZipKey] | None) -> Iterator[DueDocument]:
-    parse: Callable[[str, _AnyCentre], DocumentName] = naming.parse_document_name
+    parse: Callable[[str, AnyCentre], DocumentName] = naming.parse_document_name
     # Documents of one archive, centre or state hold the same objects: a session may have 50,000 of them.
     of_actions: dict[int, ZipKey] = {}
     states: dict[tuple[int, int], State] = {}
@@ -232,7 +222,7 @@ def _wanted(rows: Iterable[Any], naming: NamingConvention, keys: Collection[ZipK
         if keys is not None and key not in keys:
             continue
         try:
-            name = parse(file_name, _AnyCentre())
+            name = parse(file_name, AnyCentre())
         except BadFileNameError as error:
             log.warning("%s goes on waiting: %s Its name did follow DCC_DOCUMENT_PATTERN once.", key, error)
             continue

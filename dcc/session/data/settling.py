@@ -54,12 +54,12 @@ def build_overviews_of(work: DataSession) -> Iterator[DataOutcome]:
 
 
 def _build(
-    work: DataSession, phase: Phase, comment: str, build: Callable[[Engine], ContextsBuilt | OverviewsBuilt]
+    work: DataSession, phase: Phase, comment: str, build: Callable[..., ContextsBuilt | OverviewsBuilt]
 ) -> Iterator[DataOutcome]:
     # Listed before the build, which then has taken account of all of them.
     due = work.due(phase)
     task = work.session.start_task(phase, f"{comment}, for {len(due):,} documents") if due else None
-    built = build(work.qc)
+    built = build(work.qc, is_own=work.is_own)
     if built.centres:
         yield built
     done = State(phase, Status.DONE)
@@ -79,7 +79,7 @@ def settle_documents(work: DataSession) -> Iterator[ZipData]:
     """
     open_ids = work.read_qc(open_documents)
     settling = work.read(lambda connection: _to_settle(connection, open_ids, work.settings))
-    wanted = [one for one in settling if work.keys is None or one[0].key in work.keys]
+    wanted = [one for one in settling if (work.keys is None or one[0].key in work.keys) and work.covers(one[0].key)]
     gone = work.read_qc(lambda connection: _gone(connection, wanted))
     work.reopen(dict.fromkeys(gone, NOT_UPLOADED), GONE)
     changed = [one for one in wanted if one[0].xml_id not in gone]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
@@ -121,36 +121,47 @@ class LeftBehind:
     unconcluded: frozenset[int]
 
 
-def sources_to_use(connection: Connection, session_id: int) -> set[int] | None:
-    """The file sources that this session could list; None, meaning all available ones, when it crawled none."""
+def sources_to_use(connection: Connection, session_id: int, centres: Collection[str] | None = None) -> set[int] | None:
+    """The file sources that this session could list; None, meaning all available ones, when it crawled none.
+
+    A session of some `centres`, which lists theirs alone, may use those of all others too: they may host its archives.
+    """
     rows = connection.execute(
         select(SourceCrawlRow.file_source_id, SourceCrawlRow.outcome).where(SourceCrawlRow.session_id == session_id)
     ).all()
     if not rows:
         return None
-    return {source_id for source_id, outcome in rows if outcome != "failed"}
+    listed = {source_id for source_id, outcome in rows if outcome != "failed"}
+    if centres is None:
+        return listed
+    query = select(FileSource.id).join(Centre, Centre.id == FileSource.centre_id)
+    return listed.union(connection.scalars(query.where(Centre.short_name.not_in(sorted(centres)))))
 
 
-def cancel_orphans(connection: Connection) -> LeftBehind:
-    """Cancel the downloads that a dead session left pending or running.
+def cancel_orphans(connection: Connection, centres: Collection[str] | None = None) -> LeftBehind:
+    """Cancel the downloads, of archives of some centres or of all, that a dead session left pending or running.
 
-    Tells also which zip actions wait that had the bytes before. For the holder of the session lock only: no other
-    download can be alive.
+    Tells also which zip actions wait that had the bytes before. For the holder of the lease on these centres only: no
+    other download of their archives can be alive.
     """
-    rows = connection.execute(_LEFT_BEHIND).all()
+    rows = [row[:2] for row in connection.execute(_LEFT_BEHIND) if centres is None or row.centre in centres]
     orphans = [number for number, is_orphan in rows if is_orphan]
     if orphans:
         progress.cancel_downloads(connection, orphans)
     return LeftBehind(len(orphans), frozenset(number for number, is_orphan in rows if not is_orphan))
 
 
-def reopen_failed_downloads(connection: Connection, sources: set[int] | None) -> int:
+def reopen_failed_downloads(
+    connection: Connection, sources: set[int] | None, centres: Collection[str] | None = None
+) -> int:
     """The retry policy: what failed to arrive is tried again from the sources of this session. Returns how many.
+
+    Of archives of some `centres` alone, where they are given.
 
     That is also what was asked for again and could not be fetched, and what is damaged at one source, where another
     one has a copy that is not known to be bad.
     """
-    query = _plan_query(sources).join(_DUE, _DUE.c.id == ZipAction.id)
+    query = _of_centres(_plan_query(sources).join(_DUE, _DUE.c.id == ZipAction.id), centres)
     failed = [plan.za_id for plan in _plans(connection, connection.execute(query))]
     if failed:
         progress.reopen(
@@ -183,16 +194,21 @@ def load_waiting(
 
 
 def load_waiting_and_held(
-    connection: Connection, sources: set[int] | None, za_ids: Sequence[int] | None = None, *, by_name: bool = False
+    connection: Connection,
+    sources: set[int] | None,
+    za_ids: Sequence[int] | None = None,
+    *,
+    by_name: bool = False,
+    centres: Collection[str] | None = None,
 ) -> Waiting:
     """The zip actions that wait for download, oldest first, each with its hostings in order of preference.
 
     Preferred are the producing centre's own sources, then those with the fewest failures, then the fastest measured;
     ties go to the older source. Copies known to be bad are left out while they are listed as they were, and with them
     zip actions that no other source has; `by_name` (a person asks for them) takes those whose source tells no time,
-    which may have changed. `sources` and `za_ids` leave out all others.
+    which may have changed. `sources`, `za_ids` and `centres` leave out all others.
     """
-    query = _plan_query(sources).where(
+    query = _of_centres(_plan_query(sources), centres).where(
         ZipAction.phase_id == int(WAITING.phase), ZipAction.status_id == int(WAITING.status)
     )
     if za_ids is None:
@@ -205,6 +221,11 @@ def load_plans(
 ) -> list[PlannedZip]:
     """As `load_waiting`, in whatever state the zip actions are."""
     return _plans(connection, _rows_of(connection, _plan_query(sources), za_ids), by_name=by_name)
+
+
+def _of_centres(query: Select[*tuple[Any, ...]], centres: Collection[str] | None) -> Select[*tuple[Any, ...]]:
+    """With the archives of some centres alone, of a query that joins them as `Centre`; None: all."""
+    return query if centres is None else query.where(Centre.short_name.in_(sorted(centres)))
 
 
 def _rows_of(connection: Connection, query: Select[*tuple[Any, ...]], za_ids: Sequence[int]) -> Iterator[Row[Any]]:
@@ -446,12 +467,25 @@ def _same_size(hosting: Hosting, preferred: Iterable[Hosting]) -> bool:
     return hosting.size_bytes is None or not known or hosting.size_bytes in known
 
 
+def _with_centre(query: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...]]:
+    """With the centre of the archive, of a query that has the zip action."""
+    return (
+        query.add_columns(Centre.short_name.label("centre"))
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .outerjoin(Centre, Centre.id == ZipFile.centre_id)
+    )
+
+
 _LEFT_BEHIND: Final = union_all(
-    select(ZipDownload.id, literal(1)).where(
+    _with_centre(
+        select(ZipDownload.id, literal(1))
+        .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
+        .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
+    ).where(
         ZipDownload.phase_id == int(Phase.DOWNLOAD),
         ZipDownload.status_id.in_([int(Status.PENDING), int(Status.RUNNING)]),
     ),
-    select(ZipAction.id, literal(0)).where(
+    _with_centre(select(ZipAction.id, literal(0)).select_from(ZipAction)).where(
         ZipAction.phase_id == int(WAITING.phase),
         ZipAction.status_id == int(WAITING.status),
         exists()

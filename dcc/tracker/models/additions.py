@@ -167,7 +167,7 @@ class CrawlFinding(Base):
 
 
 class SessionLock(Base):
-    """Additive: the one row (id 1) that says which session is active and when it last showed a sign of life."""
+    """Additive: which sessions are active, and when each last showed a sign of life; row 1 is for all centres."""
 
     __tablename__ = "session_lock"
     __table_args__ = table_options(Index(None, "session_id"), counted=False)

@@ -283,7 +283,11 @@ class XmlLog(LastUpdated, Base):
 
 
 class CrawlingSession(LastUpdated, Base):
-    """One session of crawling and processing. `status`: 0 success, else the id of the first task that failed."""
+    """One session of crawling and processing. `status`: 0 success, else the id of the first task that failed.
+
+    Additive: `centre_group` and `centres`, the group of centres that it was for, and their codes between commas; null
+    for all centres.
+    """
 
     __tablename__ = "crawling_session"
     __table_args__ = table_options()
@@ -293,6 +297,8 @@ class CrawlingSession(LastUpdated, Base):
     finish_time: Mapped[datetime | None]
     status: Mapped[int] = mapped_column(SIGNED_SMALL)
     created: Mapped[datetime]
+    centre_group: Mapped[str | None] = mapped_column(String(32))
+    centres: Mapped[str | None] = mapped_column(Text)
 
 
 class SessionTask(LastUpdated, Base):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, func, literal, or_, select
+from sqlalchemy import ColumnElement, Connection, Select, and_, func, literal, or_, select
 
 from dcc.databases.columns import UtcDateTime, utc_now
 from dcc.outcomes import NO_ROOM, Problem, ZipKey
@@ -163,7 +163,21 @@ def session_zip_ids(connection: Connection, session: SessionEntry) -> Select[Any
     # SQLite compares texts, and only this type binds times as the database wrote them.
     first, last = (literal(moment + ahead, UtcDateTime()) for moment in (began, ended))
     changed = ZipAction.last_update.between(first, last)
-    return select(ZipAction.id).where(or_(changed, ZipAction.id.in_(downloaded)))
+    touched = select(ZipAction.id).where(or_(changed, ZipAction.id.in_(downloaded)))
+    return touched if session.centres is None else touched.where(of_centres(session.centres))
+
+
+def of_centres(centres: Collection[str]) -> ColumnElement[bool]:
+    """Whether a zip action is of one of the centres: by its name, or by its file source where the name tells none."""
+    own = select(Centre.id).where(Centre.short_name.in_(sorted(centres)))
+    of_name = select(ZipFile.id).where(ZipFile.centre_id.in_(own))
+    unnamed = select(ZipFile.id).where(ZipFile.centre_id.is_(None))
+    hosted = (
+        select(FileSourceHasZip.za_id)
+        .join(FileSource, FileSource.id == FileSourceHasZip.file_source_id)
+        .where(FileSource.centre_id.in_(own))
+    )
+    return or_(ZipAction.zip_id.in_(of_name), and_(ZipAction.zip_id.in_(unnamed), ZipAction.id.in_(hosted)))
 
 
 def _database_ahead(connection: Connection) -> timedelta:

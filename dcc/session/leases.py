@@ -1,0 +1,292 @@
+"""The leases of crawling sessions: rows of `session_lock`, each of a session of all centres or of a group of them.
+
+A centre is in one session at a time: sessions of two groups run at once, one of all centres runs alone. A lease whose
+holder is dead (its process is gone, or it has not been renewed for `lease_timeout`) is taken over by the next session
+of one of its centres, and the dead session finished as failed.
+
+The first row is that of sessions of all centres. Whoever begins a session locks it, so that they begin one after the
+other; so does a session for what two of them must not do at once (`Session.write`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from difflib import get_close_matches
+from enum import Enum, auto
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import Connection, Row, func, insert, select, update
+
+from dcc.errors import NotFoundError, SessionActiveError
+from dcc.phases import Phase
+from dcc.runtime.processes import Process
+from dcc.settings import Settings
+from dcc.settings.centre_groups import CentreGroup
+from dcc.tracker.database import insert_rows
+from dcc.tracker.models import CrawlingSession, SessionLock, SessionTask, utc_now
+
+SUCCESS: Final = 0
+UNFINISHED: Final = -1
+FIRST_LOCK: Final = 1
+"""The row of sessions of all centres."""
+
+_TASK_FAILED: Final = 1
+_LOCK: Final = SessionLock.__table__
+_LOCKS: Final = select(_LOCK, func.current_timestamp().label("now")).order_by(_LOCK.c.id)
+
+
+class Holding(Enum):
+    """How a session that is not over is held: a process is at it, that process died, or it waits to be resumed."""
+
+    ACTIVE = auto()
+    DEAD = auto()
+    HANDED_OVER = auto()
+
+
+class DeadSession(NamedTuple):
+    """A session whose process died without anybody noticing, with a sentence on that."""
+
+    session: int
+    group: CentreGroup | None
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A session that is not over, as its lease says: of which group of centres (None: all), held by which process.
+
+    `age_seconds` is the time since its last sign of life.
+    """
+
+    session: int
+    group: CentreGroup | None
+    holding: Holding
+    host: str
+    pid: int
+    acquired: datetime
+    heartbeat: datetime
+    age_seconds: float
+
+    @property
+    def is_active(self) -> bool:
+        """Whether a process holds it."""
+        return self.holding is Holding.ACTIVE
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether its process has died."""
+        return self.holding is Holding.DEAD
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it waits for a run to resume it."""
+        return self.holding is Holding.HANDED_OVER
+
+    @property
+    def label(self) -> str:
+        """What it is called: its number, and its group."""
+        return f"Session {self.session}" + ("" if self.group is None else f" of {self.group.name}")
+
+    @property
+    def died(self) -> DeadSession:
+        """What is said of it when it is dead."""
+        said = (
+            f"{self.label} died (process {self.pid} on {self.host}, last sign of life {self.heartbeat} UTC). It is "
+            "recorded as failed and its unfinished work is taken up."
+        )
+        return DeadSession(self.session, self.group, said)
+
+    def shares_centres_with(self, group: CentreGroup | None) -> bool:
+        """Whether it is for a centre of a group; None: all centres."""
+        return group is None or self.group is None or not self.group.centres.isdisjoint(group.centres)
+
+
+class Acquired(NamedTuple):
+    """A session that was taken, the row of its lease, and the dead ones that it follows."""
+
+    session_id: int
+    group: CentreGroup | None
+    lock_id: int
+    dead: tuple[DeadSession, ...]
+
+
+def named_group(settings: Settings, name: str) -> CentreGroup:
+    """The group of that name. Raises NotFoundError for one that DCC_GROUPS does not name."""
+    groups = settings.centre_groups
+    if name not in groups:
+        known = f"DCC_GROUPS has {', '.join(groups)}." if groups else "DCC_GROUPS names none."
+        raise NotFoundError(f"There is no group of centres {name!r}.{nearest_name(name, groups)} {known}")
+    return groups[name]
+
+
+def nearest_name(name: str, known: Collection[str]) -> str:
+    """A sentence with the known names most like `name`, after a space; empty when none is like it."""
+    by_folded_name = {one.casefold(): one for one in known}
+    alike = get_close_matches(name.casefold(), by_folded_name)
+    return f" The nearest: {', '.join(by_folded_name[one] for one in alike)}." if alike else ""
+
+
+def read_leases(connection: Connection, settings: Settings) -> list[Lease]:
+    """The leases of the sessions that are not over, without touching them."""
+    return list(_leases(connection, settings, connection.execute(_LOCKS).all()).values())
+
+
+def active_sessions(connection: Connection, settings: Settings) -> list[Lease]:
+    """The sessions that a process holds at this moment."""
+    return [lease for lease in read_leases(connection, settings) if lease.is_active]
+
+
+def refuse_beside_session(connection: Connection, settings: Settings) -> None:
+    """Raise SessionActiveError while a process holds a session; else none begins before the transaction ends.
+
+    Call inside a write transaction. The tracker may be of an earlier version.
+    """
+    for lock in connection.execute(_LOCKS.with_for_update()).all():
+        if lock.holder is not None and _is_alive(lock, settings):
+            raise _active_error(_lease(lock, None, settings))
+
+
+def end_sessions_of_copy(connection: Connection) -> list[int]:
+    """End the sessions that a copy of a tracker was made beside, as if their processes had been killed then; their ids.
+
+    For trackers that no process works with yet. Call inside a write transaction.
+    """
+    locks = [lock for lock in connection.execute(_LOCKS.with_for_update()) if lock.session_id is not None]
+    for lock in locks:
+        finish_session(connection, lock.session_id, completed=lock.holder is None)
+    connection.execute(update(_LOCK).values(holder=None, session_id=None))
+    return [lock.session_id for lock in locks]
+
+
+def acquire_lease(
+    connection: Connection, holder: str, settings: Settings, group: CentreGroup | None, resume: int | None
+) -> Acquired:
+    """Begin a session of a group, or of all centres, or `resume` one that was handed over, in the name of `holder`.
+
+    Sessions of the same centres that are dead or were handed over are finished. Raises SessionActiveError while a
+    process holds one. Call inside a write transaction.
+    """
+    connection.execute(select(_LOCK.c.id).where(_LOCK.c.id == FIRST_LOCK).with_for_update())
+    locks = connection.execute(_LOCKS).all()
+    leases = _leases(connection, settings, locks)
+    resumed = next((lock_id for lock_id, one in leases.items() if one.is_open and one.session == resume), None)
+    if resumed is not None:
+        group = leases[resumed].group
+    own = [lock_id for lock_id, lease in leases.items() if lease.shares_centres_with(group)]
+    # A process that passed for dead may be writing: what it renewed by then counts.
+    certain = connection.execute(_LOCKS.where(_LOCK.c.id.in_(own)).with_for_update()).all() if own else []
+    dead = []
+    for lock_id, lease in _leases(connection, settings, certain).items():
+        if lease.is_active:
+            raise _active_error(lease)
+        if lock_id == resumed:
+            continue
+        if lease.is_dead:
+            dead.append(lease.died)
+        finish_session(connection, lease.session, completed=lease.is_open)
+        connection.execute(update(_LOCK).where(_LOCK.c.id == lock_id).values(holder=None, session_id=None))
+    if resumed is None:
+        lock_id = _free_lock(connection, group, [lock.id for lock in locks], leases.keys() - set(own))
+        session_id = _new_session(connection, group)
+    else:
+        lock_id, session_id = resumed, leases[resumed].session
+    _hold(connection, lock_id, session_id, holder)
+    return Acquired(session_id, group, lock_id, tuple(dead))
+
+
+def _free_lock(connection: Connection, group: CentreGroup | None, ids: Sequence[int], taken: Collection[int]) -> int:
+    """The id of the row for a new session; one is made for a group where none is free."""
+    if group is None:
+        return FIRST_LOCK
+    free = next((lock_id for lock_id in ids if lock_id != FIRST_LOCK and lock_id not in taken), None)
+    if free is not None:
+        return free
+    new = max(ids) + 1
+    connection.execute(insert(_LOCK).values(id=new))
+    return new
+
+
+def _hold(connection: Connection, lock_id: int, session_id: int, holder: str) -> None:
+    process = Process.this()
+    connection.execute(
+        update(_LOCK)
+        .where(_LOCK.c.id == lock_id)
+        .values(
+            session_id=session_id,
+            holder=holder,
+            host=process.host,
+            pid=process.pid,
+            pid_started=process.started,
+            acquired=func.current_timestamp(),
+            heartbeat=func.current_timestamp(),
+        )
+    )
+
+
+def _new_session(connection: Connection, group: CentreGroup | None) -> int:
+    name, centres = (None, None) if group is None else (group.name, group.text)
+    of_group: dict[str, object] = {"centre_group": name, "centres": centres}
+    return insert_rows(connection, CrawlingSession.__table__, [begun() | of_group])[0]
+
+
+def begun() -> dict[str, object]:
+    """The columns of a session or task that begins."""
+    now = utc_now()
+    return {"start_time": now, "status": UNFINISHED, "created": now}
+
+
+def finish_session(connection: Connection, session_id: int, *, completed: bool) -> None:
+    """Close a session: failed, with the earliest phase, when a task of it failed or was left unfinished."""
+    now = utc_now()
+    of_session = SessionTask.session_id == session_id
+    connection.execute(
+        update(SessionTask)
+        .where(of_session, SessionTask.finish_time.is_(None))
+        .values(finish_time=now, status=_TASK_FAILED)
+    )
+    failed = connection.scalar(select(func.min(SessionTask.phase_id)).where(of_session, SessionTask.status != SUCCESS))
+    connection.execute(
+        update(CrawlingSession)
+        .where(CrawlingSession.id == session_id, CrawlingSession.finish_time.is_(None))
+        .values(finish_time=now, status=failed or (SUCCESS if completed else int(Phase.DOWNLOAD)))
+    )
+
+
+def _leases(connection: Connection, settings: Settings, locks: Sequence[Row[Any]]) -> dict[int, Lease]:
+    """The leases of rows of `session_lock`, by the ids of these; rows without one are left out."""
+    held = [lock for lock in locks if lock.session_id is not None]
+    session = CrawlingSession
+    query = select(session.id, session.centre_group, session.centres)
+    rows = connection.execute(query.where(session.id.in_([lock.session_id for lock in held]))) if held else ()
+    groups = {number: CentreGroup.of_texts(name, centres) for number, name, centres in rows}
+    return {lock.id: _lease(lock, groups.get(lock.session_id), settings) for lock in held}
+
+
+def _lease(lock: Row[Any], group: CentreGroup | None, settings: Settings) -> Lease:
+    holding = Holding.HANDED_OVER
+    if lock.holder is not None:
+        holding = Holding.ACTIVE if _is_alive(lock, settings) else Holding.DEAD
+    host, age = str(lock.host).split(" ")[0], max(_age(lock).total_seconds(), 0.0)
+    return Lease(lock.session_id, group, holding, host, lock.pid, lock.acquired, lock.heartbeat, age)
+
+
+def _is_alive(lock: Row[Any], settings: Settings) -> bool:
+    if Process(lock.host, lock.pid, lock.pid_started).is_gone:
+        return False
+    return _age(lock) < timedelta(seconds=settings.lease_timeout)
+
+
+def _age(lock: Row[Any]) -> timedelta:
+    """The time since the last sign of life, by the database's clock."""
+    now: datetime = lock.now if isinstance(lock.now, datetime) else datetime.fromisoformat(lock.now)
+    age: timedelta = now.replace(tzinfo=None) - lock.heartbeat
+    return age
+
+
+def _active_error(lease: Lease) -> SessionActiveError:
+    return SessionActiveError(
+        f"{lease.label} is active: process {lease.pid} on {lease.host} holds it since {lease.acquired} UTC. Wait until "
+        "it ends (`dcc sessions`), or stop that process."
+    )
