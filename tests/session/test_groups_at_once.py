@@ -1,0 +1,236 @@
+"""Sessions of two groups of centres at once: they end as one session of all would, and neither disturbs the other."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, select
+
+from dcc.errors import NotFoundError, SessionActiveError
+from dcc.operations.sessions import open_session
+from dcc.qc import models
+from dcc.session.archives.processing import process_zip_actions
+from dcc.session.crawling import crawl_file_sources
+from dcc.session.data.session_data import take_up_data
+from dcc.session.leases import read_leases
+from dcc.settings import Settings
+from dcc.tracker.crawls import list_held_sessions, list_sessions
+from dcc.tracker.database import open_tracker
+from dcc.tracker.models import ZipDownload
+from dcc.tracker.queries.session_zips import session_zips
+from tests.support.data_installations import DataInstallation, experiments, specimens
+
+PATIENCE = 60
+EUROPE, AMERICA = "europe", "america"
+GROUPS = "europe=H;america=J"
+
+pytestmark = pytest.mark.both_databases
+
+
+@pytest.fixture
+def grouped(data: DataInstallation) -> DataInstallation:
+    """An installation whose centres are in two groups, each with archives that add, edit and delete."""
+    folders = {"H": data.folder, "J": data.base.add_folder("J", "other")}
+    for centre, folder in folders.items():
+        folder.put(
+            f"add/{centre}.2013-10-31.1.impc.zip", specimens(centre=centre) | experiments(centre=centre, animals=4)
+        )
+        folder.put(f"add/{centre}.2013-11-01.1.impc.zip", specimens("2013-11-01.1", centre=centre, first=4))
+        folder.put(f"edit/{centre}.2013-11-02.1.impc.zip", specimens("2013-11-02.1", centre=centre))
+    return data.with_settings(groups=GROUPS)
+
+
+def whole_session(installation: DataInstallation, group: str | None) -> int:
+    """Crawl, process and take up data in a session of a group, or of all centres; its id."""
+    tracker, settings = installation.tracker, installation.settings
+    with open_session(tracker, settings, group=group) as session:
+        for _ in crawl_file_sources(tracker, settings, session):
+            pass
+        for _ in process_zip_actions(tracker, settings, session):
+            pass
+        for _ in take_up_data(tracker, installation.qc, settings, session):
+            pass
+    return session.id
+
+
+def in_threads(*works: Callable[[], object]) -> None:
+    """Do works at once; the first error of any is raised."""
+    errors: list[BaseException] = []
+
+    def guarded(work: Callable[[], object]) -> None:
+        try:
+            work()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(work,)) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+    if errors:
+        raise errors[0]
+
+
+def without_order(ending: dict[str, Any]) -> dict[str, Any]:
+    """An ending whose rows may have been written in any order."""
+    return {name: sorted(rows, key=str) if isinstance(rows, list) else rows for name, rows in ending.items()}
+
+
+def overviews(qc: Engine) -> list[tuple[object, ...]]:
+    table = models.OverviewGenotype.__table__
+    with qc.connect() as connection:
+        return sorted((tuple(row) for row in connection.execute(select(table))), key=str)
+
+
+def test_two_groups_at_once_end_as_one_session_of_all(grouped: DataInstallation) -> None:
+    in_threads(lambda: whole_session(grouped, EUROPE), lambda: whole_session(grouped, AMERICA))
+    at_once, shown = without_order(grouped.ending()), overviews(grouped.qc)
+    with grouped.tracker.connect() as connection:
+        entries = list_sessions(connection)
+        zips = {entry.group: {one.centre for one in session_zips(connection, entry)} for entry in entries}
+    assert {entry.outcome for entry in entries} == {"succeeded"}
+    assert zips == {EUROPE: {"H"}, AMERICA: {"J"}}
+    states = set(at_once["documents"].values())
+    assert states <= {"qc pending", "qc done", "data failed"}
+    # A session of all finds nothing left to do.
+    whole_session(grouped, None)
+    assert (without_order(grouped.ending()), overviews(grouped.qc)) == (at_once, shown)
+
+
+def test_a_session_of_a_group_leaves_archives_of_other_centres_alone(grouped: DataInstallation) -> None:
+    with open_session(grouped.tracker, grouped.settings) as session:
+        for _ in crawl_file_sources(grouped.tracker, grouped.settings, session):
+            pass
+    before = {key: state for key, state in grouped.states().items() if "/J." in key}
+    whole_session(grouped, EUROPE)
+    after = grouped.states()
+    assert {key: state for key, state in after.items() if "/J." in key} == before
+    assert all(state.startswith(("qc", "data")) for key, state in after.items() if "/H." in key)
+
+
+def test_a_session_of_a_group_does_not_take_up_what_another_is_at(grouped: DataInstallation) -> None:
+    """It takes what is left half done for that of a dead session only where it is of its own centres."""
+    with open_session(grouped.tracker, grouped.settings, group=AMERICA) as session:
+        for _ in crawl_file_sources(grouped.tracker, grouped.settings, session):
+            pass
+        processing = process_zip_actions(grouped.tracker, grouped.settings, session)
+        next(processing)
+        leftover = grouped.settings.staging_directory / "add" / ".J.2013-11-01.1.impc.zip.contents.unpacking-x"
+        leftover.mkdir()
+        whole_session(grouped, EUROPE)
+        assert leftover.is_dir()
+        for _ in processing:
+            pass
+    with grouped.tracker.connect() as connection:
+        downloads = connection.scalars(select(ZipDownload.id)).all()
+    assert len(downloads) == 6
+    whole_session(grouped, AMERICA)
+    assert not leftover.exists()
+
+
+class TestLeases:
+    def test_groups_exclude_themselves_and_a_session_of_all(self, grouped: DataInstallation) -> None:
+        tracker, settings = grouped.tracker, grouped.settings
+        with open_session(tracker, settings, group=EUROPE) as first, open_session(tracker, settings, group=AMERICA):
+            for group in (EUROPE, AMERICA, None):
+                with pytest.raises(SessionActiveError, match="is active"), open_session(tracker, settings, group=group):
+                    pytest.fail("two sessions of one centre at once")
+            with pytest.raises(SessionActiveError, match=f"Session {first.id} of europe is active"):
+                whole_session(grouped, EUROPE)
+            with tracker.connect() as connection:
+                assert {entry.group for entry in list_held_sessions(connection)} == {EUROPE, AMERICA}
+        with open_session(tracker, settings):
+            for group in (EUROPE, AMERICA):
+                with pytest.raises(SessionActiveError), open_session(tracker, settings, group=group):
+                    pytest.fail("a session of a group beside one of all centres")
+        with pytest.raises(NotFoundError, match="no group of centres 'asia'"):
+            whole_session(grouped, "asia")
+
+    def test_a_group_that_shares_a_centre_with_one_at_work_is_refused(self, grouped: DataInstallation) -> None:
+        """The setting may have changed since the other session began."""
+        changed = grouped.with_settings(groups="world=H,J;nowhere=Rbrc")
+        with open_session(grouped.tracker, grouped.settings, group=EUROPE):
+            with pytest.raises(SessionActiveError), open_session(grouped.tracker, changed.settings, group="world"):
+                pytest.fail("a centre in two sessions at once")
+            with open_session(grouped.tracker, changed.settings, group="nowhere"):
+                pass
+
+    def test_a_session_that_was_handed_over_is_resumed_as_of_its_group(self, grouped: DataInstallation) -> None:
+        tracker, settings = grouped.tracker, grouped.settings
+        with open_session(tracker, settings, group=EUROPE) as first:
+            first.hand_over()
+        with open_session(tracker, settings, group=AMERICA):
+            pass
+        with open_session(tracker, settings, resume=first.id) as second:
+            assert (second.id, second.centres) == (first.id, {"H"})
+            second.hand_over()
+        with open_session(tracker, settings), tracker.connect() as connection:
+            assert [lease.group for lease in read_leases(connection, settings)] == [None]
+
+    def test_kill_of_one_group_leaves_the_other_undisturbed(self, grouped: DataInstallation) -> None:
+        tracker, settings = grouped.tracker, grouped.settings
+        with open_session(tracker, settings, group=EUROPE) as living:
+            with _holding(settings, AMERICA) as (process, dead):
+                os.kill(process.pid or 0, signal.SIGKILL)
+                process.join(PATIENCE)
+            living.check()
+            with tracker.connect() as connection:
+                held = {lease.session: lease.is_dead for lease in read_leases(connection, settings)}
+            assert held == {living.id: False, dead: True}
+            with open_session(tracker, settings, group=AMERICA) as following:
+                assert [one.session for one in following.dead] == [dead]
+            living.write(lambda connection: connection.execute(select(1)) and None)
+        with tracker.connect() as connection:
+            outcomes = {entry.id: entry.outcome for entry in list_sessions(connection)}
+        assert outcomes == {living.id: "succeeded", dead: "failed", following.id: "succeeded"}
+
+
+def _hold(settings: Settings, group: str, said: Any) -> None:
+    """Hold a session of a group until killed."""
+    with open_session(open_tracker(settings), settings, group=group) as session:
+        said.send(session.id)
+        time.sleep(PATIENCE)
+
+
+@contextmanager
+def _holding(settings: Settings, group: str) -> Iterator[tuple[Any, int]]:
+    """A process that holds a session of a group; and the session's id."""
+    spawning = multiprocessing.get_context("spawn")
+    heard, said = spawning.Pipe(duplex=False)
+    process = spawning.Process(target=_hold, args=(settings, group, said), daemon=True)
+    process.start()
+    try:
+        assert heard.poll(PATIENCE)
+        yield process, heard.recv()
+    finally:
+        process.kill()
+        process.join(PATIENCE)
+
+
+def test_what_two_sessions_must_not_do_at_once_they_do_one_after_the_other(grouped: DataInstallation) -> None:
+    """An archive that two groups' sources list is recorded once."""
+    for folder in (grouped.folder.path, Path(grouped.base.root / "other")):
+        (folder / "add").mkdir(exist_ok=True)
+        (folder / "add" / "H.2014-01-01.1.impc.zip").write_bytes(b"no archive")
+    tracker, settings = grouped.tracker, grouped.settings
+    together = threading.Barrier(2)
+
+    def crawl(group: str) -> None:
+        with open_session(tracker, settings, group=group) as session:
+            together.wait(PATIENCE)
+            outcomes = [crawl.outcome for crawl in crawl_file_sources(tracker, settings, session)]
+            assert outcomes == ["ok"]
+
+    in_threads(lambda: crawl(EUROPE), lambda: crawl(AMERICA))
+    assert len(grouped.states()) == 7
