@@ -35,7 +35,7 @@ def test_the_status_of_an_empty_tracker(dcc: Dcc) -> None:
         "zip_actions": [],
         "xml_files": [],
         "sources": [],
-        "session": {"active": None, "last": None},
+        "session": {"active": None, "also_active": [], "last": None},
         "held": [],
         "held_archives": [],
         "findings": [],
@@ -281,7 +281,17 @@ def test_sessions_are_listed_newest_first(dcc: Dcc) -> None:
     dcc("crawl")
     newest, oldest = dcc.json("sessions")
     assert (newest["id"], oldest["id"]) == (2, 1)
-    assert list(oldest) == ["id", "started", "finished", "outcome", "failed_phase", "tasks", "crawls"]
+    assert list(oldest) == [
+        "id",
+        "group",
+        "centres",
+        "started",
+        "finished",
+        "outcome",
+        "failed_phase",
+        "tasks",
+        "crawls",
+    ]
     assert oldest["outcome"] == "succeeded"
     assert [task["outcome"] for task in oldest["tasks"]] == ["succeeded"] * len(oldest["tasks"])
     assert {task["phase"] for task in oldest["tasks"]} == {"zip_name", "download", "xsd"}

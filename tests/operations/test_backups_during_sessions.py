@@ -93,7 +93,7 @@ def test_an_installation_restored_from_a_backup_of_a_running_session_ends_as_the
     for point, directory in made.items():
         store = new_store("sqlite")
         report = restore_backup(directory, store.tracker, store.qc, store.settings)
-        assert report.ended_session is not None, point
+        assert report.ended_sessions, point
         restored = _installation(data, store)
         restored.run()
         assert restored.ending() == expected, point

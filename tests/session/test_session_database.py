@@ -94,7 +94,7 @@ def as_if_nothing_had_happened(installation: Installation, folder: Folder) -> No
 
 
 POINTS = {
-    "when the session begins": (sessions, "_acquire"),
+    "when the session begins": (sessions, "acquire_lease"),
     "when the sources are looked up": (crawling, "load_addresses"),
     "when a source has been listed": (crawling, "_record"),
     "when a listing is being written": (crawling, "insert_rows"),
