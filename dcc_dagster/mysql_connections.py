@@ -12,7 +12,6 @@ import inspect
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from sqlalchemy import URL, Connection, MetaData, make_url
@@ -33,8 +32,7 @@ DAGSTER: Final = Database(
     file_name="dagster.db",
     metadata=MetaData(),
     landmark="event_logs",
-    versions=Path(),
-    revisions=(),
+    revisions={},
     outdated=DagsterStorageOutdatedError,
     unreachable=DagsterUnreachableError,
     made_by="dcc init --production",

@@ -25,7 +25,10 @@ SQL = re.compile(
 )
 NAMES = "names of tables, columns and indexes of the platform's own schema, or as the database itself tells them"
 REVIEWED = {
-    "dcc/operations/backups/database_files.py": (NAMES, {"insertion", "name", "pragma", "table"}),
+    "dcc/operations/backups/database_files.py": (
+        NAMES + "; types of columns",
+        {"column", "index['name']", "insertion", "kind", "name", "pragma"},
+    ),
     "dcc/operations/backups/row_copies.py": (
         NAMES,
         {"', '.join(self.reading)", "name", "names", "order", "places", "self.name", "shape.query()"},
@@ -41,7 +44,10 @@ REVIEWED = {
         "quoted; printed for people, run by nobody",
         {"_pattern(str(database))", "_text(password)", "_user(name, client_host)", "right", "user"},
     ),
-    "dcc/databases/migrations/runner.py": (NAMES, {"_TRIGGER.format(table=table)", "table"}),
+    "dcc/databases/upgrades.py": (
+        NAMES + "; types of columns and queries of views, which are constants",
+        {"_TRIGGER.format(table=table)", "described", "name", "query", "table", "table.name"},
+    ),
     "dcc/databases/list_parameters.py": (
         "the mark of a parameter, as SQLAlchemy writes it",
         {"compiler.process(element.clauses, **options)"},
@@ -72,11 +78,12 @@ REVIEWED = {
         "quoted names of the platform's own tables and columns, and marks of parameters",
         {"', '.join(columns)", "quoted(_ENTRY)", "into", "marks", "quoted(table)"},
     ),
-    "dcc/qc/migrations/versions/0001_initial.py": (NAMES, {"name", "query.strip()"}),
-    "dcc/qc/migrations/versions/0002_validity.py": (NAMES, {"name", "query"}),
-    "dcc/qc/migrations/versions/0004_invalid_animals.py": (NAMES, {"name", "query"}),
+    "dcc/qc/models/views.py": (
+        "constants",
+        {"_IS_CURRENT", "_IS_VALID", "_IS_VALID_ON_ANIMALS", "_OF_OWNER", "_OF_RUN", "_OWNERS"},
+    ),
+    "dcc/qc/upgrades.py": (NAMES, {"name", "on"}),
     "dcc/qc/statistics.py": (NAMES, {"names"}),
-    "dcc/tracker/migrations/versions/0001_initial.py": ("constants", {"default"}),
     "dcc_dagster/sqlite_instance.py": (
         "names of Dagster's tables, as the file tells them or Dagster has them",
         {"table"},

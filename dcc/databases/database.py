@@ -1,10 +1,9 @@
-"""The two databases of the platform: name, tables, migrations and errors of each."""
+"""The two databases of the platform: name, tables, revisions and errors of each."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from sqlalchemy import Connection, Engine, MetaData
@@ -18,6 +17,12 @@ DESCRIPTION: Final = "dcc_database"
 OUTAGE_SECONDS: Final = "dcc_outage_seconds"
 """Execution option of an engine: for how many seconds its database may be away or full before work is given up."""
 
+MADE_FIRST: Final = "write_receipt"
+"""The table that is made before all others, and marks a database as the platform's."""
+
+Revisions = Mapping[str, Callable[[Connection], None] | None]
+"""The revisions of a schema, oldest first, and what converts the rows that the one before has."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Database:
@@ -25,9 +30,9 @@ class Database:
 
     `noun` is what messages call what it holds ("tracker"), `name` what they call itself ("tracker database"),
     `setting` the environment variable with its URL, `file_name` its usual SQLite file. `landmark` is a table that no
-    other of the databases has. `versions` is the folder of its migrations, `revisions` their numbers, oldest first.
-    `fill` adds the rows that every such database holds, where they are missing. `loads_files`: the client may send
-    files for LOAD DATA LOCAL INFILE. `made_by` is the command that makes it.
+    other of the databases has. `revisions` are those of its schema, oldest first. `fill` adds the rows that every such
+    database holds, where they are missing. `views` are the queries of its views by name, for a dialect. `loads_files`:
+    the client may send files for LOAD DATA LOCAL INFILE. `made_by` is the command that makes it.
     """
 
     noun: str
@@ -36,18 +41,18 @@ class Database:
     file_name: str
     metadata: MetaData
     landmark: str
-    versions: Path
-    revisions: tuple[str, ...]
+    revisions: Revisions
     outdated: type[DatabaseOutdatedError]
     unreachable: type[DatabaseUnreachableError]
     fill: Callable[[Connection], None] | None = None
+    views: Callable[[str], Mapping[str, str]] = lambda _: {}
     loads_files: bool = False
     made_by: str = "dcc init"
 
     @property
     def head(self) -> str:
         """The revision that this version of the platform works with."""
-        return self.revisions[-1]
+        return list(self.revisions)[-1]
 
 
 def database_of(engine: Engine) -> Database:

@@ -16,17 +16,16 @@ from typing import Final
 from sqlalchemy import URL, Connection, Engine, func, inspect, select, text
 from sqlalchemy.exc import OperationalError, ProgrammingError
 
-from dcc.databases.database import Database
+from dcc.databases.database import MADE_FIRST, Database
 from dcc.databases.engines import WRITES, database_label, open_url
 from dcc.databases.server_requirements import require_fit_server
 from dcc.databases.transactions import run_reading
+from dcc.databases.upgrades import revision_in, upgrade
 from dcc.errors import ConfigurationError, DatabaseOutdatedError, StorageUnfinishedError
 from dcc.runtime.private_files import PRIVATE_FILE, make_directory, refuse_links_of_others, remove_access_of_others
 
 _INIT_LOCK: Final = "dcc_init"
 _LOCK_SECONDS: Final = 60
-MADE_FIRST: Final = "write_receipt"
-"""The table that a first revision makes before all others."""
 UNFINISHED_COPY: Final = "unfinished_copy"
 """A table that is there for as long as rows are copied into a database: see `dcc.operations.backups`."""
 
@@ -58,11 +57,11 @@ def init_database(engine: Engine, database: Database, *, unfinished: bool = Fals
     try:
         with exclusive_connection(worker, database) as connection:
             require_fit_server(connection, database)
-            before = _revision(connection)
+            before = revision_in(connection)
             if not unfinished:
                 refuse_unfinished(connection, database)
             _refuse_unfit(connection, database, before)
-            _upgrade(connection, database)
+            upgrade(connection, database)
             if database.fill is not None:
                 database.fill(connection)
             connection.commit()
@@ -84,7 +83,7 @@ def require_current(engine: Engine, database: Database, *, patience_seconds: flo
 
     def look(connection: Connection) -> str | None:
         require_fit_server(connection, database)
-        revision = _revision(connection)
+        revision = revision_in(connection)
         refuse_unfinished(connection, database)
         _refuse_other(connection, database, revision)
         return revision
@@ -110,13 +109,6 @@ def _newer(label: str, database: Database, revision: str) -> DatabaseOutdatedErr
         f"The {database.name} {label} has the schema {revision}, which is newer than this version knows "
         f"({database.head}). Use the version of dcc that wrote it, or a later one."
     )
-
-
-def _revision(connection: Connection) -> str | None:
-    if not inspect(connection).has_table("alembic_version"):
-        return None
-    revision: str | None = connection.scalar(text("SELECT version_num FROM alembic_version"))
-    return revision
 
 
 def refuse_unfinished(connection: Connection, database: Database) -> None:
@@ -212,9 +204,3 @@ def _alone_mysql(engine: Engine, database: Database) -> Iterator[Connection]:
                 f"{_LOCK_SECONDS} seconds. Try again when it is done."
             )
         yield connection
-
-
-def _upgrade(connection: Connection, database: Database) -> None:
-    from dcc.databases.migrations import runner
-
-    runner.upgrade(connection, database)

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine, insert, select
 
 from dcc.databases import engines, schema
 from dcc.databases.database import OUTAGE_SECONDS, Database
 from dcc.databases.schema import InitReport
 from dcc.databases.transactions import insert_rows, run_reading, run_writing, writing
 from dcc.errors import QcDatabaseOutdatedError, QcDatabaseUnreachableError
-from dcc.qc.migrations import REVISIONS, VERSIONS
-from dcc.qc.models import QcBase
+from dcc.qc.models import QcBase, UploadLock
+from dcc.qc.models.views import views
+from dcc.qc.upgrades import REVISIONS
 from dcc.settings import Settings
 
 __all__ = [
@@ -60,6 +61,11 @@ def require_current(engine: Engine, *, patience_seconds: float | None = None) ->
     schema.require_current(engine, QC_DATABASE, patience_seconds=patience_seconds)
 
 
+def _add_rows(connection: Connection) -> None:
+    if connection.scalar(select(UploadLock.id)) is None:
+        connection.execute(insert(UploadLock).values(id=1))
+
+
 QC_DATABASE: Final = Database(
     noun="QC database",
     name="QC database",
@@ -67,10 +73,11 @@ QC_DATABASE: Final = Database(
     file_name="qc.db",
     metadata=QcBase.metadata,
     landmark="measurement",
-    versions=VERSIONS,
     revisions=REVISIONS,
     outdated=QcDatabaseOutdatedError,
     unreachable=QcDatabaseUnreachableError,
+    fill=_add_rows,
+    views=views,
     loads_files=True,
 )
 """The QC database, as `dcc.databases` works with it."""

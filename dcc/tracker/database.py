@@ -20,8 +20,8 @@ from dcc.databases.transactions import insert_rows, run_reading, run_writing, wr
 from dcc.errors import ConfigurationError, TrackerOutdatedError, TrackerUnreachableError
 from dcc.phases import REFERENCE_ROWS
 from dcc.settings import Settings
-from dcc.tracker.migrations import REVISIONS, VERSIONS
-from dcc.tracker.models import AnException, Base
+from dcc.tracker.models import AnException, Base, SessionLock
+from dcc.tracker.upgrades import REVISIONS
 
 __all__ = [
     "InitReport",
@@ -108,7 +108,9 @@ def require_current(engine: Engine, *, patience_seconds: float | None = None) ->
     schema.require_current(engine, TRACKER, patience_seconds=patience_seconds)
 
 
-def _add_reference_rows(connection: Connection) -> None:
+def _add_rows(connection: Connection) -> None:
+    if connection.scalar(select(SessionLock.id)) is None:
+        connection.execute(insert(SessionLock).values(id=1))
     for name, rows in REFERENCE_ROWS.items():
         table = Base.metadata.tables[name]
         present = {row.id: row.short_name for row in connection.execute(select(table.c.id, table.c.short_name))}
@@ -135,10 +137,9 @@ TRACKER: Final = Database(
     file_name="tracker.db",
     metadata=Base.metadata,
     landmark="zip_action",
-    versions=VERSIONS,
     revisions=REVISIONS,
     outdated=TrackerOutdatedError,
     unreachable=TrackerUnreachableError,
-    fill=_add_reference_rows,
+    fill=_add_rows,
 )
 """The tracker database, as `dcc.databases` works with it."""

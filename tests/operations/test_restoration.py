@@ -14,7 +14,6 @@ import pytest
 from sqlalchemy import Engine, select
 
 from dcc.databases.database import database_of
-from dcc.databases.migrations import runner
 from dcc.databases.schema import UNFINISHED_COPY, exclusive_connection, require_current
 from dcc.databases.transactions import writing
 from dcc.errors import (
@@ -40,6 +39,7 @@ from dcc.tracker.database import TRACKER, init_tracker
 from dcc.tracker.models import Centre, CrawlingSession, SessionLock
 from tests.support.databases import MariaDb, seed_centre
 from tests.support.dying_copies import POINTS, killed_move, killed_restoration
+from tests.support.earlier_schemas import undo
 from tests.support.healthy_installation import Inspected
 from tests.support.stores import BOTH_KINDS, Store, content
 
@@ -260,20 +260,13 @@ def test_a_listed_file_outside_staging_is_neither_read_nor_written(
 def test_a_set_of_an_older_schema_is_brought_up_to_date(kind: str, new_store: MakeStore, tmp_path: Path) -> None:
     old, store = new_store(kind), new_store("sqlite")
     old.init().close()
-    if kind == "sqlite":
-        (old.settings.home / "tracker.db").unlink()
-        (old.settings.home / "tracker.db").touch()
-    else:
-        server_loading.drop_tables(old.tracker, TRACKER)
     with exclusive_connection(old.tracker, TRACKER) as connection:
-        runner.upgrade(connection, TRACKER, revision="0001")
+        undo(connection, TRACKER, "0001")
         connection.commit()
         connection.exec_driver_sql(
             "INSERT INTO centre (short_name, full_name, email, is_active, created) "
             "VALUES ('H', 'Harwell', 'h@example.org', 1, '2026-01-01 00:00:00')"
         )
-        connection.exec_driver_sql("DELETE FROM session_lock")
-        connection.exec_driver_sql("INSERT INTO session_lock (id) VALUES (1)")
         connection.commit()
     old.close()
     with pytest.raises(DccError, match="dcc init"):

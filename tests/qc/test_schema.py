@@ -26,13 +26,14 @@ from dcc.qc.database import (
     run_writing,
     writing,
 )
-from dcc.qc.migrations import HEAD, REVISIONS
 from dcc.qc.models import QcBase
+from dcc.qc.upgrades import REVISIONS
 from dcc.settings import Settings
 from dcc.tracker.database import init_tracker, open_tracker
 from dcc.tracker.models import utc_now
 from tests.support.databases import only_mariadb, only_sqlite
 
+HEAD = QC_DATABASE.head
 TABLES = QcBase.metadata.tables
 VIEWS = {"current_specimen", "current_experiment", "current_measurement", "current_media", "current_metadata"}
 VIEWS |= {"overview_measurement", "overview_comparison"}
@@ -43,7 +44,7 @@ Rows = list[Mapping[str, Any]]
 Seed = Callable[..., None]
 
 
-def test_the_migrations_make_what_the_models_say(qc_database: Engine) -> None:
+def test_init_makes_what_the_models_say(qc_database: Engine) -> None:
     with qc_database.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": False})
         assert compare_metadata(context, QcBase.metadata) == []
@@ -149,7 +150,7 @@ def test_a_database_that_is_missing_or_of_another_version_is_refused(
         require_current(engine)
     init_qc_database(engine)
     with monkeypatch.context() as patched:
-        patched.setattr(database, "QC_DATABASE", replace(QC_DATABASE, revisions=(*REVISIONS, "9998")))
+        patched.setattr(database, "QC_DATABASE", replace(QC_DATABASE, revisions={**REVISIONS, "9998": None}))
         with pytest.raises(QcDatabaseOutdatedError, match=rf"The QC database .*{HEAD}.*9998.*dcc init"):
             require_current(engine)
     with engine.begin() as connection:

@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
 import stat
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import dagster._core.storage.sql  # noqa: F401 - changes what general types become on MySQL
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import Engine, event, inspect, text
+from alembic.operations import Operations
+from sqlalchemy import Column, Connection, Engine, String, event, inspect, text
 from sqlalchemy.exc import IntegrityError
 
-from dcc.databases.migrations import runner
-from dcc.databases.schema import exclusive_connection, init_database
+from dcc.databases.schema import exclusive_connection
+from dcc.databases.upgrades import upgrade
 from dcc.errors import ConfigurationError, TrackerOutdatedError
 from dcc.phases import REFERENCE_ROWS, Phase, Status
 from dcc.settings import Settings
 from dcc.tracker import database
 from dcc.tracker.database import init_tracker, open_tracker, require_current
-from dcc.tracker.migrations import HEAD, REVISIONS, VERSIONS
 from dcc.tracker.models import Base
+from dcc.tracker.upgrades import REVISIONS
 from tests.support.databases import MariaDb, is_sqlite, only_mariadb, only_sqlite
+from tests.support.earlier_schemas import init_as
 
+HEAD = database.TRACKER.head
 SMALL, BIG = "smallint(5) unsigned", "bigint(20) unsigned"
 ZIP_FACTS = f"centre_id {SMALL} | created date | inc {BIG} | size_bytes {BIG} | content_md5 char(32)"
 STATE = f"phase_id {SMALL} nn | status_id {SMALL} nn"
@@ -193,7 +194,7 @@ def test_every_foreign_key_can_be_followed_backwards_by_an_index(tracker: Engine
             assert key["constrained_columns"][0] in leading, f"{table}.{key['constrained_columns'][0]}"
 
 
-def test_the_migrations_make_what_the_models_say(tracker: Engine) -> None:
+def test_init_makes_what_the_models_say(tracker: Engine) -> None:
     with tracker.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": False})
         differences = compare_metadata(context, Base.metadata)
@@ -293,7 +294,7 @@ def test_a_database_that_was_not_initialised_is_refused_and_left_alone(settings:
 
 def test_an_older_database_is_refused_and_left_alone(tracker: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     before = _schema(tracker)
-    monkeypatch.setattr(database, "TRACKER", replace(database.TRACKER, revisions=(*REVISIONS, "9999")))
+    monkeypatch.setattr(database, "TRACKER", replace(database.TRACKER, revisions={**REVISIONS, "9999": None}))
     with pytest.raises(TrackerOutdatedError, match=rf"{HEAD}.*9999.*dcc init"):
         require_current(tracker)
     assert _schema(tracker) == before
@@ -353,31 +354,20 @@ def test_an_init_that_broke_off_is_taken_up_again(settings: Settings) -> None:
     engine.dispose()
 
 
-LATER_REVISION = f"""
-import sqlalchemy as sa
-from alembic import op
-
-revision = "9999"
-down_revision = "{HEAD}"
-branch_labels = None
-depends_on = None
+def add_time_zones(connection: Connection) -> None:
+    """What a later version may do, with Alembic's help."""
+    operations = Operations(MigrationContext.configure(connection))
+    with operations.batch_alter_table("centre") as batch:
+        batch.add_column(Column("timezone", String(32), nullable=False, server_default="UTC"))
+        batch.alter_column("email", existing_type=String(128), nullable=True)
 
 
-def upgrade():
-    with op.batch_alter_table("centre") as batch:
-        batch.add_column(sa.Column("timezone", sa.String(32), nullable=False, server_default="UTC"))
-        batch.alter_column("email", existing_type=sa.String(128), nullable=True)
-"""
-
-
-def test_an_upgrade_keeps_rows_foreign_keys_and_last_update(tracker: Engine, tmp_path: Path) -> None:
-    versions = Path(shutil.copytree(database.TRACKER.versions, tmp_path / "versions"))
-    (versions / "9999_timezone.py").write_text(LATER_REVISION, encoding="utf-8")
+def test_an_upgrade_keeps_rows_foreign_keys_and_last_update(tracker: Engine) -> None:
     with tracker.begin() as connection:
         connection.execute(text(_CENTRE))
         connection.execute(text(_SOURCE))
     with exclusive_connection(tracker, database.TRACKER) as connection:
-        runner.upgrade(connection, replace(database.TRACKER, versions=versions))
+        upgrade(connection, replace(database.TRACKER, revisions={**REVISIONS, "9999": add_time_zones}))
         connection.commit()
     tracker.dispose()
     with tracker.begin() as connection:
@@ -390,24 +380,9 @@ def test_an_upgrade_keeps_rows_foreign_keys_and_last_update(tracker: Engine, tmp
         assert connection.scalar(text("SELECT COUNT(*) FROM file_source")) == 0
 
 
-def make_first(engine: Engine, folder: Path) -> None:
-    """Make a tracker as the first version of the platform did."""
-    shutil.copy(VERSIONS / "0001_initial.py", folder)
-    init_database(engine, replace(database.TRACKER, revisions=("0001",), versions=folder))
-
-
-def make_second(engine: Engine, folder: Path) -> None:
-    """Make a tracker as the version with the schema 0002 did."""
-    for name in ("0001_initial.py", "0002_documents_set_back.py"):
-        shutil.copy(VERSIONS / name, folder)
-    init_database(engine, replace(database.TRACKER, revisions=("0001", "0002"), versions=folder))
-
-
-def test_a_tracker_of_the_second_version_is_brought_up_to_date_with_its_rows(
-    settings: Settings, tmp_path: Path
-) -> None:
+def test_a_tracker_of_the_second_version_is_brought_up_to_date_with_its_rows(settings: Settings) -> None:
     engine = open_tracker(settings)
-    make_second(engine, tmp_path)
+    init_as(engine, database.TRACKER, "0002")
     with engine.begin() as connection:
         for statement in (_CENTRE, _SOURCE, *_DOCUMENT_WITH_ERROR, _DOCUMENT_SET_BACK):
             connection.execute(text(statement))
@@ -425,14 +400,10 @@ def test_a_tracker_of_the_second_version_is_brought_up_to_date_with_its_rows(
 
 
 @pytest.mark.parametrize("broken_off", [False, True])
-def test_a_tracker_of_the_third_version_gets_languages_and_notifications(
-    settings: Settings, tmp_path: Path, broken_off: bool
-) -> None:
+def test_a_tracker_of_the_third_version_gets_languages_and_notifications(settings: Settings, broken_off: bool) -> None:
     """Also where an upgrade broke off half-way, as it can on MariaDB."""
     engine = open_tracker(settings)
-    for name in ("0001_initial.py", "0002_documents_set_back.py", "0003_tls_trust.py"):
-        shutil.copy(VERSIONS / name, tmp_path)
-    init_database(engine, replace(database.TRACKER, revisions=REVISIONS[:3], versions=tmp_path))
+    init_as(engine, database.TRACKER, "0003")
     with engine.begin() as connection:
         connection.execute(text(_CENTRE))
         if broken_off:
@@ -452,11 +423,11 @@ def test_a_tracker_of_the_third_version_gets_languages_and_notifications(
 
 @pytest.mark.parametrize("broken_off", [False, True])
 def test_a_tracker_of_the_first_version_is_brought_up_to_date_with_its_rows(
-    settings: Settings, tmp_path: Path, broken_off: bool
+    settings: Settings, broken_off: bool
 ) -> None:
     """Also where an upgrade broke off half-way, as it can on MariaDB."""
     engine = open_tracker(settings)
-    make_first(engine, tmp_path)
+    init_as(engine, database.TRACKER, "0001")
     with engine.begin() as connection:
         for statement in (_CENTRE, _SOURCE, *_DOCUMENT_WITH_ERROR):
             connection.execute(text(statement))

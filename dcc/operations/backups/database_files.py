@@ -10,13 +10,20 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, text
+from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect
 from sqlalchemy.engine import ExceptionContext
 
 from dcc.databases.database import DESCRIPTION, Database
 from dcc.databases.engines import database_label, open_url
-from dcc.databases.migrations import runner
 from dcc.databases.schema import exclusive_connection
+from dcc.databases.upgrades import (
+    columns_of,
+    keep_last_update,
+    make_tables,
+    make_views,
+    record_revision,
+    revision_in,
+)
 from dcc.errors import BackupError, CopyFailedError, DccError
 from dcc.operations.backups.row_copies import (
     Progress,
@@ -60,7 +67,7 @@ def write_file(
         sums = None
         _copy_pages(source, database, path, on_progress)
     else:
-        make_schema(path, database, revision)
+        _make_tables(path, source, database, revision)
         sums = _copy_rows(source, database, path, on_progress)
     finish_file(path)
     return _sums_of_file(path, database, sums, on_progress)
@@ -75,17 +82,41 @@ def _copy_pages(source: Connection, database: Database, path: Path, on_progress:
         driver.backup(target, pages=_PAGES, progress=lambda _, left, total: on_progress(what, total - left, total))
 
 
-def make_schema(path: Path, database: Database, revision: str) -> None:
-    """Make the tables of a revision in an empty SQLite file; they have no rows."""
+def _make_tables(path: Path, source: Connection, database: Database, revision: str) -> None:
+    """Make the tables that `source` has in an empty SQLite file."""
     engine = open_url(URL.create("sqlite", database=str(path)), database)
     try:
         with exclusive_connection(engine, database) as connection:
-            runner.upgrade(connection, database, revision=revision)
-            for table in known_tables(connection, database):
-                connection.exec_driver_sql(f"DELETE FROM {table}")  # noqa: S608
+            make_tables(connection, database.metadata)
+            if revision == database.head:
+                make_views(connection, database)
+            else:
+                _undo_upgrades(connection, source, database)
+            keep_last_update(connection)
+            record_revision(connection, revision)
             connection.commit()
     finally:
         engine.dispose()
+
+
+def _undo_upgrades(connection: Connection, source: Connection, database: Database) -> None:
+    """Have the tables of the models be those of an earlier version, as `source` has them."""
+    there = inspect(source)
+    for name in database.metadata.tables:
+        if not there.has_table(name):
+            connection.exec_driver_sql(f"DROP TABLE {name}")
+            continue
+        wanted = {column["name"]: column["type"] for column in there.get_columns(name)}
+        here = columns_of(connection, name)
+        added = here - wanted.keys()
+        for index in inspect(connection).get_indexes(name):
+            if added.intersection(index["column_names"]):
+                connection.exec_driver_sql(f"DROP INDEX {index['name']}")
+        for column in added:
+            connection.exec_driver_sql(f"ALTER TABLE {name} DROP COLUMN {column}")
+        for column in wanted.keys() - here:
+            kind = wanted[column].as_generic().compile(dialect=connection.dialect)
+            connection.exec_driver_sql(f"ALTER TABLE {name} ADD COLUMN {column} {kind}")
 
 
 def _copy_rows(source: Connection, database: Database, path: Path, on_progress: Progress) -> dict[str, TableSum]:
@@ -176,27 +207,20 @@ def _file_engine(path: Path, database: Database) -> Engine:
 
 def revision_of(connection: Connection, database: Database) -> str:
     """The schema that a database has. Raises the database's `outdated` error when it is none that is known."""
-    revision = _revision(connection)
-    if revision not in database.revisions:
+    revision = revision_in(connection)
+    if revision is None or revision not in database.revisions:
         label = database_label(connection.engine.url)
         raise database.outdated(
             f"The {database.name} {label} has {'no schema' if revision is None else f'the schema {revision}'}, and "
-            f"this version knows {database.revisions[0]} to {database.head}. Use the version of dcc that wrote it, or "
-            "a later one."
+            f"this version knows {min(database.revisions)} to {database.head}. Use the version of dcc that wrote it, "
+            "or a later one."
         )
     return revision
 
 
 def revision_is_known(connection: Connection, database: Database) -> bool:
     """Whether a database has a schema of this version or of an earlier one."""
-    return _revision(connection) in database.revisions
-
-
-def _revision(connection: Connection) -> str | None:
-    if not inspect(connection).has_table("alembic_version"):
-        return None
-    revision: str | None = connection.scalar(text("SELECT version_num FROM alembic_version"))
-    return revision
+    return revision_in(connection) in database.revisions
 
 
 def remove_file(path: Path) -> None:

@@ -7,9 +7,9 @@ from typing import Final
 from sqlalchemy import Connection, Engine, inspect
 from sqlalchemy.exc import DBAPIError
 
-from dcc.databases.database import Database, database_of
+from dcc.databases.database import MADE_FIRST, Database, database_of
 from dcc.databases.engines import open_url
-from dcc.databases.schema import MADE_FIRST, UNFINISHED_COPY
+from dcc.databases.schema import UNFINISHED_COPY
 from dcc.databases.transactions import run_writing, writing
 from dcc.errors import CopyFailedError, DatabaseUnreachableError
 from dcc.operations.backups.database_files import revision_is_known

@@ -17,9 +17,9 @@ from typing import Final
 
 from sqlalchemy import URL, Connection, Engine, inspect, text
 
-from dcc.databases.database import Database, database_of
+from dcc.databases.database import MADE_FIRST, Database, database_of
 from dcc.databases.engines import database_label, open_url, same_database
-from dcc.databases.schema import MADE_FIRST, UNFINISHED_COPY, create_database, init_database
+from dcc.databases.schema import UNFINISHED_COPY, create_database, init_database
 from dcc.databases.transactions import writing
 from dcc.errors import (
     ConfigurationError,

@@ -265,9 +265,9 @@ class Finding(QcBase):
     created: Mapped[datetime]
     closed: Mapped[datetime | None]
     closed_by: Mapped[int | None] = reference("document.id")
-    code: Mapped[str] = text_of(64)
+    code: Mapped[str] = text_of(64, server_default="")
     details: Mapped[str | None] = mapped_column(Message)
-    cause: Mapped[int] = mapped_column(BIG)
+    cause: Mapped[int] = mapped_column(BIG, server_default="0")
 
 
 class FetchedPage(QcBase):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +11,11 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import Column, Connection, Engine, MetaData, insert, inspect, text
 
-from dcc.databases.schema import init_database
 from dcc.declarations import cause_id
 from dcc.naming import Action
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.overviews import build_overviews
 from dcc.qc.database import QC_DATABASE, init_qc_database, open_qc_database
-from dcc.qc.migrations import HEAD, REVISIONS, VERSIONS
 from dcc.qc.models import QcBase
 from dcc.qc.reference.snapshots import active_snapshots
 from dcc.reports.causes.findings import count_data_causes, with_examples
@@ -30,6 +26,7 @@ from dcc.settings.reference import shown_source
 from dcc.tracker.models import utc_now
 from dcc.vocabulary import Validity
 from tests.support.databases import only_mariadb
+from tests.support.earlier_schemas import init_as
 from tests.support.qc_contexts import assert_contexts_are_right, submit
 from tests.support.qc_documents import experiment, specimen
 
@@ -38,18 +35,11 @@ JUDGED = [None, True, False]
 ENTITIES = ("specimen", "experiment", "line", "housing")
 
 
-def _make(engine: Engine, revisions: Sequence[str], folder: Path) -> None:
-    """A QC database as the version of the platform made it whose revisions these were."""
-    for revision in revisions:
-        shutil.copy(next(VERSIONS.glob(f"{revision}_*.py")), folder)
-    init_database(engine, replace(QC_DATABASE, revisions=tuple(revisions), versions=folder))
-
-
 @pytest.fixture
 def first(qc_settings: Settings, tmp_path: Path) -> Iterator[Engine]:
     """A QC database as the first version of the platform made it, with entities that were judged in all ways."""
     engine = open_qc_database(qc_settings)
-    _make(engine, REVISIONS[:1], tmp_path)
+    init_as(engine, QC_DATABASE, "0001")
     with engine.begin() as connection:
         _fill(connection)
     yield engine
@@ -92,7 +82,7 @@ def test_what_the_rules_said_of_entities_is_kept_when_it_becomes_a_number(first:
     with first.connect() as connection:
         opts = {"compare_type": True}
         assert compare_metadata(MigrationContext.configure(connection, opts=opts), QcBase.metadata) == []
-        assert connection.scalar(text("SELECT version_num FROM alembic_version")) == HEAD
+        assert connection.scalar(text("SELECT version_num FROM alembic_version")) == QC_DATABASE.head
         for name in ENTITIES:
             found = connection.execute(text(f"SELECT validity FROM {name} ORDER BY id"))
             assert found.scalars().all() == [0, 1, 2], name
@@ -108,7 +98,7 @@ def test_the_view_of_measurements_tells_animals_by_all_of_their_names(
 ) -> None:
     """Also where an upgrade broke off between dropping it and making it anew."""
     engine = open_qc_database(qc_settings)
-    _make(engine, REVISIONS[:2], tmp_path)
+    init_as(engine, QC_DATABASE, "0002")
     before = _views(engine)
     if broken_off:
         with engine.begin() as connection:
@@ -127,7 +117,7 @@ def test_the_session_after_an_upgrade_counts_anew_what_invalid_animals_have(
 ) -> None:
     """Of a database in which an animal that is not valid counted as any other, with its experiment."""
     engine = open_qc_database(qc_settings)
-    _make(engine, REVISIONS[:3], tmp_path)
+    init_as(engine, QC_DATABASE, "0003")
     submit(engine, Action.ADD, specimen("good"), specimen("bad", colony_id="C2", position=2))
     submit(engine, Action.ADD, experiment("E1", ["good"]), experiment("E2", ["bad"]), experiment("E3", ["good", "bad"]))
     build_contexts(engine)
@@ -159,7 +149,7 @@ def test_what_addresses_of_reference_data_ask_with_goes_from_an_older_database(
     token = "t0ken-of-the-registry"
     sources = [f"https://h.example/x.csv?k={token}", "/data/what?/x.csv", "https://h.example/x.csv"]
     engine = open_qc_database(qc_settings)
-    _make(engine, REVISIONS[:4], tmp_path)
+    init_as(engine, QC_DATABASE, "0004")
     with engine.begin() as connection:
         for number, source in enumerate(sources, start=1):
             row = {"source": source, "number": number, "md5": f"{number:032}", "now": utc_now()}
@@ -194,7 +184,7 @@ def test_findings_of_earlier_versions_get_their_details_where_these_can_be_had_a
     qc_settings: Settings, tmp_path: Path, broken_off: bool
 ) -> None:
     engine = open_qc_database(qc_settings)
-    _make(engine, REVISIONS[:5], tmp_path)
+    init_as(engine, QC_DATABASE, "0005")
     known = MetaData()
     with engine.begin() as connection:
         known.reflect(connection)

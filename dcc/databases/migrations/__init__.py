@@ -1,1 +1,0 @@
-"""Runs Alembic's migrations of either database: `runner` begins, `env` is what Alembic asks for."""

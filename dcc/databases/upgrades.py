@@ -1,0 +1,109 @@
+"""Makes the tables, indexes and views that a database lacks, and converts what an earlier version left in it.
+
+What the models say is made where it is missing: tables, columns (with their default in rows that are there), indexes.
+A revision is the number of a schema; only one whose rows must be converted has a function, in `Database.revisions`.
+That function may find its work done, in part or whole: by an upgrade that broke off on MySQL or MariaDB, or because the
+database is new. To change or remove a column it may use Alembic's `Operations`.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Column, Connection, MetaData, String, Table, inspect, select, text
+from sqlalchemy.schema import CreateColumn, CreateTable
+
+from dcc.databases.database import MADE_FIRST, Database
+
+_VERSION = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))
+"""Alembic's, which made the upgrades of the first versions."""
+_TRIGGER = (
+    "CREATE TRIGGER IF NOT EXISTS tr_{table}_last_update AFTER UPDATE ON {table} FOR EACH ROW "
+    "WHEN NEW.last_update = OLD.last_update AND NEW.last_update <> CURRENT_TIMESTAMP BEGIN "
+    "UPDATE {table} SET last_update = CURRENT_TIMESTAMP WHERE rowid = NEW.rowid; END"
+)
+
+
+def revision_in(connection: Connection) -> str | None:
+    """The revision that a database has; None where nothing tells."""
+    if not inspect(connection).has_table(_VERSION.name):
+        return None
+    return connection.scalar(select(_VERSION.c.version_num))
+
+
+def record_revision(connection: Connection, revision: str) -> None:
+    """Have a database say that it has a revision."""
+    _VERSION.create(connection, checkfirst=True)
+    connection.execute(_VERSION.delete())
+    connection.execute(_VERSION.insert().values(version_num=revision))
+
+
+def upgrade(connection: Connection, database: Database) -> None:
+    """Bring a database of any revision, or an empty one, to the newest.
+
+    SQLite: inside the caller's transaction, with foreign keys off; raises the database's `outdated` error, for the
+    caller to roll back, when rows would be left that refer to nothing.
+    """
+    known = revision_in(connection)
+    if known != database.head:
+        for name in database.views(connection.dialect.name):
+            connection.exec_driver_sql(f"DROP VIEW IF EXISTS {name}")
+        make_tables(connection, database.metadata)
+        for revision, convert in database.revisions.items():
+            if convert is not None and (known is None or revision > known):
+                convert(connection)
+        make_views(connection, database)
+        record_revision(connection, database.head)
+    if connection.dialect.name == "sqlite":
+        keep_last_update(connection)
+        _refuse_orphans(connection, database)
+
+
+def make_tables(connection: Connection, metadata: MetaData) -> None:
+    """Make each table, column and index that is missing; parents before children, and first what marks a database."""
+    present = set(inspect(connection).get_table_names())
+    for table in sorted(metadata.sorted_tables, key=lambda table: table.name != MADE_FIRST):
+        if table.name not in present:
+            connection.execute(CreateTable(table))
+        else:
+            _add_columns(connection, table)
+        made = {index["name"] for index in inspect(connection).get_indexes(table.name)}
+        for index in sorted(table.indexes, key=lambda index: str(index.name)):
+            # A server's names are shorter.
+            if connection.dialect.identifier_preparer.format_index(index) not in made:
+                index.create(connection)
+
+
+def _add_columns(connection: Connection, table: Table) -> None:
+    present = columns_of(connection, table.name)
+    for column in table.columns:
+        if column.name not in present:
+            described = CreateColumn(column).compile(dialect=connection.dialect)
+            connection.exec_driver_sql(f"ALTER TABLE {table.name} ADD COLUMN {described}")
+
+
+def make_views(connection: Connection, database: Database) -> None:
+    """Make the views of a database that has none."""
+    for name, query in database.views(connection.dialect.name).items():
+        connection.exec_driver_sql(f"CREATE VIEW {name} AS {query}")
+
+
+def columns_of(connection: Connection, table: str) -> set[str]:
+    """The names of the columns that a table has by now."""
+    return {column["name"] for column in inspect(connection).get_columns(table)}
+
+
+def keep_last_update(connection: Connection) -> None:
+    """Let SQLite do what `on update current_timestamp` does elsewhere: a rebuilt table has lost its trigger."""
+    inspector = inspect(connection)
+    for table in inspector.get_table_names():
+        if any(column["name"] == "last_update" for column in inspector.get_columns(table)):
+            connection.execute(text(_TRIGGER.format(table=table)))
+
+
+def _refuse_orphans(connection: Connection, database: Database) -> None:
+    orphans = connection.exec_driver_sql("PRAGMA foreign_key_check").all()
+    if orphans:
+        tables = sorted({str(row[0]) for row in orphans})
+        raise database.outdated(
+            f"The {database.noun} was not upgraded: {len(orphans)} rows of {', '.join(tables)} refer to rows that are "
+            "not there. Restore the database from a backup, or remove these rows, and run dcc init again."
+        )

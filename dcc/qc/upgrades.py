@@ -1,0 +1,118 @@
+"""The revisions of the QC database's schema, and how rows of earlier ones are converted (see `dcc.databases.upgrades`).
+
+Tables keep the order of their columns in the models, since rows are written without naming them.
+"""
+
+from __future__ import annotations
+
+import json
+from hashlib import blake2b, sha256
+from typing import Any, Final
+
+from sqlalchemy import Connection, bindparam, case, column, delete, inspect, select, table, update
+
+from dcc.databases.database import Revisions
+from dcc.databases.upgrades import columns_of
+
+_ENTITIES = ("specimen", "experiment", "line", "housing")
+_PAGE = 5_000
+_BEFORE_CAUSES = "ix_finding_document_id_is_active"
+_ALONE = ("P4", "X11", "X13")
+_OF_SPECIMENS = ("S1", "S2", "S3", "S4", "S7", "S9", "S10", "S12", "X3", "X6", "X7", "X14")
+_OF_EXPERIMENTS = ("E5",)
+_ONE_CAUSE = ("S1", "S3", "S7", "X13", "X14", "E5")
+"""Rules whose findings have one cause, whatever their values."""
+
+
+def _number_validity(connection: Connection) -> None:
+    """What the rules say of an entity is a number: 0 not judged, 1 valid, 2 not valid."""
+    for name in _ENTITIES:
+        if "is_valid" in columns_of(connection, name):
+            entity = table(name, column("validity"), column("is_valid"))
+            judged = case((entity.c.is_valid == 1, 1), else_=2)
+            connection.execute(update(entity).where(entity.c.is_valid.is_not(None)).values(validity=judged))
+            connection.exec_driver_sql(f"ALTER TABLE {name} DROP COLUMN is_valid")
+
+
+def _count_invalid_animals_anew(connection: Connection) -> None:
+    """An experiment on an animal that is not valid is not valid: the next session counts it so."""
+    document = table("document", column("id"), column("contexts_built"))
+    specimen = table("specimen", column("document_id"), column("is_current"), column("validity"))
+    concerned = select(specimen.c.document_id).where(specimen.c.is_current == 1, specimen.c.validity == 2)
+    connection.execute(update(document).where(document.c.id.in_(concerned)).values(contexts_built=0))
+
+
+def _mask_addresses(connection: Connection) -> None:
+    """No address of reference data has what it asks with, such as a token; such pages are asked for once more."""
+    snapshot = table("reference_snapshot", column("id"), column("source"))
+    page = table("fetched_page", column("address"))
+    asking = select(snapshot.c.id, snapshot.c.source).where(snapshot.c.source.like("http%://%?%"))
+    for row in connection.execute(asking).all():
+        place, _, query = row.source.partition("?")
+        if not query.startswith("***#"):
+            masked = f"{place}?***#{sha256(query.encode()).hexdigest()[:8]}"
+            connection.execute(update(snapshot).where(snapshot.c.id == row.id).values(source=masked))
+    connection.execute(delete(page).where(page.c.address.like("%?%")))
+
+
+def _state_facts(connection: Connection) -> None:
+    """Findings get code, cause and, where the rows beside them have all of these, details; others keep their words."""
+    names = ("id", "rule", "value", "entity_kind", "entity_id", "code", "details", "cause")
+    finding = table("finding", *(column(name) for name in names))
+    specimen = table("specimen", column("id"), column("specimen_id"))
+    experiment = table("experiment", column("id"), column("experiment_id"))
+    query = (
+        select(
+            finding.c.id,
+            finding.c.rule,
+            finding.c.value,
+            specimen.c.specimen_id.label("specimen"),
+            experiment.c.experiment_id.label("experiment"),
+        )
+        .select_from(finding)
+        .outerjoin(specimen, (finding.c.entity_kind == "specimen") & (specimen.c.id == finding.c.entity_id))
+        .outerjoin(experiment, (finding.c.entity_kind == "experiment") & (experiment.c.id == finding.c.entity_id))
+        .order_by(finding.c.id)
+        .limit(_PAGE)
+    )
+    change = (
+        update(finding)
+        .where(finding.c.id == bindparam("row"))
+        .values(code=bindparam("code"), details=bindparam("details"), cause=bindparam("cause"))
+    )
+    last = 0
+    while rows := connection.execute(query.where(finding.c.id > last)).all():
+        connection.execute(change, [_facts(row) for row in rows])
+        last = rows[-1].id
+    if _BEFORE_CAUSES in {index["name"] for index in inspect(connection).get_indexes("finding")}:
+        on = "" if connection.dialect.name == "sqlite" else " ON finding"
+        connection.exec_driver_sql(f"DROP INDEX {_BEFORE_CAUSES}{on}")
+
+
+def _facts(row: Any) -> dict[str, Any]:
+    details: dict[str, str] | None = None
+    if row.rule in _ALONE:
+        details = {}
+    elif row.rule in _OF_SPECIMENS and row.specimen is not None:
+        details = {"specimen": row.specimen}
+    elif row.rule in _OF_EXPERIMENTS and row.experiment is not None:
+        details = {"experiment": row.experiment}
+    parts = (row.rule,) if row.rule in _ONE_CAUSE else (row.rule, row.value or "")
+    digest = blake2b("\0".join(parts).encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return {
+        "row": row.id,
+        "code": row.rule,
+        "details": None if details is None else json.dumps(details, ensure_ascii=False, separators=(",", ":")),
+        "cause": int.from_bytes(digest, "big") >> 1,
+    }
+
+
+REVISIONS: Final[Revisions] = {
+    "0001": None,
+    "0002": _number_validity,
+    "0003": None,
+    "0004": _count_invalid_animals_anew,
+    "0005": _mask_addresses,
+    "0006": _state_facts,
+}
+"""All revisions, oldest first, and what converts the rows of the one before."""

@@ -1,0 +1,33 @@
+"""The revisions of the tracker's schema, and how rows of earlier ones are converted (see `dcc.databases.upgrades`)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import Connection, column, table, update
+
+from dcc.databases.database import Revisions
+
+_MARKS = {"Warning: ": "warning", "Not checked: ": "unchecked"}
+
+
+def _tell_severities(connection: Connection) -> None:
+    """What warns of a document, or could not be checked, is told by its severity."""
+    log = table("xml_log", column("message"), column("severity"))
+    for mark, severity in _MARKS.items():
+        connection.execute(update(log).where(log.c.message.like(f"{mark}%")).values(severity=severity))
+
+
+REVISIONS: Final[Revisions] = {
+    "0001": None,
+    "0002": None,
+    "0003": None,
+    "0004": None,
+    "0005": None,
+    "0006": None,
+    "0007": None,
+    "0008": None,
+    "0009": _tell_severities,
+    "0010": None,
+}
+"""All revisions, oldest first, and what converts the rows of the one before."""

@@ -1,0 +1,100 @@
+"""Databases as earlier versions of the platform made them: those of today, with what came later taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlalchemy import Connection, Engine, inspect
+
+from dcc.databases.database import Database
+from dcc.databases.schema import exclusive_connection, init_database
+from dcc.databases.upgrades import record_revision
+from dcc.qc.database import QC_DATABASE
+from dcc.tracker.database import TRACKER
+
+_LOGS = ("xml_log", "zip_log", "zip_action_log", "source_crawl")
+_FACTS = tuple(f"{table}.{column}" for table in _LOGS for column in ("code", "details"))
+TRACKER_LATER = {
+    "0010": ("crawling_session.centre_group", "crawling_session.centres"),
+    "0009": (
+        *_FACTS,
+        "crawl_finding.details",
+        "xml_log.severity",
+    ),
+    "0008": ("archive_decline", "owner_notice.reason"),
+    "0007": ("file_source_has_zip.missed_since", "file_source_has_zip.uploading_since"),
+    "0006": (
+        "bad_copy",
+        "published_checksum",
+        "zip_download.listed_size_bytes",
+        "zip_download.listed_modified",
+        "reopening.fell_back",
+    ),
+    "0005": ("delegation", "owner_notice"),
+    "0004": ("notification", "centre.language"),
+    "0003": ("tls_certificate",),
+    "0002": ("document_reopening", "xml_log.cleared"),
+}
+ENTITIES = ("specimen", "experiment", "line", "housing")
+QC_LATER = {
+    "0006": ("finding.code", "finding.details", "finding.cause"),
+    "0005": ("reference_refusal",),
+    "0002": tuple(f"{name}.validity" for name in ENTITIES),
+}
+"""Tables and columns by the revision that they came with."""
+
+
+def init_as(engine: Engine, database: Database, revision: str) -> None:
+    """Make a database as the version of the platform made it that worked with a revision."""
+    init_database(engine, database)
+    with exclusive_connection(engine, database) as connection:
+        undo(connection, database, revision)
+        connection.commit()
+    engine.dispose()
+
+
+def undo(connection: Connection, database: Database, revision: str) -> None:
+    """Take back what came after a revision."""
+    views = {name: _earlier(query, revision) for name, query in database.views(connection.dialect.name).items()}
+    for name in views:
+        connection.exec_driver_sql(f"DROP VIEW IF EXISTS {name}")
+    if database is QC_DATABASE and revision < "0006":
+        connection.exec_driver_sql("CREATE INDEX ix_finding_document_id_is_active ON finding (document_id, is_active)")
+    for later, parts in _later(database).items():
+        if later > revision:
+            for part in parts:
+                _remove(connection, *part.split("."))
+    if database is QC_DATABASE and revision < "0002":
+        for name in ENTITIES:
+            connection.exec_driver_sql(f"ALTER TABLE {name} ADD COLUMN is_valid BOOLEAN")
+    for name, query in views.items():
+        connection.exec_driver_sql(f"CREATE VIEW {name} AS {query}")
+    record_revision(connection, revision)
+
+
+def _later(database: Database) -> Mapping[str, tuple[str, ...]]:
+    return TRACKER_LATER if database is TRACKER else QC_LATER
+
+
+def _remove(connection: Connection, table: str, column: str | None = None) -> None:
+    if column is None:
+        connection.exec_driver_sql(f"DROP TABLE {table}")
+        return
+    if not inspect(connection).has_table(table):
+        return
+    for index in inspect(connection).get_indexes(table):
+        if column in index["column_names"]:
+            on = "" if connection.dialect.name == "sqlite" else f" ON {table}"
+            connection.exec_driver_sql(f"DROP INDEX {index['name']}{on}")
+    connection.exec_driver_sql(f"ALTER TABLE {table} DROP COLUMN {column}")
+
+
+def _earlier(query: str, revision: str) -> str:
+    if revision < "0004":
+        query = query.replace(" WHEN 3 THEN 0", "")
+    if revision < "0003":
+        query = query.replace(" AND LENGTH(s.specimen_id) = LENGTH(m.specimen_id)", "")
+    if revision < "0002":
+        query = query.replace("WHEN 1 THEN 1 WHEN 2 THEN 0 END AS", "WHEN TRUE THEN 1 WHEN FALSE THEN 0 END AS")
+        query = query.replace(".validity", ".is_valid")
+    return query
