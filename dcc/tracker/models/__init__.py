@@ -3,7 +3,7 @@
 Columns and tables marked "additive" are this platform's own. All dates and times are naive and in UTC, to the second.
 
 On MySQL and MariaDB the types are those of the schema, every table is InnoDB, and `utf8mb4_bin` makes names
-case-sensitive. On SQLite all integers are INTEGER, ids are never given twice, and triggers (made by the migrations)
+case-sensitive. On SQLite all integers are INTEGER, ids are never given twice, and triggers (made by `dcc init`)
 keep `last_update`.
 """
 
