@@ -19,6 +19,8 @@ from dcc_resources.work import Work
 
 SESSION_TAG: Final = "dcc/session"
 """Tag on every run of a crawling session: the session's id in the tracker."""
+GROUP_TAG: Final = "dcc/group"
+"""Tag on every run of a session of a group of centres: the group. A run begun with it is such a session."""
 STARTED_BY_TAG: Final = "dcc/started_by"
 """Tag on every run that no sensor, schedule or person on Dagster's pages started: the command, or what else did."""
 
@@ -45,7 +47,7 @@ def session_work(context: OpExecutionContext, session: SessionResource, *kinds: 
 
     The run gets the session's tags. Raises what SessionResource.work raises.
     """
-    with session.work(_session_to_resume(context), *kinds) as work:
+    with session.work(_session_to_resume(context), *kinds, group=context.run.tags.get(GROUP_TAG)) as work:
         _tag_session(context, work.session)
         yield work
 
@@ -67,7 +69,8 @@ def _tag_session(context: OpExecutionContext, session: Session) -> None:
 def session_tags(session: Session) -> dict[str, str]:
     """The tags of a run that is part of a session held by this process."""
     process = Process.this()
-    return {SESSION_TAG: str(session.id), PROCESS_TAG: f"{process.host}:{process.pid}:{process.started}"}
+    tags = {SESSION_TAG: str(session.id), PROCESS_TAG: f"{process.host}:{process.pid}:{process.started}"}
+    return tags if session.group is None else tags | {GROUP_TAG: session.group.name}
 
 
 def ready_made(resource: object) -> ResourceDefinition:

@@ -123,7 +123,12 @@ class HeldSession:
 
     held: Work
 
-    def work(self, resume: int | None, *sources: FileSourceResource) -> AbstractContextManager[Work]:  # noqa: ARG002
+    def work(
+        self,
+        resume: int | None,  # noqa: ARG002
+        *sources: FileSourceResource,  # noqa: ARG002
+        group: str | None = None,  # noqa: ARG002
+    ) -> AbstractContextManager[Work]:
         """The work that is held; it is all by the settings of the process."""
         return nullcontext(self.held)
 

@@ -21,8 +21,8 @@ from dcc_resources.work import Work
 class SessionResource(PlatformResource):
     """The crawling session that a run works in: how far it goes, how much at once, and within which bounds.
 
-    Only one session is at work at a time. It is registered in the tracker, uses the store and the QC database, and
-    tells people by e-mail and webhook when it ends.
+    Only one session of a centre is at work at a time. It is registered in the tracker, uses the store and the QC
+    database, and tells people by e-mail and webhook when it ends.
     """
 
     key: ClassVar[str] = "session"
@@ -48,14 +48,15 @@ class SessionResource(PlatformResource):
     max_document_errors: int | None = setting("max_document_errors")
 
     @contextmanager
-    def work(self, resume: int | None, *sources: FileSourceResource) -> Iterator[Work]:
+    def work(self, resume: int | None, *sources: FileSourceResource, group: str | None = None) -> Iterator[Work]:
         """The work, with a session that is open for as long as the block lasts; `sources` are what it may crawl.
 
-        `resume` names a session that an earlier run handed over. Raises SessionActiveError, TrackerOutdatedError,
+        `resume` names a session that an earlier run handed over; a new one is of a `group` of centres, or of all.
+        Raises NotFoundError for a group that DCC_GROUPS does not name, SessionActiveError, TrackerOutdatedError,
         TrackerUnreachableError and ConfigurationError.
         """
         settings, tracker = self.session_settings(*sources), self.tracker.ready()
-        with open_session(tracker, settings, resume=resume) as session:
+        with open_session(tracker, settings, group=group, resume=resume) as session:
             yield Work(settings, tracker, session, hands_over=True, until=settings.last_phase)
 
     def session_settings(self, *sources: FileSourceResource) -> Settings:

@@ -33,15 +33,17 @@ _NOT_DONE_WITH: Final = State(Phase.QC, Status.PENDING)
 class TrackerView:
     """What there is to do, and who is at it.
 
-    `waiting` and `failed_downloads` count zip actions. `open_session` is the session that a later run may resume;
-    `active_session` is held by a process at this moment. `last_crawl` and `last_crawled_session` are the newest crawl
-    of any file source and its session, `last_download_session` the newest session that downloaded; 0 for none.
+    `waiting` and `failed_downloads` count zip actions. `open_session` is the session that a later run may resume,
+    `open_group` the group of centres that it is of; `active_session` is held by a process at this moment and keeps it
+    from being resumed, or one of all centres from beginning. `last_crawl` and `last_crawled_session` are the newest
+    crawl of any file source and its session, `last_download_session` the newest session that downloaded; 0 for none.
     `data_waits` counts the documents that wait to be taken on after validation, those that are held left out.
     """
 
     waiting: int
     failed_downloads: int
     open_session: int | None
+    open_group: str | None
     active_session: int | None
     last_crawl: int
     last_crawled_session: int
@@ -98,6 +100,9 @@ def look_for_data_to_follow(settings: Settings) -> int:
 
 def _view(connection: Connection, settings: Settings) -> TrackerView:
     leases = read_leases(connection, settings)
+    opened = next((lease for lease in leases if lease.is_open), None)
+    group = None if opened is None else opened.group
+    active = (lease.session for lease in leases if lease.is_active and lease.shares_centres_with(group))
     last_crawl, last_crawled_session = connection.execute(
         select(func.coalesce(func.max(SourceCrawlRow.id), 0), func.coalesce(func.max(SourceCrawlRow.session_id), 0))
     ).one()
@@ -107,8 +112,9 @@ def _view(connection: Connection, settings: Settings) -> TrackerView:
     return TrackerView(
         waiting=len(waiting_zip_actions(connection)),
         failed_downloads=count_not_arrived(connection),
-        open_session=next((lease.session for lease in leases if lease.is_open), None),
-        active_session=next((lease.session for lease in leases if lease.is_active), None),
+        open_session=None if opened is None else opened.session,
+        open_group=None if group is None else group.name,
+        active_session=next(active, None),
         last_crawl=last_crawl,
         last_crawled_session=last_crawled_session,
         last_download_session=last_download or 0,

@@ -26,7 +26,7 @@ from dcc.errors import ConfigurationError, DatabaseOutdatedError
 from dcc.phases import Phase
 from dcc.settings import Settings, load_settings
 from dcc_assets.jobs import CRAWL_JOB, LOAD_JOB, PROCESS_JOB, SHOW_JOB
-from dcc_assets.runs import SESSION_TAG, finish_dead_runs
+from dcc_assets.runs import GROUP_TAG, SESSION_TAG, finish_dead_runs
 from dcc_assets.sync.changes import read_mark
 from dcc_resources.session import SessionResource
 from dcc_sensors.pending_work import TrackerView, look_at_tracker, look_for_changes, look_for_data_to_follow
@@ -64,8 +64,9 @@ def new_zips(context: SensorEvaluationContext, session: SessionResource) -> RunR
         return stopped
     if view.waiting == 0:
         return SkipReason("No zip action is waiting.")
+    what = f"{_of_group(view)}crawl {view.last_crawl}, {view.waiting} waiting"
     return _busy(context, view) or RunRequest(
-        run_key=f"crawl {view.last_crawl}, {view.waiting} waiting, {int(time.time() // REPEAT_SECONDS)}",
+        run_key=f"{what}, {int(time.time() // REPEAT_SECONDS)}",
         tags=_session_tags(view),
     )
 
@@ -89,7 +90,7 @@ def retry_failed_downloads(context: SensorEvaluationContext, session: SessionRes
     if view.waiting or view.last_download_session >= view.last_crawled_session:
         return SkipReason(f"{view.failed_downloads} failed downloads are tried again with or after the next crawl.")
     return _busy(context, view) or RunRequest(
-        run_key=f"downloads of session {view.last_crawled_session}", tags=_session_tags(view)
+        run_key=f"{_of_group(view)}downloads of session {view.last_crawled_session}", tags=_session_tags(view)
     )
 
 
@@ -120,7 +121,7 @@ def valid_documents(context: SensorEvaluationContext, session: SessionResource) 
     if view.waiting and view.last_download_session < view.last_crawled_session:
         return SkipReason("The waiting zip actions are processed first.")
     return _busy(context, view) or RunRequest(
-        run_key=f"crawl {view.last_crawl}, {waits} documents, {int(time.time() // REPEAT_SECONDS)}",
+        run_key=f"{_of_group(view)}crawl {view.last_crawl}, {waits} documents, {int(time.time() // REPEAT_SECONDS)}",
         tags=_session_tags(view),
     )
 
@@ -206,10 +207,24 @@ def _busy(context: SensorEvaluationContext, view: TrackerView) -> SkipReason | N
     if view.active_session is not None:
         return SkipReason(f"Session {view.active_session} is active.")
     for job in (CRAWL_JOB, PROCESS_JOB, LOAD_JOB):
-        if context.instance.get_runs(RunsFilter(job_name=job, statuses=_UNFINISHED), limit=1):
+        runs = context.instance.get_runs(RunsFilter(job_name=job, statuses=_UNFINISHED))
+        if any(_excludes(run.tags.get(GROUP_TAG), view.open_group) for run in runs):
             return SkipReason(f"A run of {job} is under way or queued.")
     return None
 
 
 def _session_tags(view: TrackerView) -> dict[str, str]:
-    return {} if view.open_session is None else {SESSION_TAG: str(view.open_session)}
+    if view.open_session is None:
+        return {}
+    tags = {SESSION_TAG: str(view.open_session)}
+    return tags if view.open_group is None else tags | {GROUP_TAG: view.open_group}
+
+
+def _excludes(one: str | None, other: str | None) -> bool:
+    """Whether runs for two groups of centres, or for all, may not go on at once."""
+    return one is None or other is None or one == other
+
+
+def _of_group(view: TrackerView) -> str:
+    """What tells the key of a run for a group from that of one for another."""
+    return "" if view.open_group is None else f"{view.open_group}: "
