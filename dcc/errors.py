@@ -125,6 +125,10 @@ class StorageUnfinishedError(ConfigurationError):
     """A database was being restored or copied when that broke off."""
 
 
+class StoreRefusedError(ConfigurationError):
+    """The object store refused what was asked of it, or there is no such store."""
+
+
 class CopyFailedError(DccError):
     """What was copied from one database to another is not what was there."""
 
@@ -195,6 +199,10 @@ class DagsterStorageError(DatabaseUnreachableError):
 
 class DagsterUnreachableError(DagsterStorageError):
     """Dagster's own database could not be reached."""
+
+
+class StoreUnreachableError(UnreachableError):
+    """The object store could not be reached."""
 
 
 class SourceError(UnreachableError):
@@ -300,6 +308,10 @@ class ArchiveRemovedError(DccError):
 
 class StagedDocumentLostError(DccError):
     """A document is not in staging any more as it was extracted."""
+
+
+class StoredObjectLostError(DccError):
+    """An object is not in the object store any more as it was put there."""
 
 
 class FaultyDataError(DccError):

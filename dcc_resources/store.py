@@ -1,7 +1,8 @@
-"""The resource for the store, where archives and their contents are kept."""
+"""The resource for the store: staging on this machine, and the object store that several machines share."""
 
 from typing import ClassVar
 
+from dcc.store.objects import ObjectStore
 from dcc.store.staging import Staging
 from dcc_resources.platform_resource import PlatformResource, setting
 
@@ -18,7 +19,16 @@ class StoreResource(PlatformResource):
     keep_failed_days: int | None = setting("staging_keep_failed_days")
     keep_part_days: int | None = setting("staging_keep_part_days")
     keep_phase: str | None = setting("staging_keep_phase")
+    url: str | None = setting("store")
+    endpoint: str | None = setting("store_endpoint")
+    access_key_id: str | None = setting("store_access_key_id")
+    secret_access_key: str | None = setting("store_secret_access_key", secret=True)
+    retry: float | None = setting("store_retry")
 
     def staging(self) -> Staging:
         """The staging area. Raises ConfigurationError."""
         return Staging(self.settings_with().staging_directory)
+
+    def objects(self) -> ObjectStore:
+        """The object store that several machines share. Raises ConfigurationError."""
+        return ObjectStore(self.settings_with())

@@ -23,6 +23,7 @@ pytest_plugins = [
     "tests.support.mail_server",
     "tests.support.served_sources",
     "tests.support.stores",
+    "tests.support.s3_server",
     "tests.support.browsing",
     "tests.support.served_page",
     "tests.support.submission_world",

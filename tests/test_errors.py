@@ -94,6 +94,7 @@ def test_the_command_ends_with_the_code_that_issue_2_promises_for_each_kind() ->
         errors.CleaningError: 1,
         errors.ArchiveRemovedError: 1,
         errors.StagedDocumentLostError: 1,
+        errors.StoredObjectLostError: 1,
         errors.CopyFailedError: 1,
         errors.BuiltOnError: 1,
         errors.NotDelegatedError: 1,

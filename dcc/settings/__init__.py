@@ -3,7 +3,8 @@
 Each field is read from the environment variable `DCC_` + its name in capitals (`DCC_DOWNLOADERS=8`); an empty one
 counts as not set, and one with that prefix that is no setting is refused. Nothing else is read: no file, so that two
 processes with the same environment have the same settings. They are in groups by subject, a module each: locations,
-sessions, reference data, notifications. One that was renamed (`renamed`) is read by its old name for one release.
+store, sessions, reference data, notifications. One that was renamed (`renamed`) is read by its old name for one
+release.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from dcc.settings.notifications import LANGUAGE_CODE, NotificationSettings
 from dcc.settings.reference import ReferenceSettings
 from dcc.settings.renamed import NEW_NAMES, values_by_new_name, warnings_of
 from dcc.settings.sessions import SessionSettings
+from dcc.settings.store import StoreSettings
 
 __all__ = ["LANGUAGE_CODE", "Settings", "load_settings"]
 
@@ -35,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 # The fields of the last of these come first.
-class Settings(NotificationSettings, ReferenceSettings, SessionSettings, LocationSettings):
+class Settings(NotificationSettings, ReferenceSettings, SessionSettings, StoreSettings, LocationSettings):
     """Settings of one installation; immutable. Build with `load_settings`."""
 
     model_config = SettingsConfigDict(defer_build=False)
@@ -81,7 +83,7 @@ class Settings(NotificationSettings, ReferenceSettings, SessionSettings, Locatio
                 secret = value.get_secret_value()
                 if name.endswith("_url"):
                     keep_secrets_of_url(secret)
-                else:
+                elif not secret.startswith(("env:", "file:")):
                     keep_secret(secret)
         return self
 

@@ -22,6 +22,8 @@ from pyftpdlib.filesystems import AbstractedFS
 from pyftpdlib.handlers import DTPHandler, FTPHandler, ThrottledDTPHandler
 from pyftpdlib.servers import FTPServer
 
+from tests.support.ports import free_port
+
 _USERNAME = "centre"
 _PASSWORD = "correct horse battery staple"
 _BLOCK = 64 * 1024
@@ -268,14 +270,15 @@ class CuttingProxy:
         host, _, port = target.rpartition(":")
         self._target = (host.strip("[]"), int(port))
         self._cut_after, self._stall_after, self._flip_at, self._delay = cut_after, stall_after, flip_at, delay
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._port = free_port()
+        self._listener = socket.create_server(("127.0.0.1", self._port))
         self._sockets: list[socket.socket] = []
         self.connections = 0
 
     @property
     def hostname(self) -> str:
         """`host:port`."""
-        return f"127.0.0.1:{self._listener.getsockname()[1]}"
+        return f"127.0.0.1:{self._port}"
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._accept, daemon=True).start()
@@ -284,8 +287,17 @@ class CuttingProxy:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.go_away()
+
+    def go_away(self) -> None:
+        """Close all connections, and take none until `come_back`."""
         for connection in [self._listener, *self._sockets]:
             _shut(connection)
+
+    def come_back(self) -> None:
+        """Take connections again, at the same port."""
+        self._listener = socket.create_server(("127.0.0.1", self._port))
+        threading.Thread(target=self._accept, daemon=True).start()
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):

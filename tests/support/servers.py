@@ -94,13 +94,20 @@ def unavailable(reason: str) -> NoReturn:
 class ServerProcess:
     """A server that runs in the foreground, with all that it starts; stopped by `stop`."""
 
-    def __init__(self, command: list[str], port: int, log: Path) -> None:
+    def __init__(
+        self, command: list[str], port: int, log: Path, *, seconds: float = _START_SECONDS, **variables: str
+    ) -> None:
         self.port = port
         with log.open("wb") as output:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                env=os.environ | variables,
             )
-        deadline = time.monotonic() + _START_SECONDS
+        deadline = time.monotonic() + seconds
         while True:
             with contextlib.suppress(OSError), socket.create_connection((_LOOPBACK, port), timeout=1):
                 return

@@ -84,6 +84,9 @@ SECTIONS: Final = (
                 "Name an empty database, or say that what is there is to be replaced, as the message tells."
             ),
             "storage-unfinished": "Give the command that broke off again: `dcc restore` or `dcc migrate-storage`.",
+            "store-refused": (
+                "Correct `DCC_STORE` and its credentials, or have the key's rights given; `dcc doctor` tries the store."
+            ),
             "copy-failed": "Nothing of the source was changed. Correct what the message names, then copy again.",
             "not-delegated": (
                 "Ask the centre whose data they are. If it agrees, record that with the command that the message "
@@ -98,6 +101,10 @@ SECTIONS: Final = (
             "archive-removed": "Nothing: it was kept as long as it was to be. `dcc retry` fetches it anew.",
             "staged-document-lost": (
                 "Nothing: its archive is fetched anew by the next session. See who else writes to the staging area."
+            ),
+            "stored-object-lost": (
+                "Nothing: the next session makes it anew. See who else deletes or writes where `DCC_STORE` is, and to "
+                "its disks."
             ),
         },
     ),
@@ -116,7 +123,7 @@ SECTIONS: Final = (
         },
     ),
     Section(
-        "Databases",
+        "Databases and the store",
         "operator",
         {
             "unreachable": "See to the network and to the server that the message names; the next session tries again.",
@@ -137,6 +144,10 @@ SECTIONS: Final = (
                 "session shows it."
             ),
             "dagster-unreachable": "See that the server of `DCC_DAGSTER_URL` runs.",
+            "store-unreachable": (
+                "See to the server of `DCC_STORE` and the network. It is tried again for `DCC_STORE_RETRY` seconds; "
+                "the next session goes on."
+            ),
         },
     ),
     Section(

@@ -52,6 +52,7 @@ class Environment:
                 "list_timeout": min(settings.list_timeout, _LONGEST_LISTING, longest),
                 "idle_timeout": min(settings.idle_timeout, _LONGEST_LOGIN, longest),
                 "database_retry": 0.0,
+                "store_retry": 0.0,
             }
         )
 

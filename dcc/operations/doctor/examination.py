@@ -27,6 +27,7 @@ CHECKS: Final = (
     Check("passwords", sources.check_passwords),
     Check("disks", machine.check_disks),
     Check("staging", work.check_staging),
+    Check("store", work.check_store),
     Check("clock", machine.check_clock),
     Check("versions", machine.check_versions),
     Check("files", machine.check_file_limit),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Final
+from uuid import uuid4
 
 from sqlalchemy import func, select
 
@@ -20,6 +23,7 @@ from dcc.qc.database import QC_DATABASE
 from dcc.qc.reference.freshness import freshness
 from dcc.runtime.legible_text import archive_count
 from dcc.session.leases import Lease, active_sessions, read_leases
+from dcc.store.objects import ObjectStore
 from dcc.tracker.database import TRACKER
 from dcc.tracker.models import CrawlingSession
 from dcc.tracker.queries.zip_action_lists import held_documents
@@ -96,6 +100,27 @@ def check_reference(surroundings: Environment) -> Iterator[Finding]:
             yield ok(f"reference data {each.name}", "They are those that come with the platform, for the demo only.")
         else:
             yield ok(f"reference data {each.name}", f"They were last found at their source at {each.checked} UTC.")
+
+
+def check_store(surroundings: Environment) -> Iterator[Finding]:
+    """The object store takes an object, gives it back and deletes it."""
+    store = ObjectStore(surroundings.hurried_settings)
+    if surroundings.settings.store is None and not Path(store.url).exists():
+        yield ok("store", f"It is {store.url}, which is made when it is needed.")
+        return
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            probe = Path(folder) / "probe"
+            probe.write_text("written by dcc doctor", "ascii")
+            key = store.put(f"doctor-{uuid4().hex}", probe)
+            try:
+                store.get(key, probe)
+            finally:
+                store.delete(key)
+    except DccError as error:
+        yield failed("store", *split_advice(str(error)))
+    else:
+        yield ok("store", f"{store.url} took an object, gave it back and deleted it.")
 
 
 def check_schema_files(surroundings: Environment) -> Iterator[Finding]:

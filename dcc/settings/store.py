@@ -1,0 +1,78 @@
+"""Settings: the object store, where archives and prepared files are that several machines work with."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Final
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field, SecretStr
+
+from dcc.settings.group import SettingsGroup
+from dcc.settings.hosts import is_host_name
+
+WANTED: Final = "write s3://bucket/prefix or the path of a directory"
+
+_URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
+_SCHEMES: Final = ("file", "s3", "gs", "az")
+_BUCKET: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9](/[A-Za-z0-9_=-][A-Za-z0-9._=-]*)*/?")
+
+
+def parse_store(text: str) -> str:
+    """A store as it is used: the URL of a bucket, or an absolute path.
+
+    Raises ValueError, which does not repeat the text: it may hold a password.
+    """
+    text = text.strip()
+    found = _URL.fullmatch(text)
+    if found is not None and found[1].lower() not in _SCHEMES:
+        raise ValueError(f"it is of a kind that no store is: {WANTED}")
+    if found is not None and found[1].lower() != "file":
+        if not _BUCKET.fullmatch(found[2]):
+            raise ValueError(f"it names no bucket, or holds more than a bucket and a prefix: {WANTED}")
+        return f"{found[1].lower()}://{found[2].rstrip('/')}"
+    path = text if found is None else found[2]
+    if found is not None and not path.startswith("/"):
+        raise ValueError("a URL with file:// must go on with an absolute path")
+    try:
+        return str(Path(path).expanduser().absolute())
+    except RuntimeError as error:
+        raise ValueError("Path should not begin with the home directory (~) of a user that is not known") from error
+
+
+def parse_endpoint(text: str) -> str:
+    """The URL of a server that speaks S3. Raises ValueError, which does not repeat the text."""
+    try:
+        parts = urlsplit(text.strip())
+        has_host = is_host_name(parts.hostname or "") and parts.port != 0
+    except ValueError:
+        has_host = False
+    if not has_host or parts.scheme not in ("http", "https") or "@" in parts.netloc or parts.query or parts.fragment:
+        raise ValueError("it must be such as https://s3.example.org:9000, without a user name or password")
+    return text.strip().rstrip("/")
+
+
+class StoreSettings(SettingsGroup):
+    """Which object store there is, and how it is logged in to."""
+
+    store: Annotated[str, AfterValidator(parse_store)] | None = Field(
+        default=None,
+        description="The object store that machines which work together share: s3://bucket/prefix, or the path of a "
+        "directory; by default DCC_HOME/store.",
+    )
+    store_endpoint: Annotated[str, AfterValidator(parse_endpoint)] | None = Field(
+        default=None,
+        description="URL of the server that keeps the bucket, such as https://minio.example.org:9000; by default that "
+        "of Amazon.",
+    )
+    store_access_key_id: str | None = Field(
+        default=None,
+        description="Name of the key for the bucket; by default what AWS_ACCESS_KEY_ID, a file of the AWS command or "
+        "the machine's role says.",
+    )
+    store_secret_access_key: SecretStr | None = Field(
+        default=None,
+        description="The secret of that key, or where it is: file:PATH or env:NAME.",
+    )
+    store_retry: float = Field(default=60.0, ge=0, description="Seconds for which a store that is away is tried again.")

@@ -1,0 +1,147 @@
+"""How fsspec is set up for each kind of store, and what its errors mean.
+
+A directory and S3 have what they need here; `gs://` and `az://` work with what fsspec and their packages find by
+themselves. Of all of them an upload is whole or not there.
+"""
+
+from __future__ import annotations
+
+import base64
+import errno
+import os
+import shutil
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from fsspec import AbstractFileSystem, filesystem
+from fsspec.implementations.local import LocalFileSystem
+
+from dcc.errors import ConfigurationError
+from dcc.redaction import keep_secret
+from dcc.runtime.private_files import PRIVATE_FILE, make_directory, replacement_file
+from dcc.runtime.secret_references import is_reference, read_reference
+from dcc.settings import Settings
+
+_PART: Final = 8 * 1024 * 1024
+_MOST_PARTS: Final = 10_000
+_PARTS_AT_ONCE: Final = 4
+_PACKAGES: Final = {"s3": "s3fs", "gs": "gcsfs", "az": "adlfs"}
+_PASSING: Final = frozenset(
+    {
+        errno.EAGAIN,
+        errno.EBUSY,
+        errno.EHOSTDOWN,
+        errno.EHOSTUNREACH,
+        errno.EIO,
+        errno.ENETDOWN,
+        errno.ENETUNREACH,
+        errno.EREMOTEIO,
+        errno.ESTALE,
+        errno.ETIMEDOUT,
+    }
+)
+
+
+class Directory(LocalFileSystem):  # type: ignore[misc] - fsspec has no types
+    """Files of a directory: each takes its name when it is whole and on the disk."""
+
+    def put_file(self, source: str, target: str, **_: object) -> None:
+        """Copy a file there, with the directories that it needs. Raises OSError."""
+        make_directory(Path(target).parent)
+        with replacement_file(Path(target), PRIVATE_FILE) as part:
+            shutil.copyfile(source, part)
+
+    def find(self, path: str, **_: object) -> list[str]:
+        """The files below a directory, none where it is not there. Raises OSError for one that cannot be read."""
+        if not Path(path).is_dir():
+            return []
+        return [f"{folder}/{name}" for folder, _, names in os.walk(path, onerror=_raise) for name in names]
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def open_filesystem(settings: Settings, scheme: str) -> AbstractFileSystem:
+    """The file system of a kind of store, set up as the settings say; nothing is connected to yet.
+
+    Raises ConfigurationError for a kind whose package is not installed, and a secret that cannot be read.
+    """
+    if scheme == "file":
+        return Directory(skip_instance_cache=True)
+    try:
+        if scheme != "s3":
+            return filesystem(scheme, skip_instance_cache=True, use_listings_cache=False)
+        files = filesystem("s3", **_s3_options(settings))
+    except ImportError as error:
+        package = _PACKAGES[scheme]
+        raise ConfigurationError(
+            f"DCC_STORE begins with {scheme}://, for which the package {package} is not installed. "
+            f"Install it: pip install {package}"
+        ) from error
+    # Whoever asks tries again, for as long as the settings say.
+    files.retries = 1
+    return files
+
+
+def _s3_options(settings: Settings) -> Mapping[str, Any]:
+    secret = settings.store_secret_access_key
+    trusted = settings.tls_ca_file or ssl.get_default_verify_paths().cafile
+    # Those that the library may find by itself.
+    keep_secret(os.environ.get("AWS_SECRET_ACCESS_KEY"), os.environ.get("AWS_SESSION_TOKEN"))
+    return {
+        "endpoint_url": settings.store_endpoint,
+        "key": settings.store_access_key_id,
+        "secret": None if secret is None else _resolved(secret.get_secret_value()),
+        "client_kwargs": {} if trusted is None else {"verify": str(trusted)},
+        "config_kwargs": {
+            "connect_timeout": settings.connect_timeout,
+            "read_timeout": settings.idle_timeout,
+            "retries": {"max_attempts": 0},
+            # Not every server has the newer checksums; the MD5 is sent with what fits into one request.
+            "request_checksum_calculation": "when_required",
+            "response_checksum_validation": "when_required",
+        },
+        "default_block_size": _PART,
+        "max_concurrency": _PARTS_AT_ONCE,
+        "use_listings_cache": False,
+        "skip_instance_cache": True,
+    }
+
+
+def _resolved(secret: str) -> str:
+    if is_reference(secret):
+        secret = read_reference(secret, "the setting DCC_STORE_SECRET_ACCESS_KEY")
+        keep_secret(secret)
+    return secret
+
+
+def upload_options(files: AbstractFileSystem, size_bytes: int, md5: str) -> Mapping[str, Any]:
+    """What an upload is told beside the file: how large its parts are, and the MD5 for the server to compare."""
+    if "s3" not in files.protocol:
+        return {}
+    checksum = base64.b64encode(bytes.fromhex(md5)).decode("ascii")
+    return {"chunksize": max(_PART, -(-size_bytes // _MOST_PARTS)), "ContentMD5": checksum}
+
+
+def is_away(error: BaseException) -> bool:
+    """Whether an error says that the store does not answer, so that the next try may do."""
+    if isinstance(error, (TimeoutError, ConnectionError)) or _is_of(error, "aiohttp", "ClientError"):
+        return True
+    if _is_of(error, "botocore", "SSLError"):
+        return False
+    if any(_is_of(error, "botocore", kind) for kind in ("ConnectionError", "HTTPClientError", "ResponseParserError")):
+        return True
+    return isinstance(error, OSError) and error.errno in _PASSING
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Whether an error says that the store does not do what was asked, however often it is asked."""
+    return isinstance(error, OSError) or any(_is_of(error, "botocore", kind) for kind in ("BotoCoreError", "SSLError"))
+
+
+def _is_of(error: BaseException, package: str, name: str) -> bool:
+    """Whether an error is of a kind of a package that may not be installed."""
+    return any(kind.__name__ == name and kind.__module__.startswith(package) for kind in type(error).__mro__)

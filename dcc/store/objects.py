@@ -1,0 +1,216 @@
+"""The object store: where archives and prepared files are that several machines work with.
+
+DCC_STORE names it: a directory, or a bucket (`s3://bucket/prefix`). An object never changes, for its key is its name, a
+point, and the MD5 of its bytes: it is there whole or not at all, what is read back is checked, and who puts the same
+bytes there twice, or beside others, gets the same key.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_delay, wait_exponential_jitter
+
+from dcc.errors import (
+    BadFileNameError,
+    DiskFullError,
+    StoredObjectLostError,
+    StoreRefusedError,
+    StoreUnreachableError,
+)
+from dcc.messages import mark
+from dcc.runtime.checksums import md5_of
+from dcc.runtime.disk_space import is_full, no_space_left
+from dcc.runtime.private_files import PRIVATE_FILE, replacement_file
+from dcc.settings import Settings
+from dcc.store.filesystems import is_away, is_refusal, open_filesystem, upload_options
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
+
+log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+_MD5: Final = re.compile(r"[0-9a-f]{32}")
+_UNFIT: Final = re.compile(r"[\\?]|(^|/)(\.|/|$)")
+_LONGEST_NAME: Final = 255 - 33
+"""Bytes of the last part of a name: with the MD5 it is a file's name."""
+_LONGEST_KEY: Final = 1_024 - 33 - 200
+"""Bytes of a name: with the MD5 and a prefix it is the key of an object of S3."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
+
+
+def key_of(name: str, md5: str) -> str:
+    """The key of the object with a name and the MD5 of its bytes. Raises BadFileNameError.
+
+    A name is such as `archives/add/H.2013-10-31.1.impc.zip`: parts between slashes, none of which begins with a point.
+    """
+    if not _is_name(name):
+        raise BadFileNameError(
+            mark("'{name}' cannot be the name of an object in the store. Correct DCC_ZIP_PATTERN."), name=name
+        )
+    return f"{name}.{md5}"
+
+
+def is_key(text: str) -> bool:
+    """Whether a text can be the key of an object; others may have put anything beside the objects."""
+    name, _, md5 = text.rpartition(".")
+    return _MD5.fullmatch(md5) is not None and _is_name(name)
+
+
+def _is_name(text: str) -> bool:
+    whole, last = (len(part.encode("utf-8", "replace")) for part in (text, text.rpartition("/")[2]))
+    return whole <= _LONGEST_KEY and last <= _LONGEST_NAME and text.isprintable() and not _UNFIT.search(text)
+
+
+class ObjectStore:
+    """The object store that the settings name. Threads may share it, and a process that was forked may go on with it.
+
+    All methods try again for DCC_STORE_RETRY seconds while the store is away. They raise StoreUnreachableError when it
+    stays away, StoreRefusedError when it refuses, ConfigurationError when a setting is wrong, and DiskFullError when
+    its disk is full.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.url = settings.store or str(settings.home / "store")
+        scheme, found, place = self.url.partition("://")
+        self._scheme, self._root = (scheme, place) if found else ("file", self.url)
+        self._settings = settings
+        self._files: AbstractFileSystem | None = None
+        self._process = 0
+
+    def __repr__(self) -> str:
+        return f"ObjectStore({self.url!r})"
+
+    def put(self, name: str, path: Path) -> str:
+        """Put a file there. Returns the key of the object, which is then there whole.
+
+        Raises BadFileNameError for a name that no object can have, and OSError when the file cannot be read.
+        """
+        size_bytes, md5 = path.stat().st_size, md5_of(path)
+        key = key_of(name, md5)
+        place = self._place(key)
+
+        def upload(files: AbstractFileSystem) -> None:
+            files.put_file(str(path), place, **upload_options(files, size_bytes, md5))
+            stored = files.info(place)["size"]
+            if stored != size_bytes:
+                raise ConnectionError(f"{stored} of {size_bytes} bytes arrived")
+
+        try:
+            self._do(f"put {key} there", upload)
+        except FileNotFoundError as error:
+            raise self._refusal(f"put {key} there", error) from error
+        return key
+
+    def get(self, key: str, path: Path) -> None:
+        """Write the bytes of an object to a file, which takes its place at once when they have proved right.
+
+        Raises StoredObjectLostError when the object is not there or has other bytes than were put there, and OSError
+        when the file cannot be written.
+        """
+        place = self._place(key)
+        with replacement_file(path, PRIVATE_FILE) as part:
+            try:
+                self._do(f"get {key}", lambda files: files.get_file(place, str(part)))
+            except FileNotFoundError as error:
+                raise self._lost(key, "is not in the store") from error
+            if not key.endswith(f".{md5_of(part)}"):
+                raise self._lost(key, "has other bytes in the store than were put there")
+
+    def exists(self, key: str) -> bool:
+        """Whether an object is there."""
+        place = self._place(key)
+        try:
+            found = self._do(f"look for {key}", lambda files: files.info(place)["type"])
+        except FileNotFoundError:
+            return False
+        return bool(found == "file")
+
+    def delete(self, key: str) -> None:
+        """Delete an object; one that is not there is gone already."""
+        place = self._place(key)
+        try:
+            self._do(f"delete {key}", lambda files: files.rm_file(place))
+        except FileNotFoundError:
+            return
+
+    def keys(self, prefix: str = "") -> list[str]:
+        """The keys that begin with a prefix, in order: `<name>.` for one name, `<folder>/` for all below a folder."""
+        folder, _, start = prefix.rpartition("/")
+        place = f"{self._root}/{folder}".rstrip("/")
+        try:
+            found = self._do(f"list {prefix or 'everything'}", lambda files: files.find(place, prefix=start))
+        except FileNotFoundError:
+            return []
+        keys = (path.removeprefix(f"{self._root}/") for path in found)
+        return sorted(key for key in keys if key.startswith(prefix) and is_key(key))
+
+    def _place(self, key: str) -> str:
+        """Where an object is. Raises BadFileNameError for what is no key."""
+        name, _, md5 = key.rpartition(".")
+        return f"{self._root}/{key_of(name, md5)}"
+
+    def _opened(self) -> AbstractFileSystem:
+        # What talks to a server has a thread, which a forked process lacks.
+        if self._files is None or self._process != os.getpid():
+            self._files, self._process = open_filesystem(self._settings, self._scheme), os.getpid()
+        return self._files
+
+    def _do(self, doing: str, ask: Callable[[AbstractFileSystem], _T]) -> _T:
+        """Ask the store, again while it is away. Raises FileNotFoundError, and as the class says."""
+        tries = Retrying(
+            retry=retry_if_exception(is_away),
+            stop=stop_after_delay(self._settings.store_retry),
+            wait=wait_exponential_jitter(multiplier=_FIRST_PAUSE, max=_LONGEST_PAUSE, jitter=_FIRST_PAUSE),
+            before_sleep=self._log_first,
+            reraise=True,
+        )
+        files = self._opened()
+        try:
+            return tries(ask, files)
+        except FileNotFoundError:
+            raise
+        except Exception as error:
+            if is_away(error):
+                raise StoreUnreachableError(
+                    f"The store {self.url} could not be reached to {doing}: {_reason(error)}. See to its server and "
+                    "the network; the next session goes on."
+                ) from error
+            if is_full(error):
+                raise DiskFullError(
+                    mark("The store {store} has no room to {doing} ({reason}). Free some space there."),
+                    store=self.url,
+                    doing=doing,
+                    reason=no_space_left(Path(self._root)) if self._scheme == "file" else _reason(error),
+                ) from error
+            if is_refusal(error):
+                raise self._refusal(doing, error) from error
+            raise
+
+    def _log_first(self, state: RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome is not None else None
+        if state.attempt_number == 1 and error is not None:
+            seconds = self._settings.store_retry
+            log.warning("The store %s is away and is tried again for %g s: %s", self.url, seconds, _reason(error))
+
+    def _refusal(self, doing: str, error: Exception) -> StoreRefusedError:
+        return StoreRefusedError(
+            f"The store {self.url} refused to {doing}: {_reason(error)}. Correct DCC_STORE and its credentials "
+            "(DCC_STORE_ACCESS_KEY_ID, DCC_STORE_SECRET_ACCESS_KEY), or have the rights there given."
+        )
+
+    def _lost(self, key: str, fault: str) -> StoredObjectLostError:
+        return StoredObjectLostError(
+            f"The object {key} {fault} ({self.url}). It has to be made anew: the next session does so."
+        )
+
+
+def _reason(error: BaseException) -> str:
+    said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return f"{said or type(error).__name__}".rstrip(".")
