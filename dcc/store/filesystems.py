@@ -27,6 +27,8 @@ from dcc.settings import Settings
 _PART: Final = 8 * 1024 * 1024
 _MOST_PARTS: Final = 10_000
 _PARTS_AT_ONCE: Final = 4
+_SLOWEST: Final = 50_000
+"""Bytes a second below which an upload is given up."""
 _PACKAGES: Final = {"s3": "s3fs", "gs": "gcsfs", "az": "adlfs"}
 _PASSING: Final = frozenset(
     {
@@ -44,7 +46,7 @@ _PASSING: Final = frozenset(
 )
 
 
-class Directory(LocalFileSystem):  # type: ignore[misc] - fsspec has no types
+class Directory(LocalFileSystem):  # type: ignore[misc]
     """Files of a directory: each takes its name when it is whole and on the disk."""
 
     def put_file(self, source: str, target: str, **_: object) -> None:
@@ -118,12 +120,16 @@ def _resolved(secret: str) -> str:
     return secret
 
 
-def upload_options(files: AbstractFileSystem, size_bytes: int, md5: str) -> Mapping[str, Any]:
-    """What an upload is told beside the file: how large its parts are, and the MD5 for the server to compare."""
+def upload_options(files: AbstractFileSystem, settings: Settings, size_bytes: int, md5: str) -> Mapping[str, Any]:
+    """What an upload is told beside the file: the size of its parts, its time, the MD5 for the server to compare."""
     if "s3" not in files.protocol:
         return {}
-    checksum = base64.b64encode(bytes.fromhex(md5)).decode("ascii")
-    return {"chunksize": max(_PART, -(-size_bytes // _MOST_PARTS)), "ContentMD5": checksum}
+    return {
+        "chunksize": max(_PART, -(-size_bytes // _MOST_PARTS)),
+        "ContentMD5": base64.b64encode(bytes.fromhex(md5)).decode("ascii"),
+        # The library does not bound how long a server may take to let it go on.
+        "timeout": settings.connect_timeout + settings.idle_timeout + size_bytes / _SLOWEST,
+    }
 
 
 def is_away(error: BaseException) -> bool:

@@ -97,7 +97,7 @@ class ObjectStore:
         place = self._place(key)
 
         def upload(files: AbstractFileSystem) -> None:
-            files.put_file(str(path), place, **upload_options(files, size_bytes, md5))
+            files.put_file(str(path), place, **upload_options(files, self._settings, size_bytes, md5))
             stored = files.info(place)["size"]
             if stored != size_bytes:
                 raise ConnectionError(f"{stored} of {size_bytes} bytes arrived")

@@ -176,7 +176,7 @@ PARTS = st.text(
 NAMES = st.lists(PARTS.filter(lambda part: not part.startswith(".")), min_size=1, max_size=3).map("/".join)
 
 
-@trials(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@trials(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(names=st.lists(NAMES, min_size=1, max_size=4, unique=True), content=st.binary(max_size=40), data=st.data())
 def test_any_names_come_back_as_they_are(
     store: ObjectStore, tmp_path: Path, names: list[str], content: bytes, data: st.DataObject
@@ -298,7 +298,7 @@ def test_a_server_that_is_silent_is_not_waited_for_without_end(
     bucket: Bucket, archive: Path, request: pytest.FixtureRequest
 ) -> None:
     with CuttingProxy(bucket.server.hostname, stall_after=0) as proxy:
-        store = store_behind(bucket, proxy, store_retry=0, idle_timeout=0.5)
+        store = store_behind(bucket, proxy, store_retry=0, idle_timeout=0.5, connect_timeout=2)
         with pytest.raises(StoreUnreachableError):
             store.put(NAME, archive)
 
