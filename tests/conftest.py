@@ -24,6 +24,7 @@ pytest_plugins = [
     "tests.support.served_sources",
     "tests.support.stores",
     "tests.support.s3_server",
+    "tests.support.redis_server",
     "tests.support.browsing",
     "tests.support.served_page",
     "tests.support.submission_world",

@@ -1,0 +1,51 @@
+"""Fixture: a Redis server of the test's own, which can be stopped, killed and started again with what it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.ports import free_port
+from tests.support.servers import ServerProcess, server_program
+
+
+class RedisServer(ServerProcess):
+    """Redis on a free port of 127.0.0.1, which writes all that it holds to its own folder at once."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._port = free_port()
+        self.start()
+
+    def start(self) -> None:
+        """Start it, or start it again at the same port with what it held."""
+        options = {
+            "bind": "127.0.0.1",
+            "port": str(self._port),
+            "dir": str(self._folder),
+            "appendonly": "yes",
+            "appendfsync": "always",
+            "save": "",
+        }
+        command = [
+            server_program("redis-server"),
+            *(text for name, value in options.items() for text in (f"--{name}", value)),
+        ]
+        super().__init__(command, self._port, self._folder / "log")
+
+    @property
+    def url(self) -> str:
+        """Its URL, as brokers are given."""
+        return f"redis://{self.hostname}/0"
+
+
+@pytest.fixture
+def redis_server(tmp_path: Path) -> Iterator[RedisServer]:
+    """A Redis server of the test's own; `stop` kills it, `start` starts it again."""
+    folder = tmp_path / "redis"
+    folder.mkdir()
+    server = RedisServer(folder)
+    yield server
+    server.stop()
