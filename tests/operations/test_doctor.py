@@ -507,6 +507,17 @@ class TestWork:
             in _found(work.check_staging, installation.settings)["staging contents"][1]
         )
 
+    def test_the_object_store(self, tmp_path: Path) -> None:
+        there = Settings(home=tmp_path, store=str(tmp_path / "objects"))
+        assert _verdicts(work.check_store, Settings(home=tmp_path)) == {"store": "ok"}
+        assert _verdicts(work.check_store, there) == {"store": "ok"}
+        assert list((tmp_path / "objects").iterdir()) == []
+        (tmp_path / "file").touch()
+        verdict, said, advice = _found(work.check_store, Settings(home=tmp_path, store=str(tmp_path / "file" / "x")))[
+            "store"
+        ]
+        assert (verdict, "refused to put" in said, "DCC_STORE" in advice) == ("failed", True, True)
+
     def test_the_mail_server_that_reports_are_sent_by(self) -> None:
         assert _verdicts(work.check_reports, Settings()) == {"session reports": "not checked"}
         controller = Controller(object(), hostname="127.0.0.1", port=free_port())
