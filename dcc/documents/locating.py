@@ -8,21 +8,27 @@ columns are exact for documents of any size, in flat memory.
 from __future__ import annotations
 
 import pyexpat
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from lxml import etree
 
-from dcc.documents.messages import Sort, Violation, explain, quoted
 from dcc.documents.prolog import LONGEST_TOKEN
 from dcc.documents.streaming import NoElementError, Pruned
+from dcc.documents.violations import Sort, Tag, Violation, quoted, violations_at
+
+if TYPE_CHECKING:
+    from dcc.documents.schema_model import SchemaModel
 
 _IDENTIFYING = ("experimentID", "specimenID", "colonyID", "procedureID", "parameterID", "centreID")
 _MOST_NAMED = 3
 
 Span = tuple[int, int]
 """A part of a document: its first byte, and the byte after its last one."""
+
+Model = Callable[[], "SchemaModel | None"]
+"""Gives the model of a schema; None where it cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +64,14 @@ class _Open(NamedTuple):
 class _Tandem:
     """Both parsers, the elements that are open, and the errors found so far."""
 
-    def __init__(self, root_tag: str, schema: etree.XMLSchema, hidden: Sequence[Span]) -> None:
+    def __init__(self, root_tag: str, schema: etree.XMLSchema, model: Model, hidden: Sequence[Span]) -> None:
         self.found: list[Located] = []
         self.unexpected: list[Span] = []
         self._awaited: set[int] = set()
         self._ended: int | None = None
         self._hidden = hidden
-        self._validator = Pruned(root_tag, schema)
+        self._model = model
+        self._validator = Pruned(root_tag, schema, remember=True)
         self._chunk = b""
         self._base = 0
         self._fed = 0
@@ -150,15 +157,22 @@ class _Tandem:
             count = self._validator.count_errors()
             raise
         finally:
-            if self._close_look:
-                self.found.extend(self._locate(entry.message) for entry in self._validator.log[self._count : count])
+            if self._close_look and count > self._count:
+                self.found += map(self._locate, self._violations(piece, self._validator.log[self._count : count]))
             self._count = count
 
-    def _locate(self, message: str) -> Located:
-        violation = explain(message)
+    def _violations(self, piece: bytes, entries: Sequence[etree._LogEntry]) -> list[Violation]:
+        """What errors say that arose while libxml2 read a piece, which is a tag and the text after it."""
+        begins = self._closed is None
+        element = self._validator.newest(len(self._open) - begins)
+        if element is None:
+            return []
+        ends = not begins or piece.replace(b"\0", b"").endswith(b"/>")
+        return violations_at(Tag(element, begins, ends, self._validator, self._model()), entries)
+
+    def _locate(self, violation: Violation) -> Located:
         around = [*self._open, self._closed] if self._closed else self._open
-        places = [depth for depth, element in enumerate(around) if element.name.endswith(violation.element)]
-        around = around[: places[-1] + 1] if places else around
+        around = around[:-1] if violation.of_parent and len(around) > 1 else around
         element, parent = around[-1], around[-2] if len(around) > 1 else None
         if violation.sort is Sort.UNEXPECTED:
             if element is self._closed:
@@ -190,15 +204,16 @@ def locate_errors(
     chunks: Iterable[bytes],
     root_tag: str,
     schema: etree.XMLSchema,
+    model: Model,
     errors_in_chunk: Mapping[int, int],
     hidden: Sequence[Span] = (),
 ) -> Found:
     """Find each schema error's place. `errors_in_chunk` says how many arose in which chunk when it was streamed.
 
-    `hidden` parts of the document are kept from the validator, as they were when it was streamed. The result lacks
+    `model` is asked what the schema says of a tag. `hidden` parts of the document are kept from the validator, as they were when it was streamed. The result lacks
     errors beyond a place where the document is not well-formed, and those of chunks not mentioned.
     """
-    tandem = _Tandem(root_tag, schema, hidden)
+    tandem = _Tandem(root_tag, schema, model, hidden)
     last = max(errors_in_chunk, default=-1)
     try:
         for number, chunk in enumerate(chunks):

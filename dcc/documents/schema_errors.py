@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 
 from lxml import etree
 
-from dcc.documents.locating import Located, Span, hide, locate_errors
-from dcc.documents.messages import Sort
+from dcc.documents.locating import Located, Model, Span, hide, locate_errors
 from dcc.documents.streaming import Streamed, stream
+from dcc.documents.violations import Sort
 from dcc.documents.well_formedness import Chunks
 
 _LONGEST_HIDDEN = 1_000_000
@@ -20,16 +20,23 @@ _UTF_16 = (b"\xff\xfe", b"\xfe\xff", b"\0<", b"<\0")
 
 
 def find_schema_errors(
-    chunks: Chunks, root_tag: str, schema: etree.XMLSchema, streamed: Streamed, *, enough: int, readings: int
+    chunks: Chunks,
+    root_tag: str,
+    schema: etree.XMLSchema,
+    model: Model,
+    streamed: Streamed,
+    *,
+    enough: int,
+    readings: int,
 ) -> list[Located]:
     """Every schema error in document order, one for each value that is wrong; not many more than `enough`.
 
-    `streamed` is what a first reading found. The document is read up to `readings` times more.
+    `model` tells what the schema permits. `streamed` is what a first reading found. The document is read up to `readings` times more.
     """
     hidden: list[Span] = []
     unexpected: list[Located] = []
     while True:
-        found = locate_errors(chunks(), root_tag, schema, streamed.errors_in_chunk, hidden)
+        found = locate_errors(chunks(), root_tag, schema, model, streamed.errors_in_chunk, hidden)
         errors = [*unexpected, *found.errors]
         further = [span for span in found.unexpected if span[1] - span[0] <= _LONGEST_HIDDEN]
         if not further or not readings or len(errors) >= enough or _is_utf_16(chunks()):

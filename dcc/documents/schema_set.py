@@ -6,12 +6,15 @@ import hashlib
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from lxml import etree
 
 from dcc.errors import ConfigurationError
 from dcc.naming import DocumentKind
+
+if TYPE_CHECKING:
+    from dcc.documents.schema_model import SchemaModel
 
 OWN_SCHEMAS = Path(__file__).parent / "schemas"
 SCHEMA_FILES = {
@@ -34,6 +37,7 @@ class SchemaSet:
     roots: dict[DocumentKind, frozenset[tuple[str, str]]]
     _compiled: threading.local = field(default_factory=threading.local, repr=False, compare=False)
     _compiling: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
+    _models: dict[DocumentKind, SchemaModel | None] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def load(cls, xsd_dir: Path | None = None) -> Self:
@@ -68,6 +72,16 @@ class SchemaSet:
             with self._compiling:
                 known[kind] = _compile(self.directory / SCHEMA_FILES[kind])
         return known[kind]
+
+
+    def model(self, kind: DocumentKind) -> SchemaModel | None:
+        """What the schema permits where, for documents that libxml2 refused; None where xmlschema does not take it."""
+        from dcc.documents.schema_model import read_model
+
+        with self._compiling:
+            if kind not in self._models:
+                self._models[kind] = read_model(self.directory / SCHEMA_FILES[kind])
+            return self._models[kind]
 
 
 def _parse(path: Path) -> etree._ElementTree:

@@ -9,12 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from lxml import etree
 
 CHUNK = 64 * 1024
 LONGEST_WITHOUT_ELEMENT = 20_000_000
 """Bytes that may go by without another element: libxml2 holds a tag or comment that does not end, of any length."""
+MOST_RUNS = 10_000
+"""Runs of children that are remembered of an element whose children have been let go of."""
+
+Runs = tuple[tuple[str, int], ...]
+"""Elements in their order: a name, and how many of it follow each other."""
 
 
 class NoElementError(Exception):
@@ -51,9 +57,12 @@ class Streamed:
 
 
 class Pruned:
-    """A pull parser, validating if a schema is given, that keeps next to nothing of the tree it builds."""
+    """A pull parser, validating if a schema is given, that keeps next to nothing of the tree it builds.
 
-    def __init__(self, root_tag: str, schema: etree.XMLSchema | None) -> None:
+    With `remember`, it keeps the names of the children that it lets go of while their parent is open.
+    """
+
+    def __init__(self, root_tag: str, schema: etree.XMLSchema | None, *, remember: bool = False) -> None:
         # resolve_entities must be left alone: False makes a validating stream accept documents that are cut off.
         self._parser = etree.XMLPullParser(
             events=("start",), tag=root_tag, schema=schema, no_network=True, remove_comments=True, remove_pis=True
@@ -62,6 +71,7 @@ class Pruned:
         self._newest: etree._Element | None = None
         self._bytes = 0
         self._newest_bytes = 0
+        self._gone: dict[etree._Element, Runs] | None = {} if remember else None
         self.log: etree._ListErrorLog = self._parser.feed_error_log
 
     def feed(self, data: bytes) -> int:
@@ -77,21 +87,46 @@ class Pruned:
 
     def prune(self) -> None:
         """Let go of every element that has ended. Raises NoElementError when none has begun for too long."""
-        for _, element in self._parser.read_events():
-            if self._root is None and isinstance(element, etree._Element):
-                self._root = element
-        element = self._root
+        element = self._find_root()
+        gone = {}
         while element is not None and len(element):
+            if self._gone is not None:
+                gone[element] = self.children(element, but_last=True)
             del element[:-1]
             element = element[-1]
+        if self._gone is not None:
+            self._gone = gone
         if element is not self._newest:
             self._newest, self._newest_bytes = element, self._bytes
         elif self._bytes - self._newest_bytes > LONGEST_WITHOUT_ELEMENT:
             raise NoElementError(self._newest_bytes)
 
+    def newest(self, depth: int) -> etree._Element | None:
+        """The element that began last of all at a depth, 0 for the root."""
+        element = self._find_root()
+        for _ in range(depth):
+            element = None if element is None or not len(element) else element[-1]
+        return element
+
+    def children(self, element: etree._Element, *, but_last: bool = False) -> Runs:
+        """The children so far of an element that is open or ended last; the first of them where they are too many."""
+        there = element[:-1] if but_last else element
+        known = (self._gone or {}).get(element, ())
+        return (*known, *_runs(str(child.tag) for child in there))[:MOST_RUNS]
+
+    def _find_root(self) -> etree._Element | None:
+        for _, element in self._parser.read_events():
+            if self._root is None and isinstance(element, etree._Element):
+                self._root = element
+        return self._root
+
     def close(self) -> None:
         """End the document. Raises lxml's XMLSyntaxError when it is not whole or not valid."""
         self._parser.close()
+
+
+def _runs(names: Iterable[str]) -> Runs:
+    return tuple((name, sum(1 for _ in same)) for name, same in groupby(names))
 
 
 def stream(chunks: Iterable[bytes], root_tag: str, schema: etree.XMLSchema, enough: int) -> Streamed:

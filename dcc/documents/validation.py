@@ -83,7 +83,9 @@ def _problems_of(
     if content is None and streamed.valid:
         return []
     readings = _READINGS_IN_MEMORY if content is not None else _READINGS_OF_FILE
-    errors = find_schema_errors(chunks, tag, schema, streamed, enough=max_errors + 1, readings=readings)
+    errors = find_schema_errors(
+        chunks, tag, schema, partial(schemas.model, actual), streamed, enough=max_errors + 1, readings=readings
+    )
     problems = _problems(errors, find_fault(chunks, tag), max_errors, complete=not streamed.stopped)
     return problems or [_problem(SchemaViolationError, message(mark("The document does not follow its schema.")), 1, 1)]
 

@@ -13,9 +13,9 @@ from typing import Final
 
 from lxml import etree
 
-from dcc.documents.messages import quoted
 from dcc.documents.prolog import LONGEST_TOKEN
 from dcc.documents.streaming import NoElementError, Pruned
+from dcc.documents.violations import quoted
 from dcc.messages import Details, Message, mark, message
 
 Chunks = Callable[[], Iterator[bytes]]
