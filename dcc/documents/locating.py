@@ -210,8 +210,9 @@ def locate_errors(
 ) -> Found:
     """Find each schema error's place. `errors_in_chunk` says how many arose in which chunk when it was streamed.
 
-    `model` is asked what the schema says of a tag. `hidden` parts of the document are kept from the validator, as they were when it was streamed. The result lacks
-    errors beyond a place where the document is not well-formed, and those of chunks not mentioned.
+    `model` is asked what the schema says of a tag. `hidden` parts of the document are kept from the validator, as they
+    were when it was streamed. The result lacks errors beyond a place where the document is not well-formed, and those
+    of chunks not mentioned.
     """
     tandem = _Tandem(root_tag, schema, model, hidden)
     last = max(errors_in_chunk, default=-1)

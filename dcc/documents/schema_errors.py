@@ -31,7 +31,8 @@ def find_schema_errors(
 ) -> list[Located]:
     """Every schema error in document order, one for each value that is wrong; not many more than `enough`.
 
-    `model` tells what the schema permits. `streamed` is what a first reading found. The document is read up to `readings` times more.
+    `model` tells what the schema permits. `streamed` is what a first reading found. The document is read up to
+    `readings` times more.
     """
     hidden: list[Span] = []
     unexpected: list[Located] = []

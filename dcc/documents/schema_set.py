@@ -73,7 +73,6 @@ class SchemaSet:
                 known[kind] = _compile(self.directory / SCHEMA_FILES[kind])
         return known[kind]
 
-
     def model(self, kind: DocumentKind) -> SchemaModel | None:
         """What the schema permits where, for documents that libxml2 refused; None where xmlschema does not take it."""
         from dcc.documents.schema_model import read_model

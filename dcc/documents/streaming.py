@@ -110,9 +110,9 @@ class Pruned:
 
     def children(self, element: etree._Element, *, but_last: bool = False) -> Runs:
         """The children so far of an element that is open or ended last; the first of them where they are too many."""
-        there = element[:-1] if but_last else element
+        there = list(element)
         known = (self._gone or {}).get(element, ())
-        return (*known, *_runs(str(child.tag) for child in there))[:MOST_RUNS]
+        return (*known, *_runs(str(child.tag) for child in (there[:-1] if but_last else there)))[:MOST_RUNS]
 
     def _find_root(self) -> etree._Element | None:
         for _, element in self._parser.read_events():

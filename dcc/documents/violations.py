@@ -226,8 +226,8 @@ def _in_namespace(tag: Tag, wanted: str) -> Violation:
         text = mark('Element <{element}> is in the namespace "{namespace}"; expected "{expected_namespace}".')
     elif actual:
         text = mark('Element <{element}> is in the namespace "{namespace}"; expected none.')
-    namespaces = {"namespace": _shortened(actual), "expected_namespace": _shortened(required)}
-    return _violation(tag, text, sort=Sort.UNEXPECTED, **namespaces)
+    known: dict[str, Any] = {"namespace": _shortened(actual), "expected_namespace": _shortened(required)}
+    return _violation(tag, text, sort=Sort.UNEXPECTED, **known)
 
 
 def _missing(tag: Tag) -> list[Violation]:

@@ -1,7 +1,7 @@
 """What is declared of what stops a document, an archive or a crawl: what causes group by, who acts, the remedy.
 
 The errors are those of `dcc.errors`, which bring their messages with them, by the id that docs/errors.md explains them
-by; what a crawl noticed is `listing:` and its kind. Of a schema error (`documents.messages`) the cause is the element
+by; what a crawl noticed is `listing:` and its kind. Of a schema error (`documents.violations`) the cause is the element
 or attribute and what was expected of it, whatever stands there instead.
 """
 
