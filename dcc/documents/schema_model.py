@@ -102,9 +102,17 @@ class Declared:
 
     def refused_text(self, text: str) -> Refusal | None:
         """Why the element may not hold this text; None for one that may, or that holds other elements."""
+        return None if self._type_of_text is None else _refusal(self._type_of_text, text)
+
+    def unexplained_text(self, text: str) -> Refusal | None:
+        """Why the element may not hold text that libxml2 alone refuses; None unless it is of a type built into XSD."""
+        built_in = isinstance(self._type_of_text, XsdAtomicBuiltin)
+        return Refusal(text, _built_in(self._type_of_text)) if built_in else None
+
+    @property
+    def _type_of_text(self) -> Any:
         own = self._element.type
-        value_type = own if own.is_simple() else own.content if own.has_simple_content() else None
-        return None if value_type is None else _refusal(value_type, text)
+        return own if own.is_simple() else own.content if own.has_simple_content() else None
 
     def children_after(self, before: Runs) -> list[str]:
         """The names of the children that the element may have after those before."""

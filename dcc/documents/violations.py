@@ -252,6 +252,10 @@ def _values(tag: Tag) -> list[Violation]:
     found = [] if refused is None else [_value(tag, None, refused)]
     if tag.begins:
         found += [_value(tag, _local(name), why) for name, why in tag.declared.refused_attributes(tag.attributes)]
+    if not found and tag.ends and not tag.attributes:
+        # libxml2 is stricter than xmlschema, as with addresses.
+        unexplained = tag.declared.unexplained_text(tag.element.text or "")
+        found = [] if unexplained is None else [_value(tag, None, unexplained)]
     return found
 
 

@@ -149,7 +149,7 @@ FACETS = {
 def schema_of_a_site(tmp_path: Path) -> tuple[SchemaSet, str]:
     """A schema with an element of each type and facet that there are words for, and one that breaks each of them."""
     types = [f'<xs:element name="e" type="xs:{name}"/>' for name in TYPES_IN_WORDS]
-    values = ["%" if name == "anyURI" else "v" for name in TYPES_IN_WORDS]
+    values = ["http://[" if name == "anyURI" else "v" for name in TYPES_IN_WORDS]
     for facet, (base, limit, value) in FACETS.items():
         restriction = f'<xs:restriction base="xs:{base}"><xs:{facet} value="{limit}"/></xs:restriction>'
         types.append(f'<xs:element name="e"><xs:simpleType>{restriction}</xs:simpleType></xs:element>')
