@@ -160,6 +160,12 @@ def end_sessions_of_copy(connection: Connection) -> list[int]:
     return [lock.session_id for lock in locks]
 
 
+def await_turn(connection: Connection) -> None:
+    """Keep other sessions out until the transaction ends. On SQLite each transaction that writes does so by itself."""
+    if connection.dialect.name != "sqlite":
+        connection.execute(select(_LOCK.c.id).where(_LOCK.c.id == FIRST_LOCK).with_for_update())
+
+
 def acquire_lease(
     connection: Connection, holder: str, settings: Settings, group: CentreGroup | None, resume: int | None
 ) -> Acquired:
@@ -168,7 +174,7 @@ def acquire_lease(
     Sessions of the same centres that are dead or were handed over are finished. Raises SessionActiveError while a
     process holds one. Call inside a write transaction.
     """
-    connection.execute(select(_LOCK.c.id).where(_LOCK.c.id == FIRST_LOCK).with_for_update())
+    await_turn(connection)
     locks = connection.execute(_LOCKS).all()
     leases = _leases(connection, settings, locks)
     resumed = next((lock_id for lock_id, one in leases.items() if one.is_open and one.session == resume), None)

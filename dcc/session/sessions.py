@@ -22,10 +22,10 @@ from dcc.errors import DccError, SessionLostError
 from dcc.phases import Phase
 from dcc.runtime.log_context import logging_about, progress_log, with_log_context
 from dcc.session.leases import (
-    FIRST_LOCK,
     Acquired,
     DeadSession,
     acquire_lease,
+    await_turn,
     begun,
     finish_session,
     named_group,
@@ -42,7 +42,6 @@ T = TypeVar("T")
 _RENEWALS = 6  # in the time of a lease
 _COMMENT_LENGTH = 256
 _RENEWAL = update(SessionLock).values(heartbeat=func.current_timestamp())
-_FIRST = select(SessionLock.id).where(SessionLock.id == FIRST_LOCK).with_for_update()
 
 
 def _unheard(_text: str) -> None:
@@ -104,7 +103,7 @@ class Session:
 
         def fenced(connection: Connection) -> tuple[T, float]:
             if alone:
-                connection.execute(_FIRST)
+                await_turn(connection)
             if connection.scalar(select(SessionLock.id).where(mine).with_for_update()) is None:
                 raise self._lost_error()
             result = work(connection)

@@ -84,7 +84,7 @@ def _lease_ignored(patch: pytest.MonkeyPatch) -> None:
 
 
 def _session_never_closed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("dcc.session.sessions._finish", lambda *_arguments, **_named: None)
+    patch.setattr("dcc.session.sessions.finish_session", lambda *_arguments, **_named: None)
 
 
 MUTATIONS: dict[str, tuple[Mutation, set[str]]] = {

@@ -119,7 +119,7 @@ def test_a_session_without_dagster_that_loses_each_of_its_connections_ends_as_an
     data.put(GOOD, specimens(), experiments())
     with connections_cut(data, mariadb, "dcc/cli/", "dcc/session/", "dcc/notify/", "dcc/databases/") as cut:
         sources = sources_to_crawl(data.tracker, data.settings, [1])
-        _, notices = crawl_and_process(data.tracker, data.settings, sources, Listeners(*[lambda _: None] * 3))
+        _, notices = crawl_and_process(data.tracker, data.settings, sources, None, Listeners(*[lambda _: None] * 3))
 
     assert data.states() == {GOOD: "qc pending"}
     assert ["report" in notice and str(tmp_path) in notice for notice in notices] == [True]

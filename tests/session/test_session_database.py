@@ -105,7 +105,7 @@ POINTS = {
     "before an archive is extracted": (ArchiveChecker, "extract"),
     "before a document is validated": (ArchiveChecker, "validate"),
     "when how the sources did is written": (processing, "record_conduct"),
-    "when the session ends": (sessions, "_finish"),
+    "when the session ends": (sessions, "finish_session"),
 }
 
 

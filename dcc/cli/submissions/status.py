@@ -249,8 +249,8 @@ def sessions(limit: int, as_json: bool) -> None:
     """List crawling sessions, newest first, with what each found.
 
     \b
-    JSON: a list of {"id", "group", "centres" (null: all), "started", "finished", "outcome", "failed_phase",
-      "tasks": [{"phase", "comment", "started", "finished", "outcome"}],
+    JSON: a list of {"id", "group", "centres" (null: all), "started", "finished", "outcome",
+      "failed_phase", "tasks": [{"phase", "comment", "started", "finished", "outcome"}],
       "crawls": [as last_crawl of `dcc status --json`]}
 
     A session's outcome: active (a process is at it), open (waits for a run to go on with it), succeeded, failed
