@@ -12,7 +12,6 @@ import zipfile
 from importlib.metadata import distribution, requires, version
 from pathlib import Path
 
-import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -93,16 +92,36 @@ def test_the_command_tells_its_version() -> None:
     assert told.stdout.split() == ["dcc", distribution("dcc").version]
 
 
-def test_make_install_does_nothing_when_nothing_changed() -> None:
-    """The stamp holds what was installed: a second run neither asks a network nor touches the environment."""
-    stamp = ROOT / ".venv" / "installed"
-    if not stamp.exists():
-        pytest.skip("The environment was not made by `make install`.")
-    before = stamp.stat().st_mtime_ns
+def test_make_install_does_nothing_when_nothing_changed(tmp_path: Path) -> None:
+    """The stamp holds what was installed: a second run neither asks a network nor touches the environment.
+
+    The checkout is one of the test's own, since a real one may change beside it; its interpreter notes what it is told.
+    """
+    for name in ("Makefile", ".ci/install", "pyproject.toml", "constraints.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    binaries, told = tmp_path / ".venv" / "bin", tmp_path / "told"
+    binaries.mkdir(parents=True)
+    for name in ("python", "dcc"):
+        (binaries / name).write_text(f'#!/bin/sh\necho "$*" >>"{told}"\n')
+        (binaries / name).chmod(0o755)
     # Run from `make test`, make would say which directory it enters.
     alone = {name: value for name, value in os.environ.items() if name not in {"MAKEFLAGS", "MAKELEVEL", "MFLAGS"}}
-    told = subprocess.run(
-        ["make", "install"], cwd=ROOT, env=alone, capture_output=True, text=True, timeout=120, check=True
-    )
-    assert (told.stdout, told.stderr) == ("", "")
+
+    def make_install() -> tuple[str, str]:
+        """What it says, and what it tells the environment's interpreter."""
+        told.write_text("")
+        run = subprocess.run(
+            ["make", "install"], cwd=tmp_path, env=alone, capture_output=True, text=True, timeout=120, check=True
+        )
+        return run.stdout + run.stderr, told.read_text()
+
+    assert "--constraint constraints.txt" in make_install()[1]
+    stamp = tmp_path / ".venv" / "installed"
+    before = stamp.stat().st_mtime_ns
+    assert make_install() == ("", "")
     assert stamp.stat().st_mtime_ns == before
+    with (tmp_path / "constraints.txt").open("a") as constraints:
+        constraints.write("another==1.0\n")
+    assert "--constraint constraints.txt" in make_install()[1]
+    assert make_install() == ("", "")
