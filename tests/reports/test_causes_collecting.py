@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 from zipfile import ZipFile
 
 import pytest
-from sqlalchemy import Engine, insert, select
+from sqlalchemy import Engine, insert, select, update
 
 from dcc.databases.columns import utc_now
 from dcc.declarations import cause_id
@@ -17,7 +17,9 @@ from dcc.errors import ExportError, NotFoundError
 from dcc.outcomes import ZipKey
 from dcc.qc import models
 from dcc.qc.database import writing
-from dcc.reference.snapshots import Colonies, Snapshot
+from dcc.qc.reference import snapshots
+from dcc.reference.loading import load_shipped
+from dcc.reference.snapshots import Colonies
 from dcc.reports.causes import finding_rows
 from dcc.reports.causes.cause import Actor, Cause, as_json
 from dcc.reports.causes.collecting import causes_of_all, causes_of_centre, causes_of_session, causes_of_zip
@@ -31,7 +33,7 @@ from dcc.tracker.crawls import list_sessions
 from dcc.tracker.database import writing as writing_tracker
 from dcc.tracker.register import centres, file_sources
 from dcc.tracker.register.source_addresses import SourceState, load_addresses
-from tests.support.data_installations import DataInstallation, _shipped, experiments, key_of, specimens
+from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
 from tests.support.installations import note_withdrawn
 from tests.support.sent_statements import sent_statements
 
@@ -44,12 +46,13 @@ GOOD, SCHEMA, BROKEN, NAMED = (
 
 
 @pytest.fixture
-def reference() -> list[Snapshot]:
-    """The sets that come with the platform, but that the first colony of H is spelt otherwise."""
-    return [_misspelt(each) if isinstance(each, Colonies) else each for each in _shipped()]
+def catalogue(tmp_path: Path) -> Catalogue:
+    return load_catalogue("en", Settings(home=tmp_path))
 
 
-def _misspelt(colonies: Colonies) -> Colonies:
+def _misspelt(colonies: Colonies | None) -> Colonies:
+    """The colonies, but that the first one of H is spelt otherwise."""
+    assert colonies is not None
     productions = dict(colonies.productions)
     first = next(name for name in productions if name.startswith("H-"))
     productions[first.lower()] = productions.pop(first)
@@ -57,13 +60,13 @@ def _misspelt(colonies: Colonies) -> Colonies:
 
 
 @pytest.fixture
-def catalogue(tmp_path: Path) -> Catalogue:
-    return load_catalogue("en", Settings(home=tmp_path))
-
-
-@pytest.fixture
 def bad(data: DataInstallation) -> DataInstallation:
     """A submission with an unknown colony, one that breaks the schema, one that is no archive, one of no centre."""
+    with writing(data.qc) as connection:
+        # Of the same checksum, so that no session puts what is shipped in its place.
+        colonies = update(models.ReferenceSnapshot).where(models.ReferenceSnapshot.name == "colonies")
+        connection.execute(colonies.values(is_active=False))
+        snapshots.save(connection, _misspelt(load_shipped().colonies))
     data.put(GOOD, specimens(), experiments())
     ((name, document),) = specimens("2013-11-01.2", first=11).items()
     data.put(SCHEMA, {name: document.replace(b'gender="male"', b'gender="mal"')})

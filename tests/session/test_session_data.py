@@ -14,7 +14,8 @@ from dcc.operations.sessions import open_session
 from dcc.phases import Phase
 from dcc.qc import models
 from dcc.qc.database import writing
-from dcc.reference.loading import SHIPPED
+from dcc.qc.reference import snapshots
+from dcc.reference.loading import SHIPPED, load_shipped
 from dcc.session.data.documents import count_waiting
 from dcc.session.data.session_data import take_up_data
 from dcc.tracker.crawls import list_sessions
@@ -339,11 +340,9 @@ def test_a_change_of_much_is_held_and_not_tried_again(data: DataInstallation) ->
 
 
 def test_a_document_that_was_judged_by_missing_reference_data_is_judged_when_they_are_there(
-    data: DataInstallation, reference: list[object]
+    data: DataInstallation,
 ) -> None:
     """Unchecked is nobody's fault, and does not last."""
-    from dcc.qc.reference import snapshots
-
     with writing(data.qc) as connection:
         projects = update(models.ReferenceSnapshot).where(models.ReferenceSnapshot.name == "projects")
         connection.execute(projects.values(is_active=False))
@@ -352,8 +351,10 @@ def test_a_document_that_was_judged_by_missing_reference_data_is_judged_when_the
     data.run()
     assert "reference" in data.log(SPECIMENS)
     assert data.documents() == {SPECIMENS: "qc done"}
+    shipped = load_shipped().projects
+    assert shipped is not None
     with writing(data.qc) as connection:
-        snapshots.save(connection, reference[2])  # type: ignore[arg-type]
+        snapshots.save(connection, shipped)
     data.take_up()
     assert "reference" not in data.log(SPECIMENS)
     assert data.documents() == {SPECIMENS: "qc done"}

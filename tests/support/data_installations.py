@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +17,6 @@ from dcc.operations.sessions import open_session
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.qc import models
-from dcc.qc.database import writing
-from dcc.qc.reference import snapshots
-from dcc.reference.loading import load_shipped
-from dcc.reference.snapshots import Snapshot
 from dcc.session.data.session_data import take_up_data
 from dcc.settings import Settings
 from dcc.tracker.models import AnException, CrawlingSession, DocumentReopening, SessionTask, XmlFile, XmlLog
@@ -212,25 +207,11 @@ class DataInstallation:
 
 
 @pytest.fixture
-def reference() -> list[Snapshot]:
-    """The sets of reference data that `data` begins with: those that come with the platform."""
-    return list(_shipped())
-
-
-@cache
-def _shipped() -> tuple[Snapshot, ...]:
-    return tuple(load_shipped())
-
-
-@pytest.fixture
 def data(
-    tracker: Engine, qc_database: Engine, qc_settings: Settings, tmp_path: Path, reference: list[Snapshot]
+    tracker: Engine, qc_with_reference: None, qc_database: Engine, qc_settings: Settings, tmp_path: Path
 ) -> DataInstallation:
-    """An installation with the centres H and J, a folder that H serves, and reference data."""
+    """An installation with the centres H and J, a folder that H serves, and the reference data that are shipped."""
     quick = qc_settings.model_copy(update={"retry_delay": 0.05, "min_free_bytes": 0, "database_retry": 10.0})
     base = Installation(tracker, quick, tmp_path)
     base.add_centre("H", "J")
-    with writing(qc_database) as connection:
-        for snapshot in reference:
-            snapshots.save(connection, snapshot)
     return DataInstallation(base, qc_database, base.add_folder())

@@ -29,6 +29,9 @@ from sqlalchemy import URL, Engine, make_url, select
 from dcc.naming import Action
 from dcc.phases import Phase, Status
 from dcc.qc.database import init_qc_database, open_qc_database
+from dcc.qc.database import writing as qc_writing
+from dcc.qc.reference import snapshots
+from dcc.reference.loading import load_shipped
 from dcc.settings import Settings
 from dcc.tracker import progress, states
 from dcc.tracker.database import init_tracker, insert_rows, open_tracker, writing
@@ -261,7 +264,18 @@ def _open_qc_database(url: str) -> Engine:
     return open_qc_database(Settings(qc_url=SecretStr(url)))
 
 
-_HOW_TO_MAKE = {"tracker": (_open_tracker, init_tracker), "qc_database": (_open_qc_database, init_qc_database)}
+def _init_with_reference(engine: Engine) -> None:
+    init_qc_database(engine)
+    with qc_writing(engine) as connection:
+        for snapshot in load_shipped():
+            snapshots.save(connection, snapshot)
+
+
+_HOW_TO_MAKE = {
+    "tracker": (_open_tracker, init_tracker),
+    "qc_database": (_open_qc_database, init_qc_database),
+    "qc_with_reference": (_open_qc_database, _init_with_reference),
+}
 
 
 def _database_url(request: pytest.FixtureRequest, kind: str, path: Path, fixture: str) -> Iterator[str]:
@@ -286,6 +300,11 @@ def _database_url(request: pytest.FixtureRequest, kind: str, path: Path, fixture
 @pytest.fixture
 def databases_made() -> None:
     """For a test that opens the databases itself: those of `tracker_url` and `qc_url` are there, with their schema."""
+
+
+@pytest.fixture
+def qc_with_reference() -> None:
+    """The QC database holds the reference data that come with the platform."""
 
 
 @pytest.fixture(params=[_SQLITE, _MARIADB])
@@ -317,7 +336,8 @@ def tracker(settings: Settings) -> Iterator[Engine]:
 def qc_url(tracker_url: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[str]:
     """URL of a QC database, on the same kind of database as the tracker; it exists where the test asks for it."""
     kind = "sqlite" if is_sqlite(tracker_url) else "mariadb"
-    yield from _database_url(request, kind, tmp_path / "home" / "qc.db", "qc_database")
+    fixture = "qc_with_reference" if "qc_with_reference" in request.fixturenames else "qc_database"
+    yield from _database_url(request, kind, tmp_path / "home" / "qc.db", fixture)
 
 
 @pytest.fixture
