@@ -10,6 +10,7 @@ from dagster import AssetExecutionContext, BackfillPolicy, OpExecutionContext, m
 
 from dcc.outcomes import ZipKey, ZipOutcome
 from dcc.store.staging import Staging
+from dcc_assets.batches import workers_of
 from dcc_assets.collection import ARCHIVE_CHECKS, ARCHIVE_SPECS, RECORDED
 from dcc_assets.keys import (
     CHECK_OF_PHASE,
@@ -122,7 +123,7 @@ def process(
     `report` makes a report of an outcome. Faulty data fail checks, never the run. Raises what the processing raises.
     """
     show_unshown(context.instance, recorder, work.tracker, work.settings)
-    for outcome in work.process(keys):
+    for outcome in work.process(keys, workers_of(work.settings)):
         # If nothing could be fetched, what is shown of the last attempt stays right.
         if not outcome.kept:
             yield report(outcome, staging)

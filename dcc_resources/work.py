@@ -18,6 +18,7 @@ from dcc.tracker.database import run_reading
 
 if TYPE_CHECKING:
     from dcc.data_outcomes import DataOutcome
+    from dcc.session.batches.results import Workers
     from dcc_resources.qc_database import QcDatabaseResource
 
 
@@ -63,14 +64,22 @@ class Work:
                 yield outcome
         self.crawled = True
 
-    def process(self, keys: Sequence[ZipKey] | None = None) -> Iterator[ZipOutcome]:
-        """Process zip actions; yield each outcome when it is in the tracker. `keys` narrows the work down."""
+    def process(self, keys: Sequence[ZipKey] | None = None, workers: Workers | None = None) -> Iterator[ZipOutcome]:
+        """Process zip actions; yield each outcome when it is in the tracker.
+
+        `keys` narrows the work down; `workers` fetch and prepare archives where there are no keys.
+        """
         from dcc.session.archives.processing import process_zip_actions
 
         wanted = self.keys if keys is None else keys
         with self._noting_failure():
             for outcome in process_zip_actions(
-                self.tracker, self.settings, self.session, wanted, requested_by=self.requested_by
+                self.tracker,
+                self.settings,
+                self.session,
+                wanted,
+                requested_by=self.requested_by,
+                workers=workers,
             ):
                 self.on_zip(outcome)
                 yield outcome

@@ -30,6 +30,7 @@ from dcc.settings.reference import ReferenceSettings
 from dcc.settings.renamed import NEW_NAMES, values_by_new_name, warnings_of
 from dcc.settings.sessions import SessionSettings
 from dcc.settings.store import StoreSettings
+from dcc.settings.workers import WorkerSettings
 
 __all__ = ["LANGUAGE_CODE", "Settings", "load_settings"]
 
@@ -37,7 +38,9 @@ log = logging.getLogger(__name__)
 
 
 # The fields of the last of these come first.
-class Settings(NotificationSettings, ReferenceSettings, SessionSettings, StoreSettings, LocationSettings):
+class Settings(
+    NotificationSettings, ReferenceSettings, SessionSettings, StoreSettings, WorkerSettings, LocationSettings
+):
     """Settings of one installation; immutable. Build with `load_settings`."""
 
     model_config = SettingsConfigDict(defer_build=False)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 from dcc.errors import ChecksumMismatchError, SourceError
 from dcc.session.archives.jobs import Job
+from dcc.session.batches.results import FromWorkers
 from dcc.session.fetching.archive_transfer import Received, Transfer
 from dcc.session.fetching.download_slots import DownloadSlots
 from dcc.session.fetching.downloads import MOST_QUEUED, DownloadMessage, SourceDownloads, TransferFailed
@@ -98,10 +99,11 @@ class Attempts:
         staging: Staging,
         addresses: Mapping[int, SourceAddress],
         tell: Callable[[DownloadMessage], object],
+        from_workers: FromWorkers | None = None,
     ) -> None:
         allowance = DownloadSlots(settings.downloaders)
         self.sources = {
-            number: SourceQueue(SourceDownloads(address, settings, staging, allowance, tell))
+            number: SourceQueue(SourceDownloads(address, settings, staging, allowance, tell, from_workers))
             for number, address in addresses.items()
         }
         self._retry_delay = settings.retry_delay

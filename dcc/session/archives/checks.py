@@ -13,7 +13,7 @@ from dcc.runtime.log_context import logging_about, with_log_context
 from dcc.runtime.worker_processes import WorkerProcesses
 from dcc.session.archives.jobs import Job
 from dcc.session.prepare import archive_checks
-from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, NotOpened, Setup
+from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, NotOpened, Ready, Setup
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,9 @@ class ArchiveChecks:
             self._checker = ArchiveChecker(setup)
             self._threads = ThreadPoolExecutor(workers, thread_name_prefix="check")
 
-    def check(self, job: Job, archive: Path, target: Path) -> None:
-        """Have an archive checked, and its documents written to `target`."""
-        given = archive, target, job.md5
+    def check(self, job: Job, archive: Path, target: Path, ready: Ready | None = None) -> None:
+        """Have an archive checked, and its documents written to `target`; what is `ready` is not done again."""
+        given = archive, target, job.md5, ready
         if self._processes is not None:
             done = self._processes.submit(str(job.key), archive_checks.check_archive, *given)
         elif self._threads is not None:
@@ -57,9 +57,11 @@ class ArchiveChecks:
         elif self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _in_thread(self, job: Job, archive: Path, target: Path, md5: str | None) -> CheckedArchive | NotOpened:
+    def _in_thread(
+        self, job: Job, archive: Path, target: Path, md5: str | None, ready: Ready | None
+    ) -> CheckedArchive | NotOpened:
         with logging_about(source=job.source_id, centre=job.centre, zip_action=job.key):
-            return self._checker.check(archive, target, md5)
+            return self._checker.check(archive, target, md5, ready)
 
     def _hear(self, job: Job, done: Future[CheckedArchive | NotOpened]) -> None:
         if done.cancelled():

@@ -33,6 +33,7 @@ from dcc.session.archives.attempts import Attempts
 from dcc.session.archives.checks import ArchiveChecks, Checked
 from dcc.session.archives.jobs import Job
 from dcc.session.archives.recording import Batch
+from dcc.session.batches.results import FromWorkers
 from dcc.session.fetching.downloads import (
     DownloadMessage,
     Progressed,
@@ -75,8 +76,9 @@ Message = DownloadMessage | Checked
 class Coordinator:
     """Takes jobs from waiting to their end. Used by one thread; a context manager that stops its threads.
 
-    If the jobs `are_many`, archives are extracted and documents validated by processes. `changed` are the jobs whose
-    last attempt found another file than was listed, or a bad one: they have no outcome unless they are told to `fail`.
+    If the jobs `are_many`, archives are extracted and documents validated by processes. What `from_workers` has is
+    not fetched and validated again. `changed` are the jobs whose last attempt found another file than was listed, or
+    a bad one: they have no outcome unless they are told to `fail`.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class Coordinator:
         addresses: Mapping[int, SourceAddress],
         *,
         are_many: bool = False,
+        from_workers: FromWorkers | None = None,
     ) -> None:
         self.faults: list[InternalFaultError] = []
         self.not_downloaded = 0
@@ -98,7 +101,8 @@ class Coordinator:
         self._staging = Staging(settings.staging_directory, min_free_bytes=settings.min_free_bytes)
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._checks = ArchiveChecks(setup, settings.workers, self._messages.put, in_processes=are_many)
-        self._attempts = Attempts(settings, self._staging, addresses, self._messages.put)
+        self._from_workers = from_workers
+        self._attempts = Attempts(settings, self._staging, addresses, self._messages.put, from_workers)
         self._unfinished: dict[int, Job] = {}
         self._transferring: dict[int, Job] = {}
         self._unchecked = 0
@@ -312,7 +316,8 @@ class Coordinator:
 
     def _extract(self, job: Job) -> None:
         self._unchecked += 1
-        self._checks.check(job, self._staging.archive(job.key), self._staging.contents(job.key))
+        ready = None if self._from_workers is None else self._from_workers.ready(job.key)
+        self._checks.check(job, self._staging.archive(job.key), self._staging.contents(job.key), ready)
 
     def _checked(self, job: Job, found: CheckedArchive) -> None:
         self._note_md5(job, found.md5)

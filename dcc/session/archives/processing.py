@@ -24,11 +24,13 @@ from dcc.phases import Phase
 from dcc.runtime.processes import give_back_freed_memory
 from dcc.session.archives.coordination import Coordinator
 from dcc.session.archives.jobs import Job
+from dcc.session.batches.results import FromWorkers, Workers, have_prepared
 from dcc.session.crawling import Relisting, list_again, relist, settle
 from dcc.session.prepare.archive_checks import Setup
 from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc.sources.base import ListedFile, SourceAddress
+from dcc.store.objects import ObjectStore
 from dcc.store.staging import Staging, remove_leftovers
 from dcc.tracker import progress
 from dcc.tracker.database import run_reading
@@ -52,7 +54,7 @@ from dcc.tracker.hostings.retries import (
     staged_copies_of,
     unavailable_error,
 )
-from dcc.tracker.hostings.source_statistics import record_conduct
+from dcc.tracker.hostings.source_statistics import record_conduct, source_rates
 from dcc.tracker.models import Centre, utc_now
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.states import WAITING
@@ -105,10 +107,12 @@ def process_zip_actions(
     keys: Sequence[ZipKey] | None = None,
     *,
     requested_by: str = "dcc",
+    workers: Workers | None = None,
 ) -> Iterator[ZipOutcome]:
     """Process all zip actions that wait, with what a dead session left unfinished; yield what became of each.
 
-    With `keys`, those are re-opened in the name of `requested_by` and processed, and nothing else. What is wrong
+    With `keys`, those are re-opened in the name of `requested_by` and processed, and nothing else; else `workers`, if
+    there are any, fetch and prepare archives before, and what they do not leave is done here. What is wrong
     with an archive, a document or a file source is an outcome, not an exception. Raises NotFoundError and
     ConfigurationError for `keys` that cannot be processed, ConfigurationError for a staging area that cannot be written
     to, TrackerUnreachableError, SessionLostError, and, after everything else has been processed, InternalFaultError.
@@ -122,7 +126,14 @@ def process_zip_actions(
     if not work:
         return
     held_much = len(work) >= _MUCH
-    faults = yield from _process(tracker, settings, session, work, named=keys is not None)
+    if workers is None or keys is not None:
+        faults = yield from _process(tracker, settings, session, work, named=keys is not None)
+    else:
+        with FromWorkers(ObjectStore(settings), session.id, staging.root / f".workers-{session.id}") as results:
+            rates = run_reading(tracker, source_rates, patience_seconds=settings.database_retry)
+            most = settings.downloads_per_source
+            have_prepared(workers, results, session.id, work.planned, rates, most, session.check)
+            faults = yield from _process(tracker, settings, session, work, named=False, from_workers=results)
     del work
     if held_much:
         give_back_freed_memory()
@@ -130,7 +141,13 @@ def process_zip_actions(
 
 
 def _process(
-    tracker: Engine, settings: Settings, session: Session, work: Work, *, named: bool
+    tracker: Engine,
+    settings: Settings,
+    session: Session,
+    work: Work,
+    *,
+    named: bool,
+    from_workers: FromWorkers | None = None,
 ) -> Generator[ZipOutcome, None, list[InternalFaultError]]:
     """Process what was taken up; the faults of the platform that were met."""
     addresses, centres = run_reading(
@@ -139,7 +156,8 @@ def _process(
     setup = Setup.from_settings(settings, centres)
     download = session.start_task(Phase.DOWNLOAD, f"Download of {len(work.planned)} zip actions")
     check = session.start_task(Phase.XSD, f"Extraction and validation of up to {len(work)} zip actions")
-    with Coordinator(settings, session, setup, addresses, are_many=len(work) >= MANY) as coordinator:
+    many = len(work) >= MANY
+    with Coordinator(settings, session, setup, addresses, are_many=many, from_workers=from_workers) as coordinator:
         yield from coordinator.run(work.jobs(settings.max_retries))
         if coordinator.damaged:
             anew = _plan_anew(session, coordinator.damaged)

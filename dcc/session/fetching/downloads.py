@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeGuard
+from typing import Protocol, TypeGuard
 
 from dcc.errors import (
     CertificateRefusedError,
@@ -22,6 +22,7 @@ from dcc.errors import (
     SourceError,
     SourceTimeoutError,
 )
+from dcc.outcomes import ZipKey
 from dcc.phases import Phase
 from dcc.runtime.log_context import logging_about, progress_log, with_log_context
 from dcc.session.fetching.archive_transfer import Received, Transfer, origin_of, receive
@@ -33,6 +34,7 @@ from dcc.session.fetching.transfer_queue import TransferQueue
 from dcc.settings import Settings
 from dcc.sources.base import Connection, LooksAhead, SourceAddress, Upcoming
 from dcc.sources.connect import connect
+from dcc.sources.hosting import Hosting
 from dcc.sources.transfer_speed import Pace
 from dcc.store.staging import Staging
 
@@ -108,6 +110,14 @@ def _bytes_of(item: Transfer | Segment) -> int | None:
     return item.end - item.start if isinstance(item, Segment) else item.hosting.size_bytes
 
 
+class FetchedBefore(Protocol):
+    """Archives that workers have fetched."""
+
+    def connection(self, key: ZipKey, hosting: Hosting) -> Connection | None:
+        """What serves in the place of a connection, if the copy was fetched."""
+        ...
+
+
 class SourceDownloads:
     """The threads that download from one file source.
 
@@ -123,7 +133,9 @@ class SourceDownloads:
         staging: Staging,
         allowance: DownloadSlots,
         tell: Callable[[DownloadMessage], object],
+        from_workers: FetchedBefore | None = None,
     ) -> None:
+        self._from_workers = from_workers
         self.address = address
         settings = settings.for_protocol(address.protocol)
         self._settings, self._staging, self._allowance, self._tell = settings, staging, allowance, tell
@@ -212,6 +224,8 @@ class SourceDownloads:
             with self._place_for(item) as place, logging_about(zip_action=item.key):
                 if place is None or self._stopping.is_set() or self._breaks_at_once(item):
                     continue
+                if self._was_fetched(worker, item, place):
+                    continue
                 try:
                     connection = self._connected(item, self._fresh(connection, used))
                 except FurtherRefused:
@@ -222,6 +236,16 @@ class SourceDownloads:
                     connection = self._carry_out(worker, item, connection, place)
             used = time.monotonic()
         self._closed(connection)
+
+    def _was_fetched(self, worker: int, item: Transfer | Segment, place: DownloadSlot) -> bool:
+        """Whether a worker has fetched the archive of a transfer, which is then carried out."""
+        if self._from_workers is None or not isinstance(item, Transfer):
+            return False
+        there = self._from_workers.connection(item.key, item.hosting)
+        if there is None:
+            return False
+        self._fetch(worker, item, there, place)
+        return True
 
     def _breaks_at_once(self, item: Transfer | Segment) -> bool:
         """Whether the source is given up, which is then told of a transfer."""

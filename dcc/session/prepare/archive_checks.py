@@ -6,7 +6,8 @@ Nothing here knows a database or the settings, so that a process that does it is
 from __future__ import annotations
 
 import gc
-from collections.abc import Container
+import shutil
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -20,6 +21,7 @@ from dcc.outcomes import Problem
 from dcc.runtime.checksums import md5_of
 from dcc.runtime.log_context import logging_about
 from dcc.runtime.worker_processes import portable
+from dcc.store.staged_documents import PREPARED_FILE
 
 if TYPE_CHECKING:
     from dcc.settings import Settings
@@ -59,6 +61,17 @@ class CheckedArchive(NamedTuple):
     problems: tuple[Problems, ...]
 
 
+class Ready(NamedTuple):
+    """What was found before in an archive of that MD5: the problems of each document, by its name.
+
+    Files in `folder` whose names begin with that of prepared files are those of the archive.
+    """
+
+    md5: str
+    problems: Mapping[str, Problems]
+    folder: Path
+
+
 class NotOpened(NamedTuple):
     """What is wrong with an archive of that MD5."""
 
@@ -73,17 +86,30 @@ class ArchiveChecker:
         self._setup = setup
         self.schemas = schemas or SchemaSet.load(setup.xsd_dir)
 
-    def check(self, archive: Path, target: Path, md5: str | None = None) -> CheckedArchive | NotOpened:
+    def check(
+        self, archive: Path, target: Path, md5: str | None = None, ready: Ready | None = None
+    ) -> CheckedArchive | NotOpened:
         """Take an archive's MD5, unless that is known, extract its documents to `target`, and validate them.
 
-        Raises DiskFullError, and OSError when the disk fails.
+        What is `ready` of the archive, if it has the same MD5, is not done again. Raises DiskFullError, and OSError when
+        the disk fails.
         """
         taken = md5_of(archive) if md5 is None else md5
         try:
             found = self.extract(archive, target)
         except ArchiveError as error:
             return NotOpened(portable(error), taken)
-        problems = (tuple(self.validate(document.path, document.name.kind)) for document in found.documents)
+        known: Mapping[str, Problems] = {}
+        if ready is not None and ready.md5 == taken:
+            known = ready.problems
+            for part in ready.folder.glob(f"{PREPARED_FILE}*"):
+                shutil.move(part, target / part.name)
+        problems = []
+        for document in found.documents:
+            of_document = known.get(document.name.file_name)
+            if of_document is None:
+                of_document = tuple(self.validate(document.path, document.name.kind))
+            problems.append(of_document)
         return CheckedArchive(found, taken, tuple(problems))
 
     def extract(self, archive: Path, target: Path) -> ExtractedArchive:
@@ -118,8 +144,8 @@ def begin(setup: Setup) -> None:
     gc.freeze()
 
 
-def check_archive(archive: Path, target: Path, md5: str | None) -> CheckedArchive | NotOpened:
+def check_archive(archive: Path, target: Path, md5: str | None, ready: Ready | None) -> CheckedArchive | NotOpened:
     """Check an archive in this process: see `ArchiveChecker.check`."""
     if _process.checker is None:
         raise RuntimeError("A process was given an archive before what to go by.")
-    return _process.checker.check(archive, target, md5)
+    return _process.checker.check(archive, target, md5, ready)

@@ -46,3 +46,9 @@ def record_conduct(connection: Connection, conduct: Mapping[int, Conduct]) -> No
             connection.execute(
                 update(FileSourceStatistics).where(FileSourceStatistics.file_source_id == source_id).values(**values)
             )
+
+
+def source_rates(connection: Connection) -> dict[int, float]:
+    """Bytes that each file source sent in a second, by its id, as far as any have come from there."""
+    known = connection.execute(select(FileSourceStatistics.__table__).where(FileSourceStatistics.seconds > 0))
+    return {row.file_source_id: row.bytes / row.seconds for row in known if row.bytes}

@@ -1,0 +1,90 @@
+"""What a worker leaves of an archive in the object store: the archive, its prepared file, and what was found."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from dcc.messages import message_from_json, message_to_json
+from dcc.outcomes import Problem
+from dcc.sources.hosting import Hosting
+from dcc.store.staged_documents import PREPARED_FILE
+from dcc.vocabulary import Severity
+
+ARCHIVE: Final = "archive.zip"
+_FOUND: Final = "found.json"
+
+Problems = tuple[Problem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a worker found: the copy that it fetched, its checksums, and the problems of each document by its name.
+
+    `published` is the MD5 that lay beside the copy. `problems` is None where the archive could not be opened.
+    """
+
+    source_id: int
+    size_bytes: int | None
+    modified: int | None
+    published: str | None
+    md5: str
+    problems: Mapping[str, Problems] | None
+
+    def is_of(self, hosting: Hosting) -> bool:
+        """Whether the copy is the one that is listed there."""
+        listed = (hosting.source_id, hosting.size_bytes, hosting.modified)
+        return listed == (self.source_id, self.size_bytes, self.modified)
+
+
+def write_bundle(bundle: Path, archive: Path, contents: Path, found: Found) -> None:
+    """Put an archive, the prepared file among its `contents`, if there is one, and what was found into one file."""
+    told = contents.parent / _FOUND
+    told.write_text(json.dumps(_plain(found)), "utf-8")
+    with tarfile.open(bundle, "w") as tar:
+        tar.add(archive, ARCHIVE)
+        tar.add(told, _FOUND)
+        for part in sorted(contents.glob(f"{PREPARED_FILE}*")):
+            tar.add(part, part.name)
+
+
+def open_bundle(bundle: Path, folder: Path) -> Found:
+    """Unpack a bundle into a folder. Raises OSError and ValueError for what is none."""
+    try:
+        with tarfile.open(bundle) as tar:
+            for member in tar:
+                if member.isfile() and "/" not in member.name and not member.name.startswith("."):
+                    tar.extract(member, folder, set_attrs=False)
+    except tarfile.TarError as error:
+        raise ValueError(f"{bundle.name} is no bundle of a worker: {error}") from error
+    return _found(json.loads((folder / _FOUND).read_text("utf-8")))
+
+
+def _plain(found: Found) -> dict[str, Any]:
+    problems = found.problems
+    return {
+        "copy": [found.source_id, found.size_bytes, found.modified, found.published, found.md5],
+        "problems": None if problems is None else {name: list(map(_row, some)) for name, some in problems.items()},
+    }
+
+
+def _found(told: dict[str, Any]) -> Found:
+    problems = told["problems"]
+    known = None if problems is None else {name: tuple(map(_problem, rows)) for name, rows in problems.items()}
+    source_id, size_bytes, modified, published, md5 = told["copy"]
+    return Found(source_id, size_bytes, modified, published, md5, known)
+
+
+def _row(problem: Problem) -> list[Any]:
+    fact = problem.fact
+    kept = message_to_json(fact)
+    return [problem.kind, str(fact), kept, problem.line, problem.column, problem.code, problem.severity.value]
+
+
+def _problem(row: list[Any]) -> Problem:
+    kind, words, kept, line, column, code, severity = row
+    return Problem(kind, message_from_json(kept, words), line, column, code, Severity(severity))

@@ -1,0 +1,116 @@
+"""Which archives a worker is given together: those of one file source, about half a minute's work."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from dcc.naming import Action
+from dcc.outcomes import ZipKey
+from dcc.sources.hosting import Hosting
+from dcc.tracker.hostings.download_plan import PlannedZip
+
+BATCH_SECONDS: Final = 30.0
+MOST_ARCHIVES: Final = 500
+MOST_BYTES: Final = 500_000_000
+
+_EACH_SECONDS: Final = 0.05
+"""What an archive takes beside its bytes: to ask for it, to open it, to leave it in the store."""
+_PREPARE_RATE: Final = 1_000_000
+"""Bytes of archives that are prepared in a second: of documents that are zipped to a tenth (docs/scale.md)."""
+_UNKNOWN_RATE: Final = 1_000_000
+_UNKNOWN_BYTES: Final = 5_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class BatchArchive:
+    """An archive as its file source lists it; `reads_checksum`: the checksum beside it counts."""
+
+    key: ZipKey
+    centre: str | None
+    hosting: Hosting
+    published: str | None
+
+    def expected_seconds(self, rate: float) -> float:
+        """How long a worker takes for it, of a source that sends `rate` bytes a second."""
+        size = _UNKNOWN_BYTES if self.hosting.size_bytes is None else self.hosting.size_bytes
+        return _EACH_SECONDS + size / rate + size / _PREPARE_RATE
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Archives of one file source that one worker is given, over one connection."""
+
+    source_id: int
+    archives: tuple[BatchArchive, ...]
+
+    def to_json(self) -> str:
+        """The batch as it lies in the object store; no secret is in it."""
+        archives = [
+            [
+                one.key.action.value,
+                one.key.file_name,
+                one.centre,
+                one.published,
+                [one.hosting.id, one.hosting.size_bytes, one.hosting.modified, one.hosting.has_md5, one.hosting.own],
+            ]
+            for one in self.archives
+        ]
+        return json.dumps({"source": self.source_id, "archives": archives})
+
+    @classmethod
+    def from_json(cls, text: str) -> Batch:
+        """The batch that was written so."""
+        told = json.loads(text)
+        source_id = int(told["source"])
+        return cls(
+            source_id,
+            tuple(
+                BatchArchive(
+                    ZipKey(Action(action), file_name),
+                    centre,
+                    Hosting(number, source_id, size, modified, has_md5, own=own),
+                    published,
+                )
+                for action, file_name, centre, published, (number, size, modified, has_md5, own) in told["archives"]
+            ),
+        )
+
+
+def plan_round(planned: Iterable[PlannedZip], rates: Mapping[int, float], connections: int) -> list[Batch]:
+    """The batches that workers are given at once: of each file source no more than it may have `connections`.
+
+    Archives keep their order. Each is to come from its preferred source; what is known to be bad, or comes to no
+    source, is left to the session. `rates` tell how many bytes a second a source sent, by its id, as far as known. The
+    batches of a source that has more than fits are followed by those of another round.
+    """
+    by_source: dict[int, list[BatchArchive]] = defaultdict(list)
+    for one in planned:
+        hosting = one.hostings[0] if one.hostings else None
+        if hosting is not None and hosting.bad is None:
+            is_producer = hosting.own and hosting.has_md5
+            published = None if is_producer else one.published
+            by_source[hosting.source_id].append(BatchArchive(one.key, one.centre, hosting, published))
+    batches = []
+    for source_id, archives in by_source.items():
+        waiting = iter(_batches(source_id, archives, rates.get(source_id, _UNKNOWN_RATE)))
+        batches.append([batch for _, batch in zip(range(connections), waiting, strict=False)])
+    # Sources take turns, so that workers that are few do not all wait for one server.
+    return [some[turn] for turn in range(connections) for some in batches if turn < len(some)]
+
+
+def _batches(source_id: int, archives: Iterable[BatchArchive], rate: float) -> Iterable[Batch]:
+    together: list[BatchArchive] = []
+    seconds = size = 0.0
+    for one in archives:
+        seconds += one.expected_seconds(rate)
+        size += one.hosting.size_bytes or 0
+        if together and (seconds > BATCH_SECONDS or size > MOST_BYTES or len(together) == MOST_ARCHIVES):
+            yield Batch(source_id, tuple(together))
+            together, seconds, size = [], one.expected_seconds(rate), one.hosting.size_bytes or 0
+        together.append(one)
+    if together:
+        yield Batch(source_id, tuple(together))

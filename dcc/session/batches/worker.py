@@ -1,0 +1,163 @@
+"""What a worker does with a batch: fetch each archive over one connection, prepare it, leave it in the object store."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from sqlalchemy import Connection, Engine, select
+
+from dcc.databases.transactions import run_reading
+from dcc.errors import ChecksumMismatchError, FileMissingError, NotFoundError, SourceError
+from dcc.outcomes import Problem
+from dcc.qc.apply.entity_rows import COLUMNS
+from dcc.qc.judging.documents import signature_of
+from dcc.qc.reference import snapshots
+from dcc.runtime.log_context import logging_about
+from dcc.session.batches.bundles import Found, write_bundle
+from dcc.session.batches.planning import Batch, BatchArchive
+from dcc.session.fetching.archive_transfer import Transfer, receive
+from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, Setup
+from dcc.session.prepare.documents import ArchiveToPrepare, Basis, DocumentToPrepare, prepare_archive
+from dcc.settings import Settings
+from dcc.sources.base import Connection as SourceConnection
+from dcc.sources.base import SourceAddress
+from dcc.sources.connect import connect
+from dcc.sources.transfer_speed import Pace
+from dcc.store.objects import ObjectStore
+from dcc.store.staged_documents import PREPARED_FILE
+from dcc.store.staging import Staging
+from dcc.tracker.models import Centre
+from dcc.tracker.register.source_addresses import load_addresses
+
+log = logging.getLogger(__name__)
+
+PLANS, RESULTS = "plans", "results"
+"""Where batches are in the store, below the folder of their session, and what workers leave."""
+
+
+def folder_of(session_id: int) -> str:
+    """The folder of the object store that a session and its workers share."""
+    return f"sessions/{session_id}"
+
+
+def prepare_batch(settings: Settings, tracker: Engine, qc: Engine, session_id: int, name: str) -> int:
+    """Fetch and prepare the archives of a batch by its name in the store; how many were left there.
+
+    An archive that fails is left to the session, and so are those after a file source that cannot be reached. Raises
+    NotFoundError for a batch that is not there, StoreUnreachableError and the `unreachable` error of either database.
+    """
+    store = ObjectStore(settings)
+    with TemporaryDirectory(prefix="dcc-batch-", dir=_scratch(settings)) as folder:
+        batch = _load(store, f"{folder_of(session_id)}/{PLANS}/{name}", Path(folder))
+        address, centres = run_reading(
+            tracker, lambda connection: _surroundings(connection, batch), patience_seconds=settings.database_retry
+        )
+        basis = run_reading(qc, _basis, patience_seconds=settings.database_retry)
+        checker = ArchiveChecker(Setup.from_settings(settings, centres))
+        worker = _Worker(settings.for_protocol(address.protocol), Path(folder), checker, basis)
+        done = 0
+        for archive, bundle in worker.bundles(address, batch):
+            key = archive.key
+            store.put(f"{folder_of(session_id)}/{RESULTS}/{key.action}/{key.file_name}", bundle)
+            done += 1
+        return done
+
+
+def _scratch(settings: Settings) -> Path:
+    folder = settings.staging_directory / ".batches"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _load(store: ObjectStore, name: str, folder: Path) -> Batch:
+    for key in store.keys(f"{name}."):
+        store.get(key, folder / "batch.json")
+        return Batch.from_json((folder / "batch.json").read_text("utf-8"))
+    raise NotFoundError(f"There is no batch {name} in the store {store.url}: its session has ended. Nothing is to do.")
+
+
+def _surroundings(connection: Connection, batch: Batch) -> tuple[SourceAddress, frozenset[str]]:
+    addresses = load_addresses(connection, ids=[batch.source_id], only_crawlable=False)
+    if not addresses:
+        raise NotFoundError(f"There is no file source {batch.source_id} any more. The session leaves it out.")
+    return addresses[0], frozenset(connection.scalars(select(Centre.short_name)))
+
+
+def _basis(connection: Connection) -> Basis:
+    """What documents are prepared by: a session that finds that it was another prepares them anew."""
+    reference = snapshots.load_active(connection)
+    signature = signature_of(one.id for one in reference.stored.values())
+    return Basis(reference.data, signature, datetime.now(UTC).date(), COLUMNS)
+
+
+class _Worker:
+    """Fetches and prepares archives in a folder of its own, where one lies at a time."""
+
+    def __init__(self, settings: Settings, folder: Path, checker: ArchiveChecker, basis: Basis) -> None:
+        self._settings, self._checker, self._basis = settings, checker, basis
+        self._staging = Staging(folder / "staging", min_free_bytes=settings.min_free_bytes)
+        self._bundle = folder / "bundle.tar"
+
+    def bundles(self, address: SourceAddress, batch: Batch) -> Iterator[tuple[BatchArchive, Path]]:
+        """The archives that could be fetched, each with what is to be left of it, which goes with the next one."""
+        with closing(connect(address, self._settings)) as connection:
+            for archive in batch.archives:
+                with logging_about(source=address.id, centre=address.centre, zip_action=archive.key):
+                    try:
+                        self._prepare(archive, connection)
+                    except SourceError as error:
+                        log.warning("%s is left to the session: %s", archive.key, error)
+                        if not _may_go_on(error):
+                            return
+                        continue
+                    yield archive, self._bundle
+                    self._staging.archive(archive.key).unlink()
+
+    def _prepare(self, archive: BatchArchive, connection: SourceConnection) -> None:
+        key, published = archive.key, archive.published
+
+        def heard(md5: str) -> None:
+            nonlocal published
+            published = md5
+
+        received = receive(
+            connection,
+            Transfer(0, key, archive.hosting, archive.published),
+            self._staging,
+            lambda _: None,
+            pace=Pace.from_settings(self._settings),
+            most_unsized=self._settings.max_unsized_bytes,
+            on_published=heard,
+        )
+        contents = self._staging.contents(key)
+        checked = self._checker.check(received.path, contents, received.md5)
+        problems = None
+        if isinstance(checked, CheckedArchive):
+            problems = self._prepare_rows(archive, checked, contents)
+        hosting = archive.hosting
+        listed = hosting.source_id, hosting.size_bytes, hosting.modified
+        write_bundle(self._bundle, received.path, contents, Found(*listed, published, checked.md5, problems))
+
+    def _prepare_rows(
+        self, archive: BatchArchive, checked: CheckedArchive, contents: Path
+    ) -> dict[str, tuple[Problem, ...]]:
+        found = list(zip(checked.archive.documents, checked.problems, strict=True))
+        valid = [
+            DocumentToPrepare(str(one.path), one.name.kind, one.name.centre, one.md5)
+            for one, problems in found
+            if not problems
+        ]
+        to_prepare = ArchiveToPrepare(archive.key, archive.centre, contents / PREPARED_FILE, valid)
+        for name, error in prepare_archive(to_prepare, self._basis).items():
+            log.info("%s of %s is prepared by the session: %s", name, archive.key, error)
+        return {one.name.file_name: problems for one, problems in found}
+
+
+def _may_go_on(error: SourceError) -> bool:
+    """Whether the connection serves for the next archive: what broke off may still be sending."""
+    return isinstance(error, ChecksumMismatchError | FileMissingError)

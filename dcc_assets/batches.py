@@ -1,0 +1,208 @@
+"""Batches of archives fetched and prepared by workers: a run with a step for each, on the executor of the settings.
+
+A worker is told the names of its session and batch alone; what it needs it takes from the object store, the databases
+and its own environment. The run is a process of its own, which the session ends where nothing more comes of it.
+"""
+
+import logging
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from dagster import (
+    Config,
+    DynamicOut,
+    DynamicOutput,
+    ExecutorDefinition,
+    In,
+    InputContext,
+    IOManager,
+    JobDefinition,
+    Nothing,
+    OpExecutionContext,
+    Out,
+    OutputContext,
+    ResourceDefinition,
+    execute_job,
+    in_process_executor,
+    job,
+    multiprocess_executor,
+    op,
+    reconstructable,
+)
+
+from dcc.qc.database import open_qc_database
+from dcc.runtime.processes import end_with_parent
+from dcc.session.batches.results import FromWorkers, Workers
+from dcc.settings import Settings, load_settings
+from dcc.settings.workers import ExecutorKind
+from dcc.tracker.database import open_tracker
+from dcc_dagster.instance import dagster_environment, open_instance
+
+log = logging.getLogger(__name__)
+
+BATCHES_JOB: Final = "prepare_batches"
+BROKER: Final = "DCC_BROKER"
+_NAMES: Final = "names"
+_LOOK_SECONDS: Final = 0.5
+_STOP_SECONDS: Final = 10.0
+
+
+class _Names(IOManager):
+    """Hands on nothing but the names of batches, which are in the keys of the steps: so no disk has to be shared."""
+
+    def handle_output(self, context: OutputContext, obj: object) -> None:
+        """There is nothing to keep."""
+
+    def load_input(self, context: InputContext) -> str:
+        """The name of the batch."""
+        upstream = context.upstream_output
+        return "" if upstream is None else upstream.mapping_key or ""
+
+
+class BatchNames(Config):
+    """The session, and its batches by their names in the object store."""
+
+    session_id: int
+    names: list[str]
+
+
+class BatchOfSession(Config):
+    """The session that batches are prepared for."""
+
+    session_id: int
+
+
+@op(
+    out=DynamicOut(str, io_manager_key=_NAMES),
+    description="The batches of the session, each of which a worker is given.",
+)
+def batches(config: BatchNames) -> Iterator[DynamicOutput[str]]:
+    """A step for each batch."""
+    for name in config.names:
+        yield DynamicOutput(name, mapping_key=name)
+
+
+@op(
+    ins={"name": In(str)},
+    out=Out(Nothing, io_manager_key=_NAMES),
+    description="Fetches the archives of a batch from their file source, prepares them, and leaves them in the store.",
+)
+def prepare_batch(context: OpExecutionContext, config: BatchOfSession, name: str) -> None:
+    """Prepare a batch. Raises as `dcc.session.batches.worker.prepare_batch`."""
+    from dcc.session.batches.worker import prepare_batch as prepare
+
+    settings = load_settings()
+    tracker, qc = open_tracker(settings), open_qc_database(settings)
+    try:
+        done = prepare(settings, tracker, qc, config.session_id, name)
+    finally:
+        tracker.dispose()
+        qc.dispose()
+    context.log.info(f"{done} archives are in the object store")
+
+
+def executor_of(settings: Settings) -> ExecutorDefinition:
+    """The executor that the settings name. Raises ConfigurationError where its package is not installed."""
+    if settings.executor is ExecutorKind.MULTIPROCESS:
+        return multiprocess_executor.configured({"max_concurrent": settings.workers}, name="processes")
+    if settings.executor is ExecutorKind.CELERY:
+        from dagster_celery import celery_executor
+
+        return celery_executor
+    return in_process_executor
+
+
+def prepare_batches() -> JobDefinition:
+    """The job, by the executor of this process's settings."""
+
+    @job(
+        name=BATCHES_JOB,
+        executor_def=executor_of(load_settings()),
+        resource_defs={_NAMES: ResourceDefinition.hardcoded_resource(_Names())},
+        description="Fetches and prepares archives by workers, a batch a step. A session starts it.",
+    )
+    def _prepare_batches() -> None:
+        batches().map(prepare_batch)
+
+    return _prepare_batches
+
+
+def run_config(settings: Settings, session_id: int, names: Sequence[str]) -> dict[str, Any]:
+    """What a run is given: names, and where the broker's URL is found."""
+    told: dict[str, Any] = {
+        "ops": {
+            "batches": {"config": {"session_id": session_id, "names": list(names)}},
+            "prepare_batch": {"config": {"session_id": session_id}},
+        }
+    }
+    if settings.executor is ExecutorKind.CELERY:
+        told["execution"] = {"config": {"broker": {"env": BROKER}, "backend": {"env": BROKER}}}
+    return told
+
+
+@dataclass(frozen=True)
+class DagsterWorkers:
+    """Workers by the executor of the settings; see `Workers`."""
+
+    settings: Settings
+
+    def run(self, session_id: int, names: Sequence[str], check: Callable[[], object], results: FromWorkers) -> None:
+        """Have batches prepared in a run; ends with it, or when workers leave nothing new for too long."""
+        environment = os.environ | dagster_environment(self.settings)
+        if self.settings.broker is not None:
+            environment[BROKER] = self.settings.broker.get_secret_value()
+        command = [sys.executable, "-m", __name__, str(session_id), *names]
+        with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as run:
+            try:
+                self._wait(run, check, results)
+            finally:
+                _stop(run)
+
+    def _wait(self, run: subprocess.Popen[bytes], check: Callable[[], object], results: FromWorkers) -> None:
+        there, since = results.look(), time.monotonic()
+        while run.poll() is None:
+            check()
+            time.sleep(_LOOK_SECONDS)
+            if time.monotonic() - since > self.settings.worker_patience:
+                found = results.look()
+                if found == there:
+                    log.warning("Workers have left nothing for %g s", self.settings.worker_patience)
+                    return
+                there, since = found, time.monotonic()
+
+
+def _stop(run: subprocess.Popen[bytes]) -> None:
+    if run.poll() is None:
+        run.terminate()
+        try:
+            run.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            run.kill()
+
+
+def workers_of(settings: Settings) -> Workers | None:
+    """The workers of the settings; None where the session does all by itself."""
+    return None if settings.executor is ExecutorKind.IN_PROCESS else DagsterWorkers(settings)
+
+
+def main(session_id: str, *names: str) -> None:
+    """Run batches of a session, by their names."""
+    end_with_parent()
+    settings = load_settings()
+    with open_instance(settings) as instance:
+        execute_job(
+            reconstructable(prepare_batches),
+            instance=instance,
+            run_config=run_config(settings, int(session_id), names),
+            tags={"dcc/session": session_id},
+            raise_on_error=False,
+        )
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
