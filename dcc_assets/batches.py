@@ -4,6 +4,7 @@ A worker is told the names of its session and batch alone; what it needs it take
 and its own environment. The run is a process of its own, which the session ends where nothing more comes of it.
 """
 
+import importlib
 import logging
 import os
 import subprocess
@@ -21,12 +22,12 @@ from dagster import (
     In,
     InputContext,
     IOManager,
+    IOManagerDefinition,
     JobDefinition,
     Nothing,
     OpExecutionContext,
     Out,
     OutputContext,
-    ResourceDefinition,
     execute_job,
     in_process_executor,
     job,
@@ -123,7 +124,7 @@ def prepare_batches() -> JobDefinition:
     @job(
         name=BATCHES_JOB,
         executor_def=executor_of(load_settings()),
-        resource_defs={_NAMES: ResourceDefinition.hardcoded_resource(_Names())},
+        resource_defs={_NAMES: IOManagerDefinition.hardcoded_io_manager(_Names())},
         description="Fetches and prepares archives by workers, a batch a step. A session starts it.",
     )
     def _prepare_batches() -> None:
@@ -156,7 +157,7 @@ class DagsterWorkers:
         environment = os.environ | dagster_environment(self.settings)
         if self.settings.broker is not None:
             environment[BROKER] = self.settings.broker.get_secret_value()
-        command = [sys.executable, "-m", __name__, str(session_id), *names]
+        command = [sys.executable, "-m", "dcc_assets.batches", str(session_id), *names]
         with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as run:
             try:
                 self._wait(run, check, results)
@@ -205,4 +206,5 @@ def main(session_id: str, *names: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    # Workers find the job by the module's name.
+    importlib.import_module("dcc_assets.batches").main(*sys.argv[1:])

@@ -152,6 +152,8 @@ class _Worker:
             for one, problems in found
             if not problems
         ]
+        if not valid:
+            return {one.name.file_name: problems for one, problems in found}
         to_prepare = ArchiveToPrepare(archive.key, archive.centre, contents / PREPARED_FILE, valid)
         for name, error in prepare_archive(to_prepare, self._basis).items():
             log.info("%s of %s is prepared by the session: %s", name, archive.key, error)

@@ -91,8 +91,8 @@ class ArchiveChecker:
     ) -> CheckedArchive | NotOpened:
         """Take an archive's MD5, unless that is known, extract its documents to `target`, and validate them.
 
-        What is `ready` of the archive, if it has the same MD5, is not done again. Raises DiskFullError, and OSError when
-        the disk fails.
+        What is `ready` of the archive, if it has the same MD5, is not done again. Raises DiskFullError, and OSError
+        when the disk fails.
         """
         taken = md5_of(archive) if md5 is None else md5
         try:
