@@ -1,22 +1,29 @@
-"""The Celery app of the workers: `celery -A dcc_dagster.celery_worker worker`, with DCC_BROKER as in the session."""
+"""The Celery app of the workers: `celery -A dcc_dagster.celery_worker worker`, with the settings that sessions have."""
+
+import os
 
 from dagster_celery.config import DEFAULT_CONFIG, dict_wrapper
 from dagster_celery.make_app import make_app
 from dagster_celery.tasks import create_task
 
 from dcc.errors import ConfigurationError
-from dcc.settings import load_settings
+from dcc.settings import Settings, load_settings
+from dcc_dagster.instance import dagster_environment
 
 
-def _broker() -> str:
-    broker = load_settings().broker
-    if broker is None:
+def broker_of(settings: Settings) -> str:
+    """The broker's URL. Raises ConfigurationError where there is none."""
+    if settings.broker is None:
         raise ConfigurationError("DCC_BROKER names no broker. Set it to the URL that the sessions have.")
-    return broker.get_secret_value()
+    return settings.broker.get_secret_value()
 
 
+_settings = load_settings()
+_broker = broker_of(_settings)
+# Dagster's storages are found by these.
+os.environ.update(dagster_environment(_settings))
 # A worker takes one batch at a time, so that none waits while another worker is idle.
-_CONFIGURATION = DEFAULT_CONFIG | {"worker_prefetch_multiplier": 1}
+_configuration = DEFAULT_CONFIG | {"worker_prefetch_multiplier": 1}
 
-app = make_app({"broker": _broker(), "backend": _broker(), "config_source": dict_wrapper(_CONFIGURATION)})
+app = make_app({"broker": _broker, "backend": _broker, "config_source": dict_wrapper(_configuration)})
 execute_plan = create_task(app)
