@@ -12,6 +12,7 @@ from typing import Protocol
 from dcc.errors import DccError
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
+from dcc.runtime.log_context import progress_log
 from dcc.session.batches.bundles import ARCHIVE, Found, open_bundle
 from dcc.session.batches.planning import Batch, plan_round
 from dcc.session.batches.worker import PLANS, RESULTS, folder_of
@@ -22,6 +23,7 @@ from dcc.store.objects import ObjectStore
 from dcc.tracker.hostings.download_plan import PlannedZip
 
 log = logging.getLogger(__name__)
+progress = progress_log(__name__)
 
 _BLOCK = 256 * 1024
 
@@ -159,7 +161,7 @@ def have_prepared(
             results.put_plan(names[-1], batch)
         workers.run(session_id, names, check, results)
         there = results.look()
-        log.info("Workers have prepared %d archives in %d batches", there, number)
+        progress.info("Workers have prepared %d archives in %d batches", there, number)
         if there == before:
             return
         before = there
