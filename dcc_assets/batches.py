@@ -119,11 +119,16 @@ def executor_of(settings: Settings) -> ExecutorDefinition:
 
 
 def prepare_batches() -> JobDefinition:
-    """The job, by the executor of this process's settings."""
+    """The job by the settings of this process: workers find it by this function's name."""
+    return batches_job(load_settings())
+
+
+def batches_job(settings: Settings) -> JobDefinition:
+    """The job, by the executor that the settings name."""
 
     @job(
         name=BATCHES_JOB,
-        executor_def=executor_of(load_settings()),
+        executor_def=executor_of(settings),
         resource_defs={_NAMES: IOManagerDefinition.hardcoded_io_manager(_Names())},
         description="Fetches and prepares archives by workers, a batch a step. A session starts it.",
     )

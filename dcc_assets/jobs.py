@@ -9,8 +9,9 @@ from typing import Final
 
 from dagster import Definitions, OpExecutionContext, in_process_executor, job, op
 
-from dcc.settings import Settings
+from dcc.settings import Settings, load_settings
 from dcc_assets.analysis import measurements
+from dcc_assets.batches import batches_job
 from dcc_assets.collection import ARCHIVE_SPECS, chosen_file_sources, crawl
 from dcc_assets.data import DATA_SPECS, chosen_data, load
 from dcc_assets.keys import FILE_SOURCE_LISTINGS, QC, ZIP_ACTIONS_ASSET
@@ -163,7 +164,14 @@ def asset_definitions(settings: Settings | None = None) -> Definitions:
             chosen_reports,
             measurements,
         ],
-        jobs=[crawl_file_sources, process_zip_actions, load_data, show_changes, show_overdue_job],
+        jobs=[
+            crawl_file_sources,
+            process_zip_actions,
+            batches_job(settings or load_settings()),
+            load_data,
+            show_changes,
+            show_overdue_job,
+        ],
         resources=platform_resources(settings),
         executor=in_process_executor,
     )

@@ -108,7 +108,16 @@ def workers(installation: Installation, variables: Mapping[str, str]) -> Iterato
     try:
         for name in WORKERS:
             with (installation.root / f"{name}.log").open("w") as log:
-                command = [PROGRAM / "celery", "-A", "dcc_dagster.celery_worker", "worker", "-c1", "-linfo", "-n", f"{name}@%h"]
+                command = [
+                    PROGRAM / "celery",
+                    "-A",
+                    "dcc_dagster.celery_worker",
+                    "worker",
+                    "-c1",
+                    "-linfo",
+                    "-n",
+                    f"{name}@%h",
+                ]
                 processes.append(
                     subprocess.Popen(
                         command, env=environment(installation.settings, **variables), stdout=log, stderr=log

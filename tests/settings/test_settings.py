@@ -45,6 +45,7 @@ def test_every_setting_has_an_environment_variable_and_says_what_it_means(
         "zip_pattern": r"(?P<centre>.)(?P<date>.)(?P<inc>.)",
         "document_pattern": r"(?P<centre>.)(?P<date>.)(?P<inc>.)(?P<kind>.)",
         **dict.fromkeys(DATABASES, "sqlite:////x/y.db"),
+        "executor": "celery",
         "store": "s3://archives/dcc",
         "store_endpoint": "https://minio.dcc.example:9000",
         "dagster_events": "false",
