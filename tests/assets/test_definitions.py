@@ -64,8 +64,8 @@ LINEAGE = [
     "submission_reports",
 ]
 JOBS = (
-    "['__ASSET_JOB', 'crawl_file_sources', 'load_data', 'prepare_batches', 'process_zip_actions', 'refresh_reference_data', "
-    "'show_changes', 'show_overdue']"
+    "['__ASSET_JOB', 'crawl_file_sources', 'load_data', 'prepare_batches', 'process_zip_actions', "
+    "'refresh_reference_data', 'show_changes', 'show_overdue']"
 )
 NAMED = {
     "sensor": (SensorDefinition,),

@@ -162,5 +162,18 @@ def test_celery_workers_with_an_object_store_end_as_the_session_itself(
     assert "succeeded in" in "".join(logs)
     assert SECRET_ACCESS_KEY not in "".join(logs)
     assert "Workers have prepared" in (installation.root / "log").read_text()
+    # All that the broker was ever told is in its files.
+    told = b"".join(path.read_bytes() for path in (tmp_path / "redis").rglob("*") if path.is_file())
+    assert b"prepare_batch" in told
+    assert SECRET_ACCESS_KEY.encode() not in told
     # Nothing is left in the store.
     assert "Contents" not in bucket.client.list_objects_v2(Bucket=bucket.name)
+
+
+def test_what_no_worker_takes_the_session_does_by_itself(
+    tmp_path: Path, by_itself: dict[str, Any], redis_server: RedisServer
+) -> None:
+    installation = installed(tmp_path / "without")
+    crawl(installation, DCC_EXECUTOR="celery", DCC_BROKER=redis_server.url, DCC_WORKER_PATIENCE="1")
+    assert "Workers have left nothing for 1 s" in (installation.root / "log").read_text()
+    assert result(installation) == by_itself
