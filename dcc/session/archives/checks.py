@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from dcc.runtime.log_context import logging_about, with_log_context
 from dcc.runtime.worker_processes import WorkerProcesses
@@ -33,35 +34,15 @@ class ArchiveChecks:
 
     def __init__(self, setup: Setup, workers: int, tell: Callable[[Checked], object], *, in_processes: bool) -> None:
         self._tell = tell
-        self._processes: WorkerProcesses | None = None
-        self._threads: ThreadPoolExecutor | None = None
-        if in_processes:
-            self._processes = WorkerProcesses(min(workers, os.cpu_count() or 1), archive_checks.begin, setup)
-        else:
-            self._checker = ArchiveChecker(setup)
-            self._threads = ThreadPoolExecutor(workers, thread_name_prefix="check")
+        self._pool = _Processes(setup, workers) if in_processes else _Threads(setup, workers)
 
     def check(self, job: Job, archive: Path, target: Path, ready: Ready | None = None) -> None:
         """Have an archive checked, and its documents written to `target`; what is `ready` is not done again."""
-        given = archive, target, job.md5, ready
-        if self._processes is not None:
-            done = self._processes.submit(str(job.key), archive_checks.check_archive, *given)
-        elif self._threads is not None:
-            done = self._threads.submit(with_log_context(self._in_thread), job, *given)
-        done.add_done_callback(partial(self._hear, job))
+        self._pool.submit(job, archive, target, job.md5, ready).add_done_callback(partial(self._hear, job))
 
     def stop(self) -> None:
         """Begin nothing any more. Threads end what they are at."""
-        if self._processes is not None:
-            self._processes.stop()
-        elif self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
-
-    def _in_thread(
-        self, job: Job, archive: Path, target: Path, md5: str | None, ready: Ready | None
-    ) -> CheckedArchive | NotOpened:
-        with logging_about(source=job.source_id, centre=job.centre, zip_action=job.key):
-            return self._checker.check(archive, target, md5, ready)
+        self._pool.stop()
 
     def _hear(self, job: Job, done: Future[CheckedArchive | NotOpened]) -> None:
         if done.cancelled():
@@ -71,3 +52,34 @@ class ArchiveChecks:
             self._tell(Checked(job, done.result()))
         elif isinstance(error, Exception):
             self._tell(Checked(job, error))
+
+
+class _Processes:
+    """As many processes as `workers` and the processors allow."""
+
+    def __init__(self, setup: Setup, workers: int) -> None:
+        self._pool = WorkerProcesses(min(workers, os.cpu_count() or 1), archive_checks.begin, setup)
+
+    def submit(self, job: Job, *given: Any) -> Future[Any]:
+        return self._pool.submit(str(job.key), archive_checks.check_archive, *given)
+
+    def stop(self) -> None:
+        self._pool.stop()
+
+
+class _Threads:
+    """As many threads of this process as `workers`."""
+
+    def __init__(self, setup: Setup, workers: int) -> None:
+        self._checker = ArchiveChecker(setup)
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="check")
+
+    def submit(self, job: Job, *given: Any) -> Future[Any]:
+        return self._pool.submit(with_log_context(self._check), job, *given)
+
+    def stop(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _check(self, job: Job, *given: Any) -> CheckedArchive | NotOpened:
+        with logging_about(source=job.source_id, centre=job.centre, zip_action=job.key):
+            return self._checker.check(*given)
