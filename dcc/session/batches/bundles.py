@@ -7,13 +7,13 @@ import tarfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 
-from dcc.messages import message_from_json, message_to_json
 from dcc.outcomes import Problem
 from dcc.sources.hosting import Hosting
 from dcc.store.staged_documents import PREPARED_FILE
-from dcc.vocabulary import Severity
+from dcc.tracker.problems import problem_columns, problem_of
 
 ARCHIVE: Final = "archive.zip"
 _FOUND: Final = "found.json"
@@ -72,19 +72,16 @@ def _plain(found: Found) -> dict[str, Any]:
     }
 
 
+def _row(problem: Problem) -> dict[str, Any]:
+    """A problem as the tracker's logs have it, with its kind and place."""
+    place = {"kind": problem.kind, "line": problem.line, "col": problem.column, "severity": problem.severity.value}
+    return place | problem_columns(problem)
+
+
 def _found(told: dict[str, Any]) -> Found:
     problems = told["problems"]
-    known = None if problems is None else {name: tuple(map(_problem, rows)) for name, rows in problems.items()}
+    known = None
+    if problems is not None:
+        known = {name: tuple(problem_of(SimpleNamespace(**row)) for row in rows) for name, rows in problems.items()}
     source_id, size_bytes, modified, published, md5 = told["copy"]
     return Found(source_id, size_bytes, modified, published, md5, known)
-
-
-def _row(problem: Problem) -> list[Any]:
-    fact = problem.fact
-    kept = message_to_json(fact)
-    return [problem.kind, str(fact), kept, problem.line, problem.column, problem.code, problem.severity.value]
-
-
-def _problem(row: list[Any]) -> Problem:
-    kind, words, kept, line, column, code, severity = row
-    return Problem(kind, message_from_json(kept, words), line, column, code, Severity(severity))
