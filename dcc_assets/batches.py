@@ -36,13 +36,14 @@ from dagster import (
     reconstructable,
 )
 
-from dcc.qc.database import open_qc_database
 from dcc.runtime.processes import end_with_parent
 from dcc.session.batches.results import FromWorkers, Workers
 from dcc.settings import Settings, load_settings
 from dcc.settings.workers import ExecutorKind
-from dcc.tracker.database import open_tracker
+from dcc_assets.runs import SESSION_TAG
 from dcc_dagster.instance import dagster_environment, open_instance
+from dcc_resources.qc_database import QcDatabaseResource
+from dcc_resources.tracker import TrackerResource
 
 log = logging.getLogger(__name__)
 
@@ -93,17 +94,17 @@ def batches(config: BatchNames) -> Iterator[DynamicOutput[str]]:
     out=Out(Nothing, io_manager_key=_NAMES),
     description="Fetches the archives of a batch from their file source, prepares them, and leaves them in the store.",
 )
-def prepare_batch(context: OpExecutionContext, config: BatchOfSession, name: str) -> None:
+def prepare_batch(
+    context: OpExecutionContext,
+    config: BatchOfSession,
+    tracker: TrackerResource,
+    qc_database: QcDatabaseResource,
+    name: str,
+) -> None:
     """Prepare a batch. Raises as `dcc.session.batches.worker.prepare_batch`."""
     from dcc.session.batches.worker import prepare_batch as prepare
 
-    settings = load_settings()
-    tracker, qc = open_tracker(settings), open_qc_database(settings)
-    try:
-        done = prepare(settings, tracker, qc, config.session_id, name)
-    finally:
-        tracker.dispose()
-        qc.dispose()
+    done = prepare(load_settings(), tracker.ready(), qc_database.ready(), config.session_id, name)
     context.log.info(f"{done} archives are in the object store")
 
 
@@ -129,7 +130,11 @@ def batches_job(settings: Settings) -> JobDefinition:
     @job(
         name=BATCHES_JOB,
         executor_def=executor_of(settings),
-        resource_defs={_NAMES: IOManagerDefinition.hardcoded_io_manager(_Names())},
+        resource_defs={
+            _NAMES: IOManagerDefinition.hardcoded_io_manager(_Names()),
+            TrackerResource.key: TrackerResource.of(settings),
+            QcDatabaseResource.key: QcDatabaseResource.of(settings),
+        },
         description="Fetches and prepares archives by workers, a batch a step. A session starts it.",
     )
     def _prepare_batches() -> None:
@@ -205,7 +210,7 @@ def main(session_id: str, *names: str) -> None:
             reconstructable(prepare_batches),
             instance=instance,
             run_config=run_config(settings, int(session_id), names),
-            tags={"dcc/session": session_id},
+            tags={SESSION_TAG: session_id},
             raise_on_error=False,
         )
 

@@ -15,9 +15,11 @@ from pydantic import SecretStr
 
 from dcc.qc.database import init_qc_database, open_qc_database
 from dcc.settings import Settings
+from dcc.store.objects import ObjectStore
 from dcc.tracker.database import init_tracker, open_tracker
 from tests.session.test_crash_recovery import ending, fill
 from tests.support.installations import Installation, experiments, specimens
+from tests.support.ports import free_port
 from tests.support.qc_files import all_rows
 from tests.support.redis_server import RedisServer
 from tests.support.s3_server import SECRET_ACCESS_KEY, Bucket
@@ -61,8 +63,8 @@ def installed(root: Path) -> Installation:
     return installation
 
 
-def crawl(installation: Installation, **more: str) -> str:
-    """Run a session as a process; what it logs."""
+def crawl(installation: Installation, *, exit_code: int = 1, **more: str) -> str:
+    """Run a session as a process, which ends with 1 as some archives are faulty; what it says."""
     log = installation.root / "log"
     ended = subprocess.run(
         [PROGRAM / "dcc", "crawl"],
@@ -71,8 +73,7 @@ def crawl(installation: Installation, **more: str) -> str:
         text=True,
         timeout=180,
     )
-    # Some archives are faulty.
-    assert ended.returncode == 1, ended.stdout + ended.stderr
+    assert ended.returncode == exit_code, ended.stdout + ended.stderr
     return ended.stdout + ended.stderr
 
 
@@ -177,3 +178,29 @@ def test_what_no_worker_takes_the_session_does_by_itself(
     crawl(installation, DCC_EXECUTOR="celery", DCC_BROKER=redis_server.url, DCC_WORKER_PATIENCE="1")
     assert "Workers have left nothing for 1 s" in (installation.root / "log").read_text()
     assert result(installation) == by_itself
+
+
+def test_without_an_object_store_the_session_does_all_by_itself(tmp_path: Path, by_itself: dict[str, Any]) -> None:
+    installation = installed(tmp_path / "away")
+    away = {
+        "DCC_STORE": "s3://bucket/dcc",
+        "DCC_STORE_ENDPOINT": f"http://127.0.0.1:{free_port()}",
+        "DCC_STORE_ACCESS_KEY_ID": "id",
+        "DCC_STORE_SECRET_ACCESS_KEY": "secret",
+    }
+    said = crawl(installation, exit_code=4, DCC_EXECUTOR="multiprocess", DCC_STORE_RETRY="0", **away)
+    assert "The store s3://bucket/dcc could not be reached" in said
+    assert result(installation) == by_itself
+
+
+def test_what_was_left_for_a_killed_session_is_removed_by_the_next_one(tmp_path: Path) -> None:
+    installation = installed(tmp_path / "killed")
+    left = installation.root / "bundle"
+    left.write_bytes(b"left")
+    store = ObjectStore(installation.settings)
+    store.put("sessions/77/results/add/H.2013-10-31.1.impc.zip", left)
+    scratch = installation.settings.staging_directory / ".workers-77"
+    scratch.mkdir(parents=True)
+    crawl(installation, DCC_EXECUTOR="multiprocess")
+    assert store.keys() == []
+    assert list(installation.settings.staging_directory.glob(".workers-*")) == []

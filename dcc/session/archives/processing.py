@@ -24,13 +24,12 @@ from dcc.phases import Phase
 from dcc.runtime.processes import give_back_freed_memory
 from dcc.session.archives.coordination import Coordinator
 from dcc.session.archives.jobs import Job
-from dcc.session.batches.results import FromWorkers, Workers, have_prepared
+from dcc.session.batches.results import FromWorkers, Workers, prepared_by_workers
 from dcc.session.crawling import Relisting, list_again, relist, settle
 from dcc.session.prepare.archive_checks import Setup
 from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc.sources.base import ListedFile, SourceAddress
-from dcc.store.objects import ObjectStore
 from dcc.store.staging import Staging, remove_leftovers
 from dcc.tracker import progress
 from dcc.tracker.database import run_reading
@@ -54,7 +53,7 @@ from dcc.tracker.hostings.retries import (
     staged_copies_of,
     unavailable_error,
 )
-from dcc.tracker.hostings.source_statistics import record_conduct, source_rates
+from dcc.tracker.hostings.source_statistics import record_conduct
 from dcc.tracker.models import Centre, utc_now
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.states import WAITING
@@ -126,14 +125,8 @@ def process_zip_actions(
     if not work:
         return
     held_much = len(work) >= _MUCH
-    if workers is None or keys is not None:
-        faults = yield from _process(tracker, settings, session, work, named=keys is not None)
-    else:
-        with FromWorkers(ObjectStore(settings), session.id, staging.root / f".workers-{session.id}") as results:
-            rates = run_reading(tracker, source_rates, patience_seconds=settings.database_retry)
-            most = settings.downloads_per_source
-            have_prepared(workers, results, session.id, work.planned, rates, most, session.check)
-            faults = yield from _process(tracker, settings, session, work, named=False, from_workers=results)
+    with prepared_by_workers(workers if keys is None else None, tracker, settings, session, work.planned) as results:
+        faults = yield from _process(tracker, settings, session, work, named=keys is not None, from_workers=results)
     del work
     if held_much:
         give_back_freed_memory()

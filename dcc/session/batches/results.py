@@ -5,27 +5,37 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
-from dcc.errors import DccError
+from sqlalchemy import Engine
+
+from dcc.errors import DccError, StoreRefusedError, StoreUnreachableError
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
+from dcc.phases import Phase
 from dcc.runtime.log_context import progress_log
 from dcc.session.batches.bundles import ARCHIVE, Found, open_bundle
 from dcc.session.batches.planning import Batch, plan_round
-from dcc.session.batches.worker import PLANS, RESULTS, folder_of
+from dcc.session.batches.worker import PLANS, RESULTS, SESSIONS, folder_of
+from dcc.session.leases import active_sessions
 from dcc.session.prepare.archive_checks import Ready
+from dcc.session.sessions import Session
+from dcc.settings import Settings
 from dcc.sources.base import ActionListing, Block, BlockwiseConnection
 from dcc.sources.hosting import Hosting
 from dcc.store.objects import ObjectStore
+from dcc.tracker.database import run_reading
 from dcc.tracker.hostings.download_plan import PlannedZip
+from dcc.tracker.hostings.source_statistics import source_rates
 
 log = logging.getLogger(__name__)
 progress = progress_log(__name__)
 
 _BLOCK = 256 * 1024
+_SCRATCH = ".workers-"
 
 
 class Workers(Protocol):
@@ -64,7 +74,7 @@ class WorkerConnection(BlockwiseConnection):
 
 
 class FromWorkers:
-    """What workers left for a session; a context manager that removes it, and where it was unpacked. For threads."""
+    """What workers left for a session. Threads may share it."""
 
     def __init__(self, store: ObjectStore, session_id: int, scratch: Path) -> None:
         self._store, self._folder, self._scratch = store, folder_of(session_id), scratch
@@ -72,16 +82,11 @@ class FromWorkers:
         self._taken: dict[ZipKey, tuple[Path, Found] | None] = {}
         self._lock = threading.Lock()
 
-    def __enter__(self) -> FromWorkers:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def remove(self) -> None:
+        """Remove it all. Raises what the store raises."""
         shutil.rmtree(self._scratch, ignore_errors=True)
-        try:
-            for key in self._store.keys(f"{self._folder}/"):
-                self._store.delete(key)
-        except DccError as error:
-            log.warning("What workers left for the session stays in the store: %s", error)
+        for key in self._store.keys(f"{self._folder}/"):
+            self._store.delete(key)
 
     def put_plan(self, name: str, batch: Batch) -> None:
         """Put a batch where its worker finds it."""
@@ -98,10 +103,6 @@ class FromWorkers:
                 name = key.removeprefix(place).rpartition(".")[0]
                 self._keys[ZipKey(action, name)] = key
         return len(self._keys)
-
-    def has(self, key: ZipKey) -> bool:
-        """Whether something was left of an archive."""
-        return key in self._keys
 
     def connection(self, key: ZipKey, hosting: Hosting) -> WorkerConnection | None:
         """What serves in the place of a connection, if a worker fetched this copy of an archive."""
@@ -135,31 +136,73 @@ class FromWorkers:
         return taken
 
 
-def have_prepared(
+@contextmanager
+def prepared_by_workers(
+    workers: Workers | None, tracker: Engine, settings: Settings, session: Session, planned: Sequence[PlannedZip]
+) -> Iterator[FromWorkers | None]:
+    """What workers, if there are any, fetched and prepared of what is planned; it goes with this block.
+
+    What no worker did is left to the session, and all of it where the object store is away or refuses: the session
+    notes that trouble. What killed sessions left is removed.
+    """
+    if workers is None:
+        yield None
+        return
+    store = ObjectStore(settings)
+    results = FromWorkers(store, session.id, _scratch(settings, session.id))
+    try:
+        _remove_left(store, tracker, settings)
+        rates = run_reading(tracker, source_rates, patience_seconds=settings.database_retry)
+        _have_prepared(workers, results, session, planned, rates, settings.downloads_per_source)
+    except (StoreUnreachableError, StoreRefusedError) as error:
+        session.note_trouble(Phase.DOWNLOAD, error)
+    try:
+        yield results
+    finally:
+        try:
+            results.remove()
+        except DccError as error:
+            log.warning("What workers left for the session stays in the store until the next one: %s", error)
+
+
+def _scratch(settings: Settings, session_id: int) -> Path:
+    return settings.staging_directory / f"{_SCRATCH}{session_id}"
+
+
+def _remove_left(store: ObjectStore, tracker: Engine, settings: Settings) -> None:
+    """Remove what workers left for sessions that are no longer active."""
+    leases = run_reading(
+        tracker, lambda connection: active_sessions(connection, settings), patience_seconds=settings.database_retry
+    )
+    active = {lease.session for lease in leases}
+    known = {int(key.split("/")[1]) for key in store.keys(f"{SESSIONS}/")}
+    for place in settings.staging_directory.glob(f"{_SCRATCH}*"):
+        known.add(int(place.name.removeprefix(_SCRATCH)))
+    for session_id in known - active:
+        FromWorkers(store, session_id, _scratch(settings, session_id)).remove()
+
+
+def _have_prepared(
     workers: Workers,
     results: FromWorkers,
-    session_id: int,
-    planned: Iterable[PlannedZip],
+    session: Session,
+    planned: Sequence[PlannedZip],
     rates: Mapping[int, float],
     connections: int,
-    check: Callable[[], object],
 ) -> None:
     """Have workers fetch and prepare what is planned, in rounds, as long as a round brings something.
 
-    In a round each file source has no more than so many `connections`. What no worker did is left to the session.
+    In a round each file source has no more than so many `connections`.
     """
     waiting = list(planned)
     number, before = 0, 0
-    while waiting:
-        batches = plan_round(waiting, rates, connections)
-        if not batches:
-            return
+    while batches := plan_round(waiting, rates, connections):
         names = []
         for batch in batches:
             number += 1
             names.append(f"batch_{number}")
             results.put_plan(names[-1], batch)
-        workers.run(session_id, names, check, results)
+        workers.run(session.id, names, session.check, results)
         there = results.look()
         progress.info("Workers have prepared %d archives in %d batches", there, number)
         if there == before:

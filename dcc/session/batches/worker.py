@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import shutil
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
@@ -36,13 +38,17 @@ from dcc.tracker.register.source_addresses import load_addresses
 
 log = logging.getLogger(__name__)
 
+_LEFT_SECONDS = 86_400
+
+SESSIONS = "sessions"
+"""The folder of the store in which each session has one, that it shares with its workers."""
 PLANS, RESULTS = "plans", "results"
 """Where batches are in the store, below the folder of their session, and what workers leave."""
 
 
 def folder_of(session_id: int) -> str:
     """The folder of the object store that a session and its workers share."""
-    return f"sessions/{session_id}"
+    return f"{SESSIONS}/{session_id}"
 
 
 def prepare_batch(settings: Settings, tracker: Engine, qc: Engine, session_id: int, name: str) -> int:
@@ -69,8 +75,13 @@ def prepare_batch(settings: Settings, tracker: Engine, qc: Engine, session_id: i
 
 
 def _scratch(settings: Settings) -> Path:
+    """The folder of this machine in which batches are worked on, without what killed workers left there."""
     folder = settings.staging_directory / ".batches"
     folder.mkdir(parents=True, exist_ok=True)
+    for left in folder.iterdir():
+        # A batch takes half a minute.
+        if time.time() - left.stat().st_mtime > _LEFT_SECONDS:
+            shutil.rmtree(left, ignore_errors=True)
     return folder
 
 
