@@ -1,0 +1,96 @@
+"""Batches of archives for workers: every archive in one of them, none of them too much for one worker."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dcc.naming import Action
+from dcc.outcomes import ZipKey
+from dcc.session.batches import planning
+from dcc.session.batches.planning import BATCH_SECONDS, MOST_ARCHIVES, MOST_BYTES, Batch, plan_round
+from dcc.sources.hosting import Fault, Hosting, KnownBad
+from dcc.tracker.hostings.download_plan import PlannedZip
+
+SIZES = st.none() | st.integers(0, 20_000) | st.integers(0, 2 * MOST_BYTES)
+RATES = st.dictionaries(st.integers(1, 3), st.floats(1_000, 1e9))
+
+
+def planned(number: int, source_id: int, size: int | None, *, bad: bool = False) -> PlannedZip:
+    """An archive that waits, at one file source."""
+    known = KnownBad("0" * 32, Fault.DAMAGED) if bad else None
+    hosting = Hosting(number, source_id, size, 1_400_000_000, has_md5=False, bad=known)
+    return PlannedZip(number, number, ZipKey(Action.ADD, f"H.2014-01-01.{number}.impc.zip"), "H", (hosting,))
+
+
+def archives(most: int) -> st.SearchStrategy[list[PlannedZip]]:
+    """Archives of some file sources, a few of which are known to be bad."""
+    one = st.tuples(st.integers(1, 3), SIZES, st.integers(0, 9))
+    return st.lists(one, max_size=most).map(
+        lambda told: [planned(n, source, size, bad=bad == 0) for n, (source, size, bad) in enumerate(told, 1)]
+    )
+
+
+def rounds(waiting: list[PlannedZip], rates: dict[int, float], connections: int) -> list[list[Batch]]:
+    """The batches of all rounds, as a session gives them out."""
+    found = []
+    while batches := plan_round(waiting, rates, connections):
+        found.append(batches)
+        given_out = {archive.key for batch in batches for archive in batch.archives}
+        waiting = [one for one in waiting if one.key not in given_out]
+    return found
+
+
+@given(archives(60), RATES, st.integers(1, 4))
+def test_every_archive_is_in_one_batch_in_its_order(
+    waiting: list[PlannedZip], rates: dict[int, float], connections: int
+) -> None:
+    batches = [batch for some in rounds(waiting, rates, connections) for batch in some]
+    given_out: dict[int, list[Hosting]] = {source: [] for source in (1, 2, 3)}
+    for batch in batches:
+        assert batch.archives
+        given_out[batch.source_id] += [archive.hosting for archive in batch.archives]
+    for source, hostings in given_out.items():
+        assert hostings == [
+            one.hostings[0] for one in waiting if one.hostings[0].bad is None and one.hostings[0].source_id == source
+        ]
+
+
+@given(archives(60), RATES, st.integers(1, 4))
+def test_no_batch_is_more_than_one_worker_should_have(
+    waiting: list[PlannedZip], rates: dict[int, float], connections: int
+) -> None:
+    for batches in rounds(waiting, rates, connections):
+        assert max(Counter(batch.source_id for batch in batches).values()) <= connections
+        for batch in batches:
+            # One that is too large by itself has a batch of its own.
+            if len(batch.archives) > 1:
+                rate = rates.get(batch.source_id, planning._UNKNOWN_RATE)
+                assert sum(archive.expected_seconds(rate) for archive in batch.archives) <= BATCH_SECONDS + 1e-6
+                assert sum(archive.hosting.size_bytes or 0 for archive in batch.archives) <= MOST_BYTES
+
+
+@given(st.integers(1, 3 * MOST_ARCHIVES), st.sampled_from([0, 1_000]))
+def test_a_batch_has_no_more_archives_than_allowed(count: int, size: int) -> None:
+    waiting = [planned(number, 1, size) for number in range(1, count + 1)]
+    batches = [batch for some in rounds(waiting, {}, 2) for batch in some]
+    assert sum(len(batch.archives) for batch in batches) == count
+    assert all(len(batch.archives) <= MOST_ARCHIVES for batch in batches)
+
+
+def test_batches_of_a_known_source_are_about_half_a_minute() -> None:
+    """A batch is filled as long as it fits: only the last of a source may be shorter than that by an archive."""
+    waiting = [planned(number, 1, 500_000) for number in range(1, 201)]
+    for rate in (100_000.0, 1_000_000.0, 50_000_000.0):
+        batches = [batch for some in rounds(waiting, {1: rate}, 2) for batch in some]
+        for batch in batches[:-1]:
+            each = batch.archives[0].expected_seconds(rate)
+            assert BATCH_SECONDS - each <= each * len(batch.archives) <= BATCH_SECONDS
+
+
+@given(archives(20), RATES)
+def test_a_batch_is_read_back_as_it_was_written(waiting: list[PlannedZip], rates: dict[int, float]) -> None:
+    for batch in plan_round(waiting, rates, 2):
+        assert Batch.from_json(batch.to_json()) == batch
