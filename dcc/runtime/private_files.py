@@ -17,6 +17,8 @@ PRIVATE_FILE: Final = 0o600
 SHARED_DIRECTORY: Final = 0o750
 """Of what is made for people to read, such as reports and exports: the directory's group may."""
 SHARED_FILE: Final = 0o640
+PART_NAMES: Final = ".*.part"
+"""The names of files that are not yet whole, as a pattern; a process that is killed leaves such."""
 
 _MOST_LINKS: Final = 40
 

@@ -12,6 +12,7 @@ import os
 import shutil
 import ssl
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +21,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from dcc.errors import ConfigurationError
 from dcc.redaction import keep_secret
-from dcc.runtime.private_files import PRIVATE_FILE, make_directory, replacement_file
+from dcc.runtime.private_files import PART_NAMES, PRIVATE_FILE, make_directory, replacement_file
 from dcc.runtime.secret_references import is_reference, read_reference
 from dcc.settings import Settings
 
@@ -130,6 +131,24 @@ def upload_options(files: AbstractFileSystem, settings: Settings, size_bytes: in
         # The library does not bound how long a server may take to let it go on.
         "timeout": settings.connect_timeout + settings.idle_timeout + size_bytes / _SLOWEST,
     }
+
+
+def remove_parts(files: AbstractFileSystem, root: str, before: datetime) -> None:
+    """Remove parts of uploads to a store that nobody went on with since `before`; raises what the file system raises.
+
+    Of S3 at most a thousand at once. `gs://` and `az://` remove such parts by themselves after a week.
+    """
+    if isinstance(files, Directory):
+        for part in Path(root).rglob(PART_NAMES):
+            if datetime.fromtimestamp(part.stat().st_mtime, UTC) < before:
+                part.unlink(missing_ok=True)
+    elif "s3" in files.protocol:
+        bucket, prefix, _ = files.split_path(root)
+        place = {"Prefix": f"{prefix}/"} if prefix else {}
+        listed = files.call_s3("list_multipart_uploads", Bucket=bucket, **place)
+        for upload in listed.get("Uploads", ()):
+            if upload["Initiated"] < before:
+                files.call_s3("abort_multipart_upload", Bucket=bucket, Key=upload["Key"], UploadId=upload["UploadId"])
 
 
 def is_away(error: BaseException) -> bool:

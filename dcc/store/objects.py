@@ -11,6 +11,8 @@ import logging
 import os
 import re
 from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -28,7 +30,7 @@ from dcc.runtime.checksums import md5_of
 from dcc.runtime.disk_space import is_full, no_space_left
 from dcc.runtime.private_files import PRIVATE_FILE, replacement_file
 from dcc.settings import Settings
-from dcc.store.filesystems import is_away, is_refusal, open_filesystem, upload_options
+from dcc.store.filesystems import is_away, is_refusal, open_filesystem, remove_parts, upload_options
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
@@ -150,6 +152,12 @@ class ObjectStore:
             return []
         keys = (path.removeprefix(f"{self._root}/") for path in found)
         return sorted(key for key in keys if key.startswith(prefix) and is_key(key))
+
+    def remove_parts(self, older_than: timedelta) -> None:
+        """Remove what processes left that were killed while they put an object there, longer ago than that."""
+        before = datetime.now(UTC) - older_than
+        with suppress(FileNotFoundError):
+            self._do("remove parts of uploads", lambda files: remove_parts(files, self._root, before))
 
     def _place(self, key: str) -> str:
         """Where an object is. Raises BadFileNameError for what is no key."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -199,8 +200,12 @@ def test_what_was_left_for_a_killed_session_is_removed_by_the_next_one(tmp_path:
     left.write_bytes(b"left")
     store = ObjectStore(installation.settings)
     store.put("sessions/77/results/add/H.2013-10-31.1.impc.zip", left)
+    part = Path(store.url) / f"sessions/77/results/add/.{'0' * 32}.part"
+    part.touch()
+    os.utime(part, (0, 0))
     scratch = installation.settings.staging_directory / ".workers-77"
     scratch.mkdir(parents=True)
     crawl(installation, DCC_EXECUTOR="multiprocess")
     assert store.keys() == []
+    assert not part.exists()
     assert list(installation.settings.staging_directory.glob(".workers-*")) == []

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -246,6 +247,37 @@ def test_a_process_that_is_killed_leaves_nothing_half_there(
             seen.add(key)
             store.delete(key)
     assert seen <= {key_of(f"prepared/{path.name}", md5_of(path)) for path in files.iterdir()}
+
+
+def test_parts_of_killed_processes_go_from_a_directory_when_they_are_old(tmp_path: Path, archive: Path) -> None:
+    store = ObjectStore(load_settings(home=tmp_path))
+    store.remove_parts(older_than=timedelta(days=1))
+    key = store.put(NAME, archive)
+    old, young = (Path(store.url) / "archives/add" / f".{letter * 32}.part" for letter in "ab")
+    for part, age in ((old, 90_000), (young, 80_000), (Path(store.url) / key, 90_000)):
+        part.touch()
+        os.utime(part, (time.time() - age,) * 2)
+    store.remove_parts(older_than=timedelta(days=1))
+    assert not old.exists()
+    assert young.exists()
+    assert store.keys() == [key]
+
+
+def test_parts_of_killed_processes_go_from_a_bucket_when_they_are_old(bucket: Bucket, archive: Path) -> None:
+    store = ObjectStore(bucket.settings())
+    key = store.put(NAME, archive)
+    for name in (f"dcc/{NAME}.{'0' * 32}", "others/upload"):
+        bucket.client.create_multipart_upload(Bucket=bucket.name, Key=name)
+
+    def uploads() -> list[str]:
+        return [one["Key"] for one in bucket.client.list_multipart_uploads(Bucket=bucket.name).get("Uploads", ())]
+
+    # The server says of all of them that they were begun in 2010.
+    store.remove_parts(older_than=datetime.now(UTC) - datetime(2010, 1, 1, tzinfo=UTC))
+    assert len(uploads()) == 2
+    store.remove_parts(older_than=timedelta(days=1))
+    assert uploads() == ["others/upload"]
+    assert store.keys() == [key]
 
 
 @pytest.fixture

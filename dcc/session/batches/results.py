@@ -19,7 +19,7 @@ from dcc.phases import Phase
 from dcc.runtime.log_context import progress_log
 from dcc.session.batches.bundles import ARCHIVE, Found, open_bundle
 from dcc.session.batches.planning import Batch, plan_round
-from dcc.session.batches.worker import PLANS, RESULTS, SESSIONS, folder_of
+from dcc.session.batches.worker import LEFT_SINCE, PLANS, RESULTS, SESSIONS, folder_of
 from dcc.session.leases import active_sessions
 from dcc.session.prepare.archive_checks import Ready
 from dcc.session.sessions import Session
@@ -170,7 +170,7 @@ def _scratch(settings: Settings, session_id: int) -> Path:
 
 
 def _remove_left(store: ObjectStore, tracker: Engine, settings: Settings) -> None:
-    """Remove what workers left for sessions that are no longer active."""
+    """Remove what workers left for sessions that are no longer active, and what killed processes left half put."""
     leases = run_reading(
         tracker, lambda connection: active_sessions(connection, settings), patience_seconds=settings.database_retry
     )
@@ -180,6 +180,10 @@ def _remove_left(store: ObjectStore, tracker: Engine, settings: Settings) -> Non
         known.add(int(place.name.removeprefix(_SCRATCH)))
     for session_id in known - active:
         FromWorkers(store, session_id, _scratch(settings, session_id)).remove()
+    try:
+        store.remove_parts(older_than=LEFT_SINCE)
+    except StoreRefusedError as error:
+        log.info("Parts of uploads that were broken off stay in the store: %s", error)
 
 
 def _have_prepared(

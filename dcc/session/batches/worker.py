@@ -7,7 +7,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -38,7 +38,8 @@ from dcc.tracker.register.source_addresses import load_addresses
 
 log = logging.getLogger(__name__)
 
-_LEFT_SECONDS = 86_400
+LEFT_SINCE = timedelta(days=1)
+"""How old is what a killed process left on a disk or in the store; a batch takes half a minute."""
 
 SESSIONS = "sessions"
 """The folder of the store in which each session has one, that it shares with its workers."""
@@ -79,8 +80,7 @@ def _scratch(settings: Settings) -> Path:
     folder = settings.staging_directory / ".batches"
     folder.mkdir(parents=True, exist_ok=True)
     for left in folder.iterdir():
-        # A batch takes half a minute.
-        if time.time() - left.stat().st_mtime > _LEFT_SECONDS:
+        if time.time() - left.stat().st_mtime > LEFT_SINCE.total_seconds():
             shutil.rmtree(left, ignore_errors=True)
     return folder
 
