@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from difflib import get_close_matches
 from functools import lru_cache
 
 from dcc.declarations import Declaration
@@ -19,6 +18,7 @@ from dcc.documents.contents import (
     SimpleParameter,
 )
 from dcc.messages import mark
+from dcc.nearest_names import nearest_names
 from dcc.reference.impress import Impress, Option, ValueType
 from dcc.reference.snapshots import StatusCodes
 from dcc.rules.codes import MISPLACED_CODE, PARAMETER_FAMILY, UNREGISTERED_CODE, fault_of_status
@@ -282,6 +282,4 @@ def term_id(term: str) -> str:
 
 @lru_cache(maxsize=1_000)
 def _nearest(value: str, options: tuple[Option, ...]) -> str | None:
-    active = {option.name.casefold(): option.name for option in options if option.is_active}
-    nearest = get_close_matches(value.casefold(), active, 1)
-    return active[nearest[0]] if nearest else None
+    return next(iter(nearest_names(value, [option.name for option in options if option.is_active], 1)), None)

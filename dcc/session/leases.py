@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from difflib import get_close_matches
 from enum import Enum, auto
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Row, func, insert, select, update
 
 from dcc.errors import NotFoundError, SessionActiveError
+from dcc.nearest_names import nearest_sentence
 from dcc.phases import Phase
 from dcc.runtime.processes import Process
 from dcc.settings import Settings
@@ -117,15 +117,8 @@ def named_group(settings: Settings, name: str) -> CentreGroup:
     groups = settings.centre_groups
     if name not in groups:
         known = f"DCC_GROUPS has {', '.join(groups)}." if groups else "DCC_GROUPS names none."
-        raise NotFoundError(f"There is no group of centres {name!r}.{nearest_name(name, groups)} {known}")
+        raise NotFoundError(f"There is no group of centres {name!r}.{nearest_sentence(name, groups)} {known}")
     return groups[name]
-
-
-def nearest_name(name: str, known: Collection[str]) -> str:
-    """A sentence with the known names most like `name`, after a space; empty when none is like it."""
-    by_folded_name = {one.casefold(): one for one in known}
-    alike = get_close_matches(name.casefold(), by_folded_name)
-    return f" The nearest: {', '.join(by_folded_name[one] for one in alike)}." if alike else ""
 
 
 def read_leases(connection: Connection, settings: Settings) -> list[Lease]:

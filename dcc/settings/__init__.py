@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
-from difflib import get_close_matches
 from functools import cache
 from typing import Self
 
@@ -21,6 +20,7 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import SettingsConfigDict
 
 from dcc.errors import ConfigurationError
+from dcc.nearest_names import nearest_names
 from dcc.redaction import keep_secret, keep_secrets_of_url
 from dcc.settings.group import PREFIX
 from dcc.settings.home import require_own_home
@@ -162,4 +162,4 @@ def _is_ours(name: str) -> bool:
 
 def _nearest(name: str) -> str:
     known = [variable_of(field) for field in Settings.model_fields]
-    return get_close_matches(name.upper(), known, n=1, cutoff=0.0)[0]
+    return nearest_names(name, known, 1, least_alike=0.0)[0]

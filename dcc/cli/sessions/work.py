@@ -63,7 +63,8 @@ def sources_of_group(tracker: Engine, settings: Settings, group: str) -> list[in
 
     Raises NotFoundError for a group that DCC_GROUPS does not name, and for a centre in it that is not registered.
     """
-    from dcc.session.leases import named_group, nearest_name
+    from dcc.nearest_names import nearest_sentence
+    from dcc.session.leases import named_group
     from dcc.tracker.database import run_reading
     from dcc.tracker.register.centres import list_centres
     from dcc.tracker.register.source_addresses import load_addresses
@@ -78,7 +79,7 @@ def sources_of_group(tracker: Engine, settings: Settings, group: str) -> list[in
     registered, crawlable = run_reading(tracker, look, patience_seconds=settings.database_retry)
     for centre in sorted(centres - set(registered)):
         raise NotFoundError(
-            f"Centre {centre} of the group {group} is not registered.{nearest_name(centre, registered)} Correct "
+            f"Centre {centre} of the group {group} is not registered.{nearest_sentence(centre, registered)} Correct "
             "DCC_GROUPS, or register it with `dcc centre add`."
         )
     return crawlable

@@ -112,13 +112,12 @@ def _named(text: str) -> str:
 
 
 def _alike(name: str) -> str:
-    from difflib import get_close_matches
-
     from dcc.cli.shell.error_advice import explanations
+    from dcc.nearest_names import nearest_names
     from dcc.reports.causes.errors import ERROR_KINDS
 
     known = [*(text for entry in explanations() for text in (entry.id, entry.name)), *ERROR_KINDS]
-    alike = get_close_matches(name, known, n=1)
+    alike = nearest_names(name, known, 1)
     return f"Is {alike[0]} meant? `dcc explain` lists all." if alike else "`dcc explain` lists the ids of errors."
 
 

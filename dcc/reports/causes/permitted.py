@@ -7,14 +7,15 @@ the options of the parameters that findings are about.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from difflib import SequenceMatcher
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
-from sqlalchemy import Connection, Select, select
+from sqlalchemy import Connection, func, select
 
 from dcc.messages import Details
+from dcc.nearest_names import nearest_names
 from dcc.qc.models import (
     ImpressIncrement,
     ImpressOntologyOption,
@@ -35,19 +36,7 @@ MOST_SHOWN: Final = 50
 """How many permitted values are told."""
 
 _LONGEST: Final = 200
-_LEAST_ALIKE: Final = 0.6
 _COMPARED: Final = 30
-
-_OF_COLONIES: Final = ("S4", "E7")
-_OF_STRAINS: Final = ("S2",)
-_OF_PROJECTS: Final = ("S12", "E2")
-_OF_PIPELINES: Final = ("E1", "X3")
-_OF_PROCEDURES: Final = ("P1",)
-_OF_CODES: Final = ("S11", "E6", "P7")
-_OF_PARAMETERS: Final = ("P3",)
-_OF_OPTIONS: Final = ("P10",)
-_OF_TERMS: Final = ("P12",)
-_OF_INCREMENTS: Final = ("P16", "P18")
 
 
 class Names:
@@ -55,31 +44,20 @@ class Names:
 
     def __init__(self, names: Iterable[str]) -> None:
         self.all: Final = tuple(dict.fromkeys(names))
-        self._folded: dict[str, str] = {}
-        self._with_pair: dict[str, list[int]] = defaultdict(list)
-        for number, name in enumerate(self.all):
-            self._folded.setdefault(_folded(name), name)
-            for pair in _pairs(name):
-                self._with_pair[pair].append(number)
+        self._with_part: dict[str, list[str]] = defaultdict(list)
+        for name in self.all:
+            for part in _parts(name):
+                self._with_part[part].append(name)
 
     def nearest(self, text: str, *, same_digits: bool = False) -> str | None:
         """The name that is most like a text; None where none is like it, or has the `same_digits`."""
         text = text[:_LONGEST]
-        same = self._folded.get(_folded(text))
-        if same is not None:
-            return same
-        shared: Counter[int] = Counter()
-        for pair in _pairs(text):
-            shared.update(self._with_pair.get(pair, ()))
-        best, alike, digits = None, _LEAST_ALIKE, _digits(text)
-        matcher = SequenceMatcher(b=text.casefold(), autojunk=False)
-        for number, _ in shared.most_common(_COMPARED):
-            if same_digits and _digits(self.all[number]) != digits:
-                continue
-            matcher.set_seq1(self.all[number][:_LONGEST].casefold())
-            if matcher.ratio() > alike:
-                best, alike = self.all[number], matcher.ratio()
-        return best
+        shared = Counter(name for part in _parts(text) for name in self._with_part.get(part, ()))
+        likely = [name for name, _ in shared.most_common(_COMPARED)]
+        same = [name for name in likely if _folded(name) == _folded(text)]
+        if same_digits:
+            likely = [name for name in likely if _digits(name) == _digits(text)]
+        return next(iter(same or nearest_names(text, likely, 1)), None)
 
 
 def _folded(name: str) -> str:
@@ -91,57 +69,9 @@ def _digits(name: str) -> str:
     return "".join(filter(str.isdigit, name))
 
 
-def _pairs(name: str) -> set[str]:
-    folded = name[:_LONGEST].casefold()
+def _parts(name: str) -> set[str]:
+    folded = _folded(name[:_LONGEST])
     return {folded[start : start + 3] for start in range(max(len(folded) - 2, 1))}
-
-
-class Permitted:
-    """What is permitted, for findings of one QC database; each set of names is asked for once, when it is needed."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._snapshots: Mapping[str, int] | None = None
-        self._nearest = lru_cache(maxsize=5_000)(self._find_nearest)
-        self._names = lru_cache(maxsize=500)(self._read_names)
-
-    def advice(self, rule: str, value: str | None, details: Details) -> tuple[tuple[str, ...], str | None]:
-        """The first values that are permitted where a finding is, and the nearest of all of them; none if not known."""
-        if value is None:
-            return (), None
-        kind, of = _asked(rule, details)
-        if kind is None:
-            return (), None
-        code = value.partition(":")[0].strip() if rule in _OF_CODES else value
-        names = self._names(kind, of)
-        shown = names.all[:MOST_SHOWN] if len(names.all) <= MOST_SHOWN or kind not in _UNBOUNDED else ()
-        return shown, self._nearest(kind, of, code)
-
-    def _find_nearest(self, kind: str, of: str, text: str) -> str | None:
-        return self._names(kind, of).nearest(text, same_digits=kind in _IDENTIFIERS)
-
-    def _read_names(self, kind: str, of: str) -> Names:
-        snapshot = self._snapshot(_SETS[kind])
-        if snapshot is None:
-            return Names(())
-        return Names(self._connection.scalars(_QUESTIONS[kind](snapshot, of)))
-
-    def _snapshot(self, name: str) -> int | None:
-        if self._snapshots is None:
-            table = ReferenceSnapshot.__table__
-            rows = self._connection.execute(
-                select(table.c.name, table.c.id).where(table.c.is_active).order_by(table.c.id)
-            )
-            self._snapshots = {row.name: row.id for row in rows}
-        return self._snapshots.get(name)
-
-
-def _asked(rule: str, details: Details) -> tuple[str | None, str]:
-    for kind, rules in _KINDS.items():
-        if rule in rules:
-            name = details.get(_BY_DETAIL[kind]) if kind in _BY_DETAIL else ""
-            return (None, "") if name is None else (kind, str(name))
-    return None, ""
 
 
 def nearest_of(values: Sequence[str], text: str | None) -> str | None:
@@ -149,69 +79,82 @@ def nearest_of(values: Sequence[str], text: str | None) -> str | None:
     return None if text is None or not values else Names(values).nearest(text)
 
 
-def _plain(table: Any, column: Any, *conditions: Any) -> Callable[[int, str], Select[Any]]:
-    return lambda snapshot, _: (
-        select(column).where(table.snapshot_id == snapshot, *conditions).distinct().order_by(column)
-    )
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """What the findings of some rules are about: a column of a set of reference data.
+
+    `within` is a column that the `detail` of a finding narrows it by. Of what is `numerous` the first ones say nothing,
+    and another number is another thing, not a slip of the pen.
+    """
+
+    rules: tuple[str, ...]
+    reference: str
+    column: Any
+    detail: str = ""
+    within: Any = None
+    only: tuple[Any, ...] = ()
+    order: tuple[Any, ...] = ()
+    numerous: bool = False
+    is_code: bool = False
 
 
-def _of_parameter(table: Any, column: Any, *conditions: Any) -> Callable[[int, str], Select[Any]]:
-    return lambda snapshot, parameter: (
-        select(column)
-        .where(table.snapshot_id == snapshot, table.parameter_id == parameter, *conditions)
-        .order_by(table.variant, table.position)
-    )
+def _of_parameter(rules: tuple[str, ...], column: Any, *only: Any, numerous: bool = False) -> _Kind:
+    table = column.class_
+    order = (table.variant, table.position)
+    return _Kind(rules, Impress.NAME, column, "parameter", table.parameter_id, only, order, numerous)
 
 
-_KINDS: Final[Mapping[str, tuple[str, ...]]] = {
-    "colonies": _OF_COLONIES,
-    "strains": _OF_STRAINS,
-    "projects": _OF_PROJECTS,
-    "pipelines": _OF_PIPELINES,
-    "codes": _OF_CODES,
-    "procedures": _OF_PROCEDURES,
-    "parameters": _OF_PARAMETERS,
-    "options": _OF_OPTIONS,
-    "terms": _OF_TERMS,
-    "increments": _OF_INCREMENTS,
-}
-_UNBOUNDED: Final = frozenset({"colonies", "strains", "terms"})
-"""What is so many that its first ones say nothing."""
-_IDENTIFIERS: Final = _UNBOUNDED
-"""What differs in its digits where it differs at all: another number is another thing, not a slip of the pen."""
-_BY_DETAIL: Final = {
-    "procedures": "pipeline",
-    "parameters": "procedure",
-    "options": "parameter",
-    "terms": "parameter",
-    "increments": "parameter",
-}
-_SETS: Final = {
-    "colonies": Colonies.NAME,
-    "strains": Strains.NAME,
-    "projects": Projects.NAME,
-    "codes": StatusCodes.NAME,
-    **dict.fromkeys(("pipelines", "procedures", "parameters", "options", "terms", "increments"), Impress.NAME),
-}
-_QUESTIONS: Final[Mapping[str, Callable[[int, str], Select[Any]]]] = {
-    "colonies": _plain(KnownColony, KnownColony.colony_id),
-    "strains": _plain(KnownStrain, KnownStrain.strain_id),
-    "projects": _plain(KnownProject, KnownProject.name),
-    "pipelines": _plain(ImpressPipeline, ImpressPipeline.pipeline),
-    "codes": _plain(KnownStatusCode, KnownStatusCode.code),
-    "procedures": lambda snapshot, pipeline: (
-        select(ImpressProcedure.procedure_id)
-        .where(ImpressProcedure.snapshot_id == snapshot, ImpressProcedure.pipeline == pipeline)
-        .order_by(ImpressProcedure.procedure_id)
+_KINDS: Final = (
+    _Kind(("S4", "E7"), Colonies.NAME, KnownColony.colony_id, numerous=True),
+    _Kind(("S2",), Strains.NAME, KnownStrain.strain_id, numerous=True),
+    _Kind(("S12", "E2"), Projects.NAME, KnownProject.name),
+    _Kind(("S11", "E6", "P7"), StatusCodes.NAME, KnownStatusCode.code, is_code=True),
+    _Kind(("E1", "X3"), Impress.NAME, ImpressPipeline.pipeline),
+    _Kind(("P1",), Impress.NAME, ImpressProcedure.procedure_id, "pipeline", ImpressProcedure.pipeline),
+    _Kind(
+        ("P3",),
+        Impress.NAME,
+        ImpressParameter.parameter_id,
+        "procedure",
+        ImpressParameter.procedure_id,
+        order=(ImpressParameter.procedure_variant, ImpressParameter.parameter_id),
     ),
-    "parameters": lambda snapshot, procedure: (
-        select(ImpressParameter.parameter_id)
-        .where(ImpressParameter.snapshot_id == snapshot, ImpressParameter.procedure_id == procedure)
-        .order_by(ImpressParameter.procedure_variant, ImpressParameter.parameter_id)
+    _of_parameter(("P10",), ImpressOption.name, ImpressOption.is_active.is_(True)),
+    _of_parameter(("P12",), ImpressOntologyOption.ontology_id, numerous=True),
+    _of_parameter(
+        ("P16", "P18"), ImpressIncrement.value, ImpressIncrement.is_active.is_(True), ImpressIncrement.value != ""
     ),
-    "options": _of_parameter(ImpressOption, ImpressOption.name, ImpressOption.is_active.is_(True)),
-    "terms": _of_parameter(ImpressOntologyOption, ImpressOntologyOption.ontology_id),
-    "increments": _of_parameter(
-        ImpressIncrement, ImpressIncrement.value, ImpressIncrement.is_active.is_(True), ImpressIncrement.value != ""
-    ),
-}
+)
+_BY_RULE: Final = {rule: kind for kind in _KINDS for rule in kind.rules}
+
+
+class Permitted:
+    """What is permitted, for findings of one QC database; each set of names is asked for once, when it is needed."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._names = lru_cache(maxsize=500)(self._read_names)
+        self._nearest = lru_cache(maxsize=5_000)(self._find_nearest)
+
+    def advice(self, rule: str, value: str | None, details: Details) -> tuple[tuple[str, ...], str | None]:
+        """The first values that are permitted where a finding is, and the nearest of all of them; none if not known."""
+        kind = _BY_RULE.get(rule)
+        if value is None or kind is None or (kind.detail and details.get(kind.detail) is None):
+            return (), None
+        within = str(details.get(kind.detail, ""))
+        names = self._names(kind, within).all
+        text = value.partition(":")[0].strip() if kind.is_code else value
+        return () if kind.numerous and len(names) > MOST_SHOWN else names[:MOST_SHOWN], self._nearest(
+            kind, within, text
+        )
+
+    def _find_nearest(self, kind: _Kind, within: str, text: str) -> str | None:
+        return self._names(kind, within).nearest(text, same_digits=kind.numerous)
+
+    def _read_names(self, kind: _Kind, within: str) -> Names:
+        snapshots = ReferenceSnapshot.__table__.c
+        newest = select(func.max(snapshots.id)).where(snapshots.is_active, snapshots.name == kind.reference)
+        query = select(kind.column).where(kind.column.class_.snapshot_id == newest.scalar_subquery(), *kind.only)
+        if kind.within is not None:
+            query = query.where(kind.within == within)
+        return Names(self._connection.scalars(query.order_by(*(kind.order or (kind.column,)))))
