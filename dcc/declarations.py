@@ -13,7 +13,7 @@ from typing import Final
 
 from dcc.errors import InternalFaultError
 from dcc.messages import Details, Message, from_json, mark, names_in
-from dcc.vocabulary import Actor
+from dcc.vocabulary import Actor, Severity
 
 VALUE: Final = "value"
 """The detail that is the offending text."""
@@ -59,6 +59,12 @@ def share_case(case: str, declaration: Declaration) -> None:
 def declaration_of(code: str) -> Declaration | None:
     """What is declared of a code; None where this version declares nothing of it."""
     return _DECLARED.get(code) or _SHARED.get(case_of(code))
+
+
+def acts_on(code: str, severity: Severity = Severity.ERROR) -> Actor:
+    """Who must act on what has a code: the DCC where it could not be checked, or nothing is declared of it."""
+    declaration = declaration_of(code)
+    return Actor.DCC if declaration is None or severity is Severity.UNCHECKED else declaration.acts
 
 
 def declared(code: str) -> Mapping[str, Declaration]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from dcc.declarations import WORDS, Declaration, declaration_of, rule_of
+from dcc.declarations import WORDS, Declaration, acts_on, declaration_of, rule_of
 from dcc.messages import Details, Message, mark, mark_plural, message, shown
 from dcc.vocabulary import Actor, Severity
 
@@ -112,8 +112,7 @@ class Cause:
     @property
     def acts(self) -> Actor:
         """Who must act."""
-        declaration = declaration_of(self.code)
-        return Actor.DCC if self.severity is Severity.UNCHECKED or declaration is None else declaration.acts
+        return acts_on(self.code, self.severity)
 
     @property
     def subject(self) -> str:
@@ -146,12 +145,10 @@ class Cause:
             said = [_count(catalogue, "findings", self.findings), _count(catalogue, "documents", self.documents)]
         if not said:
             said = [_count(catalogue, "zips", self.zips)]
-        for_one = sum(self.entities.values()) == 1
-        said += [
-            catalogue.say_plural(*(_WAITING_FOR_ONE if for_one else _WAITING)[kind], number)
-            for kind, number in self.held_up.items()
-            if number
-        ]
+        waiting = self.held_up.get(EXPERIMENTS)
+        if waiting:
+            texts = _WAITING_FOR_ONE if sum(self.entities.values()) == 1 else _WAITING
+            said.append(catalogue.say_plural(*texts, waiting))
         return ", ".join(said)
 
     def title(self, catalogue: Catalogue) -> str:
@@ -190,12 +187,8 @@ _COUNTS: Final[Mapping[str, tuple[str, str]]] = {
     "sources": mark_plural("{number} file source", "{number} file sources"),
     "findings": mark_plural("{number} place", "{number} places"),
 }
-_WAITING: Final[Mapping[str, tuple[str, str]]] = {
-    "experiments": mark_plural("{number} experiment that waits for them", "{number} experiments that wait for them"),
-}
-_WAITING_FOR_ONE: Final[Mapping[str, tuple[str, str]]] = {
-    "experiments": mark_plural("{number} experiment that waits for it", "{number} experiments that wait for it"),
-}
+_WAITING: Final = mark_plural("{number} experiment that waits for them", "{number} experiments that wait for them")
+_WAITING_FOR_ONE: Final = mark_plural("{number} experiment that waits for it", "{number} experiments that wait for it")
 
 
 def _count(catalogue: Catalogue, kind: str, number: int) -> str:
@@ -219,11 +212,7 @@ def as_json(cause: Cause, catalogue: Catalogue) -> dict[str, object]:
         "zips": cause.zips,
         "entities": dict(cause.entities),
         "held_up": dict(cause.held_up),
-        "clears": {
-            "findings": cause.clears.findings,
-            "documents": cause.clears.documents,
-            "zips": cause.clears.zips,
-        },
+        "clears": asdict(cause.clears),
         "example": {
             "zip": example.zip,
             "document": example.document,

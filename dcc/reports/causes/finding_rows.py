@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import Connection, and_, or_, select
+from sqlalchemy import ColumnElement, Connection, and_, or_, select
 
-from dcc.declarations import declaration_of, rule_of
+from dcc.declarations import acts_on, rule_of
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.qc.models import Document, Finding
@@ -57,41 +57,30 @@ def _data_rows(qc: Connection, scope: Scope) -> Iterator[Any]:
     query = (
         select(_FINDING, _DOCUMENT.c.zip_action, _DOCUMENT.c.zip_file, _DOCUMENT.c.file_name)
         .join(_DOCUMENT, _DOCUMENT.c.id == _FINDING.c.document_id)
+        .where(_FINDING.c.is_active.is_(True))
         .order_by(_FINDING.c.document_id, _FINDING.c.id)
         .limit(_PAGE)
     )
     for condition, wanted in qc_conditions(scope):
         document, last = 0, 0
-        while True:
-            beyond = or_(
-                _FINDING.c.document_id > document, and_(_FINDING.c.document_id == document, _FINDING.c.id > last)
-            )
-            of_page = query.where(
-                _FINDING.c.is_active.is_(True), _FINDING.c.document_id >= document, beyond, *condition
-            )
-            rows = qc.execute(of_page).all()
-            if wanted is None:
-                yield from rows
-            else:
-                yield from (row for row in rows if ZipKey(Action(row.zip_action), row.zip_file) in wanted)
-            if len(rows) < _PAGE:
-                break
+        while rows := qc.execute(query.where(_after(document, last), *condition)).all():
+            for row in rows:
+                if wanted is None or ZipKey(Action(row.zip_action), row.zip_file) in wanted:
+                    yield row
             document, last = rows[-1].document_id, rows[-1].id
 
 
+def _after(document: int, last: int) -> ColumnElement[bool]:
+    of_document = and_(_FINDING.c.document_id == document, _FINDING.c.id > last)
+    return and_(_FINDING.c.document_id >= document, or_(_FINDING.c.document_id > document, of_document))
+
+
 def _of_finding(row: Any, permitted: Permitted) -> FindingRow:
-    return FindingRow(
-        data_example(row, known_details(row), permitted), row.rule, *_standing(row.code, Severity(row.severity))
-    )
+    severity = Severity(row.severity)
+    found = data_example(row, known_details(row), permitted)
+    return FindingRow(found, row.rule, severity, acts_on(row.code, severity))
 
 
 def _of_log(row: Any) -> FindingRow:
     code = declared_code(row.kind, row.code)
-    return FindingRow(logged_example(row), rule_of(code), *_standing(code, Severity.ERROR))
-
-
-def _standing(code: str, severity: Severity) -> tuple[Severity, Actor]:
-    declaration = declaration_of(code)
-    if severity is Severity.UNCHECKED or declaration is None:
-        return severity, Actor.DCC
-    return severity, declaration.acts
+    return FindingRow(logged_example(row), rule_of(code), Severity.ERROR, acts_on(code))

@@ -8,30 +8,23 @@ failed. How many entries were ignored is on record, and which, only the listing 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import Connection, and_, func, or_, select
 
-from dcc.declarations import declaration_of
+from dcc.declarations import acts_on
 from dcc.messages import Message, mark, message_from_json, shown
 from dcc.naming import Action
 from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
 from dcc.reports.causes.errors import LISTING, declared_code
 from dcc.sources.base import ActionListing
-from dcc.tracker.crawls import CrawlEntry, latest_crawls, latest_findings
+from dcc.tracker.crawls import CrawlEntry, Finding, latest_crawls, latest_findings
 from dcc.tracker.hostings.foreign_archives import HeldArchive, held_archives
 from dcc.tracker.lineage import chunks
-from dcc.tracker.models import (
-    FileSourceHasZip,
-    ZipAction,
-    ZipActionLog,
-    ZipDownload,
-    ZipFile,
-    ZipLog,
-)
+from dcc.tracker.models import FileSourceHasZip, ZipAction, ZipActionLog, ZipDownload, ZipFile, ZipLog
 from dcc.tracker.register.file_sources import SourceEntry, list_sources
 from dcc.tracker.register.source_addresses import SourceState
 from dcc.vocabulary import Actor
@@ -44,7 +37,7 @@ MOST: Final = 500
 
 
 class Why(StrEnum):
-    """What kept something from being taken."""
+    """What kept something from being taken: first a source, then an archive, what says most of it first."""
 
     STATE = "state"
     INACTIVE = "inactive"
@@ -52,13 +45,13 @@ class Why(StrEnum):
     CRAWL_FAILED = "crawl failed"
     EMPTY = "empty"
     REFUSED = "refused"
-    FAILED = "failed"
-    CHANGED = "changed"
+    DECLINED = "declined"
+    HELD = "held"
     UPLOADING = "uploading"
+    CHANGED = "changed"
+    FAILED = "failed"
     GONE = "gone"
     IGNORED = "ignored"
-    HELD = "held"
-    DECLINED = "declined"
     WAITING = "waiting"
     KNOWN = "known"
 
@@ -92,46 +85,16 @@ class NotTaken:
         return f"{reason} {catalogue.say(self.command, **self.fields)}" if self.command else reason
 
 
-_STATE: Final = mark("The source is in the state {state}, and is not visited.")
-_INACTIVE: Final = mark("The centre {centre} is not active, and its sources are not visited.")
-_NEVER: Final = mark("The source has never been crawled.")
-_CRAWL_FAILED: Final = mark("The last crawl could not list it:")
-_CRAWL_PARTIAL: Final = mark("The last crawl could not list all of its directories:")
-_EMPTY: Final = mark("There is nothing in its directories add, edit and delete, or there are no such directories.")
-_IGNORED: Final = mark(
-    "Entries that are no archives, {number}, were ignored: directories, links and names that do not end in .zip."
-)
-_ONE_IGNORED: Final = mark("Ignored: {reason}.")
-_REFUSED: Final = mark("Its name is refused.")
-_FAILED: Final = mark("It was taken, and failed in the phase {phase}.")
-_CHANGED: Final = mark("It changed after it was taken, and is not taken again by itself.")
-_SIZE: Final = mark("It has another size than on another source.")
-_HELD: Final = mark(
-    "It is named for centre {owner}, and is held. Centre {owner} decides: it is taken when {owner} has it on its own "
-    "source, or delegates to {host}. If it is of {host}, rename it."
-)
-_DECLINED: Final = mark("It is named for centre {owner}, and was turned down: {reason}")
-_ANEW: Final = mark("It changed before its data were taken over, and is taken again by itself.")
-_UPLOADING: Final = mark("It is still being uploaded, and is taken when it is complete.")
-_MORE_UPLOADING: Final = mark(
-    "Archives that are still being uploaded, {number}: they are taken when they are complete."
-)
-_GONE: Final = mark("Archives are not there any more.")
-_TO_SET_STATE: Final = mark("`dcc source set-state` changes that.")
-_TO_ACTIVATE: Final = mark("`dcc centre activate {centre}` changes that.")
-_TO_CRAWL: Final = mark("`dcc crawl` visits it.")
-_TO_DELEGATE: Final = mark("When {owner} agrees: {delegate}. To turn it down: {decline}")
-_TO_TAKE_BACK: Final = mark("To take that back: {revoke}")
-_WAITING: Final = mark("Archives that wait for their download, {number}: the next session fetches them.")
-_KNOWN: Final = mark("Archives that were taken before, {number}. A name is taken once: new data have a new name.")
-
 _NOTICED: Final[Mapping[str, tuple[Why, str]]] = {
-    "changed": (Why.CHANGED, _CHANGED),
-    "size_differs": (Why.CHANGED, _SIZE),
-    "taken_anew": (Why.CHANGED, _ANEW),
-    "uploading": (Why.UPLOADING, _UPLOADING),
-    "gone": (Why.GONE, _GONE),
+    "changed": (Why.CHANGED, mark("It changed after it was taken, and is not taken again by itself.")),
+    "uploading": (Why.UPLOADING, mark("It is still being uploaded, and is taken when it is complete.")),
+    "gone": (Why.GONE, mark("Archives are not there any more.")),
 }
+_NOTICED_ASIDE: Final[Mapping[str, tuple[Why, str]]] = {
+    "size_differs": (Why.CHANGED, mark("It has another size than on another source.")),
+    "taken_anew": (Why.CHANGED, mark("It changed before its data were taken over, and is taken again by itself.")),
+}
+"""What says less of an archive than how it ended."""
 
 
 def why_not_taken(connection: Connection, source_id: int, *, most: int = MOST) -> list[NotTaken]:
@@ -143,66 +106,86 @@ def why_not_taken(connection: Connection, source_id: int, *, most: int = MOST) -
     crawl = latest_crawls(connection, sources=[source_id]).get(source_id)
     held = held_archives(connection, source_id=source_id)
     uploading = _uploading(connection, source_id)
+    noticed = [
+        finding
+        for finding in latest_findings(connection, sources=[source_id])[:most]
+        if finding.kind != "uploading" or finding.file_name in uploading
+    ]
     told = _each_once(
         [
             *_of_archives(connection, source_id, most),
             *map(_held, held[:most]),
-            *_noticed(connection, source_id, most, uploading),
-        ]
+            *(_noticed(finding, *_NOTICED[finding.kind]) for finding in noticed if finding.kind in _NOTICED),
+        ],
+        [_noticed(finding, *_NOTICED_ASIDE[finding.kind]) for finding in noticed if finding.kind in _NOTICED_ASIDE],
     )
-    apart = {*(one.za_id for one in held), *uploading.values()}
-    counted = _counted(connection, source_id, apart | _ids_of(connection, source_id, told))
-    return [*_of_source(source, crawl), *told, *_ignored(crawl), *_more_uploading(uploading, told), *counted]
+    apart = {*(one.za_id for one in held), *uploading.values(), *_ids_of(connection, source_id, told)}
+    more_uploading = len(uploading.keys() - {row.entry for row in told})
+    counted = [*_ignored_and_uploading(crawl, more_uploading), *_counted(connection, source_id, apart)]
+    return [*_of_source(source, crawl), *told, *counted]
 
 
 def ignored_entries(listings: Iterable[ActionListing]) -> list[NotTaken]:
     """The entries that listings of a source ignored, as far as they name them."""
+    text = mark("Ignored: {reason}.")
     return [
-        NotTaken(f"{listing.action}/{name}", Why.IGNORED, Actor.NOBODY, _ONE_IGNORED, {"reason": reason})
+        NotTaken(f"{listing.action}/{name}", Why.IGNORED, Actor.NOBODY, text, {"reason": reason})
         for listing in listings
         for name, reason in listing.ignored_examples
     ]
 
 
-_MOST_TRUE: Final = (Why.REFUSED, Why.DECLINED, Why.HELD, Why.UPLOADING, Why.CHANGED, Why.FAILED)
-
-
-def _each_once(rows: list[NotTaken]) -> list[NotTaken]:
-    """The rows, but of several on one archive only the one that says best what keeps it from being taken."""
+def _each_once(rows: list[NotTaken], aside: list[NotTaken]) -> list[NotTaken]:
+    """Of several rows on one archive only the one that says best what keeps it from being taken."""
+    order = list(Why)
     best: dict[str | None, NotTaken] = {}
-    for row in sorted(rows, key=_rank):
+    for row in (*sorted(rows, key=lambda row: order.index(row.why)), *aside):
         best.setdefault(row.entry, row)
-    return [row for row in rows if best[row.entry] is row]
-
-
-def _rank(row: NotTaken) -> int:
-    # What was taken anew, or differs elsewhere, says less than how it ended.
-    is_aside = row.text in (_ANEW, _SIZE) or row.why not in _MOST_TRUE
-    return len(_MOST_TRUE) if is_aside else _MOST_TRUE.index(row.why)
+    return [row for row in (*rows, *aside) if best[row.entry] is row]
 
 
 def _held(held: HeldArchive) -> NotTaken:
     fields = {"owner": held.owner, "host": held.hosts[0], **held.commands}
     if held.declined is None:
-        return NotTaken(str(held.key), Why.HELD, Actor.CENTRE, _HELD, fields, command=_TO_DELEGATE)
+        text = mark(
+            "It is named for centre {owner}, and is held. Centre {owner} decides: it is taken when {owner} has it on "
+            "its own source, or delegates to {host}. If it is of {host}, rename it."
+        )
+        command = mark("When {owner} agrees: {delegate}. To turn it down: {decline}")
+        return NotTaken(str(held.key), Why.HELD, Actor.CENTRE, text, fields, command=command)
     fields["reason"] = held.declined.reason
-    return NotTaken(str(held.key), Why.DECLINED, Actor.NOBODY, _DECLINED, fields, command=_TO_TAKE_BACK)
+    text = mark("It is named for centre {owner}, and was turned down: {reason}")
+    command = mark("To take that back: {revoke}")
+    return NotTaken(str(held.key), Why.DECLINED, Actor.NOBODY, text, fields, command=command)
+
+
+def _noticed(finding: Finding, why: Why, text: str) -> NotTaken:
+    return NotTaken(shown(finding.file_name), why, acts_on(LISTING + finding.kind), text, recorded=finding.said)
 
 
 def _of_source(source: SourceEntry, crawl: CrawlEntry | None) -> Iterator[NotTaken]:
     if source.state is not SourceState.AVAILABLE:
-        yield NotTaken(None, Why.STATE, Actor.DCC, _STATE, {"state": source.state.value}, command=_TO_SET_STATE)
+        text, command = (
+            mark("The source is in the state {state}, and is not visited."),
+            mark("`dcc source set-state` changes that."),
+        )
+        yield NotTaken(None, Why.STATE, Actor.DCC, text, {"state": source.state.value}, command=command)
     if not source.centre_active:
-        yield NotTaken(None, Why.INACTIVE, Actor.DCC, _INACTIVE, {"centre": source.centre}, command=_TO_ACTIVATE)
+        text = mark("The centre {centre} is not active, and its sources are not visited.")
+        command = mark("`dcc centre activate {centre}` changes that.")
+        yield NotTaken(None, Why.INACTIVE, Actor.DCC, text, {"centre": source.centre}, command=command)
     if crawl is None:
-        yield NotTaken(None, Why.NEVER_CRAWLED, Actor.DCC, _NEVER, command=_TO_CRAWL)
-        return
-    if crawl.error is not None:
-        acts = _acts_on(declared_code(crawl.error.kind, crawl.error.code))
-        text = _CRAWL_FAILED if crawl.outcome == "failed" else _CRAWL_PARTIAL
+        text, command = mark("The source has never been crawled."), mark("`dcc crawl` visits it.")
+        yield NotTaken(None, Why.NEVER_CRAWLED, Actor.DCC, text, command=command)
+    elif crawl.error is not None:
+        acts = acts_on(declared_code(crawl.error.kind, crawl.error.code))
+        text = mark("The last crawl could not list all of its directories:")
+        if crawl.outcome == "failed":
+            text = mark("The last crawl could not list it:")
         yield NotTaken(None, Why.CRAWL_FAILED, acts, text, recorded=crawl.error.marked)
     elif not crawl.listed and not crawl.ignored:
-        yield NotTaken(None, Why.EMPTY, Actor.CENTRE, _EMPTY)
+        text = mark("There is nothing in its directories add, edit and delete, or there are no such directories.")
+        yield NotTaken(None, Why.EMPTY, Actor.CENTRE, text)
 
 
 def _of_archives(connection: Connection, source_id: int, most: int) -> Iterator[NotTaken]:
@@ -223,51 +206,33 @@ def _of_archives(connection: Connection, source_id: int, most: int) -> Iterator[
         entry, phase = f"{ACTIONS_BY_ID[todo]}/{name}", Phase(phase_id)
         if phase is Phase.ZIP_NAME:
             refusal = message_from_json(refused_details, refused) if refused else None
-            yield NotTaken(entry, Why.REFUSED, Actor.CENTRE, _REFUSED, recorded=refusal)
+            yield NotTaken(entry, Why.REFUSED, Actor.CENTRE, mark("Its name is refused."), recorded=refusal)
         else:
+            text, fields = mark("It was taken, and failed in the phase {phase}."), {"phase": phase.short_name}
+            acts = Actor.NOBODY if phase is Phase.DOWNLOAD else Actor.CENTRE
             recorded = message_from_json(failed_details, failed) if failed and phase <= Phase.UNZIP else None
-            yield NotTaken(entry, Why.FAILED, _acts(phase), _FAILED, {"phase": phase.short_name}, recorded)
+            yield NotTaken(entry, Why.FAILED, acts, text, fields, recorded)
 
 
 def _refusal(column: Any) -> Any:
-    return (
-        select(column)
-        .where(ZipActionLog.za_id == ZipAction.id)
-        .order_by(ZipActionLog.id.desc())
-        .limit(1)
-        .correlate(ZipAction)
-        .scalar_subquery()
-    )
+    """What was last recorded of a zip action itself."""
+    return _last(select(column).where(ZipActionLog.za_id == ZipAction.id).order_by(ZipActionLog.id.desc()))
 
 
 def _last_reason(column: Any) -> Any:
-    return (
+    """What was last recorded of a zip action's downloads."""
+    return _last(
         select(column)
         .select_from(ZipLog)
         .join(ZipDownload, ZipDownload.id == ZipLog.zip_id)
         .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
         .where(FileSourceHasZip.za_id == ZipAction.id)
         .order_by(ZipLog.id.desc())
-        .limit(1)
-        .correlate(ZipAction)
-        .scalar_subquery()
     )
 
 
-def _acts_on(code: str) -> Actor:
-    declaration = declaration_of(code)
-    return Actor.DCC if declaration is None else declaration.acts
-
-
-def _acts(phase: Phase) -> Actor:
-    return Actor.NOBODY if phase is Phase.DOWNLOAD else Actor.CENTRE
-
-
-def _noticed(connection: Connection, source_id: int, most: int, uploading: Collection[str]) -> Iterator[NotTaken]:
-    for finding in latest_findings(connection, sources=[source_id])[:most]:
-        why, text = _NOTICED[finding.kind]
-        if why is not Why.UPLOADING or finding.file_name in uploading:
-            yield NotTaken(shown(finding.file_name), why, _acts_on(LISTING + finding.kind), text, recorded=finding.said)
+def _last(query: Any) -> Any:
+    return query.limit(1).correlate(ZipAction).scalar_subquery()
 
 
 def _uploading(connection: Connection, source_id: int) -> dict[str, int]:
@@ -280,13 +245,6 @@ def _uploading(connection: Connection, source_id: int) -> dict[str, int]:
         .where(FileSourceHasZip.uploading_since.is_not(None))
     )
     return {f"{ACTIONS_BY_ID[todo]}/{name}": za_id for todo, name, za_id in connection.execute(query)}
-
-
-def _more_uploading(uploading: Mapping[str, int], told: Iterable[NotTaken]) -> Iterator[NotTaken]:
-    """Those that are still being uploaded of which nothing is told by name."""
-    left = uploading.keys() - {row.entry for row in told}
-    if left:
-        yield NotTaken(None, Why.UPLOADING, Actor.NOBODY, _MORE_UPLOADING, number=len(left))
 
 
 def _ids_of(connection: Connection, source_id: int, told: Iterable[NotTaken]) -> set[int]:
@@ -303,9 +261,17 @@ def _ids_of(connection: Connection, source_id: int, told: Iterable[NotTaken]) ->
     return found
 
 
-def _ignored(crawl: CrawlEntry | None) -> Iterator[NotTaken]:
+def _ignored_and_uploading(crawl: CrawlEntry | None, uploading: int) -> Iterator[NotTaken]:
+    """How many entries are no archives, and how many archives are being uploaded of which nothing is told by name."""
     if crawl is not None and crawl.ignored:
-        yield NotTaken(None, Why.IGNORED, Actor.NOBODY, _IGNORED, number=crawl.ignored)
+        text = mark(
+            "Entries that are no archives, {number}, were ignored: directories, links and names that do not end in "
+            ".zip."
+        )
+        yield NotTaken(None, Why.IGNORED, Actor.NOBODY, text, number=crawl.ignored)
+    if uploading:
+        text = mark("Archives that are still being uploaded, {number}: they are taken when they are complete.")
+        yield NotTaken(None, Why.UPLOADING, Actor.NOBODY, text, number=uploading)
 
 
 def _counted(connection: Connection, source_id: int, apart: set[int]) -> Iterator[NotTaken]:
@@ -320,22 +286,17 @@ def _counted(connection: Connection, source_id: int, apart: set[int]) -> Iterato
         for waiting, number in connection.execute(query.where(ZipAction.id.in_(ids)).group_by("waits")):
             counts[bool(waiting)] -= number
     if counts[True]:
-        yield NotTaken(None, Why.WAITING, Actor.NOBODY, _WAITING, number=counts[True])
+        text = mark("Archives that wait for their download, {number}: the next session fetches them.")
+        yield NotTaken(None, Why.WAITING, Actor.NOBODY, text, number=counts[True])
     if counts[False]:
-        yield NotTaken(None, Why.KNOWN, Actor.NOBODY, _KNOWN, number=counts[False])
+        text = mark("Archives that were taken before, {number}. A name is taken once: new data have a new name.")
+        yield NotTaken(None, Why.KNOWN, Actor.NOBODY, text, number=counts[False])
 
 
 def _hosted(source_id: int, *columns: Any) -> Any:
     """A question about the zip actions that a source hosts at present."""
-    return (
-        select(*columns)
-        .select_from(ZipAction)
-        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
-        .where(
-            ZipAction.id.in_(
-                select(FileSourceHasZip.za_id).where(
-                    FileSourceHasZip.file_source_id == source_id, FileSourceHasZip.gone_since.is_(None)
-                )
-            )
-        )
+    hosted = select(FileSourceHasZip.za_id).where(
+        FileSourceHasZip.file_source_id == source_id, FileSourceHasZip.gone_since.is_(None)
     )
+    query = select(*columns).select_from(ZipAction).join(ZipFile, ZipFile.id == ZipAction.zip_id)
+    return query.where(ZipAction.id.in_(hosted))

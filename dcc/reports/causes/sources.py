@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, func, select
 
@@ -83,19 +83,18 @@ def causes_held(held: Iterable[HeldArchive], centre: str | None = None) -> list[
     waiting = [
         one for one in held if one.declined is None and (centre is None or centre == one.owner or centre in one.hosts)
     ]
-    counter = CauseCounter()
-    for number, one in enumerate(waiting):
-        whose, action, name, code = centre or one.owner, one.key.action, one.key.file_name, LISTING + FOREIGN
-        cause = cause_id(code, one.details)
-        counter.take(Group(action, name, whose, None, code, cause, Severity.WARNING.value, number))
-    return [
-        replace(
-            cause,
-            details=waiting[first].details,
-            example=Example(zip=str(waiting[first].key), said=waiting[first].told),
+    return _causes(
+        _Noted(
+            centre or one.owner,
+            LISTING + FOREIGN,
+            Severity.WARNING,
+            Example(zip=str(one.key), said=one.told),
+            one.details,
+            one.key.action,
+            one.key.file_name,
         )
-        for first, cause in counter.causes()
-    ]
+        for one in waiting
+    )
 
 
 def source_label(source: SourceEntry) -> str:
@@ -103,47 +102,68 @@ def source_label(source: SourceEntry) -> str:
     return f"{source.centre}, {source.protocol}://{source.hostname}"
 
 
-def _troubles(crawls: Iterable[CrawlEntry], sources: Mapping[int, SourceEntry]) -> list[Cause]:
-    failed = [(crawl, crawl.error) for crawl in crawls if crawl.error is not None and crawl.source in sources]
+class _Noted(NamedTuple):
+    """One thing that a crawl came up against or noticed, of an archive or of a source as a whole."""
+
+    centre: str
+    code: str
+    severity: Severity
+    example: Example
+    details: Details = NO_DETAILS
+    action: str = ""
+    file_name: str = ""
+
+
+def _causes(noted: Iterable[_Noted]) -> list[Cause]:
+    """The causes of what was noted, each with the details and the example of the first that has it."""
+    ordered = sorted(noted, key=lambda one: (one.action, one.file_name))
     counter = CauseCounter()
-    known: list[Details] = []
-    for number, (crawl, error) in enumerate(failed):
-        source, code = sources[crawl.source], declared_code(error.kind, error.code)
-        severity = Severity.ERROR if crawl.outcome == _FAILED else Severity.WARNING
-        known.append({**error.fact.known, VALUE: source_label(source)})
-        cause = cause_id(code, known[-1])
-        counter.take(Group("", "", source.centre, None, code, cause, severity.value, number))
-    return [
-        replace(
-            cause,
-            details=known[first],
-            example=Example(said=failed[first][1].fact),
-            entities={SOURCES: cause.findings},
+    for number, one in enumerate(ordered):
+        cause = cause_id(one.code, one.details)
+        counter.take(
+            Group(one.action, one.file_name, one.centre, None, one.code, cause, one.severity.value, first=number)
         )
+    return [
+        replace(cause, details=ordered[first].details, example=ordered[first].example)
         for first, cause in counter.causes()
     ]
 
 
+def _troubles(crawls: Iterable[CrawlEntry], sources: Mapping[int, SourceEntry]) -> list[Cause]:
+    noted = []
+    for crawl in crawls:
+        source, error = sources.get(crawl.source), crawl.error
+        if source is not None and error is not None:
+            severity = Severity.ERROR if crawl.outcome == _FAILED else Severity.WARNING
+            details = {**error.fact.known, VALUE: source_label(source)}
+            code = declared_code(error.kind, error.code)
+            noted.append(_Noted(source.centre, code, severity, Example(said=error.fact), details))
+    return [replace(cause, entities={SOURCES: cause.findings}) for cause in _causes(noted)]
+
+
 def _noticed(noticed: Iterable[Finding], sources: Mapping[int, SourceEntry]) -> list[Cause]:
     """The causes of what was noticed of archives, each by itself."""
-    archives = [finding for finding in noticed if finding.kind != CONFIRMED_GONE]
-    return [
-        replace(cause, example=Example(zip=archives[first].file_name, said=archives[first].said))
-        for first, cause in _counted(archives, sources)
-    ]
+    return _causes(_noted(finding, sources) for finding in noticed if finding.kind != CONFIRMED_GONE)
 
 
 def _gone(connection: Connection, noticed: Iterable[Finding], sources: Mapping[int, SourceEntry]) -> list[Cause]:
     """The causes of archives that went from a directory together, without those that are back."""
-    still = {finding: _still_gone(connection, finding) for finding in noticed if finding.kind == CONFIRMED_GONE}
-    told = [finding for finding, number in still.items() if number]
     away: Counter[str] = Counter()
-    for finding in told:
-        away[_centre(finding, sources)] += still[finding]
-    return [
-        replace(cause, zips=away[cause.centre or ""], example=Example(said=told[first].said))
-        for first, cause in _counted(told, sources)
-    ]
+    noted = []
+    for finding in noticed:
+        number = _still_gone(connection, finding) if finding.kind == CONFIRMED_GONE else 0
+        if number:
+            noted.append(_noted(finding, sources))
+            away[noted[-1].centre] += number
+    return [replace(cause, zips=away[cause.centre or ""]) for cause in _causes(noted)]
+
+
+def _noted(finding: Finding, sources: Mapping[int, SourceEntry]) -> _Noted:
+    centre = sources[finding.source].centre if finding.source in sources else ""
+    action, _, file_name = finding.file_name.partition("/")
+    archive = None if finding.kind == CONFIRMED_GONE else finding.file_name
+    example = Example(zip=archive, said=finding.said)
+    return _Noted(centre, LISTING + finding.kind, Severity.WARNING, example, NO_DETAILS, action, file_name)
 
 
 def _still_gone(connection: Connection, finding: Finding) -> int:
@@ -159,19 +179,3 @@ def _still_gone(connection: Connection, finding: Finding) -> int:
         )
     )
     return connection.scalar(query) or 0
-
-
-def _counted(noticed: Sequence[Finding], sources: Mapping[int, SourceEntry]) -> list[tuple[int, Cause]]:
-    """The causes, each with the place of an example in what was noticed."""
-    counter = CauseCounter()
-    ordered = sorted(enumerate(noticed), key=lambda item: (item[1].file_name, item[0]))
-    for number, finding in ordered:
-        action, _, file_name = finding.file_name.partition("/")
-        centre, code = _centre(finding, sources), LISTING + finding.kind
-        cause = cause_id(code, NO_DETAILS)
-        counter.take(Group(action, file_name, centre, None, code, cause, Severity.WARNING.value, number))
-    return counter.causes()
-
-
-def _centre(finding: Finding, sources: Mapping[int, SourceEntry]) -> str:
-    return sources[finding.source].centre if finding.source in sources else ""

@@ -6,7 +6,7 @@ of it (control characters, blanks of no width) stands as `\\xNN`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -34,37 +34,45 @@ MOST_ROWS: Final = 1_048_576
 _OPTIONS: Final = {"constant_memory": True, "strings_to_formulas": False, "strings_to_urls": False}
 _LONGEST_CELL: Final = 32_000
 
-_CAUSE_COLUMNS: Final = (
-    (mark("What is wrong"), 70),
-    (mark("What to do"), 60),
-    (mark("Who acts"), 12),
-    (mark("Centre"), 8),
-    (mark("Rule or error"), 18),
-    (mark("Severity"), 10),
-    (mark("Findings"), 10),
-    (mark("Documents"), 10),
-    (mark("Archives"), 10),
-    (mark("Documents that a fix clears"), 14),
-    (mark("Archives that a fix clears"), 14),
-    (mark("Such as, in"), 50),
-    (mark("Line"), 8),
-    (mark("Value"), 25),
-    (mark("Nearest permitted value"), 25),
+_Column = tuple[str, int, Callable[[Any, "Catalogue"], str | int | None]]
+"""The title and the width of a column, and what stands there of a cause or a finding."""
+
+_CAUSE_COLUMNS: Final[Sequence[_Column]] = (
+    (mark("What is wrong"), 70, Cause.title),
+    (mark("What to do"), 60, Cause.remedy_for_centre),
+    (mark("Who acts"), 12, lambda cause, catalogue: catalogue.say(ACTOR_NAMES[cause.acts])),
+    (mark("Centre"), 8, lambda cause, _: cause.centre),
+    (mark("Rule or error"), 18, lambda cause, _: cause.kind),
+    (mark("Severity"), 10, lambda cause, catalogue: catalogue.say(SEVERITY_NAMES[cause.severity])),
+    (mark("Findings"), 10, lambda cause, _: cause.findings),
+    (mark("Documents"), 10, lambda cause, _: cause.documents),
+    (mark("Archives"), 10, lambda cause, _: cause.zips),
+    (mark("Documents that a fix clears"), 14, lambda cause, _: cause.clears.documents),
+    (mark("Archives that a fix clears"), 14, lambda cause, _: cause.clears.zips),
+    (mark("Such as, in"), 50, lambda cause, _: ": ".join(filter(None, (cause.example.zip, cause.example.document)))),
+    (mark("Line"), 8, lambda cause, _: cause.example.line),
+    (mark("Value"), 25, lambda cause, _: cause.example.value),
+    (mark("Nearest permitted value"), 25, lambda cause, _: cause.example.nearest),
 )
-_FINDING_COLUMNS: Final = (
-    (mark("Archive"), 34),
-    (mark("Document"), 40),
-    (mark("Line"), 8),
-    (mark("Column"), 8),
-    (mark("Element"), 45),
-    (mark("Value"), 25),
-    (mark("What is permitted"), 45),
-    (mark("Nearest permitted value"), 25),
-    (mark("Message"), 90),
-    (mark("Rule or error"), 16),
-    (mark("Severity"), 10),
-    (mark("Who acts"), 12),
+_FINDING_COLUMNS: Final[Sequence[_Column]] = (
+    (mark("Archive"), 34, lambda row, _: row.found.zip),
+    (mark("Document"), 40, lambda row, _: row.found.document),
+    (mark("Line"), 8, lambda row, _: row.found.line),
+    (mark("Column"), 8, lambda row, _: row.found.column),
+    (mark("Element"), 45, lambda row, catalogue: catalogue.tell(row.found.element or "")),
+    (mark("Value"), 25, lambda row, _: row.found.value),
+    (
+        mark("What is permitted"),
+        45,
+        lambda row, catalogue: ", ".join(row.found.permitted) or catalogue.tell(row.found.expected or ""),
+    ),
+    (mark("Nearest permitted value"), 25, lambda row, _: row.found.nearest),
+    (mark("Message"), 90, lambda row, catalogue: catalogue.tell(row.found.said)),
+    (mark("Rule or error"), 16, lambda row, _: row.kind),
+    (mark("Severity"), 10, lambda row, catalogue: catalogue.say(SEVERITY_NAMES[row.severity])),
+    (mark("Who acts"), 12, lambda row, catalogue: catalogue.say(ACTOR_NAMES[row.acts])),
 )
+_CUT: Final = mark("There are more findings than a sheet can hold: the rest is left out.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,102 +111,47 @@ def write_findings_spreadsheet(
 def _write(
     path: Path,
     temporary: str,
-    findings: Iterable[FindingRow],
+    findings: Iterator[FindingRow],
     causes: Sequence[Cause],
     catalogue: Catalogue,
     most_rows: int,
 ) -> WrittenSpreadsheet:
     with xlsxwriter.Workbook(str(path), {**_OPTIONS, "tmpdir": temporary}) as workbook:
-        sheet = _Sheet(workbook, catalogue.say(mark("Causes")), _CAUSE_COLUMNS, catalogue)
-        for cause in causes[: most_rows - 1]:
-            sheet.add(_cause_cells(cause, catalogue))
-        sheet.finish()
-        sheet = _Sheet(workbook, catalogue.say(mark("Findings")), _FINDING_COLUMNS, catalogue)
-        rows = iter(findings)
-        for row in islice(rows, most_rows - 2):
-            sheet.add(_finding_cells(row, catalogue))
-        is_cut = next(rows, None) is not None
-        number = sheet.rows
-        sheet.finish()
+        told = causes[: most_rows - 1]
+        _add_sheet(workbook, catalogue.say(mark("Causes")), _CAUSE_COLUMNS, told, catalogue)
+        name = catalogue.say(mark("Findings"))
+        sheet, number = _add_sheet(workbook, name, _FINDING_COLUMNS, islice(findings, most_rows - 2), catalogue)
+        is_cut = next(findings, None) is not None
         if is_cut:
-            sheet.add([catalogue.say(mark("There are more findings than a sheet can hold: the rest is left out."))])
-    return WrittenSpreadsheet(min(len(causes), most_rows - 1), number, is_cut)
+            sheet.write_string(number + 1, 0, catalogue.say(_CUT))
+    return WrittenSpreadsheet(len(told), number, is_cut)
 
 
-class _Sheet:
-    """A sheet with a header that stays in sight, and filters."""
-
-    def __init__(self, workbook: Any, name: str, columns: Sequence[tuple[str, int]], catalogue: Catalogue) -> None:
-        self._sheet = workbook.add_worksheet(_sheet_name(name))
-        self._columns = len(columns)
-        self.rows = 0
-        bold = workbook.add_format({"bold": True, "bottom": 1, "text_wrap": True, "valign": "top"})
-        for number, (title, width) in enumerate(columns):
-            self._sheet.set_column(number, number, width)
-            self._sheet.write_string(0, number, catalogue.say(title), bold)
-        self._sheet.freeze_panes(1, 0)
-
-    def add(self, cells: Sequence[str | int | None]) -> None:
-        """Write the next row."""
-        self.rows += 1
-        for number, cell in enumerate(cells):
-            if isinstance(cell, int):
-                self._sheet.write_number(self.rows, number, cell)
-            elif cell:
-                self._sheet.write_string(self.rows, number, _cell(cell))
-
-    def finish(self) -> None:
-        """Have filters for the rows that there are."""
-        self._sheet.autofilter(0, 0, max(self.rows, 1), self._columns - 1)
-
-
-def _cause_cells(cause: Cause, catalogue: Catalogue) -> list[str | int | None]:
-    example = cause.example
-    place = ": ".join(part for part in (example.zip, example.document) if part)
-    return [
-        cause.title(catalogue),
-        cause.remedy_for_centre(catalogue),
-        catalogue.say(ACTOR_NAMES[cause.acts]),
-        cause.centre,
-        cause.kind,
-        catalogue.say(SEVERITY_NAMES[cause.severity]),
-        cause.findings,
-        cause.documents,
-        cause.zips,
-        cause.clears.documents,
-        cause.clears.zips,
-        place,
-        example.line,
-        example.value,
-        example.nearest,
-    ]
-
-
-def _finding_cells(row: FindingRow, catalogue: Catalogue) -> list[str | int | None]:
-    found = row.found
-    return [
-        found.zip,
-        found.document,
-        found.line,
-        found.column,
-        None if found.element is None else catalogue.tell(found.element),
-        found.value,
-        ", ".join(found.permitted) or (None if found.expected is None else catalogue.tell(found.expected)),
-        found.nearest,
-        catalogue.tell(found.said),
-        row.kind,
-        catalogue.say(SEVERITY_NAMES[row.severity]),
-        catalogue.say(ACTOR_NAMES[row.acts]),
-    ]
-
-
-def _cell(text: str) -> str:
-    shown = legible(text)
-    return shown if len(shown) <= _LONGEST_CELL else f"{shown[:_LONGEST_CELL]}..."
+def _add_sheet(
+    workbook: Any, name: str, columns: Sequence[_Column], things: Iterable[object], catalogue: Catalogue
+) -> tuple[Any, int]:
+    """Add a sheet with a row for each thing, a header that stays in sight, and filters; returns it and its rows."""
+    sheet = workbook.add_worksheet(name.translate(_FORBIDDEN_IN_NAMES).strip()[:31])
+    bold = workbook.add_format({"bold": True, "bottom": 1, "text_wrap": True, "valign": "top"})
+    for column, (title, width, _) in enumerate(columns):
+        sheet.set_column(column, column, width)
+        sheet.write_string(0, column, catalogue.say(title), bold)
+    sheet.freeze_panes(1, 0)
+    row = 0
+    for row, thing in enumerate(things, 1):
+        for column, (_, _, value_of) in enumerate(columns):
+            value = value_of(thing, catalogue)
+            if isinstance(value, int):
+                sheet.write_number(row, column, value)
+            elif value:
+                sheet.write_string(row, column, _cell(value))
+    sheet.autofilter(0, 0, max(row, 1), len(columns) - 1)
+    return sheet, row
 
 
 _FORBIDDEN_IN_NAMES: Final = str.maketrans(dict.fromkeys("[]:*?/\\'", " "))
 
 
-def _sheet_name(name: str) -> str:
-    return name.translate(_FORBIDDEN_IN_NAMES).strip()[:31]
+def _cell(text: str) -> str:
+    shown = legible(text)
+    return shown if len(shown) <= _LONGEST_CELL else f"{shown[:_LONGEST_CELL]}..."
