@@ -7,7 +7,7 @@ JSON, and words are never taken apart again.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from string import Formatter
 from typing import Any, Final
@@ -45,7 +45,7 @@ class Message:
 
     def __str__(self) -> str:
         """The message in English."""
-        return said(self, lambda text: text, english_number, ", ".join)
+        return said(self, str, english_number)
 
     def __repr__(self) -> str:
         return f"Message({str(self)!r})"
@@ -70,36 +70,25 @@ def message(text: str, /, **details: Any) -> Message:
     return Message(text, details)
 
 
-def said(
-    message: Message,
-    translate: Callable[[str], str],
-    number: Callable[[float], str],
-    listed: Callable[[Sequence[str]], str],
-) -> str:
-    """A message in words: its text by `translate`, quantities by `number`, lists by `listed`.
+def said(message: Message, translate: Callable[[str], str], number: Callable[[float], str]) -> str:
+    """A message in words: its text by `translate`, quantities by `number`.
 
     A name that no detail is known for stands as it is, in braces.
     """
     if message.details is None:
         return translate(message.text)
-
-    words = {name: _in_words(detail, translate, number, listed) for name, detail in message.details.items()}
+    words = {name: _in_words(detail, translate, number) for name, detail in message.details.items()}
     return filled(translate(message.text), words)
 
 
-def _in_words(
-    detail: Any,
-    translate: Callable[[str], str],
-    number: Callable[[float], str],
-    listed: Callable[[Sequence[str]], str],
-) -> str:
+def _in_words(detail: Any, translate: Callable[[str], str], number: Callable[[float], str]) -> str:
     """A detail in words. No function within `said`: one that calls itself is only freed by the garbage collector."""
     if isinstance(detail, Message):
-        return said(detail, translate, number, listed)
+        return said(detail, translate, number)
     if isinstance(detail, (int, float)) and not isinstance(detail, bool):
         return number(detail)
     if isinstance(detail, (list, tuple)):
-        return listed([_in_words(each, translate, number, listed) for each in detail])
+        return ", ".join(_in_words(each, translate, number) for each in detail)
     return shown("" if detail is None else str(detail))
 
 

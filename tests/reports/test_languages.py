@@ -68,8 +68,8 @@ def test_the_language_of_the_installation_is_taken_where_none_is_named(
 @pytest.mark.parametrize(
     ("code", "day", "moment", "number", "parts"),
     [
-        ("en", "31 Oct 2013", "31 Oct 2013, 14:05 UTC", "1,234,567.5", "a, b and c; a, b or c"),
-        ("de", "31.10.2013", "31.10.2013, 14:05 UTC", "1.234.567,5", "a, b und c; a, b oder c"),
+        ("en", "31 Oct 2013", "31 Oct 2013, 14:05 UTC", "1,234,567.5", "a, b and c"),
+        ("de", "31.10.2013", "31.10.2013, 14:05 UTC", "1.234.567,5", "a, b und c"),
     ],
 )
 def test_dates_numbers_and_lists_follow_the_locale(
@@ -80,7 +80,7 @@ def test_dates_numbers_and_lists_follow_the_locale(
     assert catalogue.moment(datetime(2013, 10, 31, 14, 5)) == moment
     assert catalogue.moment(datetime(2013, 10, 31, 15, 5, tzinfo=timezone(timedelta(hours=1)))) == moment
     assert catalogue.number(1234567.5, 1) == number
-    assert f"{catalogue.list(['a', 'b', 'c'])}; {catalogue.choice(['a', 'b', 'c'])}" == parts
+    assert catalogue.list(["a", "b", "c"]) == parts
 
 
 @pytest.mark.parametrize(
@@ -114,11 +114,6 @@ def test_sizes_are_in_the_unit_that_fits(tmp_path: Path) -> None:
     english = ["0 bytes", "One byte", "812 bytes", "1.4 kB", "1.4 MB", "5.0 GB", "10,000.0 TB"]
     assert [in_language("en", tmp_path).size(size) for size in sizes] == english
     assert [in_language("de", tmp_path).size(size) for size in sizes[1:4]] == ["Ein Byte", "812 Byte", "1,4 kB"]
-
-
-def test_a_share_is_a_percentage(tmp_path: Path) -> None:
-    assert in_language("en", tmp_path).percent(0.123) == "12%"
-    assert in_language("de", tmp_path).percent(0.123, 1) == "12,3\xa0%"
 
 
 def test_a_new_language_takes_a_file_and_no_code(own: LoadOwn, settings: Settings) -> None:

@@ -198,31 +198,22 @@ def _count(catalogue: Catalogue, kind: str, number: int) -> str:
 def as_json(cause: Cause, catalogue: Catalogue) -> dict[str, object]:
     """A cause as an object of JSON, with what it says of itself in the catalogue's language."""
     example = cause.example
+    told = {
+        "element": None if example.element is None else catalogue.tell(example.element),
+        "message": catalogue.tell(example.said),
+        "expected": None if example.expected is None else catalogue.tell(example.expected),
+        "permitted": list(example.permitted),
+    }
     return {
-        "key": cause.key,
-        "kind": cause.kind,
-        "subject": cause.subject,
-        "centre": cause.centre,
+        **_fields(cause, "key", "kind", "subject", "centre", "findings", "documents", "zips", "entities", "held_up"),
         "acts": cause.acts.value,
         "severity": cause.severity.value,
         "title": cause.title(catalogue),
         "remedy": cause.remedy(catalogue),
-        "findings": cause.findings,
-        "documents": cause.documents,
-        "zips": cause.zips,
-        "entities": dict(cause.entities),
-        "held_up": dict(cause.held_up),
         "clears": asdict(cause.clears),
-        "example": {
-            "zip": example.zip,
-            "document": example.document,
-            "line": example.line,
-            "column": example.column,
-            "element": None if example.element is None else catalogue.tell(example.element),
-            "value": example.value,
-            "message": catalogue.tell(example.said),
-            "expected": None if example.expected is None else catalogue.tell(example.expected),
-            "permitted": list(example.permitted),
-            "nearest": example.nearest,
-        },
+        "example": {**_fields(example, "zip", "document", "line", "column", "value", "nearest"), **told},
     }
+
+
+def _fields(of: Cause | Example, *names: str) -> dict[str, object]:
+    return {name: getattr(of, name) for name in names}

@@ -97,11 +97,6 @@ def causes_held(held: Iterable[HeldArchive], centre: str | None = None) -> list[
     )
 
 
-def source_label(source: SourceEntry) -> str:
-    """How titles name a file source: `H, sftp://sftp.example.org`."""
-    return f"{source.centre}, {source.protocol}://{source.hostname}"
-
-
 class _Noted(NamedTuple):
     """One thing that a crawl came up against or noticed, of an archive or of a source as a whole."""
 
@@ -135,7 +130,8 @@ def _troubles(crawls: Iterable[CrawlEntry], sources: Mapping[int, SourceEntry]) 
         source, error = sources.get(crawl.source), crawl.error
         if source is not None and error is not None:
             severity = Severity.ERROR if crawl.outcome == _FAILED else Severity.WARNING
-            details = {**error.fact.known, VALUE: source_label(source)}
+            label = f"{source.centre}, {source.protocol}://{source.hostname}"
+            details = {**error.fact.known, VALUE: label}
             code = declared_code(error.kind, error.code)
             noted.append(_Noted(source.centre, code, severity, Example(said=error.fact), details))
     return [replace(cause, entities={SOURCES: cause.findings}) for cause in _causes(noted)]

@@ -100,7 +100,7 @@ def write_findings_spreadsheet(
     """
     try:
         with TemporaryDirectory() as folder, replacement_file(path) as part:
-            return _write(part, folder, finding_rows(tracker, qc, scope), causes, catalogue, most_rows)
+            return _write(part, folder, iter(finding_rows(tracker, qc, scope)), causes, catalogue, most_rows)
     except (OSError, xlsxwriter.exceptions.XlsxWriterException) as error:
         raise ExportError(
             f"The spreadsheet {path} cannot be written: {error}. Name a file in a folder that may be written to, with "

@@ -12,7 +12,7 @@ from typing import Any, Final
 from babel import Locale, UnknownLocaleError
 from babel.dates import format_date, format_time, get_datetime_format
 from babel.lists import format_list
-from babel.numbers import format_decimal, format_percent, format_scientific
+from babel.numbers import format_decimal, format_scientific
 
 from dcc.messages import Message, filled, mark, said
 
@@ -60,7 +60,11 @@ class Catalogue:
 
         Raises KeyError when the text has a name that no value is given for.
         """
-        return self._translations.gettext(text).format_map({name: str(value) for name, value in values.items()})
+        return self._translate(text).format_map({name: str(value) for name, value in values.items()})
+
+    def _translate(self, text: str) -> str:
+        # To gettext the text of nothing is the header of a catalogue.
+        return self._translations.gettext(text) if text else ""
 
     def say_plural(self, one: str, many: str, number: int, /, **values: object) -> str:
         """A text on `number` things, in the form that this language has for so many; `{number}` is as it writes it.
@@ -73,7 +77,7 @@ class Catalogue:
     def tell(self, message: Message | str) -> str:
         """A message in this language, its details as this language writes them; a text is words already."""
         message = message if isinstance(message, Message) else Message(message)
-        return said(message, self._translations.gettext, self.number, ", ".join)
+        return said(message, self._translate, self.number)
 
     def date(self, day: date) -> str:
         """A day, such as `31 Oct 2013`."""
@@ -103,13 +107,6 @@ class Catalogue:
             exact = Decimal(round(exact)) if abs(exact) >= _LARGE else Decimal(f"{exact:.6g}")
         return format_decimal(exact, locale=self._locale, decimal_quantization=False)
 
-    def percent(self, share: float, decimals: int = 0) -> str:
-        """A share, 0.5 being a half, as a percentage: `50%`."""
-        pattern = self._locale.percent_formats[None].pattern
-        if decimals:
-            pattern = pattern.replace("0", f"0.{'0' * decimals}", 1)
-        return format_percent(share, pattern, locale=self._locale)
-
     def size(self, size: int) -> str:
         """A number of bytes as people read it, in powers of a thousand: `812 bytes`, `1.4 MB`."""
         if size < _KILO:
@@ -121,10 +118,6 @@ class Catalogue:
         """All of several: `a, b and c`."""
         return format_list(list(parts), "standard", self._locale)
 
-    def choice(self, parts: Sequence[str]) -> str:
-        """One of several: `a, b or c`."""
-        return format_list(list(parts), "or", self._locale)
-
     @cached_property
     def functions(self) -> dict[str, Callable[..., Any]]:
         """What templates call, by name: `say`, `say_plural`, `tell`, `date`, `moment`, `number` and so on."""
@@ -135,10 +128,8 @@ class Catalogue:
             "date": self.date,
             "moment": self.moment,
             "number": self.number,
-            "percent": self.percent,
             "size": self.size,
             "list_of": self.list,
-            "choice_of": self.choice,
         }
 
 

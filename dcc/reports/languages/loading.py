@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import gettext
 import re
+from collections.abc import Sequence
+from copy import copy
 from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
@@ -41,23 +43,19 @@ def load_catalogue(code: str | None, settings: Settings) -> Catalogue:
     """
     wanted = _normal(settings.language if code is None else code)
     parts = wanted.split("_")
-    found: gettext.NullTranslations | None = None
-    for length in range(len(parts), 0, -1):
-        name = "_".join(parts[:length])
-        for translations in _translations(name, settings.languages_directory):
-            if found is None:
-                # What was loaded is kept, and is not to be given the fallbacks of one language for good.
-                found = gettext.NullTranslations()
-            found.add_fallback(_Alone(translations))
-        if name == SOURCE_LANGUAGE:
-            found = found or gettext.NullTranslations()
-    if found is None:
+    names = ["_".join(parts[:length]) for length in range(len(parts), 0, -1)]
+    # What was read is kept, and is not to be given the fallbacks of one language for good.
+    found = [copy(each) for name in names for each in _translations(name, settings.languages_directory)]
+    if not found and SOURCE_LANGUAGE not in names:
         known = ", ".join(known_languages(settings))
         raise ConfigurationError(
             f"There is no catalogue of the language {wanted}. Name one that there is ({known}), or put {wanted}.po "
             "into the directory DCC_LANGUAGES_DIRECTORY."
         )
-    return Catalogue(wanted, locale_of(wanted), found)
+    together = gettext.NullTranslations()
+    for translations in found:
+        together.add_fallback(translations)
+    return Catalogue(wanted, locale_of(wanted), together)
 
 
 def known_languages(settings: Settings) -> dict[str, str]:
@@ -86,24 +84,6 @@ def locale_of(code: str) -> Locale:
         except (UnknownLocaleError, ValueError):
             parts = parts.rpartition("_")[0]
     return Locale.parse(_PLAIN_ENGLISH)
-
-
-class _Alone(gettext.NullTranslations):
-    """Translations that are shared by several languages, with fallbacks of its own."""
-
-    def __init__(self, shared: gettext.GNUTranslations) -> None:
-        super().__init__()
-        self._shared = shared
-
-    def gettext(self, message: str) -> str:
-        if not message:
-            return message
-        said = self._shared.gettext(message)
-        return super().gettext(message) if said is message or said == message else said
-
-    def ngettext(self, msgid1: str, msgid2: str, n: int) -> str:
-        said = self._shared.ngettext(msgid1, msgid2, n)
-        return super().ngettext(msgid1, msgid2, n) if said in (msgid1, msgid2) else said
 
 
 def _translations(name: str, own: Path | None) -> list[gettext.GNUTranslations]:
@@ -151,27 +131,23 @@ def _read(path: Path, _modified: int, _size: int) -> gettext.GNUTranslations:
 
 
 def _refuse_other_names(path: Path, message: Message) -> None:
-    texts, originals = _strings(message.string), _strings(message.id)
-    permitted = set() if isinstance(message.id, str) else {"number"}
+    """Raise ConfigurationError where a translation has names in braces that its English text has not."""
+    originals, texts = _strings(message.id), _strings(message.string)
     try:
-        permitted |= {name for text in originals for name in names_in(text)}
-        unknown = {name for text in texts for name in names_in(text)} - permitted
+        permitted = {name for text in originals for name in names_in(text)} | ({"number"} if originals[1:] else set())
+        unknown = sorted({name for text in texts for name in names_in(text)} - permitted)
+        wrong = f"has {{{'}, {'.join(unknown)}}}, which the English text has not" if unknown else ""
     except ValueError as error:
-        raise _wrong(path, message, f"cannot be used: {error}") from error
-    if unknown:
-        raise _wrong(path, message, f"has {{{'}, {'.join(sorted(unknown))}}}, which the English text has not")
+        wrong = f"cannot be used: {error}"
+    if wrong:
+        place = f", line {message.lineno}" if message.lineno else ""
+        raise ConfigurationError(
+            f"The catalogue {path}{place}: the translation of {originals[0][:80]!r} {wrong}. Correct the translation."
+        )
 
 
-def _wrong(path: Path, message: Message, what: str) -> ConfigurationError:
-    place = f", line {message.lineno}" if message.lineno else ""
-    return ConfigurationError(
-        f"The catalogue {path}{place}: the translation of {_strings(message.id)[0][:80]!r} {what}. Correct the "
-        "translation."
-    )
-
-
-def _strings(texts: str | tuple[str, ...] | list[str] | None) -> list[str]:
-    return [] if texts is None else [texts] if isinstance(texts, str) else list(texts)
+def _strings(texts: str | Sequence[str] | None) -> list[str]:
+    return [texts] if isinstance(texts, str) else list(texts or ())
 
 
 def _is_code(code: str) -> bool:
