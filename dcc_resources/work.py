@@ -108,7 +108,7 @@ class Work:
         self.loaded = True
 
     def hand_over_if_due(self, *, archives: bool = False) -> None:
-        """Keep the session open for a later run, if that run will find documents to take on, or `archives`."""
+        """Keep the session open for a later run, if that finds documents of its centres to take on, or `archives`."""
         if self.hands_over and ((archives and self._archives_are_due()) or self._documents_are_due()):
             self.session.hand_over()
 
@@ -118,7 +118,8 @@ class Work:
         from dcc.tracker.queries.zip_action_lists import waiting_zip_actions
 
         def look(connection: Connection) -> bool:
-            return bool(waiting_zip_actions(connection, limit=1)) or count_not_arrived(connection) > 0
+            waits = waiting_zip_actions(connection, centres=self.session.centres, limit=1)
+            return bool(waits) or count_not_arrived(connection, self.session.centres) > 0
 
         return self.until >= Phase.XSD and self._read(look)
 
@@ -130,9 +131,10 @@ class Work:
 
         def look(connection: Connection) -> bool:
             if until is Phase.QC:
-                return count_waiting(connection) > 0
-            due = (phase for phase in Phase if Phase.UPLOAD <= phase <= until)
-            return any(load_due(connection, phase, self.settings.naming) for phase in due)
+                return count_waiting(connection, self.session.centres) > 0
+            phases = (phase for phase in Phase if Phase.UPLOAD <= phase <= until)
+            due = (one for phase in phases for one in load_due(connection, phase, self.settings.naming))
+            return any(self.session.covers(one.centre) for one in due)
 
         return until >= Phase.UPLOAD and self._read(look)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import ColumnElement, Connection, func, or_, select, true
 
 from dcc.databases.columns import utc_now
 from dcc.phases import Phase, Status
@@ -15,11 +17,12 @@ from dcc.qc.database import require_current as require_current_qc
 from dcc.session.data.checking import documents_to_judge_now
 from dcc.session.data.documents import count_waiting, load_due
 from dcc.session.data.qc_documents import in_state
-from dcc.session.leases import read_leases
+from dcc.session.leases import Lease, read_leases
 from dcc.settings import Settings
+from dcc.settings.centre_groups import CentreGroup
 from dcc.tracker.database import open_tracker, require_current
 from dcc.tracker.hostings.download_plan import count_not_arrived
-from dcc.tracker.models import SessionTask, SourceCrawlRow
+from dcc.tracker.models import CrawlingSession, SessionTask, SourceCrawlRow
 from dcc.tracker.queries.zip_action_lists import waiting_zip_actions
 from dcc.tracker.states import State
 from dcc.vocabulary import DocumentState
@@ -31,33 +34,55 @@ _NOT_DONE_WITH: Final = State(Phase.QC, Status.PENDING)
 
 @dataclass(frozen=True, slots=True)
 class TrackerView:
-    """What there is to do, and who is at it.
+    """What there is to do for a `group` of centres, or for all: None; and who is at it.
 
-    `waiting` and `failed_downloads` count zip actions. `open_session` is the session that a later run may resume,
-    `open_group` the group of centres that it is of; `active_session` is held by a process at this moment and keeps it
-    from being resumed, or one of all centres from beginning. `last_crawl` and `last_crawled_session` are the newest
-    crawl of any file source and its session, `last_download_session` the newest session that downloaded; 0 for none.
-    `data_waits` counts the documents that wait to be taken on after validation, those that are held left out.
+    `waiting` and `failed_downloads` count zip actions. `open_session` is the session that a later run may resume;
+    `active` one that a process holds at this moment, which keeps it from being resumed, or one of these centres from
+    beginning. `last_crawl` and `last_crawled_session` are the newest crawl of any file source and its session,
+    `last_download_session` the newest session that downloaded, of sessions for these centres; 0 for none. `data_waits`
+    counts the documents that wait to be taken on after validation, those that are held left out.
     """
 
+    group: str | None
     waiting: int
     failed_downloads: int
     open_session: int | None
-    open_group: str | None
-    active_session: int | None
+    active: Lease | None
     last_crawl: int
     last_crawled_session: int
     last_download_session: int
     data_waits: int
 
 
-def look_at_tracker(settings: Settings) -> TrackerView:
-    """Look at the tracker, in a few short statements. Raises TrackerOutdatedError and TrackerUnreachableError."""
+def look_at_tracker(settings: Settings) -> list[TrackerView]:
+    """Look at the tracker: a view for each session that a run may resume or begin; one at least.
+
+    They are those that wait to be resumed. Beside sessions that are not over, one of each group with other centres may
+    begin; beside none, one of all centres. Raises TrackerOutdatedError and TrackerUnreachableError.
+    """
+    with _looking(settings) as connection:
+        leases = read_leases(connection, settings)
+        unfinished = [lease for lease in leases if not lease.is_dead]
+        views = [_view(connection, settings, leases, lease.group, lease.session) for lease in leases if lease.is_open]
+        for group in settings.centre_groups.values() if unfinished else ():
+            if not any(lease.shares_centres_with(group) for lease in unfinished):
+                views.append(_view(connection, settings, leases, group))
+        return views or [_view(connection, settings, leases)]
+
+
+def active_session(settings: Settings, group: CentreGroup | None) -> Lease | None:
+    """A session that a process holds of a centre of the group, or of any. Raises as `look_at_tracker`."""
+    with _looking(settings) as connection:
+        return _active(read_leases(connection, settings), group)
+
+
+@contextmanager
+def _looking(settings: Settings) -> Iterator[Connection]:
     tracker = open_tracker(settings)
     try:
         require_current(tracker)
         with tracker.connect() as connection:
-            return _view(connection, settings)
+            yield connection
     finally:
         tracker.dispose()
 
@@ -98,40 +123,56 @@ def look_for_data_to_follow(settings: Settings) -> int:
         qc.dispose()
 
 
-def _view(connection: Connection, settings: Settings) -> TrackerView:
-    leases = read_leases(connection, settings)
-    opened = next((lease for lease in leases if lease.is_open), None)
-    group = None if opened is None else opened.group
-    active = (lease.session for lease in leases if lease.is_active and lease.shares_centres_with(group))
+def _active(leases: Iterable[Lease], group: CentreGroup | None) -> Lease | None:
+    return next((lease for lease in leases if lease.is_active and lease.shares_centres_with(group)), None)
+
+
+def _view(
+    connection: Connection,
+    settings: Settings,
+    leases: Iterable[Lease],
+    group: CentreGroup | None = None,
+    open_session: int | None = None,
+) -> TrackerView:
+    centres = None if group is None else group.centres
+    of_centres = true() if group is None else _is_session_for(group)
     last_crawl, last_crawled_session = connection.execute(
         select(func.coalesce(func.max(SourceCrawlRow.id), 0), func.coalesce(func.max(SourceCrawlRow.session_id), 0))
+        .join(CrawlingSession, CrawlingSession.id == SourceCrawlRow.session_id)
+        .where(of_centres)
     ).one()
     last_download = connection.scalar(
-        select(func.coalesce(func.max(SessionTask.session_id), 0)).where(SessionTask.phase_id == int(Phase.DOWNLOAD))
+        select(func.coalesce(func.max(SessionTask.session_id), 0))
+        .join(CrawlingSession, CrawlingSession.id == SessionTask.session_id)
+        .where(SessionTask.phase_id == int(Phase.DOWNLOAD), of_centres)
     )
     return TrackerView(
-        waiting=len(waiting_zip_actions(connection)),
-        failed_downloads=count_not_arrived(connection),
-        open_session=None if opened is None else opened.session,
-        open_group=None if group is None else group.name,
-        active_session=next(active, None),
+        group=None if group is None else group.name,
+        waiting=len(waiting_zip_actions(connection, centres=centres)),
+        failed_downloads=count_not_arrived(connection, centres),
+        open_session=open_session,
+        active=_active(leases, group),
         last_crawl=last_crawl,
         last_crawled_session=last_crawled_session,
         last_download_session=last_download or 0,
-        data_waits=_data_waits(connection, settings),
+        data_waits=_data_waits(connection, settings, centres),
     )
 
 
-def _data_waits(connection: Connection, settings: Settings) -> int:
+def _is_session_for(group: CentreGroup) -> ColumnElement[bool]:
+    return or_(CrawlingSession.centre_group.is_(None), CrawlingSession.centre_group == group.name)
+
+
+def _data_waits(connection: Connection, settings: Settings, centres: Collection[str] | None) -> int:
     until = settings.last_phase
-    if until < Phase.UPLOAD or count_waiting(connection) == 0:
+    if until < Phase.UPLOAD or count_waiting(connection, centres) == 0:
         return 0
     phases = [phase for phase in Phase if Phase.UPLOAD <= phase <= until]
     due = {
         document.xml_id: document
         for phase in phases
         for document in load_due(connection, phase, settings.naming)
-        if document.state != _NOT_DONE_WITH
+        if document.state != _NOT_DONE_WITH and (centres is None or document.centre in centres)
     }
     if not any(document.state.phase is Phase.UPLOAD for document in due.values()):
         return len(due)

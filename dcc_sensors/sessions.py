@@ -1,12 +1,14 @@
-"""What starts work by itself: the crawl schedule, and the sensors for new zip actions, failed downloads and valid data.
+"""What starts work by itself: crawl schedules, and sensors for new zip actions, failed downloads and valid data.
 
 All run as soon as Dagster's daemon does, and can be switched off in its web page. They look at the two databases only.
 """
 
 import time
+from collections.abc import Callable
 from typing import Final
 
 from dagster import (
+    DagsterInstance,
     DagsterInvalidDefinitionError,
     DagsterRunStatus,
     DefaultScheduleStatus,
@@ -24,12 +26,20 @@ from dagster import (
 
 from dcc.errors import ConfigurationError, DatabaseOutdatedError
 from dcc.phases import Phase
+from dcc.session.leases import Lease
 from dcc.settings import Settings, load_settings
+from dcc.settings.centre_groups import CentreGroup
 from dcc_assets.jobs import CRAWL_JOB, LOAD_JOB, PROCESS_JOB, SHOW_JOB
 from dcc_assets.runs import GROUP_TAG, SESSION_TAG, finish_dead_runs
 from dcc_assets.sync.changes import read_mark
 from dcc_resources.session import SessionResource
-from dcc_sensors.pending_work import TrackerView, look_at_tracker, look_for_changes, look_for_data_to_follow
+from dcc_sensors.pending_work import (
+    TrackerView,
+    active_session,
+    look_at_tracker,
+    look_for_changes,
+    look_for_data_to_follow,
+)
 
 NEW_ZIPS_SECONDS: Final = 15
 DATA_SECONDS: Final = 15
@@ -54,21 +64,16 @@ _UNFINISHED = [
     description="Processes waiting zip actions when no session is running.",
 )
 def new_zips(context: SensorEvaluationContext, session: SessionResource) -> RunRequest | SkipReason:
-    """Ask for one run over all zip actions that wait; finish the runs of processes that died, which hold up others."""
+    """Ask for a run over the zip actions that wait; finish the runs of processes that died, which hold up others."""
     finish_dead_runs(context.instance)
     settings = session.session_settings()
-    view = _look(settings)
-    if isinstance(view, SkipReason):
-        return view
-    if stopped := _stops_before(settings, Phase.XSD):
-        return stopped
-    if view.waiting == 0:
-        return SkipReason("No zip action is waiting.")
-    what = f"{_of_group(view)}crawl {view.last_crawl}, {view.waiting} waiting"
-    return _busy(context, view) or RunRequest(
-        run_key=f"{what}, {int(time.time() // REPEAT_SECONDS)}",
-        tags=_session_tags(view),
-    )
+
+    def due(view: TrackerView) -> str | SkipReason:
+        if view.waiting == 0:
+            return SkipReason("No zip action is waiting.")
+        return f"crawl {view.last_crawl}, {view.waiting} waiting, {int(time.time() // REPEAT_SECONDS)}"
+
+    return _first_due(context.instance, settings, Phase.XSD, due)
 
 
 @sensor(
@@ -79,19 +84,15 @@ def new_zips(context: SensorEvaluationContext, session: SessionResource) -> RunR
 )
 def retry_failed_downloads(context: SensorEvaluationContext, session: SessionResource) -> RunRequest | SkipReason:
     """Ask for one run after each crawl, if downloads failed before it; new zip actions come first."""
-    settings = session.session_settings()
-    view = _look(settings)
-    if isinstance(view, SkipReason):
-        return view
-    if stopped := _stops_before(settings, Phase.XSD):
-        return stopped
-    if view.failed_downloads == 0:
-        return SkipReason("No download has failed.")
-    if view.waiting or view.last_download_session >= view.last_crawled_session:
-        return SkipReason(f"{view.failed_downloads} failed downloads are tried again with or after the next crawl.")
-    return _busy(context, view) or RunRequest(
-        run_key=f"{_of_group(view)}downloads of session {view.last_crawled_session}", tags=_session_tags(view)
-    )
+
+    def due(view: TrackerView) -> str | SkipReason:
+        if view.failed_downloads == 0:
+            return SkipReason("No download has failed.")
+        if view.waiting or view.last_download_session >= view.last_crawled_session:
+            return SkipReason(f"{view.failed_downloads} failed downloads are tried again with or after the next crawl.")
+        return f"downloads of session {view.last_crawled_session}"
+
+    return _first_due(context.instance, session.session_settings(), Phase.XSD, due)
 
 
 @sensor(
@@ -107,23 +108,18 @@ def valid_documents(context: SensorEvaluationContext, session: SessionResource) 
     """
     finish_dead_runs(context.instance)
     settings = session.session_settings()
-    view = _look(settings)
-    if isinstance(view, SkipReason):
-        return view
-    if stopped := _stops_before(settings, Phase.UPLOAD):
-        return stopped
-    try:
-        waits = view.data_waits or (0 if view.active_session else look_for_data_to_follow(settings))
-    except DatabaseOutdatedError as error:
-        return SkipReason(str(error))
-    if waits == 0:
-        return SkipReason("No document is waiting.")
-    if view.waiting and view.last_download_session < view.last_crawled_session:
-        return SkipReason("The waiting zip actions are processed first.")
-    return _busy(context, view) or RunRequest(
-        run_key=f"{_of_group(view)}crawl {view.last_crawl}, {waits} documents, {int(time.time() // REPEAT_SECONDS)}",
-        tags=_session_tags(view),
-    )
+
+    def due(view: TrackerView) -> str | SkipReason:
+        # What is to follow is counted for all centres together, and by a session of a group as it comes to the data.
+        is_free = view.active is None and view.group is None
+        waits = view.data_waits or (look_for_data_to_follow(settings) if is_free else 0)
+        if waits == 0:
+            return SkipReason("No document is waiting.")
+        if view.waiting and view.last_download_session < view.last_crawled_session:
+            return SkipReason("The waiting zip actions are processed first.")
+        return f"crawl {view.last_crawl}, {waits} documents, {int(time.time() // REPEAT_SECONDS)}"
+
+    return _first_due(context.instance, settings, Phase.UPLOAD, due)
 
 
 @sensor(
@@ -136,88 +132,109 @@ def changes_beside_sessions(context: SensorEvaluationContext, session: SessionRe
     """Ask for one run that shows what changed in the databases since that was done last."""
     mark = read_mark(context.instance)
     settings = session.session_settings()
-    view = _look(settings)
-    if isinstance(view, SkipReason):
-        return view
-    if view.data_waits:
-        return SkipReason("The next session shows the changes.")
     try:
+        if any(view.data_waits for view in look_at_tracker(settings)):
+            return SkipReason("The next session shows the changes.")
         changed = look_for_changes(settings, mark)
+        if changed == 0:
+            return SkipReason("No changes to show.")
+        return _busy(context.instance, settings, None) or RunRequest(
+            run_key=f"{mark.zips}, {mark.contexts}, {changed} changed, {int(time.time() // REPEAT_SECONDS)}"
+        )
     except DatabaseOutdatedError as error:
         return SkipReason(str(error))
-    if changed == 0:
-        return SkipReason("No changes to show.")
-    return _busy(context, view) or RunRequest(
-        run_key=f"{mark.zips}, {mark.contexts}, {changed} changed, {int(time.time() // REPEAT_SECONDS)}"
-    )
 
 
-def crawl_schedule(settings: Settings) -> ScheduleDefinition:
-    """The schedule that has all file sources crawled. Raises ConfigurationError for a wrong `crawl_interval`."""
+def crawl_schedules(settings: Settings) -> list[ScheduleDefinition]:
+    """The schedule that has all file sources crawled, and those of groups of centres with an interval of their own.
+
+    Raises ConfigurationError for what is no cron expression, and for an interval of a group that is not named.
+    """
+    for name in settings.intervals_of_groups:
+        if name not in settings.centre_groups:
+            raise ConfigurationError(f"DCC_GROUP_INTERVALS: DCC_GROUPS has no group {name!r}. Add it there.")
+    groups = [settings.centre_groups[name] for name in settings.intervals_of_groups]
+    return [_crawl_schedule(settings), *(_crawl_schedule(settings, group) for group in groups)]
+
+
+def _crawl_schedule(settings: Settings, group: CentreGroup | None = None) -> ScheduleDefinition:
+    name, whose = "crawl_schedule", "all available file sources"
+    setting, interval = "DCC_CRAWL_INTERVAL", settings.crawl_interval
+    if group is not None:
+        setting, interval = "DCC_GROUP_INTERVALS", settings.intervals_of_groups[group.name]
+        name, whose = f"{name}_{group.name.replace('-', '_')}", f"the file sources of the centres of {group.name}"
+
+    def crawl(context: ScheduleEvaluationContext, session: SessionResource) -> RunRequest | SkipReason:
+        try:
+            busy = _busy(context.instance, session.session_settings(), group)
+        except DatabaseOutdatedError as error:
+            return SkipReason(str(error))
+        return busy or RunRequest(tags={} if group is None else {GROUP_TAG: group.name})
+
     try:
-        return _crawl_schedule(settings)
+        return schedule(
+            name=name,
+            cron_schedule=interval,
+            job_name=CRAWL_JOB,
+            execution_timezone="UTC",
+            default_status=DefaultScheduleStatus.RUNNING,
+            description=f"Crawls {whose}. {setting} says when.",
+        )(crawl)
     except DagsterInvalidDefinitionError as error:
         raise ConfigurationError(
-            f"DCC_CRAWL_INTERVAL: {settings.crawl_interval!r} is not a cron expression. Write five fields, such as "
-            "'0 * * * *' for every hour."
+            f"{setting}: {interval!r} is not a cron expression. Write five fields, such as '0 * * * *' for every hour."
         ) from error
 
 
-def _crawl_schedule(settings: Settings) -> ScheduleDefinition:
-    @schedule(
-        name="crawl_schedule",
-        cron_schedule=settings.crawl_interval,
-        job_name=CRAWL_JOB,
-        execution_timezone="UTC",
-        default_status=DefaultScheduleStatus.RUNNING,
-        description="Crawls all available file sources. DCC_CRAWL_INTERVAL says when.",
-    )
-    def crawl(_context: ScheduleEvaluationContext, session: SessionResource) -> RunRequest | SkipReason:
-        view = _look(session.session_settings())
-        if isinstance(view, SkipReason):
-            return view
-        if view.active_session is not None:
-            return SkipReason(f"Session {view.active_session} is active.")
-        return RunRequest()
-
-    return crawl
-
-
 def automation_definitions(settings: Settings | None = None) -> Definitions:
-    """The schedule and the sensors. Raises ConfigurationError."""
+    """The schedules and the sensors. Raises ConfigurationError."""
     return Definitions(
-        schedules=[crawl_schedule(settings or load_settings())],
+        schedules=crawl_schedules(settings or load_settings()),
         sensors=[new_zips, retry_failed_downloads, valid_documents, changes_beside_sessions],
     )
 
 
-def _look(settings: Settings) -> TrackerView | SkipReason:
+def _first_due(
+    instance: DagsterInstance, settings: Settings, phase: Phase, due: Callable[[TrackerView], str | SkipReason]
+) -> RunRequest | SkipReason:
+    """A run of the first session that can be resumed or begun and has something `due`, or why there is none.
+
+    `due` tells the key of such a run. There is none where sessions stop before a phase.
+    """
+    until = settings.last_phase
+    if until < phase:
+        return SkipReason(f"Sessions stop at {until.short_name} (DCC_UNTIL).")
+    reasons = []
     try:
-        return look_at_tracker(settings)
+        for view in look_at_tracker(settings):
+            key = due(view)
+            reason = key if isinstance(key, SkipReason) else _busy_beside(instance, view.active, view.group)
+            if reason is None:
+                return RunRequest(run_key=f"{_of_group(view)}{key}", tags=_session_tags(view))
+            reasons.append(reason)
     except DatabaseOutdatedError as error:
         return SkipReason(str(error))
+    return reasons[0]
 
 
-def _stops_before(settings: Settings, phase: Phase) -> SkipReason | None:
-    until = settings.last_phase
-    return SkipReason(f"Sessions stop at {until.short_name} (DCC_UNTIL).") if until < phase else None
+def _busy(instance: DagsterInstance, settings: Settings, group: CentreGroup | None) -> SkipReason | None:
+    """Why no session of a group of centres, or of all, can begin. Raises DatabaseOutdatedError."""
+    return _busy_beside(instance, active_session(settings, group), None if group is None else group.name)
 
 
-def _busy(context: SensorEvaluationContext, view: TrackerView) -> SkipReason | None:
-    if view.active_session is not None:
-        return SkipReason(f"Session {view.active_session} is active.")
+def _busy_beside(instance: DagsterInstance, active: Lease | None, group: str | None) -> SkipReason | None:
+    if active is not None:
+        return SkipReason(f"{active.label} is active.")
     for job in (CRAWL_JOB, PROCESS_JOB, LOAD_JOB):
-        runs = context.instance.get_runs(RunsFilter(job_name=job, statuses=_UNFINISHED))
-        if any(_excludes(run.tags.get(GROUP_TAG), view.open_group) for run in runs):
+        runs = instance.get_runs(RunsFilter(job_name=job, statuses=_UNFINISHED))
+        if any(_excludes(run.tags.get(GROUP_TAG), group) for run in runs):
             return SkipReason(f"A run of {job} is under way or queued.")
     return None
 
 
 def _session_tags(view: TrackerView) -> dict[str, str]:
-    if view.open_session is None:
-        return {}
-    tags = {SESSION_TAG: str(view.open_session)}
-    return tags if view.open_group is None else tags | {GROUP_TAG: view.open_group}
+    tags = {} if view.open_session is None else {SESSION_TAG: str(view.open_session)}
+    return tags if view.group is None else tags | {GROUP_TAG: view.group}
 
 
 def _excludes(one: str | None, other: str | None) -> bool:
@@ -227,4 +244,4 @@ def _excludes(one: str | None, other: str | None) -> bool:
 
 def _of_group(view: TrackerView) -> str:
     """What tells the key of a run for a group from that of one for another."""
-    return "" if view.open_group is None else f"{view.open_group}: "
+    return "" if view.group is None else f"{view.group}: "

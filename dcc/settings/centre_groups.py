@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -37,9 +37,7 @@ def parse_centre_groups(text: str) -> Mapping[str, CentreGroup]:
     """
     groups: dict[str, CentreGroup] = {}
     group_of: dict[str, str] = {}
-    for part in filter(None, map(str.strip, text.split(";"))):
-        name, _, members = part.partition("=")
-        name = name.strip()
+    for part, name, members in _parts(text):
         centres = frozenset(filter(None, map(str.strip, members.split(","))))
         if not _NAME.fullmatch(name) or not centres or not all(map(_CENTRE.fullmatch, centres)):
             raise ValueError(f"{part!r} is no group of centres: {_EXAMPLE}")
@@ -51,3 +49,25 @@ def parse_centre_groups(text: str) -> Mapping[str, CentreGroup]:
             group_of[centre] = name
         groups[name] = CentreGroup(name, centres)
     return groups
+
+
+def parse_group_intervals(text: str) -> Mapping[str, str]:
+    """The cron expressions of groups by their names, from a text such as `europe=0 */2 * * *;asia=30 3 * * *`.
+
+    What a cron expression is Dagster knows. Raises ValueError for a text of another form, and a group named twice.
+    """
+    intervals: dict[str, str] = {}
+    for part, name, interval in _parts(text):
+        if not _NAME.fullmatch(name) or not interval:
+            raise ValueError(f"{part!r} is no interval of a group: write such as europe=0 */2 * * *;asia=30 3 * * *")
+        if name in intervals:
+            raise ValueError(f"The group {name} is there twice: give it one cron expression")
+        intervals[name] = interval
+    return intervals
+
+
+def _parts(text: str) -> Iterator[tuple[str, str, str]]:
+    """What stands between semicolons, whole and as the two sides of `=`."""
+    for part in filter(None, map(str.strip, text.split(";"))):
+        name, _, value = part.partition("=")
+        yield part, name.strip(), value.strip()

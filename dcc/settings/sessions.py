@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field, SecretStr, field_validator
 
 from dcc.phases import Phase
-from dcc.settings.centre_groups import CentreGroup, parse_centre_groups
+from dcc.settings.centre_groups import CentreGroup, parse_centre_groups, parse_group_intervals
 from dcc.settings.group import MEGABYTE, AbsolutePath, SettingsGroup
 from dcc.settings.hosts import parse_hosts
 
@@ -121,6 +121,11 @@ class SessionSettings(SettingsGroup):
         description="Groups of centres that `dcc crawl --group` crawls alone, such as europe=H,Wtsi;asia=Rbrc. A "
         "centre is in one group at most.",
     )
+    group_intervals: str = Field(
+        default="",
+        description="When Dagster crawls groups of centres beside DCC_CRAWL_INTERVAL: a cron expression for each, such "
+        "as europe=0 */2 * * *;asia=30 3 * * *. A group without one has no schedule of its own.",
+    )
     dagster_events: bool = Field(
         default=True,
         description="Whether `dcc` shows its work in Dagster too; the tracker has it in any case.",
@@ -151,6 +156,12 @@ class SessionSettings(SettingsGroup):
         parse_centre_groups(text)
         return text
 
+    @field_validator("group_intervals")
+    @classmethod
+    def _group_intervals(cls, text: str) -> str:
+        parse_group_intervals(text)
+        return text
+
     @field_validator("ui_hosts")
     @classmethod
     def _hosts(cls, text: str) -> str:
@@ -161,6 +172,11 @@ class SessionSettings(SettingsGroup):
     def centre_groups(self) -> Mapping[str, CentreGroup]:
         """The groups of centres by their names."""
         return parse_centre_groups(self.groups)
+
+    @property
+    def intervals_of_groups(self) -> Mapping[str, str]:
+        """The cron expressions of groups of centres with a schedule of their own, by their names."""
+        return parse_group_intervals(self.group_intervals)
 
     @property
     def page_hosts(self) -> frozenset[str]:

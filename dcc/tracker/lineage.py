@@ -6,14 +6,27 @@ of statements grows by one for every 500 of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import BindParameter, ColumnElement, Connection, Select, and_, bindparam, case, func, not_, or_, select
+from sqlalchemy import (
+    BindParameter,
+    ColumnElement,
+    Connection,
+    Select,
+    and_,
+    bindparam,
+    case,
+    func,
+    not_,
+    or_,
+    select,
+    true,
+)
 
 from dcc.databases.row_texts import rows_of
 from dcc.phases import Phase, Status
-from dcc.tracker.models import FileSourceHasZip, Reopening, XmlFile, ZipDownload
+from dcc.tracker.models import Centre, FileSourceHasZip, Reopening, XmlFile, ZipAction, ZipDownload, ZipFile
 
 _CHUNK: Final = 500
 
@@ -31,6 +44,14 @@ _LINEAGE_OF = (
     .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
     .where(XmlFile.id.in_(IDS))
 )
+
+
+def named_after(centres: Collection[str] | None) -> ColumnElement[bool]:
+    """Condition on a zip action: its archive's name tells one of the centres; None: any archive."""
+    if centres is None:
+        return true()
+    own = select(Centre.id).where(Centre.short_name.in_(sorted(centres)))
+    return ZipAction.zip_id.in_(select(ZipFile.id).where(ZipFile.centre_id.in_(own)))
 
 
 def has_archive_bytes(download: Any = ZipDownload) -> ColumnElement[bool]:

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
+from datetime import datetime
 
 import pytest
-from dagster import DagsterInstance, RunRequest
+from dagster import DagsterInstance, DagsterRunStatus, JobDefinition, RunRequest, ScheduleDefinition, SkipReason
+from sqlalchemy import update
 
+from dcc.errors import ConfigurationError
 from dcc.operations.sessions import open_session
+from dcc.session.archives.processing import process_zip_actions
+from dcc.session.crawling import crawl_file_sources
+from dcc.settings import load_settings
 from dcc.tracker.crawls import list_sessions
+from dcc.tracker.database import writing
+from dcc.tracker.models import SessionLock
 from dcc_assets.jobs import asset_definitions
+from dcc_assets.jobs import process_zip_actions as process_job
 from dcc_assets.runs import GROUP_TAG, SESSION_TAG
-from dcc_sensors.sessions import new_zips
+from dcc_sensors.sessions import crawl_schedules, new_zips, retry_failed_downloads
 from tests.sensors.test_sessions import asked
-from tests.support.dagster_instances import set_environment
+from tests.support.dagster_instances import looked, set_environment
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation
 
+EUROPE, AMERICA = "europe", "america"
+GROUPS = "europe=H;america=J"
 ZIP = "add/H.2013-10-31.1.impc.zip"
 
 
@@ -26,21 +38,161 @@ def instance() -> Iterator[DagsterInstance]:
         yield made
 
 
+@pytest.fixture
+def grouped(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> Installation:
+    """An installation with an archive of each of two groups of centres that wait to be crawled."""
+    monkeypatch.setenv("DCC_GROUPS", GROUPS)
+    set_environment(installation, monkeypatch)
+    installation.add_folder().put(ZIP)
+    installation.add_folder("J", "other").put(ZIP.replace("H.", "J."), b"no archive")
+    return installation.with_settings(groups=GROUPS)
+
+
+def job(name: str) -> JobDefinition:
+    """A job, with the resources of the code location."""
+    return asset_definitions().get_job_def(name)
+
+
+def run_crawl(instance: DagsterInstance, group: str) -> None:
+    """A run that crawls a group, and hands its session over where archives wait."""
+    assert job("crawl_file_sources").execute_in_process(instance=instance, tags={GROUP_TAG: group}).success
+
+
+def run_request(instance: DagsterInstance, request: RunRequest) -> None:
+    """The run that a sensor asked for."""
+    assert job("process_zip_actions").execute_in_process(instance=instance, tags=dict(request.tags)).success
+
+
+def sessions_of(installation: Installation) -> list[tuple[str | None, str]]:
+    """The group and the outcome of each session, the first one first."""
+    with installation.tracker.connect() as connection:
+        entries = sorted(list_sessions(connection), key=lambda entry: entry.id)
+    return [(entry.group, entry.outcome) for entry in entries]
+
+
 @only_sqlite
 def test_a_crawl_with_the_tag_is_a_session_of_the_group_and_sensors_go_on_with_it(
-    installation: Installation, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+    grouped: Installation, instance: DagsterInstance
 ) -> None:
-    set_environment(installation, monkeypatch)
-    monkeypatch.setenv("DCC_GROUPS", "europe=H;america=J")
-    installation.add_folder().put(ZIP)
-    installation.add_folder("J", "other")
-    grouped = installation.with_settings(groups="europe=H;america=J")
-    job = asset_definitions().get_job_def("crawl_file_sources")
-    assert job.execute_in_process(instance=instance, tags={GROUP_TAG: "europe"}).success
-    with grouped.tracker.connect() as connection:
-        (entry,) = list_sessions(connection)
-    assert (entry.group, entry.outcome, len(entry.crawls)) == ("europe", "open", 1)
-    with open_session(grouped.tracker, grouped.settings, group="america"):
+    run_crawl(instance, EUROPE)
+    assert sessions_of(grouped) == [(EUROPE, "open")]
+    with open_session(grouped.tracker, grouped.settings, group=AMERICA):
         request = asked(new_zips, instance)
     assert isinstance(request, RunRequest)
-    assert request.tags == {SESSION_TAG: str(entry.id), GROUP_TAG: "europe"}
+    assert request.tags == {SESSION_TAG: "1", GROUP_TAG: EUROPE}
+
+
+@only_sqlite
+def test_sessions_of_two_groups_are_gone_on_with_each_and_handed_over_for_what_is_theirs(
+    grouped: Installation, instance: DagsterInstance
+) -> None:
+    run_crawl(instance, EUROPE)
+    run_crawl(instance, AMERICA)
+    first = asked(new_zips, instance)
+    assert isinstance(first, RunRequest)
+    assert first.tags == {SESSION_TAG: "1", GROUP_TAG: EUROPE}
+    instance.create_run_for_job(process_job, status=DagsterRunStatus.NOT_STARTED, tags=dict(first.tags))
+    second = asked(new_zips, instance)
+    assert isinstance(second, RunRequest)
+    assert second.tags == {SESSION_TAG: "2", GROUP_TAG: AMERICA}
+    run_request(instance, second)
+    # Nothing of america's centre waits any more, though an archive of europe's does.
+    assert sessions_of(grouped) == [(EUROPE, "open"), (AMERICA, "succeeded")]
+    assert "is under way or queued" in str(asked(new_zips, instance))
+
+
+@only_sqlite
+def test_beside_a_session_of_a_group_one_of_another_is_begun_for_what_waits(
+    grouped: Installation, instance: DagsterInstance
+) -> None:
+    run_crawl(instance, AMERICA)
+    with open_session(grouped.tracker, grouped.settings, group=AMERICA):
+        pass  # It ends the one that waits to be resumed.
+    with open_session(grouped.tracker, grouped.settings, group=EUROPE):
+        request = asked(new_zips, instance)
+        assert isinstance(request, RunRequest)
+        assert request.tags == {GROUP_TAG: AMERICA}
+    with open_session(grouped.tracker, grouped.settings, group=AMERICA) as session:
+        assert asked(new_zips, instance) == "No zip action is waiting."
+        with writing(grouped.tracker) as connection:
+            connection.execute(update(SessionLock).values(heartbeat=datetime(2001, 1, 1)))
+        anew = asked(new_zips, instance)
+        assert isinstance(anew, RunRequest)
+        assert (anew.tags, session.id) == ({}, 4)
+
+
+@only_sqlite
+def test_failed_downloads_of_a_group_are_tried_again_after_its_own_next_crawl(
+    grouped: Installation, instance: DagsterInstance
+) -> None:
+    archive = grouped.root / "centre" / ZIP
+    whole = archive.read_bytes()
+    whole_session(grouped, EUROPE, while_crawled=archive.unlink)
+    assert grouped.states()[ZIP] == "download failed"
+    archive.write_bytes(whole)
+    with open_session(grouped.tracker, grouped.settings, group=EUROPE) as session:
+        deque(crawl_file_sources(grouped.tracker, grouped.settings, session), maxlen=0)
+        session.hand_over()
+    whole_session(grouped, AMERICA)
+    request = asked(retry_failed_downloads, instance)
+    assert isinstance(request, RunRequest)
+    assert request.tags == {SESSION_TAG: str(session.id), GROUP_TAG: EUROPE}
+
+
+def whole_session(grouped: Installation, group: str, while_crawled: Callable[[], object] = lambda: None) -> None:
+    with open_session(grouped.tracker, grouped.settings, group=group) as session:
+        deque(crawl_file_sources(grouped.tracker, grouped.settings, session), maxlen=0)
+        while_crawled()
+        deque(process_zip_actions(grouped.tracker, grouped.settings, session), maxlen=0)
+
+
+class TestSchedules:
+    @pytest.fixture
+    def schedules(self, grouped: Installation, monkeypatch: pytest.MonkeyPatch) -> dict[str, ScheduleDefinition]:
+        monkeypatch.setenv("DCC_GROUP_INTERVALS", "europe=0 */2 * * *; america=30 3 * * *")
+        return {one.name: one for one in crawl_schedules(load_settings())}
+
+    @only_sqlite
+    def test_each_group_with_an_interval_has_its_own_beside_that_of_all(
+        self, schedules: dict[str, ScheduleDefinition], kept_instance: DagsterInstance
+    ) -> None:
+        assert {name: one.cron_schedule for name, one in schedules.items()} == {
+            "crawl_schedule": "0 * * * *",
+            "crawl_schedule_europe": "0 */2 * * *",
+            "crawl_schedule_america": "30 3 * * *",
+        }
+        tags = {name: looked(one, kept_instance).tags for name, one in schedules.items()}
+        assert tags == {
+            "crawl_schedule": {},
+            "crawl_schedule_europe": {GROUP_TAG: EUROPE},
+            "crawl_schedule_america": {GROUP_TAG: AMERICA},
+        }
+
+    @only_sqlite
+    def test_a_tick_while_a_session_of_its_centres_runs_is_skipped(
+        self, grouped: Installation, schedules: dict[str, ScheduleDefinition], kept_instance: DagsterInstance
+    ) -> None:
+        def skipped() -> dict[str, str]:
+            answers = {name: looked(one, kept_instance) for name, one in schedules.items()}
+            return {name: str(one.skip_message) for name, one in answers.items() if isinstance(one, SkipReason)}
+
+        assert skipped() == {}
+        with open_session(grouped.tracker, grouped.settings, group=EUROPE) as session:
+            reason = f"Session {session.id} of europe is active."
+            assert skipped() == {"crawl_schedule": reason, "crawl_schedule_europe": reason}
+        with open_session(grouped.tracker, grouped.settings) as session:
+            assert skipped() == dict.fromkeys(schedules, f"Session {session.id} is active.")
+        kept_instance.create_run_for_job(process_job, status=DagsterRunStatus.NOT_STARTED, tags={GROUP_TAG: AMERICA})
+        reason = "A run of process_zip_actions is under way or queued."
+        assert skipped() == {"crawl_schedule": reason, "crawl_schedule_america": reason}
+
+    @pytest.mark.parametrize(
+        ("intervals", "said"),
+        [
+            ("asia=0 * * * *", "DCC_GROUP_INTERVALS: DCC_GROUPS has no group 'asia'"),
+            ("europe=hourly", "DCC_GROUP_INTERVALS: 'hourly' is not a cron expression"),
+        ],
+    )
+    def test_a_wrong_interval_is_said(self, intervals: str, said: str) -> None:
+        with pytest.raises(ConfigurationError, match=said):
+            crawl_schedules(load_settings(groups=GROUPS, group_intervals=intervals))

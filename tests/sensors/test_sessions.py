@@ -43,7 +43,7 @@ from dcc_resources.code_location import platform_resources
 from dcc_sensors import sessions
 from dcc_sensors.sessions import (
     changes_beside_sessions,
-    crawl_schedule,
+    crawl_schedules,
     new_zips,
     retry_failed_downloads,
     valid_documents,
@@ -160,18 +160,18 @@ def test_a_run_whose_process_died_holds_up_nothing(
 
 
 def test_nothing_is_asked_for_while_a_session_is_at_work_and_again_when_it_died(
-    installation: Installation, folder: Folder, instance: DagsterInstance
+    installation: Installation, folder: Folder, kept_instance: DagsterInstance
 ) -> None:
     folder.put(ZIP)
     crawled(installation, hand_over=False)
-    schedule = crawl_schedule(installation.settings)
+    (schedule,) = crawl_schedules(installation.settings)
     with open_session(installation.tracker, installation.settings) as session:
-        assert asked(new_zips, instance) == f"Session {session.id} is active."
-        skipped = looked(schedule, instance)
+        assert asked(new_zips, kept_instance) == f"Session {session.id} is active."
+        skipped = looked(schedule, kept_instance)
         assert isinstance(skipped, SkipReason)
         with writing(installation.tracker) as connection:
             connection.execute(update(SessionLock).values(heartbeat=datetime(2001, 1, 1)))
-        assert isinstance(asked(new_zips, instance), RunRequest)
+        assert isinstance(asked(new_zips, kept_instance), RunRequest)
 
 
 @only_sqlite
@@ -198,7 +198,7 @@ def test_failed_downloads_are_tried_again_once_after_the_next_crawl(
 
 @only_sqlite
 def test_sensors_look_at_the_tracker_only_and_at_once(
-    installation: Installation, folder: Folder, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+    installation: Installation, folder: Folder, kept_instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder.put(ZIP)
     crawled(installation, hand_over=True)
@@ -209,11 +209,11 @@ def test_sensors_look_at_the_tracker_only_and_at_once(
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
     monkeypatch.setattr("dcc.sources.connect.connect", refuse)
-    schedule = crawl_schedule(installation.settings)
+    (schedule,) = crawl_schedules(installation.settings)
     began = time.monotonic()
-    assert isinstance(asked(new_zips, instance), RunRequest)
-    asked(retry_failed_downloads, instance)
-    assert isinstance(looked(schedule, instance), RunRequest)
+    assert isinstance(asked(new_zips, kept_instance), RunRequest)
+    asked(retry_failed_downloads, kept_instance)
+    assert isinstance(looked(schedule, kept_instance), RunRequest)
     assert time.monotonic() - began < 20
 
 
@@ -243,7 +243,7 @@ def test_a_tracker_that_cannot_be_reached_fails_the_tick(
 
 def test_everything_runs_as_soon_as_the_daemon_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DCC_CRAWL_INTERVAL", "30 2 * * *")
-    schedule = crawl_schedule(load_settings())
+    (schedule,) = crawl_schedules(load_settings())
     assert (schedule.cron_schedule, schedule.job_name) == ("30 2 * * *", "crawl_file_sources")
     assert schedule.default_status is DefaultScheduleStatus.RUNNING
     assert {s.default_status for s in (new_zips, retry_failed_downloads)} == {DefaultSensorStatus.RUNNING}
@@ -257,7 +257,7 @@ def test_everything_runs_as_soon_as_the_daemon_does(monkeypatch: pytest.MonkeyPa
 
 def test_a_wrong_crawl_interval_is_said() -> None:
     with pytest.raises(ConfigurationError, match=r"DCC_CRAWL_INTERVAL: 'hourly, please'"):
-        crawl_schedule(load_settings(crawl_interval="hourly, please"))
+        crawl_schedules(load_settings(crawl_interval="hourly, please"))
 
 
 @pytest.fixture

@@ -39,3 +39,21 @@ def test_a_wrong_group_is_refused(text: str, said: str, monkeypatch: pytest.Monk
     monkeypatch.setenv("DCC_GROUPS", text)
     with pytest.raises(ConfigurationError, match=f"DCC_GROUPS: .*{said}"):
         load_settings()
+
+
+def test_groups_have_intervals_of_their_own() -> None:
+    intervals = load_settings(group_intervals=" europe=0 */2 * * * ;asia = 30 3 * * *;").intervals_of_groups
+    assert intervals == {"europe": "0 */2 * * *", "asia": "30 3 * * *"}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("0 * * * *", "is no interval of a group"),
+        ("europe=", "'europe=' is no interval of a group"),
+        ("europe=0 * * * *;europe=1 * * * *", "group europe is there twice"),
+    ],
+)
+def test_a_wrong_interval_of_a_group_is_refused(text: str, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"DCC_GROUP_INTERVALS: .*{said}"):
+        load_settings(group_intervals=text)

@@ -20,7 +20,7 @@ from dcc.errors import BadFileNameError
 from dcc.naming import Action, AnyCentre, DocumentKind, DocumentName, NamingConvention
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
-from dcc.tracker.lineage import IDS, has_archive_bytes, rows_by_id
+from dcc.tracker.lineage import IDS, has_archive_bytes, named_after, rows_by_id
 from dcc.tracker.models import Centre, FileSourceHasZip, Reopening, XmlFile, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.states import State
 
@@ -141,11 +141,14 @@ def load_documents(connection: Connection, xml_ids: Iterable[int], naming: Namin
     return in_order_of_upload(_wanted(rows_by_id(connection, _BY_ID, xml_ids), naming, None))
 
 
-def count_waiting(connection: Connection) -> int:
-    """How many documents a session has to take through phases after validation, those that are held included."""
+def count_waiting(connection: Connection, centres: Collection[str] | None = None) -> int:
+    """How many documents a session has to take through phases after validation, those that are held included.
+
+    Those in archives of some `centres` alone, if they are given.
+    """
     due = [_due(phase) for phase in _BEFORE if phase is not Phase.QC]
     due.append(_in_state(Phase.OVERVIEW, Status.DONE))
-    return connection.scalar(_current(func.count()).where(or_(*due))) or 0
+    return connection.scalar(_current(func.count()).where(or_(*due), named_after(centres))) or 0
 
 
 _COLUMNS: Final = (

@@ -38,7 +38,7 @@ from dcc.tracker.hostings.foreign_archives import (
 )
 from dcc.tracker.hostings.listing_changes import NOT_ARRIVED
 from dcc.tracker.hostings.owner_notices import NewNotice
-from dcc.tracker.lineage import LATEST, has_archive_bytes
+from dcc.tracker.lineage import LATEST, has_archive_bytes, named_after
 from dcc.tracker.models import (
     AnException,
     BadCopy,
@@ -170,9 +170,10 @@ def reopen_failed_downloads(
     return len(failed)
 
 
-def count_not_arrived(connection: Connection) -> int:
-    """How many zip actions no file source has delivered yet, after having been tried."""
-    return connection.scalar(select(func.count()).select_from(ZipAction).where(_NOT_ARRIVED)) or 0
+def count_not_arrived(connection: Connection, centres: Collection[str] | None = None) -> int:
+    """How many zip actions, of some `centres` or of all, no file source has delivered yet, after having been tried."""
+    query = select(func.count()).select_from(ZipAction).where(_NOT_ARRIVED, named_after(centres))
+    return connection.scalar(query) or 0
 
 
 class Waiting(NamedTuple):

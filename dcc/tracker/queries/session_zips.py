@@ -14,6 +14,7 @@ from dcc.databases.columns import UtcDateTime, utc_now
 from dcc.outcomes import NO_ROOM, Problem, ZipKey
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
 from dcc.tracker.crawls import SessionEntry
+from dcc.tracker.lineage import named_after
 from dcc.tracker.models import (
     AnException,
     Centre,
@@ -170,14 +171,13 @@ def session_zip_ids(connection: Connection, session: SessionEntry) -> Select[Any
 def of_centres(centres: Collection[str]) -> ColumnElement[bool]:
     """Whether a zip action is of one of the centres: by its name, or by its file source where the name tells none."""
     own = select(Centre.id).where(Centre.short_name.in_(sorted(centres)))
-    of_name = select(ZipFile.id).where(ZipFile.centre_id.in_(own))
     unnamed = select(ZipFile.id).where(ZipFile.centre_id.is_(None))
     hosted = (
         select(FileSourceHasZip.za_id)
         .join(FileSource, FileSource.id == FileSourceHasZip.file_source_id)
         .where(FileSource.centre_id.in_(own))
     )
-    return or_(ZipAction.zip_id.in_(of_name), and_(ZipAction.zip_id.in_(unnamed), ZipAction.id.in_(hosted)))
+    return or_(named_after(centres), and_(ZipAction.zip_id.in_(unnamed), ZipAction.id.in_(hosted)))
 
 
 def _database_ahead(connection: Connection) -> timedelta:

@@ -7,6 +7,7 @@ the queries about crawls and sessions, `zip_stories` all about one zip action.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ from dcc.naming import Action
 from dcc.outcomes import HELD, ZipKey
 from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
 from dcc.tracker.hostings.foreign_archives import may_be_taken
-from dcc.tracker.lineage import LATEST
+from dcc.tracker.lineage import LATEST, named_after
 from dcc.tracker.models import (
     AnException,
     Centre,
@@ -204,8 +205,10 @@ def _conditions(wanted: ZipFilter) -> list[ColumnElement[bool]]:
     return conditions
 
 
-def waiting_zip_actions(connection: Connection, *, limit: int | None = None) -> list[ZipKey]:
-    """The zip actions that a session would take up, oldest first.
+def waiting_zip_actions(
+    connection: Connection, *, centres: Collection[str] | None = None, limit: int | None = None
+) -> list[ZipKey]:
+    """The zip actions that a session would take up, oldest first; of archives of some `centres` alone, if given.
 
     Those at (zip_name, done) which some available source of an active centre hosts at present wait to be downloaded;
     those between (zip_md5, pending) and (xsd, running) were left unfinished by a session that died.
@@ -214,7 +217,7 @@ def waiting_zip_actions(connection: Connection, *, limit: int | None = None) -> 
     query = (
         select(ZipAction.todo_id, ZipFile.file_name)
         .join(ZipFile, ZipFile.id == ZipAction.zip_id)
-        .where(or_(waiting, _interrupted()))
+        .where(or_(waiting, _interrupted()), named_after(centres))
         .order_by(*OLDEST_FIRST)
         .limit(limit)
     )

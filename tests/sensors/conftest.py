@@ -1,0 +1,14 @@
+"""What tests of schedules need."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from dagster import DagsterInstance
+
+
+@pytest.fixture
+def kept_instance(tmp_path: Path) -> Iterator[DagsterInstance]:
+    """An instance on the disk: schedules are told of no other."""
+    with DagsterInstance.local_temp(str(tmp_path), overrides={"telemetry": {"enabled": False}}) as made:
+        yield made
