@@ -34,6 +34,9 @@ pytest_plugins = [
 # Most tests crawl what they have just written; those about archives being uploaded set a quiet period.
 os.environ.setdefault("DCC_QUIET_SECONDS", "0")
 
+# All modules that are loaded from here on stay: the garbage collector would go through them time and again.
+gc.disable()
+
 OF_DATABASES = ("tests/databases/", "tests/operations/", "tests/qc/", "tests/tracker/")
 ON_ONE_DATABASE = (
     "tests/analysis/test_measurements.py",
@@ -136,9 +139,9 @@ def _place(item: pytest.Item) -> int:
 
 
 def pytest_collection_finish() -> None:
-    """All that is loaded by now stays: the garbage collector need not go through it time and again."""
-    gc.collect()
+    """All that is loaded by now stays: the garbage collector need not go through it from here on either."""
     gc.freeze()
+    gc.enable()
     gc.set_threshold(50_000, 20, 100)
 
 

@@ -20,12 +20,14 @@ from click.testing import CliRunner
 
 from dcc.cli.demo.centres import EXPECTED
 from dcc.cli.main import dcc
+from tests.support.prepared_processes import run_dcc
 
 pytest.importorskip("asyncssh", reason="The demonstration's servers are not installed: pip install 'dcc[demo]'")
 pytest.importorskip("pyftpdlib", reason="The demonstration's servers are not installed: pip install 'dcc[demo]'")
 
 DCC = str(Path(sys.executable).with_name("dcc"))
 END_SECONDS = 60.0
+Demonstration = tuple[Path, subprocess.CompletedProcess[str]]
 
 
 def environment(**variables: str) -> dict[str, str]:
@@ -75,24 +77,13 @@ def told_by(folder: Path, *command: str) -> Any:
     return json.loads(result.stdout)
 
 
-def test_a_reason_is_said_once_however_often_the_archive_was_downloaded(
-    demonstration: tuple[Path, subprocess.CompletedProcess[str]],
-) -> None:
-    _, ended = demonstration
-    assert ended.stdout.count("J.2013-11-01.27.impc.zip is cut off") == 1
-
-
-def test_the_demonstration_ends_as_expected(demonstration: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+def test_it_ends_as_expected_and_tells_every_problem_once_and_where_to_look(demonstration: Demonstration) -> None:
     _, ended = demonstration
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "Not as expected" not in ended.stdout
     assert "Traceback" not in ended.stderr
-
-
-def test_it_tells_every_problem_and_where_to_look(
-    demonstration: tuple[Path, subprocess.CompletedProcess[str]],
-) -> None:
-    _, ended = demonstration
+    # However often the archive was downloaded.
+    assert ended.stdout.count("J.2013-11-01.27.impc.zip is cut off") == 1
     for key, expected in EXPECTED.items():
         if expected.status.short_name == "failed":
             assert str(key) in ended.stdout
@@ -103,7 +94,7 @@ def test_it_tells_every_problem_and_where_to_look(
     assert "dcc ui" in ended.stdout
 
 
-def test_the_commands_see_what_it_has_done(demonstration: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+def test_the_commands_see_what_it_has_done(demonstration: Demonstration) -> None:
     folder, _ = demonstration
     status = told_by(folder, "status")
     states = Counter((key.phase.short_name, key.status.short_name) for key in EXPECTED.values())
@@ -116,9 +107,7 @@ def test_the_commands_see_what_it_has_done(demonstration: tuple[Path, subprocess
     assert errors["H.2013-11-04.2.experiment.impc.xml"] >= 1
 
 
-def test_the_data_are_there_with_what_the_rules_found(
-    demonstration: tuple[Path, subprocess.CompletedProcess[str]],
-) -> None:
+def test_the_data_are_there_with_what_the_rules_found(demonstration: Demonstration) -> None:
     folder, ended = demonstration
     assert "measurements" in ended.stdout
     assert {found["rule"] for found in told_by(folder, "data", "findings", "--centre", "J")} == {"S4", "P9", "E4"}
@@ -130,9 +119,7 @@ def test_the_data_are_there_with_what_the_rules_found(
     assert {context["state"] for context in contexts} == {"dataadded"}
 
 
-def test_it_keeps_to_its_folder_and_shows_no_password(
-    demonstration: tuple[Path, subprocess.CompletedProcess[str]],
-) -> None:
+def test_it_keeps_to_its_folder_and_shows_no_password(demonstration: Demonstration) -> None:
     folder, ended = demonstration
     assert [path.name for path in folder.iterdir()] == [".demo"]
     passwords = [path.read_text() for path in (folder / ".demo" / "accesskeys").iterdir()]
@@ -144,7 +131,7 @@ def test_it_keeps_to_its_folder_and_shows_no_password(
 
 
 def test_its_archives_can_be_processed_again_when_its_servers_are_stopped(
-    demonstration: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
+    demonstration: Demonstration, tmp_path: Path
 ) -> None:
     """Staging has them, and their sources list what was fetched from there."""
     folder, _ = demonstration
@@ -153,15 +140,9 @@ def test_its_archives_can_be_processed_again_when_its_servers_are_stopped(
     shutil.copytree(folder, copied)
     key = "add/H.2013-11-04.3.impc.zip"
     before = told_by(copied, "show", key)
-    ended = subprocess.run(
-        [DCC, "retry", key, "--json"],
-        cwd=copied,
-        env=environment() | {"DCC_HOME": str(copied / ".demo" / "home"), "DCC_DAGSTER_EVENTS": "false"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert ended.returncode == 1, ended.stdout + ended.stderr
+    shown = tmp_path / "shown"
+    without_events = environment(DCC_HOME=str(copied / ".demo" / "home"), DCC_DAGSTER_EVENTS="false")
+    assert run_dcc(["retry", key, "--json"], copied, without_events, shown, shown) == 1, shown.read_text()
     after = told_by(copied, "show", key)
     assert (after["phase"], after["status"]) == ("xsd", "failed") == (before["phase"], before["status"])
     errors = [[len(one["errors"]) for one in told["documents"]] for told in (before, after)]
@@ -169,22 +150,18 @@ def test_its_archives_can_be_processed_again_when_its_servers_are_stopped(
     assert [download["status"] for download in after["downloads"]] == ["failed", "failed"]
 
 
-def test_it_leaves_no_process_behind(demonstration: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+def test_it_leaves_no_process_behind(demonstration: Demonstration) -> None:
     folder, _ = demonstration
     wait_until_alone(folder)
 
 
-def test_an_interrupted_demonstration_leaves_no_process_behind(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
+def test_one_that_is_stopped_or_killed_leaves_no_process_behind(
+    tmp_path: Path, number: signal.Signals, code: int
+) -> None:
     with demo_with_servers(tmp_path) as demo:
-        demo.send_signal(signal.SIGINT)
-        assert demo.wait(END_SECONDS) == 130
-        wait_until_alone(tmp_path)
-
-
-def test_a_killed_demonstration_leaves_no_process_behind(tmp_path: Path) -> None:
-    with demo_with_servers(tmp_path) as demo:
-        demo.kill()
-        demo.wait()
+        demo.send_signal(number)
+        assert demo.wait(END_SECONDS) == code
         wait_until_alone(tmp_path)
 
 

@@ -7,7 +7,6 @@ output is looked through.
 
 from __future__ import annotations
 
-import subprocess
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,7 +16,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
 
-from tests.cli.conftest import PROGRAM, Dcc
+from tests.cli.conftest import Dcc
 from tests.reference.test_data import ANSWERS, TABLES
 from tests.support.databases import only_sqlite
 from tests.support.left_behind import Left
@@ -93,27 +92,21 @@ class Talking:
     def __init__(self, dcc: Dcc) -> None:
         self.dcc, self.left = dcc, Left()
 
-    def __call__(self, *arguments: str, exit_code: int = 0, **changes: str) -> str:
+    def __call__(self, *arguments: str, exit_code: int = 0, program: str = "dcc", **changes: str) -> str:
         output = self.dcc.root / "output"
         output.unlink(missing_ok=True)
         environment = self.dcc.process_environment() | changes
-        ended = run_dcc(arguments, self.dcc.root, environment, output, output, seconds=240)
-        return self._keep(f"dcc {' '.join(arguments)}", output.read_bytes(), ended, exit_code)
+        ended = run_dcc(arguments, self.dcc.root, environment, output, output, program=program, seconds=240)
+        printed = output.read_text("utf-8")
+        self.left.add(f"{len(self.left.texts)}: output of {program} {' '.join(arguments)}", printed)
+        assert ended == exit_code, printed
+        return printed
 
     def job(self, name: str, exit_code: int = 0, **changes: str) -> str:
         """Have Dagster run a job of the code location."""
-        command = [str(PROGRAM.parent / "dagster"), "job", "execute", "-m", "dcc_definitions", "-j", name]
-        home = Path(self.dcc.environment["DCC_HOME"], "dagster")
-        environment = self.dcc.process_environment() | changes | {"DAGSTER_HOME": str(home)}
-        ended = subprocess.run(
-            command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=240, check=False
-        )
-        return self._keep(f"job {name}", ended.stdout + ended.stderr, ended.returncode, exit_code)
-
-    def _keep(self, command: str, printed: bytes, ended: int | None, exit_code: int) -> str:
-        self.left.add(f"{len(self.left.texts)}: output of {command}", printed)
-        assert ended == exit_code, printed.decode()
-        return printed.decode()
+        changes["DAGSTER_HOME"] = str(Path(self.dcc.environment["DCC_HOME"], "dagster"))
+        executed = ("job", "execute", "-m", "dcc_definitions", "-j", name)
+        return self(*executed, exit_code=exit_code, program="dagster", **changes)
 
 
 @only_sqlite

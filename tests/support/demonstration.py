@@ -1,7 +1,8 @@
-"""What `dcc demo` leaves, run once a test process: `demonstration`."""
+"""What `dcc demo` leaves, run once for all test processes: `demonstration`."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import clean
+from tests.support.sharing import made_once
 
 
 @pytest.fixture(scope="session")
@@ -18,7 +20,13 @@ def demonstration(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subpr
 
     Its folder, to be looked at or copied, and how the command ended.
     """
-    folder = tmp_path_factory.mktemp("demo")
+    folder = made_once(tmp_path_factory, "demo", _demonstrate)
+    return folder / "shown", subprocess.CompletedProcess([], **json.loads((folder / "ended").read_text("utf-8")))
+
+
+def _demonstrate(made: Path) -> None:
+    folder = made / "shown"
+    folder.mkdir()
     other = {"DCC_TRACKER_URL": "mysql://nobody:secret@127.0.0.1:1/real", "DCC_STAGING": str(folder / "real")}
     ended = subprocess.run(
         [Path(sys.executable).with_name("dcc"), "demo"],
@@ -29,4 +37,5 @@ def demonstration(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subpr
         timeout=180,
         stdin=subprocess.DEVNULL,
     )
-    return folder, ended
+    told = {"returncode": ended.returncode, "stdout": ended.stdout, "stderr": ended.stderr}
+    (made / "ended").write_text(json.dumps(told), "utf-8")

@@ -22,6 +22,7 @@ from dcc.settings import Settings
 from dcc.tracker.database import init_tracker, open_tracker
 from tests.support.data_installations import DataInstallation, experiments, specimens
 from tests.support.installations import Installation
+from tests.support.sharing import made_once
 
 GOOD = "add/H.2013-10-31.1.impc.zip"
 FAULTY = "add/H.2013-11-02.1.impc.zip"
@@ -90,7 +91,10 @@ def healthy(data: DataInstallation) -> Inspected:
 @pytest.fixture(scope="session")
 def healthy_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The home of a healthy installation on SQLite, to be copied."""
-    root = tmp_path_factory.mktemp("healthy")
+    return made_once(tmp_path_factory, "healthy", _make_healthy) / "home"
+
+
+def _make_healthy(root: Path) -> None:
     settings = _settings(root / "home")
     settings.home.mkdir()
     tracker, qc = open_tracker(settings), open_qc_database(settings)
@@ -108,7 +112,6 @@ def healthy_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         with engine.connect() as connection:
             connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
         engine.dispose()
-    return settings.home
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -32,6 +33,7 @@ _PRELOADED: Final = (
     "tests.support.dying_session",
 )
 """What most commands of `dcc` import, and what the tests run."""
+_PROGRAMS: Final = {"dcc": "dcc.cli.main", "dagster": "dagster._cli"}
 
 
 def preload(*more: str) -> None:
@@ -62,15 +64,16 @@ def run_dcc(
     output: Path,
     errors: Path,
     *,
+    program: str = "dcc",
     seconds: float = 60,
 ) -> int | None:
     """Run `dcc` with these arguments in a folder, with this environment alone; what it prints is added to two files.
 
-    They may be the same file.
+    They may be the same file. `program` may be `dagster` too.
 
     Its exit code, or None when it took more than `seconds`.
     """
-    arguments_of_run = (list(arguments), folder, dict(environment), output, errors)
+    arguments_of_run = ([program, *arguments], folder, dict(environment), output, errors)
     return _ended(FORKED.Process(target=_run_dcc, args=arguments_of_run), seconds)
 
 
@@ -91,10 +94,8 @@ def _run_dcc(arguments: list[str], folder: Path, environment: dict[str, str], ou
     with output.open("ab", buffering=0) as of_output, errors.open("ab", buffering=0) as of_errors:
         os.dup2(of_output.fileno(), 1)
         os.dup2(of_errors.fileno(), 2)
-    from dcc.cli.main import main
-
-    sys.argv = ["dcc", *arguments]
-    main()
+    sys.argv = arguments
+    import_module(_PROGRAMS[arguments[0]]).main()
 
 
 def _run(work: Callable[[str], object], argument: str, settings: dict[str, str]) -> None:
