@@ -115,12 +115,13 @@ def clean(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if not name.startswith(("DCC_", "DAGSTER_"))}
 
 
-def imported_by(*arguments: str, environment: dict[str, str]) -> set[str]:
-    """The packages that a command has imported in a process of its own when it ends, whatever it ends with."""
+def imported_by(*commands: str, environment: dict[str, str]) -> set[str]:
+    """The packages that commands import, all in one process of their own."""
     code = (
         "import sys\n"
         "from dcc.cli.main import dcc\n"
-        f"dcc.main({list(arguments)!r}, prog_name='dcc', standalone_mode=False)\n"
+        f"for command in {commands!r}:\n"
+        "    dcc.main(command.split(), prog_name='dcc', standalone_mode=False)\n"
         "sys.stderr.write(' '.join(sys.modules))"
     )
     ended = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)

@@ -109,24 +109,23 @@ def test_a_server_with_many_names_fills_no_terminal() -> None:
     )
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_every_shell_has_its_script(bare_dcc: Dcc, shell: str) -> None:
-    script = bare_dcc("completion", shell).stdout
-    assert f"_DCC_COMPLETE={shell}_complete" in script
+@only_sqlite
+def test_every_shell_has_its_script(bare_dcc: Dcc) -> None:
+    for shell in ("bash", "zsh", "fish"):
+        assert f"_DCC_COMPLETE={shell}_complete" in bare_dcc("completion", shell).stdout
 
 
-@pytest.mark.parametrize("path", LEAVES, ids=" ".join)
-def test_every_zip_action_centre_source_and_rule_of_a_command_is_completed(path: tuple[str, ...]) -> None:
+def test_every_zip_action_centre_source_and_rule_of_a_command_is_completed() -> None:
     """By the names of the parameters: one that is named otherwise would be forgotten."""
     unregistered = {("validate", "--centre"), ("centre add", "code")}
-    for parameter in ALL[path].params:
-        words = {*parameter.opts, str(parameter.metavar)}
-        valued = words & {"--centre", "--zip", "--rule", "--source", "--session", "rule", "code"} or {
-            word for word in words if "ACTION/ZIP" in word
-        }
-        if valued and not isinstance(parameter.type, click.Choice):
-            known = any((" ".join(path), word) in unregistered for word in valued)
-            assert known or parameter.name in VALUES, f"Name the parameter of {' '.join(valued)} as in VALUES"
+    for path in LEAVES:
+        for parameter in ALL[path].params:
+            words = {*parameter.opts, str(parameter.metavar)}
+            valued = words & {"--centre", "--zip", "--rule", "--source", "--session", "rule", "code"}
+            valued = valued or {word for word in words if "ACTION/ZIP" in word}
+            if valued and not isinstance(parameter.type, click.Choice):
+                known = any((" ".join(path), word) in unregistered for word in valued)
+                assert known or parameter.name in VALUES, f"Name the parameter of {' '.join(valued)} as in VALUES"
 
 
 def test_a_completed_parameter_is_read_as_before() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import duckdb
@@ -10,7 +9,7 @@ import pytest
 
 from dcc.cli.shell.context import open_qc
 from dcc.settings import load_settings
-from tests.cli.conftest import Dcc, clean, imported_by
+from tests.cli.conftest import Dcc
 from tests.support.analysis_data import ANIMALS, WEEKS, WEIGHT, fill
 from tests.support.databases import only_sqlite
 
@@ -61,15 +60,3 @@ def test_wrong_use_is_told(filled: Dcc, tmp_path: Path) -> None:
     assert "no document 99" in filled.error("data", "export", tmp_path / "1", "--as-of", "99", exit_code=2)
     filled("data", "export", tmp_path / "2")
     assert "another directory" in filled.error("data", "export", tmp_path / "2", "--centre", "H", exit_code=2)
-
-
-@only_sqlite
-def test_a_missing_database_is_told(bare_dcc: Dcc, tmp_path: Path) -> None:
-    assert "dcc init" in bare_dcc.error("data", "export", tmp_path / "export", exit_code=2)
-    assert not (tmp_path / "export").exists()
-
-
-@pytest.mark.parametrize("arguments", [("--help",), ("data", "--help"), ("data", "export", "--help")])
-def test_help_does_not_wait_for_what_exports_need(arguments: tuple[str, ...]) -> None:
-    found = imported_by(*arguments, environment=clean(os.environ))
-    assert found.isdisjoint({"pandas", "pyarrow", "numpy", "sqlalchemy"})

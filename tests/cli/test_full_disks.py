@@ -97,7 +97,7 @@ def test_a_full_disk_under_dcc_home_is_said_to_be_that_and_costs_nothing(
         dcc("centre", "add", "H")
         dcc.add_folder().put(KEYS[0], specimens(mice=300))
         disk.fill(leave)
-        ended = dcc.process("crawl")
+        ended = dcc.forked("crawl")
         assert ended.returncode == 4, ended.stderr
         error = ended.stderr.splitlines()[-1]
         assert f"no space left on the disk of {disk.path}" in error
@@ -106,7 +106,7 @@ def test_a_full_disk_under_dcc_home_is_said_to_be_that_and_costs_nothing(
         if leave == 0:
             assert "nothing can be written there" in dcc("doctor", exit_code=4).stdout
         disk.make_room()
-        assert dcc.process("crawl").returncode == 0
+        assert dcc.forked("crawl").returncode == 0
         assert states(dcc) == {("qc", "done"): 1}
 
 

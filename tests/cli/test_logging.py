@@ -19,7 +19,7 @@ def test_a_crawl_that_is_watched_by_a_program_says_everything_as_json(dcc: Dcc) 
     folder.put("add/H.2013-10-31.1.impc.zip")
     (folder.path / "edit").write_text("no folder")
     dcc.environment |= {"DCC_LOG_FORMAT": "json", "DCC_UNTIL": "qc", "DCC_DAGSTER_EVENTS": "true"}
-    ended = dcc.process("crawl", "--json")
+    ended = dcc.forked("crawl", "--json")
     assert json.loads(ended.stdout)["session"] == 1
     entries = [json.loads(line) for line in ended.stderr.splitlines()]
     said = {entry["logger"]: entry for entry in entries}
@@ -58,14 +58,11 @@ def test_with_a_file_people_read_what_they_always_do(dcc: Dcc, tmp_path: Path, f
 
 def test_without_a_setting_nothing_is_logged(dcc: Dcc) -> None:
     dcc.add_folder().put("add/H.2013-10-31.1.impc.zip")
-    assert dcc.process("crawl").stderr == ""
+    assert dcc.forked("crawl").stderr == ""
 
 
-def test_a_wrong_level_is_refused(dcc: Dcc) -> None:
+def test_a_wrong_level_and_a_log_that_cannot_be_written_to_are_refused(dcc: Dcc, tmp_path: Path) -> None:
     dcc.environment["DCC_LOG_LEVEL"] = "loud"
     assert "DCC_LOG_LEVEL is 'loud'. Set it to one of debug, info, warning, error." in dcc.error("status", exit_code=2)
-
-
-def test_a_log_that_cannot_be_written_to_is_refused(dcc: Dcc, tmp_path: Path) -> None:
-    dcc.environment["DCC_LOG_FILE"] = str(tmp_path / "missing" / "dcc.log")
+    dcc.environment |= {"DCC_LOG_LEVEL": "info", "DCC_LOG_FILE": str(tmp_path / "missing" / "dcc.log")}
     assert "cannot be written to (No such file or directory)" in dcc.error("status", exit_code=2)

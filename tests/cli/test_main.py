@@ -25,40 +25,12 @@ from tests.support.databases import is_sqlite, only_sqlite
 from tests.support.installations import Folder, specimens
 from tests.support.web_server import WebServer
 
-HEAVY = ("dagster", "lxml", "paramiko", "pandas", "sqlalchemy", "pydantic")
-NAMES = [
-    "init",
-    "centre",
-    "source",
-    "crawl",
-    "ui",
-    "status",
-    "zips",
-    "show",
-    "archive",
-    "retry",
-    "sessions",
-    "report",
-    "notify",
-    "data",
-    "qc",
-    "rules",
-    "reference",
-    "validate",
-    "explain",
-    "example",
-    "demo",
-    "completion",
-    "settings",
-    "doctor",
-    "daemon",
-    "metrics",
-    "staging",
-    "backup",
-    "restore",
-    "migrate-storage",
-    "instance",
-]
+HEAVY = ("dagster", "lxml", "paramiko", "pandas", "pyarrow", "numpy", "matplotlib", "sqlalchemy", "pydantic")
+COMMANDS = (
+    "init centre source crawl ui status zips show archive retry sessions report notify data qc rules reference "
+    "validate explain example demo completion settings doctor daemon metrics staging backup restore migrate-storage "
+    "instance"
+)
 
 
 def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
@@ -76,36 +48,23 @@ LEAVES = [path for path, found in ALL.items() if not isinstance(found, click.Gro
 
 
 def test_the_commands_are_these() -> None:
-    assert [path[0] for path in ALL if len(path) == 1] == NAMES
-    assert [path[1] for path in ALL if path[0] == "centre" and len(path) == 2] == [
-        "activate",
-        "add",
-        "change",
-        "deactivate",
-        "delegate",
-        "delegations",
-        "list",
-    ]
-    assert [path[1] for path in ALL if path[0] == "source" and len(path) == 2] == [
-        "add",
-        "list",
-        "test",
-        "why",
-        "change",
-        "set-state",
-        "remove",
-    ]
+    def below(*group: str) -> str:
+        return " ".join(path[-1] for path in ALL if path[:-1] == group)
+
+    assert below() == COMMANDS
+    assert below("centre") == "activate add change deactivate delegate delegations list"
+    assert below("source") == "add list test why change set-state remove"
     assert ("instance", "rebuild") in ALL
 
 
-@pytest.mark.parametrize("path", LEAVES, ids=" ".join)
-def test_every_command_says_what_it_does_and_how_it_ends(path: tuple[str, ...]) -> None:
-    result = CliRunner().invoke(command, [*path, "--help"], prog_name="dcc")
-    assert result.exit_code == 0
-    assert result.stdout.startswith(f"Usage: dcc {' '.join(path)}")
-    assert "Exit codes:" in result.stdout
-    assert not ALL[path].get_short_help_str(70).endswith("...")
-    assert max(map(len, result.stdout.splitlines())) <= 102
+def test_every_command_says_what_it_does_and_how_it_ends() -> None:
+    for path in LEAVES:
+        result = CliRunner().invoke(command, [*path, "--help"], prog_name="dcc")
+        assert result.exit_code == 0, path
+        assert result.stdout.startswith(f"Usage: dcc {' '.join(path)}")
+        assert "Exit codes:" in result.stdout, path
+        assert not ALL[path].get_short_help_str(70).endswith("..."), path
+        assert max(map(len, result.stdout.splitlines())) <= 102, path
 
 
 def test_every_protocol_that_can_be_spoken_can_be_registered() -> None:
@@ -122,7 +81,7 @@ def test_help_lists_every_command_and_the_exit_codes() -> None:
     for arguments in (["--help"], ["-h"]):
         result = CliRunner().invoke(command, arguments, prog_name="dcc")
         assert result.exit_code == 0
-        assert all(f"\n  {name} " in result.stdout for name in NAMES)
+        assert all(f"\n  {name} " in result.stdout for name in COMMANDS.split())
         assert "3  another session is active" in result.stdout
 
 
@@ -140,14 +99,13 @@ def test_wrong_use_ends_with_2(arguments: list[str]) -> None:
 
 
 def test_help_and_version_import_nothing_heavy() -> None:
-    for argument in ("--help", "--version"):
-        assert imported_by(argument, environment=clean(os.environ)).isdisjoint(HEAVY)
+    commands = ("--help", "--version", "data --help", "data export --help", "qc plot --help")
+    assert imported_by(*commands, environment=clean(os.environ)).isdisjoint(HEAVY)
 
 
 @only_sqlite
-@pytest.mark.parametrize("name", ["status", "zips", "sessions"])
-def test_reports_import_only_what_they_ask_the_tracker_with(dcc: Dcc, name: str) -> None:
-    found = imported_by(name, environment=dcc.process_environment())
+def test_reports_import_only_what_they_ask_the_tracker_with(dcc: Dcc) -> None:
+    found = imported_by("status", "zips", "sessions", "rules list", environment=dcc.process_environment())
     assert "sqlalchemy" in found
     assert found.isdisjoint({"dagster", "lxml", "paramiko", "pandas", "rich", "alembic"})
 
@@ -158,27 +116,23 @@ def test_a_crawl_without_dagster_events_does_not_import_dagster(dcc: Dcc) -> Non
     assert "dagster" not in imported_by("crawl", environment=dcc.process_environment())
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["status"],
-        ["zips"],
-        ["sessions"],
-        ["crawl"],
-        ["centre", "list"],
-        ["source", "list"],
-        ["show", "add/x.zip"],
-        ["status", "--json"],
-        ["ui"],
-    ],
-    ids=" ".join,
-)
-def test_without_a_tracker_a_command_says_how_to_make_one(
-    bare_dcc: Dcc, tracker_url: str, arguments: list[str]
-) -> None:
+def test_without_databases_a_command_says_how_to_make_them(bare_dcc: Dcc, tracker_url: str) -> None:
     # A server that has no such database counts as a database that could not be reached.
     exit_code = 2 if is_sqlite(tracker_url) else 4
-    assert "dcc init" in bare_dcc.error(*arguments, exit_code=exit_code)
+    of_tracker = (
+        "status",
+        "status --json",
+        "zips",
+        "sessions",
+        "crawl",
+        "centre list",
+        "source list",
+        "show add/x",
+        "ui",
+    )
+    for asked in (*of_tracker, "rules waivers", f"data export {bare_dcc.root / 'export'}"):
+        assert "dcc init" in bare_dcc.error(*asked.split(), exit_code=exit_code), asked
+    assert not (bare_dcc.root / "export").exists()
 
 
 @only_sqlite
@@ -267,15 +221,14 @@ def test_a_reader_that_stops_reading_is_no_error(dcc: Dcc) -> None:
 
 
 @only_sqlite
-@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
-def test_with_closed_streams_a_session_ends_as_ever_and_nothing_is_printed_into_a_database(
-    dcc: Dcc, closed: str
-) -> None:
-    dcc.add_folder().put("add/H.2013-10-31.1.impc.zip", b"no archive")
-    crawl = ["sh", "-c", f'exec "$0" crawl {closed}', PROGRAM]
-    assert subprocess.run(crawl, env=dcc.process_environment(), timeout=120, check=False).returncode == 1
-    assert [entry["phase"] for entry in dcc.json("zips")] == ["unzip"]
-    assert dcc.json("sessions")[0]["outcome"] == "succeeded"
+def test_with_closed_streams_a_session_ends_as_ever_and_nothing_is_printed_into_a_database(dcc: Dcc) -> None:
+    folder = dcc.add_folder()
+    for number, closed in enumerate((">&-", "2>&-", "<&- >&- 2>&-"), start=1):
+        folder.put(f"add/H.2013-10-31.{number}.impc.zip", b"no archive")
+        crawl = ["sh", "-c", f'exec "$0" crawl {closed}', PROGRAM]
+        assert subprocess.run(crawl, env=dcc.process_environment(), timeout=120, check=False).returncode == 1
+        assert [entry["phase"] for entry in dcc.json("zips")] == ["unzip"] * number
+        assert dcc.json("sessions")[0]["outcome"] == "succeeded"
 
 
 @only_sqlite

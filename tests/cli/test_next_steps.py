@@ -16,7 +16,6 @@ from tests.support.installations import Folder
 from tests.test_documents_commands import look_up_dcc
 
 ROOT = Path(__file__).parents[2]
-STEPS = [(name, step) for name, steps in NEXT.items() for step in steps]
 FACTS = {
     fact
     for module in (ROOT / "dcc" / "cli").rglob("*.py")
@@ -42,24 +41,21 @@ def test_every_command_has_a_next_one_or_a_reason_for_none() -> None:
     assert all(UNSUGGESTED.values())
 
 
-@pytest.mark.parametrize(("name", "step"), STEPS, ids=[f"{name} - {step.command}" for name, step in STEPS])
-def test_what_is_suggested_exists_and_can_be_known(name: str, step: Step) -> None:
-    look_up_dcc(re.sub(r"\{\w+\}|\.\.\.", "1", step.command).split()[1:])
-    parameters = {parameter.name for parameter in ALL[tuple(name.split())].params}
-    assert set(step_fields(step)) <= parameters | FACTS
-    assert not step.why.endswith(".")
+def test_what_is_suggested_exists_and_can_be_known() -> None:
+    for name, step in ((name, step) for name, steps in NEXT.items() for step in steps):
+        look_up_dcc(re.sub(r"\{\w+\}|\.\.\.", "1", step.command).split()[1:])
+        parameters = {parameter.name for parameter in ALL[tuple(name.split())].params}
+        assert set(step_fields(step)) <= parameters | FACTS, name
+        assert not step.why.endswith("."), name
 
 
-@pytest.mark.parametrize("name", NEXT)
-def test_every_command_that_ends_well_can_suggest_something(name: str) -> None:
+def test_every_command_that_ends_well_can_suggest_something() -> None:
     """Whatever it found: the last step after success needs nothing but what the command always has."""
-    given = {
-        parameter.name
-        for parameter in ALL[tuple(name.split())].params
-        if isinstance(parameter, click.Argument) and parameter.required
-    }
     always = {"added", "created", "first", "directory"}
-    assert set(step_fields([step for step in NEXT[name] if 0 in step.codes][-1])) <= given | always
+    for name, steps in NEXT.items():
+        parameters = ALL[tuple(name.split())].params
+        given = {each.name for each in parameters if isinstance(each, click.Argument) and each.required}
+        assert set(step_fields([step for step in steps if 0 in step.codes][-1])) <= given | always, name
 
 
 def test_the_first_step_is_taken_of_which_all_is_known() -> None:

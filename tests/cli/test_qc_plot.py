@@ -9,7 +9,7 @@ import pytest
 
 from dcc.cli.shell.context import open_qc
 from dcc.settings import load_settings
-from tests.cli.conftest import Dcc, imported_by
+from tests.cli.conftest import Dcc
 from tests.support.databases import only_sqlite
 from tests.support.plot_data import GLUCOSE, NEW, WEIGHT, series, submit_history, submit_new, weighed
 
@@ -64,7 +64,3 @@ def test_a_picture_that_cannot_be_written_whole_leaves_the_one_before(
     assert "No space left" in filled.error("qc", "plot", "--centre", "H", "--output", path, exit_code=2)
     assert path.read_text() == "before"
     assert [each.name for each in tmp_path.glob("*svg*")] == ["w.svg"]
-
-
-def test_only_drawing_needs_matplotlib(dcc: Dcc) -> None:
-    assert "matplotlib" not in imported_by("qc", "plot", "--help", environment=dcc.process_environment())

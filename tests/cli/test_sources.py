@@ -73,39 +73,32 @@ def test_an_sftp_server_is_added_with_its_host_key_shown_and_pinned(dcc: Dcc, sf
 
 
 @pytest.mark.servers
-def test_adding_returns_the_id_as_json(dcc: Dcc, sftp_server: Share) -> None:
+def test_without_a_terminal_a_host_key_is_accepted_by_the_option_alone(dcc: Dcc, sftp_server: Share) -> None:
+    assert "--accept-host-key" in dcc.error("source", "add", *place(sftp_server), exit_code=2)
+    assert dcc.json("source", "list") == []
     added = dcc.json("source", "add", *place(sftp_server), "--accept-host-key")
     assert added == {"id": 1, "fingerprints": [fingerprint(sftp_server)], "warnings": []}
 
 
 @pytest.mark.servers
-def test_without_a_terminal_a_host_key_is_not_accepted_by_itself(dcc: Dcc, sftp_server: Share) -> None:
-    message = dcc.error("source", "add", *place(sftp_server), exit_code=2)
-    assert "--accept-host-key" in message
-    assert dcc.json("source", "list") == []
-
-
-@pytest.mark.servers
-@pytest.mark.parametrize(("answer", "exit_code", "count"), [("y\n", 0, 1), ("n\n", 2, 0)])
-def test_on_a_terminal_the_host_key_is_asked_about(
-    dcc: Dcc, sftp_server: Share, answer: str, exit_code: int, count: int
-) -> None:
-    master, slave = pty.openpty()
-    process = subprocess.Popen(
-        [PROGRAM, "source", "add", *place(sftp_server)],
-        env=dcc.process_environment(),
-        stdin=slave,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    os.close(slave)
-    os.write(master, answer.encode())
-    _, said = process.communicate(timeout=60)
-    os.close(master)
-    assert process.returncode == exit_code, said
-    assert "Is it the fingerprint that the centre's administrator gives?" in said
-    assert len(dcc.json("source", "list")) == count
+def test_on_a_terminal_the_host_key_is_asked_about(dcc: Dcc, sftp_server: Share) -> None:
+    for answer, exit_code, count in (("n\n", 2, 0), ("y\n", 0, 1)):
+        master, slave = pty.openpty()
+        ended = subprocess.Popen(
+            [PROGRAM, "source", "add", *place(sftp_server)],
+            env=dcc.process_environment(),
+            stdin=slave,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        os.close(slave)
+        os.write(master, answer.encode())
+        _, said = ended.communicate(timeout=60)
+        os.close(master)
+        assert ended.returncode == exit_code, said
+        assert "Is it the fingerprint that the centre's administrator gives?" in said
+        assert len(dcc.json("source", "list")) == count
 
 
 @pytest.mark.servers
@@ -190,25 +183,26 @@ def test_a_source_that_refuses_the_password_is_added_with_a_warning_and_fails_it
     assert tested["error"] == {"kind": "LoginRefusedError", "message": message}
 
 
-@pytest.mark.parametrize("given", ["hunter2 plain", "-", "/no/such/key", "envHUNTER"])
-def test_a_plain_password_is_kept_in_the_tracker_only_on_request(dcc: Dcc, given: str) -> None:
+def test_a_plain_password_is_kept_in_the_tracker_only_on_request(dcc: Dcc) -> None:
     dcc.secrets.append("hunter2 plain")
     options = ("--centre", "H", "--protocol", "ftp", "--hostname", "127.0.0.1:1", "--no-test")
     typed = {"input": "hunter2 plain\n"}
     advice = "Name what holds it: --accesskey env:NAME or --accesskey file:PATH"
-    assert advice in dcc.error("source", "add", *options, "--accesskey", given, exit_code=2, **typed)
+    plain = ("hunter2 plain", "-", "/no/such/key", "envHUNTER")
+    for given in plain:
+        assert advice in dcc.error("source", "add", *options, "--accesskey", given, exit_code=2, **typed)
     assert dcc.json("source", "list") == []
     dcc("source", "add", *options, "--accesskey", "env:FTP_PASSWORD")
-    assert advice in dcc.error("source", "change", 1, "--accesskey", given, exit_code=2, **typed)
-    assert [entry["accesskey"] for entry in dcc.json("source", "list")] == ["env:FTP_PASSWORD"]
-    dcc("source", "change", 1, "--accesskey", given, "--plain", **typed)
-    assert [entry["accesskey"] for entry in dcc.json("source", "list")] == ["***"]
-    findings = dcc.json("doctor", "--no-sources", exit_code=1)["findings"]
-    (told,) = [each for each in findings if each["check"] == "passwords"]
-    assert told["verdict"] == "warning"
-    assert "keeps as it is: 1 (H)." in told["message"]
-    dcc("source", "change", 1, "--accesskey", "env:FTP_PASSWORD")
-    dcc.environment["FTP_PASSWORD"] = "another"
+    for given in plain:
+        assert advice in dcc.error("source", "change", 1, "--accesskey", given, exit_code=2, **typed)
+        assert [entry["accesskey"] for entry in dcc.json("source", "list")] == ["env:FTP_PASSWORD"]
+        dcc("source", "change", 1, "--accesskey", given, "--plain", **typed)
+        assert [entry["accesskey"] for entry in dcc.json("source", "list")] == ["***"]
+        findings = dcc.json("doctor", "--no-sources", exit_code=1)["findings"]
+        (told,) = [each for each in findings if each["check"] == "passwords"]
+        assert told["verdict"] == "warning"
+        assert "keeps as it is: 1 (H)." in told["message"]
+        dcc("source", "change", 1, "--accesskey", "env:FTP_PASSWORD")
 
 
 def test_a_password_is_never_shown_and_may_come_from_standard_input(
@@ -235,22 +229,20 @@ def test_an_access_key_that_refers_to_nothing_is_wrong_configuration(dcc: Dcc, f
     assert dcc.json("source", "test", 1, exit_code=2)["ok"] is False
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--protocol", "sftp"], "--hostname"),
-        (["--protocol", "file"], "--base-path"),
-        (["--protocol", "ftp", "--hostname", "user:pass@host"], "'@'"),
-        (["--protocol", "ftp", "--hostname", "host:99999"], "port"),
-        (["--protocol", "ftp", "--hostname", "ho st"], "no host name"),
-    ],
-)
-def test_a_place_that_cannot_be_is_refused(dcc: Dcc, options: list[str], said: str) -> None:
-    assert said in dcc.error("source", "add", "--centre", "H", *options, exit_code=2)
-
-
-def test_a_source_of_an_unknown_centre_is_refused_before_anyone_is_connected_to(dcc: Dcc, free_share: Share) -> None:
+def test_what_makes_no_sense_is_refused_before_anyone_is_connected_to(dcc: Dcc, free_share: Share) -> None:
     assert "dcc centre add X" in dcc.error("source", "add", *place(free_share, "X"), exit_code=2)
+    for options, said in (
+        (["sftp"], "--hostname"),
+        (["file"], "--base-path"),
+        (["ftp", "--hostname", "user:pass@host"], "'@'"),
+        (["ftp", "--hostname", "host:99999"], "port"),
+        (["ftp", "--hostname", "ho st"], "no host name"),
+        (["sftp", "--hostname", "host.invalid", "--tls-ca", "ca.pem"], "shows no TLS certificate"),
+        (["ftps", "--hostname", "host.invalid", "--tls-ca", "/none.pem"], "/none.pem cannot be read"),
+        (["https", "--hostname", "host.invalid", "--tls-fingerprint", "SHA256:00"], "no SHA-256 fingerprint"),
+    ):
+        assert said in dcc.error("source", "add", "--centre", "H", "--protocol", *options, exit_code=2)
+    assert dcc.json("source", "list") == []
 
 
 def test_the_state_of_a_source_is_set_and_removal_keeps_its_history(dcc: Dcc) -> None:
@@ -282,7 +274,9 @@ def test_purging_a_source_deletes_it_only_when_confirmed(dcc: Dcc) -> None:
     assert "no file source 1" in dcc.error("source", "remove", 1, "--purge", "--yes", exit_code=2)
 
 
-def test_a_folder_is_kept_with_its_whole_path(dcc: Dcc, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_is_kept_with_its_whole_path_and_a_change_is_checked(
+    dcc: Dcc, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("first", "second"):
         (dcc.root / name / "add").mkdir(parents=True)
     monkeypatch.chdir(dcc.root)
@@ -290,14 +284,6 @@ def test_a_folder_is_kept_with_its_whole_path(dcc: Dcc, monkeypatch: pytest.Monk
     assert dcc.json("source", "list")[0]["base_path"] == str(dcc.root / "first")
     dcc("source", "change", 1, "--base-path", "second")
     assert dcc.json("source", "list")[0]["base_path"] == str(dcc.root / "second")
-
-
-def test_what_is_changed_of_a_source_is_checked(dcc: Dcc) -> None:
-    dcc.add_folder()
-    other = dcc.root / "other"
-    other.mkdir()
-    dcc("source", "change", 1, "--base-path", other)
-    assert dcc.json("source", "list")[0]["base_path"] == str(other)
     assert "no host name" in dcc.error("source", "change", 1, "--hostname", "ho st", exit_code=2)
     assert "no file source 9" in dcc.error("source", "change", 9, "--username", "x", exit_code=2)
     assert "no file source 9" in dcc.error("source", "test", 9, exit_code=2)
@@ -327,28 +313,10 @@ def test_a_certificate_is_shown_when_it_is_refused_and_trusted_on_request(
     assert len(dcc.json("source", "list")[0]["tls_authorities"]) == 1
     dcc("source", "change", 1, "--tls-ca", "")
     assert "could not be verified" in dcc.error("source", "test", 1, exit_code=4)
-
-
-@pytest.mark.servers
-def test_a_source_is_added_with_its_authority(dcc: Dcc, ftps_server: Share, authority: Authority) -> None:
+    dcc("source", "remove", 1, "--purge", "--yes")
     added = dcc.json("source", "add", *place(ftps_server), "--tls-ca", authority.ca_file)
-    assert (added["warnings"], dcc.json("source", "test", 1)["ok"]) == ([], True)
+    assert (added["warnings"], dcc.json("source", "test", added["id"])["ok"]) == ([], True)
     assert len(dcc.json("source", "list")[0]["tls_authorities"]) == 1
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--protocol", "sftp", "--tls-ca", "ca.pem"], "shows no TLS certificate"),
-        (["--protocol", "ftps", "--tls-ca", "/none.pem"], "/none.pem cannot be read"),
-        (["--protocol", "https", "--tls-fingerprint", "SHA256:00"], "no SHA-256 fingerprint"),
-    ],
-)
-def test_trust_that_makes_no_sense_is_refused_before_anyone_is_connected_to(
-    dcc: Dcc, options: list[str], said: str
-) -> None:
-    assert said in dcc.error("source", "add", "--centre", "H", "--hostname", "host.invalid", *options, exit_code=2)
-    assert dcc.json("source", "list") == []
 
 
 def test_adding_a_source_whose_listing_trickles_ends_soon_and_warns_of_nothing(
@@ -370,38 +338,24 @@ def test_adding_a_source_whose_listing_trickles_ends_soon_and_warns_of_nothing(
 def test_adding_a_source_that_lists_nothing_in_a_trials_time_warns(dcc: Dcc, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dcc.sources.listing_watch.TRIAL_SECONDS", 1.0)
     with trickling_web_server(pause=60) as hostname:
-        place = ("--centre", "H", "--protocol", "http", "--hostname", hostname, "--base-path", "/")
-        added = dcc("source", "add", *place)
+        added = dcc("source", "add", *("--centre", "H", "--protocol", "http", "--hostname", hostname))
     assert "was not done within 1 seconds; 0 entries had come by then" in added.stderr
     assert "This was only a trial: a crawl waits 300 seconds, as DCC_LIST_TIMEOUT says." in added.stderr
     assert "The source is registered; when it can be used: dcc source test 1" in added.stderr
 
 
-@pytest.mark.parametrize("protocol", ["sftp", "ftp", "ftps", "http", "https"])
-@pytest.mark.parametrize(
-    "hostname",
-    [
-        "u:s3cret-x",
-        "u:s3cret-x@host",
-        "u:s3cret-x@[::1",
-        "root:s3cret-x:22",
-        "sftp://u:s3cret-x@host/",
-        "sftp://host/s3cret-x",
-        "host/s3cret-x",
-        "host?s3cret-x",
-        "[host]",
-        "[::1]:s3cret-x",
-        "[::1",
-        "a..b",
-        "host:0",
-        "",
-    ],
+HOSTS = (
+    "u:s3cret-x u:s3cret-x@host u:s3cret-x@[::1 root:s3cret-x:22 sftp://u:s3cret-x@host/ sftp://host/s3cret-x "
+    "host/s3cret-x host?s3cret-x [host] [::1]:s3cret-x [::1 a..b host:0"
 )
-def test_a_host_that_can_be_none_is_refused_without_the_password_in_it(dcc: Dcc, protocol: str, hostname: str) -> None:
+
+
+@pytest.mark.parametrize("protocol", ["sftp", "ftp", "ftps", "http", "https"])
+def test_a_host_that_can_be_none_is_refused_without_the_password_in_it(dcc: Dcc, protocol: str) -> None:
     log = dcc.root / "log"
     dcc.environment["DCC_LOG_FILE"] = str(log)
     dcc.secrets.append("s3cret-x")
-    command = ("source", "add", "--centre", "H", "--protocol", protocol, "--hostname", hostname)
-    dcc("--debug", *command, exit_code=2)
+    for hostname in ("", *HOSTS.split()):
+        dcc("--debug", "source", "add", "--centre", "H", "--protocol", protocol, "--hostname", hostname, exit_code=2)
     dcc.check(log.read_text())
     assert dcc.json("source", "list") == []

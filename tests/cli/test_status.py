@@ -93,10 +93,6 @@ def test_the_status_counts_zip_actions_and_documents_and_tells_of_each_source(dc
     assert status["session"]["last"]["id"] == 1
     assert status["findings"] == []
 
-
-@only_sqlite
-def test_the_status_reads_well(dcc: Dcc) -> None:
-    crawled(dcc)
     said = dcc("status").stdout
     lines = [re.sub(r"\s+", " ", line).strip() for line in said.splitlines()]
     for expected in ("Zip actions: 3", "zip_name failed 1", "xsd done 1", "Documents: 3", "File sources"):
@@ -157,6 +153,10 @@ def test_zips_are_listed_with_the_keys_that_others_rely_on(dcc: Dcc) -> None:
     assert BAD in result.stdout
     assert result.stderr == "2 zip actions.\n"
     assert "no centre 'X'" in dcc.error("zips", "--centre", "X", exit_code=2)
+    assert "no crawl has seen it" in dcc.error("show", "add/nonsense.zip", exit_code=2)
+    assert f"The tracker knows {BAD}" in dcc.error("show", BAD.replace("edit", "add"), exit_code=2)
+    assert "<action>/<file name>" in dcc.error("show", "H.2013-10-31.1.impc.zip", exit_code=2)
+    assert "<action>/<file name>" in dcc.error("show", "put/x.zip", exit_code=2)
 
 
 @pytest.mark.parametrize("published", [False, True], ids=["damaged", "not as published"])
@@ -214,15 +214,20 @@ def test_the_story_of_a_zip_has_every_attempt_document_and_error(dcc: Dcc) -> No
     assert "gendr" in wrong["errors"][0]["message"]
     assert list(wrong["errors"][0]) == ["kind", "message", "line", "column"]
     assert (story["reopenings"], story["findings"]) == ([], [])
-
-
-def test_the_story_of_a_refused_name_tells_why(dcc: Dcc) -> None:
-    crawled(dcc)
-    story = dcc.json("show", "add/wrong.zip")
-    (reason,) = story["reasons"]
+    said = dcc("show", BAD).stdout
+    assert said.startswith(f"{BAD}  xsd failed\n")
+    for expected in (
+        "Hosted by\n  file source 1 (H, file://localhost): ",
+        "Downloads\n  20",
+        "H.2013-10-31.2.specimen.impc.xml    xsd    failed",
+        '  line 4, column 5: Element <mouse> may not have the attribute "gendr".',
+    ):
+        assert expected in said
+    refused = dcc.json("show", "add/wrong.zip")
+    (reason,) = refused["reasons"]
     assert reason["kind"] == "BadFileNameError"
     assert "does not follow" in reason["message"]
-    assert (story["downloads"], story["documents"], story["centre"]) == ([], [], None)
+    assert (refused["downloads"], refused["documents"], refused["centre"]) == ([], [], None)
     assert "Never downloaded." in dcc("show", "add/wrong.zip").stdout
 
 
@@ -242,20 +247,6 @@ def test_the_documents_of_a_story_are_those_of_the_latest_download(dcc: Dcc) -> 
 
 
 @only_sqlite
-def test_the_story_reads_well(dcc: Dcc) -> None:
-    crawled(dcc)
-    said = dcc("show", BAD).stdout
-    assert said.startswith(f"{BAD}  xsd failed\n")
-    for expected in (
-        "Hosted by\n  file source 1 (H, file://localhost): ",
-        "Downloads\n  20",
-        "H.2013-10-31.2.specimen.impc.xml    xsd    failed",
-        '  line 4, column 5: Element <mouse> may not have the attribute "gendr".',
-    ):
-        assert expected in said
-
-
-@only_sqlite
 def test_many_errors_of_a_document_are_cut_short_unless_all_are_wanted(dcc: Dcc) -> None:
     folder = dcc.add_folder()
     document = specimens("H", "2013-10-31.2", mice=30)
@@ -265,15 +256,6 @@ def test_many_errors_of_a_document_are_cut_short_unless_all_are_wanted(dcc: Dcc)
     assert "... and 50 more errors. `dcc show --all-errors`" in dcc("show", BAD).stdout
     assert dcc("show", BAD, "--all-errors").stdout.count("gendr") == 30
     assert len(dcc.json("show", BAD)["documents"][0]["errors"]) == 60
-
-
-@pytest.mark.both_databases
-def test_a_zip_action_that_is_not_there_is_said_to_be_unknown(dcc: Dcc) -> None:
-    crawled(dcc)
-    assert "no crawl has seen it" in dcc.error("show", "add/nonsense.zip", exit_code=2)
-    assert f"The tracker knows {BAD}" in dcc.error("show", BAD.replace("edit", "add"), exit_code=2)
-    assert "<action>/<file name>" in dcc.error("show", "H.2013-10-31.1.impc.zip", exit_code=2)
-    assert "<action>/<file name>" in dcc.error("show", "put/x.zip", exit_code=2)
 
 
 def test_sessions_are_listed_newest_first(dcc: Dcc) -> None:

@@ -1,4 +1,4 @@
-"""`dcc ui`: the real web server and daemon, from any directory, stopped whole."""
+"""`dcc ui`: where it serves, and what it refuses; and the means by which tests have it run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -25,10 +24,8 @@ from tests.support.databases import only_sqlite
 from tests.support.ports import free_port
 
 pytestmark = only_sqlite
-DAEMONS = "{ instance { daemonHealth { allDaemonStatuses { required healthy } } } }"
 CHANGE = 'mutation { deletePipelineRun(runId: "none") { __typename } }'
 NEVER = "0 0 29 2 *"
-LOCATIONS = "{ repositoriesOrError { ... on RepositoryConnection { nodes { name location { name } } } } }"
 
 
 @contextmanager
@@ -60,17 +57,6 @@ def ask(port: int, query: str) -> Any:
     )
     with urllib.request.urlopen(request, timeout=60) as answer:
         return json.load(answer)["data"]
-
-
-def wait_for_daemons(port: int) -> None:
-    """Wait until all that runs beside the pages works: what is interrupted while it is imported says so."""
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
-        daemons = ask(port, DAEMONS)["instance"]["daemonHealth"]["allDaemonStatuses"]
-        if all(daemon["healthy"] for daemon in daemons if daemon["required"]):
-            return
-        time.sleep(0.2)
-    pytest.fail(f"Not all daemons work: {daemons}")
 
 
 def descendants(pid: int) -> set[int]:
@@ -116,32 +102,6 @@ def wait_for_the_end_of(pids: set[int]) -> None:
     while alive() and time.monotonic() < deadline:
         time.sleep(0.05)
     assert alive() == set()
-
-
-def test_pages_and_a_daemon_beside_them_answer_where_they_say_and_leave_nothing_when_they_are_stopped(
-    dcc: Dcc, tmp_path: Path
-) -> None:
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    alone, port = replace(dcc, environment={**dcc.environment, "DCC_CRAWL_INTERVAL": NEVER}), free_port()
-    with (
-        running(alone, "daemon", folder=elsewhere) as daemon,
-        running(alone, "ui", "--port", port, "--without-daemon", folder=elsewhere) as ui,
-    ):
-        assert line_of(daemon) == "The daemon runs (Ctrl-C stops it).\n"
-        assert line_of(ui) == f"The UI is at http://127.0.0.1:{port} (Ctrl-C stops it).\n"
-        assert "runs already" in alone.error("ui", "--port", free_port(), exit_code=3)
-        found = ask(port, LOCATIONS)["repositoriesOrError"]["nodes"]
-        assert [node["location"]["name"] for node in found] == ["dcc"]
-        wait_for_daemons(port)
-        assert ask(port, CHANGE)["deletePipelineRun"]["__typename"] == "RunNotFoundError"
-        children = descendants(daemon.pid) | descendants(ui.pid)
-        assert len(children) >= 4
-        stopped(daemon, signal.SIGTERM)
-        stopped(ui, signal.SIGINT)
-    wait_for_the_end_of(children)
-    assert list(elsewhere.iterdir()) == []
-    assert "enabled: false" in (Path(dcc.environment["DCC_HOME"]) / "dagster" / "dagster.yaml").read_text()
 
 
 def test_a_port_in_use_is_said_to_be(dcc: Dcc) -> None:

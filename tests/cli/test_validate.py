@@ -150,8 +150,8 @@ def test_a_folder_of_schemas_without_them_ends_with_2(bare_dcc: Dcc, tmp_path: P
 def test_neither_database_dagster_nor_ssh_is_needed(bare_dcc: Dcc, tmp_path: Path) -> None:
     bare_dcc.environment["DCC_TRACKER_URL"] = "mysql://dcc@127.0.0.1:1/none"
     path = put(tmp_path, NAME, specimens()[NAME])
-    process = bare_dcc.process("validate", "--json", path)
+    process = bare_dcc.forked("validate", "--json", path)
     assert process.returncode == 0
     assert [verdict["valid"] for verdict in json.loads(process.stdout)] == [True]
-    found = imported_by("validate", str(path), environment=bare_dcc.process_environment())
+    found = imported_by(f"validate {path}", environment=bare_dcc.process_environment())
     assert found.isdisjoint({"dagster", "paramiko", "sqlalchemy", "pandas"})
