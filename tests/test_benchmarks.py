@@ -304,9 +304,7 @@ def test_a_process_that_ends_otherwise_is_not_timed(tmp_path: Path) -> None:
 
 
 @pytest.mark.servers
-@pytest.mark.parametrize(
-    "opened", [first_listing.over_sftp, first_listing.over_http, first_listing.over_ftp, first_listing.in_a_folder]
-)
+@pytest.mark.parametrize("opened", [first_listing.over_sftp, first_listing.over_http, first_listing.over_ftp])
 def test_both_sides_of_a_first_listing_list_every_archive(opened: first_listing.Opened) -> None:
     if not installed(["lftp", "ssh-keygen", "curl", "vsftpd"]) or os.geteuid() != 0:
         pytest.skip("lftp, curl and vsftpd must be installed, and vsftpd started by root.")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 
 import pymysql
-import pytest
 from sqlalchemy import Connection, Engine, event, text, update
 from sqlalchemy.exc import OperationalError
 
@@ -46,21 +45,20 @@ AWAY = {
 }
 REFUSED = {1044: "no rights in the database", 1045: "wrong password", 1049: "unknown database", 1142: "no right"}
 OTHER = {1054: "unknown column", 1062: "duplicate entry", 1064: "syntax error", 1406: "data too long"}
-CODES = [*CONTENTION, *AWAY, *REFUSED, *OTHER]
 
 
-@pytest.mark.parametrize("code", CODES)
-def test_each_answer_of_the_server_is_taken_for_what_it_is(code: int) -> None:
-    cause = pymysql.err.OperationalError(code, "as the server says it")
-    wrapped = OperationalError("UPDATE", {}, cause)
-    assert is_contention(wrapped) is (code in CONTENTION)
-    error: Exception = wrapped
-    if _advice(cause, disconnected=False) is not None:
-        error = TrackerUnreachableError("away")
-        error.__cause__ = cause
-    assert is_transient(error) is (code in CONTENTION or code in AWAY)
-    assert isinstance(error, TrackerUnreachableError) is (code in AWAY or code in REFUSED)
-    assert lacks_right(error) is (code in {1044, 1142})
+def test_each_answer_of_the_server_is_taken_for_what_it_is() -> None:
+    for code in (*CONTENTION, *AWAY, *REFUSED, *OTHER):
+        cause = pymysql.err.OperationalError(code, "as the server says it")
+        wrapped = OperationalError("UPDATE", {}, cause)
+        assert is_contention(wrapped) is (code in CONTENTION), code
+        error: Exception = wrapped
+        if _advice(cause, disconnected=False) is not None:
+            error = TrackerUnreachableError("away")
+            error.__cause__ = cause
+        assert is_transient(error) is (code in CONTENTION or code in AWAY), code
+        assert isinstance(error, TrackerUnreachableError) is (code in AWAY or code in REFUSED), code
+        assert lacks_right(error) is (code in {1044, 1142}), code
 
 
 @only_mariadb

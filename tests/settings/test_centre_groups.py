@@ -8,23 +8,19 @@ from dcc.errors import ConfigurationError
 from dcc.settings import load_settings
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
+def test_each_group_has_its_centres() -> None:
+    for text, expected in (
         ("", {}),
         (" ; ", {}),
         ("europe=H", {"europe": {"H"}}),
         ("europe = H, Wtsi,H ; asia=Rbrc;", {"europe": {"H", "Wtsi"}, "asia": {"Rbrc"}}),
-    ],
-)
-def test_each_group_has_its_centres(text: str, expected: dict[str, set[str]]) -> None:
-    groups = load_settings(groups=text).centre_groups
-    assert {name: group.centres for name, group in groups.items()} == expected
+    ):
+        groups = load_settings(groups=text).centre_groups
+        assert {name: group.centres for name, group in groups.items()} == expected
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
+def test_a_wrong_group_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for text, said in (
         ("europe", "'europe' is no group of centres"),
         ("europe=", "'europe=' is no group of centres"),
         ("=H", "'=H' is no group of centres"),
@@ -33,12 +29,10 @@ def test_each_group_has_its_centres(text: str, expected: dict[str, set[str]]) ->
         ("europe=H,asia=J", "is no group of centres"),
         ("europe=H;europe=J", "group europe is there twice"),
         ("europe=H,J;asia=J", "Centre J is in the groups europe and asia"),
-    ],
-)
-def test_a_wrong_group_is_refused(text: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DCC_GROUPS", text)
-    with pytest.raises(ConfigurationError, match=f"DCC_GROUPS: .*{said}"):
-        load_settings()
+    ):
+        monkeypatch.setenv("DCC_GROUPS", text)
+        with pytest.raises(ConfigurationError, match=f"DCC_GROUPS: .*{said}"):
+            load_settings()
 
 
 def test_groups_have_intervals_of_their_own() -> None:
@@ -46,14 +40,11 @@ def test_groups_have_intervals_of_their_own() -> None:
     assert intervals == {"europe": "0 */2 * * *", "asia": "30 3 * * *"}
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
+def test_a_wrong_interval_of_a_group_is_refused() -> None:
+    for text, said in (
         ("0 * * * *", "is no interval of a group"),
         ("europe=", "'europe=' is no interval of a group"),
         ("europe=0 * * * *;europe=1 * * * *", "group europe is there twice"),
-    ],
-)
-def test_a_wrong_interval_of_a_group_is_refused(text: str, said: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"DCC_GROUP_INTERVALS: .*{said}"):
-        load_settings(group_intervals=text)
+    ):
+        with pytest.raises(ConfigurationError, match=f"DCC_GROUP_INTERVALS: .*{said}"):
+            load_settings(group_intervals=text)

@@ -37,10 +37,7 @@ def test_nothing_need_be_configured(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert settings.naming == NamingConvention()
 
 
-@pytest.mark.parametrize("name", sorted(Settings.model_fields))
-def test_every_setting_has_an_environment_variable_and_says_what_it_means(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_setting_has_an_environment_variable_and_says_what_it_means(monkeypatch: pytest.MonkeyPatch) -> None:
     values = {
         "zip_pattern": r"(?P<centre>.)(?P<date>.)(?P<inc>.)",
         "document_pattern": r"(?P<centre>.)(?P<date>.)(?P<inc>.)(?P<kind>.)",
@@ -71,11 +68,13 @@ def test_every_setting_has_an_environment_variable_and_says_what_it_means(
         "log_format": "json",
         "log_level": "debug",
     }
-    value = values.get(name, "/some/path" if "path" in str(Settings.model_fields[name].annotation).lower() else "7")
-    before = getattr(load_settings(), name)
-    monkeypatch.setenv(f"DCC_{name.upper()}", value)
-    assert getattr(load_settings(), name) != before
-    assert (Settings.model_fields[name].description or "").endswith(".")
+    before = load_settings()
+    for name, field in Settings.model_fields.items():
+        value = values.get(name, "/some/path" if "path" in str(field.annotation).lower() else "7")
+        with monkeypatch.context() as patched:
+            patched.setenv(f"DCC_{name.upper()}", value)
+            assert getattr(load_settings(), name) != getattr(before, name), name
+        assert (field.description or "").endswith("."), name
 
 
 def test_what_the_caller_says_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,9 +91,11 @@ def test_a_variable_that_is_set_to_nothing_counts_as_not_set(monkeypatch: pytest
     assert load_settings() == unset
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "problem"),
-    [
+def test_a_wrong_setting_is_refused_at_the_start_with_its_name_and_what_it_must_be(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Settings that could not serve blew up later."""
+    for name, value, problem in (
         ("DOWNLOADERS", "many", "valid integer"),
         ("DOWNLOADERS", "0", "greater than or equal to 1"),
         ("DOWNLOADERS", "65", "less than or equal to 64"),
@@ -108,15 +109,12 @@ def test_a_variable_that_is_set_to_nothing_counts_as_not_set(monkeypatch: pytest
         ("DAGSTER_EVENTS", "perhaps", "valid boolean"),
         ("HOME", "~nobody-of-this-name/dcc", "home directory"),
         ("HOME", "/data/what?/dcc", "question mark"),
-    ],
-)
-def test_a_wrong_setting_is_refused_at_the_start_with_its_name_and_what_it_must_be(
-    name: str, value: str, problem: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Settings that could not serve blew up later."""
-    monkeypatch.setenv(f"DCC_{name}", value)
-    with pytest.raises(ConfigurationError, match=rf"DCC_{name}: .*{problem}.*Correct the setting and start again"):
-        load_settings()
+    ):
+        with monkeypatch.context() as patched:
+            patched.setenv(f"DCC_{name}", value)
+            said = rf"DCC_{name}: .*{problem}.*Correct the setting and start again"
+            with pytest.raises(ConfigurationError, match=said):
+                load_settings()
 
 
 def test_every_wrong_setting_is_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,19 +129,18 @@ def test_an_argument_that_is_wrong_is_named_like_the_setting_it_stands_for() -> 
         load_settings(max_retries=-1)
 
 
-PATHS = sorted(name for name, field in Settings.model_fields.items() if "Path" in str(field.annotation))
-
-
-@pytest.mark.parametrize("name", PATHS)
 def test_a_path_stays_where_it_was_whatever_the_working_directory_becomes(
-    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", "/home/dcc")
-    monkeypatch.setenv(f"DCC_{name.upper()}", "some/path")
-    assert getattr(load_settings(), name) == tmp_path / "some" / "path"
-    monkeypatch.setenv(f"DCC_{name.upper()}", "~/some/path")
-    assert getattr(load_settings(), name) == Path("/home/dcc/some/path")
+    paths = [name for name, field in Settings.model_fields.items() if "Path" in str(field.annotation)]
+    assert {"home", "staging"} <= set(paths)
+    for given, place in (("some/path", tmp_path / "some" / "path"), ("~/some/path", Path("/home/dcc/some/path"))):
+        for name in paths:
+            with monkeypatch.context() as patched:
+                patched.setenv(f"DCC_{name.upper()}", given)
+                assert getattr(load_settings(), name) == place, name
 
 
 @pytest.mark.parametrize("name", ["DCC_ZIP_PATTERN", "DCC_DOCUMENT_PATTERN"])
@@ -171,15 +168,6 @@ def test_no_secret_shows_in_settings_or_in_what_is_wrong_with_them(monkeypatch: 
     assert SECRET in settings.tracker_database_url
 
 
-def test_paths_are_absolute_and_tilde_is_the_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("DCC_HOME", "~/here")
-    monkeypatch.setenv("DCC_STAGING", "beside")
-    settings = load_settings()
-    assert (settings.home, settings.staging_directory) == (tmp_path / "here", tmp_path / "beside")
-
-
 def test_settings_cannot_be_changed_once_read() -> None:
     settings = load_settings()
     with pytest.raises(ValueError, match="frozen"):
@@ -191,25 +179,20 @@ def test_an_argument_that_is_no_setting_is_refused() -> None:
         load_settings(downloader=9)
 
 
-@pytest.mark.parametrize(
-    ("variable", "nearest"),
-    [
+def test_a_variable_that_is_no_setting_is_refused_with_the_nearest(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable, nearest in (
         ("DCC_DOWNLOADERZ", "DCC_DOWNLOADERS"),
         ("dcc_downloader", "DCC_DOWNLOADERS"),
         ("DCC_TRACKER", "DCC_TRACKER_URL"),
         ("DCC_NOTIFY_EMAIL", "DCC_NOTIFY_"),
         ("DCC_SFTP_PASSWORD", "DCC_"),
-    ],
-)
-def test_a_variable_that_is_no_setting_is_refused_with_the_nearest(
-    variable: str, nearest: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(variable, SECRET)
-    with pytest.raises(ConfigurationError, match=f"{variable}: .*the nearest is {nearest}") as caught:
+    ):
+        monkeypatch.setenv(variable, SECRET)
+        with pytest.raises(ConfigurationError, match=f"{variable}: .*the nearest is {nearest}") as caught:
+            load_settings()
+        assert SECRET not in "".join(traceback.format_exception(caught.value))
+        monkeypatch.setenv(variable, "")
         load_settings()
-    assert SECRET not in "".join(traceback.format_exception(caught.value))
-    monkeypatch.setenv(variable, "")
-    load_settings()
 
 
 def test_variables_of_others_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,55 +247,52 @@ MALFORMED_SERVERS = [
 SERVERS = {"smtp_url": "smtp", "notify_webhook": "https", "reference_impress": "https", "reference_colonies": "http"}
 
 
-@pytest.mark.parametrize(
-    ("name", "url"),
-    [
-        *((name, url) for name in DATABASES for url in MALFORMED),
-        *(
-            (name, url.format(scheme=scheme, secret=SECRET))
-            for name, scheme in SERVERS.items()
-            for url in MALFORMED_SERVERS
-            # Anything else that is no URL is the path of a file.
-            if not (name.startswith("reference") and "://" not in url)
-        ),
-    ],
-)
-def test_an_address_that_cannot_be_one_is_refused_without_its_secret(
-    name: str, url: str, monkeypatch: pytest.MonkeyPatch
+def refused_without_its_secret(name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A setting is refused by its name, and the secret in it is not repeated."""
+    with monkeypatch.context() as patched:
+        patched.setenv(f"DCC_{name.upper()}", text)
+        with pytest.raises(ConfigurationError, match=f"DCC_{name.upper()}: ") as caught:
+            load_settings()
+    assert SECRET not in "".join(traceback.format_exception(caught.value)), (name, text)
+
+
+@pytest.mark.parametrize("name", DATABASES)
+def test_an_address_of_a_database_that_cannot_be_one_is_refused_without_its_secret(
+    name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(f"DCC_{name.upper()}", url)
-    with pytest.raises(ConfigurationError, match=f"DCC_{name.upper()}: ") as caught:
-        load_settings()
-    assert SECRET not in "".join(traceback.format_exception(caught.value))
+    for url in MALFORMED:
+        refused_without_its_secret(name, url, monkeypatch)
 
 
-@pytest.mark.parametrize("name", ["notify_to", "report_to", "report_from", "ui_hosts"])
-@pytest.mark.parametrize(
-    "text", [f"smtp://u:{SECRET}@host", f"u:{SECRET}@host", f"https://{SECRET}@host/", f"https://host/{SECRET}"]
-)
+@pytest.mark.parametrize("name", SERVERS)
+def test_an_address_of_a_server_that_cannot_be_one_is_refused_without_its_secret(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for url in MALFORMED_SERVERS:
+        # Anything else that is no URL is the path of a file.
+        if "://" in url or not name.startswith("reference"):
+            refused_without_its_secret(name, url.format(scheme=SERVERS[name], secret=SECRET), monkeypatch)
+
+
 def test_an_address_that_stands_where_it_does_not_belong_is_refused_without_its_secret(
-    name: str, text: str, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv(f"DCC_{name.upper()}", text)
-    with pytest.raises(ConfigurationError, match=f"DCC_{name.upper()}: ") as caught:
-        load_settings()
-    assert SECRET not in "".join(traceback.format_exception(caught.value))
+    misplaced = (f"smtp://u:{SECRET}@host", f"u:{SECRET}@host", f"https://{SECRET}@host/", f"https://host/{SECRET}")
+    for name in ("notify_to", "report_to", "report_from", "ui_hosts"):
+        for text in misplaced:
+            refused_without_its_secret(name, text, monkeypatch)
 
 
-@pytest.mark.parametrize("text", ["me@a..b", f"me@{'x' * 64}", "me@[::1", "me@a/b"])
-def test_an_e_mail_address_without_a_host_is_refused(text: str) -> None:
-    with pytest.raises(ConfigurationError, match="is no e-mail address"):
-        load_settings(notify_to=text)
+def test_e_mail_addresses_may_be_odd_but_have_a_host() -> None:
+    for text in ("me@a..b", f"me@{'x' * 64}", "me@[::1", "me@a/b"):
+        with pytest.raises(ConfigurationError, match="is no e-mail address"):
+            load_settings(notify_to=text)
+    for text in ("me@[192.0.2.1]", "o'b/x+y=z@a.b", "me@localhost", "wir@mäuse.example"):
+        assert load_settings(notify_to=text).notify_addresses == (text,)
 
 
-@pytest.mark.parametrize("text", ["me@[192.0.2.1]", "o'b/x+y=z@a.b", "me@localhost", "wir@mäuse.example"])
-def test_odd_e_mail_addresses_are_taken(text: str) -> None:
-    assert load_settings(notify_to=text).notify_addresses == (text,)
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
+def test_an_address_that_can_be_one_is_taken() -> None:
+    for url in (
         "mysql://u:p@host/db",
         "mysql://host/db",
         "mysql:///db",
@@ -323,10 +303,8 @@ def test_odd_e_mail_addresses_are_taken(text: str) -> None:
         "mysql://u:p@/db?unix_socket=/run/mysqld/mysqld.sock",
         "sqlite:////x/y.db",
         "sqlite:///relative.db",
-    ],
-)
-def test_an_address_that_can_be_one_is_taken(url: str) -> None:
-    assert load_settings(tracker_url=url).tracker_database_url == url
+    ):
+        assert load_settings(tracker_url=url).tracker_database_url == url
 
 
 def test_a_home_that_can_be_none_is_refused(tmp_path: Path) -> None:
@@ -345,28 +323,21 @@ def test_a_user_without_a_home_directory_is_told_what_to_set(monkeypatch: pytest
     assert load_settings(home=tmp_path).home == tmp_path
 
 
-@pytest.mark.parametrize(
-    ("given", "read"),
-    [
+def test_reference_data_come_from_urls_and_paths(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for given, read in (
         ("https://api.example/impress/", "https://api.example/impress/"),
         (" http://127.0.0.1:8080/x.csv#top ", "http://127.0.0.1:8080/x.csv"),
         ("/data/projects.csv", "/data/projects.csv"),
-    ],
-)
-def test_reference_data_come_from_urls_and_paths(given: str, read: str) -> None:
-    assert load_settings(reference_projects=given).reference_sources["projects"] == read
+        ("files", str(tmp_path / "files")),
+        ("~/x.csv", str(tmp_path / "x.csv")),
+    ):
+        assert load_settings(reference_projects=given).reference_sources["projects"] == read
 
 
-def test_a_relative_path_of_reference_data_is_from_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert load_settings(reference_strains="files").reference_sources["strains"] == str(tmp_path / "files")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert load_settings(reference_strains="~/x.csv").reference_sources["strains"] == str(tmp_path / "x.csv")
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
+def test_a_source_of_reference_data_that_cannot_be_used_is_refused() -> None:
+    for url in (
         "ftp://h.example/x.csv",
         f"https://user:{SECRET}@h.example/x.csv",
         f"https://{SECRET}@h.example/x.csv",
@@ -377,12 +348,10 @@ def test_a_relative_path_of_reference_data_is_from_here(monkeypatch: pytest.Monk
         "http://h.example/a b.csv",
         "http://h.example/é.csv",
         "~nobody-of-that-name/x.csv",
-    ],
-)
-def test_a_source_of_reference_data_that_cannot_be_used_is_refused(url: str) -> None:
-    with pytest.raises(ConfigurationError, match="DCC_REFERENCE_COLONIES") as caught:
-        load_settings(reference_colonies=url)
-    assert SECRET not in "".join(traceback.format_exception(caught.value))
+    ):
+        with pytest.raises(ConfigurationError, match="DCC_REFERENCE_COLONIES") as caught:
+            load_settings(reference_colonies=url)
+        assert SECRET not in "".join(traceback.format_exception(caught.value))
 
 
 @pytest.mark.parametrize(
