@@ -354,6 +354,10 @@ class MemberIgnoredError(FaultyDataError):
     """An entry of the zip archive was left aside."""
 
 
+class MemberNotOpenedError(FaultyDataError):
+    """An archive inside the zip archive is not opened."""
+
+
 class DocumentError(FaultyDataError):
     """The document could not be accepted."""
 

@@ -1,7 +1,7 @@
 """The file naming convention.
 
-`<centre>.<yyyy-mm-dd>.<increment>.impc.zip` for archives, with `.specimen` or `.experiment` before `.impc.xml` for
-documents. A name conforms as a whole or not at all.
+`<centre>.<yyyy-mm-dd>.<increment>.impc.zip` for archives, or another ending of ARCHIVE_SUFFIXES; with `.specimen` or
+`.experiment` before `.impc.xml` for documents. A name conforms as a whole or not at all.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from typing import Final
 
 from dcc.errors import BadFileNameError, ConfigurationError
 from dcc.messages import Message, mark, message
+
+ARCHIVE_SUFFIXES: Final = (".zip", ".tar", ".tar.gz", ".tgz")
+"""How the names of archives end that are opened."""
 
 
 class Action(StrEnum):
@@ -60,7 +63,7 @@ class DocumentName:
 
 
 _STEM = r"(?P<centre>[A-Za-z_]+)\.(?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})\.(?P<inc>[0-9]{1,5})"
-DEFAULT_ZIP_PATTERN = _STEM + r"\.impc\.zip"
+DEFAULT_ZIP_PATTERN = _STEM + r"\.impc\.(?:zip|tar|tar\.gz|tgz)"
 DEFAULT_DOCUMENT_PATTERN = _STEM + r"\.(?P<kind>specimen|experiment)\.impc\.xml"
 _LONGEST_INCREMENT = 18
 _LONGEST_NAME = 255

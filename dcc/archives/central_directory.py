@@ -112,7 +112,7 @@ def _not_a_zip(file: BinaryIO) -> str:
     file.seek(0)
     if file.read(2) == b"PK":
         return mark("is cut off: its directory is missing")
-    return mark("is no zip archive")
+    return mark("is neither a zip nor a tar archive")
 
 
 def _check_count(count: int, label: str, max_entries: int) -> None:

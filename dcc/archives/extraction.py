@@ -1,105 +1,75 @@
-"""Extracts a centre's zip archive: its documents onto the disk, and an account of everything else in it.
+"""Extracts a centre's archive: its documents onto the disk, and an account of everything else in it.
 
-Only top-level entries ending `.xml` count. Archives come from outside: names that lead elsewhere, links, bombs and
-false sizes are refused before a byte of them is written.
+Documents count wherever they lie: in folders, and in archives inside the archive, two levels deep. Archives come from
+outside: names that lead elsewhere, links, bombs and false sizes are refused before a byte of them is written, within
+limits that hold for all levels together.
 """
 
 from __future__ import annotations
 
-import errno
 import hashlib
-import lzma
 import os
-import re
 import shutil
-import stat
-import struct
 import tempfile
-import zipfile
-import zlib
-from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Self
 
-from dcc.archives.central_directory import check_directory
-from dcc.archives.member_content import read_member
+from dcc.archives.entries import Entry, legible, shortened, shown
+from dcc.archives.limits import DEEPEST, Allowance, ArchiveLimits
+from dcc.archives.tar_archives import GZIP_SIGNATURE, is_tar, tar_entries, unpack_gzip
+from dcc.archives.zip_archives import zip_entries
 from dcc.errors import (
     BadFileNameError,
-    CorruptArchiveError,
-    DiskFullError,
     DuplicateMemberError,
     EmptyArchiveError,
-    EncryptedArchiveError,
     MemberIgnoredError,
-    OversizedArchiveError,
-    UnsafeArchiveError,
+    MemberNotOpenedError,
 )
 from dcc.messages import Message, mark, message
-from dcc.naming import DocumentName, NamingConvention
+from dcc.naming import ARCHIVE_SUFFIXES, DocumentName, NamingConvention
 from dcc.outcomes import Problem
 from dcc.runtime.disk_space import write_all
-from dcc.sources.remote_names import printable
 from dcc.store.staging import disk_errors
 
-if TYPE_CHECKING:
-    from dcc.settings import Settings
-
-_SUFFIX = ".xml"
+_DOCUMENT = ".xml"
+_NOT_OPENED = (".7z", ".rar", ".gz", ".bz2", ".tbz2", ".xz", ".txz", ".zst", ".lz", ".lzma", ".z", ".cab", ".arj")
+_OF_MACOS = ("__MACOSX", "._")
 _LISTED_IGNORED = 100
-_SMALLEST_BOMB = 1024 * 1024
-_LONGEST_SHOWN = 120
-_LONGEST_REASON = 300
-_ENCRYPTED_FLAGS = 0x1 | 0x40 | 0x2000
-_AES_METHOD = 99
-_DRIVE = re.compile(r"[A-Za-z]:")
-_LOCAL_HEADER_BYTES = 30
-_ORDINARY_TYPES = {0, stat.S_IFREG, stat.S_IFDIR}
-_RESUBMIT = "Put a good archive in its place, under the same name."
 
 
 @dataclass(frozen=True, slots=True)
-class ArchiveLimits:
-    """What an archive may come to: bytes unpacked in all, times its own size, and entries.
+class InnerArchive:
+    """An archive inside another one: its path, from the submitted archive on, and its hexadecimal MD5."""
 
-    The ratio does not matter below 1 MB unpacked. `min_free_bytes` stay free on the disk written to.
-    """
-
-    max_bytes: int
-    max_ratio: int
-    max_entries: int
-    min_free_bytes: int = 0
-
-    @classmethod
-    def from_settings(cls, settings: Settings) -> Self:
-        """The limits of an installation."""
-        return cls(
-            settings.max_archive_bytes,
-            settings.max_archive_ratio,
-            settings.max_archive_entries,
-            settings.min_free_bytes,
-        )
+    path: str
+    md5: str
 
 
 @dataclass(frozen=True, slots=True)
 class ExtractedDocument:
-    """A document written to `path`; `md5` is the hexadecimal digest of its content."""
+    """A document written to `path`; `md5` is the hexadecimal digest of its content.
+
+    `place` is where it lay, from the submitted archive on: `data/inner.zip/folder/<name>`. `archives` are those inside
+    that one in which it lay, from without.
+    """
 
     name: DocumentName
     path: Path
     size_bytes: int
     md5: str
+    place: str = ""
+    archives: tuple[InnerArchive, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ExtractedArchive:
-    """What an archive holds; every entry is in one of the three, in the archive's order.
+    """What an archive holds; every file is in one of the three, in the archive's order.
 
-    `documents` are on disk, in the order in which they are to be processed. `refused` are the top-level `.xml` entries
-    whose names do not conform, as (file name, size in bytes, reason). `ignored` is everything else, as (entry, reason);
-    beyond 100 a last pair says how many more there are. All names are printable text.
+    `documents` are on disk, in the order in which they are to be processed. `refused` are the `.xml` files whose names
+    do not conform, and archives that are not opened, as (path, size in bytes, reason). `ignored` is everything else,
+    as (path, reason); beyond 100 a last pair says how many more there are. All paths are printable text.
     """
 
     documents: tuple[ExtractedDocument, ...]
@@ -107,15 +77,8 @@ class ExtractedArchive:
     ignored: tuple[tuple[Message, Message], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Contents:
-    documents: list[tuple[zipfile.ZipInfo, DocumentName]]
-    refused: list[tuple[str, int, Problem]]
-    ignored: list[tuple[Message, Message]]
-
-
 def extract_archive(
-    zip_path: Path,
+    archive: Path,
     target: Path,
     *,
     limits: ArchiveLimits,
@@ -127,195 +90,19 @@ def extract_archive(
     `target` replaces an earlier directory of that name; it and the documents are readable by this user only. Raises
     an ArchiveError for a fault of the archive, DiskFullError when there is no room, OSError when the disk fails.
     """
-    label = zip_path.name
-    with zip_path.open("rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        check_directory(file, size, label, limits.max_entries)
-        with _open(file, label) as archive:
-            entries = archive.infolist()
-            _check_entries(entries, label)
-            _check_sizes(entries, size, limits, label)
-            _check_places(entries, archive.start_dir, label)
-            contents = _sort_entries(entries, naming, centres, label)
-            documents = _write_documents(archive, contents.documents, target, limits, label)
-    documents.sort(key=lambda document: document.name.processing_order)
-    return ExtractedArchive(tuple(documents), tuple(contents.refused), tuple(contents.ignored))
-
-
-def _open(file: BinaryIO, label: str) -> zipfile.ZipFile:
-    with _damage(label):
-        return zipfile.ZipFile(file)
-
-
-@contextmanager
-def _damage(label: str) -> Iterator[None]:
-    """Turn what zipfile raises for a damaged archive into CorruptArchiveError.
-
-    EINVAL is what an offset before the file's beginning comes to.
-    """
-    try:
-        yield
-    except NotImplementedError as error:
-        raise CorruptArchiveError(
-            mark("{archive} cannot be read: {reason}. Make it with the usual deflate method."),
-            archive=label,
-            reason=Message(_short(str(error))),
-        ) from error
-    except UnicodeDecodeError as error:
-        raise CorruptArchiveError(
-            mark(
-                "{archive} has a file name that claims to be UTF-8 and is not. Put a good archive in its place, "
-                "under the same name."
-            ),
-            archive=label,
-        ) from error
-    except EOFError as error:
-        raise CorruptArchiveError(
-            mark(
-                "{archive} is damaged: the data of an entry end too early. Put a good archive in its place, under "
-                "the same name."
-            ),
-            archive=label,
-        ) from error
-    except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, RuntimeError, ValueError) as error:
-        raise CorruptArchiveError(
-            mark("{archive} is damaged: {reason}. Put a good archive in its place, under the same name."),
-            archive=label,
-            reason=Message(_short(str(error))),
-        ) from error
-    except OSError as error:
-        if error.errno not in {None, errno.EINVAL}:
-            raise
-        raise CorruptArchiveError(
-            mark("{archive} is damaged: {reason}. Put a good archive in its place, under the same name."),
-            archive=label,
-            reason=Message(str(error)),
-        ) from error
-
-
-def _check_entries(entries: Sequence[zipfile.ZipInfo], label: str) -> None:
-    for entry in entries:
-        reason = _unsafe(entry)
-        if reason:
-            raise UnsafeArchiveError(
-                mark(
-                    "{archive} is refused whole: its entry {entry} {reason}. Put a good archive in its place, "
-                    "under the same name."
-                ),
-                archive=label,
-                entry=_shown(entry),
-                reason=Message(reason),
-            )
-        if entry.flag_bits & _ENCRYPTED_FLAGS or entry.compress_type == _AES_METHOD:
-            raise EncryptedArchiveError(
-                mark(
-                    "{archive} is encrypted (entry {entry}). Put it in its place without a password, under the "
-                    "same name."
-                ),
-                archive=label,
-                entry=_shown(entry),
-            )
-    counts = Counter(map(_decoded, entries))
-    for entry in entries:
-        if counts[_decoded(entry)] > 1:
-            raise DuplicateMemberError(
-                mark(
-                    "{archive} holds {number} entries named {entry}; which one counts cannot be known. Put a good "
-                    "archive in its place, under the same name."
-                ),
-                archive=label,
-                number=counts[_decoded(entry)],
-                entry=_shown(entry),
-            )
-
-
-def _unsafe(entry: zipfile.ZipInfo) -> str | None:
-    name = entry.orig_filename
-    if "\0" in name:
-        return mark("has a NUL character in its name")
-    if name.startswith("/") or _DRIVE.match(name):
-        return mark("has an absolute path")
-    if "\\" in name:
-        return mark("has a backslash in its path")
-    if ".." in name.split("/"):
-        return mark("has a path that leads out of the archive's folder")
-    if stat.S_IFMT(entry.external_attr >> 16) not in _ORDINARY_TYPES:
-        return mark("is a link or a device, not a file")
-    return None
-
-
-def _check_sizes(entries: Sequence[zipfile.ZipInfo], size: int, limits: ArchiveLimits, label: str) -> None:
-    """Refuse what is too much by the archive's own account. Reading holds every entry to the size given here."""
-    total = sum(entry.file_size for entry in entries)
-    if total > limits.max_bytes:
-        raise OversizedArchiveError(
-            mark("{archive} would unpack to {total} bytes; {max_bytes} are allowed. Split it up."),
-            archive=label,
-            total=total,
-            max_bytes=limits.max_bytes,
-        )
-    if total > max(size * limits.max_ratio, _SMALLEST_BOMB):
-        raise OversizedArchiveError(
-            mark(
-                "{archive} of {size} bytes would unpack to {total}, more than {max_ratio} times as much, as zip "
-                "bombs do. Split it into several archives, or have DCC_MAX_ARCHIVE_RATIO raised."
-            ),
-            archive=label,
-            size=size,
-            total=total,
-            max_ratio=limits.max_ratio,
-        )
-
-
-def _check_places(entries: Sequence[zipfile.ZipInfo], directory_place: int, label: str) -> None:
-    """Refuse entries that share bytes: how a small archive unpacks to petabytes without nesting."""
-    placed = sorted(entries, key=lambda entry: entry.header_offset)
-    ends = [*(entry.header_offset for entry in placed[1:]), directory_place]
-    for entry, end in zip(placed, ends, strict=False):
-        if entry.header_offset + _LOCAL_HEADER_BYTES + entry.compress_size > end:
-            raise CorruptArchiveError(
-                mark(
-                    "{archive} is damaged: its entry {entry} overlaps the next. Put a good archive in its place, under "
-                    "the same name."
-                ),
-                archive=label,
-                entry=_shown(entry),
-            )
-
-
-def _sort_entries(
-    entries: Sequence[zipfile.ZipInfo], naming: NamingConvention, centres: Container[str], label: str
-) -> _Contents:
-    contents = _Contents([], [], [])
-    ignored = folders = 0
-    for entry in entries:
-        name = _decoded(entry)
-        reason = _reason_to_ignore(name)
-        if reason:
-            ignored += 1
-            folders += name.endswith(_SUFFIX)
-            if ignored <= _LISTED_IGNORED:
-                contents.ignored.append((Message(_legible(_shortened(name, _LONGEST_SHOWN))), message(reason)))
-            continue
+    parent = target.parent
+    with disk_errors(archive.name, parent):
+        parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        unpacking = Path(tempfile.mkdtemp(prefix=f".{target.name}.unpacking-", dir=parent))
         try:
-            contents.documents.append((entry, naming.parse_document_name(name, centres)))
-        except BadFileNameError as error:
-            contents.refused.append((_legible(name), entry.file_size, Problem.of(error)))
-    if not contents.documents and not contents.refused:
-        text = mark(
-            "{archive} holds no .xml document at its top level ({number} other entries). Put a good archive in its "
-            "place, under the same name."
-        )
-        if folders:
-            text = mark(
-                "{archive} holds no .xml document at its top level ({number} other entries; {inside} in folders do not "
-                "count). Put a good archive in its place, under the same name."
-            )
-        raise EmptyArchiveError(text, archive=label, number=len(entries), inside=folders)
-    if ignored > _LISTED_IGNORED:
-        more = message(mark("{number} more entries"), number=ignored - _LISTED_IGNORED)
-        contents.ignored.append((more, message(mark("left aside likewise; not listed"))))
-    return contents
+            extraction = _Extraction(unpacking, target, Allowance(limits, archive), naming, centres)
+            extraction.take(archive, archive.name, "", ())
+            found = extraction.found(archive.name)
+            _put_in_place(unpacking, target)
+        except BaseException:
+            shutil.rmtree(unpacking, ignore_errors=True)
+            raise
+    return found
 
 
 def ignored_problem(member: Message, reason: Message) -> Problem:
@@ -324,66 +111,145 @@ def ignored_problem(member: Message, reason: Message) -> Problem:
     return Problem(MemberIgnoredError.short_name(), said, code=MemberIgnoredError.error_id())
 
 
-def _reason_to_ignore(name: str) -> str | None:
-    if name.endswith("/"):
-        return mark("a folder")
-    if "/" in name:
-        return mark("lies in a folder; only documents at the archive's top level are read")
-    if not name.endswith(_SUFFIX):
-        return mark("does not end in .xml")
-    return None
+@dataclass
+class _Extraction:
+    """What was taken so far of a submitted archive, and of those inside it."""
+
+    directory: Path
+    target: Path
+    allowance: Allowance
+    naming: NamingConvention
+    centres: Container[str]
+    documents: dict[str, ExtractedDocument] = field(default_factory=dict)
+    refused: list[tuple[str, int, Problem]] = field(default_factory=list)
+    ignored: list[tuple[Message, Message]] = field(default_factory=list)
+    left_aside: int = 0
+
+    def take(self, path: Path, label: str, place: str, archives: tuple[InnerArchive, ...]) -> None:
+        """Take in the archive at `path`, which lay at `place` inside `archives`, and those inside it."""
+        with self._opened(path, label) as entries:
+            inner: list[Entry] = []
+            documents: list[tuple[Entry, DocumentName]] = []
+            for entry in entries:
+                self._sort(entry, place, len(archives), inner, documents)
+            self.allowance.check_room(self.directory, sum(e.size_bytes for e in (*inner, *(e for e, _ in documents))))
+            for entry, name in documents:
+                self._write_document(entry, name, label, place, archives)
+            for number, entry in enumerate(inner):
+                # Documents have names without a dot at their beginning.
+                unpacked = self.directory / f".{len(archives)}-{number}"
+                inside = f"{place}{entry.path}"
+                found = InnerArchive(legible(inside), _write(entry, unpacked))
+                self.take(unpacked, f"{label}/{legible(entry.path)}", f"{inside}/", (*archives, found))
+                unpacked.unlink()
+
+    def found(self, label: str) -> ExtractedArchive:
+        """What was found. Raises EmptyArchiveError."""
+        if not self.documents and not self.refused:
+            raise EmptyArchiveError(
+                mark(
+                    "{archive} holds no .xml document ({number} other entries). Put a good archive in its place, "
+                    "under the same name."
+                ),
+                archive=label,
+                number=self.left_aside,
+            )
+        if self.left_aside > _LISTED_IGNORED:
+            more = message(mark("{number} more entries"), number=self.left_aside - _LISTED_IGNORED)
+            self.ignored.append((more, message(mark("left aside likewise; not listed"))))
+        ordered = sorted(self.documents.values(), key=lambda document: document.name.processing_order)
+        return ExtractedArchive(tuple(ordered), tuple(self.refused), tuple(self.ignored))
+
+    @contextmanager
+    def _opened(self, path: Path, label: str) -> Iterator[Sequence[Entry]]:
+        """The files in an archive of whatever kind its first bytes tell, whatever its name."""
+        with path.open("rb") as file:
+            if file.read(len(GZIP_SIGNATURE)) == GZIP_SIGNATURE:
+                file.seek(0)
+                unpacked = self.directory / ".unpacked-by-gzip"
+                unpack_gzip(file, unpacked, label, self.allowance)
+                with unpacked.open("rb") as tar:
+                    unpacked.unlink()
+                    yield tar_entries(tar, label, self.allowance)
+            elif is_tar(file):
+                yield tar_entries(file, label, self.allowance)
+            else:
+                with zip_entries(file, label, self.allowance) as entries:
+                    yield entries
+
+    def _sort(
+        self,
+        entry: Entry,
+        place: str,
+        level: int,
+        inner: list[Entry],
+        documents: list[tuple[Entry, DocumentName]],
+    ) -> None:
+        """Find out what an entry is: an archive inside, a document, or something that is refused or left aside."""
+        name, path = entry.name.lower(), f"{place}{entry.path}"
+        if entry.path.startswith(_OF_MACOS) or entry.name.startswith(_OF_MACOS):
+            self._leave_aside(path, mark("made by macOS; no document"))
+        elif name.endswith(ARCHIVE_SUFFIXES) and level < DEEPEST:
+            inner.append(entry)
+        elif name.endswith((*ARCHIVE_SUFFIXES, *_NOT_OPENED)):
+            self.refused.append((legible(path), entry.size_bytes, _not_opened(path, name)))
+        elif not name.endswith(_DOCUMENT):
+            self._leave_aside(path, mark("does not end in .xml"))
+        else:
+            try:
+                documents.append((entry, self.naming.parse_document_name(entry.name, self.centres)))
+            except BadFileNameError as error:
+                self.refused.append((legible(path), entry.size_bytes, Problem.of(error)))
+
+    def _leave_aside(self, path: str, reason: str) -> None:
+        self.left_aside += 1
+        if self.left_aside <= _LISTED_IGNORED:
+            self.ignored.append((Message(legible(shortened(path))), message(reason)))
+
+    def _write_document(
+        self, entry: Entry, name: DocumentName, label: str, place: str, archives: tuple[InnerArchive, ...]
+    ) -> None:
+        inside = legible(f"{place}{entry.path}")
+        if (first := self.documents.get(name.file_name)) is not None:
+            raise DuplicateMemberError(
+                mark(
+                    "{archive} holds two documents named {entry}, as {first} and as {second}; which one counts cannot "
+                    "be known. Put a good archive in its place, under the same name."
+                ),
+                archive=label,
+                entry=name.file_name,
+                first=shown(first.place),
+                second=shown(inside),
+            )
+        md5 = _write(entry, self.directory / name.file_name)
+        written = ExtractedDocument(name, self.target / name.file_name, entry.size_bytes, md5, inside, archives)
+        self.documents[name.file_name] = written
 
 
-def _write_documents(
-    archive: zipfile.ZipFile,
-    wanted: Sequence[tuple[zipfile.ZipInfo, DocumentName]],
-    target: Path,
-    limits: ArchiveLimits,
-    label: str,
-) -> list[ExtractedDocument]:
-    parent = target.parent
-    parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    needed = sum(entry.file_size for entry, _ in wanted)
-    free = shutil.disk_usage(parent).free
-    if free - needed < limits.min_free_bytes:
-        raise DiskFullError(
-            mark(
-                "{archive} unpacks to {needed} bytes; {parent} has {free} free, of which {min_free_bytes} must stay "
-                "so. Free some space; the next session takes the archive up again."
-            ),
-            archive=label,
-            needed=needed,
-            parent=parent,
-            free=free,
-            min_free_bytes=limits.min_free_bytes,
+def _not_opened(path: str, name: str) -> Problem:
+    reason = mark("is an archive of a kind that is not opened")
+    if name.endswith(ARCHIVE_SUFFIXES):
+        reason = mark("lies more than two archives deep")
+    return Problem.of(
+        MemberNotOpenedError(
+            mark("{entry} {reason}. Submit what it holds in a .zip archive of its own."),
+            entry=shown(path),
+            reason=message(reason),
         )
-    with disk_errors(label, parent):
-        unpacking = Path(tempfile.mkdtemp(prefix=f".{target.name}.unpacking-", dir=parent))
-        try:
-            written = [_write(archive, entry, name, unpacking, target, label) for entry, name in wanted]
-            _put_in_place(unpacking, target)
-        except BaseException:
-            shutil.rmtree(unpacking, ignore_errors=True)
-            raise
-    return written
+    )
 
 
-def _write(
-    archive: zipfile.ZipFile, entry: zipfile.ZipInfo, name: DocumentName, directory: Path, target: Path, label: str
-) -> ExtractedDocument:
-    """Inflate a document into `directory`, as many bytes as its entry declares; its CRC is checked."""
+def _write(entry: Entry, path: Path) -> str:
+    """Write an entry, as many bytes as it declares, and return its MD5."""
     digest = hashlib.md5(usedforsecurity=False)
-    size = 0
-    with _damage(label):
-        descriptor = os.open(directory / name.file_name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        try:
-            for data in read_member(archive, entry):
-                digest.update(data)
-                write_all(descriptor, data)
-                size += len(data)
-        finally:
-            os.close(descriptor)
-    return ExtractedDocument(name, target / name.file_name, size, digest.hexdigest())
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        for piece in entry.content():
+            digest.update(piece)
+            write_all(descriptor, piece)
+    finally:
+        os.close(descriptor)
+    return digest.hexdigest()
 
 
 def _put_in_place(unpacking: Path, target: Path) -> None:
@@ -394,31 +260,3 @@ def _put_in_place(unpacking: Path, target: Path) -> None:
     target.rename(aside / "replaced")
     unpacking.rename(target)
     shutil.rmtree(aside, ignore_errors=True)
-
-
-def _decoded(entry: zipfile.ZipInfo) -> str:
-    """The entry's name; without the UTF-8 flag it is read as UTF-8 where it is that, else as code page 437."""
-    name = entry.orig_filename
-    if name.isascii() or entry.flag_bits & 0x800:
-        return name
-    try:
-        return name.encode("cp437").decode("utf-8")
-    except UnicodeError:
-        return name
-
-
-def _legible(name: str) -> str:
-    return printable(name.encode())
-
-
-def _shown(entry: zipfile.ZipInfo) -> str:
-    return repr(_shortened(_decoded(entry), _LONGEST_SHOWN))
-
-
-def _short(reason: str) -> str:
-    """What zipfile says, which may hold a name of 64 kB."""
-    return _legible(_shortened(reason, _LONGEST_REASON))
-
-
-def _shortened(text: str, longest: int) -> str:
-    return text if len(text) <= longest else f"{text[: longest - 3]}..."

@@ -28,7 +28,7 @@ from dcc.errors import (
     TransferFailedError,
 )
 from dcc.messages import mark, message
-from dcc.naming import Action, DocumentKind
+from dcc.naming import ARCHIVE_SUFFIXES, Action, DocumentKind
 from dcc.outcomes import Problem
 from dcc.phases import KNOWN_CENTRES
 from dcc.reference.loading import ReferenceData
@@ -40,7 +40,7 @@ from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, N
 from dcc.settings import Settings
 from dcc.sources.md5_sidecar import MAX_SIDECAR_BYTES, parse_md5, sidecar
 
-_SUFFIXES = {".zip", ".xml"}
+_SUFFIXES = (*ARCHIVE_SUFFIXES, ".xml")
 _ZIP_SIGNATURE = b"PK"
 _MOST_AT_ONCE = 32
 _PROLOG = 65_536
@@ -93,7 +93,7 @@ def check_paths(
     schemas: SchemaSet,
     reference: ReferenceData | None = None,
 ) -> list[PathVerdict]:
-    """Check archives, documents, and every `.zip` and `.xml` in directories and below, as neighbours of each other.
+    """Check archives, documents, and every archive and `.xml` in directories and below, as neighbours of each other.
 
     An archive is held against the `.md5` beside it. It gives a verdict of its own, then one for each document in
     it. `centres` are the short names of the registered centres, by default those of the convention. A document that
@@ -125,10 +125,10 @@ def _files_at(path: Path) -> list[Path]:
         raise NotFoundError(f"{path} does not exist. Name a zip archive, an XML document, or a directory of them.")
     if not path.is_dir():
         return [path]
-    below = (file for file in path.rglob("*") if file.suffix in _SUFFIXES and file.is_file())
+    below = (file for file in path.rglob("*") if file.name.endswith(_SUFFIXES) and file.is_file())
     files = sorted(below, key=lambda file: file.parts)
     if not files:
-        raise NotFoundError(f"{path} holds no .zip and no .xml file. Name what is to be checked.")
+        raise NotFoundError(f"{path} holds no archive and no .xml file. Name what is to be checked.")
     return files
 
 
@@ -155,7 +155,7 @@ class _Check:
             draft.missing += map(_problem_of, (one for one in findings if one.rule in MISSING))
 
     def _file(self, path: Path) -> _Draft:
-        if path.suffix == ".zip" or (path.suffix != ".xml" and _begins_as_zip(path)):
+        if path.name.endswith(ARCHIVE_SUFFIXES) or (path.suffix != ".xml" and _begins_as_zip(path)):
             return self._archive(path)
         return self._document(path)
 
@@ -182,7 +182,7 @@ class _Check:
     def _opened(self, path: Path, found: CheckedArchive, draft: _Draft, order: tuple[object, ...]) -> None:
         archive = found.archive
         for number, (document, problems) in enumerate(zip(archive.documents, found.problems, strict=True)):
-            of_document = _Draft(f"{path}/{document.name.file_name}", list(problems))
+            of_document = _Draft(f"{path}/{document.place}", list(problems))
             place = _Place(document.path, document.name.kind, document.name.centre, _action_of(path), (*order, number))
             self._judge(place, of_document)
             draft.documents.append(of_document)

@@ -84,9 +84,9 @@ class ListedFile:
 class ActionListing:
     """What one of the three action directories holds.
 
-    `missing`: the directory is not there, which is no fault. `zips` are the regular files ending `.zip`, by name.
+    `missing`: the directory is not there, which is no fault. `zips` are the archives, by name.
     `ignored` counts everything else (sub-directories, links to directories, other names); `ignored_examples` are up
-    to 20 of their names, each with the reason: `("notes.txt", "not a .zip file")`. `.md5` files beside a zip are
+    to 20 of their names, each with the reason: `("notes.txt", "not an archive")`. `.md5` files beside a zip are
     neither.
     """
 

@@ -1,7 +1,7 @@
 """Makes an `ActionListing` of the entries of a directory: the same rules for every protocol.
 
-Only regular files ending `.zip` are archives; a link counts as what it leads to. Other names and sub-directories are
-ignored and recorded nowhere.
+Only regular files that end as ARCHIVE_SUFFIXES say are archives; a link counts as what it leads to. Other names and
+sub-directories are ignored and recorded nowhere.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from dcc.errors import ListingFailedError
 from dcc.messages import Message, mark
-from dcc.naming import Action
+from dcc.naming import ARCHIVE_SUFFIXES, Action
 from dcc.sources.base import ActionListing, ListedFile
 from dcc.sources.listing_watch import watched
 from dcc.sources.remote_names import printable
@@ -28,12 +28,15 @@ MAX_ZIPS = 500_000
 LONGEST_NAME = 255
 """Bytes of the longest name that file systems know; a longer one is no file's."""
 
+ARCHIVE_ENDINGS = tuple(suffix.encode() for suffix in ARCHIVE_SUFFIXES)
+"""How the names of archives end, as servers tell them."""
+
 _EXAMPLES = 20
 _SHOWN_OF_LONG = 40
 _LOOK_EVERY = 64
 _NO_ENTRIES = (b".", b"..")
-_ZIP = b".zip"
 _MD5 = b".md5"
+_CHECKSUMS = tuple(suffix + _MD5 for suffix in ARCHIVE_ENDINGS)
 
 
 class EntryKind(Enum):
@@ -76,7 +79,7 @@ def action_listing(label: str, action: Action, entries: Iterable[Entry], resolve
         if watch is not None:
             watch.entries = count
         name = entry.name
-        if entry.kind is _FILE and name.endswith(_ZIP) and _is_possible(name):
+        if entry.kind is _FILE and name.endswith(ARCHIVE_ENDINGS) and _is_possible(name):
             # Nearly all of them, where there are many.
             found.zips.setdefault(name, entry)
         elif entry.kind is EntryKind.LINK and _reason_to_ignore(entry) is None:
@@ -114,7 +117,7 @@ class _Found:
         reason = _reason_to_ignore(entry)
         if reason is not None:
             self.ignore(name, reason)
-        elif name.endswith(_ZIP):
+        elif name.endswith(ARCHIVE_ENDINGS):
             self.zips.setdefault(name, entry)
         else:
             self.sidecars.add(name.removesuffix(_MD5))
@@ -175,6 +178,6 @@ def _reason_to_ignore(entry: Entry) -> str | None:
         return "a directory"
     if kind is _OTHER:
         return "neither a file nor a directory"
-    if name.endswith((_ZIP, _ZIP + _MD5)):
+    if name.endswith((*ARCHIVE_ENDINGS, *_CHECKSUMS)):
         return None
-    return "not a .zip file"
+    return "not an archive"

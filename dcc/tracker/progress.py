@@ -27,6 +27,7 @@ below them is read.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -49,6 +50,7 @@ from dcc.tracker.lineage import (
     rows_by_id,
 )
 from dcc.tracker.models import (
+    DocumentPlace,
     DocumentReopening,
     FileSourceHasZip,
     Reopening,
@@ -94,7 +96,11 @@ class NewZipAction:
 
 @dataclass(frozen=True, slots=True)
 class NewDocument:
-    """A document to be added. Centre, date and increment are its name's, None where the name is refused."""
+    """A document to be added. Centre, date and increment are its name's, None where the name is refused.
+
+    `place` is where in the archive it lay, unless at its top, and `archives` those inside it that it lay in, each with
+    its MD5.
+    """
 
     zip_download_id: int
     file_name: str
@@ -104,6 +110,8 @@ class NewDocument:
     size_bytes: int | None
     md5: str | None
     state: State
+    place: str | None = None
+    archives: Sequence[tuple[str, str]] = ()
 
 
 def add_zip_actions(connection: Connection, rows: Sequence[NewZipAction]) -> list[int]:
@@ -159,6 +167,13 @@ def add_documents(connection: Connection, rows: Sequence[NewDocument]) -> list[i
             for row in rows
         ],
     )
+    places = [
+        {"xml_id": number, "place": row.place, "archives": json.dumps(row.archives) if row.archives else None}
+        for number, row in zip(ids, rows, strict=True)
+        if row.place is not None
+    ]
+    if places:
+        insert_rows(connection, DocumentPlace.__table__, places)
     downloads = _read_states(connection, ZipDownload, parents)
     _apply(connection, ZipDownload, downloads, _rolled_up(connection, downloads))
     _apply(connection, ZipAction, actions, _from_latest(connection, parents, downloads))

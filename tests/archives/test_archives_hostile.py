@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from dcc.archives.extraction import ArchiveLimits, ExtractedArchive
+from dcc.archives.extraction import ExtractedArchive
+from dcc.archives.limits import ArchiveLimits
 from dcc.errors import (
     CorruptArchiveError,
     DuplicateMemberError,
@@ -181,7 +182,7 @@ def test_entries_that_share_their_bytes_are_refused(tmp_path: Path) -> None:
 def test_a_file_shorter_than_any_archive_is_refused(tmp_path: Path, size: int) -> None:
     path = tmp_path / "J.2013-10-31.1.impc.zip"
     path.write_bytes(b"PK\x05\x06" + bytes(30) if size > 21 else b"P" * size)
-    refuse(path, CorruptArchiveError, "is empty" if size == 0 else "is no zip archive")
+    refuse(path, CorruptArchiveError, "is empty" if size == 0 else "is neither a zip nor a tar archive")
 
 
 def test_a_truncated_archive_is_refused_as_cut_off(tmp_path: Path) -> None:
@@ -192,8 +193,8 @@ def test_a_truncated_archive_is_refused_as_cut_off(tmp_path: Path) -> None:
 
 def test_another_file_under_an_archives_name_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "J.2013-10-31.1.impc.zip"
-    path.write_bytes(b"\x1f\x8b" + b"gzip" * 100)
-    refuse(path, CorruptArchiveError, "no zip archive")
+    path.write_bytes(b"\x89PNG" * 100)
+    refuse(path, CorruptArchiveError, "neither a zip nor a tar archive")
 
 
 def test_a_wrong_checksum_is_refused_and_says_which_entry(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ CORPUS = Path(__file__).parent / "corpus"
 FINDINGS = Path(__file__).parents[2] / ".fuzz"
 INSTRUMENTED = (
     "dcc.archives.central_directory",
-    "dcc.archives.member_content",
+    "dcc.archives.zip_content",
     "dcc.archives.extraction",
     "dcc.documents",
     "dcc.sources",

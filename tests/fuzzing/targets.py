@@ -20,7 +20,8 @@ import paramiko
 from paramiko.sftp import CMD_NAME
 from pydantic import SecretStr
 
-from dcc.archives.extraction import ArchiveLimits, extract_archive
+from dcc.archives.extraction import extract_archive
+from dcc.archives.limits import ArchiveLimits
 from dcc.documents.reading import read_document
 from dcc.documents.schema_set import SchemaSet
 from dcc.documents.validation import validate_document

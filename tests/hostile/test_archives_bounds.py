@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from dcc.archives.extraction import ArchiveLimits, extract_archive
-from dcc.archives.member_content import LARGEST_DICTIONARY
+from dcc.archives.extraction import extract_archive
+from dcc.archives.limits import ArchiveLimits
+from dcc.archives.zip_content import LARGEST_DICTIONARY
 from dcc.errors import ArchiveError, BadFileNameError
 from dcc.naming import NamingConvention
 from tests.hostile.archives import Member, accepted_archives, archive, bz2_bomb, document, refused_archives
@@ -105,7 +106,8 @@ def test_every_entry_with_an_odd_name_is_accounted_for(place: Path) -> None:
 _MEASURED = """
 import sys
 from pathlib import Path
-from dcc.archives.extraction import ArchiveLimits, extract_archive
+from dcc.archives.extraction import extract_archive
+from dcc.archives.limits import ArchiveLimits
 from dcc.errors import ArchiveError
 from dcc.naming import NamingConvention
 from tests.hostile.audited_session import peak_megabytes

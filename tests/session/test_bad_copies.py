@@ -132,7 +132,7 @@ def test_a_mirror_that_is_away_is_not_told_as_the_reason_of_a_bad_copy(
 
     session = installation.with_settings(max_retries=0).run_session()
 
-    outcome, said = session.zips[KEY], "is no zip archive" if published is None else md5(GOOD)
+    outcome, said = session.zips[KEY], "is neither a zip nor a tar archive" if published is None else md5(GOOD)
     assert outcome.main_reason is not None
     assert said in outcome.main_reason.message
     assert "mirror broke off" in outcome.reasons[-1].message

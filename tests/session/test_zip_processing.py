@@ -17,7 +17,12 @@ from dcc.errors import (
     InternalFaultError,
     SourceUnreachableError,
 )
+from dcc.naming import Action
 from dcc.operations.sessions import open_session
+from dcc.outcomes import ZipKey
+from dcc.reports.languages import load_catalogue
+from dcc.reports.submissions.collecting import collect_submission
+from dcc.reports.submissions.plain_text import render_text
 from dcc.session.archives import coordination
 from dcc.session.archives.coordination import Coordinator
 from dcc.session.archives.jobs import Job
@@ -32,6 +37,7 @@ from dcc.tracker.models import (
     ZipDownload,
     ZipFile,
 )
+from dcc.tracker.queries.zip_stories import zip_story
 from tests.support.installations import Folder, Installation, experiments, specimens
 from tests.support.served_sources import logged
 
@@ -107,10 +113,39 @@ def test_a_document_whose_name_does_not_conform_is_refused_with_the_reason(
 
 
 def test_members_left_aside_are_accounted_for(installation: Installation, folder: Folder) -> None:
-    folder.put(KEY, specimens() | {"readme.txt": b"hello", "more/H.2013-10-31.2.specimen.impc.xml": b"<a/>"})
+    folder.put(KEY, specimens() | {"readme.txt": b"hello", "more/notes": b""})
     assert installation.run_session().zips[KEY].succeeded
     assert any("readme.txt" in message for message in logged(installation))
-    assert any("more/H.2013-10-31.2" in message for message in logged(installation))
+    assert any("more/notes" in message for message in logged(installation))
+
+
+INNER = "H.2013-10-31.2.experiment.impc.xml"
+
+
+def test_where_a_document_lay_in_its_archive_is_told(installation: Installation, folder: Folder) -> None:
+    inner = submissions.archive({f"weights/{INNER}": experiments(stem="2013-10-31.2")[INNER]})
+    folder.put(KEY, {f"animals/{SPECIMENS}": specimens()[SPECIMENS], "more.zip": inner})
+    assert installation.run_session().zips[KEY].succeeded
+    with installation.tracker.connect() as connection:
+        told = {one.file_name: one for one in zip_story(connection, ZipKey(Action.ADD, NAME)).documents}
+        report = collect_submission(connection, None, ZipKey(Action.ADD, NAME), installation.settings)
+    assert {name: (one.place, one.archives) for name, one in told.items()} == {
+        SPECIMENS: (f"animals/{SPECIMENS}", ()),
+        INNER: (f"more.zip/weights/{INNER}", (("more.zip", hashlib.md5(inner).hexdigest()),)),
+    }
+    text = " ".join(render_text(report, load_catalogue("en", installation.settings)).split())
+    assert f"lies in the archive at more.zip/weights/{INNER}" in text
+
+
+def test_an_archive_that_holds_what_is_not_opened_is_not_through(installation: Installation, folder: Folder) -> None:
+    """Its other documents are, and the reason is told."""
+    folder.put(KEY, specimens() | {"more.7z": b"7z"})
+    assert installation.run_session().zips[KEY].failed
+    assert installation.states() == {KEY: "xml_name failed"}
+    assert installation.documents() == [(SPECIMENS, "xsd done"), ("more.7z", "xml_name failed")]
+    with installation.tracker.connect() as connection:
+        (cause,) = collect_submission(connection, None, ZipKey(Action.ADD, NAME), installation.settings).causes
+    assert cause.code == "member-not-opened"
 
 
 def _encrypted() -> bytes:

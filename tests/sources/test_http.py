@@ -117,7 +117,7 @@ def test_archives_are_listed_with_size_time_and_checksum(
         (NAME, len(CONTENT), MODIFIED, True),
         ("H.2013-10-31.2.impc.zip", 5, MODIFIED + 1, False),
     ]
-    assert listing.ignored_examples == (("notes.txt", "not a .zip file"), ("old.zip", "a directory"))
+    assert listing.ignored_examples == (("notes.txt", "not an archive"), ("old.zip", "a directory"))
 
 
 @pytest.mark.parametrize("style", STYLES)

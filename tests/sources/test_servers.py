@@ -85,16 +85,17 @@ def test_an_absent_base_path_is_a_fault_and_not_a_source_without_directories(
 
 def test_what_is_no_archive_is_ignored_with_its_reason(any_share: Share, source_settings: Settings) -> None:
     any_share.put(f"add/{NAME}")
+    any_share.put("add/H.2013-10-31.1.impc.tar.gz")
     any_share.put("add/notes.txt")
     (any_share.root / "add" / "old.zip").mkdir()
     (any_share.root / "add" / "sub").mkdir()
     any_share.put("add/sub/H.2013-10-31.9.impc.zip")
     with connect(any_share.address(), source_settings) as connection:
         listing = connection.list_action(Action.ADD)
-    assert names(listing) == [NAME]
+    assert names(listing) == ["H.2013-10-31.1.impc.tar.gz", NAME]
     assert listing.ignored == 3
     assert listing.ignored_examples == (
-        ("notes.txt", "not a .zip file"),
+        ("notes.txt", "not an archive"),
         ("old.zip", "a directory"),
         ("sub", "a directory"),
     )

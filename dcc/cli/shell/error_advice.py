@@ -230,15 +230,12 @@ SECTIONS: Final = (
             "oversized-archive": (
                 "Split it into several. The operator sets the limits: `DCC_MAX_ARCHIVE_BYTES`, `DCC_MAX_ARCHIVE_RATIO`."
             ),
-            "empty-archive": (
-                "Put the documents at the top level of the archive, and that in its place, under the same name."
-            ),
+            "empty-archive": ("Put the documents into the archive, and that in its place, under the same name."),
             "duplicate-member": (
                 "Give each document a name of its own, and put the archive in its place, under the same name."
             ),
-            "member-ignored": (
-                "Nothing, unless it should have been taken: then give it a name that ends in `.xml`, at the top level."
-            ),
+            "member-ignored": "Nothing, unless it should have been taken: then give it a name that ends in `.xml`.",
+            "member-not-opened": "Submit what it holds in a `.zip` archive of its own.",
             "document": "Correct what the message names, and submit the document in a new archive.",
             "not-well-formed": (
                 "The document is no XML from the line named on: export it anew, and check it with `dcc validate`."

@@ -59,7 +59,8 @@ def show(zip_action: str, all_errors: bool, as_json: bool) -> None:
                   "bytes", "phase", "status", "reasons", "documents"}
       documents   those of the latest download: {"file_name", "phase", "status", "size_bytes", "md5",
                   "errors": [{"kind", "message", "line", "column"}], "reopenings": [{"requested_by",
-                  "reason", "from_phase", "from_status", "created", ...}]}
+                  "reason", "from_phase", "from_status", "created", ...}], "place" (where in the
+                  archive; null at its top), "archives" ([path, MD5] of each inside it that it was in)}
       reasons     why it is as it is: {"kind", "message", "recorded"}
       reopenings  {"requested_by", "reason", "from_phase", "from_status", "created"}
       findings    what crawls noticed: {"session", "source", "file_name", "kind", "message",
@@ -186,11 +187,19 @@ def _print_documents(documents: Sequence[DocumentStory], most_errors: int | None
     ]
     echo_table(("document", "phase", "status", "size", "errors"), rows, indent="  ")
     for document in documents:
-        if document.errors or document.reopenings:
+        if document.errors or document.reopenings or document.place:
             click.echo(f"\n{printable(document.file_name)}")
+            _print_place(document)
             print_errors(document.errors, most_errors, hint="`dcc show --all-errors` prints them all.")
         for entry in document.reopenings:
             click.echo(f"  {printable(entry.created)}  set back from {_set_back_text(entry)}")
+
+
+def _print_place(document: DocumentStory) -> None:
+    if document.place:
+        click.echo(f"  in the archive at {printable(document.place)}")
+    for path, md5 in document.archives:
+        click.echo(f"  inside {printable(path)}, MD5 {md5}")
 
 
 def print_errors(errors: Sequence[Problem], most: int | None, *, hint: str) -> None:

@@ -119,18 +119,23 @@ _ERRORS: Final[Mapping[type[errors.DccError], Declaration | Mapping[str, Declara
         mark("Archives would unpack to more than the limits allow"), mark("Split them into several archives.")
     ),
     errors.EmptyArchiveError: _one(
-        mark("Archives hold no XML document at their top level"),
-        mark("Put the documents at the top level of the archive, and that in its place, under the same name."),
+        mark("Archives hold no XML document"),
+        mark("Put the documents into the archive, and that in its place, under the same name."),
     ),
     errors.DuplicateMemberError: _one(
-        mark("Archives hold two entries of the same name"),
+        mark("Archives hold two entries, or two documents in different folders, of the same name"),
         mark("Give each document a name of its own, and put the archive in its place, under the same name."),
     ),
     errors.MemberIgnoredError: _one(
         mark("Entries of archives were left aside: {reason}"),
-        mark("Nothing, unless they should have been taken: then name them as documents, at the top level."),
+        mark("Nothing, unless they should have been taken: then name them as documents."),
         Actor.NOBODY,
         ("reason",),
+    ),
+    errors.MemberNotOpenedError: _one(
+        mark("Archives hold further archives that are not opened: {reason}"),
+        mark("Submit what they hold in .zip archives of their own."),
+        by=("reason",),
     ),
     errors.FaultyDataError: _one(
         mark("What was submitted is at fault"), mark("See the message, which names the file.")

@@ -16,7 +16,7 @@ from dcc.reports.submissions.model import DocumentReport
 from dcc.reports.submissions.outcomes import steps_of
 from dcc.rules.findings import MORE_RULE
 from dcc.rules.upload import LATE
-from dcc.tracker.models import AnException, XmlFile, XmlLog
+from dcc.tracker.models import AnException, DocumentPlace, XmlFile, XmlLog
 from dcc.tracker.problems import NOT_FAILING
 from dcc.tracker.queries.zip_action_lists import StateCount
 from dcc.vocabulary import DocumentAction
@@ -71,7 +71,16 @@ def list_documents(
     )
     rank = case((XmlFile.status_id == int(Status.FAILED), 0), (XmlFile.id.in_(held), 1), else_=2)
     query = (
-        select(XmlFile.id, XmlFile.fname, XmlFile.size_bytes, XmlFile.content_md5, XmlFile.phase_id, XmlFile.status_id)
+        select(
+            XmlFile.id,
+            XmlFile.fname,
+            XmlFile.size_bytes,
+            XmlFile.content_md5,
+            XmlFile.phase_id,
+            XmlFile.status_id,
+            DocumentPlace.place,
+        )
+        .outerjoin(DocumentPlace, DocumentPlace.xml_id == XmlFile.id)
         .where(XmlFile.zip_id == download_id)
         .order_by(rank, XmlFile.phase_id, XmlFile.id)
         .limit(most)
@@ -97,6 +106,7 @@ def _document(row: Any, entries: Mapping[str, int], standing: _Standing | None) 
         late=not held and (bool(entries.get(LATE)) or (standing is not None and standing.late)),
         repeated=standing is not None and standing.repeated,
         counts={} if standing is None else standing.counts,
+        place=row.place,
     )
 
 

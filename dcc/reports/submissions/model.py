@@ -83,7 +83,8 @@ class DocumentReport:
     `errors` and `warnings` count what holds of what was found in it. `first` is the first error as it was recorded.
     `counts` are the entities that it names and its measurements (`specimens`, `experiments`, `lines`, `housings`,
     `measurements`); empty when the QC database has nothing of it. `held`: it waits to be confirmed; `late`: newer
-    documents of the centre had been taken before it; `repeated`: the same file had been taken before.
+    documents of the centre had been taken before it; `repeated`: the same file had been taken before. `place` is where
+    in the archive it lay, None at the top.
     """
 
     file_name: str
@@ -98,6 +99,7 @@ class DocumentReport:
     late: bool = False
     repeated: bool = False
     counts: Mapping[str, int] = field(default_factory=dict)
+    place: str | None = None
 
     @property
     def failed(self) -> bool:

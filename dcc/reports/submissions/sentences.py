@@ -119,6 +119,8 @@ def notes(report: SubmissionReport, catalogue: Catalogue) -> list[str]:
 def document_notes(catalogue: Catalogue, document: DocumentReport) -> list[str]:
     """What else there is to know of a document, a few words each."""
     said = []
+    if document.place:
+        said.append(catalogue.say("lies in the archive at {place}", place=document.place))
     if document.held:
         said.append(catalogue.say("waits to be confirmed"))
     if document.late:

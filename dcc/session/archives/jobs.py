@@ -31,7 +31,10 @@ INVALID = State(Phase.XSD, Status.FAILED)
 
 @dataclass
 class Document:
-    """A document of the archive. `name` is None when it was refused."""
+    """A document of the archive. `name` is None when it was refused.
+
+    `place` is where in the archive it lay, None at the top, and `archives` those inside it that it lay in.
+    """
 
     file_name: str
     size_bytes: int
@@ -40,6 +43,8 @@ class Document:
     state: State
     problems: tuple[Problem, ...] = ()
     row_id: int | None = None
+    place: str | None = None
+    archives: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass
@@ -184,6 +189,9 @@ class Job:
         for found, of_document in zip(archive.documents, problems, strict=True):
             state = INVALID if of_document else VALID
             document = Document(found.name.file_name, found.size_bytes, found.md5, found.name, state, of_document)
+            if found.place != document.file_name:
+                document.place = found.place
+                document.archives = tuple((inner.path, inner.md5) for inner in found.archives)
             self.documents.append(document)
         for file_name, size_bytes, problem in archive.refused:
             self.documents.append(Document(stored_name(file_name), size_bytes, None, None, REFUSED_BY_NAME, (problem,)))

@@ -208,6 +208,8 @@ def _new_document(job: Job, document: Document, centres: Mapping[str, int]) -> N
         size_bytes=document.size_bytes,
         md5=document.md5,
         state=document.state,
+        place=document.place,
+        archives=document.archives,
     )
 
 

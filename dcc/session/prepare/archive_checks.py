@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from dcc.archives.extraction import ArchiveLimits, ExtractedArchive, extract_archive
+from dcc.archives.extraction import ExtractedArchive, extract_archive
+from dcc.archives.limits import ArchiveLimits
 from dcc.documents.schema_set import SchemaSet
 from dcc.documents.validation import validate_document
 from dcc.errors import ArchiveError, InternalFaultError

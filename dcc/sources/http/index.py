@@ -19,7 +19,7 @@ from typing import Final
 from urllib.parse import unquote_to_bytes
 
 from dcc.sources.http.client import Answer, Site, UnusableAnswerError
-from dcc.sources.listing import Entry, EntryKind
+from dcc.sources.listing import ARCHIVE_ENDINGS, Entry, EntryKind
 from dcc.sources.listing_watch import watched
 
 MAX_LINKS: Final = 1_000_000
@@ -191,7 +191,7 @@ def read_index(site: Site, answer: Answer) -> Iterator[Entry]:
         if found is not None:
             name, what = found
             names.setdefault(name, (what, size if what is EntryKind.FILE else None))
-    if not page.is_index and not any(name.endswith(b".zip") for name in names):
+    if not page.is_index and not any(name.endswith(ARCHIVE_ENDINGS) for name in names):
         raise UnusableAnswerError("it answered with a page that is no index of a directory")
     return (Entry(name, kind, size) for name, (kind, size) in names.items())
 

@@ -319,6 +319,22 @@ class ArchiveDecline(Base):
     revoked_by: Mapped[str | None] = mapped_column(String(64))
 
 
+class DocumentPlace(Base):
+    """Additive: where in its archive a document lay that was not at its top.
+
+    `place` is its path from the archive on, also through archives inside it; `archives` has these, from without, as
+    JSON: `[[path, MD5], ...]`, null where there is none.
+    """
+
+    __tablename__ = "document_place"
+    __table_args__ = table_options(UniqueConstraint("xml_id"))
+
+    id: Mapped[int] = big_id()
+    xml_id: Mapped[int] = big_reference("xml_file.id", "CASCADE")
+    place: Mapped[str] = mapped_column(Message)
+    archives: Mapped[str | None] = mapped_column(Message)
+
+
 class WriteReceipt(ReceiptColumns, Base):
     """Additive: the last write transaction of each writer, by which a commit whose answer was lost is known.
 

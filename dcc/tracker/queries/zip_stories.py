@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from dcc.tracker.models import (
     AnException,
     BadCopy,
     Centre,
+    DocumentPlace,
     DocumentReopening,
     FileSource,
     FileSourceHasZip,
@@ -68,7 +70,8 @@ class Reason:
 class DocumentStory:
     """A document of a download, with its errors in document order, but for those that hold no more.
 
-    `reopenings` tell when it was set back, oldest first.
+    `reopenings` tell when it was set back, oldest first. `place` is where in the archive it lay, None at the top;
+    `archives` are those inside the archive in which it lay, from without, by their paths and MD5s.
     """
 
     file_name: str
@@ -78,6 +81,8 @@ class DocumentStory:
     md5: str | None
     errors: tuple[Problem, ...]
     reopenings: tuple[ReopeningStory, ...] = ()
+    place: str | None = None
+    archives: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,7 +351,12 @@ def _documents(connection: Connection, download_ids: Sequence[int]) -> dict[int,
     errors = _document_errors(connection, download_ids)
     reopenings = _document_reopenings(connection, download_ids)
     documents: dict[int, list[DocumentStory]] = defaultdict(list)
-    query = select(XmlFile).where(XmlFile.zip_id.in_(download_ids)).order_by(XmlFile.id)
+    query = (
+        select(XmlFile.__table__, DocumentPlace.place, DocumentPlace.archives)
+        .outerjoin(DocumentPlace, DocumentPlace.xml_id == XmlFile.id)
+        .where(XmlFile.zip_id.in_(download_ids))
+        .order_by(XmlFile.id)
+    )
     for row in connection.execute(query):
         documents[row.zip_id].append(
             DocumentStory(
@@ -357,6 +367,8 @@ def _documents(connection: Connection, download_ids: Sequence[int]) -> dict[int,
                 md5=row.content_md5,
                 errors=tuple(errors[row.id]),
                 reopenings=tuple(reopenings[row.id]),
+                place=row.place,
+                archives=tuple(map(tuple, json.loads(row.archives or "[]"))),
             )
         )
     return documents

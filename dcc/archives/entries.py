@@ -1,0 +1,150 @@
+"""What the kinds of archives have in common: their entries, and what is wrong with them."""
+
+from __future__ import annotations
+
+import errno
+import lzma
+import re
+import struct
+import tarfile
+import zipfile
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from dcc.errors import CorruptArchiveError, DuplicateMemberError, UnsafeArchiveError
+from dcc.messages import Message, mark
+from dcc.sources.remote_names import printable
+
+PIECE = 256 * 1024
+"""Bytes of an entry that are in memory at once."""
+
+_LONGEST_SHOWN = 120
+_LONGEST_REASON = 300
+_DRIVE = re.compile(r"[A-Za-z]:")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file in an archive: its path there, its size, and its content in pieces, which is read at most once."""
+
+    path: str
+    size_bytes: int
+    content: Callable[[], Iterator[bytes]] = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        """The last part of its path."""
+        return self.path.rpartition("/")[2]
+
+
+@contextmanager
+def damage(label: str) -> Iterator[None]:
+    """Turn what the readers of archives raise for a damaged one into CorruptArchiveError.
+
+    EINVAL is what an offset before the file's beginning comes to.
+    """
+    try:
+        yield
+    except NotImplementedError as error:
+        raise CorruptArchiveError(
+            mark("{archive} cannot be read: {reason}. Make it with the usual deflate method."),
+            archive=label,
+            reason=Message(_short(str(error))),
+        ) from error
+    except UnicodeDecodeError as error:
+        raise CorruptArchiveError(
+            mark(
+                "{archive} has a file name that claims to be UTF-8 and is not. Put a good archive in its place, "
+                "under the same name."
+            ),
+            archive=label,
+        ) from error
+    except EOFError as error:
+        raise CorruptArchiveError(
+            mark(
+                "{archive} is damaged: the data of an entry end too early. Put a good archive in its place, under "
+                "the same name."
+            ),
+            archive=label,
+        ) from error
+    except (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, struct.error) as error:
+        raise _damaged(label, error) from error
+    except (RuntimeError, ValueError, OverflowError) as error:
+        raise _damaged(label, error) from error
+    except OSError as error:
+        if error.errno not in {None, errno.EINVAL}:
+            raise
+        raise _damaged(label, error) from error
+
+
+def _damaged(label: str, error: Exception) -> CorruptArchiveError:
+    return CorruptArchiveError(
+        mark("{archive} is damaged: {reason}. Put a good archive in its place, under the same name."),
+        archive=label,
+        reason=Message(_short(str(error))),
+    )
+
+
+def unsafe_path(path: str) -> str | None:
+    """Why an entry of that path is refused, as a text for a catalogue; None where it is not."""
+    if "\0" in path:
+        return mark("has a NUL character in its name")
+    if path.startswith("/") or _DRIVE.match(path):
+        return mark("has an absolute path")
+    if "\\" in path:
+        return mark("has a backslash in its path")
+    if ".." in path.split("/"):
+        return mark("has a path that leads out of the archive's folder")
+    return None
+
+
+def refuse_unsafe(label: str, path: str, reason: str) -> UnsafeArchiveError:
+    """What is raised of an archive for an entry that could do harm."""
+    return UnsafeArchiveError(
+        mark(
+            "{archive} is refused whole: its entry {entry} {reason}. Put a good archive in its place, "
+            "under the same name."
+        ),
+        archive=label,
+        entry=shown(path),
+        reason=Message(reason),
+    )
+
+
+def check_distinct(paths: Sequence[str], label: str) -> None:
+    """See that no two entries of an archive have one path. Raises DuplicateMemberError."""
+    counts = Counter(paths)
+    for path in paths:
+        if counts[path] > 1:
+            raise DuplicateMemberError(
+                mark(
+                    "{archive} holds {number} entries named {entry}; which one counts cannot be known. Put a good "
+                    "archive in its place, under the same name."
+                ),
+                archive=label,
+                number=counts[path],
+                entry=shown(path),
+            )
+
+
+def legible(path: str) -> str:
+    """A path as printable text."""
+    return printable(path.encode(errors="surrogateescape"))
+
+
+def shown(path: str) -> str:
+    """A path as messages show it."""
+    return repr(shortened(path, _LONGEST_SHOWN))
+
+
+def shortened(text: str, longest: int = _LONGEST_SHOWN) -> str:
+    """The text, its end left out where it is longer than that."""
+    return text if len(text) <= longest else f"{text[: longest - 3]}..."
+
+
+def _short(reason: str) -> str:
+    """What zipfile says, which may hold a name of 64 kB."""
+    return legible(shortened(reason, _LONGEST_REASON))

@@ -1,0 +1,107 @@
+"""What an archive may come to when it is unpacked, over all archives inside it."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Self
+
+from dcc.errors import DiskFullError, OversizedArchiveError
+from dcc.messages import mark
+
+if TYPE_CHECKING:
+    from dcc.settings import Settings
+
+DEEPEST: Final = 2
+"""Levels of archives inside the submitted one that are opened."""
+
+_SMALLEST_BOMB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveLimits:
+    """What an archive may come to: bytes unpacked in all, times its own size, and entries.
+
+    The ratio does not matter below 1 MB unpacked. `min_free_bytes` stay free on the disk written to.
+    """
+
+    max_bytes: int
+    max_ratio: int
+    max_entries: int
+    min_free_bytes: int = 0
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> Self:
+        """The limits of an installation."""
+        return cls(
+            settings.max_archive_bytes,
+            settings.max_archive_ratio,
+            settings.max_archive_entries,
+            settings.min_free_bytes,
+        )
+
+
+class Allowance:
+    """What may still be unpacked of one submitted archive: what any archive inside it takes is gone for the others."""
+
+    def __init__(self, limits: ArchiveLimits, archive: Path) -> None:
+        self._limits, self._label, self._size = limits, archive.name, archive.stat().st_size
+        self._bytes = self._entries = 0
+
+    @property
+    def max_entries(self) -> int:
+        """How many entries there may be in all."""
+        return self._limits.max_entries
+
+    def take_entries(self, count: int) -> None:
+        """Take that many entries. Raises OversizedArchiveError."""
+        self._entries += count
+        if self._entries > self._limits.max_entries:
+            raise OversizedArchiveError(
+                mark(
+                    "{archive} holds {count} entries or more; {max_entries} are allowed. Split it into several "
+                    "archives."
+                ),
+                archive=self._label,
+                count=self._entries,
+                max_entries=self._limits.max_entries,
+            )
+
+    def take_bytes(self, count: int) -> None:
+        """Take that many bytes unpacked. Raises OversizedArchiveError."""
+        self._bytes += count
+        if self._bytes > self._limits.max_bytes:
+            raise OversizedArchiveError(
+                mark("{archive} would unpack to {total} bytes; {max_bytes} are allowed. Split it up."),
+                archive=self._label,
+                total=self._bytes,
+                max_bytes=self._limits.max_bytes,
+            )
+        if self._bytes > max(self._size * self._limits.max_ratio, _SMALLEST_BOMB):
+            raise OversizedArchiveError(
+                mark(
+                    "{archive} of {size} bytes would unpack to {total}, more than {max_ratio} times as much, as zip "
+                    "bombs do. Split it into several archives, or have DCC_MAX_ARCHIVE_RATIO raised."
+                ),
+                archive=self._label,
+                size=self._size,
+                total=self._bytes,
+                max_ratio=self._limits.max_ratio,
+            )
+
+    def check_room(self, directory: Path, needed: int) -> None:
+        """See that `needed` bytes can be written to the directory. Raises DiskFullError."""
+        free = shutil.disk_usage(directory).free
+        if free - needed < self._limits.min_free_bytes:
+            raise DiskFullError(
+                mark(
+                    "{archive} unpacks to {needed} bytes; {parent} has {free} free, of which {min_free_bytes} must "
+                    "stay so. Free some space; the next session takes the archive up again."
+                ),
+                archive=self._label,
+                needed=needed,
+                parent=directory,
+                free=free,
+                min_free_bytes=self._limits.min_free_bytes,
+            )

@@ -1,0 +1,113 @@
+"""Reads `.tar` archives, which may have been packed by gzip.
+
+Links, devices and sparse files are refused, a header that asks for much memory too, and an archive without its end:
+Python's tarfile takes a broken header for that, and the entries behind it would be missed.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import tarfile
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO, Final, cast
+
+from dcc.archives.entries import PIECE, Entry, check_distinct, damage, refuse_unsafe, unsafe_path
+from dcc.archives.limits import Allowance
+from dcc.errors import CorruptArchiveError
+from dcc.messages import mark
+from dcc.runtime.disk_space import write_all
+
+GZIP_SIGNATURE: Final = b"\x1f\x8b"
+
+_MAGIC_PLACE = 257
+_MAGIC = b"ustar"
+_LARGEST_HEADER = 1024 * 1024
+_BLOCK = tarfile.BLOCKSIZE
+
+
+def is_tar(file: BinaryIO) -> bool:
+    """Whether the file begins as a tar archive does."""
+    file.seek(_MAGIC_PLACE)
+    return file.read(len(_MAGIC)) == _MAGIC
+
+
+def tar_entries(file: BinaryIO, label: str, allowance: Allowance) -> list[Entry]:
+    """The files in the tar archive.
+
+    Raises CorruptArchiveError, UnsafeArchiveError, DuplicateMemberError, and OversizedArchiveError.
+    """
+    entries = []
+    with damage(label), tarfile.open(fileobj=cast(BinaryIO, _Headers(file)), mode="r:") as archive:
+        while (member := archive.next()) is not None:
+            allowance.take_entries(1)
+            reason = unsafe_path(member.name) or _not_a_file(member)
+            if reason:
+                raise refuse_unsafe(label, member.name, reason)
+            if member.isreg():
+                content = partial(_content, file, member.offset_data, member.size, label)
+                entries.append(Entry(member.name, member.size, content))
+        end = archive.offset
+    _check_end(file, end, label)
+    check_distinct([entry.path for entry in entries], label)
+    allowance.take_bytes(sum(entry.size_bytes for entry in entries))
+    return entries
+
+
+def unpack_gzip(file: BinaryIO, target: Path, label: str, allowance: Allowance) -> None:
+    """Write what gzip packed to `target`. Raises CorruptArchiveError, OversizedArchiveError and DiskFullError."""
+    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with damage(label), gzip.GzipFile(fileobj=file) as packed:
+            while piece := packed.read(PIECE):
+                allowance.take_bytes(len(piece))
+                allowance.check_room(target.parent, len(piece))
+                write_all(descriptor, piece)
+    finally:
+        os.close(descriptor)
+
+
+def _not_a_file(member: tarfile.TarInfo) -> str | None:
+    if member.issparse():
+        return mark("is a sparse file")
+    if not (member.isreg() or member.isdir()):
+        return mark("is a link or a device, not a file")
+    return mark("has a size below nothing") if member.size < 0 else None
+
+
+def _content(file: BinaryIO, place: int, size: int, label: str) -> Iterator[bytes]:
+    with damage(label):
+        while size:
+            file.seek(place)
+            piece = file.read(min(PIECE, size))
+            if not piece:
+                raise EOFError
+            place, size = place + len(piece), size - len(piece)
+            yield piece
+
+
+def _check_end(file: BinaryIO, place: int, label: str) -> None:
+    file.seek(place)
+    if file.read(_BLOCK) != bytes(_BLOCK):
+        raise CorruptArchiveError(
+            mark(
+                "{archive} is damaged: it has no end at byte {place}. Put a good archive in its place, under the same name."
+            ),
+            archive=label,
+            place=place,
+        )
+
+
+class _Headers:
+    """What tarfile reads headers from: a file that gives none of more than a megabyte."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.seek, self.tell, self._file = file.seek, file.tell, file
+        self.seek(0)
+
+    def read(self, count: int = -1) -> bytes:
+        if not 0 <= count <= _LARGEST_HEADER:
+            raise tarfile.ReadError(f"a header of {count:,} bytes")
+        return self._file.read(count)

@@ -1,0 +1,251 @@
+"""Documents in folders and in archives inside the archive: what is taken, what is told of it, and what is refused."""
+
+import gzip
+import hashlib
+import io
+import tarfile
+import tracemalloc
+import zipfile
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from dcc.archives.extraction import ExtractedArchive, extract_archive
+from dcc.archives.limits import ArchiveLimits
+from dcc.errors import (
+    ArchiveError,
+    CorruptArchiveError,
+    DiskFullError,
+    DuplicateMemberError,
+    EmptyArchiveError,
+    EncryptedArchiveError,
+    OversizedArchiveError,
+    UnsafeArchiveError,
+)
+from dcc.naming import NamingConvention
+
+SPECIMEN = "J.2013-10-31.1.specimen.impc.xml"
+EXPERIMENT = "J.2013-10-31.2.experiment.impc.xml"
+THIRD = "J.2013-10-31.3.experiment.impc.xml"
+LIMITS = ArchiveLimits(max_bytes=10**8, max_ratio=200, max_entries=100)
+Members = Mapping[str, bytes]
+
+
+def zipped(members: Members) -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return made.getvalue()
+
+
+def tarred(members: Members, mode: str = "w") -> bytes:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode=mode) as archive:  # type: ignore[call-overload]
+        for name, content in members.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    return made.getvalue()
+
+
+def packed(members: Members) -> bytes:
+    return tarred(members, "w:gz")
+
+
+def extract(
+    directory: Path, content: bytes, name: str = "J.2013-10-31.1.impc.zip", limits: ArchiveLimits = LIMITS
+) -> ExtractedArchive:
+    path = directory / name
+    path.write_bytes(content)
+    target = directory / "contents"
+    return extract_archive(path, target, limits=limits, naming=NamingConvention(), centres={"J", "H"})
+
+
+def refuse(directory: Path, content: bytes, error: type[Exception], said: str, limits: ArchiveLimits = LIMITS) -> None:
+    """The archive is refused, and nothing of it is left on the disk."""
+    with pytest.raises(error) as caught:
+        extract(directory, content, limits=limits)
+    assert said in str(caught.value)
+    assert [path.name for path in directory.iterdir()] == ["J.2013-10-31.1.impc.zip"]
+
+
+KINDS = [(".zip", zipped), (".tar", tarred), (".tar.gz", packed), (".tgz", packed)]
+
+
+@pytest.mark.parametrize(("suffix", "make"), KINDS)
+def test_an_archive_may_be_of_any_of_the_kinds(suffix: str, make: Callable[[Members], bytes], tmp_path: Path) -> None:
+    found = extract(tmp_path, make({SPECIMEN: b"<a/>", "notes.txt": b"x"}), f"J.2013-10-31.1.impc{suffix}")
+    (document,) = found.documents
+    assert (document.path.read_bytes(), document.place, document.archives) == (b"<a/>", SPECIMEN, ())
+    assert [str(path) for path, _ in found.ignored] == ["notes.txt"]
+    assert NamingConvention().parse_zip_name(f"J.2013-10-31.1.impc{suffix}", {"J"}).inc == 1
+
+
+@pytest.mark.parametrize(("suffix", "make"), KINDS)
+def test_documents_lie_in_folders_and_archives_two_levels_deep(
+    suffix: str, make: Callable[[Members], bytes], tmp_path: Path
+) -> None:
+    innermost = make({f"c/{THIRD}": b"<c/>", f"deep{suffix}": make({SPECIMEN: b""})})
+    inner = make({EXPERIMENT: b"<b/>", f"b/second{suffix}": innermost})
+    found = extract(tmp_path, zipped({f"a/{SPECIMEN}": b"<a/>", f"first{suffix}": inner}))
+    told = {one.place: [(each.path, each.md5) for each in one.archives] for one in found.documents}
+    first, second = f"first{suffix}", f"first{suffix}/b/second{suffix}"
+    first_md5, second_md5 = (hashlib.md5(each).hexdigest() for each in (inner, innermost))
+    assert told == {
+        f"a/{SPECIMEN}": [],
+        f"{first}/{EXPERIMENT}": [(first, first_md5)],
+        f"{second}/c/{THIRD}": [(first, first_md5), (second, second_md5)],
+    }
+    assert [one.path.read_bytes() for one in found.documents] == [b"<a/>", b"<b/>", b"<c/>"]
+    assert {path.name for path in (tmp_path / "contents").iterdir()} == {SPECIMEN, EXPERIMENT, THIRD}
+    # What lies deeper is not opened, and that is a fault, not a note.
+    ((path, _, reason),) = found.refused
+    assert path == f"{second}/deep{suffix}"
+    assert "more than two archives deep" in reason.message
+
+
+@pytest.mark.parametrize("name", ["data.7z", "data.rar", f"{SPECIMEN}.gz", "data.tar.bz2", "folder/data.tar.xz"])
+def test_archives_of_other_kinds_are_named_as_not_read(name: str, tmp_path: Path) -> None:
+    ((path, size, reason),) = extract(tmp_path, zipped({SPECIMEN: b"<a/>", name: b"four"})).refused
+    assert (path, size, reason.kind) == (name, 4, "MemberNotOpenedError")
+    assert name in reason.message
+
+
+def test_names_that_do_not_conform_are_told_with_their_places(tmp_path: Path) -> None:
+    inner = packed({"f/wrong.xml": b"", "f/OTHER.XML": b"", "__MACOSX/._wrong.xml": b"", f"f/._{SPECIMEN}": b""})
+    found = extract(tmp_path, zipped({SPECIMEN: b"<a/>", "in.tgz": inner}))
+    assert [path for path, _, _ in found.refused] == ["in.tgz/f/wrong.xml", "in.tgz/f/OTHER.XML"]
+    assert {str(reason) for _, reason in found.ignored} == {"made by macOS; no document"}
+
+
+def test_two_documents_of_one_name_refuse_the_archive_wherever_they_lie(tmp_path: Path) -> None:
+    said = f"as 'a/{SPECIMEN}' and as 'in.zip/{SPECIMEN}'"
+    content = zipped({f"a/{SPECIMEN}": b"<a/>", "in.zip": zipped({SPECIMEN: b"<a/>"})})
+    refuse(tmp_path, content, DuplicateMemberError, said)
+
+
+def test_an_archive_of_archives_without_documents_is_empty(tmp_path: Path) -> None:
+    refuse(tmp_path, zipped({"in.zip": zipped({"notes.txt": b""})}), EmptyArchiveError, "holds no .xml document")
+
+
+def entry_of(kind: bytes, **fields: object) -> bytes:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as archive:
+        entry = tarfile.TarInfo(SPECIMEN)
+        entry.type = kind
+        for name, value in fields.items():
+            setattr(entry, name, value)
+        archive.addfile(entry)
+    return made.getvalue()
+
+
+def sparse() -> bytes:
+    """A sparse file in the form of pax, which claims to be of a terabyte."""
+    told = {"GNU.sparse.major": "0", "GNU.sparse.minor": "1", "GNU.sparse.map": "0,0", "GNU.sparse.size": str(10**12)}
+    return entry_of(tarfile.REGTYPE, pax_headers=told)
+
+
+HOSTILE_TARS = {
+    "link": (entry_of(tarfile.SYMTYPE, linkname="/etc/passwd"), UnsafeArchiveError, "is a link or a device"),
+    "hard link": (entry_of(tarfile.LNKTYPE, linkname="x"), UnsafeArchiveError, "is a link or a device"),
+    "device": (entry_of(tarfile.CHRTYPE, devmajor=1), UnsafeArchiveError, "is a link or a device"),
+    "pipe": (entry_of(tarfile.FIFOTYPE), UnsafeArchiveError, "is a link or a device"),
+    "sparse": (sparse(), UnsafeArchiveError, "is a sparse file"),
+    "absolute": (tarred({"/etc/x.xml": b""}), UnsafeArchiveError, "has an absolute path"),
+    "outside": (tarred({"a/../../x.xml": b""}), UnsafeArchiveError, "leads out of the archive's folder"),
+    "twice": (tarred({SPECIMEN: b""})[:512] * 2 + bytes(1024), DuplicateMemberError, "holds 2 entries named"),
+    "cut in an entry": (tarred({SPECIMEN: b"x" * 2000})[:1500], CorruptArchiveError, "is damaged"),
+    "cut between entries": (tarred({SPECIMEN: b"", EXPERIMENT: b""})[:512], CorruptArchiveError, "it has no end"),
+    "broken header": (
+        tarred({SPECIMEN: b""})[:512] + b"x" * 512 + tarred({EXPERIMENT: b""}),
+        CorruptArchiveError,
+        "it has no end",
+    ),
+    "packed and cut": (packed({SPECIMEN: b"x"})[:-9], CorruptArchiveError, "end too early"),
+    "packed and followed": (packed({SPECIMEN: b"x"}) + b"more", CorruptArchiveError, "is damaged"),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE_TARS)
+@pytest.mark.parametrize("inside", [False, True])
+def test_hostile_tar_archives_are_refused_whole(case: str, inside: bool, tmp_path: Path) -> None:
+    content, error, said = HOSTILE_TARS[case]
+    suffix = "tgz" if case.startswith("packed") else "tar"
+    wrapped = zipped({f"f/in.{suffix}": content, EXPERIMENT: b"<b/>"}) if inside else content
+    refuse(tmp_path, wrapped, error, said)
+
+
+def test_a_fault_of_an_inner_archive_names_it(tmp_path: Path) -> None:
+    made = bytearray(zipped({SPECIMEN: b"<a/>"}))
+    for signature, place in ((b"PK\x01\x02", 8), (b"PK\x03\x04", 6)):
+        made[made.index(signature) + place] |= 1
+    said = "J.2013-10-31.1.impc.zip/f/in.zip"
+    refuse(tmp_path, zipped({"f/in.zip": bytes(made)}), EncryptedArchiveError, said)
+    refuse(tmp_path, zipped({"f/in.zip": b"garbage"}), CorruptArchiveError, said)
+
+
+def nested(levels: int, content: bytes) -> bytes:
+    made = content
+    for level in range(levels):
+        made = zipped({f"{level}.zip": made})
+    return made
+
+
+MEGABYTES = {f"{number}.txt": bytes(10_000_000) for number in range(9)}
+BOMBS = {
+    "over levels": (nested(2, zipped(MEGABYTES)), "zip bombs"),
+    "side by side": (zipped({f"{number}.zip": zipped({"a": bytes(9_000_000)}) for number in range(12)}), "zip bombs"),
+    "packed by gzip": (zipped({"in.tgz": gzip.compress(bytes(50_000_000))}), "zip bombs"),
+    "many entries": (
+        zipped({f"{n}.zip": zipped({f"{m}": b"" for m in range(30)}) for n in range(5)}),
+        "100 are allowed",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BOMBS)
+def test_limits_hold_for_all_levels_together(case: str, tmp_path: Path) -> None:
+    content, said = BOMBS[case]
+    tracemalloc.start()
+    refuse(tmp_path, content, OversizedArchiveError, said)
+    assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    tracemalloc.stop()
+
+
+def test_a_header_that_asks_for_much_memory_is_refused(tmp_path: Path) -> None:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        entry = tarfile.TarInfo(SPECIMEN)
+        entry.pax_headers = {"comment": "x" * 30_000_000}
+        archive.addfile(entry)
+    refuse(tmp_path, made.getvalue(), CorruptArchiveError, "a header of")
+
+
+def test_an_archive_that_holds_itself_is_opened_to_its_depth_alone(tmp_path: Path) -> None:
+    """As a quine does: each level is like the one without."""
+    level = zipped({"r.zip": zipped({"r.zip": zipped({"r.zip": b"and so on"})})})
+    found = extract(tmp_path, level)
+    assert [path for path, _, _ in found.refused] == ["r.zip/r.zip/r.zip"]
+    assert found.documents == ()
+
+
+def test_an_inner_archive_without_room_leaves_nothing(tmp_path: Path) -> None:
+    limits = ArchiveLimits(10**8, 200, 100, min_free_bytes=1 << 60)
+    refuse(tmp_path, zipped({"in.zip": zipped({SPECIMEN: b"<a/>"})}), DiskFullError, "must stay so", limits)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_damaged_compounds_are_errors_of_the_archive_and_nothing_else(seed: int, tmp_path: Path) -> None:
+    """Single bytes changed all over an archive with inner ones: refused or read, and nothing outside is written."""
+    content = zipped({"a.tar": tarred({SPECIMEN: b"<a/>"}), "b.tgz": packed({f"f/{EXPERIMENT}": b"<b/>"})})
+    plain = tarred({SPECIMEN: b"<a/>" * 200, f"f/{EXPERIMENT}": b"<b/>"})
+    for base in (content, plain):
+        for place in range(seed, len(base), 31):
+            changed = bytearray(base)
+            changed[place] ^= 0x55
+            with suppress(ArchiveError):
+                extract(tmp_path, bytes(changed))
+            assert {path.name for path in tmp_path.iterdir()} <= {"J.2013-10-31.1.impc.zip", "contents"}
