@@ -15,7 +15,12 @@ import tempfile
 import time
 from collections.abc import Iterator
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dcc.documents.schema_set import SchemaSet
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -76,12 +81,21 @@ def _peak_megabytes() -> float:
     return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:")) / 1024
 
 
-def _validate(path: Path) -> None:
+def _validate(paths: list[Path]) -> None:
     from dcc.documents.schema_set import SchemaSet
+
+    schemas = SchemaSet.load(None)
+    for path in paths:
+        # A process each: memory that one document took would count for the next.
+        process = get_context("fork").Process(target=_tell, args=(path, schemas))
+        process.start()
+        process.join()
+
+
+def _tell(path: Path, schemas: SchemaSet) -> None:
     from dcc.documents.validation import validate_document
     from dcc.naming import DocumentKind
 
-    schemas = SchemaSet.load(None)
     began, began_cpu = time.perf_counter(), time.process_time()
     problems = validate_document(
         path, DocumentKind.EXPERIMENT, schemas, max_errors=1_000, max_tree_bytes=4 * 1024 * 1024
@@ -97,7 +111,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--megabytes", type=int, default=200)
     parser.add_argument("--limit", type=int, default=150, help="megabytes of peak memory allowed")
-    parser.add_argument("--document", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--document", type=Path, nargs="+", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.document:
         _validate(arguments.document)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -37,29 +38,31 @@ def simple(content: str = "", attributes: str = "") -> str:
     return procedure(f'<simpleParameter parameterID="P1"{attributes}>{content}</simpleParameter>')
 
 
-@pytest.fixture(params=["tree", "stream"])
-def max_tree_bytes(request: pytest.FixtureRequest) -> int:
-    """Every document is validated both ways."""
-    return {"tree": 10_000_000, "stream": 0}[request.param]
+BOTH_WAYS = (10_000_000, 0)
+"""Documents up to so many bytes are validated as a tree, others as a stream."""
+
+Validate = Callable[..., list[Problem]]
 
 
 @pytest.fixture
-def validate(tmp_path: Path, max_tree_bytes: int) -> Validate:
-    return Validate(tmp_path / "document.xml", max_tree_bytes)
+def validate(tmp_path: Path) -> Validate:
+    """Validates a document as a tree and as a stream, with the same result."""
+    path = tmp_path / "document.xml"
 
-
-class Validate:
-    def __init__(self, path: Path, max_tree_bytes: int) -> None:
-        self.path = path
-        self.max_tree_bytes = max_tree_bytes
-
-    def __call__(
-        self, content: str | bytes, kind: DocumentKind | None = DocumentKind.EXPERIMENT, max_errors: int = 1000
+    def problems(
+        content: str | bytes, kind: DocumentKind | None = DocumentKind.EXPERIMENT, max_errors: int = 1000
     ) -> list[Problem]:
-        self.path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return validate_document(self.path, kind, SCHEMAS, max_errors=max_errors, max_tree_bytes=self.max_tree_bytes)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        tree, streamed = (
+            validate_document(path, kind, SCHEMAS, max_errors=max_errors, max_tree_bytes=most) for most in BOTH_WAYS
+        )
+        assert tree == streamed
+        return tree
+
+    return problems
 
 
+@pytest.mark.parametrize("max_tree_bytes", BOTH_WAYS)
 def test_samples_get_the_verdict_in_their_name(max_tree_bytes: int) -> None:
     samples = sorted(SAMPLES.rglob("*.xml"))
     assert len(samples) > 10
