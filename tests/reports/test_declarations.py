@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from dcc import errors
 from dcc.declarations import all_declared, declaration_of, declared, message_of
-from dcc.errors import DccError, InternalFaultError
+from dcc.errors import InternalFaultError
 from dcc.messages import names_in
 from dcc.reports.causes.errors import ERROR_KINDS, LISTING, declared_code, kind_of
 from dcc.rules.catalogue import CATALOGUE
@@ -14,45 +16,43 @@ from dcc.rules.findings import with_value
 from dcc.rules.registry import rule
 from dcc.tracker.hostings.listings import CONFIRMED_GONE
 from dcc.vocabulary import Actor, Severity
-from tests.rules.test_rules import BREAKS, EXAMPLES, HOLDS, Example
+from tests.rules.test_rules import BREAKS, EXAMPLES, HOLDS
 from tests.support.integrity_cases import check
 
 OF_SUBMISSIONS = (errors.FaultyDataError, errors.SourceError)
 
 
-@pytest.mark.parametrize("rule_id", CATALOGUE)
-def test_every_rule_has_an_example_that_breaks_it_or_is_judged_elsewhere(rule_id: str) -> None:
+def test_every_rule_has_an_example_that_breaks_it_or_is_judged_elsewhere() -> None:
     """A rule that is added inside needs a passing and a breaking example in tests/rules/test_rules.py."""
-    entry = CATALOGUE[rule_id]
-    if not entry.at_upload and rule_id not in ("reference", "more"):
-        roles = {example.role for example in EXAMPLES if example.rule == rule_id}
-        assert {BREAKS, HOLDS} <= roles, f"Give {rule_id} an example that `breaks` it and one for which it `holds`."
+    for rule_id, entry in CATALOGUE.items():
+        if not entry.at_upload and rule_id not in ("reference", "more"):
+            roles = {example.role for example in EXAMPLES if example.rule == rule_id}
+            assert {BREAKS, HOLDS} <= roles, f"Give {rule_id} an example that `breaks` it and one for which it `holds`."
 
 
-@pytest.mark.parametrize("rule_id", CATALOGUE)
-def test_every_rule_says_all_that_there_is_to_say(rule_id: str) -> None:
-    own = declared(rule_id)
-    assert rule_id in own
-    for code, declaration in own.items():
-        assert declaration.message, f"{code} has no message. Give @rule a message."
-        assert declaration.cause, f"{code} has no cause. Give @rule a title for the causes of its findings."
-        assert declaration.remedy, f"{code} has no remedy. Say in @rule what to do."
+def test_every_rule_says_all_that_there_is_to_say() -> None:
+    for rule_id in CATALOGUE:
+        own = declared(rule_id)
+        assert rule_id in own
+        for code, declaration in own.items():
+            assert declaration.message, f"{code} has no message. Give @rule a message."
+            assert declaration.cause, f"{code} has no cause. Give @rule a title for the causes of its findings."
+            assert declaration.remedy, f"{code} has no remedy. Say in @rule what to do."
 
 
-@pytest.mark.parametrize("code", all_declared())
-def test_causes_and_remedies_name_only_what_findings_of_one_cause_share(code: str) -> None:
-    declaration = all_declared()[code]
-    shared = set(declaration.cause_by)
-    # What follows from a detail that is shared may be named too.
-    follows = {"status_code": {"meant"}}
-    shared |= {name for one in shared for name in follows.get(one, ())}
-    for text in (declaration.cause, declaration.remedy, declaration.for_centre):
-        assert names_in(text) <= shared
+def test_causes_and_remedies_name_only_what_findings_of_one_cause_share() -> None:
+    for code, declaration in all_declared().items():
+        shared = set(declaration.cause_by)
+        # What follows from a detail that is shared may be named too.
+        follows = {"status_code": {"meant"}}
+        shared |= {name for one in shared for name in follows.get(one, ())}
+        for text in (declaration.cause, declaration.remedy, declaration.for_centre):
+            assert names_in(text) <= shared, code
 
 
-@pytest.mark.parametrize("example", [example for example in EXAMPLES if example.role == BREAKS], ids=str)
-def test_findings_have_every_detail_that_their_declaration_names(example: Example) -> None:
-    for finding in check(example.document, **example.options):
+def test_findings_have_every_detail_that_their_declaration_names() -> None:
+    broken = [example for example in EXAMPLES if example.role == BREAKS]
+    for finding in itertools.chain(*(check(example.document, **example.options) for example in broken)):
         declaration = declaration_of(finding.code)
         assert declaration is not None, f"{finding.code} is not declared. Give @rule a case of that name."
         known = with_value(finding.details, finding.value)
@@ -61,9 +61,8 @@ def test_findings_have_every_detail_that_their_declaration_names(example: Exampl
         assert "{" not in str(message_of(finding.code, known))
 
 
-@pytest.mark.parametrize("base", OF_SUBMISSIONS)
-def test_every_error_of_submissions_and_sources_is_declared(base: type[DccError]) -> None:
-    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, base)]
+def test_every_error_of_submissions_and_sources_is_declared() -> None:
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, OF_SUBMISSIONS)]
     assert {kind.error_id() for kind in kinds} <= set(ERROR_KINDS)
 
 

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import re
 from datetime import date, datetime
+from itertools import product
 from pathlib import Path
-
-import pytest
 
 from dcc.declarations import message_of
 from dcc.documents.schema_set import SCHEMA_FILES, SchemaSet
@@ -29,7 +28,7 @@ from dcc.tracker.hostings.declined_archives import Decline
 from dcc.tracker.hostings.foreign_archives import HeldArchive
 from dcc.vocabulary import EntityKind, Severity
 from tests.documents.test_validation import FAULTS, HEAD, MINIMAL, SCHEMA_ERRORS, SCHEMAS, TAIL, procedure
-from tests.rules.test_rules import BREAKS, EXAMPLES, Example
+from tests.rules.test_rules import BREAKS, EXAMPLES
 from tests.support.integrity_cases import check
 
 SETTINGS = Settings(home=Path("/nowhere"))
@@ -51,12 +50,13 @@ def assert_said(message: Message | Problem | UploadFinding) -> None:
     assert "{" not in str(said)
 
 
-@pytest.mark.parametrize("example", [example for example in EXAMPLES if example.role == BREAKS], ids=str)
-def test_what_a_rule_finds_is_said_in_german(example: Example) -> None:
-    found = check(example.document, **example.options)
-    assert found
-    for finding in found:
-        assert_said(message_of(finding.code, with_value(finding.details, finding.value)))
+def test_what_rules_find_is_said_in_german() -> None:
+    for example in EXAMPLES:
+        if example.role == BREAKS:
+            found = check(example.document, **example.options)
+            assert found, example
+            for finding in found:
+                assert_said(message_of(finding.code, with_value(finding.details, finding.value)))
 
 
 KEYS = {
@@ -67,17 +67,13 @@ KEYS = {
 }
 
 
-@pytest.mark.parametrize("kind", EntityKind)
-@pytest.mark.parametrize("action", Action)
-@pytest.mark.parametrize("document", [None, 1, 2])
-@pytest.mark.parametrize("experiments", [[], ["E1"], ["E1", "E2"], [f"E{number}" for number in range(20)]])
-def test_what_the_upload_finds_is_said_in_german(
-    kind: EntityKind, action: Action, document: int | None, experiments: list[str]
-) -> None:
-    there = None if document is None else Version(*[document] * len(Version._fields))
-    finding = judge(Judgement(action, kind, KEYS[kind], there, 1, experiments), 3, 4)
-    if finding is not None:
-        assert_said(finding)
+def test_what_the_upload_finds_is_said_in_german() -> None:
+    named = [[f"E{number}" for number in range(most)] for most in (0, 1, 2, 20)]
+    for kind, action, document, experiments in product(EntityKind, Action, [None, 1, 2], named):
+        there = None if document is None else Version(*[document] * len(Version._fields))
+        finding = judge(Judgement(action, kind, KEYS[kind], there, 1, experiments), 3, 4)
+        if finding is not None:
+            assert_said(finding)
 
 
 def test_what_else_the_upload_finds_is_said_in_german() -> None:
@@ -111,14 +107,13 @@ def problems(tmp_path: Path, content: str | bytes, kind: DocumentKind | None, mo
     return validate_document(path, kind, SCHEMAS, max_errors=most, max_tree_bytes=10_000_000)
 
 
-@pytest.mark.parametrize("case", [*SCHEMA_ERRORS, *FAULTS])
-def test_what_is_wrong_with_a_document_is_said_in_german(case: str, tmp_path: Path) -> None:
-    content = SCHEMA_ERRORS[case][0] if case in SCHEMA_ERRORS else FAULTS[case][0]
-    found = problems(tmp_path, content, DocumentKind.EXPERIMENT)
-    assert found
-    for problem in found:
-        if case != "a type is declared that is not known":
-            assert_said(problem)
+def test_what_is_wrong_with_a_document_is_said_in_german(tmp_path: Path) -> None:
+    for case, (content, *_) in (SCHEMA_ERRORS | FAULTS).items():
+        found = problems(tmp_path, content, DocumentKind.EXPERIMENT)
+        assert found, case
+        for problem in found:
+            if case != "a type is declared that is not known":
+                assert_said(problem)
 
 
 def test_a_document_of_the_wrong_kind_or_with_many_errors_is_said_in_german(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -77,24 +77,63 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(installed: Path, *arguments: str, ends: int = 0) -> str:
+    """Run Python with what is installed in a directory; what it prints."""
     environment = os.environ | {"PYTHONPATH": f"{installed}{os.pathsep}{ROOT}"}
     done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, env=environment, cwd=ROOT)
     assert done.returncode == ends, done.stdout + done.stderr
     return done.stdout if ends in (0, 2) and done.stdout else done.stderr
 
 
-def test_rules_of_a_package_are_listed_and_explained(installed: Path) -> None:
-    main = ["-c", MAIN]
-    entries = {each["id"]: each for each in json.loads(run(installed, *main, "rules", "list", "--json"))}
+FORKS = """
+import json, os, sys
+import dcc.cli.main, dcc_assets.sessions
+
+for line in sys.stdin:
+    code, arguments, environment, output = json.loads(line)
+    child = os.fork()
+    if child == 0:
+        os.environ.clear()
+        os.environ.update(environment)
+        os.dup2(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 1)
+        sys.argv = ["-c", *arguments]
+        exec(code, {"__name__": "__main__"})
+        sys.exit()
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+Python = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def python(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Python]:
+    """Runs code with the example package installed, in forks of one interpreter; what it prints."""
+    output = tmp_path_factory.mktemp("python") / "output"
+    environment = os.environ | {"PYTHONPATH": f"{installed}{os.pathsep}{ROOT}"}
+    with subprocess.Popen(
+        [sys.executable, "-c", FORKS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    ) as interpreter:
+        assert interpreter.stdin is not None
+        assert interpreter.stdout is not None
+
+        def ran(code: str, *arguments: str) -> str:
+            print(json.dumps([code, arguments, dict(os.environ), str(output)]), file=interpreter.stdin, flush=True)
+            assert interpreter.stdout.readline() == "0\n", output.read_text("utf-8")
+            return output.read_text("utf-8")
+
+        yield ran
+        interpreter.stdin.close()
+
+
+def test_rules_of_a_package_are_listed_and_explained(python: Python) -> None:
+    entries = {each["id"]: each for each in json.loads(python(MAIN, "rules", "list", "--json"))}
     assert entries["D1"]["demand"] == "An experiment is not dated on a Sunday."
-    explained = json.loads(run(installed, *main, "explain", "D1", "--json"))
+    explained = json.loads(python(MAIN, "explain", "D1", "--json"))
     assert "Look whether these dates are right" in explained["advice"]
     assert explained["who"] == "centre"
 
 
-def test_rules_of_a_package_judge_and_are_told_in_causes_and_languages(installed: Path, tmp_path: Path) -> None:
+def test_rules_of_a_package_judge_and_are_told_in_causes_and_languages(python: Python, tmp_path: Path) -> None:
     (tmp_path / "fr.po").write_text(FRENCH, "utf-8")
-    told = json.loads(run(installed, "-c", JUDGES.replace("LANGUAGES", str(tmp_path))))
+    told = json.loads(python(JUDGES.replace("LANGUAGES", str(tmp_path))))
     assert told == {
         "message": "The experiment 'E1' is dated 2013-10-06, a Sunday. Look whether the date is right.",
         "french": "L’expérience 'E1' est datée du 2013-10-06, un dimanche. Vérifiez la date.",
@@ -121,10 +160,10 @@ channel.send(Message("7", Kind.OUTAGE, "Away", ""), recipient, seconds=1)
 """
 
 
-def test_a_channel_of_a_package_tells(installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_channel_of_a_package_tells(python: Python, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "events.jsonl"
     monkeypatch.setenv("EVENT_FILE", str(path))
-    run(installed, "-c", TELLS)
+    python(TELLS)
     assert json.loads(path.read_text("utf-8")) == {"id": "7", "subject": "Away"}
 
 
@@ -156,7 +195,7 @@ msgstr "Experimente haben einen Sonntag als Datum"
 
 
 @pytest.fixture
-def platform(installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+def platform(python: Python, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """`dcc` with the example package beside it, on an installation of its own; what a command prints as JSON."""
     for name in [name for name in os.environ if name.startswith(("DCC_", "DAGSTER_"))]:
         monkeypatch.delenv(name)
@@ -173,14 +212,14 @@ def platform(installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     for name, value in environment.items():
         monkeypatch.setenv(name, str(value))
 
-    def dcc(*arguments: object, ends: int = 0) -> Any:
-        return json.loads(run(installed, "-c", MAIN, *map(str, arguments), "--json", ends=ends))
+    def dcc(*arguments: object) -> Any:
+        return json.loads(python(MAIN, *map(str, arguments), "--json"))
 
     return dcc
 
 
 def test_a_package_takes_part_in_all_that_becomes_of_a_submission(
-    platform: Callable[..., Any], installed: Path, tmp_path: Path
+    platform: Callable[..., Any], python: Python, tmp_path: Path
 ) -> None:
     ((name, document),) = experiments().items()
     sunday = re.sub(rb'dateOfExperiment="[^"]*"', b'dateOfExperiment="2026-10-04"', document)
@@ -218,7 +257,7 @@ def test_a_package_takes_part_in_all_that_becomes_of_a_submission(
         report = platform("report", f"add/{archive.name}", "--language", language)
         identifier = findings[0]["message"].split("'")[1]
         assert said.format(identifier) in json.dumps(report, ensure_ascii=False)
-    shown = json.loads(run(installed, "-c", EVALUATION))
+    shown = json.loads(python(EVALUATION))
     assert shown == [{"rule": "D1", "severity": "warning", "findings": 3}]
 
 
