@@ -82,10 +82,10 @@ def test_another_centre_needs_its_full_name(tracker: Engine) -> None:
         assert [entry.full_name for entry in centres.list_centres(connection)] == ["A new one"]
 
 
-@pytest.mark.parametrize("code", ["", "H1", "H.", "H/..", "é", "x" * 33, "H\n"])
-def test_a_code_that_file_names_cannot_hold_is_refused(tracker: Engine, code: str) -> None:
-    with pytest.raises(ConfigurationError, match="centre code"):
-        add_centre(tracker, code, full_name="Some centre")
+def test_a_code_that_file_names_cannot_hold_is_refused(tracker: Engine) -> None:
+    for code in ("", "H1", "H.", "H/..", "é", "x" * 33, "H\n"):
+        with pytest.raises(ConfigurationError, match="centre code"):
+            add_centre(tracker, code, full_name="Some centre")
 
 
 def test_a_centre_is_registered_once_and_its_code_is_case_sensitive(tracker: Engine) -> None:
@@ -97,19 +97,11 @@ def test_a_centre_is_registered_once_and_its_code_is_case_sensitive(tracker: Eng
         assert [entry.short_name for entry in centres.list_centres(connection)] == ["H", "h"]
 
 
-@pytest.mark.parametrize(
-    "details",
-    [
-        {"full_name": "x" * 129},
-        {"email": "x" * 129},
-        {"phone": "1" * 15},
-        {"address": "x" * 257},
-        {"full_name": "a\nb"},
-    ],
-)
-def test_text_that_the_tracker_cannot_hold_is_refused(tracker: Engine, details: dict[str, str]) -> None:
-    with pytest.raises(ConfigurationError, match=r"the tracker holds|control character"):
-        add_centre(tracker, **details)
+def test_text_that_the_tracker_cannot_hold_is_refused(tracker: Engine) -> None:
+    longest = {"full_name": 128, "email": 128, "phone": 14, "address": 256}
+    for details in (*({name: "1" * (most + 1)} for name, most in longest.items()), {"full_name": "a\nb"}):
+        with pytest.raises(ConfigurationError, match=r"the tracker holds|control character"):
+            add_centre(tracker, **details)
 
 
 def test_only_active_centres_sources_are_crawled(tracker: Engine) -> None:
