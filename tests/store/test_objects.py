@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given
-from hypothesis import settings as trials
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from dcc.errors import (
@@ -34,6 +34,7 @@ from dcc.settings import Settings, load_settings
 from dcc.store.objects import ObjectStore, is_key, key_of
 from tests.support.faulty_servers import CuttingProxy
 from tests.support.s3_server import ACCESS_KEY_ID, SECRET_ACCESS_KEY, Bucket, S3Server
+from tests.support.trials import trials
 
 NAME = "archives/add/H.2013-10-31.1.impc.zip"
 PATIENCE = 40.0
@@ -177,8 +178,10 @@ PARTS = st.text(
 NAMES = st.lists(PARTS.filter(lambda part: not part.startswith(".")), min_size=1, max_size=3).map("/".join)
 
 
-@trials(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+@hypothesis_settings(
+    max_examples=trials(40),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(names=st.lists(NAMES, min_size=1, max_size=4, unique=True), content=st.binary(max_size=40), data=st.data())
 def test_any_names_come_back_as_they_are(
@@ -233,7 +236,7 @@ def test_a_process_that_is_killed_leaves_nothing_half_there(
         "DCC_STORE_SECRET_ACCESS_KEY": given_secret.get_secret_value() if given_secret else "",
     }
     seen = set()
-    for _ in range(5):
+    for _ in range(trials(6)):
         with subprocess.Popen(
             [sys.executable, "-c", ENDLESS, str(files)], env=os.environ | variables, stdout=subprocess.PIPE
         ) as child:
