@@ -16,6 +16,7 @@ from dcc.naming import Action, DocumentKind
 from dcc.qc.apply.upload_lock import take_upload_lock
 from dcc.settings import Settings
 from tests.qc.test_applying import all_rows, litters, values
+from tests.support.databases import one_database
 from tests.support.qc_child import before_statement, die, event, fail_at_each_statement, finish, start
 from tests.support.qc_documents import (
     apply,
@@ -78,6 +79,7 @@ def held_by(engine: Engine) -> tuple[dict[str, str], list[str]]:
     return litters(engine), values(engine)
 
 
+@one_database
 @pytest.mark.parametrize("name", ["add", "edit", "delete", "undo"])
 def test_a_failure_at_any_statement_leaves_nothing_and_the_work_can_be_done_again(
     qc_database: Engine, name: str, monkeypatch: pytest.MonkeyPatch

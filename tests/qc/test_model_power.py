@@ -43,6 +43,7 @@ def test_the_model_test_notices(fault: str, monkeypatch: pytest.MonkeyPatch) -> 
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
         print_blob=False,
+        report_multiple_bugs=False,
     )
 
     with pytest.raises((AssertionError, KeyError, ExceptionGroup)):

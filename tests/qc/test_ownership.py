@@ -31,6 +31,7 @@ from dcc.tracker.register import delegations
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
 from tests.support.databases import only_sqlite
 from tests.support.installations import Folder
+from tests.support.prepared_installations import PreparedInstallations
 
 OWN = "add/H.2013-10-31.1.impc.zip"
 OTHERS = "J.2013-11-01.1.impc.zip"
@@ -77,13 +78,17 @@ def remedies(data: DataInstallation, *, for_centre: bool = False) -> str:
 
 
 @pytest.fixture
-def other(data: DataInstallation) -> Folder:
+def other(data: DataInstallation, prepared_installations: PreparedInstallations) -> Folder:
     """A source of J; H has three animals in the QC database."""
+    prepared_installations.begin(data, submit_animals)
+    return Folder(data.base.root / "other", 2)
+
+
+def submit_animals(data: DataInstallation) -> None:
     data.put(OWN, specimens())
-    folder = data.base.add_folder("J", "other")
+    data.base.add_folder("J", "other")
     data.run()
     assert len(current(data)) == 3
-    return folder
 
 
 def rows_of_centre(data: DataInstallation) -> list[tuple[object, ...]]:

@@ -44,7 +44,7 @@ def careful(quick: Installation) -> Installation:
 
 @pytest.fixture(params=["sftp_server", "ftp_server", "local_folder", "web_folder"])
 def served(request: pytest.FixtureRequest) -> Share:
-    """A folder on OpenSSH, on vsftpd, of this machine, on a web server."""
+    """A folder on OpenSSH, on vsftpd, of this machine, on a web server: each lists sizes and times in its own way."""
     found: Share = request.getfixturevalue(request.param)
     return found
 
@@ -89,20 +89,20 @@ class TestYoungArchives:
         assert uploading(careful) == [False]
 
     def test_what_was_not_as_published_and_is_uploaded_anew_is_being_uploaded_and_not_failed(
-        self, careful: Installation, served: Share
+        self, careful: Installation, local_folder: Share
     ) -> None:
         content = archive()
-        served.put(KEY, submissions.archive(specimens(mice=4)), int(time.time()) - 60)
-        served.put(f"{KEY}.md5", f"{hashlib.md5(content).hexdigest()}  {NAME}\n".encode())
-        source_id = register(careful, served)
+        local_folder.put(KEY, submissions.archive(specimens(mice=4)), int(time.time()) - 60)
+        local_folder.put(f"{KEY}.md5", f"{hashlib.md5(content).hexdigest()}  {NAME}\n".encode())
+        source_id = register(careful, local_folder)
         assert careful.run_session().zips[KEY].failed
         assert careful.states() == {KEY: "zip_md5 failed"}
-        with growing(served.root / KEY, content):
+        with growing(local_folder.root / KEY, content):
             result = careful.run_session()
         assert result.zips == {}
         assert [f"{KEY} is being uploaded to" in note for note in result.crawls[source_id].notes] == [True]
         assert (careful.states(), uploading(careful)) == ({KEY: "zip_name done"}, [True])
-        served.put(KEY, content, int(time.time()) - 60)
+        local_folder.put(KEY, content, int(time.time()) - 60)
         assert careful.run_session().zips[KEY].succeeded
 
     @only_sqlite
@@ -204,15 +204,15 @@ class TestYoungArchives:
 
 class TestChangedWhileFetched:
     def test_an_archive_that_grew_since_it_was_listed_is_left_to_a_later_session(
-        self, quick: Installation, served: Share
+        self, quick: Installation, local_folder: Share
     ) -> None:
         """Also where the server's clock is wrong, so that it seems old."""
         content = archive()
-        served.put(KEY, content[: len(content) // 2])
-        register(quick, served)
+        local_folder.put(KEY, content[: len(content) // 2])
+        register(quick, local_folder)
         with open_session(quick.tracker, quick.settings) as session:
             list(crawl_file_sources(quick.tracker, quick.settings, session))
-        served.put(KEY, content, 1_400_000_060)
+        local_folder.put(KEY, content, 1_400_000_060)
         result = quick.run_session(crawl=False)
         assert result.zips == {}
         assert any(f"{KEY} is being uploaded to" in notice for notice in result.closing_notices)
@@ -221,20 +221,20 @@ class TestChangedWhileFetched:
         assert quick.run_session().zips[KEY].succeeded
 
     def test_a_retry_that_meets_a_growing_archive_keeps_what_it_was(
-        self, quick: Installation, careful: Installation, served: Share
+        self, quick: Installation, careful: Installation, local_folder: Share
     ) -> None:
-        served.put(KEY, broken_document(b""))
-        register(quick, served)
+        local_folder.put(KEY, broken_document(b""))
+        register(quick, local_folder)
         quick.run_session()
         assert quick.states() == {KEY: "xsd failed"}
         (quick.settings.staging_directory / KEY).unlink()
         with (
-            growing(served.root / KEY, submissions.archive(specimens(mice=3))),
+            growing(local_folder.root / KEY, submissions.archive(specimens(mice=3))),
             pytest.raises(NotFoundError, match="still being uploaded"),
         ):
             careful.process_again(KEY)
         assert quick.states() == {KEY: "xsd failed"}
-        served.put(KEY, archive(), 1_400_000_060)
+        local_folder.put(KEY, archive(), 1_400_000_060)
         assert quick.run_session().zips[KEY].succeeded
 
     @pytest.mark.parametrize("has_md5", [False, True], ids=["no checksum", "checksum"])
@@ -282,7 +282,7 @@ class TestChangedWhileFetched:
         assert quick.run_session().zips[KEY].succeeded
 
     def test_what_is_tried_again_and_still_being_uploaded_is_taken_by_a_later_session(
-        self, quick: Installation, careful: Installation, served: Share
+        self, quick: Installation, careful: Installation, local_folder: Share
     ) -> None:
         """Whether it failed to arrive before, or was damaged and another source has it."""
         content = archive()
@@ -290,11 +290,11 @@ class TestChangedWhileFetched:
         damaged.put(KEY, half(content))
         quick.run_session()
         assert quick.states() == {KEY: "unzip failed"}
-        register(quick, served)
-        with growing(served.root / KEY, content):
+        register(quick, local_folder)
+        with growing(local_folder.root / KEY, content):
             for installation in (careful, quick, careful):
                 assert [outcome.succeeded for outcome in installation.run_session().zips.values()] in ([], [False])
-        served.put(KEY, content, int(time.time()) - 60)
+        local_folder.put(KEY, content, int(time.time()) - 60)
         result = careful.run_session()
         assert result.zips[KEY].succeeded
         assert quick.staged()[KEY] == content
@@ -360,14 +360,14 @@ class TestChangedAfterwards:
         ids=["half", "invalid", "valid, not uploaded"],
     )
     def test_what_changed_before_its_data_were_uploaded_is_taken_anew(
-        self, quick: Installation, served: Share, first: Callable[[bytes], bytes], state: str
+        self, quick: Installation, local_folder: Share, first: Callable[[bytes], bytes], state: str
     ) -> None:
-        served.put(KEY, first(archive()))
-        source_id = register(quick, served)
+        local_folder.put(KEY, first(archive()))
+        source_id = register(quick, local_folder)
         quick.run_session()
         assert quick.states() == {KEY: state}
         complete = submissions.archive(specimens(mice=3))
-        served.put(KEY, complete, 1_400_000_060)
+        local_folder.put(KEY, complete, 1_400_000_060)
         result = quick.run_session()
         assert result.zips[KEY].succeeded
         crawl = result.crawls[source_id]

@@ -22,6 +22,7 @@ from dcc.session.data.settling import QcSettled, settle_qc
 from dcc.tracker.models import DocumentReopening
 from dcc.vocabulary import ContextState
 from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, key_of, specimens
+from tests.support.prepared_installations import PreparedInstallations
 
 ZIP = "add/H.2013-10-31.1.impc.zip"
 LATER = "add/H.2013-11-01.1.impc.zip"
@@ -100,14 +101,18 @@ def test_a_withdrawal_that_was_killed_half_way_is_made_known_to_the_tracker(
 
 
 @pytest.fixture
-def held(data: DataInstallation) -> DataInstallation:
+def held(data: DataInstallation, prepared_installations: PreparedInstallations) -> DataInstallation:
+    prepared_installations.begin(data, have_one_held)
+    return data.with_settings(hold_threshold=2)
+
+
+def have_one_held(data: DataInstallation) -> None:
     careful = data.with_settings(hold_threshold=2)
     careful.put(ZIP, specimens())
     careful.run()
     careful.put(EDIT, specimens("2013-11-01.1"))
     careful.run()
     assert careful.documents()[EDITED] == "upload pending"
-    return careful
 
 
 def confirm(data: DataInstallation, key: str = EDIT) -> list[tuple[str, Status]]:

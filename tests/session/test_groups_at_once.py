@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import threading
@@ -28,6 +27,7 @@ from dcc.tracker.database import open_tracker
 from dcc.tracker.models import ZipDownload
 from dcc.tracker.queries.session_zips import session_zips
 from tests.support.data_installations import DataInstallation, experiments, specimens
+from tests.support.prepared_processes import FORKED
 
 PATIENCE = 60
 EUROPE, AMERICA = "europe", "america"
@@ -206,9 +206,8 @@ def _hold(settings: Settings, group: str, said: Any) -> None:
 @contextmanager
 def _holding(settings: Settings, group: str) -> Iterator[tuple[Any, int]]:
     """A process that holds a session of a group; and the session's id."""
-    spawning = multiprocessing.get_context("spawn")
-    heard, said = spawning.Pipe(duplex=False)
-    process = spawning.Process(target=_hold, args=(settings, group, said), daemon=True)
+    heard, said = FORKED.Pipe(duplex=False)
+    process = FORKED.Process(target=_hold, args=(settings, group, said), daemon=True)
     process.start()
     try:
         assert heard.poll(PATIENCE)

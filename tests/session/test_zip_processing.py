@@ -192,15 +192,6 @@ def test_an_archive_that_is_refused_is_tried_nowhere_else(
     assert not [path for path in installation.staged() if ".contents" in path]
 
 
-def test_what_failed_for_its_content_is_left_alone_by_later_sessions(
-    installation: Installation, folder: Folder
-) -> None:
-    folder.put(KEY, b"no zip at all")
-    installation.run_session()
-    assert installation.run_session().zips == {}
-    assert len(installation.attempts(KEY)) == 1
-
-
 def test_what_was_processed_is_not_kept_in_memory(
     installation: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -279,7 +270,6 @@ def _open_files(installation: Installation) -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-@pytest.mark.both_databases
 def test_hundreds_of_zips_come_through_in_bounded_threads(installation: Installation, folder: Folder) -> None:
     """Bounded concurrency, and no file left open."""
     for inc in range(300):

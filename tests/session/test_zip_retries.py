@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,7 +14,6 @@ from dcc.errors import (
     NotFoundError,
     TransferFailedError,
 )
-from dcc.naming import Action
 from dcc.phases import Phase, Status
 from dcc.session.archives.coordination import Coordinator
 from dcc.session.archives.jobs import Job
@@ -29,7 +26,6 @@ from dcc.tracker.models import (
     XmlLog,
 )
 from tests.support.installations import Folder, Installation, experiments, note_uploaded, note_withdrawn, specimens
-from tests.support.served_sources import logged
 
 NAME = "H.2013-10-31.1.impc.zip"
 PATIENCE = 30.0
@@ -55,21 +51,6 @@ def broken_fetch(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
 
     monkeypatch.setattr(LocalConnection, "fetch", breaking)
     return breaks
-
-
-def test_the_next_source_delivers_when_the_first_breaks(
-    installation: Installation, folder: Folder, broken_fetch: dict[str, int]
-) -> None:
-    """Fail-over within the session."""
-    second = installation.add_folder("H", "second")
-    for place in (folder, second):
-        place.put(KEY)
-    broken_fetch["centre"] = 1
-    outcome = installation.run_session().zips[KEY]
-    assert outcome.succeeded
-    assert installation.attempts(KEY) == [(folder.source_id, "download failed"), (second.source_id, "xsd done")]
-    assert installation.states() == {KEY: "xsd done"}
-    assert ["broke off" in message for message in logged(installation)] == [True]
 
 
 def test_sources_are_tried_in_order_and_in_rounds(installation: Installation, broken_fetch: dict[str, int]) -> None:
@@ -203,30 +184,6 @@ def test_a_session_with_a_zip_that_did_not_arrive_is_a_failed_one(
     installation.run_session()
     with installation.tracker.connect() as connection:
         assert connection.scalar(select(CrawlingSession.status)) == 1
-
-
-def test_a_truncated_transfer_is_no_success(
-    installation: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What arrived has not the listed size, so there is no archive."""
-    folder.put(KEY)
-    blocks = LocalConnection._blocks
-
-    def cut(self: LocalConnection, action: Action, name: str, offset: int, size: int | None) -> Iterator[bytes]:
-        yield next(blocks(self, action, name, offset, size))[:100]
-
-    monkeypatch.setattr(LocalConnection, "_blocks", cut)
-    outcome = installation.run_session().zips[KEY]
-    assert outcome.failed
-    assert {reason.kind for reason in outcome.reasons} == {"SizeMismatchError"}
-    assert installation.states() == {KEY: "download failed"}
-    assert KEY not in installation.staged()
-
-
-def test_a_published_checksum_that_is_right_passes(installation: Installation, folder: Folder) -> None:
-    archive = folder.put(KEY)
-    (folder.path / f"{KEY}.md5").write_text(f"{hashlib.md5(archive).hexdigest()}  {NAME}\n")
-    assert installation.run_session().zips[KEY].succeeded
 
 
 def test_a_published_checksum_that_is_wrong_fails_the_zip(installation: Installation, folder: Folder) -> None:
