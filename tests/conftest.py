@@ -5,11 +5,12 @@ import os
 import signal
 from collections.abc import Generator
 
+import hypothesis
 import pytest
 
 from dcc import redaction
 from tests.support.sharing import OF_BROWSER, OF_PAGE
-from tests.support.trials import EVERYWHERE
+from tests.support.trials import EVERYWHERE, trials
 
 pytest_plugins = [
     "tests.support.databases",
@@ -29,6 +30,8 @@ pytest_plugins = [
     "tests.support.served_page",
     "tests.support.submission_world",
     "tests.support.dagster_instances",
+    "tests.support.prepared_installations",
+    "tests.support.shown_installations",
 ]
 
 # Most tests crawl what they have just written; those about archives being uploaded set a quiet period.
@@ -90,7 +93,12 @@ LONG = ("tests/test_documents_commands.py", "tests/test_benchmarks", "tests/soak
 
 
 def pytest_configure() -> None:
-    """A shell has what it starts in the background ignore these, and so would every process that a test interrupts."""
+    """Hypothesis tries as often as `trials` says; and what a shell has background processes ignore is as usual.
+
+    Else every process that a test interrupts would ignore it too.
+    """
+    hypothesis.settings.register_profile("trials", max_examples=trials(100))
+    hypothesis.settings.load_profile("trials")
     for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, usual)

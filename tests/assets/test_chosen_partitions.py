@@ -10,8 +10,8 @@ from dcc_assets.sessions import run_session, run_zip_actions
 from tests.support.dagster_instances import Dagster
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
 from tests.support.databases import one_database
+from tests.support.shown_installations import GOOD, Shown
 
-GOOD = "add/H.2013-10-31.1.impc.zip"
 OTHER = "add/H.2013-10-31.2.impc.zip"
 FAULTY = "add/H.2013-10-31.3.impc.zip"
 FLOW = ("zip_downloads", "xml_documents", "validated_documents", "uploaded_data", "data_integrity")
@@ -45,25 +45,19 @@ def session(data: DataInstallation, dagster: Dagster) -> None:
     run_session(data.settings, data.tracker, dagster.instance)
 
 
-@one_database
-def test_one_run_takes_a_partition_through_the_whole_flow(
-    data: DataInstallation, data_dagster: Dagster, data_job: JobDefinition
-) -> None:
+def test_one_run_takes_a_partition_through_the_whole_flow(shown: Shown) -> None:
     """The steps after the first are not skipped, as Dagster does where an asset has no result."""
-    data.put(GOOD, specimens(), experiments())
-    data.put(OTHER, specimens("2013-10-31.2", first=11))
-    session(data, data_dagster)
-    assert data_dagster.materialise(data_job, GOOD, *FLOW) is DagsterRunStatus.SUCCESS
+    assert shown.dagster.materialise(shown.job, GOOD, *FLOW) is DagsterRunStatus.SUCCESS
 
-    newest = data_dagster.instance.get_runs(limit=1)[0]
-    told = told_in(data_dagster, newest.run_id)
+    newest = shown.dagster.instance.get_runs(limit=1)[0]
+    told = told_in(shown.dagster, newest.run_id)
     assert {asset: told[asset] for asset in FLOW} == {asset: [GOOD] for asset in FLOW}
     assert all(set(partitions) <= {GOOD, "H"} for partitions in told.values())
     checks = [*PAST_NAME, UPLOAD_CHECK, *CHECK_OF_GROUP.values()]
-    assert {check.name: data_dagster.checks(check)[GOOD] for check in checks} == {
+    assert {check.name: shown.dagster.checks(check)[GOOD] for check in checks} == {
         check.name: "passed" for check in checks
     }
-    events = data_dagster.instance.all_logs(newest.run_id)
+    events = shown.dagster.instance.all_logs(newest.run_id)
     assert [entry for entry in events if entry.is_dagster_event and entry.get_dagster_event().is_step_skipped] == []
 
 
@@ -118,25 +112,15 @@ def test_a_failed_check_has_its_own_causes_beside_it_and_not_those_of_others(
     }
 
 
-@one_database
 @pytest.mark.parametrize("asset", ["contexts", "overviews"])
-def test_a_centre_is_brought_up_to_date_by_its_partition(
-    data: DataInstallation, data_dagster: Dagster, data_job: JobDefinition, asset: str
-) -> None:
-    data.put(GOOD, specimens(), experiments())
-    session(data, data_dagster)
-    assert data_dagster.materialise(data_job, "H", asset) is DagsterRunStatus.SUCCESS
-    newest = data_dagster.instance.get_runs(limit=1)[0]
-    assert told_in(data_dagster, newest.run_id)[asset] == ["H"]
+def test_a_centre_is_brought_up_to_date_by_its_partition(shown: Shown, asset: str) -> None:
+    assert shown.dagster.materialise(shown.job, "H", asset) is DagsterRunStatus.SUCCESS
+    newest = shown.dagster.instance.get_runs(limit=1)[0]
+    assert told_in(shown.dagster, newest.run_id)[asset] == ["H"]
 
 
-@one_database
-def test_runs_say_what_started_them_and_have_no_other_tags_of_ours(
-    data: DataInstallation, data_dagster: Dagster
-) -> None:
-    data.put(GOOD, specimens())
-    session(data, data_dagster)
-    for run in data_dagster.instance.get_runs():
+def test_runs_say_what_started_them_and_have_no_other_tags_of_ours(shown: Shown) -> None:
+    for run in shown.dagster.instance.get_runs():
         shown = {name for name in run.tags if not name.startswith(".dagster/")}
         assert shown == {"dcc/session", "dcc/started_by"}
         assert run.tags["dcc/started_by"] == "dcc crawl"

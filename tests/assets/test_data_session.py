@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-import sys
 import time
+from multiprocessing.synchronize import Event
 from typing import Any
 
 import pytest
@@ -15,17 +13,19 @@ from dagster import AssetCheckKey, AssetKey, DagsterRunStatus
 from dcc.data_outcomes import DataOutcome, ZipData
 from dcc.errors import DagsterStorageError, QcDatabaseOutdatedError
 from dcc.phases import Phase
+from dcc.settings import load_settings
+from dcc.tracker.database import open_tracker
 from dcc_assets.keys import CHECK_OF_GROUP, UPLOAD_CHECK
 from dcc_assets.runs import finish_dead_runs
 from dcc_assets.sessions import run_session, run_zip_actions
 from dcc_dagster.event_recorder import EventRecorder
-from dcc_dagster.instance import QC_DATABASE_POOL, dagster_environment
+from dcc_dagster.instance import QC_DATABASE_POOL, dagster_environment, open_instance
 from tests.support.dagster_instances import Dagster
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
 from tests.support.databases import one_database
+from tests.support.prepared_processes import FORKED
+from tests.support.shown_installations import GOOD, ORPHANS, Shown, put_orphans
 
-GOOD = "add/H.2013-10-31.1.impc.zip"
-ORPHANS = "add/H.2013-10-31.2.impc.zip"
 ARRIVAL = "add/H.2013-10-31.3.impc.zip"
 DATA_ASSETS = ("uploaded_data", "data_integrity", "qc")
 EXPERIMENT_CHECK = CHECK_OF_GROUP["experiments"]
@@ -47,11 +47,6 @@ def metadata(dagster: Dagster, asset: str, partition: str) -> dict[str, Any]:
         name: [dict(row.data) for row in value.records] if hasattr(value, "records") else value.value
         for name, value in newest.asset_materialization.metadata.items()
     }
-
-
-def put_orphans(data: DataInstallation) -> None:
-    """An archive with experiments on animals that nobody has submitted."""
-    data.put(ORPHANS, experiments("2013-10-31.2", first=11))
 
 
 def test_a_session_takes_documents_through_all_three_jobs(data: DataInstallation, data_dagster: Dagster) -> None:
@@ -83,12 +78,8 @@ def test_a_session_takes_documents_through_all_three_jobs(data: DataInstallation
     assert [reached for key, reached in told if key == GOOD] == [phase for phase in Phase if phase >= Phase.UPLOAD]
 
 
-def test_a_failed_check_names_document_line_rule_and_message_the_worst_first(
-    data: DataInstallation, data_dagster: Dagster
-) -> None:
-    put_orphans(data)
-    run(data, data_dagster)
-    evaluation = data_dagster.evaluation(EXPERIMENT_CHECK, ORPHANS)
+def test_a_failed_check_names_document_line_rule_and_message_the_worst_first(shown: Shown) -> None:
+    evaluation = shown.dagster.evaluation(EXPERIMENT_CHECK, ORPHANS)
     assert evaluation.severity.value == "ERROR"
     findings = [dict(row.data) for row in evaluation.metadata["findings"].records]
     (rule,) = {finding["rule"] for finding in findings}
@@ -99,46 +90,40 @@ def test_a_failed_check_names_document_line_rule_and_message_the_worst_first(
     assert [dict(row.data) for row in evaluation.metadata["rules"].records] == [
         {"rule": "E4", "severity": "error", "findings": len(findings)}
     ]
-    with data.qc.connect() as connection:
+    with shown.data.qc.connect() as connection:
         stored = connection.exec_driver_sql("SELECT message FROM finding WHERE is_active").scalars().all()
     assert {finding["message"] for finding in findings} == set(stored)
 
 
-def test_what_is_shown_of_good_data_counts_them(data: DataInstallation, data_dagster: Dagster) -> None:
-    data.put(GOOD, specimens(), experiments())
-    run(data, data_dagster)
-    uploaded = metadata(data_dagster, "uploaded_data", GOOD)
+def test_what_is_shown_of_good_data_counts_them(shown: Shown) -> None:
+    uploaded = metadata(shown.dagster, "uploaded_data", GOOD)
     assert (uploaded["documents"], uploaded["specimens"], uploaded["experiments"]) == (2, 3, 3)
     assert uploaded["procedures"] == [{"procedure": "IMPC_BWT_001", "measurements": 3}]
-    quality = metadata(data_dagster, "qc", GOOD)
+    quality = metadata(shown.dagster, "qc", GOOD)
     assert (quality["phase"], quality["status"], quality["documents waiting"]) == ("qc", "pending", 1)
-    contexts = metadata(data_dagster, "contexts", "H")
+    contexts = metadata(shown.dagster, "contexts", "H")
     assert contexts["states"] == [{"state": "dataadded", "contexts": contexts["contexts"]}]
     assert contexts["procedures"] == [{"procedure": "IMPC_BWT_001", "measurements": 3}]
-    overviews = metadata(data_dagster, "overviews", "H")
+    overviews = metadata(shown.dagster, "overviews", "H")
     assert (overviews["animals"], overviews["procedure runs"]) == (3, 3)
 
 
-def test_contexts_are_shown_once_a_session_with_what_it_changed(data: DataInstallation, data_dagster: Dagster) -> None:
-    data.put(GOOD, specimens(), experiments())
-    run(data, data_dagster)
-    (event,) = data_dagster.instance.fetch_materializations(AssetKey("contexts"), limit=10).records
+def test_contexts_are_shown_once_a_session_with_what_it_changed(shown: Shown) -> None:
+    (event,) = shown.dagster.instance.fetch_materializations(AssetKey("contexts"), limit=10).records
     assert event.asset_materialization is not None
     told = event.asset_materialization.metadata
     assert (told["contexts"].value, told["added"].value) == (1, 1)
 
 
-def test_a_failing_check_turns_green_when_its_cause_goes(data: DataInstallation, data_dagster: Dagster) -> None:
+def test_a_failing_check_turns_green_when_its_cause_goes(shown: Shown) -> None:
     """E4 heals when the specimen arrives, without anyone submitting again."""
-    put_orphans(data)
-    run(data, data_dagster)
-    assert data_dagster.checks(EXPERIMENT_CHECK) == {ORPHANS: "failed"}
-    data.put(ARRIVAL, specimens("2013-10-31.3", first=11))
-    run(data, data_dagster)
-    assert data.states()[ORPHANS] == "qc pending"
-    assert data_dagster.checks(EXPERIMENT_CHECK) == {ORPHANS: "passed", ARRIVAL: "passed"}
-    assert ORPHANS in data_dagster.materialised("data_integrity")
-    assert ORPHANS in data_dagster.materialised("qc")
+    assert shown.dagster.checks(EXPERIMENT_CHECK) == {GOOD: "passed", ORPHANS: "failed"}
+    shown.data.put(ARRIVAL, specimens("2013-10-31.3", first=11))
+    run(shown.data, shown.dagster)
+    assert shown.data.states()[ORPHANS] == "qc pending"
+    assert shown.dagster.checks(EXPERIMENT_CHECK) == dict.fromkeys((GOOD, ORPHANS, ARRIVAL), "passed")
+    assert ORPHANS in shown.dagster.materialised("data_integrity")
+    assert ORPHANS in shown.dagster.materialised("qc")
 
 
 @one_database
@@ -219,22 +204,19 @@ def test_one_step_at_a_time_has_the_qc_database(data: DataInstallation, data_dag
     assert storage.get_concurrency_info(QC_DATABASE_POOL).claimed_slots == []
 
 
-_HOLDER = """
-import os, sys, time
-from dcc_dagster.instance import open_instance
-from dcc_assets.sessions import run_session
-from dcc.settings import load_settings
-from dcc.tracker.database import open_tracker
+def hold(environment: dict[str, str], holding: Event) -> None:
+    """A session that stops, with the place it has, when the first document is told of."""
+    for name in [name for name in os.environ if name.startswith(("DCC_", "DAGSTER_"))]:
+        del os.environ[name]
+    os.environ.update(environment)
+    settings = load_settings()
 
-settings = load_settings()
+    def stay(_outcome: object) -> None:
+        holding.set()
+        time.sleep(600)
 
-def stay(_outcome):
-    print("holding", flush=True)
-    time.sleep(600)
-
-with open_instance(settings) as instance:
-    run_session(settings, open_tracker(settings), instance, on_data=stay)
-"""
+    with open_instance(settings) as instance:
+        run_session(settings, open_tracker(settings), instance, on_data=stay)
 
 
 @one_database
@@ -243,23 +225,23 @@ def test_a_holder_that_is_killed_frees_its_place_and_the_next_session_shows_what
 ) -> None:
     data.put(GOOD, specimens(), experiments())
     environment = {
-        **{name: value for name, value in os.environ.items() if not name.startswith(("DCC_", "DAGSTER_"))},
         **dagster_environment(data.settings),
         "DCC_QC_URL": data.settings.qc_database_url,
         "DCC_TRACKER_URL": data.settings.tracker_database_url,
         "DCC_MIN_FREE_BYTES": "0",
     }
-    with subprocess.Popen(
-        [sys.executable, "-c", _HOLDER], env=environment, stdout=subprocess.PIPE, text=True
-    ) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline().strip() == "holding"
+    holding = FORKED.Event()
+    holder = FORKED.Process(target=hold, args=(environment, holding))
+    holder.start()
+    try:
+        assert holding.wait(60)
         storage = data_dagster.instance.event_log_storage
         assert len(storage.get_concurrency_info(QC_DATABASE_POOL).claimed_slots) == 1
         finish_dead_runs(data_dagster.instance)
         assert len(storage.get_concurrency_info(QC_DATABASE_POOL).claimed_slots) == 1
-        holder.send_signal(signal.SIGKILL)
-        holder.wait()
+    finally:
+        holder.kill()
+        holder.join()
     assert data_dagster.materialised("uploaded_data") == set()
     began = time.monotonic()
     run(data, data_dagster)

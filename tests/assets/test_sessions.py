@@ -108,15 +108,13 @@ def test_what_dagster_shows_agrees_with_the_tracker(installation: Installation, 
     assert {run.tags[STARTED_BY_TAG] for run in runs} == {"dcc crawl"}
     shown = {key for run in runs for key in run.tags if not key.startswith(".dagster/")}
     assert shown == {SESSION_TAG, STARTED_BY_TAG}
+    with installation.tracker.connect() as connection:
+        ((number, finished),) = connection.execute(select(CrawlingSession.id, CrawlingSession.finish_time))
+    assert (number, finished is not None) == (report.session_id, True)
+    _failed_checks_name_the_zip_the_documents_and_the_lines(dagster, heard)
 
 
-@one_database
-def test_a_failed_check_names_the_zip_the_documents_and_the_lines(
-    installation: Installation, dagster: Dagster, heard: Heard
-) -> None:
-    put_all_kinds(installation)
-    run(installation, dagster, heard)
-
+def _failed_checks_name_the_zip_the_documents_and_the_lines(dagster: Dagster, heard: Heard) -> None:
     evaluation = dagster.evaluation(XSD, INVALID)
     assert evaluation.severity.value == "ERROR"
     assert evaluation.metadata["zip"].value == INVALID
@@ -182,16 +180,6 @@ def test_only_the_sources_asked_for_are_crawled(installation: Installation, dags
     run(installation, dagster, heard, source_ids=[other.source_id])
     assert [crawl.source_id for crawl in heard.crawls] == [other.source_id]
     assert dagster.checks(REACHABLE) == {"H-2": "passed"}
-
-
-@one_database
-def test_a_session_is_finished_when_it_is_done(installation: Installation, dagster: Dagster, heard: Heard) -> None:
-    installation.add_folder().put(GOOD)
-    report = run(installation, dagster, heard)
-    with installation.tracker.connect() as connection:
-        sessions = connection.execute(select(CrawlingSession.id, CrawlingSession.finish_time)).all()
-    assert [number for number, _ in sessions] == [report.session_id]
-    assert sessions[0].finish_time is not None
 
 
 @one_database

@@ -18,10 +18,11 @@ from dcc.databases import transactions
 from dcc_assets.jobs import CRAWL_JOB, LOAD_JOB, PROCESS_JOB, SHOW_JOB, asset_definitions
 from dcc_assets.reference import REFERENCE_JOB, reference_definitions
 from dcc_assets.sessions import run_session
-from tests.assets.test_data_session import ARRIVAL, EXPERIMENT_CHECK, GOOD, ORPHANS, put_orphans
+from tests.assets.test_data_session import ARRIVAL, EXPERIMENT_CHECK
 from tests.support.dagster_instances import Dagster
 from tests.support.data_installations import DataInstallation, experiments, specimens
 from tests.support.databases import MariaDb, only_mariadb
+from tests.support.shown_installations import GOOD, ORPHANS, put_orphans
 
 Place = tuple[tuple[str, int], ...]
 _OCCASIONS = ("before_cursor_execute", "commit")

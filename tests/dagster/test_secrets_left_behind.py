@@ -33,7 +33,7 @@ from dcc_dagster.instance import open_instance
 from tests.cli.conftest import PROGRAM, Dcc, clean
 from tests.support.dagster_instances import set_environment
 from tests.support.databases import PASSWORD as OF_DATABASES
-from tests.support.databases import is_sqlite
+from tests.support.databases import only_mariadb
 from tests.support.installations import Installation, specimens
 from tests.support.left_behind import Left
 from tests.support.ports import free_port
@@ -139,7 +139,7 @@ def session(
     installation: Installation,
     qc_database: object,
     qc_url: str,
-    dagster_url: str | None,
+    dagster_url: str,
     openssh: SftpServer,
     authority: Authority,
     sftp_server: Share,
@@ -180,13 +180,13 @@ def session(
 
 
 def talkative_environment(
-    installation: Installation, qc_url: str, dagster_url: str | None, tmp_path: Path, authority: Authority, port: int
+    installation: Installation, qc_url: str, dagster_url: str, tmp_path: Path, authority: Authority, port: int
 ) -> dict[str, str]:
     return clean(os.environ) | {
         "DCC_HOME": str(installation.settings.home),
         "DCC_TRACKER_URL": installation.settings.tracker_database_url,
         "DCC_QC_URL": qc_url,
-        **({} if dagster_url is None else {"DCC_DAGSTER_URL": dagster_url}),
+        "DCC_DAGSTER_URL": dagster_url,
         "DCC_SMTP_URL": f"smtp://me:{quote(SECRETS['the password of the mail server'], safe='')}@127.0.0.1:{port}",
         "DCC_REPORT_TO": "operator@example.org",
         "DCC_REPORT_DIRECTORY": str(tmp_path / "reports"),
@@ -224,17 +224,17 @@ def commands(group: click.Group, *path: str) -> Iterator[tuple[str, ...]]:
                 yield (*path, name)
 
 
+@only_mariadb
 def test_no_secret_is_in_anything_that_a_session_leaves_behind(
-    session: Session, dagster_url: str | None, qc_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    session: Session, dagster_url: str, qc_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     installation, left = session.installation, session.left
     said = session.run("--debug", "crawl", "--json", exit_code=4)
     assert said.count("Check the user name and password") >= 5
     tracker_url = installation.settings.tracker_database_url
-    if not is_sqlite(tracker_url):
-        wrong = tracker_url.replace("dcc:", f"dcc:{quote(SECRETS['a wrong password'], safe='')}", 1)
-        refused = session.run("--debug", "status", exit_code=4, DCC_TRACKER_URL=wrong)
-        assert "Traceback" in refused
+    wrong = tracker_url.replace("dcc:", f"dcc:{quote(SECRETS['a wrong password'], safe='')}", 1)
+    refused = session.run("--debug", "status", exit_code=4, DCC_TRACKER_URL=wrong)
+    assert "Traceback" in refused
     unknown = session.environment | {"DCC_TRACKER_URL": f"oracle://me:{quote(IN_TRACKER)}@x/y"}
     left.add("a wrong URL", Dcc(unknown, tmp_path)("--debug", "status", exit_code=2).output)
     dcc = Dcc(session.environment, tmp_path)
@@ -246,8 +246,7 @@ def test_no_secret_is_in_anything_that_a_session_leaves_behind(
     left.add_files(tmp_path / "reports")
     left.add_tables(tracker_url, without="accesskey")
     left.add_tables(qc_url)
-    if dagster_url is not None:
-        left.add_tables(dagster_url)
+    left.add_tables(dagster_url)
     left.add("Dagster's pages", json.dumps(answered(installation, dagster_url, monkeypatch)))
 
     wanted = {"file log", "file session-000001.txt", "dcc settings", "dcc source list", "dcc sessions"}
@@ -256,18 +255,12 @@ def test_no_secret_is_in_anything_that_a_session_leaves_behind(
     crawls = left.texts[next(where for where in left.texts if where.startswith("table source_crawl"))].decode()
     assert crawls.count("Check the user name and password") >= 5
     for secret in [*SECRETS.values(), OF_DATABASES, "correct horse battery staple", IN_TRACKER]:
-        assert [
-            where
-            for where in left.places_of(secret)
-            if not (where.startswith("file tracker.db") and secret in (IN_TRACKER, "correct horse battery staple"))
-        ] == [], secret
+        assert left.places_of(secret) == [], secret
 
 
-def answered(installation: Installation, dagster_url: str | None, monkeypatch: pytest.MonkeyPatch) -> Any:
+def answered(installation: Installation, dagster_url: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     """What the web page is told of the instance, its runs and their configuration, and of the code's resources."""
-    settings = installation.settings
-    if dagster_url is not None:
-        settings = settings.model_copy(update={"dagster_url": SecretStr(dagster_url)})
+    settings = installation.settings.model_copy(update={"dagster_url": SecretStr(dagster_url)})
     set_environment(installation.with_settings(dagster_url=settings.dagster_url), monkeypatch)
     origin = LoadableTargetOrigin(module_name="dcc_definitions")
     with open_instance(settings) as instance, in_process_test_workspace(instance, origin) as page:

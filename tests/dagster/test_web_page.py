@@ -1,6 +1,7 @@
 """What the web page asks Dagster for: partitions and their checks after a session, through its own GraphQL."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,9 @@ from dagster._core.workspace.context import WorkspaceRequestContext
 from dagster_graphql.test.utils import execute_dagster_graphql
 
 from dcc.phases import Phase
+from dcc.settings import Settings
 from dcc_assets.sessions import run_session
+from dcc_dagster.instance import open_instance
 from tests.assets.test_sessions import (
     ALL,
     BAD_NAME,
@@ -22,8 +25,10 @@ from tests.assets.test_sessions import (
     WRONG_MD5,
     put_all_kinds,
 )
-from tests.support.dagster_instances import Dagster, set_environment
+from tests.support.dagster_instances import put_prepared, set_environment
 from tests.support.installations import Installation
+from tests.support.prepared_databases import PreparedFile
+from tests.support.stores import Store
 
 PARTITIONS = """
 query ($asset: AssetKeyInput!) {
@@ -102,16 +107,24 @@ RUN_BY = {
 """The jobs of each asset, and what starts them by itself; a report is kept when somebody asks for it."""
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def page(
-    installation: Installation, dagster: Dagster, monkeypatch: pytest.MonkeyPatch
+    prepared_files: dict[str, PreparedFile], prepared_dagster_home: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[WorkspaceRequestContext]:
-    set_environment(installation, monkeypatch)
+    """What the page asks after a session with archives of all kinds; all tests look at the same."""
+    root = tmp_path_factory.mktemp("page")
+    store = Store(Settings(home=root / "home", min_free_bytes=0), prepared_files).init()
+    installation = Installation(store.tracker, store.settings, root)
+    installation.add_centre("H", "J")
     put_all_kinds(installation)
-    run_session(installation.settings, installation.tracker, dagster.instance, until=Phase.XSD)
+    put_prepared(prepared_dagster_home, store.settings)
     origin = LoadableTargetOrigin(module_name="dcc_definitions")
-    with in_process_test_workspace(dagster.instance, origin) as workspace:
-        yield workspace
+    with pytest.MonkeyPatch.context() as patch, open_instance(store.settings) as instance:
+        set_environment(installation, patch)
+        run_session(store.settings, store.tracker, instance, until=Phase.XSD)
+        with in_process_test_workspace(instance, origin) as workspace:
+            yield workspace
+    store.close()
 
 
 def ask(page: WorkspaceRequestContext, query: str, asset: str = "", **variables: str) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 from zipfile import ZipFile
 
 import pytest
-from dagster import AssetKey, DagsterRunStatus, JobDefinition
+from dagster import AssetKey, DagsterRunStatus
 from sqlalchemy.exc import OperationalError
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -24,14 +24,9 @@ from dcc_assets.metadata.links import report_of_zip
 from dcc_assets.pages import server
 from dcc_assets.pages.reports import Answer
 from dcc_assets.pages.server import HEADERS, report_routes
-from dcc_assets.sessions import run_session
 from dcc_dagster.web_server import ExtendedWebserver
-from tests.support.dagster_instances import Dagster, set_environment
-from tests.support.data_installations import DataInstallation, experiments, specimens
-from tests.support.databases import one_database
+from tests.support.shown_installations import GOOD, ORPHANS, Shown
 
-GOOD = "add/H.2013-10-31.1.impc.zip"
-ORPHANS = "add/H.2013-10-31.2.impc.zip"
 HOSTILE = "add/<img src=x onerror=alert(1)>.zip"
 
 Answered = tuple[int, dict[str, str], bytes]
@@ -68,19 +63,7 @@ def ask(path: str, query: str = "", method: str = "GET") -> Answered:
     return sent[0]["status"], headers, b"".join(message.get("body", b"") for message in sent[1:])
 
 
-@pytest.fixture
-def submitted(data: DataInstallation, data_dagster: Dagster, monkeypatch: pytest.MonkeyPatch) -> Dagster:
-    """A session with an archive that is well, one with animals that nobody has submitted, and one of a hostile name."""
-    set_environment(data.base, monkeypatch)
-    data.put(GOOD, specimens(), experiments())
-    data.put(ORPHANS, experiments("2013-10-31.2", first=11))
-    data.put(HOSTILE, experiments())
-    run_session(data.settings, data.tracker, data_dagster.instance)
-    return data_dagster
-
-
-@one_database
-def test_everything_that_is_linked_is_there_and_nothing_else(submitted: Dagster) -> None:
+def test_everything_that_is_linked_is_there_and_nothing_else(shown: Shown) -> None:
     index = ask("/dcc/reports")
     assert index[0] == 200
     assert b'href="/dcc/reports/centre/H"' in index[2]
@@ -110,8 +93,9 @@ def test_everything_that_is_linked_is_there_and_nothing_else(submitted: Dagster)
     assert ask(f"/dcc/reports/{GOOD}", method="POST")[0] == 405
 
 
-@one_database
-def test_what_a_centre_named_is_text_on_its_report(submitted: Dagster) -> None:
+def test_what_a_centre_named_is_text_on_its_report(shown: Shown) -> None:
+    shown.data.folder.put(HOSTILE, b"no archive")
+    shown.data.validate()
     status, _, body = ask(report_of_zip(ZipKey(Action.ADD, HOSTILE.partition("/")[2])))
     assert status == 200
     assert b"<img src=x" not in body
@@ -119,8 +103,7 @@ def test_what_a_centre_named_is_text_on_its_report(submitted: Dagster) -> None:
     assert b"<img src=x" not in ask("/dcc/reports/add/%3Cimg src=x onerror=alert(2)%3E")[2]
 
 
-@one_database
-def test_a_report_comes_in_other_languages_as_json_and_as_a_spreadsheet(submitted: Dagster) -> None:
+def test_a_report_comes_in_other_languages_as_json_and_as_a_spreadsheet(shown: Shown) -> None:
     told = json.loads(ask(f"/dcc/reports/{ORPHANS}", "form=json")[2])
     assert ORPHANS in json.dumps(told)
     assert b'lang="de"' in ask(f"/dcc/reports/{ORPHANS}", "language=de")[2]
@@ -133,8 +116,7 @@ def test_a_report_comes_in_other_languages_as_json_and_as_a_spreadsheet(submitte
         assert ask(f"/dcc/reports/{ORPHANS}", query)[0] == 400
 
 
-@one_database
-def test_pictures_of_a_centre_are_drawn_when_they_are_asked_for(submitted: Dagster) -> None:
+def test_pictures_of_a_centre_are_drawn_when_they_are_asked_for(shown: Shown) -> None:
     status, headers, body = ask("/dcc/pictures/centre/H/1.png")
     assert (status, headers["content-type"]) == (200, "image/png")
     assert body.startswith(b"\x89PNG")
@@ -144,11 +126,10 @@ def test_pictures_of_a_centre_are_drawn_when_they_are_asked_for(submitted: Dagst
     )
 
 
-@one_database
 def test_a_database_that_is_away_is_said_and_the_qc_database_is_done_without(
-    submitted: Dagster, data: DataInstallation, monkeypatch: pytest.MonkeyPatch
+    shown: Shown, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("DCC_QC_URL", f"sqlite:///{data.settings.home}/none.db")
+    monkeypatch.setenv("DCC_QC_URL", f"sqlite:///{shown.data.settings.home}/none.db")
     status, _, body = ask(f"/dcc/reports/{GOOD}")
     assert (status, b"experiment.impc.xml" in body) == (200, True)
     assert "dcc init" in str(json.loads(ask(f"/dcc/reports/{GOOD}", "form=json")[2]))
@@ -227,30 +208,26 @@ def test_the_reports_come_before_the_pages_of_dagster() -> None:
     assert "/graphql" in paths
 
 
-@one_database
-def test_a_report_is_kept_on_demand_and_told_in_short(
-    submitted: Dagster, data: DataInstallation, data_job: JobDefinition
-) -> None:
-    before = len(submitted.statuses())
-    assert submitted.materialise(data_job, ORPHANS, "submission_reports") is DagsterRunStatus.SUCCESS
-    assert len(submitted.statuses()) == before + 1
-    assert submitted.materialised("submission_reports") == {ORPHANS}
-    (record,) = submitted.instance.fetch_materializations(AssetKey("submission_reports"), limit=10).records
+def test_a_report_is_kept_on_demand_and_told_in_short(shown: Shown) -> None:
+    before = len(shown.dagster.statuses())
+    assert shown.dagster.materialise(shown.job, ORPHANS, "submission_reports") is DagsterRunStatus.SUCCESS
+    assert len(shown.dagster.statuses()) == before + 1
+    assert shown.dagster.materialised("submission_reports") == {ORPHANS}
+    (record,) = shown.dagster.instance.fetch_materializations(AssetKey("submission_reports"), limit=10).records
     assert record.asset_materialization is not None
     told = record.asset_materialization.metadata
     assert told["errors and findings"].value == 3
     assert [row.data["found"] for row in told["Causes"].records] == [3]  # type: ignore[union-attr]
-    page = data.settings.home / "reports" / f"{ORPHANS}.html"
+    page = shown.data.settings.home / "reports" / f"{ORPHANS}.html"
     assert told["page"].value == str(page)
     assert page.stat().st_mode & 0o077 == 0
-    assert data.states()[ORPHANS] == "data failed"
+    assert shown.data.states()[ORPHANS] == "data failed"
 
 
-@one_database
-def test_a_check_that_failed_has_its_causes_beside_it(submitted: Dagster) -> None:
+def test_a_check_that_failed_has_its_causes_beside_it(shown: Shown) -> None:
     from dcc_assets.keys import CHECK_OF_GROUP
 
-    metadata = submitted.evaluation(CHECK_OF_GROUP["experiments"], ORPHANS).metadata
+    metadata = shown.dagster.evaluation(CHECK_OF_GROUP["experiments"], ORPHANS).metadata
     (cause,) = [dict(record.data) for record in metadata["Causes"].records]
     assert (cause["found"], cause["document"]) == (3, "H.2013-10-31.2.experiment.impc.xml")
     assert cause["what to do"]

@@ -30,19 +30,11 @@ from dcc_assets.sync.rebuild import rebuild_instance
 from dcc_dagster.event_recorder import EventRecorder
 from dcc_dagster.instance import open_instance
 from dcc_sensors.pending_work import look_for_changes
-from tests.assets.test_data_session import (
-    ARRIVAL,
-    DATA_ASSETS,
-    EXPERIMENT_CHECK,
-    GOOD,
-    ORPHANS,
-    metadata,
-    put_orphans,
-    run,
-)
+from tests.assets.test_data_session import ARRIVAL, DATA_ASSETS, EXPERIMENT_CHECK, metadata, run
 from tests.support.dagster_instances import Dagster, lose_instance, show_changed_data
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
-from tests.support.databases import one_database
+from tests.support.databases import one_database, only_mariadb
+from tests.support.shown_installations import GOOD, ORPHANS, Shown, put_orphans
 
 
 def show(data: DataInstallation, dagster: Dagster) -> None:
@@ -69,41 +61,36 @@ def shown(dagster: Dagster) -> dict[str, Any]:
     }
 
 
-def test_quality_control_that_is_done_is_shown(data: DataInstallation, data_dagster: Dagster) -> None:
-    data.put(GOOD, specimens(), experiments())
-    run(data, data_dagster)
-    assert metadata(data_dagster, "qc", GOOD)["status"] == "pending"
-    finish_quality_control(data)
-    assert data.states() == {GOOD: "qc done"}
-    show(data, data_dagster)
-    assert metadata(data_dagster, "qc", GOOD)["status"] == "done"
-    before = read_mark(data_dagster.instance)
-    events = len(data_dagster.instance.fetch_materializations(AssetKey("qc"), limit=100).records)
-    show(data, data_dagster)
-    assert len(data_dagster.instance.fetch_materializations(AssetKey("qc"), limit=100).records) == events
-    assert read_mark(data_dagster.instance) == before
+def test_quality_control_that_is_done_is_shown(shown: Shown) -> None:
+    assert metadata(shown.dagster, "qc", GOOD)["status"] == "pending"
+    finish_quality_control(shown.data)
+    assert shown.data.states()[GOOD] == "qc done"
+    show(shown.data, shown.dagster)
+    assert metadata(shown.dagster, "qc", GOOD)["status"] == "done"
+    before = read_mark(shown.dagster.instance)
+    events = len(shown.dagster.instance.fetch_materializations(AssetKey("qc"), limit=100).records)
+    show(shown.data, shown.dagster)
+    assert len(shown.dagster.instance.fetch_materializations(AssetKey("qc"), limit=100).records) == events
+    assert read_mark(shown.dagster.instance) == before
 
 
-def test_a_submission_that_was_withdrawn_is_shown_in_yellow(data: DataInstallation, data_dagster: Dagster) -> None:
-    put_orphans(data)
-    run(data, data_dagster)
-    withdraw_submission(data.tracker, data.qc, data.settings, key_of(ORPHANS), author="wrangler", reason="A mistake.")
+def test_a_submission_that_was_withdrawn_is_shown_in_yellow(shown: Shown) -> None:
+    withdraw_submission(
+        shown.data.tracker, shown.data.qc, shown.data.settings, key_of(ORPHANS), author="wrangler", reason="A mistake."
+    )
     later()
-    assert data.states() == {ORPHANS: "upload cancelled"}
-    show(data, data_dagster)
-    evaluation = data_dagster.evaluation(UPLOAD_CHECK, ORPHANS)
+    assert shown.data.states()[ORPHANS] == "upload cancelled"
+    show(shown.data, shown.dagster)
+    evaluation = shown.dagster.evaluation(UPLOAD_CHECK, ORPHANS)
     assert (evaluation.passed, evaluation.severity.value) == (False, "WARN")
     assert "withdrawn" in evaluation.description
-    assert data_dagster.checks(EXPERIMENT_CHECK) == {ORPHANS: "passed"}
+    assert shown.dagster.checks(EXPERIMENT_CHECK)[ORPHANS] == "passed"
 
 
-@one_database
-def test_what_changed_beside_a_session_is_shown_by_the_next_one(data: DataInstallation, data_dagster: Dagster) -> None:
-    data.put(GOOD, specimens(), experiments())
-    run(data, data_dagster)
-    finish_quality_control(data)
-    run(data, data_dagster)
-    assert metadata(data_dagster, "qc", GOOD)["status"] == "done"
+def test_what_changed_beside_a_session_is_shown_by_the_next_one(shown: Shown) -> None:
+    finish_quality_control(shown.data)
+    run(shown.data, shown.dagster)
+    assert metadata(shown.dagster, "qc", GOOD)["status"] == "done"
 
 
 @one_database
@@ -132,30 +119,26 @@ def put_partly_broken(data: DataInstallation, key: str = ORPHANS, stem: str = "2
     data.put(key, broken, experiments(stem, first=first))
 
 
-@one_database
-def test_what_could_not_be_checked_is_a_warning_until_it_can_be(
-    data: DataInstallation, data_dagster: Dagster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data.put(GOOD, specimens(), experiments())
-    run(data, data_dagster)
+def test_what_could_not_be_checked_is_a_warning_until_it_can_be(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as away:
         away.setattr(judging_basis, "ensure_reference", lambda *_arguments: [])
-        with writing(data.qc) as connection:
+        with writing(shown.data.qc) as connection:
             connection.execute(update(ReferenceSnapshot).values(is_active=ReferenceSnapshot.name != "projects"))
-        recheck(data.tracker, data.qc, data.settings, author="wrangler", reason="Projects are gone.")
-        run(data, data_dagster)
-    assert data.states() == {GOOD: "qc pending"}
-    failed = [check for check in CHECK_OF_GROUP.values() if data_dagster.checks(check) == {GOOD: "failed"}]
+        recheck(shown.data.tracker, shown.data.qc, shown.data.settings, author="wrangler", reason="Projects are gone.")
+        run(shown.data, shown.dagster)
+    assert shown.data.states()[GOOD] == "qc pending"
+    failed = [check for check in CHECK_OF_GROUP.values() if shown.dagster.checks(check)[GOOD] == "failed"]
     assert failed
-    assert {data_dagster.evaluation(check, GOOD).severity.value for check in failed} == {"WARN"}
-    assert "could not be made" in data_dagster.evaluation(failed[-1], GOOD).description
+    assert {shown.dagster.evaluation(check, GOOD).severity.value for check in failed} == {"WARN"}
+    assert "could not be made" in shown.dagster.evaluation(failed[-1], GOOD).description
 
-    with writing(data.qc) as connection:
+    with writing(shown.data.qc) as connection:
         connection.execute(update(ReferenceSnapshot).values(is_active=True))
-    run(data, data_dagster)
-    assert {data_dagster.checks(check)[GOOD] for check in failed} == {"passed"}
+    run(shown.data, shown.dagster)
+    assert {shown.dagster.checks(check)[GOOD] for check in failed} == {"passed"}
 
 
+@only_mariadb
 def test_a_rebuild_shows_what_the_lost_instance_showed(data: DataInstallation) -> None:
     data.put(GOOD, specimens(), experiments())
     put_orphans(data)
@@ -178,34 +161,23 @@ def test_a_rebuild_shows_what_the_lost_instance_showed(data: DataInstallation) -
     assert report.centres == 1
 
 
-@one_database
 @pytest.mark.parametrize("asset", ["uploaded_data", "data_integrity"])
-def test_a_zip_action_is_judged_again_alone(
-    data: DataInstallation, data_dagster: Dagster, data_job: JobDefinition, asset: str
-) -> None:
-    data.put(GOOD, specimens(), experiments())
-    put_orphans(data)
-    run(data, data_dagster)
-    assert data_dagster.materialise(data_job, GOOD, asset) is DagsterRunStatus.SUCCESS
-    assert data.states() == {GOOD: "qc pending", ORPHANS: "data failed"}
-    assert {name for name, _, _ in data.set_back()} == {name for name in data.documents() if ".1." in name}
+def test_a_zip_action_is_judged_again_alone(shown: Shown, asset: str) -> None:
+    assert shown.dagster.materialise(shown.job, GOOD, asset) is DagsterRunStatus.SUCCESS
+    assert shown.data.states() == {GOOD: "qc pending", ORPHANS: "data failed"}
+    assert {name for name, _, _ in shown.data.set_back()} == {name for name in shown.data.documents() if ".1." in name}
     checks = CHECK_OF_GROUP.values() if asset == "data_integrity" else [UPLOAD_CHECK]
-    assert {check.name: data_dagster.checks(check).get(GOOD) for check in checks} == {
+    assert {check.name: shown.dagster.checks(check).get(GOOD) for check in checks} == {
         check.name: "passed" for check in checks
     }
 
 
-@one_database
-def test_contexts_and_quality_control_are_brought_up_to_date_from_the_page(
-    data: DataInstallation, data_dagster: Dagster, data_job: JobDefinition
-) -> None:
-    data.put(GOOD, specimens(), experiments())
-    run(data, data_dagster)
-    finish_quality_control(data)
-    assert data_dagster.materialise(data_job, "H", "contexts", "overviews") is DagsterRunStatus.SUCCESS
-    assert metadata(data_dagster, "contexts", "H")["states"][0]["state"] == "qcdone"
-    assert data_dagster.materialise(data_job, GOOD, "qc") is DagsterRunStatus.SUCCESS
-    assert metadata(data_dagster, "qc", GOOD)["status"] == "done"
+def test_contexts_and_quality_control_are_brought_up_to_date_from_the_page(shown: Shown) -> None:
+    finish_quality_control(shown.data)
+    assert shown.dagster.materialise(shown.job, "H", "contexts", "overviews") is DagsterRunStatus.SUCCESS
+    assert metadata(shown.dagster, "contexts", "H")["states"][0]["state"] == "qcdone"
+    assert shown.dagster.materialise(shown.job, GOOD, "qc") is DagsterRunStatus.SUCCESS
+    assert metadata(shown.dagster, "qc", GOOD)["status"] == "done"
 
 
 @one_database
@@ -233,33 +205,28 @@ def test_a_mark_is_kept_with_the_instance(data: DataInstallation, data_dagster: 
     assert mark.contexts > 0
 
 
-@one_database
-def test_what_changed_is_shown_after_the_clock_was_put_back(data: DataInstallation, data_dagster: Dagster) -> None:
+def test_what_changed_is_shown_after_the_clock_was_put_back(shown: Shown) -> None:
     """A session by a clock that was ahead left a mark in the future."""
-    run(data, data_dagster)
-    write_mark(data_dagster.instance, replace(read_mark(data_dagster.instance), zips="2099-01-01T00:00:00"))
-    data.put("add/H.2013-11-06.1.impc.zip", specimens("2013-11-06.1", first=20))
-    data.run()
+    write_mark(shown.dagster.instance, replace(read_mark(shown.dagster.instance), zips="2099-01-01T00:00:00"))
+    shown.data.put("add/H.2013-11-06.1.impc.zip", specimens("2013-11-06.1", first=20))
+    shown.data.run()
 
-    show(data, data_dagster)
+    show(shown.data, shown.dagster)
 
-    assert "add/H.2013-11-06.1.impc.zip" in data_dagster.materialised("qc")
-    assert read_mark(data_dagster.instance).zips < "2099"
+    assert "add/H.2013-11-06.1.impc.zip" in shown.dagster.materialised("qc")
+    assert read_mark(shown.dagster.instance).zips < "2099"
 
 
-@one_database
-def test_no_mark_is_set_in_the_future(data: DataInstallation, data_dagster: Dagster) -> None:
-    data.put(GOOD, specimens())
-    run(data, data_dagster)
-    with writing(data.tracker) as connection:
+def test_no_mark_is_set_in_the_future(shown: Shown) -> None:
+    with writing(shown.data.tracker) as connection:
         connection.execute(update(ZipAction).values(last_update=datetime(2099, 1, 1)))
 
-    show(data, data_dagster)
+    show(shown.data, shown.dagster)
 
-    mark = read_mark(data_dagster.instance)
+    mark = read_mark(shown.dagster.instance)
     assert mark.zips < "2099"
     assert mark.is_open
-    assert look_for_changes(data.settings, mark) == 0
+    assert look_for_changes(shown.data.settings, mark) == 0
 
 
 @one_database

@@ -1,0 +1,74 @@
+"""An installation after a session that Dagster was shown, made once a test process: `shown` is a copy."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from dagster import JobDefinition
+
+from dcc_assets.jobs import asset_definitions
+from dcc_assets.sessions import run_session
+from dcc_dagster.instance import open_instance
+from tests.support.dagster_instances import Dagster, put_prepared, set_environment
+from tests.support.data_installations import DataInstallation, experiments, specimens
+from tests.support.prepared_databases import PreparedFile
+from tests.support.prepared_installations import begun_installation, copy_installation, opened_installation
+
+GOOD = "add/H.2013-10-31.1.impc.zip"
+"""An archive that came through: three animals and an experiment on each."""
+ORPHANS = "add/H.2013-10-31.2.impc.zip"
+"""An archive with experiments on animals that nobody has submitted."""
+
+
+def put_orphans(data: DataInstallation) -> None:
+    """Have the source host the archive ORPHANS."""
+    data.put(ORPHANS, experiments("2013-10-31.2", first=11))
+
+
+@pytest.fixture(scope="session")
+def shown_root(
+    prepared_files: dict[str, PreparedFile], prepared_dagster_home: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """The directory of the installation that is copied."""
+    root = tmp_path_factory.mktemp("shown")
+    data = begun_installation(root, prepared_files)
+    data.put(GOOD, specimens(), experiments())
+    put_orphans(data)
+    put_prepared(prepared_dagster_home, data.settings)
+    with open_instance(data.settings) as instance:
+        run_session(data.settings, data.tracker, instance)
+    data.tracker.dispose()
+    data.qc.dispose()
+    return root
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A copy of the test's own: the installation, its Dagster instance, and the job behind its Materialize button."""
+
+    data: DataInstallation
+    dagster: Dagster
+
+    @property
+    def job(self) -> JobDefinition:
+        """The job of the page, in the environment of the test."""
+        return asset_definitions().resolve_implicit_global_asset_job_def()
+
+
+@pytest.fixture
+def shown(shown_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shown]:
+    """A copy, which the environment names."""
+    for name in [name for name in os.environ if name.startswith("DCC_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("DCC_QUIET_SECONDS", "0")
+    data = opened_installation(tmp_path)
+    copy_installation(shown_root, data)
+    set_environment(data.base, monkeypatch)
+    with open_instance(data.settings) as instance:
+        yield Shown(data, Dagster(instance))
+    data.tracker.dispose()
+    data.qc.dispose()
