@@ -136,12 +136,12 @@ def crawl(
     """
     sources = run_reading(work.tracker, source_partitions, patience_seconds=work.settings.database_retry)
     context.instance.add_dynamic_partitions(str(FILE_SOURCES.name), list(sources))
-    show_unshown(context.instance, recorder, work.tracker, work.settings)
+    show_unshown(context.instance, recorder, work)
     listed = []
     for outcome in work.crawl(source_ids):
         listed.append(outcome.partition)
         recorder.tell_of_many(found_zip_reports(outcome))
         yield source_report(outcome)
     yield from overdue_changes(context.instance, recorder, work.tracker, work.settings, listed)
-    recorder.when_stored(lambda: note_shown(context.instance, work.tracker, work.settings))
+    recorder.when_stored(lambda: note_shown(context.instance, work))
     work.hand_over_if_due(archives=True)

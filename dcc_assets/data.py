@@ -99,13 +99,13 @@ def load(context: OpExecutionContext, work: Work, qc: Engine, recorder: EventRec
 
     Faulty data fail checks, never the run. Raises what the work raises.
     """
-    mirror = Mirror(context.instance, work.tracker, qc, work.settings)
+    mirror = Mirror(context.instance, work.tracker, qc, work.settings, work.session.group)
     yield from mirror.catch_up()
     yield from mirror.told(work.take_up_data(qc))
     yield from mirror.catch_up()
     yield from overdue_changes(context.instance, recorder, work.tracker, work.settings, mirror.centres_shown)
     recorder.when_stored(mirror.note_shown)
-    recorder.when_stored(lambda: archive_older(context.instance, work.tracker, work.settings))
+    recorder.when_stored(lambda: archive_older(context.instance, work.tracker, work.settings, session=work.session))
 
 
 def load_chosen(

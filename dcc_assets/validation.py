@@ -122,10 +122,10 @@ def process(
 
     `report` makes a report of an outcome. Faulty data fail checks, never the run. Raises what the processing raises.
     """
-    show_unshown(context.instance, recorder, work.tracker, work.settings)
+    show_unshown(context.instance, recorder, work)
     for outcome in work.process(keys, workers_of(work.settings)):
         # If nothing could be fetched, what is shown of the last attempt stays right.
         if not outcome.kept:
             yield report(outcome, staging)
-    recorder.when_stored(lambda: note_shown(context.instance, work.tracker, work.settings))
+    recorder.when_stored(lambda: note_shown(context.instance, work))
     work.hand_over_if_due()

@@ -27,6 +27,7 @@ from dcc.tracker.queries.zip_action_lists import waiting_zip_actions
 from dcc.tracker.states import State
 from dcc.vocabulary import DocumentState
 from dcc_assets.sync.changes import Mark, changes_since
+from dcc_assets.sync.marks import Part
 
 _NOT_DONE_WITH: Final = State(Phase.QC, Status.PENDING)
 """State of documents that wait for a wrangler, not for a session."""
@@ -87,8 +88,8 @@ def _looking(settings: Settings) -> Iterator[Connection]:
         tracker.dispose()
 
 
-def look_for_changes(settings: Settings, mark: Mark) -> int:
-    """How many zip actions and centres have changed since a mark of what Dagster shows.
+def look_for_changes(settings: Settings, marks: Iterable[Part[Mark]]) -> int:
+    """How many zip actions and centres have changed since the marks of what Dagster shows.
 
     What changed in the second of the mark itself, or by a clock that was ahead, is left to the next session. Raises
     DatabaseOutdatedError and DatabaseUnreachableError.
@@ -97,7 +98,8 @@ def look_for_changes(settings: Settings, mark: Mark) -> int:
     try:
         require_current_qc(qc)
         with tracker.connect() as asked, qc.connect() as asked_qc:
-            changes = changes_since(asked, asked_qc, replace(mark, is_open=False), until=utc_now())
+            closed = [replace(part, mark=replace(part.mark, is_open=False)) for part in marks]
+            changes = changes_since(asked, asked_qc, closed, until=utc_now())
         return len(changes.zips) + len(changes.centres)
     finally:
         qc.dispose()

@@ -31,7 +31,7 @@ from dcc.settings import Settings, load_settings
 from dcc.settings.centre_groups import CentreGroup
 from dcc_assets.jobs import CRAWL_JOB, LOAD_JOB, PROCESS_JOB, SHOW_JOB
 from dcc_assets.runs import GROUP_TAG, SESSION_TAG, finish_dead_runs
-from dcc_assets.sync.changes import read_mark
+from dcc_assets.sync.changes import DATA_SHOWN
 from dcc_resources.session import SessionResource
 from dcc_sensors.pending_work import (
     TrackerView,
@@ -130,16 +130,17 @@ def valid_documents(context: SensorEvaluationContext, session: SessionResource) 
 )
 def changes_beside_sessions(context: SensorEvaluationContext, session: SessionResource) -> RunRequest | SkipReason:
     """Ask for one run that shows what changed in the databases since that was done last."""
-    mark = read_mark(context.instance)
     settings = session.session_settings()
+    parts = DATA_SHOWN.parts(context.instance, settings)
     try:
         if any(view.data_waits for view in look_at_tracker(settings)):
             return SkipReason("The next session shows the changes.")
-        changed = look_for_changes(settings, mark)
+        changed = look_for_changes(settings, parts)
         if changed == 0:
             return SkipReason("No changes to show.")
+        since = "; ".join(f"{part.mark.zips}, {part.mark.contexts}" for part in parts)
         return _busy(context.instance, settings, None) or RunRequest(
-            run_key=f"{mark.zips}, {mark.contexts}, {changed} changed, {int(time.time() // REPEAT_SECONDS)}"
+            run_key=f"{since}, {changed} changed, {int(time.time() // REPEAT_SECONDS)}"
         )
     except DatabaseOutdatedError as error:
         return SkipReason(str(error))

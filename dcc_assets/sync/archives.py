@@ -1,35 +1,36 @@
 """What became of zip actions up to their validation, shown in Dagster where the session that did it was killed.
 
 A session tells of zip actions as they finish, a second after they are in the tracker. What one that died had not told
-is found by a mark: up to which zip action, download, refusal and re-opening everything had been shown at last. It goes
-by ids, which no clock can put out of order, and is kept in the Dagster instance, so that a new instance is shown
-everything.
+is found by a mark (`marks`): up to which zip action, download, refusal and re-opening everything had been shown at
+last. It goes by ids, which no clock can put out of order.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from functools import partial
 from typing import Final
 
 from dagster import DagsterInstance
-from sqlalchemy import ColumnElement, Connection, Engine, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Engine, func, or_, select, true
 
 from dcc.outcomes import ZipKey, ZipOutcome
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
 from dcc.settings import Settings
+from dcc.settings.centre_groups import CentreGroup
 from dcc.store.staging import Staging
 from dcc.tracker.database import run_reading
 from dcc.tracker.models import FileSourceHasZip, Reopening, ZipAction, ZipActionLog, ZipDownload, ZipFile
+from dcc.tracker.queries.session_zips import of_centres
 from dcc_assets.metadata.archives import whole_zip_report
 from dcc_assets.sync.archive_records import recorded_zips
 from dcc_assets.sync.horizon import archive_older, read_archive
+from dcc_assets.sync.marks import Marks, Part
 from dcc_dagster.event_recorder import EventRecorder
 from dcc_dagster.partition_events import Report
+from dcc_resources.work import Work
 
-_MARK: Final = "dcc/zip actions shown"
 _AT_ONCE: Final = 500
 
 
@@ -42,23 +43,34 @@ class ZipMark:
     refusals: int = 0
     reopenings: int = 0
 
+    def or_later(self, other: ZipMark) -> ZipMark:
+        """What is shown by this mark or by another one."""
+        return ZipMark(*map(max, astuple(self), astuple(other)))
 
-def show_unshown(instance: DagsterInstance, recorder: EventRecorder, tracker: Engine, settings: Settings) -> None:
-    """Show what no session told of; the mark stays, since what is told is stored only when the recorder is left.
+
+ZIPS_SHOWN: Final = Marks("dcc/zip actions shown", ZipMark)
+
+
+def show_unshown(instance: DagsterInstance, recorder: EventRecorder, work: Work) -> None:
+    """Show what no session told of, of the centres of this one; the marks stay until the recorder has stored it.
 
     Raises TrackerUnreachableError, as `note_shown` and `recorded_reports` do.
     """
-    mark = read_zip_mark(instance)
-    if mark == ZipMark():
-        archive_older(instance, tracker, settings)
-    if run_reading(tracker, newest_zip_mark, patience_seconds=settings.database_retry) == mark:
-        return
-    last, shown = 0, read_archive(instance).horizon.shows()
-    while page := run_reading(
-        tracker, partial(_unshown, mark=mark, shown=shown, after=last), patience_seconds=settings.database_retry
-    ):
-        last = max(page)
-        recorder.tell_of_many(recorded_reports(tracker, settings, list(page.values())))
+    tracker, settings = work.tracker, work.settings
+    if ZIPS_SHOWN.read(instance) == ZipMark():
+        archive_older(instance, tracker, settings, session=work.session)
+    parts = ZIPS_SHOWN.parts(instance, settings, work.session.group)
+    newest = run_reading(tracker, newest_zip_mark, patience_seconds=settings.database_retry)
+    shown = read_archive(instance).horizon.shows()
+    for part in parts:
+        if part.mark == newest:
+            continue
+        last = 0
+        while page := run_reading(
+            tracker, partial(_unshown, part=part, shown=shown, after=last), patience_seconds=settings.database_retry
+        ):
+            last = max(page)
+            recorder.tell_of_many(recorded_reports(tracker, settings, list(page.values())))
 
 
 def recorded_reports(tracker: Engine, settings: Settings, keys: Sequence[ZipKey]) -> Iterator[Report]:
@@ -70,23 +82,28 @@ def recorded_reports(tracker: Engine, settings: Settings, keys: Sequence[ZipKey]
             yield whole_zip_report(outcome, staging)
 
 
-def note_shown(instance: DagsterInstance, tracker: Engine, settings: Settings) -> None:
-    """Note that everything is shown; called when the recorder is left.
+def note_shown(instance: DagsterInstance, work: Work) -> None:
+    """Note that everything of the session's centres is shown; called when the recorder is left.
 
     What is unfinished will be told of by a session to come, which may be killed: as long as anything is, downloads
     count as not shown.
     """
-    newest, unfinished = run_reading(tracker, _newest_and_unfinished, patience_seconds=settings.database_retry)
+    group = work.session.group
+    newest, unfinished = run_reading(
+        work.tracker, partial(_newest_and_unfinished, group=group), patience_seconds=work.settings.database_retry
+    )
     if unfinished:
-        newest = replace(newest, downloads=read_zip_mark(instance).downloads)
-    write_zip_mark(instance, newest)
+        parts = ZIPS_SHOWN.parts(instance, work.settings, group)
+        newest = replace(newest, downloads=min(part.mark.downloads for part in parts))
+    ZIPS_SHOWN.write(instance, newest, group)
 
 
-def _newest_and_unfinished(connection: Connection) -> tuple[ZipMark, bool]:
+def _newest_and_unfinished(connection: Connection, group: CentreGroup | None) -> tuple[ZipMark, bool]:
     unfinished = (
         select(ZipAction.id)
         .where(ZipAction.phase_id.between(int(Phase.ZIP_MD5), int(Phase.XSD)))
         .where(ZipAction.status_id.in_([int(Status.PENDING), int(Status.RUNNING)]))
+        .where(true() if group is None else of_centres(group.centres))
     )
     return newest_zip_mark(connection), connection.scalar(unfinished.limit(1)) is not None
 
@@ -100,23 +117,13 @@ def newest_zip_mark(connection: Connection) -> ZipMark:
     return ZipMark(*newest)
 
 
-def read_zip_mark(instance: DagsterInstance) -> ZipMark:
-    """The mark that an instance keeps; in a new one that of the beginning."""
-    kept = instance.daemon_cursor_storage.get_cursor_values({_MARK}).get(_MARK)
-    return ZipMark(**json.loads(kept)) if kept else ZipMark()
-
-
-def write_zip_mark(instance: DagsterInstance, mark: ZipMark) -> None:
-    """Have an instance keep the mark."""
-    instance.daemon_cursor_storage.set_cursor_values({_MARK: json.dumps(asdict(mark))})
-
-
 def _recorded(connection: Connection, keys: Sequence[ZipKey]) -> list[ZipOutcome]:
     return list(recorded_zips(connection, keys))
 
 
-def _unshown(connection: Connection, mark: ZipMark, shown: ColumnElement[bool], after: int) -> dict[int, ZipKey]:
-    """Some hundreds of those `shown`, by ids greater than `after`, of which something is newer than the mark."""
+def _unshown(connection: Connection, part: Part[ZipMark], shown: ColumnElement[bool], after: int) -> dict[int, ZipKey]:
+    """Some hundreds of those `shown`, by ids greater than `after`, of which something is newer than their mark."""
+    mark = part.mark
     downloaded = (
         select(FileSourceHasZip.za_id)
         .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
@@ -133,7 +140,7 @@ def _unshown(connection: Connection, mark: ZipMark, shown: ColumnElement[bool], 
     query = (
         select(ZipAction.id, ZipAction.todo_id, ZipFile.file_name)
         .join(ZipFile, ZipFile.id == ZipAction.zip_id)
-        .where(newer, shown, ZipAction.id > after)
+        .where(newer, shown, part.of_zip_actions(), ZipAction.id > after)
         .order_by(ZipAction.id)
         .limit(_AT_ONCE)
     )

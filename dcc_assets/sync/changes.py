@@ -1,16 +1,15 @@
 """What the phases after validation did, shown in Dagster: by a session, by people beside it, and by sessions that died.
 
 A session tells of what it does. What `dcc qc done`, `dcc data undo` or `dcc data confirm` changed, and what a session
-that was killed had not shown, is found by a mark: how far what changed in the tracker and in the data contexts had been
-shown at last. It is kept in the Dagster instance, so that a new instance is shown everything.
+that was killed had not shown, is found by a mark (`marks`): how far what changed in the tracker and in the data
+contexts had been shown at last.
 """
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -26,6 +25,7 @@ from dcc.phases import ACTIONS_BY_ID, Phase, Status
 from dcc.qc.contexts.listings import newest_history
 from dcc.qc.models import ContextHistory, DataContext
 from dcc.settings import Settings
+from dcc.settings.centre_groups import CentreGroup
 from dcc.tracker.models import ZipAction, ZipFile
 from dcc.tracker.states import State
 from dcc_assets.keys import CENTRES
@@ -34,11 +34,11 @@ from dcc_assets.metadata.documents import data_report
 from dcc_assets.sync.centre_records import recorded_contexts, recorded_overviews
 from dcc_assets.sync.document_records import AT_ONCE, documented_zip_actions, recorded_page
 from dcc_assets.sync.horizon import read_archive
+from dcc_assets.sync.marks import Marks, Part
 from dcc_dagster.partition_events import Report
 
 T = TypeVar("T")
 
-_MARK: Final = "dcc/data shown"
 _JUDGED_AT_ONCE: Final = 100
 _HISTORY: Final = ContextHistory.__table__
 _CONTEXT: Final = DataContext.__table__
@@ -62,6 +62,14 @@ class Mark:
     known: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """Of a second that is open, the zip actions by their states, `<phase>/<status>`: in these they were shown."""
 
+    def or_later(self, other: Mark) -> Mark:
+        """What is shown by this mark or by another one; of the same second, by the one that is closed."""
+        later = max(self, other, key=lambda mark: (mark.zips, not mark.is_open))
+        return replace(later, contexts=max(self.contexts, other.contexts))
+
+
+DATA_SHOWN: Final = Marks("dcc/data shown", Mark)
+
 
 @dataclass(frozen=True, slots=True)
 class Changes:
@@ -74,11 +82,19 @@ class Changes:
 class Mirror:
     """Makes reports of what the two databases hold of documents and centres. Both are only read.
 
-    The mark may be set (`note_shown`) once the reports are stored.
+    What changed is looked for among the centres of a `group`, or of all. The mark may be set (`note_shown`) once the
+    reports are stored.
     """
 
-    def __init__(self, instance: DagsterInstance, tracker: Engine, qc: Engine, settings: Settings) -> None:
-        self._instance = instance
+    def __init__(
+        self,
+        instance: DagsterInstance,
+        tracker: Engine,
+        qc: Engine,
+        settings: Settings,
+        group: CentreGroup | None = None,
+    ) -> None:
+        self._instance, self._group = instance, group
         self._tracker, self._qc, self._settings = tracker, qc, settings
         self._shown = read_archive(instance).horizon.shows()
         self._judged: list[ZipKey] = []
@@ -153,12 +169,15 @@ class Mirror:
 
     def catch_up(self) -> Iterator[Report]:
         """Reports of what changed since the mark, or since this was done before, but for what a session told."""
-        mark = self._mark or read_mark(self._instance)
-        if mark.zips and datetime.fromisoformat(mark.zips) > utc_now():
-            # The clock was put back: what has changed since then cannot be told.
-            mark = replace(mark, zips="")
+        if self._mark is None:
+            parts = DATA_SHOWN.parts(self._instance, self._settings, self._group)
+        else:
+            parts = [Part(self._mark, None if self._group is None else self._group.centres)]
+        now = utc_now()
+        # Where the clock was put back, what has changed since then cannot be told.
+        parts = [replace(part, mark=replace(part.mark, zips="")) if _is_after(part, now) else part for part in parts]
         newest, changes = self._read(
-            lambda tracker, qc: (_newest(tracker, qc), changes_since(tracker, qc, mark, shown=self._shown))
+            lambda tracker, qc: (_newest(tracker, qc), changes_since(tracker, qc, parts, shown=self._shown))
         )
         # What is in another state than the one told was changed beside the session, such as by `dcc data undo`.
         keys = {key for key, state in changes.zips.items() if self._told.get(key) != state}
@@ -170,7 +189,7 @@ class Mirror:
     def note_shown(self) -> None:
         """Set the mark, once all reports are stored: a process that is killed has left it where it was."""
         if self._mark is not None:
-            write_mark(self._instance, self._mark)
+            DATA_SHOWN.write(self._instance, self._mark, self._group)
 
     def _note_told(self, outcome: ZipData) -> None:
         """Note the state that what is told of a phase stands for: one of that phase, of validation, or told before.
@@ -208,32 +227,43 @@ def _reports(outcomes: Iterable[ZipData]) -> Iterator[Report]:
     return (report for report in reports if report is not None)
 
 
-def read_mark(instance: DagsterInstance) -> Mark:
-    """The mark that an instance keeps; in a new one that of the beginning."""
-    kept = instance.daemon_cursor_storage.get_cursor_values({_MARK}).get(_MARK)
-    return Mark(**json.loads(kept)) if kept else Mark()
-
-
-def write_mark(instance: DagsterInstance, mark: Mark) -> None:
-    """Have an instance keep the mark."""
-    instance.daemon_cursor_storage.set_cursor_values({_MARK: json.dumps(asdict(mark))})
+def _is_after(part: Part[Mark], now: datetime) -> bool:
+    return bool(part.mark.zips) and datetime.fromisoformat(part.mark.zips) > now
 
 
 def changes_since(
     tracker: Connection,
     qc: Connection,
-    mark: Mark,
+    parts: Iterable[Part[Mark]],
     until: datetime | None = None,
     shown: ColumnElement[bool] | None = None,
 ) -> Changes:
-    """What has changed since a mark: zip actions of which documents were uploaded, and centres with data contexts.
+    """What has changed since marks: zip actions of which documents were uploaded, and centres with data contexts.
 
     `until` leaves out zip actions that changed later: by a clock that was ahead. `shown` says which are shown at all.
     """
+    zips: dict[ZipKey, State] = {}
+    centres: dict[str, int] = {}
+    for part in parts:
+        zips |= _zips_since(tracker, part, until, shown)
+        of_contexts = (
+            select(_CONTEXT.c.centre, func.max(_HISTORY.c.id))
+            .join(_HISTORY, _HISTORY.c.context_id == _CONTEXT.c.id)
+            .where(_HISTORY.c.id > part.mark.contexts, part.of_column(_CONTEXT.c.centre))
+            .group_by(_CONTEXT.c.centre)
+        )
+        centres |= dict(iter(qc.execute(of_contexts)))
+    return Changes(zips, centres)
+
+
+def _zips_since(
+    tracker: Connection, part: Part[Mark], until: datetime | None, shown: ColumnElement[bool] | None
+) -> dict[ZipKey, State]:
+    mark = part.mark
     query = (
         select(ZipAction.id, ZipAction.todo_id, ZipFile.file_name, ZipAction.phase_id, ZipAction.status_id, _CHANGED)
         .join(ZipFile, ZipFile.id == ZipAction.zip_id)
-        .where(or_(ZipAction.phase_id >= int(Phase.UPLOAD), _failed_in_part()))
+        .where(or_(ZipAction.phase_id >= int(Phase.UPLOAD), _failed_in_part()), part.of_zip_actions())
     )
     since = datetime.fromisoformat(mark.zips) if mark.zips else None
     if since is not None:
@@ -243,18 +273,11 @@ def changes_since(
     if shown is not None:
         query = query.where(shown)
     known = {(state, number) for state, numbers in mark.known.items() for number in numbers}
-    zips = {
+    return {
         ZipKey(ACTIONS_BY_ID[todo], name): State(Phase(phase), Status(status))
         for number, todo, name, phase, status, changed in tracker.execute(query)
         if changed != since or (f"{phase}/{status}", number) not in known
     }
-    of_contexts = (
-        select(_CONTEXT.c.centre, func.max(_HISTORY.c.id))
-        .join(_HISTORY, _HISTORY.c.context_id == _CONTEXT.c.id)
-        .where(_HISTORY.c.id > mark.contexts)
-        .group_by(_CONTEXT.c.centre)
-    )
-    return Changes(zips, dict(iter(qc.execute(of_contexts))))
 
 
 def _failed_in_part() -> ColumnElement[bool]:

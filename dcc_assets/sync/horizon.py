@@ -23,6 +23,8 @@ from sqlalchemy import ColumnElement, Connection, Engine, and_, func, not_, or_,
 from dcc.databases.columns import UtcDateTime
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
+from dcc.session.leases import active_sessions
+from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc.tracker.database import run_reading
 from dcc.tracker.models import ZipAction, ZipFile
@@ -106,13 +108,22 @@ def read_archive(instance: DagsterInstance) -> Archive:
     return Archive(_horizon(told["horizon"]), _horizon(told["removed"]))
 
 
-def archive_older(instance: DagsterInstance, tracker: Engine, settings: Settings, *, anew: bool = False) -> int:
+def archive_older(
+    instance: DagsterInstance,
+    tracker: Engine,
+    settings: Settings,
+    *,
+    session: Session | None = None,
+    anew: bool = False,
+) -> int:
     """Archive zip actions at rest of which there are too many, the oldest first; how many went from the instance.
 
-    `anew`: as if nothing were archived, for an instance that is shown everything again. Call while no session of
-    another process is active, when everything told is stored. What one that was killed had not removed goes with the
-    next. Raises TrackerUnreachableError.
+    `session` is the one that asks: while others are active too, it is left to the one that ends last. `anew`: as if
+    nothing were archived, for an instance that is shown everything again. Call when everything told is stored. What
+    one that was killed had not removed goes with the next. Raises TrackerUnreachableError.
     """
+    if session is not None and session.group is not None and _others_are_active(tracker, settings, session):
+        return 0
     archive = Archive() if anew else read_archive(instance)
     horizon = run_reading(
         tracker,
@@ -133,6 +144,13 @@ def archive_older(instance: DagsterInstance, tracker: Engine, settings: Settings
         )
     _write(instance, Archive(horizon, horizon))
     return removed
+
+
+def _others_are_active(tracker: Engine, settings: Settings, session: Session) -> bool:
+    leases = run_reading(
+        tracker, lambda connection: active_sessions(connection, settings), patience_seconds=settings.database_retry
+    )
+    return any(lease.session != session.id for lease in leases)
 
 
 def _write(instance: DagsterInstance, archive: Archive) -> None:

@@ -19,7 +19,7 @@ from dcc_assets.metadata.file_sources import source_report
 from dcc_assets.partitions import open_qc, source_partitions
 from dcc_assets.runs import QUIET, STARTED_BY_TAG, finish_dead_runs
 from dcc_assets.sync.archive_records import recorded_crawls, recorded_zips
-from dcc_assets.sync.archives import newest_zip_mark, write_zip_mark
+from dcc_assets.sync.archives import ZIPS_SHOWN, newest_zip_mark
 from dcc_assets.sync.changes import Mirror
 from dcc_assets.sync.horizon import archive_older, read_archive
 from dcc_assets.sync.overdue import overdue_changes
@@ -79,7 +79,7 @@ class _Rebuilding:
                 self.failed += zip_.failed
                 if self.zip_actions % _SHOWN_EVERY == 0:
                     self.say(f"{self.zip_actions:,} of {total:,} zip actions")
-            recorder.when_stored(lambda: write_zip_mark(instance, newest))
+            recorder.when_stored(lambda: ZIPS_SHOWN.write(instance, newest))
             self._record_data(instance, recorder)
             recorder.tell_of_many(overdue_changes(instance, recorder, self.tracker, self.settings, anew=None))
 

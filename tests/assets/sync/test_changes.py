@@ -25,7 +25,8 @@ from dcc.session.data.settling import settle_qc
 from dcc.tracker.models import ZipAction
 from dcc_assets.keys import CHECK_OF_GROUP, UPLOAD_CHECK
 from dcc_assets.sessions import run_session
-from dcc_assets.sync.changes import Mark, read_mark, write_mark
+from dcc_assets.sync.changes import DATA_SHOWN, Mark
+from dcc_assets.sync.marks import Part
 from dcc_assets.sync.rebuild import rebuild_instance
 from dcc_dagster.event_recorder import EventRecorder
 from dcc_dagster.instance import open_instance
@@ -67,11 +68,11 @@ def test_quality_control_that_is_done_is_shown(shown: Shown) -> None:
     assert shown.data.states()[GOOD] == "qc done"
     show(shown.data, shown.dagster)
     assert metadata(shown.dagster, "qc", GOOD)["status"] == "done"
-    before = read_mark(shown.dagster.instance)
+    before = DATA_SHOWN.read(shown.dagster.instance)
     events = len(shown.dagster.instance.fetch_materializations(AssetKey("qc"), limit=100).records)
     show(shown.data, shown.dagster)
     assert len(shown.dagster.instance.fetch_materializations(AssetKey("qc"), limit=100).records) == events
-    assert read_mark(shown.dagster.instance) == before
+    assert DATA_SHOWN.read(shown.dagster.instance) == before
 
 
 def test_a_submission_that_was_withdrawn_is_shown_in_yellow(shown: Shown) -> None:
@@ -194,10 +195,10 @@ def test_a_partition_without_data_fails_the_run_and_says_so(
 
 
 def test_a_mark_is_kept_with_the_instance(data: DataInstallation, data_dagster: Dagster) -> None:
-    assert read_mark(data_dagster.instance).zips == ""
+    assert DATA_SHOWN.read(data_dagster.instance).zips == ""
     data.put(GOOD, specimens(), experiments())
     run(data, data_dagster)
-    mark = read_mark(data_dagster.instance)
+    mark = DATA_SHOWN.read(data_dagster.instance)
     with data.tracker.connect() as connection:
         changed = connection.scalar(select(ZipAction.last_update))
     assert changed is not None
@@ -207,14 +208,16 @@ def test_a_mark_is_kept_with_the_instance(data: DataInstallation, data_dagster: 
 
 def test_what_changed_is_shown_after_the_clock_was_put_back(shown: Shown) -> None:
     """A session by a clock that was ahead left a mark in the future."""
-    write_mark(shown.dagster.instance, replace(read_mark(shown.dagster.instance), zips="2099-01-01T00:00:00"))
+    DATA_SHOWN.write(
+        shown.dagster.instance, replace(DATA_SHOWN.read(shown.dagster.instance), zips="2099-01-01T00:00:00")
+    )
     shown.data.put("add/H.2013-11-06.1.impc.zip", specimens("2013-11-06.1", first=20))
     shown.data.run()
 
     show(shown.data, shown.dagster)
 
     assert "add/H.2013-11-06.1.impc.zip" in shown.dagster.materialised("qc")
-    assert read_mark(shown.dagster.instance).zips < "2099"
+    assert DATA_SHOWN.read(shown.dagster.instance).zips < "2099"
 
 
 def test_no_mark_is_set_in_the_future(shown: Shown) -> None:
@@ -223,10 +226,10 @@ def test_no_mark_is_set_in_the_future(shown: Shown) -> None:
 
     show(shown.data, shown.dagster)
 
-    mark = read_mark(shown.dagster.instance)
+    mark = DATA_SHOWN.read(shown.dagster.instance)
     assert mark.zips < "2099"
     assert mark.is_open
-    assert look_for_changes(shown.data.settings, mark) == 0
+    assert look_for_changes(shown.data.settings, [Part(mark)]) == 0
 
 
 @one_database
@@ -240,7 +243,7 @@ def test_the_mark_is_not_set_before_everything_is_stored(
         patch.setattr(EventRecorder, "_write", _killed)
         with pytest.raises(DagsterStorageError, match="killed"):
             show(data, data_dagster)
-    assert read_mark(data_dagster.instance) == Mark()
+    assert DATA_SHOWN.read(data_dagster.instance) == Mark()
 
     show(data, data_dagster)
 

@@ -1,0 +1,128 @@
+"""Sessions of two groups of centres at once: each shows all of its own, and nothing is lost or shown twice."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from dataclasses import replace
+
+import pytest
+
+from dcc.operations.sessions import open_session
+from dcc.session.archives.processing import process_zip_actions
+from dcc.session.crawling import crawl_file_sources
+from dcc_assets.sessions import run_session
+from dcc_assets.sync.changes import DATA_SHOWN, Mark
+from dcc_assets.sync.consistency import check_events
+from dcc_assets.sync.marks import Part
+from dcc_dagster.instance import open_instance
+from tests.assets.sync.test_archives import times_materialised
+from tests.assets.sync.test_changes import finish_quality_control, later
+from tests.support.data_installations import DataInstallation, experiments, specimens
+from tests.support.databases import one_database
+
+PATIENCE = 120
+EUROPE, AMERICA = "europe", "america"
+ASSETS = ("zip_actions", "zip_downloads", "xml_documents", "uploaded_data", "data_integrity", "qc")
+OF_EUROPE, OF_AMERICA = (
+    [f"add/{centre}.2013-10-31.1.impc.zip", f"add/{centre}.2013-11-01.1.impc.zip"] for centre in "HJ"
+)
+
+
+@pytest.fixture
+def grouped(data: DataInstallation) -> DataInstallation:
+    """An installation whose centres are in two groups, with two archives each."""
+    for centre, folder in {"H": data.folder, "J": data.base.add_folder("J", "other")}.items():
+        folder.put(f"add/{centre}.2013-10-31.1.impc.zip", specimens(centre=centre) | experiments(centre=centre))
+        folder.put(f"add/{centre}.2013-11-01.1.impc.zip", specimens("2013-11-01.1", centre=centre, first=4))
+    return data.with_settings(groups=f"{EUROPE}=H;{AMERICA}=J")
+
+
+def shown(grouped: DataInstallation, archives: list[str]) -> list[list[int]]:
+    """How often each asset of each archive is materialised."""
+    with open_instance(grouped.settings) as instance:
+        return [[times_materialised(instance, asset, archive) for asset in ASSETS] for archive in archives]
+
+
+def session(grouped: DataInstallation, group: str | None, **heard: object) -> None:
+    """A whole session that shows its work in an instance of its own process's."""
+    with open_instance(grouped.settings) as instance:
+        run_session(grouped.settings, grouped.tracker, instance, group=group, **heard)  # type: ignore[arg-type]
+
+
+def is_all_shown(grouped: DataInstallation) -> bool:
+    with open_instance(grouped.settings) as instance:
+        return check_events(grouped.tracker, grouped.settings, instance) == []
+
+
+@one_database
+@pytest.mark.parametrize("heard", ["on_crawl", "on_zip"])
+def test_each_of_two_sessions_at_once_shows_its_own_and_nothing_is_shown_twice(
+    grouped: DataInstallation, heard: str
+) -> None:
+    """The whole session of one group is within that of another, after the first outcome of each kind."""
+    within = threading.Thread(target=session, args=(grouped, AMERICA))
+    waiting = [within]
+
+    def other_session(_outcome: object) -> None:
+        if waiting:
+            waiting.pop().start()
+            within.join(PATIENCE)
+            assert not within.is_alive()
+
+    session(grouped, EUROPE, **{heard: other_session})
+    once = shown(grouped, [*OF_EUROPE, *OF_AMERICA])
+    assert is_all_shown(grouped)
+    assert once[:2] == once[2:]
+    assert all(times > 0 for archive in once for times in archive)
+    later()
+    for group in (EUROPE, AMERICA, None):
+        session(grouped, group)
+    assert shown(grouped, [*OF_EUROPE, *OF_AMERICA]) == once
+
+
+@one_database
+def test_what_a_session_had_not_shown_is_shown_by_the_next_one_of_its_group(grouped: DataInstallation) -> None:
+    """It died while one of another group was at work, which sets no mark for its centres."""
+    with open_session(grouped.tracker, grouped.settings, group=EUROPE) as dead:
+        deque(crawl_file_sources(grouped.tracker, grouped.settings, dead), maxlen=0)
+        deque(process_zip_actions(grouped.tracker, grouped.settings, dead), maxlen=0)
+        session(grouped, AMERICA)
+    assert shown(grouped, OF_EUROPE) == [[0] * len(ASSETS)] * 2
+    session(grouped, EUROPE)
+    assert shown(grouped, OF_EUROPE) == shown(grouped, OF_AMERICA)
+    assert is_all_shown(grouped)
+
+
+@one_database
+def test_what_changed_beside_sessions_is_shown_by_the_next_one_of_its_centres(grouped: DataInstallation) -> None:
+    session(grouped, None)
+    of_each = [OF_EUROPE[0], OF_AMERICA[0]]
+    (*_, europe), (*_, america) = shown(grouped, of_each)
+    finish_quality_control(grouped)
+    session(grouped, AMERICA)
+    assert [archive[-1] for archive in shown(grouped, of_each)] == [europe, america + 1]
+    session(grouped, None)
+    assert [archive[-1] for archive in shown(grouped, of_each)] == [europe + 1, america + 1]
+
+
+@one_database
+def test_marks_of_groups_go_on_from_that_of_all(grouped: DataInstallation) -> None:
+    groups = grouped.settings.centre_groups
+    with open_instance(grouped.settings) as instance:
+
+        def parts(group: str | None) -> list[Part[Mark]]:
+            return DATA_SHOWN.parts(instance, grouped.settings, None if group is None else groups[group])
+
+        early, late = (Mark(f"2026-01-0{day}T00:00:00", contexts=day) for day in (1, 2))
+        assert parts(None) == [Part(Mark())]
+        assert parts(EUROPE) == [Part(Mark(), frozenset("H"))]
+        DATA_SHOWN.write(instance, early)
+        DATA_SHOWN.write(instance, late, groups[EUROPE])
+        assert parts(EUROPE) == [Part(late, frozenset("H"))]
+        assert parts(AMERICA) == [Part(early, frozenset("J"))]
+        assert parts(None) == [Part(late, frozenset("H")), Part(early, frozenset("H"), but=True)]
+        DATA_SHOWN.write(instance, replace(late, contexts=9))
+        assert parts(EUROPE) == [Part(replace(late, contexts=9), frozenset("H"))]
+        larger = grouped.settings.model_copy(update={"groups": f"{EUROPE}=H,Wtsi"})
+        assert DATA_SHOWN.parts(instance, larger) == [Part(replace(late, contexts=9))]
