@@ -93,7 +93,8 @@ def _check_end(file: BinaryIO, place: int, label: str) -> None:
     if file.read(_BLOCK) != bytes(_BLOCK):
         raise CorruptArchiveError(
             mark(
-                "{archive} is damaged: it has no end at byte {place}. Put a good archive in its place, under the same name."
+                "{archive} is damaged: it has no end at byte {place}. Put a good archive in its place, under the "
+                "same name."
             ),
             archive=label,
             place=place,
