@@ -311,11 +311,11 @@ class TestStalls:
 class TestTransfersThatBreakOff:
     """What is cut off is a failed transfer, whatever the server says."""
 
-    @pytest.mark.parametrize("offset", [0, 700_001])
-    def test_sftp(
-        self, offset: int, sftp_server: Share, cutting_proxy: Callable[..., Share], source_settings: Settings
+    def test_sftp_from_an_offset(
+        self, sftp_server: Share, cutting_proxy: Callable[..., Share], source_settings: Settings
     ) -> None:
-        size = 4 * SIZE
+        """From the beginning: test_sftp_transfers.py."""
+        size, offset = 4 * SIZE, 700_001
         content = os.urandom(size)
         sftp_server.put(f"add/{NAME}", content)
         share = cutting_proxy(sftp_server, cut_after=(size - offset) // 2)
@@ -323,15 +323,6 @@ class TestTransfersThatBreakOff:
         assert isinstance(error, TransferFailedError)
         assert 0 < len(received) < size - offset
         assert content[offset:].startswith(received)
-
-    def test_sftp_with_damage_on_the_way(
-        self, sftp_server: Share, cutting_proxy: Callable[..., Share], source_settings: Settings
-    ) -> None:
-        content = os.urandom(SIZE)
-        sftp_server.put(f"add/{NAME}", content)
-        received, error = fetch(cutting_proxy(sftp_server, flip_at=SIZE // 2).address(), source_settings)
-        assert isinstance(error, TransferFailedError)
-        assert content.startswith(received)
 
     def test_ftp(self, faulty_ftp_server: Callable[..., Share], source_settings: Settings) -> None:
         content = os.urandom(SIZE)

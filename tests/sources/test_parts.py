@@ -11,6 +11,7 @@ import os
 import socket
 import subprocess
 from collections.abc import Generator, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -107,28 +108,22 @@ class TestSockets:
 
 
 class TestHostNames:
-    @pytest.mark.parametrize(
-        ("text", "endpoint"),
-        [
+    def test_every_way_of_writing_them(self) -> None:
+        for text, endpoint in (
             ("host", Endpoint("host", 22)),
             (" host.example.org:2222 ", Endpoint("host.example.org", 2222)),
             ("10.0.0.1:21", Endpoint("10.0.0.1", 21)),
             ("[::1]:2222", Endpoint("::1", 2222)),
             ("[fe80::1%eth0]", Endpoint("fe80::1%eth0", 22)),
             ("2001:db8::1", Endpoint("2001:db8::1", 22)),
-        ],
-    )
-    def test_every_way_of_writing_them(self, text: str, endpoint: Endpoint) -> None:
-        assert parse_hostname(text, 22) == endpoint
+        ):
+            assert parse_hostname(text, 22) == endpoint
 
-    @pytest.mark.parametrize(
-        "text", ["", ":22", "host:", "host:0", "host:65536", "host:ssh", "[::1]x", "[::1]:", "a b", "ho/st", "h\nost"]
-    )
-    def test_what_is_none(self, text: str) -> None:
-        with pytest.raises(ConfigurationError, match="host"):
-            parse_hostname(text, 22)
-
-    def test_one_with_a_password_is_not_repeated(self) -> None:
+    def test_what_is_none_is_refused_and_a_password_in_it_not_repeated(self) -> None:
+        wrong = ("", ":22", "host:", "host:0", "host:65536", "host:ssh", "[::1]x", "[::1]:", "a b", "ho/st", "h\nost")
+        for text in wrong:
+            with pytest.raises(ConfigurationError, match="host"):
+                parse_hostname(text, 22)
         with pytest.raises(ConfigurationError) as caught:
             parse_hostname("user:hunter2@host", 22)
         assert "hunter2" not in str(caught.value)
@@ -143,35 +138,34 @@ class TestAccessKeys:
         yield
         os.umask(before)
 
-    def test_a_password_is_taken_as_it_stands(self) -> None:
+    def test_a_password_stands_there_or_in_a_variable_or_file(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         credential = resolve_accesskey(SecretStr(" pass word "))
         assert credential.password is not None
         assert credential.password.get_secret_value() == " pass word "
         assert "pass word" not in repr(credential)
-
-    def test_an_environment_variable(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("TEST_ACCESS", "hunter2")
-        assert resolve_accesskey(SecretStr("env:TEST_ACCESS")).secrets == ("hunter2",)
-
-    def test_a_file(self, tmp_path: Path) -> None:
         (tmp_path / "secret").write_text("  hunter2\n")
-        assert resolve_accesskey(SecretStr(f"file:{tmp_path}/secret")).secrets == ("hunter2",)
+        for reference in ("env:TEST_ACCESS", f"file:{tmp_path}/secret"):
+            assert resolve_accesskey(SecretStr(reference)).secrets == ("hunter2",)
+        assert resolve_accesskey(SecretStr("")).secrets == ()
 
-    @pytest.mark.parametrize("prefix", ["", "key:", "file:"])
-    @pytest.mark.parametrize("mode", [0o604, 0o602, 0o601, 0o620, 0o644, 0o666])
-    def test_a_file_that_others_may_read_or_change_is_refused(self, prefix: str, mode: int, tmp_path: Path) -> None:
+    def test_a_file_that_others_may_read_or_change_is_refused(self, tmp_path: Path) -> None:
         path = tmp_path / "the key"
         path.write_text("-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n-----END OPENSSH PRIVATE KEY-----\n")
-        path.chmod(mode)
-        with pytest.raises(ConfigurationError, match=rf"mode is {mode:04o}\).*chmod g-w,o= '.*/the key'") as caught:
-            resolve_accesskey(SecretStr(f"{prefix}{path}"))
-        assert "AAAA" not in str(caught.value)
+        for prefix, mode in product(("", "key:", "file:"), (0o604, 0o602, 0o601, 0o620, 0o644, 0o666)):
+            path.chmod(mode)
+            said = rf"mode is {mode:04o}\).*chmod g-w,o= '.*/the key'"
+            with pytest.raises(ConfigurationError, match=said) as caught:
+                resolve_accesskey(SecretStr(f"{prefix}{path}"))
+            assert "AAAA" not in str(caught.value)
 
-    @pytest.mark.parametrize("mode", [0o600, 0o400, 0o640, 0o440, 0o700])
-    def test_a_file_that_the_group_may_read_is_taken(self, mode: int, tmp_path: Path) -> None:
+    def test_a_file_that_the_group_may_read_is_taken(self, tmp_path: Path) -> None:
         (tmp_path / "secret").write_text("hunter2")
-        (tmp_path / "secret").chmod(mode)
-        assert resolve_accesskey(SecretStr(f"file:{tmp_path}/secret")).secrets == ("hunter2",)
+        for mode in (0o600, 0o400, 0o640, 0o440, 0o700):
+            (tmp_path / "secret").chmod(mode)
+            assert resolve_accesskey(SecretStr(f"file:{tmp_path}/secret")).secrets == ("hunter2",)
 
     def test_a_passphrase_file_that_others_may_read_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "key").write_text("-----BEGIN RSA PRIVATE KEY-----\n")
@@ -179,9 +173,6 @@ class TestAccessKeys:
         (tmp_path / "passphrase").chmod(0o644)
         with pytest.raises(ConfigurationError, match="passphrase, to which an access key refers, may be read"):
             resolve_accesskey(SecretStr(f"key:{tmp_path}/key?passphrase=file:{tmp_path}/passphrase"))
-
-    def test_nothing(self) -> None:
-        assert resolve_accesskey(SecretStr("")).secrets == ()
 
     @pytest.mark.parametrize("prefix", ["", "key:", "file:"])
     def test_a_private_key(self, prefix: str, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import socket
 import ssl
 import subprocess
@@ -278,36 +277,31 @@ def test_transfers_must_show_the_certificate_of_the_login(
                 fetched(source(SourceProtocol.FTPS, hostname, **trust))
 
 
-@pytest.mark.parametrize("written", ["sha256 Fingerprint={}", "SHA256:{}", "sha-256:{}", "{}", " {} "])
-def test_fingerprints_are_taken_as_openssl_and_browsers_write_them(written: str) -> None:
+def test_fingerprints_are_taken_as_openssl_and_browsers_write_them() -> None:
     expected = fingerprint_of(b"a certificate")
     digits = expected.removeprefix("SHA256:")
-    for text in (digits, digits.lower(), digits.replace(":", "")):
-        assert parse_fingerprint(written.format(text)) == expected
+    for written in ("sha256 Fingerprint={}", "SHA256:{}", "sha-256:{}", "{}", " {} "):
+        for text in (digits, digits.lower(), digits.replace(":", "")):
+            assert parse_fingerprint(written.format(text)) == expected
+    for text in ("", "SHA256:", "00" * 20, "SHA256:" + "0g" * 32, "00" * 33, "MD5:" + "00" * 16):
+        with pytest.raises(ConfigurationError, match="no SHA-256 fingerprint"):
+            parse_fingerprint(text)
 
 
-@pytest.mark.parametrize("text", ["", "SHA256:", "00" * 20, "SHA256:" + "0g" * 32, "00" * 33, "MD5:" + "00" * 16])
-def test_what_is_no_fingerprint_is_refused(text: str) -> None:
-    with pytest.raises(ConfigurationError, match="no SHA-256 fingerprint"):
-        parse_fingerprint(text)
-
-
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
-        (b"", "0 certificates"),
-        (b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "damaged"),
-        (b"\xff\x00", "0 certificates"),
-        (b"-----BEGIN CERTIFICATE-----\nAA\n-----END CERTIFICATE-----\n" * 21, "21 certificates"),
-        (None, "cannot be read"),
-    ],
-)
-def test_a_file_without_usable_certificates_is_refused(tmp_path: Path, content: bytes | None, reason: str) -> None:
+def test_a_file_without_usable_certificates_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "ca.pem"
-    if content is not None:
-        path.write_bytes(content)
-    with pytest.raises(ConfigurationError, match=re.escape(reason)):
+    with pytest.raises(ConfigurationError, match="cannot be read"):
         read_authorities(path)
+    certificate = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+    for content, reason in (
+        (b"", "0 certificates"),
+        (certificate, "damaged"),
+        (b"\xff\x00", "0 certificates"),
+        (certificate * 21, "21 certificates"),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(ConfigurationError, match=reason):
+            read_authorities(path)
 
 
 def test_authorities_are_read_from_among_other_text_and_keys_are_left_there(
