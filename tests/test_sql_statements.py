@@ -12,8 +12,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("dcc", "dcc_resources", "dcc_assets", "dcc_dagster", "dcc_sensors")
 FUNCTIONS = {"text", "DDL", "literal_column"}
@@ -192,9 +190,8 @@ def test_what_statements_are_put_together_from_was_looked_through() -> None:
     assert {module: parts for module, parts in new.items() if parts} == {}
 
 
-@pytest.mark.parametrize(
-    "program",
-    [
+def test_the_look_finds_statements_that_hold_values(tmp_path: Path) -> None:
+    for program in (
         "connection.execute(text(f'SELECT id FROM centre WHERE short_name = {name!r}'))",
         "connection.exec_driver_sql('SELECT 1 FROM x WHERE y = ' + value)",
         "connection.exec_driver_sql(statement)",
@@ -204,24 +201,19 @@ def test_what_statements_are_put_together_from_was_looked_through() -> None:
         "text(QUERY.format(value))",
         "literal_column(value)",
         "cursor.execute(f'{value}')",
-    ],
-)
-def test_the_look_finds_statements_that_hold_values(program: str, tmp_path: Path) -> None:
-    (tmp_path / "module.py").write_text(program)
-    assert list(composed(tmp_path / "module.py"))
+    ):
+        (tmp_path / "module.py").write_text(program)
+        assert list(composed(tmp_path / "module.py")), program
 
 
-@pytest.mark.parametrize(
-    "program",
-    [
+def test_the_look_leaves_bound_values_alone(tmp_path: Path) -> None:
+    for program in (
         "connection.execute(text('SELECT id FROM centre WHERE short_name = :name'), {'name': name})",
         "connection.execute(select(Centre.id).where(Centre.short_name == name))",
         "cursor.execute('SELECT %s', (value,))",
         "connection.exec_driver_sql(_QUERY)",
         "statement = f'SELECT x FROM y LIMIT {LIMIT}'",
         "raise Error(f'{name} is not there. Select another.')",
-    ],
-)
-def test_the_look_leaves_bound_values_alone(program: str, tmp_path: Path) -> None:
-    (tmp_path / "module.py").write_text(program)
-    assert list(composed(tmp_path / "module.py")) == []
+    ):
+        (tmp_path / "module.py").write_text(program)
+        assert list(composed(tmp_path / "module.py")) == [], program

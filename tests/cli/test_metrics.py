@@ -63,6 +63,6 @@ def test_it_serves_until_it_is_stopped(dcc: Dcc) -> None:
 
 
 @only_sqlite
-def test_an_address_says_host_and_port(dcc: Dcc) -> None:
+def test_an_address_says_host_and_port(bare_dcc: Dcc) -> None:
     for wrong in ("9377", "localhost:", ":9377", "localhost:port", "localhost:99999"):
-        assert "Write it as HOST:PORT" in dcc.error("metrics", "--serve", wrong, exit_code=2)
+        assert "Write it as HOST:PORT" in bare_dcc.error("metrics", "--serve", wrong, exit_code=2)

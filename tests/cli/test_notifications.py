@@ -40,6 +40,8 @@ def asking(dcc: Dcc, mail_port: int) -> Dcc:
 
 def test_it_shows_sends_and_lists(bad_session: Dcc, mail_server: Starter) -> None:
     dcc, server = bad_session, mail_server(login=True)
+    for wrong in ("--session 99", "--session 1 --centre X", "--centre H", "--dry-run --list"):
+        dcc("notify", *wrong.split(), exit_code=2)
     assert "Nobody is to be notified of anything" in dcc("notify", "--dry-run").stdout
     assert "Nobody is to be notified of anything" in dcc("notify").stdout
     asking(dcc, server.port)
@@ -76,14 +78,6 @@ def test_a_test_is_sent_to_any_address(dcc: Dcc, mail_server: Starter) -> None:
     assert "is not one e-mail address" in dcc.error("notify", "--test", "me", exit_code=2)
     dcc.environment["DCC_SMTP_URL"] = f"smtp://127.0.0.1:{free_port()}"
     assert "could not be reached" in dcc.error("notify", "--test", "me@example.org", exit_code=4)
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [("--session", 99), ("--session", 1, "--centre", "X"), ("--centre", "H"), ("--dry-run", "--list")],
-)
-def test_wrong_use_is_told(bad_session: Dcc, arguments: tuple[object, ...]) -> None:
-    bad_session("notify", *arguments, exit_code=2)
 
 
 def test_a_tracker_that_is_away_is_told_once_and_once_more_when_it_is_back(dcc: Dcc, mail_server: Starter) -> None:

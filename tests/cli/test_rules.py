@@ -77,18 +77,15 @@ def test_it_is_said_how_many_documents_a_waiver_concerns(dcc: Dcc, monkeypatch: 
 
 
 @only_sqlite
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("waive", "P99", "--reason", "?"), "dcc rules list"),
-        (("waive", "reference", "--reason", "?"), "cannot be waived"),
-        (("waive", "S14", "--warn", "--reason", "?"), "only ever warns"),
-        (("waive", "P9", "--until", "2020-01-01", "--reason", "?"), "before it begins"),
-        (("waive", "P9", "--reason", ""), "reason"),
-        (("waive", "P9", "--centre", "h", "--reason", "?"), "There is no centre 'h'"),
-        (("revoke", "7", "--reason", "?"), "dcc rules waivers --all"),
-    ],
-)
-def test_wrong_use_is_refused_with_what_to_do(dcc: Dcc, arguments: tuple[str, ...], said: str) -> None:
-    assert said in dcc.error("rules", *arguments, exit_code=2)
+def test_wrong_use_is_refused_with_what_to_do(dcc: Dcc) -> None:
+    for command, said in (
+        ("waive P99", "dcc rules list"),
+        ("waive reference", "cannot be waived"),
+        ("waive S14 --warn", "only ever warns"),
+        ("waive P9 --until 2020-01-01", "before it begins"),
+        ("waive P9 --centre h", "There is no centre 'h'"),
+        ("revoke 7", "dcc rules waivers --all"),
+    ):
+        assert said in dcc.error("rules", *command.split(), "--reason", "?", exit_code=2)
+    assert "reason" in dcc.error("rules", "waive", "P9", "--reason", "", exit_code=2)
     assert dcc.json("rules", "waivers") == []

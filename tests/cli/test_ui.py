@@ -119,11 +119,9 @@ def test_a_new_instance_that_cannot_be_made_is_told_of_in_a_line(dcc: Dcc) -> No
     assert "Correct its dagster.yaml" in dcc.error("ui", "--port", free_port(), exit_code=4)
 
 
-@pytest.mark.parametrize(
-    "command", [["daemon"], ["ui"], ["ui", "--without-daemon"], ["ui", "--read-only"]], ids=" ".join
-)
+@pytest.mark.parametrize("command", ["daemon", "ui", "ui --without-daemon", "ui --read-only"])
 def test_a_new_instance_is_whole_before_several_processes_of_dagster_open_it(
-    dcc: Dcc, monkeypatch: pytest.MonkeyPatch, command: list[str]
+    dcc: Dcc, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     def run(settings: Settings, *programs: Program) -> NoReturn:
         with closing(sqlite3.connect(settings.dagster_home / "schedules" / "schedules.db")) as file:
@@ -131,47 +129,41 @@ def test_a_new_instance_is_whole_before_several_processes_of_dagster_open_it(
         raise NotFoundError("Nothing is run here.")
 
     monkeypatch.setattr("dcc.cli.installation.ui.running", run)
-    port = [] if command == ["daemon"] else ["--port", free_port()]
-    assert dcc.error(*command, *port, exit_code=2) == "Nothing is run here."
+    port = [] if command == "daemon" else ["--port", free_port()]
+    assert dcc.error(*command.split(), *port, exit_code=2) == "Nothing is run here."
 
 
-@pytest.mark.parametrize(
-    ("host", "hosts", "warned", "answered"),
-    [
+def test_serving_others_warns_and_says_how_a_login_is_put_before_it(dcc: Dcc, monkeypatch: pytest.MonkeyPatch) -> None:
+    answering: list[str] = []
+
+    def run(settings: Settings, *programs: Program) -> NoReturn:
+        answering.append(settings.ui_hosts)
+        raise NotFoundError("Nothing is run here.")
+
+    monkeypatch.setattr("dcc.cli.installation.ui.running", run)
+    monkeypatch.setattr("dcc.cli.installation.ui._require_free", lambda *_: None)
+    for host, hosts, warned, answered in (
         ("127.0.0.1", "", (), ""),
         ("localhost", "dcc.example.org", (), "dcc.example.org"),
         ("0.0.0.0", "", ("has no login", "deploy/nginx", "DCC_UI_HOSTS"), ""),
         ("0.0.0.0", "dcc.example.org", ("has no login", "deploy/nginx"), "dcc.example.org"),
         ("192.0.2.7", "dcc.example.org", ("has no login", "192.0.2.7"), "dcc.example.org,192.0.2.7"),
         ("::", "", ("has no login", "DCC_UI_HOSTS"), ""),
-    ],
-)
-def test_serving_others_warns_and_says_how_a_login_is_put_before_it(
-    dcc: Dcc, monkeypatch: pytest.MonkeyPatch, host: str, hosts: str, warned: tuple[str, ...], answered: str
-) -> None:
-    def run(settings: Settings, *programs: Program) -> NoReturn:
-        assert settings.ui_hosts == answered
-        raise NotFoundError("Nothing is run here.")
+    ):
+        dcc.environment["DCC_UI_HOSTS"] = hosts
+        said = dcc("ui", "--host", host, "--read-only", exit_code=2).stderr
+        assert answering.pop() == answered
+        assert ("Warning" in said) is bool(warned), (host, hosts)
+        assert all(word in said for word in warned), (host, hosts)
+        assert "Nothing is run here." in said
 
-    monkeypatch.setattr("dcc.cli.installation.ui.running", run)
+
+def test_addresses_and_names_of_the_page_that_are_none_are_refused(dcc: Dcc, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dcc.cli.installation.ui._require_free", lambda *_: None)
-    dcc.environment["DCC_UI_HOSTS"] = hosts
-    said = dcc("ui", "--host", host, "--read-only", exit_code=2).stderr
-    assert ("Warning" in said) is bool(warned)
-    assert all(word in said for word in warned)
-    assert "Nothing is run here." in said
-
-
-@pytest.mark.parametrize("host", ["", "fe80::1%eth0", "-", "a,b", "a b", "http://localhost"])
-def test_an_address_that_is_none_is_said_to_be(dcc: Dcc, monkeypatch: pytest.MonkeyPatch, host: str) -> None:
-    monkeypatch.setattr("dcc.cli.installation.ui._require_free", lambda *_: None)
-    error = dcc("ui", "--host", host, "--read-only", exit_code=2).stderr
-    assert "--host" in error
-
-
-@pytest.mark.parametrize("hosts", ["*", "0.0.0.0", "dcc.example.org/page", "http://dcc.example.org", "[::1", "a,b c"])
-def test_names_of_the_page_that_are_none_are_refused(dcc: Dcc, hosts: str) -> None:
-    dcc.environment["DCC_UI_HOSTS"] = hosts
-    error = dcc.error("ui", "--port", free_port(), exit_code=2)
-    assert "DCC_UI_HOSTS" in error
-    assert "dcc.example.org" in error
+    for host in ("", "fe80::1%eth0", "-", "a,b", "a b", "http://localhost"):
+        assert "--host" in dcc("ui", "--host", host, "--read-only", exit_code=2).stderr
+    for hosts in ("*", "0.0.0.0", "dcc.example.org/page", "http://dcc.example.org", "[::1", "a,b c"):
+        dcc.environment["DCC_UI_HOSTS"] = hosts
+        error = dcc.error("ui", "--port", free_port(), exit_code=2)
+        assert "DCC_UI_HOSTS" in error
+        assert "dcc.example.org" in error

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from dcc.cli.demo import submissions
 from dcc.reference.loading import SHIPPED
 from tests.cli.conftest import Dcc, imported_by
@@ -130,19 +128,13 @@ def test_a_further_centre_code_can_be_named(bare_dcc: Dcc, tmp_path: Path) -> No
     bare_dcc("validate", "--centre", "New_Centre", path)
 
 
-@pytest.mark.parametrize("name", ["nothing.zip", "."])
-def test_what_is_not_there_ends_with_2(bare_dcc: Dcc, tmp_path: Path, name: str) -> None:
+def test_what_is_not_there_or_cannot_be_read_ends_with_2(bare_dcc: Dcc, tmp_path: Path) -> None:
     folder = tmp_path / "empty"
     folder.mkdir()
-    assert "Name " in bare_dcc.error("validate", folder / name, exit_code=2)
-
-
-def test_what_cannot_be_read_ends_with_2(bare_dcc: Dcc) -> None:
+    for name in ("nothing.zip", "."):
+        assert "Name " in bare_dcc.error("validate", folder / name, exit_code=2)
     unreadable = "/proc/self/mem"
     assert f"{unreadable} cannot be read" in bare_dcc.error("validate", unreadable, exit_code=2)
-
-
-def test_a_folder_of_schemas_without_them_ends_with_2(bare_dcc: Dcc, tmp_path: Path) -> None:
     bare_dcc.environment["DCC_XSD_DIR"] = str(tmp_path)
     assert "DCC_XSD_DIR" in bare_dcc.error("validate", put(tmp_path, NAME, WRONG), exit_code=2)
 

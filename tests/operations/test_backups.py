@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import resource
-import shutil
 import signal
 import sqlite3
 import stat
@@ -123,26 +122,6 @@ def test_only_so_many_sets_are_kept_and_nothing_else_is_touched(new_store: MakeS
         made[2],
         last.directory,
     )
-
-
-def test_a_set_is_made_although_an_old_one_cannot_be_removed(
-    new_store: MakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = new_store("sqlite").init()
-    folder = tmp_path / "sets"
-    old = [make_backup(store.tracker, store.qc, store.settings, folder).directory for _ in range(3)]
-    remove = shutil.rmtree
-
-    def failing(path: Path, **named: Any) -> None:
-        if path == old[0]:
-            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), str(path / "qc.db"))
-        remove(path, **named)
-
-    monkeypatch.setattr(shutil, "rmtree", failing)
-    made = make_backup(store.tracker, store.qc, store.settings, folder, BackupRequest(keep=2))
-    assert made.removed == (old[1],)
-    assert [(one.directory, one.reason) for one in made.not_removed] == [(old[0], "Operation not permitted")]
-    assert sets_in(folder) == [old[2], made.directory]
 
 
 def test_two_backups_at_once_do_not_write_to_one_directory(

@@ -216,12 +216,9 @@ class TestDatabases:
 
 class TestMachine:
     @only_sqlite
-    def test_disks_with_room_are_well(self, tracker: Engine, settings: Settings) -> None:
+    def test_a_full_disk_is_found(self, tracker: Engine, settings: Settings) -> None:
         small = settings.model_copy(update={"min_free_bytes": 0})
         assert "failed" not in _verdicts(machine.check_disks, small).values()
-
-    @only_sqlite
-    def test_a_full_disk_is_found(self, tracker: Engine, settings: Settings) -> None:
         full = settings.model_copy(update={"min_free_bytes": 2**62})
         found = _found(machine.check_disks, full)["disk of staging"]
         assert found[0] == "failed"
@@ -248,15 +245,14 @@ class TestMachine:
         advice = [one.advice for one in machine.check_disks(around)]
         assert f"chmod 700 {settings.staging_directory}" in advice
 
-    @only_sqlite
-    @pytest.mark.parametrize(("files", "verdict"), [(200, "failed"), (512, "warning"), (1024, "ok")])
-    def test_the_limit_of_open_files(self, settings: Settings, files: int, verdict: str) -> None:
+    def test_the_limit_of_open_files(self) -> None:
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
-        try:
-            assert _verdicts(machine.check_file_limit, settings) == {"open files": verdict}
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for files, verdict in ((200, "failed"), (512, "warning"), (1024, "ok")):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
+            try:
+                assert _verdicts(machine.check_file_limit, Settings()) == {"open files": verdict}
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
     def test_clocks_that_agree_and_one_that_does_not(self, tracker: Engine, settings: Settings) -> None:
         assert set(_verdicts(machine.check_clock, settings).values()) == {"ok"}

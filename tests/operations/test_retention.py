@@ -46,9 +46,8 @@ def _known(phase: Phase, status: Status, days: float, **facts: bool) -> KnownArc
     return KnownArchive(1, "H", State(phase, status), NOW - timedelta(days=days), **({"hosted": True} | facts))
 
 
-@pytest.mark.parametrize(
-    ("phase", "status", "facts", "days", "verdict"),
-    [
+def test_an_archive_goes_when_it_is_old_enough_for_its_state_and_no_session_wants_it() -> None:
+    cases: list[tuple[Phase, Status, dict[str, bool], float, Verdict]] = [
         (Phase.QC, Status.DONE, {}, 90.5, Verdict.REMOVE),
         (Phase.QC, Status.DONE, {}, 89.5, Verdict.KEEP),
         (Phase.QC, Status.PENDING, {}, 9_999, Verdict.KEEP),
@@ -68,14 +67,10 @@ def _known(phase: Phase, status: Status, days: float, **facts: bool) -> KnownArc
         (Phase.XSD, Status.RUNNING, {"validated": False}, 9_999, Verdict.KEEP),
         (Phase.ZIP_NAME, Status.DONE, {}, 366, Verdict.REMOVE),
         (Phase.ZIP_NAME, Status.DONE, {}, 364, Verdict.KEEP),
-    ],
-)
-def test_an_archive_goes_when_it_is_old_enough_for_its_state_and_no_session_wants_it(
-    phase: Phase, status: Status, facts: dict[str, bool], days: float, verdict: Verdict
-) -> None:
-    (decision,) = decide(_staged(ARCHIVE, CONTENTS, days=days), _known(phase, status, days, **facts), POLICY, NOW)
-    assert decision.verdict is verdict
-    assert decision.age_days == int(days)
+    ]
+    for phase, status, facts, days, verdict in cases:
+        (decision,) = decide(_staged(ARCHIVE, CONTENTS, days=days), _known(phase, status, days, **facts), POLICY, NOW)
+        assert (decision.verdict, decision.age_days) == (verdict, int(days)), (phase, status, facts, days)
 
 
 def test_the_later_of_file_and_state_tells_the_age() -> None:
@@ -84,21 +79,16 @@ def test_the_later_of_file_and_state_tells_the_age() -> None:
         assert (decision.verdict, decision.age_days) == (Verdict.KEEP, 1)
 
 
-@pytest.mark.parametrize(
-    ("phase", "status", "hosted", "days", "verdict"),
-    [
+def test_a_part_stays_while_a_download_can_go_on_with_it() -> None:
+    for phase, status, hosted, days, verdict in (
         (Phase.ZIP_NAME, Status.DONE, True, 9_999, Verdict.KEEP),
         (Phase.DOWNLOAD, Status.FAILED, True, 9_999, Verdict.KEEP),
         (Phase.ZIP_NAME, Status.DONE, False, 6, Verdict.KEEP),
         (Phase.ZIP_NAME, Status.DONE, False, 7, Verdict.REMOVE),
         (Phase.XSD, Status.DONE, True, 0, Verdict.REMOVE),
-    ],
-)
-def test_a_part_stays_while_a_download_can_go_on_with_it(
-    phase: Phase, status: Status, hosted: bool, days: float, verdict: Verdict
-) -> None:
-    (decision,) = decide(_staged(PART, ORIGIN, days=days), _known(phase, status, days, hosted=hosted), POLICY, NOW)
-    assert decision.verdict is verdict
+    ):
+        (decision,) = decide(_staged(PART, ORIGIN, days=days), _known(phase, status, days, hosted=hosted), POLICY, NOW)
+        assert decision.verdict is verdict, (phase, status, hosted, days)
 
 
 def test_an_archive_and_a_part_of_it_are_decided_on_by_themselves() -> None:
