@@ -8,6 +8,7 @@ import sqlite3
 import stat
 import tempfile
 from contextlib import closing
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,8 @@ from tests.support.databases import only_sqlite
 
 def test_init_makes_a_tracker_and_changes_nothing_when_run_again(bare_dcc: Dcc) -> None:
     made = bare_dcc.json("init")
+    assert set(made) == {"tracker", "created", "from", "to", "qc_database"}
+    assert not (Path(bare_dcc.environment["DCC_HOME"]) / "dagster").exists()
     assert made["created"] is True
     assert made["from"] is None
     bare_dcc("centre", "add", "H")
@@ -163,8 +166,7 @@ def test_a_token_in_the_address_of_reference_data_is_masked(bare_dcc: Dcc) -> No
 
 @only_sqlite
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can run a command as another user")
-@pytest.mark.parametrize("mode", [0o700, 0o755])
-def test_the_home_of_another_user_is_no_place_to_work_in(bare_dcc: Dcc, mode: int) -> None:
+def test_the_home_of_another_user_is_no_place_to_work_in(bare_dcc: Dcc) -> None:
     nobody = pwd.getpwnam("nobody").pw_uid
     commands = (["settings"], ["status"], ["doctor", "--no-sources"], ["init"])
     bare_dcc("init")
@@ -175,9 +177,9 @@ def test_the_home_of_another_user_is_no_place_to_work_in(bare_dcc: Dcc, mode: in
         Path(place).chmod(0o755)
         home = Path(place, "home")
         home.mkdir()
-        home.chmod(mode)
         bare_dcc.environment["DCC_HOME"] = str(home)
-        for command in commands:
+        for mode, command in product((0o700, 0o755), commands):
+            home.chmod(mode)
             os.seteuid(nobody)
             try:
                 assert "belongs to the user root" in bare_dcc.error(*command, exit_code=2)

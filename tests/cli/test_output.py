@@ -41,9 +41,8 @@ class Sample:
     when: datetime
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
+def test_a_value_is_printed_on_one_line_without_control_characters() -> None:
+    for value, text in (
         (None, ""),
         ("two\nlines", "two lines"),
         ("bell\x07 and \x1b[31mred\x9b", "bell\\x07 and \\x1b[31mred\\x9b"),
@@ -56,10 +55,8 @@ class Sample:
         (KEY, "add/H.2013-10-31.1.impc.zip"),
         (Path("/data"), "/data"),
         (12, "12"),
-    ],
-)
-def test_a_value_is_printed_on_one_line_without_control_characters(value: object, text: str) -> None:
-    assert printable(value) == text
+    ):
+        assert printable(value) == text
 
 
 def test_json_holds_names_and_times_in_utc(capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,14 +92,9 @@ def test_a_table_lines_up_and_ends_without_blanks(capsys: pytest.CaptureFixture[
     assert capsys.readouterr().out == ""
 
 
-@pytest.mark.parametrize(
-    ("size", "text"), [(None, "-"), (0, "0 B"), (999, "999 B"), (1_400_000, "1.4 MB"), (5 * 10**13, "50.0 TB")]
-)
-def test_sizes_are_printed_as_people_read_them(size: int | None, text: str) -> None:
-    assert byte_size(size) == text
-
-
-def test_counts_agree_with_their_nouns() -> None:
+def test_sizes_and_counts_are_printed_as_people_read_them() -> None:
+    sizes = {None: "-", 0: "0 B", 999: "999 B", 1_400_000: "1.4 MB", 5 * 10**13: "50.0 TB"}
+    assert {size: byte_size(size) for size in sizes} == sizes
     assert [count_of(number, "zip") for number in (0, 1, 2_000)] == ["0 zips", "1 zip", "2,000 zips"]
 
 
@@ -147,6 +139,8 @@ def shown_on_a_terminal(columns: int, *names_and_reasons: tuple[str, str], colou
 
 
 def test_on_a_narrow_terminal_texts_are_broken_between_words_and_names_are_whole() -> None:
+    # Also on one that is too narrow for the names.
+    assert f"     3  {NAME}  It was taken before," in shown_on_a_terminal(30)[1]
     lines = shown_on_a_terminal(80)
     assert max(map(len, lines)) <= 80
     assert lines[0].split() == ["source", "entry", "why", "who", "acts"]
@@ -156,11 +150,6 @@ def test_on_a_narrow_terminal_texts_are_broken_between_words_and_names_are_whole
     why = slice(lines[0].index("why"), lines[0].index("who acts"))
     assert " ".join(line[why].strip() for line in lines[1:-1]) == REASON
     assert lines[-1].split() == ["12", "b.zip", "new", "the", "centre"]
-
-
-def test_on_a_terminal_that_is_too_narrow_for_the_names_these_are_whole_all_the_same() -> None:
-    lines = shown_on_a_terminal(30)
-    assert f"     3  {NAME}  It was taken before," in lines[1]
 
 
 def test_a_name_with_blanks_is_whole_where_texts_are_broken() -> None:

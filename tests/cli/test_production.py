@@ -17,7 +17,7 @@ from sqlalchemy import make_url
 
 from dcc.databases.grants import ACCOUNTS, unlock_statement
 from tests.cli.conftest import Dcc
-from tests.support.databases import MariaDb, is_sqlite, only_mariadb, only_sqlite
+from tests.support.databases import MariaDb, only_mariadb, only_sqlite
 from tests.support.installations import specimens
 
 ACCOUNT_PASSWORD = "Pa55'word\\ of an account"
@@ -183,20 +183,21 @@ def test_dagsters_tables_are_asked_for_before_work_begins(unmade: Production) ->
 
 
 @only_sqlite
-@pytest.mark.parametrize("missing", ["DCC_TRACKER_URL", "DCC_QC_URL", "DCC_DAGSTER_URL"])
-def test_production_needs_three_databases_on_a_server(bare_dcc: Dcc, missing: str) -> None:
-    for variable in ("DCC_TRACKER_URL", "DCC_QC_URL", "DCC_DAGSTER_URL"):
-        bare_dcc.environment[variable] = f"mysql://dcc:secret@127.0.0.1:1/{variable.lower()}"
+def test_production_needs_three_databases_on_a_server(bare_dcc: Dcc) -> None:
+    variables = ("DCC_TRACKER_URL", "DCC_QC_URL", "DCC_DAGSTER_URL")
+    there = {variable: f"mysql://dcc:secret@127.0.0.1:1/{variable.lower()}" for variable in variables}
     bare_dcc.secrets.append("secret")
-    del bare_dcc.environment[missing]
-    assert missing in bare_dcc.error("init", "--production", exit_code=2)
-    assert missing in bare_dcc.error("init", "--production", "--grants", exit_code=2)
-    bare_dcc.environment[missing] = "mysql://dcc:secret@127.0.0.1:1/dcc_qc_url"
-    if missing != "DCC_QC_URL":
+    for missing in variables:
+        bare_dcc.environment |= there
+        del bare_dcc.environment[missing]
+        assert missing in bare_dcc.error("init", "--production", exit_code=2)
+        assert missing in bare_dcc.error("init", "--production", "--grants", exit_code=2)
+    for other in ("DCC_TRACKER_URL", "DCC_DAGSTER_URL"):
+        bare_dcc.environment |= {**there, other: there["DCC_QC_URL"]}
         assert "the same database twice" in bare_dcc.error("init", "--production", exit_code=2)
         bare_dcc.environment["DCC_QC_URL"] = "mariadb://dcc:secret@DB.example.org/one"
         for same in ("mysql://dcc:secret@db.example.org:3306/one", "mariadb://other:secret@db.example.org/one"):
-            bare_dcc.environment[missing] = same
+            bare_dcc.environment[other] = same
             assert "the same database twice" in bare_dcc.error("init", "--production", exit_code=2)
     assert not (Path(bare_dcc.environment["DCC_HOME"]) / "dagster").exists()
 
@@ -219,10 +220,3 @@ def test_grants_are_printed_for_other_hosts_and_servers_without_connecting(bare_
     assert "GRANT SELECT ON `phenodcc\\_raw`.* TO 'dcc_analyst'@'10.0.0.%';" in on_b
     assert "dcc_ui" not in on_b.partition("-- The accounts are locked")[0]
     assert "--production" in bare_dcc("init", "--grants", exit_code=2).stderr
-
-
-def test_without_the_option_init_does_as_before(bare_dcc: Dcc) -> None:
-    made = bare_dcc.json("init")
-    assert set(made) == {"tracker", "created", "from", "to", "qc_database"}
-    assert not (Path(bare_dcc.environment["DCC_HOME"]) / "dagster").exists()
-    assert is_sqlite(bare_dcc.environment["DCC_TRACKER_URL"]) is not made["tracker"].startswith("mysql")

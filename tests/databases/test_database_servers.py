@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from dcc.databases.server_requirements import defaults_problem, parse_version, server_problem
 
 MARIADB = {"version": "10.11.19-MariaDB-0+deb12u1", "version_comment": "Debian 12", "max_allowed_packet": "16777216"}
 MYSQL = {"version": "8.4.3", "version_comment": "MySQL Community Server - GPL", "max_allowed_packet": "67108864"}
 
 
-@pytest.mark.parametrize(
-    "variables",
-    [
+def test_servers_that_are_fit() -> None:
+    for variables in (
         MARIADB,
         MYSQL,
         {**MARIADB, "version": "5.5.5-10.6.16-MariaDB-log"},
@@ -23,39 +20,31 @@ MYSQL = {"version": "8.4.3", "version_comment": "MySQL Community Server - GPL", 
         {**MYSQL, "version": "9.5.0"},
         {**MARIADB, "log_bin": "ON", "binlog_format": "MIXED"},
         {**MARIADB, "log_bin": "OFF", "binlog_format": "STATEMENT"},
-    ],
-)
-def test_servers_that_are_fit(variables: dict[str, str]) -> None:
-    assert server_problem(variables) is None
+    ):
+        assert server_problem(variables) is None, variables
 
 
-@pytest.mark.parametrize(
-    ("variables", "said"),
-    [
+def test_what_is_wrong_with_a_server_is_said_with_what_to_do() -> None:
+    for variables, said in (
         ({**MARIADB, "version": "10.5.23-MariaDB"}, r"is MariaDB 10\.5\.23-MariaDB, and 10\.6 or later is needed"),
         ({**MARIADB, "version": "5.5.5-10.3.39-MariaDB"}, r"10\.6 or later is needed"),
         ({**MYSQL, "version": "5.7.44-log"}, r"is MySQL 5\.7\.44-log, and 8\.0 or later is needed"),
         ({**MYSQL, "version": "tea"}, "none of MariaDB or MySQL"),
         ({**MARIADB, "max_allowed_packet": "1048576"}, r"more than 1,048,576 bytes\. Set max_allowed_packet = 64M"),
         ({**MARIADB, "log_bin": "ON", "binlog_format": "STATEMENT"}, "Set binlog_format = ROW or MIXED"),
-    ],
-)
-def test_what_is_wrong_with_a_server_is_said_with_what_to_do(variables: dict[str, str], said: str) -> None:
-    assert re.search(said, server_problem(variables) or "")
+    ):
+        assert re.search(said, server_problem(variables) or "")
 
 
-@pytest.mark.parametrize(
-    ("defaults", "is_fit"),
-    [
+def test_defaults_under_which_dagsters_tables_are_right() -> None:
+    for defaults, is_fit in (
         (("utf8mb4", "utf8mb4_bin", "InnoDB"), True),
         (("utf8mb4", "utf8mb4_0900_as_cs", "InnoDB"), True),
         (("utf8mb4", "utf8mb4_0900_ai_ci", "InnoDB"), False),
         (("utf8mb3", "utf8mb3_bin", "InnoDB"), False),
         (("utf8mb4", "utf8mb4_bin", "MyISAM"), False),
-    ],
-)
-def test_defaults_under_which_dagsters_tables_are_right(defaults: tuple[str, str, str], is_fit: bool) -> None:
-    assert (defaults_problem(*defaults) is None) is is_fit
+    ):
+        assert (defaults_problem(*defaults) is None) is is_fit, defaults
 
 
 def test_versions_are_read_as_servers_write_them() -> None:

@@ -191,23 +191,20 @@ class TestAccessKeys:
         credential = resolve_accesskey(SecretStr(f"key:{path}?passphrase=env:TEST_PASSPHRASE"), SecretStr("other"))
         assert credential.passphrase == SecretStr("its own")
 
-    @pytest.mark.parametrize(
-        ("text", "reason"),
-        [
-            ("env:TEST_NOT_SET", "TEST_NOT_SET"),
-            ("env:", "refers to nothing"),
-            ("file:{folder}/none", "No such file"),
-            ("file:{folder}/binary", "not text"),
-            ("key:{folder}/none", "No such file"),
-            ("key:{folder}/password", "no private key"),
-        ],
-    )
-    def test_a_reference_to_nothing_of_use(self, text: str, reason: str, tmp_path: Path) -> None:
+    def test_a_reference_to_nothing_of_use(self, tmp_path: Path) -> None:
         (tmp_path / "binary").write_bytes(b"hunter2\xff")
         (tmp_path / "password").write_text("hunter2")
-        with pytest.raises(ConfigurationError, match=reason) as caught:
-            resolve_accesskey(SecretStr(text.format(folder=tmp_path)))
-        assert "hunter2" not in str(caught.value)
+        for text, reason in (
+            ("env:TEST_NOT_SET", "TEST_NOT_SET"),
+            ("env:", "refers to nothing"),
+            (f"file:{tmp_path}/none", "No such file"),
+            (f"file:{tmp_path}/binary", "not text"),
+            (f"key:{tmp_path}/none", "No such file"),
+            (f"key:{tmp_path}/password", "no private key"),
+        ):
+            with pytest.raises(ConfigurationError, match=reason) as caught:
+                resolve_accesskey(SecretStr(text))
+            assert "hunter2" not in str(caught.value)
 
     @given(st.text("abcXYZ", min_size=1), st.text("019 "), st.booleans())
     def test_no_secret_survives_redaction(self, secret: str, around: str, in_capitals: bool) -> None:
@@ -222,23 +219,19 @@ class TestNames:
         assert text.isprintable()
         assert raw(text) == name
 
-    @pytest.mark.parametrize(
-        ("name", "text"),
-        [
+    def test_what_is_escaped(self) -> None:
+        for name, text in (
             (b"H.2013-10-31.1.impc.zip", "H.2013-10-31.1.impc.zip"),
             ("é.zip".encode(), "é.zip"),
             (b"\xe9.zip", "\\xe9.zip"),
             (b"a\nb\x1b[0m.zip", "a\\x0ab\\x1b[0m.zip"),
             (b"a\\x0a.zip", "a\\x5cx0a.zip"),
             ("\u202egpj.zip".encode(), "\\xe2\\x80\\xaegpj.zip"),
-        ],
-    )
-    def test_what_is_escaped(self, name: bytes, text: str) -> None:
-        assert printable(name) == text
+        ):
+            assert printable(name) == text
 
-    @pytest.mark.parametrize(
-        ("base", "path"),
-        [
+    def test_a_base_path_may_be_written_in_any_way(self) -> None:
+        for base, path in (
             (None, "add"),
             ("", "add"),
             (".", "add"),
@@ -249,10 +242,8 @@ class TestNames:
             ("data//x/", "data/x/add"),
             ("~/data", "data/add"),
             ("/a/../b", "/a/../b/add"),
-        ],
-    )
-    def test_a_base_path_may_be_written_in_any_way(self, base: str | None, path: str) -> None:
-        assert join_base(base, "add") == path
+        ):
+            assert join_base(base, "add") == path
 
 
 class TestGathering:
@@ -271,9 +262,9 @@ class TestGathering:
         assert zips == [ListedFile("a.zip", 1, 10, has_md5=True), ListedFile("b.zip", 2, 20)]
         assert ignored == 0
 
-    @pytest.mark.parametrize("name", [b"", b"../x.zip", b"a/b.zip", b"a\0.zip"])
-    def test_what_no_file_can_be_called_is_ignored(self, name: bytes) -> None:
-        assert self.gathered(Entry(name, EntryKind.FILE, 1)) == ([], 1)
+    def test_what_no_file_can_be_called_is_ignored(self) -> None:
+        for name in (b"", b"../x.zip", b"a/b.zip", b"a\0.zip"):
+            assert self.gathered(Entry(name, EntryKind.FILE, 1)) == ([], 1)
 
     def test_links_are_followed_only_where_it_matters(self) -> None:
         asked: list[bytes] = []
@@ -302,9 +293,8 @@ class TestGathering:
 
 
 class TestChecksumFiles:
-    @pytest.mark.parametrize(
-        "content",
-        [
+    def test_every_way_of_writing_them(self) -> None:
+        for content in (
             MD5.encode(),
             f"{MD5.upper()}\r\n".encode(),
             f"{MD5}  a.zip\n".encode(),
@@ -315,25 +305,20 @@ class TestChecksumFiles:
             f"{MD5}  a.zip".encode("utf-16"),
             f"{OTHER_MD5}  b.zip\n{MD5}  a.zip\n".encode(),
             f"{MD5}  caf\xe9/a.zip\n".encode("latin-1"),
-        ],
-    )
-    def test_every_way_of_writing_them(self, content: bytes) -> None:
-        assert parse_md5(content, "a.zip", "a source") == MD5
+        ):
+            assert parse_md5(content, "a.zip", "a source") == MD5, content
 
-    @pytest.mark.parametrize(
-        "content",
-        [
+    def test_what_is_none(self) -> None:
+        for content in (
             b"",
             b"not a checksum",
             MD5[:-1].encode(),
             f"{MD5}0".encode(),
             f"{MD5}  b.zip\n{OTHER_MD5}  c.zip\n".encode(),
             f"{MD5}  a.zip\n{OTHER_MD5}  a.zip\n".encode(),
-        ],
-    )
-    def test_what_is_none(self, content: bytes) -> None:
-        with pytest.raises(TransferFailedError, match=r"a source: a\.zip\.md5 holds"):
-            parse_md5(content, "a.zip", "a source")
+        ):
+            with pytest.raises(TransferFailedError, match=r"a source: a\.zip\.md5 holds"):
+                parse_md5(content, "a.zip", "a source")
 
     @given(st.binary(max_size=5000))
     def test_nothing_else_happens_whatever_the_file_holds(self, content: bytes) -> None:
@@ -413,9 +398,8 @@ class TestFtpReplies:
 
 
 class TestFtpListings:
-    @pytest.mark.parametrize(
-        ("line", "entry"),
-        [
+    def test_lines_of_list(self) -> None:
+        for line, entry in (
             (
                 b"-rw-r--r--    1 0        0             123 May 13  2014 H.2013-10-31.1.impc.zip",
                 Entry(b"H.2013-10-31.1.impc.zip", EntryKind.FILE, 123),
@@ -433,14 +417,11 @@ class TestFtpListings:
             (b"01-31-2020  15:45            1,234 a b.zip", Entry(b"a b.zip", EntryKind.FILE, 1234)),
             (b"total 12", None),
             (b"", None),
-        ],
-    )
-    def test_lines_of_list(self, line: bytes, entry: Entry | None) -> None:
-        assert parse_list_line(line) == entry
+        ):
+            assert parse_list_line(line) == entry, line
 
-    @pytest.mark.parametrize(
-        ("line", "entry"),
-        [
+    def test_lines_of_mlsd(self) -> None:
+        for line, entry in (
             (
                 b"type=file;size=9;modify=20140513165320;perm=r; a b.zip",
                 Entry(b"a b.zip", EntryKind.FILE, 9, 1_400_000_000),
@@ -451,10 +432,8 @@ class TestFtpListings:
             (b"type=OS.unix=fifo; pipe", Entry(b"pipe", EntryKind.OTHER)),
             (b"type=cdir; .", None),
             (b"type=pdir; ..", None),
-        ],
-    )
-    def test_lines_of_mlsd(self, line: bytes, entry: Entry | None) -> None:
-        assert parse_mlsd_line(line) == entry
+        ):
+            assert parse_mlsd_line(line) == entry, line
 
     @given(st.binary(max_size=300))
     def test_no_line_breaks_them(self, line: bytes) -> None:
@@ -465,17 +444,16 @@ class TestFtpListings:
                 continue
             assert found is None or found.name in line
 
-    @pytest.mark.parametrize("text", ["", "2014", "20141313165320", "20140230000000", "2014051316532x"])
-    def test_times_that_are_none(self, text: str) -> None:
-        assert parse_time(text) is None
+    def test_times_that_are_none(self) -> None:
+        for text in ("", "2014", "20141313165320", "20140230000000", "2014051316532x"):
+            assert parse_time(text) is None, text
 
 
 class TestKnownHosts:
     """Which keys a known_hosts file trusts."""
 
-    @pytest.mark.parametrize(
-        ("pattern", "endpoint", "trusted"),
-        [
+    def test_patterns(self) -> None:
+        for pattern, endpoint, trusted in (
             ("host", Endpoint("HOST", 22), True),
             ("host", Endpoint("host", 2222), False),
             ("[host]:2222", Endpoint("host", 2222), True),
@@ -484,11 +462,9 @@ class TestKnownHosts:
             ("*.example.org,!a.example.org", Endpoint("a.example.org", 22), False),
             ("[10.0.0.?]:2222", Endpoint("10.0.0.7", 2222), True),
             ("[::1]:2222", Endpoint("::1", 2222), True),
-        ],
-    )
-    def test_patterns(self, pattern: str, endpoint: Endpoint, trusted: bool) -> None:
-        found = known_host_keys([f"{pattern} {KEY} comment"], endpoint)
-        assert found.accepted == ((HostKey.parse(KEY),) if trusted else ())
+        ):
+            found = known_host_keys([f"{pattern} {KEY} comment"], endpoint)
+            assert found.accepted == ((HostKey.parse(KEY),) if trusted else ()), pattern
 
     def test_hashed_names(self) -> None:
         salt = b"s" * 20
@@ -505,9 +481,9 @@ class TestKnownHosts:
         assert all(line.startswith("|1|") for line in lines)
         assert known_host_keys(lines, Endpoint("host", 2222)).accepted == (HostKey.parse(KEY),)
 
-    @pytest.mark.parametrize("line", ["", "# comment", "host", "host ssh-ed25519 ???", f"@cert-authority host {KEY}"])
-    def test_lines_that_trust_nothing(self, line: str) -> None:
-        assert known_host_keys([line], Endpoint("host", 22)).accepted == ()
+    def test_lines_that_trust_nothing(self) -> None:
+        for line in ("", "# comment", "host", "host ssh-ed25519 ???", f"@cert-authority host {KEY}"):
+            assert known_host_keys([line], Endpoint("host", 22)).accepted == ()
 
     def test_revoked_keys(self) -> None:
         found = known_host_keys([f"@revoked host {KEY}"], Endpoint("host", 22))
