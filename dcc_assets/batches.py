@@ -18,7 +18,6 @@ from dagster import (
     Config,
     DynamicOut,
     DynamicOutput,
-    ExecutorDefinition,
     In,
     InputContext,
     IOManager,
@@ -29,9 +28,7 @@ from dagster import (
     Out,
     OutputContext,
     execute_job,
-    in_process_executor,
     job,
-    multiprocess_executor,
     op,
     reconstructable,
 )
@@ -41,6 +38,7 @@ from dcc.session.batches.results import FromWorkers, Workers
 from dcc.settings import Settings, load_settings
 from dcc.settings.workers import ExecutorKind
 from dcc_assets.runs import SESSION_TAG
+from dcc_dagster.executors import BROKER, broker_of, execution_of, executor_of, instance_overrides, require_executor
 from dcc_dagster.instance import dagster_environment, open_instance
 from dcc_resources.qc_database import QcDatabaseResource
 from dcc_resources.tracker import TrackerResource
@@ -48,7 +46,6 @@ from dcc_resources.tracker import TrackerResource
 log = logging.getLogger(__name__)
 
 BATCHES_JOB: Final = "prepare_batches"
-BROKER: Final = "DCC_BROKER"
 _NAMES: Final = "names"
 _LOOK_SECONDS: Final = 0.5
 _STOP_SECONDS: Final = 10.0
@@ -108,17 +105,6 @@ def prepare_batch(
     context.log.info(f"{done} archives are in the object store")
 
 
-def executor_of(settings: Settings) -> ExecutorDefinition:
-    """The executor that the settings name. Raises ConfigurationError where its package is not installed."""
-    if settings.executor is ExecutorKind.MULTIPROCESS:
-        return multiprocess_executor.configured({"max_concurrent": settings.workers}, name="processes")
-    if settings.executor is ExecutorKind.CELERY:
-        from dagster_celery import celery_executor
-
-        return celery_executor
-    return in_process_executor
-
-
 def prepare_batches() -> JobDefinition:
     """The job by the settings of this process: workers find it by this function's name."""
     return batches_job(load_settings())
@@ -144,15 +130,15 @@ def batches_job(settings: Settings) -> JobDefinition:
 
 
 def run_config(settings: Settings, session_id: int, names: Sequence[str]) -> dict[str, Any]:
-    """What a run is given: names, and where the broker's URL is found."""
+    """What a run is given: names, and what its executor is told."""
     told: dict[str, Any] = {
         "ops": {
             "batches": {"config": {"session_id": session_id, "names": list(names)}},
             "prepare_batch": {"config": {"session_id": session_id}},
         }
     }
-    if settings.executor is ExecutorKind.CELERY:
-        told["execution"] = {"config": {"broker": {"env": BROKER}, "backend": {"env": BROKER}}}
+    if execution := execution_of(settings):
+        told["execution"] = {"config": execution}
     return told
 
 
@@ -166,7 +152,7 @@ class DagsterWorkers:
         """Have batches prepared in a run; ends with it, or when workers leave nothing new for too long."""
         environment = os.environ | dagster_environment(self.settings)
         if self.settings.broker is not None:
-            environment[BROKER] = self.settings.broker.get_secret_value()
+            environment[BROKER] = broker_of(self.settings)
         command = [sys.executable, "-m", "dcc_assets.batches", str(session_id), *names]
         with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as run:
             try:
@@ -197,7 +183,8 @@ def _stop(run: subprocess.Popen[bytes]) -> None:
 
 
 def workers_of(settings: Settings) -> Workers | None:
-    """The workers of the settings; None where the session does all by itself."""
+    """The workers of the settings; None where the session does all by itself. Raises ConfigurationError."""
+    require_executor(settings)
     return None if settings.executor is ExecutorKind.IN_PROCESS else DagsterWorkers(settings)
 
 
@@ -205,7 +192,7 @@ def main(session_id: str, *names: str) -> None:
     """Run batches of a session, by their names."""
     end_with_parent()
     settings = load_settings()
-    with open_instance(settings) as instance:
+    with open_instance(settings, instance_overrides(settings)) as instance:
         execute_job(
             reconstructable(prepare_batches),
             instance=instance,

@@ -6,17 +6,9 @@ from dagster_celery.config import DEFAULT_CONFIG, dict_wrapper
 from dagster_celery.make_app import make_app
 from dagster_celery.tasks import create_task
 
-from dcc.errors import ConfigurationError
-from dcc.settings import Settings, load_settings
+from dcc.settings import load_settings
+from dcc_dagster.executors import broker_of
 from dcc_dagster.instance import dagster_environment
-
-
-def broker_of(settings: Settings) -> str:
-    """The broker's URL. Raises ConfigurationError where there is none."""
-    if settings.broker is None:
-        raise ConfigurationError("DCC_BROKER names no broker. Set it to the URL that the sessions have.")
-    return settings.broker.get_secret_value()
-
 
 _settings = load_settings()
 _broker = broker_of(_settings)

@@ -32,16 +32,18 @@ QC_DATABASE_POOL: Final = "qc_database"
 _OPENING_LOCK: Final = "opening.lock"
 
 
-def open_instance(settings: Settings) -> DagsterInstance:
+def open_instance(settings: Settings, more: DagsterInstanceOverrides | None = None) -> DagsterInstance:
     """The Dagster instance, for runs in this process; a context manager that closes it.
 
-    Its pool of the QC database has one place, also in an instance that was made without. Whatever the process prints
-    stays its own: the output of steps is not captured. Raises DagsterStorageError, its subclass DagsterUnreachableError
-    when Dagster's database is away, DagsterStorageOutdatedError, DatabaseServerUnfitError and ConfigurationError.
+    It is as its `dagster.yaml` and `more` say. Its pool of the QC database has one place, also in an instance that was
+    made without. Whatever the process prints stays its own: the output of steps is not captured. Raises
+    DagsterStorageError, its subclass DagsterUnreachableError when Dagster's database is away,
+    DagsterStorageOutdatedError, DatabaseServerUnfitError and ConfigurationError.
     """
     home = settings.dagster_home
     overrides: DagsterInstanceOverrides = {
-        "compute_logs": {"module": "dagster._core.storage.noop_compute_log_manager", "class": "NoOpComputeLogManager"}
+        "compute_logs": {"module": "dagster._core.storage.noop_compute_log_manager", "class": "NoOpComputeLogManager"},
+        **(more or {}),
     }
     try:
         # The class's own default needs DAGSTER_HOME, which is set for Dagster's processes, not for this one.

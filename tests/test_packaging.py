@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("dcc", "dcc_resources", "dcc_assets", "dcc_dagster", "dcc_sensors")
 PIN = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[0-9][A-Za-z0-9.+!]*)")
-EXTRAS = ("", "platform", "demo", "test")
+EXTRAS = ("", "platform", "s3", "celery", "k8s", "demo", "test")
 
 
 def pins() -> dict[str, str]:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import subprocess
 import sys
+import threading
+import time
+import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -19,9 +24,11 @@ from dcc.settings import Settings
 from dcc.store.objects import ObjectStore
 from dcc.tracker.database import init_tracker, open_tracker
 from tests.session.test_crash_recovery import ending, fill
+from tests.support.fake_kubernetes import fake_kubernetes
 from tests.support.installations import Installation, experiments, specimens
 from tests.support.ports import free_port
 from tests.support.qc_files import all_rows
+from tests.support.redis_server import PASSWORD as BROKER_PASSWORD
 from tests.support.redis_server import RedisServer
 from tests.support.s3_server import SECRET_ACCESS_KEY, Bucket
 
@@ -104,16 +111,18 @@ def _without_ids_and_times(table: str, rows: list[tuple[Any, ...]]) -> list[tupl
 
 
 @contextmanager
-def workers(installation: Installation, variables: Mapping[str, str]) -> Iterator[None]:
-    """Two Celery workers of one process each."""
+def workers(
+    installation: Installation, variables: Mapping[str, str], *names: str, app: str = "dcc_dagster.celery_worker"
+) -> Iterator[None]:
+    """Celery workers of one process each, with these names."""
     processes = []
     try:
-        for name in WORKERS:
+        for name in names:
             with (installation.root / f"{name}.log").open("w") as log:
                 command = [
                     PROGRAM / "celery",
                     "-A",
-                    "dcc_dagster.celery_worker",
+                    app,
                     "worker",
                     "-c1",
                     "-linfo",
@@ -130,6 +139,34 @@ def workers(installation: Installation, variables: Mapping[str, str]) -> Iterato
         for process in processes:
             process.kill()
             process.wait()
+
+
+@contextmanager
+def command_lines() -> Iterator[set[str]]:
+    """What everybody on the machine is shown of processes meanwhile: their arguments."""
+    shown: set[str] = set()
+    ended = threading.Event()
+
+    def look() -> None:
+        while not ended.wait(0.2):
+            for path in Path("/proc").glob("[0-9]*/cmdline"):
+                with suppress(OSError):
+                    shown.add(path.read_text("latin-1"))
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield shown
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _secret_file(folder: Path, secret: str) -> Path:
+    path = folder / "secret"
+    path.write_text(secret)
+    path.chmod(0o600)
+    return path
 
 
 @pytest.fixture(scope="module")
@@ -155,21 +192,96 @@ def test_celery_workers_with_an_object_store_end_as_the_session_itself(
         f"DCC_{name.upper()}": value.get_secret_value() if isinstance(value, SecretStr) else str(value)
         for name, value in bucket.variables.items()
     }
-    variables |= {"DCC_EXECUTOR": "celery", "DCC_BROKER": redis_server.url}
-    with workers(installation, variables):
+    variables |= {"DCC_EXECUTOR": "celery", "DCC_BROKER": f"file:{_secret_file(tmp_path, redis_server.url)}"}
+    with workers(installation, variables, *WORKERS), command_lines() as shown:
         said = crawl(installation, **variables)
-    assert SECRET_ACCESS_KEY not in said
     assert result(installation) == by_itself
     logs = [(installation.root / f"{name}.log").read_text() for name in WORKERS]
     assert "succeeded in" in "".join(logs)
-    assert SECRET_ACCESS_KEY not in "".join(logs)
-    assert "Workers have prepared" in (installation.root / "log").read_text()
+    log = (installation.root / "log").read_text()
+    assert "Workers have prepared" in log
     # All that the broker was ever told is in its files.
-    told = b"".join(path.read_bytes() for path in (tmp_path / "redis").rglob("*") if path.is_file())
-    assert b"prepare_batch" in told
-    assert SECRET_ACCESS_KEY.encode() not in told
+    told = "".join(path.read_text("latin-1") for path in (tmp_path / "redis").rglob("*.aof"))
+    assert "prepare_batch" in told
+    events = "".join(path.read_text("latin-1") for path in installation.settings.dagster_home.rglob("*.db*"))
+    assert "prepare_batch" in events
+    assert any("dcc_assets.batches" in line for line in shown)
+    for secret in (SECRET_ACCESS_KEY, BROKER_PASSWORD):
+        assert not [text for text in (said, log, *logs, told, events, *shown) if secret in text]
     # Nothing is left in the store.
     assert "Contents" not in bucket.client.list_objects_v2(Bucket=bucket.name)
+
+
+def test_a_worker_that_hangs_is_soon_free_again(
+    tmp_path: Path, by_itself: dict[str, Any], redis_server: RedisServer
+) -> None:
+    installation = installed(tmp_path / "hanging")
+    variables = {"DCC_EXECUTOR": "celery", "DCC_BROKER": redis_server.url}
+    of_worker = {"DCC_WORKER_PATIENCE": "5", "DCC_STAGING": str(tmp_path / "of-worker")}
+    began = time.monotonic()
+    with workers(installation, variables | of_worker, "one", app="tests.support.hanging_worker"):
+        crawl(installation, **variables)
+    # The session itself waits for five minutes.
+    assert time.monotonic() - began < 120
+    said = (installation.root / "one.log").read_text()
+    assert "Timeout (0:00:05)!" in said
+    assert "hanging_worker.py" in said
+    # The other batch is done by the process that took the place of the one that hung.
+    assert "succeeded in" in said
+    assert result(installation) == by_itself
+
+
+def test_jobs_of_kubernetes_end_as_the_session_itself(
+    tmp_path: Path, by_itself: dict[str, Any], bucket: Bucket
+) -> None:
+    installation = installed(tmp_path / "k8s")
+    store = {
+        f"DCC_{name.upper()}": value.get_secret_value() if isinstance(value, SecretStr) else str(value)
+        for name, value in bucket.variables.items()
+    }
+    secret = {"DCC_STORE_SECRET_ACCESS_KEY": store.pop("DCC_STORE_SECRET_ACCESS_KEY")}
+    session = {
+        "DCC_EXECUTOR": "k8s",
+        "DCC_K8S_IMAGE": "dcc:1",
+        "DCC_K8S_NAMESPACE": "work",
+        "DCC_K8S_SECRET": "dcc-sessions",
+        "DCC_K8S_CONFIG_MAP": "dcc-settings",
+    }
+    settings = environment(installation.settings, **session, **store)
+    with fake_kubernetes(tmp_path / "pods", {"dcc-settings": settings, "dcc-sessions": secret}) as (cluster, config):
+        crawl(installation, KUBECONFIG=str(config), **session, **store, **secret)
+        jobs = list(cluster.jobs.values())
+        assert all(cluster.status(name)["succeeded"] for name in cluster.jobs), cluster.logs()
+    assert result(installation) == by_itself
+    assert "Workers have prepared" in (installation.root / "log").read_text()
+    assert cluster.namespaces == {"work"}
+    assert len(jobs) > 1
+    for job in jobs:
+        _assert_locked_in(job["spec"]["template"]["spec"])
+        told = zlib.decompress(base64.b64decode(_variable(job, "DAGSTER_COMPRESSED_EXECUTE_STEP_ARGS"))).decode()
+        assert "prepare_batch" in told
+        assert SECRET_ACCESS_KEY not in told + json.dumps(job)
+
+
+def _variable(job: dict[str, Any], name: str) -> str:
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    (value,) = [one["value"] for one in container["env"] if one["name"] == name]
+    return str(value)
+
+
+def _assert_locked_in(pod: dict[str, Any]) -> None:
+    (container,) = pod["containers"]
+    assert (container["image"], container["command"]) == ("dcc:1", [sys.executable, "-m"])
+    assert container["args"] == ["dagster", "api", "execute_step"]
+    assert container["envFrom"] == [
+        {"configMapRef": {"name": "dcc-settings"}},
+        {"secretRef": {"name": "dcc-sessions"}},
+    ]
+    assert container["securityContext"]["readOnlyRootFilesystem"]
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert pod["automountServiceAccountToken"] is False
+    assert pod["securityContext"]["runAsUser"] == 10001
+    assert "hostPath" not in json.dumps(pod)
 
 
 def test_what_no_worker_takes_the_session_does_by_itself(

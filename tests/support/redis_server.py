@@ -10,6 +10,8 @@ import pytest
 from tests.support.ports import free_port
 from tests.support.servers import ServerProcess, server_program
 
+PASSWORD = "br0ker-s3cret-4711"
+
 
 class RedisServer(ServerProcess):
     """Redis on a free port of 127.0.0.1, which writes all that it holds to its own folder at once."""
@@ -22,6 +24,7 @@ class RedisServer(ServerProcess):
     def start(self) -> None:
         """Start it, or start it again at the same port with what it held."""
         options = {
+            "requirepass": PASSWORD,
             "bind": "127.0.0.1",
             "port": str(self._port),
             "dir": str(self._folder),
@@ -29,16 +32,15 @@ class RedisServer(ServerProcess):
             "appendfsync": "always",
             "save": "",
         }
-        command = [
-            server_program("redis-server"),
-            *(text for name, value in options.items() for text in (f"--{name}", value)),
-        ]
+        configuration = self._folder / "redis.conf"
+        configuration.write_text("".join(f'{name} "{value}"\n' for name, value in options.items()))
+        command = [server_program("redis-server"), str(configuration)]
         super().__init__(command, self._port, self._folder / "log")
 
     @property
     def url(self) -> str:
         """Its URL, as brokers are given."""
-        return f"redis://{self.hostname}/0"
+        return f"redis://:{PASSWORD}@{self.hostname}/0"
 
 
 @pytest.fixture

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import faulthandler
 import logging
 import shutil
+import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -55,7 +57,8 @@ def folder_of(session_id: int) -> str:
 def prepare_batch(settings: Settings, tracker: Engine, qc: Engine, session_id: int, name: str) -> int:
     """Fetch and prepare the archives of a batch by its name in the store; how many were left there.
 
-    An archive that fails is left to the session, and so are those after a file source that cannot be reached. Raises
+    An archive that fails is left to the session, and so are those after a file source that cannot be reached. One that
+    takes longer than DCC_WORKER_PATIENCE ends this process, so that a worker that hangs is soon free again. Raises
     NotFoundError for a batch that is not there, StoreUnreachableError and the `unreachable` error of either database.
     """
     store = ObjectStore(settings)
@@ -68,11 +71,28 @@ def prepare_batch(settings: Settings, tracker: Engine, qc: Engine, session_id: i
         checker = ArchiveChecker(Setup.from_settings(settings, centres))
         worker = _Worker(settings.for_protocol(address.protocol), Path(folder), checker, basis)
         done = 0
-        for archive, bundle in worker.bundles(address, batch):
-            key = archive.key
-            store.put(f"{folder_of(session_id)}/{RESULTS}/{key.action}/{key.file_name}", bundle)
-            done += 1
+        with _alarm(settings.worker_patience):
+            for archive, bundle in worker.bundles(address, batch):
+                key = archive.key
+                store.put(f"{folder_of(session_id)}/{RESULTS}/{key.action}/{key.file_name}", bundle)
+                done += 1
+                _set_alarm(settings.worker_patience)
         return done
+
+
+@contextmanager
+def _alarm(seconds: float) -> Iterator[None]:
+    """End this process when the alarm is not set again within so many seconds, wherever it hangs; say where."""
+    _set_alarm(seconds)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+def _set_alarm(seconds: float) -> None:
+    # Not sys.stderr, which Celery replaces by what is no file.
+    faulthandler.dump_traceback_later(seconds, exit=True, file=sys.__stderr__ or 2)
 
 
 def _scratch(settings: Settings) -> Path:

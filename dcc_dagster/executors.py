@@ -1,0 +1,134 @@
+"""The executors of the steps that workers take: which one the settings name, and what a run of it is told.
+
+Secrets are never told: a run names the environment variable of the broker's URL, and a Kubernetes job the Secret that
+its settings come from.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from dagster import ExecutorDefinition, in_process_executor, multiprocess_executor
+
+from dcc.errors import ConfigurationError
+from dcc.runtime.secret_references import resolved
+from dcc.settings import Settings
+from dcc.settings.workers import ExecutorKind
+
+if TYPE_CHECKING:
+    from dagster._core.instance import DagsterInstanceOverrides
+
+BROKER: Final = "DCC_BROKER"
+
+_USER: Final = 10001
+"""The user of the image (deploy/Containerfile), by its number, as Kubernetes wants it."""
+_WRITABLE: Final = ("/tmp", "/var/lib/dcc", "/var/lib/dcc-staging")  # noqa: S108 - of the job's own container
+
+
+def executor_of(settings: Settings) -> ExecutorDefinition:
+    """The executor that the settings name. Raises ConfigurationError where its package is not installed."""
+    if settings.executor is ExecutorKind.MULTIPROCESS:
+        return multiprocess_executor.configured({"max_concurrent": settings.workers}, name="processes")
+    if settings.executor is ExecutorKind.CELERY:
+        return _executor("dagster_celery", "celery_executor", settings)
+    if settings.executor is ExecutorKind.K8S:
+        return _executor("dagster_k8s", "k8s_job_executor", settings)
+    return in_process_executor
+
+
+def _executor(package: str, name: str, settings: Settings) -> ExecutorDefinition:
+    try:
+        executor: ExecutorDefinition = getattr(import_module(package), name)
+    except ImportError as error:
+        kind = settings.executor
+        raise ConfigurationError(
+            f"DCC_EXECUTOR is {kind}, for which the package {package} is not installed. Install it: pip install "
+            f"'dcc[{kind}]'"
+        ) from error
+    return executor
+
+
+def require_executor(settings: Settings) -> None:
+    """Raise ConfigurationError where the executor that the settings name lacks a package or a setting."""
+    executor_of(settings)
+    if settings.executor is ExecutorKind.CELERY:
+        broker_of(settings)
+    if settings.executor is ExecutorKind.K8S and settings.k8s_image is None:
+        raise ConfigurationError(
+            "DCC_EXECUTOR is k8s, and DCC_K8S_IMAGE names no image for its jobs. Name the one of deploy/Containerfile."
+        )
+
+
+def broker_of(settings: Settings) -> str:
+    """The broker's URL. Raises ConfigurationError where there is none, or where it cannot be read."""
+    if settings.broker is None:
+        raise ConfigurationError(f"{BROKER} names no broker. Set it to the URL of Redis or RabbitMQ.")
+    return resolved(settings.broker.get_secret_value(), f"the setting {BROKER}")
+
+
+def execution_of(settings: Settings) -> dict[str, Any]:
+    """What a run tells its executor."""
+    if settings.executor is ExecutorKind.CELERY:
+        return {"broker": {"env": BROKER}, "backend": {"env": BROKER}}
+    if settings.executor is ExecutorKind.K8S:
+        return {
+            "job_image": settings.k8s_image,
+            "job_namespace": settings.k8s_namespace,
+            "env_secrets": _named(settings.k8s_secret),
+            "env_config_maps": _named(settings.k8s_config_map),
+            "max_concurrent": settings.workers,
+            "step_k8s_config": _locked_in(),
+        }
+    return {}
+
+
+def _named(name: str | None) -> list[str]:
+    return [] if name is None else [name]
+
+
+def _locked_in() -> dict[str, Any]:
+    """A container that may write where it works, and no more; it needs no answer of Kubernetes."""
+    volumes = {f"own-{number}": path for number, path in enumerate(_WRITABLE)}
+    return {
+        "container_config": {
+            # The arguments are `dagster api ...`. A session in the cluster is of the same image.
+            "command": [sys.executable, "-m"],
+            "security_context": {
+                "allow_privilege_escalation": False,
+                "capabilities": {"drop": ["ALL"]},
+                "read_only_root_filesystem": True,
+            },
+            "volume_mounts": [{"name": name, "mount_path": path} for name, path in volumes.items()],
+        },
+        "pod_spec_config": {
+            "automount_service_account_token": False,
+            "security_context": {"run_as_non_root": True, "run_as_user": _USER, "fs_group": _USER},
+            "volumes": [{"name": name, "empty_dir": {}} for name in volumes],
+        },
+    }
+
+
+def instance_overrides(settings: Settings) -> DagsterInstanceOverrides:
+    """What the instance of such a run has beside its `dagster.yaml`.
+
+    The executor of Kubernetes asks the launcher of runs for what it is not told, though it launches none: how the
+    cluster is reached, which is told by the pod that this is, or else by a kubeconfig.
+    """
+    if settings.executor is not ExecutorKind.K8S:
+        return {}
+    config = {
+        "service_account_name": "default",
+        "instance_config_map": "none",
+        "dagster_home": str(settings.dagster_home),
+        "load_incluster_config": is_in_cluster(),
+        "kubeconfig_file": None if is_in_cluster() else os.environ.get("KUBECONFIG"),
+    }
+    return {"run_launcher": {"module": "dagster_k8s", "class": "K8sRunLauncher", "config": config}}
+
+
+def is_in_cluster() -> bool:
+    """Whether this process is in a pod of a Kubernetes cluster."""
+    return "KUBERNETES_SERVICE_HOST" in os.environ

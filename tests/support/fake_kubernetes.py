@@ -1,0 +1,130 @@
+"""A server that answers as Kubernetes does about jobs: each is run as a process of this machine, in place of a pod.
+
+The container's image, volumes and rights count for nothing; its command, arguments and environment do.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+
+class FakeKubernetes:
+    """Keeps the jobs that it was given. Secrets and config maps, by name, hold variables."""
+
+    def __init__(self, folder: Path, variables: Mapping[str, Mapping[str, str]]) -> None:
+        self.jobs: dict[str, dict[str, Any]] = {}
+        self.namespaces: set[str] = set()
+        self.asked: list[tuple[str, str]] = []
+        self.deleted: list[str] = []
+        self._variables, self._folder = variables, folder
+        self._pods: dict[str, subprocess.Popen[bytes]] = {}
+
+    def create(self, namespace: str, job: dict[str, Any]) -> None:
+        """Run the job's container as a process."""
+        (container,) = job["spec"]["template"]["spec"]["containers"]
+        environment = {"PATH": os.environ["PATH"]}
+        for source in container["envFrom"]:
+            ((_, named),) = source.items()
+            environment |= self._variables[named["name"]]
+        environment |= {one["name"]: one["value"] for one in container["env"]}
+        name = job["metadata"]["name"]
+        self.jobs[name] = job
+        self.namespaces.add(namespace)
+        with (self._folder / f"{name}.log").open("wb") as log:
+            self._pods[name] = subprocess.Popen(
+                [*container["command"], *container["args"]], env=environment, stdout=log, stderr=log
+            )
+
+    def status(self, name: str) -> dict[str, int]:
+        """How many pods of the job are active, succeeded and failed."""
+        ended = self._pods[name].poll()
+        return {"active": int(ended is None), "succeeded": int(ended == 0), "failed": int(ended not in (None, 0))}
+
+    def delete(self, name: str) -> None:
+        """End the job."""
+        self.deleted.append(name)
+        self._pods[name].kill()
+
+    def logs(self) -> str:
+        """What all pods have said."""
+        return "".join(path.read_text("utf-8") for path in self._folder.glob("*.log"))
+
+    def stop(self) -> None:
+        """End all pods."""
+        for pod in self._pods.values():
+            pod.kill()
+            pod.wait()
+
+
+def _handler(cluster: FakeKubernetes) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            cluster.asked.append(("GET", self.path))
+            parts = self.path.partition("?")[0].split("/")
+            if parts[-1] in ("jobs", "pods"):
+                kind = "JobList" if parts[-1] == "jobs" else "PodList"
+                self._answer({"kind": kind, "items": []})
+            elif parts[-1] == "status":
+                self._answer({"kind": "Job", "status": cluster.status(parts[-2])})
+            else:
+                self._answer({"kind": "Status", "status": "Failure", "code": 404}, 404)
+
+        def do_POST(self) -> None:
+            cluster.asked.append(("POST", self.path))
+            job = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            cluster.create(self.path.split("/")[-2], job)
+            self._answer(job, 201)
+
+        def do_DELETE(self) -> None:
+            cluster.asked.append(("DELETE", self.path))
+            cluster.delete(self.path.partition("?")[0].split("/")[-1])
+            self._answer({"kind": "Status", "status": "Success"})
+
+        def _answer(self, body: dict[str, Any], status: int = 200) -> None:
+            text = json.dumps(body).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, *_: object) -> None:
+            """Keep the test's output clean."""
+
+    return Handler
+
+
+@contextmanager
+def fake_kubernetes(folder: Path, variables: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[FakeKubernetes, Path]]:
+    """Such a server, and the kubeconfig that leads to it."""
+    folder.mkdir()
+    cluster = FakeKubernetes(folder, variables)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(cluster))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    kubeconfig = folder / "kubeconfig"
+    kubeconfig.write_text(
+        yaml.safe_dump(
+            {
+                "clusters": [{"name": "test", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}],
+                "users": [{"name": "test", "user": {}}],
+                "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
+                "current-context": "test",
+            }
+        )
+    )
+    try:
+        yield cluster, kubeconfig
+    finally:
+        cluster.stop()
+        server.shutdown()
+        server.server_close()
