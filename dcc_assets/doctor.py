@@ -1,4 +1,4 @@
-"""The checks of `dcc doctor` that look at Dagster: its storage, its daemon, its runs; and at all of it in depth."""
+"""The checks of `dcc doctor` that look at Dagster: its storage, daemon, runs and workers; and at all of it in depth."""
 
 from __future__ import annotations
 
@@ -12,18 +12,22 @@ from sqlalchemy import func, select
 
 from dcc.databases.columns import utc_now
 from dcc.databases.engines import database_label
-from dcc.errors import DccError
+from dcc.errors import ConfigurationError, DccError
 from dcc.operations.consistency.check import check_consistency
 from dcc.operations.consistency.inconsistency import RULES, Inconsistency
 from dcc.operations.doctor.environment import Environment
 from dcc.operations.doctor.verdicts import Check, Finding, failed, not_checked, ok, split_advice, warning
 from dcc.qc.database import QC_DATABASE
 from dcc.session.leases import active_sessions
+from dcc.settings import variable_of
+from dcc.settings.workers import ExecutorKind
 from dcc.tracker.database import TRACKER
 from dcc.tracker.models import CrawlingSession
 from dcc_assets.sync.consistency import check_events
+from dcc_dagster.executors import require_executor
 from dcc_dagster.instance import open_instance
 from dcc_dagster.instance_configuration import CONFIGURATION_FILE
+from dcc_dagster.workers import reach_workers
 
 _DAEMON_SECONDS: Final = 300
 """A daemon says twice a minute that it is there."""
@@ -129,6 +133,35 @@ def _check_runs(instance: DagsterInstance, surroundings: Environment) -> Finding
     )
 
 
+def check_workers(surroundings: Environment) -> Iterator[Finding]:
+    """Workers of the settings can be reached, and what they share with sessions is not of this machine alone."""
+    settings = surroundings.hurried_settings
+    if settings.executor is ExecutorKind.IN_PROCESS:
+        yield ok("workers", "Sessions do all by themselves (DCC_EXECUTOR).")
+        return
+    try:
+        require_executor(settings)
+    except ConfigurationError as error:
+        yield failed("workers", *split_advice(str(error)))
+        return
+    try:
+        yield ok("workers", reach_workers(settings))
+    except ConfigurationError as error:
+        # Sessions do all by themselves then.
+        yield warning("workers", *split_advice(str(error)))
+    if settings.executor is ExecutorKind.MULTIPROCESS:
+        return
+    urls = {name: getattr(settings, name) for name in ("tracker_url", "qc_url", "dagster_url")}
+    own = [name for name, url in urls.items() if url is None or url.get_secret_value().startswith("sqlite")]
+    own += ["store"] if settings.store is None else []
+    if own:
+        yield warning(
+            "shared with workers",
+            f"Workers of other machines cannot have what is on this one's disk: {', '.join(map(variable_of, own))}.",
+            "Name databases of MariaDB, and a store that all reach.",
+        )
+
+
 def check_depths(surroundings: Environment) -> Iterator[Finding]:
     """The tracker, staging, the QC database and what Dagster shows fit together; reads all of them."""
     settings = surroundings.settings
@@ -158,6 +191,6 @@ def _inconsistency(one: Inconsistency) -> Finding:
     )
 
 
-CHECKS: Final = (Check("dagster", check_dagster),)
+CHECKS: Final = (Check("dagster", check_dagster), Check("workers", check_workers))
 DEPTHS: Final = Check("consistency", check_depths)
 """Reads everything, however long that takes."""

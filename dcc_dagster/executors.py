@@ -124,7 +124,7 @@ def instance_overrides(settings: Settings) -> DagsterInstanceOverrides:
         "instance_config_map": "none",
         "dagster_home": str(settings.dagster_home),
         "load_incluster_config": is_in_cluster(),
-        "kubeconfig_file": None if is_in_cluster() else os.environ.get("KUBECONFIG"),
+        "kubeconfig_file": kubeconfig(),
     }
     return {"run_launcher": {"module": "dagster_k8s", "class": "K8sRunLauncher", "config": config}}
 
@@ -132,3 +132,8 @@ def instance_overrides(settings: Settings) -> DagsterInstanceOverrides:
 def is_in_cluster() -> bool:
     """Whether this process is in a pod of a Kubernetes cluster."""
     return "KUBERNETES_SERVICE_HOST" in os.environ
+
+
+def kubeconfig() -> str | None:
+    """The file that says how the cluster is reached; None for the usual one, and in the cluster."""
+    return None if is_in_cluster() else os.environ.get("KUBECONFIG")

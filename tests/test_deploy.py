@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 import yaml
 from selenium.webdriver.remote.webdriver import WebDriver
 from sqlalchemy import make_url
@@ -31,7 +32,9 @@ from websockets.sync.client import connect
 from websockets.typing import Origin, Subprotocol
 
 from dcc.databases.grants import grant_statements
-from dcc.settings import Settings
+from dcc.settings import Settings, load_settings
+from dcc.settings.workers import ExecutorKind
+from dcc_dagster.executors import broker_of
 from tests.cli.conftest import clean
 from tests.support.ports import free_port
 from tests.support.served_page import PAGE_NAME, ServedPage, launch
@@ -42,6 +45,7 @@ DEPLOY = Path(__file__).parent.parent / "deploy"
 ROOT = DEPLOY.parent
 UNITS = sorted(path for path in (DEPLOY / "systemd").iterdir() if path.suffix in (".service", ".timer", ".target"))
 SERVICES = [path for path in UNITS if path.suffix == ".service"]
+COMPOSED = ("compose.yaml", "compose-workers.yaml")
 PROGRAM = Path(sys.executable).parent / "dcc"
 SAFE_EXPOSURE = 2.0
 
@@ -127,7 +131,7 @@ def secrets(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of deploy/ with secrets made."""
     deploy = tmp_path_factory.mktemp("checkout") / "deploy"
     deploy.mkdir()
-    for name in ("make-secrets", "compose.yaml"):
+    for name in ("make-secrets", *COMPOSED):
         (deploy / name).write_bytes((DEPLOY / name).read_bytes())
     subprocess.run(["sh", deploy / "make-secrets"], check=True, capture_output=True)
     return deploy / "secrets"
@@ -154,20 +158,82 @@ def test_secrets_are_for_their_owner_and_never_made_twice(secrets: Path) -> None
     assert {path.name: path.read_bytes() for path in secrets.iterdir()} == before
 
 
-@pytest.mark.servers
-def test_the_compose_file_is_valid_and_holds_no_secret(secrets: Path) -> None:
+def _composed(secrets: Path, *names: str) -> dict[str, Any]:
+    """What docker-compose makes of some of the files, in which no secret is."""
+    files = [part for name in names for part in ("--file", str(secrets.parent / name))]
     ended = subprocess.run(
-        [server_program("docker-compose"), "--file", secrets.parent / "compose.yaml", "--profile", "command", "config"],
-        capture_output=True,
-        text=True,
+        [server_program("docker-compose"), *files, "--profile", "command", "config"], capture_output=True, text=True
     )
     assert ended.returncode == 0, ended.stderr
-    composed = yaml.safe_load(ended.stdout)
-    assert set(composed["services"]) == {"database", "prepare", "daemon", "web", "proxy", "dcc"}
-    assert {Path(one["file"]).name for one in composed["secrets"].values()} == {path.name for path in secrets.iterdir()}
     for path in secrets.iterdir():
         assert path.read_text("utf-8") not in ended.stdout
+    assert "://:" not in ended.stdout
     assert "mysql://" not in ended.stdout
+    composed: dict[str, Any] = yaml.safe_load(ended.stdout)
+    return composed
+
+
+@pytest.mark.servers
+def test_the_compose_files_are_valid_and_hold_no_secret(secrets: Path) -> None:
+    of_one_machine = _composed(secrets, "compose.yaml")
+    assert set(of_one_machine["services"]) == {"database", "prepare", "daemon", "web", "proxy", "dcc"}
+    composed = _composed(secrets, *COMPOSED)
+    assert set(composed["services"]) == {*of_one_machine["services"], "worker", "broker", "store"}
+    assert {Path(one["file"]).name for one in composed["secrets"].values()} == {path.name for path in secrets.iterdir()}
+
+
+@pytest.mark.servers
+def test_workers_share_no_disk_and_have_the_settings_of_the_session(secrets: Path) -> None:
+    services = _composed(secrets, *COMPOSED)["services"]
+    worker, daemon = services["worker"], services["daemon"]
+    assert worker["deploy"]["replicas"] == 2
+    assert "volumes" not in worker
+    assert worker["image"] == daemon["image"]
+    assert worker["secrets"] == daemon["secrets"]
+    assert worker["environment"].items() <= daemon["environment"].items()
+    assert services["dcc"]["environment"] == worker["environment"]
+    read = {**worker["environment"], **_settings_of_secrets(secrets, worker["secrets"])}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in read.items():
+            patch.setenv(name, value)
+        settings = load_settings()
+    assert settings.executor is ExecutorKind.CELERY
+    assert make_url(broker_of(settings)).host in services
+    assert make_url(settings.tracker_database_url).host in services
+    assert make_url(str(settings.store_endpoint)).host in services
+    # The store's own settings, and the broker's.
+    assert services["store"]["environment"]["MINIO_ROOT_USER"] == settings.store_access_key_id
+    assert f"/data/{str(settings.store).removeprefix('s3://')} " in services["store"]["command"][0]
+    password = make_url(broker_of(settings)).password
+    assert f"requirepass {password}\n" in (secrets / "redis_conf").read_text("utf-8")
+    program, *arguments = worker["command"]
+    assert (worker["entrypoint"], program, arguments[0]) == (
+        ["/usr/local/bin/celery"],
+        "-A",
+        "dcc_dagster.celery_worker",
+    )
+    assert "deploy/container/entry /usr/local/bin/celery" in (DEPLOY / "Containerfile").read_text("utf-8")
+
+
+def _settings_of_secrets(folder: Path, secrets: list[dict[str, str]]) -> dict[str, str]:
+    """As the entry of the container makes them."""
+    return {one.get("target", one["source"]).upper(): (folder / one["source"]).read_text("utf-8") for one in secrets}
+
+
+@pytest.mark.servers
+def test_the_broker_takes_its_configuration_and_asks_for_its_password(secrets: Path, tmp_path: Path) -> None:
+    port = free_port()
+    log = tmp_path / "log"
+    command = [server_program("redis-server"), str(secrets / "redis_conf"), "--port", str(port), "--dir", str(tmp_path)]
+    server = ServerProcess(command, port, log)
+    try:
+        url = make_url((secrets / "dcc_broker").read_text("utf-8"))
+        with redis.Redis(port=port) as stranger, pytest.raises(redis.AuthenticationError):
+            stranger.ping()
+        with redis.Redis(port=port, password=url.password) as worker:
+            assert worker.ping()
+    finally:
+        server.stop()
 
 
 @dataclass(frozen=True)
@@ -292,19 +358,26 @@ def test_the_page_works_in_a_browser_behind_the_proxy(browser: WebDriver, proxy:
 
 
 def _services() -> dict[str, Any]:
-    services: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text("utf-8"))["services"]
+    """The services of both compose files; what the second one adds to one of the first is with it."""
+    services: dict[str, Any] = {}
+    for name in COMPOSED:
+        for service, described in yaml.safe_load((DEPLOY / name).read_text("utf-8"))["services"].items():
+            services[service] = services.get(service, {}) | described
     return services
+
+
+OTHERS = {"database", "broker", "store", "worker"}
+"""Services that run no `dcc`."""
 
 
 def test_the_containers_run_commands_that_exist_locked_in_and_watched() -> None:
     for name, service in _services().items():
-        if name == "database":
-            continue
-        assert (service["read_only"], service["cap_drop"]) == (True, ["ALL"])
-        assert service["security_opt"] == ["no-new-privileges:true"]
-        if "command" in service:
+        if name != "database":
+            assert (service["read_only"], service["cap_drop"]) == (True, ["ALL"])
+            assert service["security_opt"] == ["no-new-privileges:true"]
+        if "command" in service and name not in OTHERS:
             look_up(Command(shlex.join(["dcc", *service["command"]])))
-    assert all("healthcheck" in _services()[name] for name in ("database", "daemon", "web", "proxy"))
+        assert "healthcheck" in service or name in ("prepare", "dcc")
     (examination,) = re.findall(r"dcc doctor[^|]*", " ".join(_services()["daemon"]["healthcheck"]["test"]))
     look_up(Command(examination))
     published = {name: service["ports"] for name, service in _services().items() if "ports" in service}
@@ -312,6 +385,28 @@ def test_the_containers_run_commands_that_exist_locked_in_and_watched() -> None:
     mounted = [volume.split(":") for volume in _services()["proxy"]["volumes"]]
     assert all((DEPLOY / source).is_file() and mode == "ro" for source, _, mode in mounted)
     assert [one["source"] for one in _services()["web"]["secrets"]] == ["ui_dcc_dagster_url"]
+
+
+OF_THE_ENTRY = {"DCC_SECRETS", "DCC_PROGRAM"}
+"""What the entry of the container takes from its environment for itself."""
+
+
+def test_every_variable_that_is_named_is_a_setting() -> None:
+    known = {f"DCC_{name.upper()}" for name in Settings.model_fields} | OF_THE_ENTRY
+    for path in DEPLOY.rglob("*"):
+        if path.is_file() and "secrets" not in path.relative_to(DEPLOY).parts:
+            text = path.read_text("utf-8")
+            named = set(re.findall(r"\bDCC_[A-Z_0-9]*[A-Z0-9]\b", text))
+            assert named <= known, path
+            # Files of secrets, which become settings.
+            assert {name.upper() for name in re.findall(r"target: (dcc_\w+)", text)} <= known, path
+
+
+def test_every_file_that_is_named_is_there() -> None:
+    for path in DEPLOY.rglob("*"):
+        if path.is_file() and "secrets" not in path.relative_to(DEPLOY).parts:
+            for named in re.findall(r"\bdeploy/[\w./-]*\w", path.read_text("utf-8")):
+                assert (ROOT / named).exists() or named == "deploy/secrets", (path, named)
 
 
 def _instructions() -> list[tuple[str, str]]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from dagster import DagsterInstance, DagsterRunStatus
@@ -17,13 +19,16 @@ from dcc.operations.doctor.environment import Environment
 from dcc.operations.doctor.verdicts import Finding
 from dcc.settings import Settings
 from dcc_assets import doctor
-from dcc_assets.doctor import check_dagster, check_depths
+from dcc_assets.doctor import check_dagster, check_depths, check_workers
 from dcc_assets.jobs import crawl_file_sources
 from dcc_dagster.instance import open_instance
 from tests.support.dagster_instances import Dagster
 from tests.support.data_installations import DataInstallation, specimens
 from tests.support.databases import only_sqlite
+from tests.support.fake_kubernetes import NAMESPACE, fake_kubernetes
 from tests.support.installations import Installation
+from tests.support.ports import free_port
+from tests.support.redis_server import RedisServer
 
 ZIP = "add/H.2013-10-31.1.impc.zip"
 
@@ -119,3 +124,34 @@ def test_what_dagster_does_not_show_is_found_in_depth(data: DataInstallation) ->
     found = _found(check_depths, data.settings)
     assert {subject.split()[0] for subject in found} >= {"C20", "C21"}
     assert all("dcc instance rebuild" in message for _, message, _ in found.values())
+
+
+def test_workers_that_lack_something(
+    settings: Settings, redis_server: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def found(**changes: object) -> tuple[str, str]:
+        of = _found(check_workers, settings.changed(changes))
+        assert ("shared with workers" in of) is (
+            of["workers"][0] != "failed" and changes.get("executor") in ("celery", "k8s")
+        )
+        return of["workers"][0], " ".join(of["workers"][1:])
+
+    assert found()[0] == "ok"
+    assert found(executor="multiprocess")[0] == "ok"
+    assert found(executor="celery") == (
+        "failed",
+        "DCC_BROKER names no broker. Set it to the URL of Redis or RabbitMQ.",
+    )
+    verdict, said = found(executor="celery", broker=f"redis://:s3cret4711@127.0.0.1:{free_port()}/0")
+    assert (verdict, "Start it, or correct the setting" in said, "s3cret" in said) == ("warning", True, False)
+    verdict, said = found(executor="celery", broker=redis_server.url)
+    assert (verdict, "No worker answers at the broker" in said) == ("warning", True)
+    assert "DCC_K8S_IMAGE names no image" in found(executor="k8s")[1]
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    assert "Kubernetes cannot be asked" in found(executor="k8s", k8s_image="dcc:1")[1]
+    with fake_kubernetes(tmp_path / "pods", {}) as (_, kubeconfig):
+        monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+        assert "may not make jobs in the namespace default" in found(executor="k8s", k8s_image="dcc:1")[1]
+        assert found(executor="k8s", k8s_image="dcc:1", k8s_namespace=NAMESPACE)[0] == "ok"
+    monkeypatch.setitem(sys.modules, "dagster_celery", None)
+    assert "pip install 'dcc[celery]'" in found(executor="celery")[1]

@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -24,7 +23,7 @@ from dcc.settings import Settings
 from dcc.store.objects import ObjectStore
 from dcc.tracker.database import init_tracker, open_tracker
 from tests.session.test_crash_recovery import ending, fill
-from tests.support.fake_kubernetes import fake_kubernetes
+from tests.support.fake_kubernetes import NAMESPACE, fake_kubernetes
 from tests.support.installations import Installation, experiments, specimens
 from tests.support.ports import free_port
 from tests.support.qc_files import all_rows
@@ -218,11 +217,10 @@ def test_a_worker_that_hangs_is_soon_free_again(
     installation = installed(tmp_path / "hanging")
     variables = {"DCC_EXECUTOR": "celery", "DCC_BROKER": redis_server.url}
     of_worker = {"DCC_WORKER_PATIENCE": "5", "DCC_STAGING": str(tmp_path / "of-worker")}
-    began = time.monotonic()
     with workers(installation, variables | of_worker, "one", app="tests.support.hanging_worker"):
         crawl(installation, **variables)
-    # The session itself waits for five minutes.
-    assert time.monotonic() - began < 120
+    # The session itself would wait for five minutes.
+    assert "Workers have left nothing" not in (installation.root / "log").read_text()
     said = (installation.root / "one.log").read_text()
     assert "Timeout (0:00:05)!" in said
     assert "hanging_worker.py" in said
@@ -243,7 +241,7 @@ def test_jobs_of_kubernetes_end_as_the_session_itself(
     session = {
         "DCC_EXECUTOR": "k8s",
         "DCC_K8S_IMAGE": "dcc:1",
-        "DCC_K8S_NAMESPACE": "work",
+        "DCC_K8S_NAMESPACE": NAMESPACE,
         "DCC_K8S_SECRET": "dcc-sessions",
         "DCC_K8S_CONFIG_MAP": "dcc-settings",
     }
@@ -254,7 +252,7 @@ def test_jobs_of_kubernetes_end_as_the_session_itself(
         assert all(cluster.status(name)["succeeded"] for name in cluster.jobs), cluster.logs()
     assert result(installation) == by_itself
     assert "Workers have prepared" in (installation.root / "log").read_text()
-    assert cluster.namespaces == {"work"}
+    assert cluster.namespaces == {NAMESPACE}
     assert len(jobs) > 1
     for job in jobs:
         _assert_locked_in(job["spec"]["template"]["spec"])

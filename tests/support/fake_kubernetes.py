@@ -17,6 +17,9 @@ from typing import Any
 
 import yaml
 
+NAMESPACE = "work"
+"""The namespace in which jobs may be made."""
+
 
 class FakeKubernetes:
     """Keeps the jobs that it was given. Secrets and config maps, by name, hold variables."""
@@ -24,8 +27,6 @@ class FakeKubernetes:
     def __init__(self, folder: Path, variables: Mapping[str, Mapping[str, str]]) -> None:
         self.jobs: dict[str, dict[str, Any]] = {}
         self.namespaces: set[str] = set()
-        self.asked: list[tuple[str, str]] = []
-        self.deleted: list[str] = []
         self._variables, self._folder = variables, folder
         self._pods: dict[str, subprocess.Popen[bytes]] = {}
 
@@ -52,7 +53,6 @@ class FakeKubernetes:
 
     def delete(self, name: str) -> None:
         """End the job."""
-        self.deleted.append(name)
         self._pods[name].kill()
 
     def logs(self) -> str:
@@ -69,7 +69,6 @@ class FakeKubernetes:
 def _handler(cluster: FakeKubernetes) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            cluster.asked.append(("GET", self.path))
             parts = self.path.partition("?")[0].split("/")
             if parts[-1] in ("jobs", "pods"):
                 kind = "JobList" if parts[-1] == "jobs" else "PodList"
@@ -80,13 +79,15 @@ def _handler(cluster: FakeKubernetes) -> type[BaseHTTPRequestHandler]:
                 self._answer({"kind": "Status", "status": "Failure", "code": 404}, 404)
 
         def do_POST(self) -> None:
-            cluster.asked.append(("POST", self.path))
-            job = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            cluster.create(self.path.split("/")[-2], job)
-            self._answer(job, 201)
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            if self.path.endswith("/selfsubjectaccessreviews"):
+                namespace = body["spec"]["resourceAttributes"]["namespace"]
+                body["status"] = {"allowed": namespace == NAMESPACE}
+            else:
+                cluster.create(self.path.split("/")[-2], body)
+            self._answer(body, 201)
 
         def do_DELETE(self) -> None:
-            cluster.asked.append(("DELETE", self.path))
             cluster.delete(self.path.partition("?")[0].split("/")[-1])
             self._answer({"kind": "Status", "status": "Success"})
 
