@@ -8,7 +8,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -71,28 +71,14 @@ def prepare_batch(settings: Settings, tracker: Engine, qc: Engine, session_id: i
         checker = ArchiveChecker(Setup.from_settings(settings, centres))
         worker = _Worker(settings.for_protocol(address.protocol), Path(folder), checker, basis)
         done = 0
-        with _alarm(settings.worker_patience):
+        try:
             for archive, bundle in worker.bundles(address, batch):
                 key = archive.key
                 store.put(f"{folder_of(session_id)}/{RESULTS}/{key.action}/{key.file_name}", bundle)
                 done += 1
-                _set_alarm(settings.worker_patience)
+        finally:
+            faulthandler.cancel_dump_traceback_later()
         return done
-
-
-@contextmanager
-def _alarm(seconds: float) -> Iterator[None]:
-    """End this process when the alarm is not set again within so many seconds, wherever it hangs; say where."""
-    _set_alarm(seconds)
-    try:
-        yield
-    finally:
-        faulthandler.cancel_dump_traceback_later()
-
-
-def _set_alarm(seconds: float) -> None:
-    # Not sys.stderr, which Celery replaces by what is no file.
-    faulthandler.dump_traceback_later(seconds, exit=True, file=sys.__stderr__ or 2)
 
 
 def _scratch(settings: Settings) -> Path:
@@ -138,6 +124,8 @@ class _Worker:
         """The archives that could be fetched, each with what is to be left of it, which goes with the next one."""
         with closing(connect(address, self._settings)) as connection:
             for archive in batch.archives:
+                # This process ends if it hangs, and says where. What Celery puts in the place of sys.stderr is no file.
+                faulthandler.dump_traceback_later(self._settings.worker_patience, exit=True, file=sys.__stderr__ or 2)
                 with logging_about(source=address.id, centre=address.centre, zip_action=archive.key):
                     try:
                         self._prepare(archive, connection)
