@@ -9,9 +9,9 @@ there.
 from __future__ import annotations
 
 import re
-from typing import ClassVar
+from typing import ClassVar, Final
 
-from dcc.messages import Message
+from dcc.messages import Message, mark
 from dcc.redaction import redacted
 
 
@@ -205,8 +205,19 @@ class StoreUnreachableError(UnreachableError):
     """The object store could not be reached."""
 
 
+_OF_SOURCE: Final = mark("{source}: {problem}")
+
+
 class SourceError(UnreachableError):
     """A file source did not do what was asked of it."""
+
+    def __init__(self, *parts: object, source: str | None = None, case: str = "", **details: object) -> None:
+        """As of any error, after the name of its `source`, which is no detail of the text itself."""
+        if source is None:
+            super().__init__(*parts, case=case, **details)
+        else:
+            problem = Message(str(parts[0]), details or None)
+            super().__init__(_OF_SOURCE, case=case, source=source, problem=problem)
 
 
 class SourceMisconfiguredError(SourceError):

@@ -61,8 +61,13 @@ class Message:
     def known(self) -> Details:
         """Its details, and those of the message that it is around as its `problem`."""
         details = self.details or {}
-        inner = details.get("problem")
-        return {**inner.known, **details} if isinstance(inner, Message) else details
+        return details if self.problem is self else {**self.problem.known, **details}
+
+    @property
+    def problem(self) -> Message:
+        """The message that it is around as its `problem`, such as one without the name of its source; else itself."""
+        inner = (self.details or {}).get("problem")
+        return inner if isinstance(inner, Message) else self
 
 
 def message(text: str, /, **details: Any) -> Message:

@@ -22,6 +22,7 @@ from dagster import (
 )
 
 from dcc.errors import DatabaseOutdatedError, TrackerUnreachableError
+from dcc.notify.channels.base import notifies
 from dcc.notify.notifications import notify_due, tell_that_tracker_is_away
 from dcc.notify.outages import Trouble
 from dcc_assets.jobs import CRAWL_JOB, LOAD_JOB, PROCESS_JOB, SHOW_JOB
@@ -52,7 +53,7 @@ def notifications(
 ) -> SkipReason:
     """Tell what is due; asks for no run."""
     settings = tracker.settings_with(mail, webhook)
-    if not settings.notifies:
+    if not notifies(settings):
         return SkipReason("Notifications are off. Set DCC_NOTIFY_... to turn them on.")
     try:
         engine = tracker.ready(patience_seconds=min(settings.database_retry, _PATIENCE_SECONDS))

@@ -11,6 +11,7 @@ from sqlalchemy import Engine
 
 from dcc.databases.columns import utc_now
 from dcc.errors import DatabaseOutdatedError
+from dcc.notify.channels.base import notifies
 from dcc.notify.notifications import notify_due
 from dcc.notify.outages import Trouble
 from dcc.settings import Settings
@@ -53,7 +54,7 @@ def _notify(tracker: Engine, settings: Settings) -> Sequence[str]:
 
     Returns sentences for the page of the sensor.
     """
-    if not settings.notifies:
+    if not notifies(settings):
         return ()
     states = [_state(report) for report in read_overdue(tracker, settings)]
     troubles = [state for state in states if state.since]

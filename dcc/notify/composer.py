@@ -222,7 +222,7 @@ class Composer:
                 {
                     "what": one.subject,
                     "name": one.label,
-                    "reason": one.why(str(one.reason)),
+                    "reason": str(one.reason),
                     "centre": one.centre,
                     "over": one.over,
                 }

@@ -20,7 +20,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from dcc.errors import DccError
 from dcc.notify import outages
 from dcc.notify.centre_notices import remind_centres, tell_owners
-from dcc.notify.channels.base import Channel, open_channels
+from dcc.notify.channels.base import Channel, notifies, open_channels
 from dcc.notify.composer import Composer
 from dcc.notify.messages import Audience, Item, Kind, Message
 from dcc.notify.outages import (
@@ -68,7 +68,7 @@ def notify_after_session(
 
     `broke_off` says why it did.
     """
-    if not settings.notifies:
+    if not notifies(settings):
         return []
     well = ended and broke_off is None
     troubles = [broken_session(session.id, session.group, broke_off)] if broke_off is not None else []
@@ -101,7 +101,7 @@ def notify_due(
     Together they are all whose subjects begin with `watched`: others that are open end, since nobody expects them back.
     `remind` is a time at which centres are reminded of archives that failed long before it.
     """
-    if not settings.notifies:
+    if not notifies(settings):
         return Told()
 
     def work(round_: Round) -> None:
@@ -151,7 +151,7 @@ def send_test(settings: Settings, address: str) -> str:
 
 def tell_that_tracker_is_away(settings: Settings, error: DccError) -> list[str]:
     """Tell wranglers that the tracker cannot be reached: once, by what a file remembers, since the ledger is away."""
-    if not settings.notifies:
+    if not notifies(settings):
         return []
     trouble = Trouble(TRACKER, "", TRACKER, str(error), reported=False)
     said: list[str] = []

@@ -88,8 +88,8 @@ _MOST: Final = 500
 class Trouble:
     """Something that is away. `since` tells this outage apart from earlier ones of the same; `label` names it.
 
-    `reason` is what was recorded. `over`: it is back already, though nobody was told that it was away.
-    `reported`: the session report says it too.
+    `reason` is what was recorded, without its label. `over`: it is back already, though nobody was told that it was
+    away. `reported`: the session report says it too.
     """
 
     subject: str
@@ -101,10 +101,6 @@ class Trouble:
     centre_id: int | None = None
     over: bool = False
     reported: bool = True
-
-    def why(self, told: str) -> str:
-        """Its reason as it was told in some language, without the label that stands beside it."""
-        return told.removeprefix(f"{self.label}: ")
 
     @property
     def item(self) -> Item:
@@ -156,7 +152,7 @@ def sources_away(connection: Connection, settings: Settings, session_id: int | N
                 subject=f"{_SOURCE}{row.file_source_id}",
                 since=str(first),
                 label=address.label,
-                reason=message_from_json(row.details, row.message or ""),
+                reason=message_from_json(row.details, row.message or "").problem,
                 session=session_id,
                 centre=address.centre,
                 centre_id=row.centre_id,

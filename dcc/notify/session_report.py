@@ -206,7 +206,7 @@ def _source_lines(facts: SessionFacts) -> Iterator[str]:
         label = facts.label(crawl.source)
         yield from _wrapped(f"{label}: {_crawl_text(crawl)}", 2)
         if crawl.error is not None:
-            yield from _wrapped(crawl.error.message.removeprefix(f"{label}: "), 6)
+            yield from _wrapped(str(crawl.error.fact.problem), 6)
 
 
 def _crawl_text(crawl: CrawlEntry) -> str:
@@ -293,7 +293,8 @@ def _waiting_lines(title: str, waiting: Sequence[tuple[ZipKey, str]]) -> Iterato
         return
     yield from _title(title)
     for key, reason in waiting[:_MOST_DOCUMENTS]:
-        yield from _wrapped(f"{key}: {reason.removeprefix(f'{key} ')}", 2)
+        yield from _wrapped(f"{key}:", 2)
+        yield from _wrapped(reason, 6)
     if len(waiting) > _MOST_DOCUMENTS:
         yield f"  ... and {_count(len(waiting) - _MOST_DOCUMENTS, 'more zip action')}"
 

@@ -66,7 +66,9 @@ class _SettingsAsk:
         return send_session_report(self.tracker, self.settings, session_id)
 
     def _notify(self, session: Session, failure: Exception | None, *, ended: bool) -> Iterable[str]:
-        if not self.settings.notifies:
+        from dcc.notify.channels.base import notifies
+
+        if not notifies(self.settings):
             return ()
         from dcc.notify.notifications import notify_after_session
 

@@ -260,7 +260,7 @@ def _list_in_parallel(
             for address in waiting.values():
                 error = SourceTimeoutError(
                     mark(
-                        "{source} was given up after {limit} s, the sum of DCC_CONNECT_TIMEOUT, DCC_LOGIN_TIMEOUT, "
+                        "listing it was given up after {limit} s, the sum of DCC_CONNECT_TIMEOUT, DCC_LOGIN_TIMEOUT, "
                         "DCC_LIST_TIMEOUT and 30 s. Ask whoever runs the server what it is doing; the next session "
                         "tries again."
                     ),
@@ -393,7 +393,7 @@ def _write(
 def _shrunk(address: SourceAddress, directories: Sequence[str]) -> ListingShrunkError:
     return ListingShrunkError(
         mark(
-            "{source}: {directories}. Nothing is taken for gone yet: if the next crawl lists the same, it is "
+            "{directories}. Nothing is taken for gone yet: if the next crawl lists the same, it is "
             "believed. Ask the centre whether this is meant; DCC_LISTING_SHRINK_LIMIT sets the limit."
         ),
         source=address.label,

@@ -135,7 +135,7 @@ def _problem(error: ErrorDetails, named: Callable[[str], str]) -> str:
     name = str(error["loc"][0])
     if error["type"] == "extra_forbidden":
         return _unknown(variable_of(name))
-    return f"{named(name)}: {error['msg'].removeprefix('Value error, ')}"
+    return f"{named(name)}: {error.get('ctx', {}).get('error', error['msg'])}"
 
 
 def _unknown(name: str) -> str:

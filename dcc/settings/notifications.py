@@ -176,7 +176,7 @@ class NotificationSettings(SettingsGroup):
 
     @property
     def notifies(self) -> bool:
-        """Whether anybody is to be notified of anything."""
+        """Whether anybody is to be notified of anything by the platform's own channels."""
         return bool(self.notify_centres or self.notify_addresses or self.notify_webhook or self.notify_log)
 
     @property

@@ -152,7 +152,7 @@ class ServerCertificates:
             accept = f"dcc source change {self._source_id} --tls-fingerprint {fingerprint}"
             raise CertificateChangedError(
                 mark(
-                    "{source}: the server shows the TLS certificate {fingerprint}, but the one accepted is {pinned}. "
+                    "the server shows the TLS certificate {fingerprint}, but the one accepted is {pinned}. "
                     "Nothing was sent to it. Either its certificate was renewed or somebody stands in between: ask the "
                     "centre's administrator for the fingerprint, and only if it is this one: {accept}"
                 ),
@@ -170,7 +170,7 @@ class ServerCertificates:
             expected = "none" if first is None else fingerprint_of(first)
             raise CertificateChangedError(
                 mark(
-                    "{source}: the server shows the TLS certificate {expected}, but where it transfers files {shown}. "
+                    "the server shows the TLS certificate {expected}, but where it transfers files {shown}. "
                     "Nothing was taken from there. Ask whoever runs the server what stands in between."
                 ),
                 source=self._label,
@@ -188,7 +188,7 @@ class ServerCertificates:
         if not self._source_id:
             refusal = CertificateRefusedError(
                 mark(
-                    "{source}: {certificate} could not be verified ({reason}). Nothing was sent to it. Have it "
+                    "{certificate} could not be verified ({reason}). Nothing was sent to it. Have it "
                     "corrected, or name the authority that signed it in DCC_TLS_CA_FILE."
                 ),
                 **known,
@@ -199,7 +199,7 @@ class ServerCertificates:
         if shown is None:
             return CertificateRefusedError(
                 mark(
-                    "{source}: {certificate} could not be verified ({reason}). Nothing was sent to it. Ask the "
+                    "{certificate} could not be verified ({reason}). Nothing was sent to it. Ask the "
                     "centre for "
                     "a valid one; or name the authority that signed it: {command} (DCC_TLS_CA_FILE: for all sources)"
                 ),
@@ -208,7 +208,7 @@ class ServerCertificates:
             )
         return CertificateRefusedError(
             mark(
-                "{source}: {certificate} could not be verified ({reason}). Nothing was sent to it. Ask the centre "
+                "{certificate} could not be verified ({reason}). Nothing was sent to it. Ask the centre "
                 "for a "
                 "valid one; or name the authority that signed it: {command} (DCC_TLS_CA_FILE: for all sources); or "
                 "compare the fingerprint with the one that the centre's administrator gives, and only if they agree: "

@@ -7,7 +7,7 @@ from importlib import import_module
 from types import MappingProxyType
 
 from dcc.errors import ConfigurationError, SourceMisconfiguredError
-from dcc.messages import Message, mark
+from dcc.messages import mark
 from dcc.runtime.installed_packages import SOURCES, added_names, load_added
 from dcc.settings import Settings
 from dcc.sources.base import Connection, SourceAddress, SourceProtocol
@@ -62,12 +62,10 @@ def connect(address: SourceAddress, settings: Settings) -> Connection:
         if opener is not None:
             return opener(address, settings)
     except ConfigurationError as error:
-        raise SourceMisconfiguredError(
-            mark("{source}: {error}"), source=address.label, error=Message(str(error))
-        ) from error
+        raise SourceMisconfiguredError(str(error), source=address.label) from error
     raise SourceMisconfiguredError(
         mark(
-            "{source}: nothing that is installed speaks the protocol {protocol}. Use one of {protocols}, or install "
+            "nothing that is installed speaks the protocol {protocol}. Use one of {protocols}, or install "
             "the package that adds it."
         ),
         source=address.label,

@@ -58,8 +58,7 @@ class LocalConnection(BlockwiseConnection):
         except (OSError, RuntimeError) as error:
             raise SourceUnreachableError(
                 mark(
-                    "{source}: the folder {path} cannot be reached ({reason}). Check the base path, and that the "
-                    "disk is mounted."
+                    "the folder {path} cannot be reached ({reason}). Check the base path, and that the disk is mounted."
                 ),
                 source=self._label,
                 path=path,
@@ -68,7 +67,7 @@ class LocalConnection(BlockwiseConnection):
             ) from error
         if not self._base.is_dir():
             raise SourceUnreachableError(
-                mark("{source}: {path} is no folder. Check the base path."), source=self._label, path=path, case=_FOLDER
+                mark("{path} is no folder. Check the base path."), source=self._label, path=path, case=_FOLDER
             )
 
     def list_action(self, action: Action) -> ActionListing:
@@ -77,7 +76,7 @@ class LocalConnection(BlockwiseConnection):
         try:
             if not self._inside(directory):
                 raise ListingFailedError(
-                    mark("{source}: {directory} leads out of the base path. Move it inside."),
+                    mark("{directory} leads out of the base path. Move it inside."),
                     source=self._label,
                     directory=_shown(directory),
                 )
@@ -89,14 +88,14 @@ class LocalConnection(BlockwiseConnection):
             if self._base.is_dir():
                 return ActionListing(action, missing=True)
             raise SourceUnreachableError(
-                mark("{source}: the folder {base} is gone. Check that the disk is mounted."),
+                mark("the folder {base} is gone. Check that the disk is mounted."),
                 source=self._label,
                 base=_shown(self._base),
                 case=_FOLDER,
             ) from error
         except OSError as error:
             raise ListingFailedError(
-                mark("{source}: {directory} cannot be listed ({reason}). Correct its permissions."),
+                mark("{directory} cannot be listed ({reason}). Correct its permissions."),
                 source=self._label,
                 directory=_shown(directory),
                 reason=Message(_reason(error)),
@@ -146,13 +145,13 @@ class LocalConnection(BlockwiseConnection):
                     yield block
         except (FileNotFoundError, NotADirectoryError) as error:
             raise FileMissingError(
-                mark("{source}: {path} is not there. Check whether it was moved."),
+                mark("{path} is not there. Check whether it was moved."),
                 source=self._label,
                 path=_shown(path),
             ) from error
         except OSError as error:
             raise TransferFailedError(
-                mark("{source}: {path} cannot be read ({reason}). Correct its permissions."),
+                mark("{path} cannot be read ({reason}). Correct its permissions."),
                 source=self._label,
                 path=_shown(path),
                 reason=Message(_reason(error)),

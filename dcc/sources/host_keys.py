@@ -143,7 +143,7 @@ def check_host_key(address: SourceAddress, shown: HostKey, trusted: TrustedKeys)
     if shown in trusted.revoked:
         raise HostKeyChangedError(
             mark(
-                "{source}: the server shows the host key {shown}, which DCC_KNOWN_HOSTS marks as revoked. Nothing "
+                "the server shows the host key {shown}, which DCC_KNOWN_HOSTS marks as revoked. Nothing "
                 "was sent to it. Ask the centre for the server's new key."
             ),
             source=address.label,
@@ -155,7 +155,7 @@ def check_host_key(address: SourceAddress, shown: HostKey, trusted: TrustedKeys)
     if not trusted.accepted:
         raise HostKeyUnknownError(
             mark(
-                "{source}: the server shows the host key {shown}, which has never been accepted. Compare the "
+                "the server shows the host key {shown}, which has never been accepted. Compare the "
                 "fingerprint with the one that the centre's administrator gives; if they agree: {accept} (or "
                 "--accept-host-key with dcc source add)."
             ),
@@ -166,7 +166,7 @@ def check_host_key(address: SourceAddress, shown: HostKey, trusted: TrustedKeys)
     expected = ", ".join(str(key) for key in trusted.accepted)
     raise HostKeyChangedError(
         mark(
-            "{source}: the server shows the host key {shown}, but the one accepted is {expected}. Nothing was "
+            "the server shows the host key {shown}, but the one accepted is {expected}. Nothing was "
             "sent to it. Either the server was set up anew or somebody stands in between: ask the centre's "
             "administrator for the fingerprint, and only if it is {fingerprint}: {accept}."
         ),

@@ -155,9 +155,7 @@ class _Found:
 def too_many(label: str, directory: str, what: str) -> ListingFailedError:
     """What to raise for a directory that holds more than `what`."""
     return ListingFailedError(
-        mark(
-            "{source}: the directory {directory} holds more than {most}. Ask the centre to move old archives elsewhere."
-        ),
+        mark("the directory {directory} holds more than {most}. Ask the centre to move old archives elsewhere."),
         source=label,
         directory=directory,
         most=Message(what),

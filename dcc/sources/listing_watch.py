@@ -143,7 +143,7 @@ class ListingWatch:
         if self.crawl_seconds is not None:
             return SourceTimeoutError(
                 mark(
-                    "{source}: listing {shown} was not done within {seconds} seconds; {entries} entries had come by "
+                    "listing {shown} was not done within {seconds} seconds; {entries} entries had come by "
                     "then. This was only a trial: a crawl waits {crawl_seconds} seconds, as DCC_LIST_TIMEOUT says. Ask "
                     "whoever runs the server why it is slow."
                 ),
@@ -155,7 +155,7 @@ class ListingWatch:
             )
         return SourceTimeoutError(
             mark(
-                "{source}: listing {shown} was not done within {seconds} seconds; {entries} entries had come by "
+                "listing {shown} was not done within {seconds} seconds; {entries} entries had come by "
                 "then. Ask whoever runs the server why it is slow. DCC_LIST_TIMEOUT sets the limit for all "
                 "directories of a file source together."
             ),

@@ -37,12 +37,11 @@ def parse_md5(content: bytes, name: str, label: str) -> str:
     if len(named) == 1:
         return named.pop()
     text = mark(
-        "{source}: {name}.md5 holds no MD5 checksum. Ask the centre to write it with md5sum {name} > {name}.md5, or to "
-        "remove it."
+        "{name}.md5 holds no MD5 checksum. Ask the centre to write it with md5sum {name} > {name}.md5, or to remove it."
     )
     if found:
         text = mark(
-            "{source}: {name}.md5 holds several MD5 checksums and not one of {name}. Ask the centre to write it with "
+            "{name}.md5 holds several MD5 checksums and not one of {name}. Ask the centre to write it with "
             "md5sum {name} > {name}.md5, or to remove it."
         )
     raise TransferFailedError(text, source=label, name=name)

@@ -53,7 +53,7 @@ def open_socket(label: str, endpoint: Endpoint, timeout: float) -> socket.socket
     if failure is None or isinstance(failure, TimeoutError):
         raise SourceTimeoutError(
             mark(
-                "{source}: no connection to {where} within {timeout} seconds. Check the host name and port, that the "
+                "no connection to {where} within {timeout} seconds. Check the host name and port, that the "
                 "server is up and that no firewall stands between; DCC_CONNECT_TIMEOUT sets the limit."
             ),
             source=label,
@@ -63,7 +63,7 @@ def open_socket(label: str, endpoint: Endpoint, timeout: float) -> socket.socket
     if failure.errno in {errno.EMFILE, errno.ENFILE}:
         raise SourceUnreachableError(
             mark(
-                "{source}: no connection to {where} ({strerror}). Raise the limit of open files of the machine on "
+                "no connection to {where} ({strerror}). Raise the limit of open files of the machine on "
                 "which this runs (ulimit -n)."
             ),
             source=label,
@@ -71,9 +71,7 @@ def open_socket(label: str, endpoint: Endpoint, timeout: float) -> socket.socket
             strerror=Message(failure.strerror or str(failure)),
         ) from failure
     raise SourceUnreachableError(
-        mark(
-            "{source}: no connection to {where} ({strerror}). Check the host name and port, and that the server is up."
-        ),
+        mark("no connection to {where} ({strerror}). Check the host name and port, and that the server is up."),
         source=label,
         where=where,
         strerror=Message(failure.strerror or str(failure)),
@@ -85,7 +83,7 @@ def _resolve(label: str, endpoint: Endpoint, timeout: float) -> list[_Address]:
         found = ask_resolver(lambda: socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM), timeout)
     except TimeoutError:
         raise SourceTimeoutError(
-            mark("{source}: the name service did not answer for {host} within {timeout} seconds. Try again."),
+            mark("the name service did not answer for {host} within {timeout} seconds. Try again."),
             source=label,
             host=endpoint.host,
             timeout=timeout,
@@ -93,7 +91,7 @@ def _resolve(label: str, endpoint: Endpoint, timeout: float) -> list[_Address]:
     except Exception as error:
         reason = error.strerror if isinstance(error, OSError) else "no valid host name"
         raise SourceUnreachableError(
-            mark("{source}: the host '{host}' could not be found ({reason}). Check the host name."),
+            mark("the host '{host}' could not be found ({reason}). Check the host name."),
             source=label,
             host=endpoint.host,
             reason=Message(reason or ""),

@@ -22,8 +22,8 @@ class EventFile:
         self._path = path
 
     def recipients(self, audience: Audience, addresses: Sequence[str]) -> Sequence[str]:  # noqa: ARG002
-        """The file, for what wranglers are told."""
-        return [str(self._path)] if audience is Audience.WRANGLERS else []
+        """The file, for whatever wranglers are told."""
+        return [] if audience is Audience.CENTRE else [str(self._path)]
 
     def send(self, message: Message, recipient: str, *, seconds: float) -> None:  # noqa: ARG002
         """Append a message. Raises NotificationNotSentError."""

@@ -19,7 +19,7 @@ def open_share(address: SourceAddress, settings: Settings) -> ShareConnection:  
     """The share that is called as the host of the address. Raises SourceMisconfiguredError where there is none."""
     folder = Path(os.environ.get("SHARES_DIRECTORY", "/shares"), address.hostname, address.base_path.strip("/"))
     if not folder.is_dir():
-        raise SourceMisconfiguredError(f"{address.label}: there is no folder {folder}. Correct SHARES_DIRECTORY.")
+        raise SourceMisconfiguredError(f"there is no folder {folder}. Correct SHARES_DIRECTORY.", source=address.label)
     return ShareConnection(address, folder)
 
 
@@ -54,6 +54,7 @@ class ShareConnection(BlockwiseConnection):
                     if size is not None and file.tell() > size:
                         return
         except FileNotFoundError as error:
-            raise FileMissingError(f"{self._label}: {name} is not there. Crawl again.") from error
+            raise FileMissingError(f"{name} is not there. Crawl again.", source=self._label) from error
         except OSError as error:
-            raise TransferFailedError(f"{self._label}: {name} cannot be read ({error.strerror}). Try again.") from error
+            problem = f"{name} cannot be read ({error.strerror}). Try again."
+            raise TransferFailedError(problem, source=self._label) from error

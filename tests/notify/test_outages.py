@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from dcc.messages import mark, message
+from dcc.errors import SourceUnreachableError
+from dcc.messages import mark
 from dcc.notify import outages
 from dcc.notify.composer import Composer
 from dcc.settings import Settings
@@ -90,11 +91,10 @@ def test_of_many_who_want_to_tell_it_one_does(settings: Settings) -> None:
 
 def test_an_outage_is_told_in_the_language_of_the_installation(settings: Settings) -> None:
     label = "file source 1 (H, file://localhost)"
-    text = mark(
-        "{source}: the folder {path} cannot be reached ({reason}). Check the base path, and that the disk is mounted."
-    )
-    reason = message(text, source=label, path="/data", reason="it is gone")
-    away = outages.Trouble("file source 1", "7", label, reason)
+    text = mark("the folder {path} cannot be reached ({reason}). Check the base path, and that the disk is mounted.")
+    error = SourceUnreachableError(text, source=label, path="/data", reason="it is gone")
+    assert str(error).startswith(f"{label}: the folder /data cannot be reached")
+    away = outages.Trouble("file source 1", "7", label, error.said.problem)
     for language, said in (("en", "the folder /data cannot"), ("de", "Der Ordner /data ist nicht erreichbar")):
         told = Composer(settings.model_copy(update={"language": language})).outages("1", [away], {})
         assert f"\n  {said}" in told.text

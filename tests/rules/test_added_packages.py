@@ -114,9 +114,9 @@ def python(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         assert interpreter.stdin is not None
         assert interpreter.stdout is not None
 
-        def ran(code: str, *arguments: str) -> str:
+        def ran(code: str, *arguments: str, ends: int = 0) -> str:
             print(json.dumps([code, arguments, dict(os.environ), str(output)]), file=interpreter.stdin, flush=True)
-            assert interpreter.stdout.readline() == "0\n", output.read_text("utf-8")
+            assert interpreter.stdout.readline() == f"{ends}\n", output.read_text("utf-8")
             return output.read_text("utf-8")
 
         yield ran
@@ -212,8 +212,8 @@ def platform(python: Python, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     for name, value in environment.items():
         monkeypatch.setenv(name, str(value))
 
-    def dcc(*arguments: object) -> Any:
-        return json.loads(python(MAIN, *map(str, arguments), "--json"))
+    def dcc(*arguments: object, ends: int = 0) -> Any:
+        return json.loads(python(MAIN, *map(str, arguments), "--json", ends=ends))
 
     return dcc
 
@@ -259,6 +259,26 @@ def test_a_package_takes_part_in_all_that_becomes_of_a_submission(
         assert said.format(identifier) in json.dumps(report, ensure_ascii=False)
     shown = json.loads(python(EVALUATION))
     assert shown == [{"rule": "D1", "severity": "warning", "findings": 3}]
+
+
+def test_sessions_notify_through_the_channel_of_a_package_and_no_other(
+    platform: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    share = tmp_path / "shares" / "harwell"
+    share.mkdir(parents=True)
+    platform("init")
+    platform("centre", "add", "H")
+    platform("source", "add", "--centre", "H", "--protocol", "share", "--hostname", "harwell")
+    platform("crawl")
+    assert not (tmp_path / "events.jsonl").exists()
+    share.rename(tmp_path / "away")
+    platform("crawl", ends=4)
+    (tmp_path / "away").rename(share)
+    monkeypatch.setenv("DCC_LANGUAGE", "de")
+    platform("crawl")
+    told = [json.loads(line)["subject"] for line in (tmp_path / "events.jsonl").read_text("utf-8").splitlines()]
+    label = "file source 1 (H, share://harwell)"
+    assert told == [f"DCC: Outage: {label}", f"DCC: Behoben: {label}"]
 
 
 def test_a_source_whose_package_is_gone_fails_by_itself(platform: Callable[..., Any], tmp_path: Path) -> None:

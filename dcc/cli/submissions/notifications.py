@@ -82,7 +82,9 @@ def telling_when_tracker_is_away(settings: Settings) -> Iterator[None]:
     try:
         yield
     except TrackerUnreachableError as error:
-        if settings.notifies:
+        from dcc.notify.channels.base import notifies
+
+        if notifies(settings):
             from dcc.notify.notifications import tell_that_tracker_is_away
 
             for sentence in tell_that_tracker_is_away(settings, error):
@@ -178,7 +180,9 @@ def _planned(one: Planned) -> dict[str, Any]:
 
 
 def _nothing(settings: Settings) -> str:
-    if settings.notifies:
+    from dcc.notify.channels.base import notifies
+
+    if notifies(settings):
         return "Nothing is due: everybody knows what there is to know."
     return (
         "Nobody is to be notified of anything. Set DCC_NOTIFY_CENTRES=true, DCC_NOTIFY_TO, DCC_NOTIFY_WEBHOOK or "

@@ -162,7 +162,6 @@ def _print_sources(entries: Sequence[SourceEntry], crawls: dict[int, CrawlEntry]
             continue
         crawl = crawls.get(entry.id)
         server = f"{entry.protocol}://{entry.hostname}"
-        named = f"file source {entry.id} ({entry.centre}, {server}): "
         rows.append(
             (
                 entry.id,
@@ -172,7 +171,7 @@ def _print_sources(entries: Sequence[SourceEntry], crawls: dict[int, CrawlEntry]
                 entry.hosted,
                 crawl.outcome if crawl else "never crawled",
                 crawl.started if crawl else None,
-                crawl.error.message.removeprefix(named) if crawl and crawl.error else "",
+                str(crawl.error.fact.problem) if crawl and crawl.error else "",
             )
         )
     headers = ("id", "centre", "server", "state", "hosts", "last crawl", "when", "error")

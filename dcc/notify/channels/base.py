@@ -12,7 +12,7 @@ from typing import Protocol
 
 from dcc.notify.messages import Audience, Message
 from dcc.runtime.installed_packages import CHANNELS as ADDED_CHANNELS
-from dcc.runtime.installed_packages import load_added
+from dcc.runtime.installed_packages import added_names, load_added
 from dcc.settings import Settings
 
 
@@ -70,6 +70,11 @@ CHANNELS: Mapping[str, Callable[[Settings], Channel | None]] = MappingProxyType(
     {"log": _log_channel, "webhook": _webhook_channel, "mail": _mail_channel}
 )
 """What makes each channel from the settings; None where these ask for nothing by it."""
+
+
+def notifies(settings: Settings) -> bool:
+    """Whether the settings ask for notifications, or an installed package has a channel."""
+    return settings.notifies or bool(added_names(ADDED_CHANNELS))
 
 
 def open_channels(settings: Settings) -> list[Channel]:

@@ -171,7 +171,7 @@ def _ask_all(surroundings: Environment, addresses: Sequence[SourceAddress]) -> I
         try:
             listing = list_source(address, settings)
             if listing.error is not None:
-                said, advice = split_advice(str(listing.error).removeprefix(f"{address.label}: "))
+                said, advice = split_advice(str(listing.error.said.problem))
                 answers.put((address.id, [failed(subject, said, advice or f"dcc source test {address.id}")]))
                 return
             zips = sum(len(part.zips) for part in listing.listings)

@@ -170,7 +170,9 @@ def check_staging(surroundings: Environment) -> Iterator[Finding]:
 def check_notifications(surroundings: Environment) -> Iterator[Finding]:
     """What notifications need is there, and none waits or is unsure."""
     settings = surroundings.hurried_settings
-    if not settings.notifies:
+    from dcc.notify.channels.base import notifies
+
+    if not notifies(settings):
         yield not_checked("notifications", "Nobody is notified of anything (DCC_NOTIFY_...).")
         return
     from dcc.operations.doctor.notifications import examine_notifications

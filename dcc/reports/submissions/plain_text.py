@@ -143,12 +143,13 @@ def _example(cause: Cause, catalogue: Catalogue, *, tell_zip: bool) -> str:
         parts.append(place)
     elif example.line is not None:
         parts.append(catalogue.say("line {line}", line=example.line))
-    said = f"{', '.join(part for part in parts if part)}: {catalogue.tell(example.said)}"
+    place = ", ".join(filter(None, parts))
+    said = f"{place}: {catalogue.tell(example.said)}" if place else catalogue.tell(example.said)
     if example.nearest:
         said += f" {catalogue.say('Perhaps meant')}: {example.nearest}"
     elif example.permitted:
         said += f" {catalogue.say('Permitted')}: {', '.join(example.permitted[:MOST_PERMITTED])}"
-    return said.removeprefix(": ")
+    return said
 
 
 def _accepted_lines(accepted: Accepted | None, catalogue: Catalogue) -> Iterator[str]:

@@ -97,7 +97,7 @@ def _explained(
     if isinstance(error, TimeoutError):
         return SourceTimeoutError(
             mark(
-                "{source}: the server did not complete {step} within {login_timeout} seconds. Check that the port is "
+                "the server did not complete {step} within {login_timeout} seconds. Check that the port is "
                 "that of its FTP server; DCC_LOGIN_TIMEOUT sets the limit."
             ),
             source=label,
@@ -109,16 +109,14 @@ def _explained(
     reason = describe(error, credential)
     if isinstance(error, ftplib.error_perm) and step == "the login":
         return LoginRefusedError(
-            mark(
-                "{source}: the server refused the login of '{username}' ({reason}). Check the user name and password."
-            ),
+            mark("the server refused the login of '{username}' ({reason}). Check the user name and password."),
             source=label,
             username=address.username or "anonymous",
             reason=Message(reason),
         )
     advice = "Check that the server offers explicit TLS." if step == "the TLS handshake" else "Try again later."
     return SourceUnreachableError(
-        mark("{source}: {step} failed ({reason}). {advice}"),
+        mark("{step} failed ({reason}). {advice}"),
         source=label,
         step=Message(step),
         reason=Message(reason),

@@ -128,7 +128,7 @@ class FtpConnection(BlockwiseConnection):
         path = "/".join([base.rstrip("/"), *(_wire(part) for part in parts)])
         if any(character in path for character in "\r\n\0"):
             raise FileMissingError(
-                mark("{source}: FTP knows no names with line breaks. Ask the centre to rename it."), source=self._label
+                mark("FTP knows no names with line breaks. Ask the centre to rename it."), source=self._label
             )
         return path
 
@@ -189,7 +189,7 @@ class FtpConnection(BlockwiseConnection):
                 if received > offset or session.size_of(path) is not None:
                     raise
                 raise FileMissingError(
-                    mark("{source}: {path} is not there ({reason}). Check whether it was moved."),
+                    mark("{path} is not there ({reason}). Check whether it was moved."),
                     source=self._label,
                     path=_shown(path),
                     reason=Message(describe(error, self._credential)),
@@ -212,7 +212,7 @@ class FtpConnection(BlockwiseConnection):
             if isinstance(error, TimeoutError):
                 raise SourceTimeoutError(
                     mark(
-                        "{source}: the server stalled while {doing}. Ask whoever runs it what it is doing; "
+                        "the server stalled while {doing}. Ask whoever runs it what it is doing; "
                         "DCC_IDLE_TIMEOUT and DCC_LIST_TIMEOUT set the limits."
                     ),
                     source=self._label,
@@ -222,7 +222,7 @@ class FtpConnection(BlockwiseConnection):
                 if str(error).startswith("421"):
                     self.close()
                 raise failed(
-                    mark("{source}: {doing} failed ({reason}). Ask whoever runs the server, or try again."),
+                    mark("{doing} failed ({reason}). Ask whoever runs the server, or try again."),
                     source=self._label,
                     doing=doing,
                     reason=Message(describe(error, self._credential)),

@@ -218,7 +218,7 @@ class HttpClient:
             if isinstance(error, TimeoutError):
                 raise SourceTimeoutError(
                     mark(
-                        "{source}: the server did not complete the TLS handshake within {seconds} seconds. Check "
+                        "the server did not complete the TLS handshake within {seconds} seconds. Check "
                         "that the port is that of its web server; DCC_LOGIN_TIMEOUT sets the limit."
                     ),
                     source=site.label,
@@ -226,10 +226,7 @@ class HttpClient:
                 ) from error
             if isinstance(error, OSError):
                 raise SourceUnreachableError(
-                    mark(
-                        "{source}: the TLS handshake failed ({reason}). Check that the server speaks https on this "
-                        "port."
-                    ),
+                    mark("the TLS handshake failed ({reason}). Check that the server speaks https on this port."),
                     source=site.label,
                     reason=Message(describe(error)),
                 ) from error

@@ -154,7 +154,7 @@ class HttpConnection(Connection):
             if answer.status == 401:
                 user = f"the login of {address.username!r}" if address.username else "to serve anyone without a login"
                 raise LoginRefusedError(
-                    mark("{source}: the server refused {user} ({phrase}). Check the user name and password."),
+                    mark("the server refused {user} ({phrase}). Check the user name and password."),
                     source=self._label,
                     user=user,
                     phrase=Message(answer.phrase),
@@ -180,7 +180,7 @@ class HttpConnection(Connection):
             if answer.status in _MISSING:
                 raise ListingFailedError(
                     mark(
-                        "{source}: the server has nothing at the base path {base} ({phrase}). Correct the file "
+                        "the server has nothing at the base path {base} ({phrase}). Correct the file "
                         "source's base path."
                     ),
                     source=self._label,
@@ -222,7 +222,7 @@ class HttpConnection(Connection):
             if _range_start(answer) != offset:
                 raise TransferFailedError(
                     mark(
-                        "{source}: sending {target} failed: the server sent another part of the file than it was "
+                        "sending {target} failed: the server sent another part of the file than it was "
                         "asked for. Ask whoever runs the server."
                     ),
                     source=self._label,
@@ -236,8 +236,7 @@ class HttpConnection(Connection):
     def _changed(self, target: str, how: str) -> FileChangedError:
         return FileChangedError(
             mark(
-                "{source}: {target} has changed since it was listed ({how}). The next crawl lists it anew; nothing "
-                "needs doing."
+                "{target} has changed since it was listed ({how}). The next crawl lists it anew; nothing needs doing."
             ),
             source=self._label,
             target=self._shown(target),
@@ -248,7 +247,7 @@ class HttpConnection(Connection):
         """What to raise for an answer that is not what was asked for."""
         if answer.status in _MISSING:
             return FileMissingError(
-                mark("{source}: {doing} failed: it is not there ({phrase}). Check whether it was moved."),
+                mark("{doing} failed: it is not there ({phrase}). Check whether it was moved."),
                 source=self._label,
                 doing=doing,
                 phrase=Message(answer.phrase),
@@ -256,7 +255,7 @@ class HttpConnection(Connection):
         if answer.status in (401, 403) and failed is ListingFailedError:
             return LoginRefusedError(
                 mark(
-                    "{source}: {doing} was refused ({phrase}). Check the user name and password, and that the server "
+                    "{doing} was refused ({phrase}). Check the user name and password, and that the server "
                     "makes index pages of directories."
                 ),
                 source=self._label,
@@ -267,7 +266,7 @@ class HttpConnection(Connection):
             # The login was accepted before: one file must not cost the source all the others.
             return failed(
                 mark(
-                    "{source}: {doing} failed: the server does not let this user read it ({phrase}). Ask the centre to "
+                    "{doing} failed: the server does not let this user read it ({phrase}). Ask the centre to "
                     "correct the permissions."
                 ),
                 source=self._label,
@@ -275,7 +274,7 @@ class HttpConnection(Connection):
                 phrase=Message(answer.phrase),
             )
         return failed(
-            mark("{source}: {doing} failed: the server answered {phrase}. Ask whoever runs the server, or try again."),
+            mark("{doing} failed: the server answered {phrase}. Ask whoever runs the server, or try again."),
             source=self._label,
             doing=doing,
             phrase=Message(answer.phrase),
@@ -290,7 +289,7 @@ class HttpConnection(Connection):
             self._client.close()
             raise SourceTimeoutError(
                 mark(
-                    "{source}: the server stalled while {doing}. Ask whoever runs it what it is doing; "
+                    "the server stalled while {doing}. Ask whoever runs it what it is doing; "
                     "DCC_IDLE_TIMEOUT, DCC_LIST_TIMEOUT and DCC_LOGIN_TIMEOUT set the limits."
                 ),
                 source=self._label,
@@ -299,7 +298,7 @@ class HttpConnection(Connection):
         except FAILURES as error:
             self._client.close()
             raise failed(
-                mark("{source}: {doing} failed: {reason}. Ask whoever runs the server, or try again."),
+                mark("{doing} failed: {reason}. Ask whoever runs the server, or try again."),
                 source=self._label,
                 doing=doing,
                 reason=Message(describe(error)),

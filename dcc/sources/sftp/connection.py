@@ -65,7 +65,7 @@ class SshConnection:
         if not negotiated.wait(timeout):
             raise SourceTimeoutError(
                 mark(
-                    "{source}: the server did not begin an SSH session within {timeout} seconds. Check that the "
+                    "the server did not begin an SSH session within {timeout} seconds. Check that the "
                     "port is that of its SSH server; DCC_LOGIN_TIMEOUT sets the limit."
                 ),
                 source=self.label,
@@ -74,9 +74,7 @@ class SshConnection:
         if not transport.is_active():
             failure = transport.get_exception()
             raise SourceUnreachableError(
-                mark(
-                    "{source}: no SSH session could be begun ({reason}). Check that the port is that of an SSH server."
-                ),
+                mark("no SSH session could be begun ({reason}). Check that the port is that of an SSH server."),
                 source=self.label,
                 reason=Message(describe(failure)),
             ) from failure

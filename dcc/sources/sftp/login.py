@@ -81,7 +81,7 @@ def _log_in_by_agent(
     missing = "the SSH agent holds no key" if os.environ.get("SSH_AUTH_SOCK") else "no SSH agent is running"
     raise LoginRefusedError(
         mark(
-            "{source}: there is nothing to log in with: the access key is empty and {missing}. Give a password "
+            "there is nothing to log in with: the access key is empty and {missing}. Give a password "
             "or a key (key:PATH), or add a key to the agent."
         ),
         source=address.label,
@@ -108,10 +108,7 @@ def _attempt(
     except paramiko.BadAuthenticationType as error:
         wanted = ", ".join(error.allowed_types)
         raise LoginRefusedError(
-            mark(
-                "{source}: the server accepts no login of '{username}' by {means}, only by {wanted}. Change the "
-                "access key."
-            ),
+            mark("the server accepts no login of '{username}' by {means}, only by {wanted}. Change the access key."),
             source=address.label,
             username=address.username,
             means=message(mark("key")) if by_key else message(mark("password")),
@@ -121,7 +118,7 @@ def _attempt(
         if time.monotonic() >= deadline:
             raise SourceTimeoutError(
                 mark(
-                    "{source}: the server did not answer the login of '{username}' in time. Try again; "
+                    "the server did not answer the login of '{username}' in time. Try again; "
                     "DCC_LOGIN_TIMEOUT sets the limit."
                 ),
                 source=address.label,
@@ -131,14 +128,14 @@ def _attempt(
     except (paramiko.SSHException, EOFError, OSError) as error:
         reason = redact(describe(error), credential.secrets)
         raise SourceUnreachableError(
-            mark("{source}: the connection broke off during login ({reason}). Try again."),
+            mark("the connection broke off during login ({reason}). Try again."),
             source=address.label,
             reason=Message(reason),
         ) from error
     if further:
         raise LoginRefusedError(
             mark(
-                "{source}: the server wants more than one proof of '{username}' (next: {further}), which is not "
+                "the server wants more than one proof of '{username}' (next: {further}), which is not "
                 "supported. Ask the centre for a login by key alone."
             ),
             source=address.label,

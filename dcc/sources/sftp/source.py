@@ -129,7 +129,7 @@ class SftpConnection(BlockwiseConnection):
         except TimeoutError as error:
             raise SourceTimeoutError(
                 mark(
-                    "{source}: the server stalled while {doing} ({error}). Ask whoever runs it what it is doing; "
+                    "the server stalled while {doing} ({error}). Ask whoever runs it what it is doing; "
                     "DCC_IDLE_TIMEOUT, DCC_LIST_TIMEOUT and DCC_LOGIN_TIMEOUT set the limits."
                 ),
                 source=self._label,
@@ -138,14 +138,14 @@ class SftpConnection(BlockwiseConnection):
             ) from error
         except FileNotFoundError as error:
             raise (missing or failed)(
-                mark("{source}: {doing} failed: it is not there. Check the base path, and whether it was moved."),
+                mark("{doing} failed: it is not there. Check the base path, and whether it was moved."),
                 source=self._label,
                 doing=doing,
             ) from error
         except PermissionError as error:
             raise failed(
                 mark(
-                    "{source}: {doing} failed: the server does not let this user read it. Ask the centre to "
+                    "{doing} failed: the server does not let this user read it. Ask the centre to "
                     "correct the permissions."
                 ),
                 source=self._label,
@@ -157,13 +157,13 @@ class SftpConnection(BlockwiseConnection):
                 # Who waits for data hears only that there are no more: why is known to paramiko's thread.
                 cause = self._connection.transport.get_exception() or error
                 raise failed(
-                    mark("{source}: the connection broke off while {doing} ({reason}). Try again."),
+                    mark("the connection broke off while {doing} ({reason}). Try again."),
                     source=self._label,
                     doing=doing,
                     reason=Message(describe(cause)),
                 ) from error
             raise failed(
-                mark("{source}: {doing} failed ({reason}). Ask whoever runs the server, or try again."),
+                mark("{doing} failed ({reason}). Ask whoever runs the server, or try again."),
                 source=self._label,
                 doing=doing,
                 reason=Message(describe(error)),
