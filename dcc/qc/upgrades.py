@@ -114,5 +114,6 @@ REVISIONS: Final[Revisions] = {
     "0004": _count_invalid_animals_anew,
     "0005": _mask_addresses,
     "0006": _state_facts,
+    "0007": None,
 }
 """All revisions, oldest first, and what converts the rows of the one before."""

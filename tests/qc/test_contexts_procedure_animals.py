@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import Engine, text
 
 from dcc.analysis.measurements import load_measurements
+from dcc.documents.contents import Experiment, MediaParameter, Metadata
 from dcc.naming import Action
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.overviews import build_overviews
@@ -66,6 +67,24 @@ def test_no_experiment_on_an_invalid_animal_counts_anywhere(qc_database: Engine)
     submit(qc_database, Action.ADD, experiment("E4", ["bad"]), centre="J")
     assert built(qc_database) == {"E1": {False}, "E2": {True}, "E3": {False}, "E4": {True}}
     assert states_of(qc_database) == {("C1", ""): (1, "dataadded"), ("", ""): (1, "dataadded")}
+
+
+def test_all_views_say_the_same_of_an_experiment_on_an_invalid_animal(qc_database: Engine) -> None:
+    submit(qc_database, Action.ADD, BAD, GOOD, faulty=[1])
+    of_run = Metadata(9, "IMPC_CBC_003_001", None, None, "Sysmex")
+    file = MediaParameter(10, "IMPC_CBC_004_001", "https://h.example/1.png", "png", None, None, (), ())
+
+    def with_file(name: str, animal: str) -> Experiment:
+        made = experiment(name, [animal])
+        assert made.procedure is not None
+        return made._replace(procedure=made.procedure._replace(metadata=(of_run,), media=(file,)))
+
+    submit(qc_database, Action.ADD, with_file("E1", "bad"), with_file("E2", "good"))
+    build_contexts(qc_database)
+    with qc_database.connect() as connection:
+        for view in ("current_experiment", "current_measurement", "current_media", "current_metadata"):
+            rows = connection.execute(text(f"SELECT experiment_id, is_valid FROM {view} ORDER BY experiment_id"))
+            assert [tuple(row) for row in rows] == [("E1", 0), ("E2", 1)], view
 
 
 def _judged_again(engine: Engine, first: int) -> None:

@@ -90,7 +90,8 @@ def _remove(connection: Connection, table: str, column: str | None = None) -> No
 
 
 def _earlier(query: str, revision: str) -> str:
-    if revision < "0004":
+    of_measurements = "m.fingerprint" in query or "FROM experiment e WHERE" in query
+    if revision < "0004" or (revision < "0007" and not of_measurements):
         query = query.replace(" WHEN 3 THEN 0", "")
     if revision < "0003":
         query = query.replace(" AND LENGTH(s.specimen_id) = LENGTH(m.specimen_id)", "")

@@ -15,8 +15,7 @@ LEFT JOIN housing h ON r.owner_kind = 'housing' AND h.id = r.owner_id
 """
 _IS_CURRENT = "WHERE COALESCE(e.is_current, l.is_current, h.is_current) = 1"
 _OF_RUN = "CASE COALESCE(e.validity, l.validity, h.validity)"
-_IS_VALID = "WHEN 1 THEN 1 WHEN 2 THEN 0 END AS is_valid"
-_IS_VALID_ON_ANIMALS = "WHEN 1 THEN 1 WHEN 2 THEN 0 WHEN 3 THEN 0 END AS is_valid"
+_IS_VALID = "WHEN 1 THEN 1 WHEN 2 THEN 0 WHEN 3 THEN 0 END AS is_valid"
 _OF_OWNER = """
 COALESCE(e.centre, l.centre, h.centre) AS centre, COALESCE(e.pipeline, l.pipeline, h.pipeline) AS pipeline,
 COALESCE(e.project, l.project, h.project) AS project, l.colony_id AS line_colony_id, e.experiment_id,
@@ -35,14 +34,14 @@ s.status_date, CASE s.validity {_IS_VALID}, s.lexical, s.document_id, s.line FRO
 SELECT e.id, e.centre, e.pipeline, e.project, e.experiment_id, e.sequence_id, e.date, e.procedure_id,
 (SELECT COUNT(*) FROM experiment_specimen x WHERE x.experiment_row = e.id) AS specimens,
 (SELECT CASE WHEN COUNT(*) = 1 THEN MIN(x.specimen_id) END FROM experiment_specimen x WHERE x.experiment_row = e.id)
-AS specimen_id, CASE e.validity {_IS_VALID_ON_ANIMALS}, e.lexical, e.document_id, e.line
+AS specimen_id, CASE e.validity {_IS_VALID}, e.lexical, e.document_id, e.line
 FROM experiment e WHERE e.is_current = 1
 """,  # noqa: S608
     "current_measurement": f"""
 SELECT m.id, m.centre, m.pipeline, m.project, COALESCE(l.colony_id, s.colony_id) AS colony_id, s.strain_id,
 s.is_baseline, s.gender, s.zygosity, s.dob, m.specimen_id, m.experiment_id, e.sequence_id AS experiment_sequence_id,
 m.date, r.procedure_id, m.parameter_id, m.type, m.sequence_id, m.position, m.item, m.increment, m.increment_status,
-m.value, m.number, m.unit, m.status, {_OF_RUN} {_IS_VALID_ON_ANIMALS}, m.fingerprint,
+m.value, m.number, m.unit, m.status, {_OF_RUN} {_IS_VALID}, m.fingerprint,
 r.owner_kind, r.owner_id, m.procedure_run_id, r.document_id, m.line
 FROM measurement m JOIN procedure_run r ON r.id = m.procedure_run_id {_OWNERS}
 LEFT JOIN specimen s ON s.centre = m.centre AND s.specimen_id = m.specimen_id AND s.is_current = 1 {_IS_CURRENT}
