@@ -22,7 +22,7 @@ _TEXT: Final = pa.string()
 _WHOLE: Final = pa.int64()
 
 COLUMNS: Final = (
-    Column("id", _WHOLE, "the measurement's id, in the order of application; never given twice"),
+    Column("id", _WHOLE, "the measurement's id, in the order of application at its centre; never given twice"),
     Column("centre", _TEXT, "phenotyping centre, as ILAR code"),
     Column("pipeline", _TEXT, "IMPReSS key of the pipeline"),
     Column("project", _TEXT, "project on whose behalf it was measured"),

@@ -18,6 +18,7 @@ from dcc.databases.columns import MYSQL_FAMILY
 from dcc.databases.database import database_of
 from dcc.databases.engines import open_url
 from dcc.errors import NotFoundError
+from dcc.qc.apply.upload_lock import await_uploads
 from dcc.qc.apply.versions import same_text
 from dcc.qc.history import current_at, document_at, measurements_at
 from dcc.qc.models import (
@@ -115,10 +116,19 @@ def _batch(rows: list[Any]) -> pa.RecordBatch:
 
 
 def resolve_past(connection: Connection, wanted: MeasurementFilter) -> MeasurementFilter:
-    """The filter with its past, if any, as a document. Raises NotFoundError for a document that was never applied."""
+    """The filter with its past, if any, as a document. Raises NotFoundError for a document that was never applied.
+
+    Waits until no document of that past can come any more (`await_uploads`). The connection's moment begins after
+    that, if nothing was read by it before.
+    """
     document = wanted.as_of_document
     if wanted.as_of_date is not None:
-        return replace(wanted, as_of_date=None, as_of_document=document_at(connection, _end(wanted.as_of_date)))
+        with connection.engine.connect() as before:
+            known = document_at(before, _end(wanted.as_of_date))
+        await_uploads(connection.engine)
+        return replace(wanted, as_of_date=None, as_of_document=known)
+    if document is not None:
+        await_uploads(connection.engine)
     if document is not None and connection.scalar(select(_DOCUMENT.c.id).where(_DOCUMENT.c.id == document)) is None:
         last = connection.scalar(select(func.max(_DOCUMENT.c.id)))
         raise NotFoundError(

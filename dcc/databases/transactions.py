@@ -253,7 +253,8 @@ class _Receipt:
 def _remove_old_receipts(connection: Connection) -> None:
     row = _RECEIPTS.c
     old = select(row.writer).where(row.written < utc_now() - _RECEIPTS_KEPT).limit(500)
-    writers = connection.scalars(old).all()
+    # What another transaction is removing is not waited for.
+    writers = connection.scalars(old.with_for_update(skip_locked=True)).all()
     if writers:
         connection.execute(delete(_RECEIPTS).where(row.writer.in_(writers)))
 

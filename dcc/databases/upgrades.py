@@ -44,8 +44,9 @@ def upgrade(connection: Connection, database: Database) -> None:
     """
     known = revision_in(connection)
     if known != database.head:
-        for name in database.views(connection.dialect.name):
-            connection.exec_driver_sql(f"DROP VIEW IF EXISTS {name}")
+        present = set(inspect(connection).get_view_names())
+        for name in present.intersection(database.views(connection.dialect.name)):
+            connection.exec_driver_sql(f"DROP VIEW {name}")
         make_tables(connection, database.metadata)
         for revision, convert in database.revisions.items():
             if convert is not None and (known is None or revision > known):

@@ -1,7 +1,7 @@
 """The QC database: opened, made or brought up to date, and checked before use.
 
 It is worked with as the tracker is, by `dcc.databases.transactions`: everything that writes does so inside
-`run_writing`, and whoever applies documents locks the row of `upload_lock` for as long as a document takes.
+`run_writing`, and whoever changes what belongs to centres locks these first (`dcc.qc.apply.upload_lock`).
 """
 
 from __future__ import annotations

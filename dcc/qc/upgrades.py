@@ -107,6 +107,19 @@ def _facts(row: Any) -> dict[str, Any]:
     }
 
 
+def _part_centres(connection: Connection) -> None:
+    """No centre keeps another waiting: strains are added up by a view, and a unique index is a plain one.
+
+    SQLite, which has one writer, keeps the unique index.
+    """
+    if "overview_strain" in inspect(connection).get_table_names():
+        connection.exec_driver_sql("DROP TABLE overview_strain")
+    unique = {index["name"] for index in inspect(connection).get_indexes("document") if index["unique"]}
+    if connection.dialect.name != "sqlite":
+        for name in unique:
+            connection.exec_driver_sql(f"DROP INDEX {name} ON document")
+
+
 REVISIONS: Final[Revisions] = {
     "0001": None,
     "0002": _number_validity,
@@ -115,5 +128,6 @@ REVISIONS: Final[Revisions] = {
     "0005": _mask_addresses,
     "0006": _state_facts,
     "0007": None,
+    "0008": _part_centres,
 }
 """All revisions, oldest first, and what converts the rows of the one before."""

@@ -22,6 +22,7 @@ from dcc.databases.columns import UtcDateTime, utc_now
 from dcc.databases.transactions import run_patiently
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
+from dcc.qc.apply.upload_lock import uploads_are_open
 from dcc.qc.contexts.listings import newest_history
 from dcc.qc.models import ContextHistory, DataContext
 from dcc.settings import Settings
@@ -155,7 +156,7 @@ class Mirror:
 
     def everything(self) -> Iterator[Report]:
         """Reports of all that is recorded."""
-        newest = self._read(_newest)
+        newest = self._read(partial(_newest, shown=0))
         yield from self.recorded()
         self._mark = newest
 
@@ -176,8 +177,9 @@ class Mirror:
         now = utc_now()
         # Where the clock was put back, what has changed since then cannot be told.
         parts = [replace(part, mark=replace(part.mark, zips="")) if _is_after(part, now) else part for part in parts]
+        contexts = min(part.mark.contexts for part in parts)
         newest, changes = self._read(
-            lambda tracker, qc: (_newest(tracker, qc), changes_since(tracker, qc, parts, shown=self._shown))
+            lambda tracker, qc: (_newest(tracker, qc, contexts), changes_since(tracker, qc, parts, shown=self._shown))
         )
         # What is in another state than the one told was changed beside the session, such as by `dcc data undo`.
         keys = {key for key, state in changes.zips.items() if self._told.get(key) != state}
@@ -286,11 +288,17 @@ def _failed_in_part() -> ColumnElement[bool]:
     return and_(validated, ZipAction.status_id == int(Status.FAILED))
 
 
-def _newest(tracker: Connection, qc: Connection) -> Mark:
+def _newest(tracker: Connection, qc: Connection, shown: int) -> Mark:
+    """The mark of all that there is, but for contexts that up to which all are `shown`, while any are written.
+
+    What is being written has its ids already, and may be committed after what has higher ones.
+    """
     # The clock is read first: what changes in the same second after this is found once more by the next look.
     now = utc_now()
     newest = tracker.scalar(select(func.max(ZipAction.last_update)))
     contexts = newest_history(qc)
+    if uploads_are_open(qc.engine):
+        contexts = shown
     if newest is None:
         return Mark("", False, contexts)
     last, is_open = min(newest, now), newest >= now

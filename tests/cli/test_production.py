@@ -135,6 +135,8 @@ def test_each_account_can_do_its_work_and_nothing_else(production: Production) -
     for statement in ("DELETE FROM specimen", "INSERT INTO specimen (id) VALUES (1)", "DROP TABLE specimen"):
         assert production.refused("dcc_analyst", statement, qc)
     assert not production.refused("dcc_analyst", "SELECT COUNT(*) FROM specimen", qc)
+    # Who asks for the past waits for what is being written.
+    assert not production.refused("dcc_analyst", "SELECT * FROM upload_lock LOCK IN SHARE MODE", qc)
 
 
 @only_mariadb

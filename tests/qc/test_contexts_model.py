@@ -19,6 +19,7 @@ from dcc.errors import NotFoundError
 from dcc.naming import Action
 from dcc.qc.contexts import affected_runs, building
 from dcc.qc.contexts.building import build_contexts
+from dcc.qc.contexts.experiment_validity import update_validity
 from dcc.qc.contexts.overviews import build_overviews
 from dcc.qc.database import open_qc_database, writing
 from dcc.settings import Settings
@@ -113,7 +114,7 @@ class Contexts(RuleBasedStateMachine):
         with writing(self.engine) as connection:
             building._follow_reference_data(connection)
         with writing(self.engine) as connection:
-            followed = building._follow_animals(connection)
+            followed = update_validity(connection)
         with writing(self.engine) as connection:
             building._take_documents(connection, followed)
 

@@ -13,7 +13,7 @@ from sqlalchemy import Engine
 
 from dcc.databases.transactions import run_writing
 from dcc.naming import Action, DocumentKind
-from dcc.qc.apply.upload_lock import take_upload_lock
+from dcc.qc.apply.upload_lock import lock_all
 from dcc.settings import Settings
 from tests.qc.test_applying import all_rows, litters, values
 from tests.support.databases import one_database
@@ -176,4 +176,4 @@ def test_a_plan_that_is_killed_leaves_nothing(qc_database: Engine, qc_settings: 
 
 def wait_for_rollback(engine: Engine) -> None:
     """A server notices after a moment that a client is gone: who waits for the upload lock waits for that."""
-    run_writing(engine, take_upload_lock, patience_seconds=PATIENCE)
+    run_writing(engine, lock_all, patience_seconds=PATIENCE)

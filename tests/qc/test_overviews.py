@@ -11,6 +11,7 @@ from sqlalchemy import Engine, delete, event, select, text, update
 
 from dcc.documents.contents import Experiment, Metadata
 from dcc.naming import Action
+from dcc.qc import models
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.metadata_groups import group_of
 from dcc.qc.contexts.overviews import build_overviews
@@ -267,5 +268,6 @@ def forget_overviews(engine: Engine) -> None:
     """Have the overviews built from nothing."""
     with writing(engine) as connection:
         for name in OVERVIEWS:
-            connection.execute(delete(TABLES[name]))
+            if name in models.QcBase.metadata.tables:
+                connection.execute(delete(TABLES[name]))
         connection.execute(update(TABLES["document"]).values(overviews_built=False))

@@ -36,7 +36,7 @@ from tests.support.databases import only_mariadb, only_sqlite
 HEAD = QC_DATABASE.head
 TABLES = QcBase.metadata.tables
 VIEWS = {"current_specimen", "current_experiment", "current_measurement", "current_media", "current_metadata"}
-VIEWS |= {"overview_measurement", "overview_comparison"}
+VIEWS |= {"overview_strain", "overview_measurement", "overview_comparison"}
 
 BEYOND_BMP = "🐭 été \U0001f9ec 中文"
 

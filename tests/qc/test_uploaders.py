@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import date
 
 import pytest
-from sqlalchemy import Engine, select
+from sqlalchemy import Connection, Engine, select
 from sqlalchemy.exc import DBAPIError
 
 from dcc.databases import engines
@@ -17,7 +17,7 @@ from dcc.documents.contents import Entity
 from dcc.errors import QcDatabaseUnreachableError
 from dcc.naming import Action, DocumentKind
 from dcc.qc import models
-from dcc.qc.apply.upload_lock import take_upload_lock
+from dcc.qc.apply.upload_lock import lock_centres
 from dcc.qc.database import init_qc_database, open_qc_database
 from dcc.qc.rows.documents import DocumentToApply
 from dcc.settings import Settings
@@ -89,6 +89,10 @@ def test_uploaders_at_once_yield_what_one_would_have_in_the_order_of_the_documen
         serial.dispose()
 
 
+def lock_h(connection: Connection) -> None:
+    lock_centres(connection, ["H"])
+
+
 def wait_until_held(engine: Engine, settings: Settings) -> None:
     """Until another process holds the upload lock."""
     probe = open_short(settings)
@@ -124,12 +128,12 @@ def test_who_waits_for_another_uploader_waits_for_as_long_as_patience_says(
     qc_database: Engine, qc_settings: Settings
 ) -> None:
     with qc_database.begin() as connection:
-        take_upload_lock(connection)
+        lock_h(connection)
     waiting, released = open_short(qc_settings), event()
 
     def hold(engine: Engine) -> None:
         with writing(engine) as connection:
-            take_upload_lock(connection)
+            lock_h(connection)
             released.wait(PATIENCE)
 
     holder = start(qc_settings, hold)
@@ -156,7 +160,7 @@ def test_threads_of_one_process_wait_for_each_other_as_long_as_patience_says(qc_
 
     def hold() -> None:
         with writing(qc_database) as connection:
-            take_upload_lock(connection)
+            lock_h(connection)
             held.set()
             done.wait(20)
 
@@ -167,10 +171,10 @@ def test_threads_of_one_process_wait_for_each_other_as_long_as_patience_says(qc_
         if qc_database.dialect.name == "sqlite":
             began = time.monotonic()
             with pytest.raises(QcDatabaseUnreachableError, match="another thread holds it"):
-                run_writing(qc_database, take_upload_lock, patience_seconds=0.2)
+                run_writing(qc_database, lock_h, patience_seconds=0.2)
             assert time.monotonic() - began < 5
         threading.Timer(0.5, done.set).start()
-        run_writing(qc_database, take_upload_lock, patience_seconds=PATIENCE)
+        run_writing(qc_database, lock_h, patience_seconds=PATIENCE)
     finally:
         done.set()
         thread.join()

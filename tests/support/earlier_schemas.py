@@ -37,6 +37,7 @@ TRACKER_LATER = {
 }
 ENTITIES = ("specimen", "experiment", "line", "housing")
 QC_LATER = {
+    "0008": ("centre_lock", "reserved_ids"),
     "0006": ("finding.code", "finding.details", "finding.cause"),
     "0005": ("reference_refusal",),
     "0002": tuple(f"{name}.validity" for name in ENTITIES),
@@ -67,6 +68,12 @@ def undo(connection: Connection, database: Database, revision: str) -> None:
     if database is QC_DATABASE and revision < "0002":
         for name in ENTITIES:
             connection.exec_driver_sql(f"ALTER TABLE {name} ADD COLUMN is_valid BOOLEAN")
+    if database is QC_DATABASE and revision < "0008":
+        del views["overview_strain"]
+        strain = "strain_id VARCHAR(128) PRIMARY KEY, name VARCHAR(255), specimens BIGINT NOT NULL"
+        connection.exec_driver_sql(f"CREATE TABLE overview_strain ({strain})")
+        if connection.dialect.name != "sqlite":
+            connection.exec_driver_sql("CREATE UNIQUE INDEX uq_document_tracker_id ON document (tracker_id)")
     for name, query in views.items():
         connection.exec_driver_sql(f"CREATE VIEW {name} AS {query}")
     record_revision(connection, revision)

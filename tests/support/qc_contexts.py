@@ -14,10 +14,11 @@ from dcc.naming import Action
 from dcc.qc import models
 from dcc.qc.apply.documents import Applied
 from dcc.qc.database import insert_rows, writing
+from dcc.qc.models.views import OVERVIEW_STRAIN
 from dcc.vocabulary import Severity, Validity
 from tests.support.qc_documents import apply
 
-TABLES = models.QcBase.metadata.tables
+TABLES = {**models.QcBase.metadata.tables, OVERVIEW_STRAIN.name: OVERVIEW_STRAIN}
 ENTITIES = ("specimen", "experiment", "line", "housing")
 
 

@@ -30,7 +30,7 @@ from dcc.qc.apply.documents import Applied, ToApply, apply_documents
 from dcc.qc.apply.entity_rows import COLUMNS
 from dcc.qc.apply.planning import Plan
 from dcc.qc.apply.planning import plan_document as plan_prepared
-from dcc.qc.apply.upload_lock import take_upload_lock
+from dcc.qc.apply.upload_lock import lock_centres_of
 from dcc.qc.rows.documents import DocumentToApply
 from dcc.qc.rows.prepared_file import PreparedFile, PreparedWriter
 
@@ -190,7 +190,7 @@ def undo_documents(
     ids = tuple(document_ids)
 
     def work(connection: Connection) -> withdrawal.Undone:
-        take_upload_lock(connection)
+        lock_centres_of(connection, ids)
         return withdrawal._undo(connection, ids, author, reason)
 
     return withdrawal._all_or_nothing(engine, work, patience_seconds)

@@ -15,7 +15,7 @@ from dcc.documents.writing_xml import write_document
 from dcc.naming import Action, DocumentKind
 from dcc.qc.apply.documents import Applied
 from dcc.qc.apply.entity_rows import DOCUMENT_TABLES
-from dcc.qc.models import Document, Finding
+from dcc.qc.models import Document, Finding, ReservedIds
 from dcc.qc.rows.documents import DocumentToApply
 from tests.support.qc_documents import apply_document, to_apply
 
@@ -66,7 +66,7 @@ def all_rows(engine: Engine) -> dict[str, list[tuple[Any, ...]]]:
 def clear(engine: Engine) -> None:
     """Remove all documents, so that the next one's rows get the same ids."""
     with engine.begin() as connection:
-        for table in (Finding.__table__, *reversed(DOCUMENT_TABLES), Document.__table__):
+        for table in (Finding.__table__, *reversed(DOCUMENT_TABLES), Document.__table__, ReservedIds.__table__):
             name = connection.dialect.identifier_preparer.format_table(table)
             connection.execute(text(f"DELETE FROM {name}"))
         if connection.dialect.name == "sqlite":

@@ -22,7 +22,7 @@ Row = tuple[Any, ...]
 Progress = Callable[[str, int, int], None]
 """Is told what is done, how much of it, and of how much."""
 
-LEFT_OUT: Final = frozenset({"alembic_version", "write_receipt", UNFINISHED_COPY})
+LEFT_OUT: Final = frozenset({"alembic_version", "write_receipt", "centre_lock", "reserved_ids", UNFINISHED_COPY})
 """Tables that tell of the database itself, not of what it holds."""
 
 _ROWS: Final = 2_000

@@ -1,8 +1,8 @@
 """Documents applied to the QC database: what add, edit and delete mean.
 
-What documents say was made into rows before (`qc.rows.prepared_file`); applying them is one write transaction under the
-upload lock, so that one is applied at a time whoever applies it. All that they say is kept, also what was refused and
-what a delete names; the lifetimes of versions tell what took effect:
+What documents say was made into rows before (`qc.rows.prepared_file`); applying them is one write transaction that has
+locked their centres, so that one of a centre is applied at a time whoever applies it. All that they say is kept, also
+what was refused and what a delete names; the lifetimes of versions tell what took effect:
 
 * add opens a version of what is not there; what is there is refused and left as it is;
 * edit opens a version in the place of the current one; what is not there is refused. An experiment that had a status
@@ -24,10 +24,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, count, groupby
+from itertools import chain, groupby
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Engine, Row, func, insert, select, update
+from sqlalchemy import Connection, Engine, Row, Table, func, insert, select, update
 
 from dcc.databases.columns import utc_now
 from dcc.databases.transactions import run_writing
@@ -44,7 +44,7 @@ from dcc.qc.apply.upload_findings import (
     not_permitted,
     too_long,
 )
-from dcc.qc.apply.upload_lock import take_upload_lock
+from dcc.qc.apply.upload_lock import PATIENCE_SECONDS, Reserved, lock_centres, reserve_ids
 from dcc.qc.apply.versions import (
     CHUNK,
     Version,
@@ -56,7 +56,7 @@ from dcc.qc.apply.versions import (
 )
 from dcc.qc.models import CentreBlock, Document, Finding, Lifetime, Measurement, ProcedureRun
 from dcc.qc.rows.building import NUMBERED
-from dcc.qc.rows.bulk import BulkInserter, Counters
+from dcc.qc.rows.bulk import BulkInserter
 from dcc.qc.rows.documents import (
     DocumentToApply,
     NewestDates,
@@ -75,9 +75,6 @@ from dcc.qc.rows.prepared_file import Entries, PreparedDocument
 from dcc.rights import Rights
 from dcc.rules.upload import OWNERSHIP
 from dcc.vocabulary import DocumentState, EntityKind
-
-PATIENCE_SECONDS: Final = 3_600.0
-"""How long a document waits for others to be applied."""
 
 _DOCUMENT: Final = Document.__table__
 _COUNTED: Final = {
@@ -156,14 +153,16 @@ def apply_on(
     `foreign_additions` says what to do with an addition whose archive does not speak for a centre in it: to REFUSE it
     is to hold it.
     """
-    take_upload_lock(connection)
+    centres = {centre for one in documents for centre in (one.document.centre, *one.prepared.centres)}
+    lock_centres(connection, centres)
+    reserved = reserve_ids(connection, centres, _rows_of(documents))
     known = known_documents(connection, [one.document for one in documents])
     applied: list[Applied] = []
     together: list[ToApply] = []
 
     def apply_together() -> None:
         if together:
-            applied.extend(_Application(connection, together, hold_above, foreign_additions).apply())
+            applied.extend(_Application(connection, together, reserved, hold_above, foreign_additions).apply())
             together.clear()
 
     for place, one in enumerate(documents):
@@ -171,14 +170,27 @@ def apply_on(
             together.append(one)
             continue
         apply_together()
-        applied.append(_apply_alone(connection, one, hold_above, foreign_additions, is_known=place in known))
+        applied.append(_apply_alone(connection, one, reserved, hold_above, foreign_additions, is_known=place in known))
     apply_together()
     return applied
+
+
+def _rows_of(documents: Sequence[ToApply]) -> dict[Table, int]:
+    """How many rows at most documents bring of each table whose ids are given out."""
+    rows = dict.fromkeys((_DOCUMENT, *NUMBERED_TABLES), 0)
+    rows[_DOCUMENT] = len(documents)
+    for one in documents:
+        for table in NUMBERED_TABLES[:-1]:
+            before, last = one.prepared.rows[table.name]
+            rows[table] += last - before
+    rows[Lifetime.__table__] = sum(rows[table] for table in ENTITY_TABLES.values())
+    return rows
 
 
 def _apply_alone(
     connection: Connection,
     one: ToApply,
+    reserved: Reserved,
     hold_above: int | None,
     foreign_additions: NotPermitted,
     *,
@@ -192,7 +204,7 @@ def _apply_alone(
             refuse_held(connection, former or ())
             return _repeated(connection, row, document)
     confirmed = next((row for row in former or () if is_confirmed(row, document)), None)
-    application = _Application(connection, [one], hold_above, foreign_additions)
+    application = _Application(connection, [one], reserved, hold_above, foreign_additions)
     (applied,) = application.apply(former, confirmed)
     return applied
 
@@ -223,15 +235,13 @@ class _Application:
         self,
         connection: Connection,
         documents: Sequence[ToApply],
+        reserved: Reserved,
         hold_above: int | None,
         foreign_additions: NotPermitted,
     ) -> None:
         self._connection, self._documents = connection, documents
         self._hold_above, self._foreign_additions = hold_above, foreign_additions
-        counters = Counters(connection)
-        counters.read([_DOCUMENT, *NUMBERED_TABLES])
-        self._document_ids = count(counters.following(_DOCUMENT))
-        self._next = {table.name: counters.following(table) for table in NUMBERED_TABLES}
+        self._next, self._at = reserved
         self._first = dict(self._next)
         self._newest = NewestDates(connection, [one.document for one in documents])
         self._current = _CurrentVersions(connection)
@@ -246,10 +256,10 @@ class _Application:
         decided = [self._decide(one, some, confirmed) for one, some in zip(self._documents, told, strict=True)]
         if former is not None:
             (only,) = decided
-            give_way(self._connection, only.one.document, only.applied.document_id, former, confirmed)
+            give_way(self._connection, only.one.document, self._row_of(only), former, confirmed)
             _write_result(self._connection, only)
         else:
-            insert_documents(self._connection, [_row_of(one) for one in decided])
+            insert_documents(self._connection, [self._row_of(one) | _result(one) for one in decided])
         taken = [one for one in decided if not one.is_held]
         bulk = BulkInserter(self._connection, PREPARED_TABLES)
         # Documents that follow one another in a file are given the same.
@@ -268,6 +278,9 @@ class _Application:
         for one in decided:
             self._note(one)
         return [one.applied for one in decided]
+
+    def _row_of(self, one: _Decided) -> dict[str, Any]:
+        return document_row(one.one.document, one.applied.document_id, self._at)
 
     def _end(self, one: _Decided) -> None:
         """Write which versions of entities end, and which of those that were written did not take effect."""
@@ -290,7 +303,8 @@ class _Application:
         newest = self._newest.before(document)
         if_not = self._if_not(one, confirmed)
         is_held = if_not is NotPermitted.REFUSE and document.action is Action.ADD
-        document_id = next(self._document_ids)
+        document_id = self._next[_DOCUMENT.name]
+        self._next[_DOCUMENT.name] += 1
         rows = one.prepared.rows
         given = {table: self._next[table] - 1 - rows[table][0] for table in NUMBERED}
         decision = _Decision(self._current, one, document_id, given, NotPermitted.NOTE if is_held else if_not)
@@ -502,11 +516,6 @@ class _Decision:
         shift = self._document_id - prepared.number
         given = {**self._base, "document": shift, "are_current": int(self._opens)}
         return _Decided(self._one, applied, given, self._ended, self._not_current)
-
-
-def _row_of(one: _Decided) -> dict[str, Any]:
-    """The row of a document that is new to the database."""
-    return document_row(one.one.document, one.applied.document_id) | _result(one)
 
 
 def _write_result(connection: Connection, one: _Decided) -> None:

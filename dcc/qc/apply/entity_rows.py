@@ -85,7 +85,7 @@ BY_NAME: Final = {f"{table.name}": table for table in DOCUMENT_TABLES}
 """The tables by their names."""
 
 NUMBERED_TABLES: Final = tuple(BY_NAME[name] for name in (*NUMBERED, models.Lifetime.__tablename__))
-"""The tables whose rows get ids from `Counters`."""
+"""The tables whose rows get ids from `upload_lock.reserve_ids`; lifetimes last."""
 
 PREPARED_TABLES: Final = tuple(table for table in DOCUMENT_TABLES if table is not models.Lifetime.__table__)
 """The tables whose rows are prepared: which versions are current is decided when a document is applied."""

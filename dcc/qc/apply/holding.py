@@ -9,9 +9,8 @@ from sqlalchemy import Connection, Engine, select, update
 from dcc.databases.transactions import run_writing
 from dcc.errors import NotFoundError
 from dcc.naming import Action
-from dcc.qc.apply.documents import PATIENCE_SECONDS
 from dcc.qc.apply.signatures import check_signature
-from dcc.qc.apply.upload_lock import take_upload_lock
+from dcc.qc.apply.upload_lock import PATIENCE_SECONDS, lock_centres_of
 from dcc.qc.apply.versions import CHUNK
 from dcc.qc.models import Document, Finding
 from dcc.rules.upload import OWNERSHIP
@@ -50,11 +49,11 @@ def confirm_held(
     """
     check_signature(author, reason)
     document = Document.__table__
-    held = (document.c.zip_file == zip_file) & (document.c.zip_action == action.value)
-    held &= document.c.state == DocumentState.HELD.value
+    of_zip = (document.c.zip_file == zip_file) & (document.c.zip_action == action.value)
+    held = of_zip & (document.c.state == DocumentState.HELD.value)
 
     def work(connection: Connection) -> tuple[int, ...]:
-        take_upload_lock(connection)
+        lock_centres_of(connection, connection.scalars(select(document.c.id).where(of_zip)).all())
         ids = connection.scalars(select(document.c.id).where(held).order_by(document.c.id)).all()
         if not ids:
             raise NotFoundError(

@@ -13,9 +13,10 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import ColumnElement, Connection, Engine, FromClause, RowMapping, and_, case, null, select
 
 from dcc.databases.transactions import run_writing
-from dcc.qc.apply.documents import PATIENCE_SECONDS, Applied, ToApply, apply_on
+from dcc.qc.apply.documents import Applied, ToApply, apply_on
 from dcc.qc.apply.entity_rows import ENTITY_TABLES
 from dcc.qc.apply.ownership import NotPermitted
+from dcc.qc.apply.upload_lock import PATIENCE_SECONDS
 from dcc.qc.apply.versions import UPDATED, in_chunks, key_columns, key_of_row, same_text
 from dcc.qc.models import (
     Experiment,

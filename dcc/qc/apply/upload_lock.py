@@ -1,32 +1,192 @@
-"""Who may change the QC database at a time: one upload, withdrawal, decision or build of contexts or overviews."""
+"""Who may change the QC database at a time, and the ids of what they write.
+
+On MySQL and MariaDB there is a lock for each centre, so that what belongs to one waits for no other's, and one for what
+all have in common. Whoever works on centres holds the common lock shared and theirs alone; what concerns all holds the
+common one alone. They are rows that stay locked until the transaction ends, however it does, and are taken in one
+order: the common one, centres by name, and nothing but documents and what belongs to the centres after them. SQLite has
+one writer at a time.
+
+What a transaction writes for others to see at once, it writes in one of its own, which is over before they could wait
+for it (`aside`): so ids are given out, in the order in which transactions ask for them.
+"""
 
 from __future__ import annotations
 
 import os
 import socket
-from typing import Any, Final
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, bindparam, insert, update
+from sqlalchemy import Connection, Engine, Table, func, select, union
+from sqlalchemy.dialects import mysql, sqlite
+from sqlalchemy.exc import DBAPIError
 
 from dcc.databases.columns import utc_now
-from dcc.qc.models import UploadLock
+from dcc.databases.database import OUTAGE_SECONDS
+from dcc.databases.engines import is_contention
+from dcc.databases.transactions import run_reading
+from dcc.qc.apply.versions import in_chunks
+from dcc.qc.models import CentreBlock, CentreLock, Document, ReservedIds, UploadLock
+from dcc.qc.models.base import CENTRE_LENGTH
+
+PATIENCE_SECONDS: Final = 3_600.0
+"""How long whoever needs a lock waits for others."""
 
 _LOCK: Final = UploadLock.__table__
-_ALONE: Final = 1
-_TAKE: Final = (
-    update(_LOCK)
-    .where(_LOCK.c.id == _ALONE)
-    .values({name: bindparam(f"new_{name}") for name in ("host", "pid", "acquired")})
-)
+_CENTRE: Final = CentreLock.__table__
+_RESERVED: Final = ReservedIds.__table__
+_COMMON, _IDS = 1, 2
+"""Rows of `upload_lock`: the common lock, and what is held while ids are given out."""
+_COMMON_LOCK: Final = select(_LOCK.c.id).where(_LOCK.c.id == _COMMON)
 _HOST: Final = socket.gethostname()[:128]
 
 
-def take_upload_lock(connection: Connection) -> None:
-    """Wait until nobody else applies documents or builds, and keep others from it until the transaction ends."""
-    holder = _holder()
-    if connection.execute(_TAKE, {f"new_{name}": value for name, value in holder.items()}).rowcount == 0:
-        connection.execute(insert(_LOCK).values(id=_ALONE, **holder))
+class Reserved(NamedTuple):
+    """The next ids by the names of tables, which are the transaction's own, and when it was given them.
+
+    Neither the ids of documents nor the times are lower than what was given before.
+    """
+
+    following: dict[str, int]
+    at: datetime
 
 
-def _holder() -> dict[str, Any]:
-    return {"host": _HOST, "pid": os.getpid(), "acquired": utc_now()}
+def lock_all(connection: Connection) -> None:
+    """Wait until nobody changes what belongs to any centre, and keep others from it until the transaction ends."""
+    _hold(connection, _LOCK, [{"id": _COMMON}])
+
+
+def lock_centres(connection: Connection, centres: Iterable[str]) -> None:
+    """Wait until nobody else changes what belongs to these centres, and keep others from it until the transaction ends.
+
+    All that a transaction needs at once: those that took further ones would wait for each other.
+    """
+    if connection.dialect.name == "sqlite":
+        lock_all(connection)
+        return
+    if connection.scalar(_COMMON_LOCK.with_for_update(read=True)) is None:
+        lock_all(connection)
+    rows = [{"centre": centre} for centre in _names(centres)]
+    if rows:
+        _hold(connection, _CENTRE, rows)
+
+
+def lock_centres_of(connection: Connection, document_ids: Collection[int]) -> None:
+    """`lock_centres` of those that have to do with documents, which are there."""
+    lock_centres(connection, centres_of(connection, document_ids))
+
+
+def centres_of(connection: Connection, document_ids: Collection[int]) -> set[str]:
+    """The centres that documents, or those that they withdrew, came from and have data of."""
+    document, block = Document.__table__.c, CentreBlock.__table__.c
+    centres: set[str] = set()
+    for chunk in in_chunks(sorted(document_ids)):
+        rows = connection.execute(select(document.centre, document.undoes).where(document.id.in_(chunk))).all()
+        with_data = {*chunk, *(row.undoes for row in rows if row.undoes is not None)}
+        centres.update(row.centre for row in rows)
+        centres.update(connection.scalars(select(block.centre).distinct().where(block.document_id.in_(with_data))))
+    return centres
+
+
+@contextmanager
+def aside(connection: Connection) -> Iterator[Connection]:
+    """A transaction beside that of a connection, for what stays whatever becomes of it; on SQLite, the same one."""
+    if connection.dialect.name == "sqlite":
+        yield connection
+    else:
+        with connection.engine.begin() as own:
+            yield own
+
+
+def reserve_ids(connection: Connection, centres: Collection[str], rows: Mapping[Table, int]) -> Reserved:
+    """Ids for so many rows of tables, for a transaction that has locked these centres.
+
+    They follow the highest that is there, or that another may still use. A transaction reserves all its ids at once:
+    what one of these centres reserved before, and did not use, is given out again.
+    """
+    with aside(connection) as own:
+        if own.dialect.name == "sqlite":
+            return Reserved({name: last + 1 for name, last in _highest(own, rows)}, utc_now())
+        _hold(own, _LOCK, [{"id": _IDS}])
+        at = own.scalars(select(_LOCK.c.acquired).where(_LOCK.c.id == _IDS)).one()
+        owner = min(_names(centres), default="")
+        others = select(_RESERVED.c.name, func.max(_RESERVED.c.last)).where(_RESERVED.c.owner != owner)
+        taken = dict(own.execute(others.group_by(_RESERVED.c.name)).all())
+        following = {name: max(last, taken.get(name, 0)) + 1 for name, last in _highest(own, rows)}
+        reserved = [
+            {"owner": owner, "name": f"{table.name}", "last": following[table.name] + number - 1}
+            for table, number in rows.items()
+        ]
+        upsert(own, _RESERVED, reserved)
+        return Reserved(following, at)
+
+
+def await_uploads(engine: Engine, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
+    """Wait until what is open now is committed or gone: ids lower than any known now come no more.
+
+    Nobody waits for who waits so. Raises the database's `unreachable` error when it is away, or patience ran out.
+    """
+    at_once = engine.execution_options(**{OUTAGE_SECONDS: 0.0})
+    run_reading(at_once, lambda connection: _pass_by(connection, nowait=False), patience_seconds=patience_seconds)
+
+
+def uploads_are_open(engine: Engine) -> bool:
+    """Whether anything is open now that may be committed with lower ids than what is known; this does not wait."""
+    try:
+        with engine.connect() as connection:
+            _pass_by(connection, nowait=True)
+    except DBAPIError as error:
+        if not is_contention(error):
+            raise
+        return True
+    return False
+
+
+def _pass_by(connection: Connection, *, nowait: bool) -> None:
+    """Take all locks, one after the other, and give each back at once."""
+    if connection.dialect.name == "sqlite":
+        return
+    # A centre of which no transaction was committed yet is known by its ids.
+    known = connection.scalars(union(select(_CENTRE.c.centre), select(_RESERVED.c.owner))).all()
+    connection.execute(_COMMON_LOCK.with_for_update(read=True, nowait=nowait))
+    connection.commit()
+    for centre in known:
+        lock = select(_CENTRE.c.centre).where(_CENTRE.c.centre == centre)
+        connection.execute(lock.with_for_update(read=True, nowait=nowait))
+        connection.commit()
+
+
+def _hold(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> None:
+    """Lock rows, which are made where they are missing, and say who did it. Times of a row only go on."""
+    holder = {"host": _HOST, "pid": os.getpid(), "acquired": utc_now()}
+    upsert(connection, table, [row | holder for row in rows])
+
+
+def upsert(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> None:
+    """Insert rows, or have those that are there say the same; they stay locked."""
+    changed = [column.name for column in table.columns if column.name in rows[0] and not column.primary_key]
+    if connection.dialect.name == "sqlite":
+        added = sqlite.insert(table).values(rows)
+        keys = list(table.primary_key)
+        connection.execute(added.on_conflict_do_update(keys, set_={name: added.excluded[name] for name in changed}))
+        return
+    inserted = mysql.insert(table).values(rows)
+    values: dict[str, Any] = {name: inserted.inserted[name] for name in changed}
+    if "acquired" in values:
+        values["acquired"] = func.greatest(func.coalesce(table.c.acquired, values["acquired"]), values["acquired"])
+    connection.execute(inserted.on_duplicate_key_update(values))
+
+
+def _names(centres: Iterable[str]) -> list[str]:
+    """The centres as their locks are named, by name."""
+    return sorted({centre[:CENTRE_LENGTH] for centre in centres})
+
+
+def _highest(connection: Connection, tables: Iterable[Table]) -> Iterator[tuple[str, int]]:
+    """The highest id of each table by its name, 0 without any, by one statement."""
+    preparer = connection.dialect.identifier_preparer
+    highest = [f"SELECT '{table.name}', MAX(id) FROM {preparer.format_table(table)}" for table in tables]  # noqa: S608
+    for name, last in connection.exec_driver_sql(" UNION ALL ".join(highest)):
+        yield name, last or 0

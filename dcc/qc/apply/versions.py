@@ -5,9 +5,9 @@ Entities are known by their keys (`entity_keys`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import date
-from itertools import islice
+from itertools import count, islice
 from typing import Any, Final, NamedTuple, TypeVar
 
 from sqlalchemy import (
@@ -184,13 +184,13 @@ def end_versions(connection: Connection, kind: EntityKind, ids: Iterable[int], d
 
 
 def reopen_versions(
-    connection: Connection, kind: EntityKind, ids: Iterable[int], document_id: int, new_id: Callable[[], int]
+    connection: Connection, kind: EntityKind, ids: Iterable[int], document_id: int, first_id: int
 ) -> None:
-    """Have a document make versions current again that had been ended; `new_id` yields ids of lifetimes."""
-    table = ENTITY_TABLES[kind]
+    """Have a document make versions current again that had been ended; lifetimes have ids from `first_id` on."""
+    table, new_ids = ENTITY_TABLES[kind], count(first_id)
     for chunk in in_chunks(ids):
         connection.execute(update(table).where(table.c.id.in_(chunk)).values(is_current=True))
-        rows = [(new_id(), kind.value, row_id, document_id, None) for row_id in chunk]
+        rows = [(next(new_ids), kind.value, row_id, document_id, None) for row_id in chunk]
         insert_bulk(connection, Lifetime.__table__, rows)
 
 

@@ -12,20 +12,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from sqlalchemy import Connection, Engine, Row, Select, and_, exists, insert, select, update
+from sqlalchemy import Connection, Engine, Row, Select, and_, exists, func, insert, select, update
 
-from dcc.databases.columns import utc_now
 from dcc.databases.transactions import run_writing
 from dcc.errors import NotDelegatedError, NotFoundError
 from dcc.naming import Action
-from dcc.qc.apply.documents import PATIENCE_SECONDS, others_of
+from dcc.qc.apply.documents import others_of
 from dcc.qc.apply.entity_rows import ENTITY_TABLES
 from dcc.qc.apply.holding import held_for
 from dcc.qc.apply.signatures import check_signature
-from dcc.qc.apply.upload_lock import take_upload_lock
+from dcc.qc.apply.upload_lock import PATIENCE_SECONDS, Reserved, centres_of, lock_centres_of, reserve_ids
 from dcc.qc.apply.versions import end_versions, reopen_versions, same_key, same_text
 from dcc.qc.models import Document, Experiment, ExperimentSpecimen, Lifetime, Specimen
-from dcc.qc.rows.bulk import Counters
 from dcc.qc.rows.documents import close_findings
 from dcc.rights import Rights
 from dcc.vocabulary import DocumentAction, DocumentState, EntityKind
@@ -104,7 +102,7 @@ def undo_submission(
     is_held = of_zip & (table.state == DocumentState.HELD.value)
 
     def work(connection: Connection) -> Undone:
-        take_upload_lock(connection)
+        lock_centres_of(connection, connection.scalars(select(table.id).where(of_zip)).all())
         ids = connection.scalars(select(table.id).where(of_zip & _stands(_DOCUMENT))).all()
         held = connection.scalars(select(table.id).where(is_held)).all()
         if not ids and not held:
@@ -156,9 +154,13 @@ def _all_or_nothing(engine: Engine, work: Any, patience_seconds: float) -> Undon
 
 
 def _undo(connection: Connection, ids: Sequence[int], author: str | None, reason: str | None) -> Undone:
-    counters = Counters(connection)
     undone_by: list[int] = []
     withdrawn = sorted(set(ids), reverse=True)
+    if not withdrawn:
+        return Undone((), (), ())
+    ended = select(func.count()).select_from(_LIFETIME).where(_LIFETIME.c.ended_by.in_(withdrawn))
+    rows = {_DOCUMENT: len(withdrawn), _LIFETIME: connection.scalar(ended) or 0}
+    reserved = reserve_ids(connection, centres_of(connection, withdrawn), rows)
     for document_id in withdrawn:
         row = connection.execute(select(_DOCUMENT).where(_DOCUMENT.c.id == document_id)).one_or_none()
         if row is None or row.state != DocumentState.APPLIED.value:
@@ -174,12 +176,13 @@ def _undo(connection: Connection, ids: Sequence[int], author: str | None, reason
         builders = builders_on(connection, document_id)
         if builders:
             return Undone((), (), builders)
-        undone_by.append(_withdraw(connection, row, counters, author, reason))
+        undone_by.append(_withdraw(connection, row, reserved, author, reason))
     return Undone(tuple(withdrawn), tuple(undone_by), ())
 
 
-def _withdraw(connection: Connection, row: Row[Any], counters: Counters, author: str | None, reason: str | None) -> int:
-    undo_id = counters.of(_DOCUMENT)()
+def _withdraw(connection: Connection, row: Row[Any], reserved: Reserved, author: str | None, reason: str | None) -> int:
+    undo_id = reserved.following[_DOCUMENT.name]
+    reserved.following[_DOCUMENT.name] += 1
     same = {name: getattr(row, name) for name in ("zip_action", "zip_file", "file_name", "kind", "centre", "created")}
     connection.execute(
         insert(_DOCUMENT).values(
@@ -187,7 +190,7 @@ def _withdraw(connection: Connection, row: Row[Any], counters: Counters, author:
             inc=row.inc,
             action=DocumentAction.UNDO.value,
             state=DocumentState.APPLIED.value,
-            applied_at=utc_now(),
+            applied_at=reserved.at,
             undoes=row.id,
             author=author,
             reason=reason,
@@ -200,7 +203,9 @@ def _withdraw(connection: Connection, row: Row[Any], counters: Counters, author:
         ended = select(_LIFETIME.c.entity_id).where(
             _LIFETIME.c.ended_by == row.id, _LIFETIME.c.entity_kind == kind.value
         )
-        reopen_versions(connection, kind, connection.scalars(ended).all(), undo_id, counters.of(_LIFETIME))
+        again = connection.scalars(ended).all()
+        reopen_versions(connection, kind, again, undo_id, reserved.following[_LIFETIME.name])
+        reserved.following[_LIFETIME.name] += len(again)
     close_findings(connection, row.id, undo_id)
     connection.execute(update(_DOCUMENT).where(_DOCUMENT.c.id == row.id).values(state=DocumentState.UNDONE.value))
     return undo_id

@@ -15,6 +15,7 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, exist
 from dcc.databases.list_parameters import AT_ONCE, as_json, listed, numbers_in, numbers_of, only_compared
 from dcc.databases.row_texts import rows_of
 from dcc.naming import DocumentKind
+from dcc.qc.apply.upload_lock import lock_centres_of
 from dcc.qc.apply.versions import in_chunks
 from dcc.qc.models import (
     Document,
@@ -44,7 +45,7 @@ OfArchives = Callable[[str], bool] | None
 
 
 def due_for_contexts(connection: Connection, is_own: OfArchives = None) -> list[int]:
-    """The next documents that contexts do not take account of, oldest first; locked until the transaction ends.
+    """The next documents that contexts do not take account of, oldest first; locked with their centres.
 
     A document that was applied waits until it has been judged, so that its data are not taken for gone meanwhile; one
     that is held has done nothing.
@@ -53,7 +54,10 @@ def due_for_contexts(connection: Connection, is_own: OfArchives = None) -> list[
 
 
 def due_for_overviews(connection: Connection, is_own: OfArchives = None) -> list[int]:
-    """The next documents that contexts take account of and overviews do not, oldest first; locked."""
+    """The next documents that contexts take account of and overviews do not, oldest first; locked with their centres.
+
+    So until the transaction ends.
+    """
     return _next_documents(connection, _due_for_overviews(), is_own)
 
 
@@ -84,6 +88,7 @@ def _due_for_overviews() -> ColumnElement[bool]:
 def _next_documents(connection: Connection, condition: ColumnElement[bool], is_own: OfArchives) -> list[int]:
     """The first that fit into one transaction, one at least."""
     while taken := _first_documents(connection, condition, is_own):
+        lock_centres_of(connection, taken)
         if connection.dialect.name == "sqlite":
             return taken
         # Locked by their ids: a search would wait for all that it meets, such as those that others judge.

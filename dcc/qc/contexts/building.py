@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -19,8 +19,7 @@ from dcc.data_outcomes import ContextCounts, ContextsBuilt
 from dcc.databases.columns import utc_now
 from dcc.databases.list_parameters import portions
 from dcc.databases.transactions import run_reading, run_writing
-from dcc.qc.apply.documents import PATIENCE_SECONDS
-from dcc.qc.apply.upload_lock import take_upload_lock
+from dcc.qc.apply.upload_lock import PATIENCE_SECONDS, lock_all
 from dcc.qc.apply.versions import in_chunks
 from dcc.qc.contexts.affected_runs import (
     OfArchives,
@@ -75,14 +74,14 @@ def build_contexts(
 
     Those are documents with `contexts_built` false that were judged, withdrew others, or changed nothing. They are
     taken oldest first, as many at once as fit into a transaction, each of which leaves the contexts consistent; one
-    that is killed is done anew by the next build. Nothing else applies documents or builds contexts meanwhile.
+    that is killed is done anew by the next build. Nothing else changes what belongs to their centres meanwhile.
     Experiments follow the validity of their animals first. Where the reference data of colonies have changed, strains
     that follow from them change first.
 
     Raises the database's `unreachable` error when others were in the way, or the database away, for `patience_seconds`.
     """
     started = time.monotonic()
-    followed = 0
+    followed: set[int] = set()
 
     def take(connection: Connection) -> _Step:
         return _take_documents(connection, followed, is_own)
@@ -92,7 +91,7 @@ def build_contexts(
         step = run_writing(qc, take, patience_seconds=patience_seconds)
         if step.unfollowed:
             followed = run_writing(
-                qc, lambda connection: _follow_animals(connection, is_own), patience_seconds=patience_seconds
+                qc, lambda connection: update_validity(connection, is_own), patience_seconds=patience_seconds
             )
             continue
         total.documents += step.documents
@@ -110,7 +109,9 @@ def build_contexts(
 
 def _follow_reference_data(connection: Connection) -> _Step:
     step = _Step()
-    take_upload_lock(connection)
+    if active_basis(connection, [COLONIES]) == recorded_basis(connection, Build.CONTEXTS):
+        return step
+    lock_all(connection)
     basis = active_basis(connection, [COLONIES])
     recorded = recorded_basis(connection, Build.CONTEXTS)
     if basis != recorded:
@@ -121,17 +122,11 @@ def _follow_reference_data(connection: Connection) -> _Step:
     return step
 
 
-def _follow_animals(connection: Connection, is_own: OfArchives = None) -> int:
-    take_upload_lock(connection)
-    return update_validity(connection, is_own)
-
-
-def _take_documents(connection: Connection, followed: int, is_own: OfArchives = None) -> _Step:
-    """`followed` is the newest document that the validity of experiments follows."""
+def _take_documents(connection: Connection, followed: Set[int], is_own: OfArchives = None) -> _Step:
+    """`followed` are documents that the validity of experiments follows."""
     step = _Step()
-    take_upload_lock(connection)
     documents = due_for_contexts(connection, is_own)
-    if documents and documents[-1] > followed:
+    if not set(documents) <= followed:
         return _Step(unfollowed=True)
     if documents:
         # The strains on record are of this snapshot: another that came meanwhile is the next build's.

@@ -15,6 +15,7 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, exists, or_, sel
 from dcc.databases.columns import MYSQL_FAMILY
 from dcc.databases.list_parameters import as_json, numbers_in, only_compared, portions
 from dcc.naming import DocumentKind
+from dcc.qc.apply.upload_lock import lock_centres_of
 from dcc.qc.apply.versions import in_chunks
 from dcc.qc.contexts.affected_runs import (
     OfArchives,
@@ -34,12 +35,14 @@ _NAMED: Final = ExperimentSpecimen.__table__
 _SPECIMEN: Final = Specimen.__table__
 
 
-def update_validity(connection: Connection, is_own: OfArchives = None) -> int:
-    """Have experiments be valid, or not, as their animals are that documents due for contexts touch.
+def update_validity(connection: Connection, is_own: OfArchives = None) -> set[int]:
+    """Have experiments be valid, or not, as their animals are that documents due for contexts touch; these documents.
 
-    The id of the newest of these documents, 0 without any. Nobody else applies documents or builds meanwhile.
+    Nobody else applies documents of their centres, or builds, until the transaction ends.
     """
-    due = [row for row in connection.execute(_DUE) if is_own is None or is_own(row.zip_file)]
+    found = {row.id for row in connection.execute(_DUE) if is_own is None or is_own(row.zip_file)}
+    lock_centres_of(connection, found)
+    due = [row for row in connection.execute(_DUE) if row.id in found]
     of_experiments = [row.id for row in due if row.kind == DocumentKind.EXPERIMENT.value]
     for documents in portions(of_experiments):
         _set(connection, connection.scalars(_OWN_TO_FLAG, {"documents": as_json(documents)}), Validity.INVALID_ANIMAL)
@@ -48,7 +51,7 @@ def update_validity(connection: Connection, is_own: OfArchives = None) -> int:
         for statement in _TOUCHED:
             touched.update(connection.scalars(statement, document_parameters("documents", documents)))
     _judge_by_animals(connection, touched)
-    return max((row.id for row in due), default=0)
+    return {row.id for row in due}
 
 
 def update_all_validity(connection: Connection) -> None:

@@ -1,4 +1,4 @@
-"""The overviews of genotypes and strains that current, valid specimens have."""
+"""The overview of genotypes and strains that current, valid specimens have."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from sqlalchemy import (
     bindparam,
     delete,
     func,
-    insert,
     select,
     tuple_,
     union,
@@ -25,13 +24,11 @@ from dcc.databases.list_parameters import as_json, numbers_in, only_compared, te
 from dcc.qc.apply.versions import in_chunks
 from dcc.qc.contexts.affected_runs import changed_by_documents, document_parameters, withdrawals_among
 from dcc.qc.contexts.membership import BASELINE, UNKNOWN, genotype_of, of_snapshot, strain_of
-from dcc.qc.contexts.reference_basis import COLONIES, STRAINS, Basis
+from dcc.qc.contexts.reference_basis import COLONIES, Basis
 from dcc.qc.models import (
     KnownColony,
-    KnownStrain,
     Lifetime,
     OverviewGenotype,
-    OverviewStrain,
     Specimen,
 )
 from dcc.qc.rows.bulk import insert_bulk
@@ -43,9 +40,7 @@ GenotypeKey = tuple[str, str]
 _SPECIMEN: Final = Specimen.__table__
 _LIFETIME: Final = Lifetime.__table__
 _COLONY: Final = KnownColony.__table__
-_STRAIN: Final = KnownStrain.__table__
 _GENOTYPE: Final = OverviewGenotype.__table__
-_OVERVIEW_STRAIN: Final = OverviewStrain.__table__
 _KEY: Final = (_SPECIMEN.c.centre, genotype_of(_SPECIMEN).label("genotype"))
 
 
@@ -77,23 +72,20 @@ def all_genotypes(connection: Connection) -> set[GenotypeKey]:
     return {(row.centre, row.genotype) for row in connection.execute(select(*_KEY).distinct())}
 
 
-def renew_genotypes(connection: Connection, keys: Collection[GenotypeKey], basis: Basis) -> set[str]:
-    """Have the overview show these genotypes as they are at present; the strains that it concerns.
+def renew_genotypes(connection: Connection, keys: Collection[GenotypeKey], basis: Basis) -> None:
+    """Have the overview show these genotypes as they are at present.
 
     A few statements for `_KEYS_AT_ONCE` genotypes of a centre. Those of baseline animals, and of colonies that are not
     known, look at all specimens of their centre.
     """
-    strains: set[str] = set()
     ordered = sorted(keys)
     for chunk in (ordered[start : start + _KEYS_AT_ONCE] for start in range(0, len(ordered), _KEYS_AT_ONCE)):
-        there = set(connection.scalars(_STRAINS_OF, {"keys": chunk}))
-        if there:
+        # A deletion that finds nothing may look at all rows, those of centres at work too.
+        if connection.scalar(_SHOWN, {"keys": chunk}) is not None:
             connection.execute(_FORGET, {"keys": chunk})
         rows = _present(connection, chunk, basis[COLONIES])
         if rows:
             insert_bulk(connection, _GENOTYPE, rows)
-        strains |= there | {row[2] for row in rows}
-    return strains
 
 
 def _present(connection: Connection, keys: Collection[GenotypeKey], colonies: int) -> list[tuple[Any, ...]]:
@@ -146,22 +138,6 @@ def _same_in_sqlite(colony_id: ColumnElement[Any]) -> ColumnElement[bool]:
     return _SPECIMEN.c.colony_id.between(colony_id, behind) & (func.rtrim(_SPECIMEN.c.colony_id) == colony_id)
 
 
-def renew_strains(connection: Connection, strains: Collection[str], basis: Basis) -> None:
-    """Have the overview show these strains as they are at present, by the overview of genotypes."""
-    for chunk in in_chunks(sorted(set(strains) - {UNKNOWN})):
-        connection.execute(delete(_OVERVIEW_STRAIN).where(_OVERVIEW_STRAIN.c.strain_id.in_(chunk)))
-        known = and_(_STRAIN.c.snapshot_id == basis[STRAINS], _STRAIN.c.strain_id == _GENOTYPE.c.strain_id)
-        present = (
-            select(_GENOTYPE.c.strain_id, func.max(_STRAIN.c.name), func.sum(_GENOTYPE.c.specimens))
-            .select_from(_GENOTYPE)
-            .outerjoin(_STRAIN, known)
-            .where(_GENOTYPE.c.strain_id.in_(chunk))
-            .group_by(_GENOTYPE.c.strain_id)
-        )
-        columns = [column.name for column in _OVERVIEW_STRAIN.columns]
-        connection.execute(insert(_OVERVIEW_STRAIN).from_select(columns, present))
-
-
 def _brought(condition: ColumnElement[bool]) -> Select[Any]:
     """The centres and genotypes of specimens that meet a condition."""
     alike = select(_SPECIMEN.c.centre, _SPECIMEN.c.is_baseline, _SPECIMEN.c.colony_id).where(condition).distinct()
@@ -187,7 +163,7 @@ _EXTENT: Final = select(*_EXTENT_OF).where(_OF_DOCUMENTS)
 _BROUGHT: Final = _brought(_OF_DOCUMENTS)
 _BROUGHT_BETWEEN: Final = _brought(_SPECIMEN.c.id.between(bindparam("first"), bindparam("last")))
 _CHANGED: Final = _changed()
-_STRAINS_OF: Final = select(_GENOTYPE.c.strain_id).where(_WANTED).distinct()
+_SHOWN: Final = select(_GENOTYPE.c.centre).where(_WANTED).limit(1)
 _FORGET: Final = delete(_GENOTYPE).where(_WANTED)
 _OF_ANY: Final = _counted(
     _SPECIMEN, (_SPECIMEN.c.centre == bindparam("of_centre")) & genotype_of(_SPECIMEN).in_(texts_in("genotypes"))

@@ -16,8 +16,8 @@ from dcc.qc.models import (
     MetadataGroup,
     OverviewAnimalProcedure,
     OverviewGenotype,
-    OverviewStrain,
 )
+from dcc.qc.models.views import OVERVIEW_STRAIN
 from dcc.vocabulary import ContextEvent, ContextState
 
 _NAMED: Final = ("centre", "pipeline", "procedure", "parameter", "genotype", "strain")
@@ -146,7 +146,7 @@ def newest_history(connection: Connection) -> int:
 
 _OVERVIEWS: Final = {
     "genotypes": OverviewGenotype.__table__,
-    "strains": OverviewStrain.__table__,
+    "strains": OVERVIEW_STRAIN,
     "animals": OverviewAnimalProcedure.__table__,
     "metadata-groups": MetadataGroup.__table__,
 }

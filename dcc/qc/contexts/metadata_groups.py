@@ -12,9 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from hashlib import md5
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Select, and_, bindparam, delete, exists, insert, select
+from sqlalchemy import Connection, Select, and_, bindparam, delete, exists, select
 
 from dcc.databases.list_parameters import only_compared
+from dcc.qc.apply.upload_lock import aside, upsert
 from dcc.qc.apply.versions import in_chunks
 from dcc.qc.contexts.run_ranges import Given, of_runs
 from dcc.qc.models import (
@@ -136,21 +137,27 @@ _ITEMS: Final = of_runs(_items)
 
 
 def keep_groups(connection: Connection, groups: Iterable[Group]) -> None:
-    """Write those of the groups that are not there yet."""
+    """Write those of the groups that are not there yet, and keep all of them from removal until the transaction ends.
+
+    They are there for all centres at once, whatever becomes of the transaction.
+    """
     by_checksum = {group.checksum: group for group in groups}
     for chunk in in_chunks(sorted(by_checksum)):
-        there = set(connection.scalars(select(_GROUP.c.checksum).where(_GROUP.c.checksum.in_(chunk))))
-        new = [by_checksum[checksum]._asdict() for checksum in chunk if checksum not in there]
-        if new:
-            connection.execute(insert(_GROUP), new)
+        kept = select(_GROUP.c.checksum).where(_GROUP.c.checksum.in_(chunk)).with_for_update(read=True)
+        while new := set(chunk).difference(connection.scalars(kept)):
+            with aside(connection) as own:
+                upsert(own, _GROUP, [by_checksum[checksum]._asdict() for checksum in sorted(new)])
 
 
-def remove_unused_groups(connection: Connection, checksums: Iterable[str]) -> None:
-    """Remove those of the groups that no procedure run belongs to."""
+def remove_unused_groups(connection: Connection) -> None:
+    """Remove the groups that no procedure run belongs to, but for those that somebody is about to use."""
     animal = OverviewAnimalProcedure.__table__
     used = exists().where(animal.c.metadata_group == _GROUP.c.checksum)
-    for chunk in in_chunks(sorted(checksums)):
-        connection.execute(delete(_GROUP).where(_GROUP.c.checksum.in_(chunk), ~used))
+    unused = connection.scalars(select(_GROUP.c.checksum).where(~used)).all()
+    for chunk in in_chunks(unused):
+        free = select(_GROUP.c.checksum).where(_GROUP.c.checksum.in_(chunk), ~used).with_for_update(skip_locked=True)
+        for checksum in connection.scalars(free).all():
+            connection.execute(delete(_GROUP).where(_GROUP.c.checksum == checksum))
 
 
 def groups_of(

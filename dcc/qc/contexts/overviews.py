@@ -1,8 +1,9 @@
 """Overviews rebuilt for what documents touched.
 
 They show what is current and valid: genotypes and strains of specimens, procedure runs with their animals, metadata
-groups. Two views go with them: `overview_measurement`, and `overview_comparison`, which sets beside each run on a
-mutant the runs on baseline animals with the same centre, pipeline, strain, procedure and metadata group.
+groups. Three views go with them: `overview_strain`, which adds up the genotypes of all centres; `overview_measurement`;
+and `overview_comparison`, which sets beside each run on a mutant the runs on baseline animals with the same centre,
+pipeline, strain, procedure and metadata group.
 """
 
 from __future__ import annotations
@@ -17,8 +18,7 @@ from sqlalchemy import Connection, Engine, delete, func, select
 from dcc.data_outcomes import OverviewsBuilt
 from dcc.databases.columns import utc_now
 from dcc.databases.transactions import run_reading, run_writing
-from dcc.qc.apply.documents import PATIENCE_SECONDS
-from dcc.qc.apply.upload_lock import take_upload_lock
+from dcc.qc.apply.upload_lock import PATIENCE_SECONDS, lock_all
 from dcc.qc.contexts.affected_runs import (
     OfArchives,
     all_current_runs,
@@ -31,9 +31,8 @@ from dcc.qc.contexts.genotypes import (
     affected_genotypes,
     all_genotypes,
     renew_genotypes,
-    renew_strains,
 )
-from dcc.qc.contexts.metadata_groups import ImportantMetadata
+from dcc.qc.contexts.metadata_groups import ImportantMetadata, remove_unused_groups
 from dcc.qc.contexts.procedure_animals import renew_animals
 from dcc.qc.contexts.reference_basis import (
     COLONIES,
@@ -45,7 +44,7 @@ from dcc.qc.contexts.reference_basis import (
     record_basis,
     recorded_basis,
 )
-from dcc.qc.models import MetadataGroup, OverviewAnimalProcedure, OverviewGenotype, OverviewStrain
+from dcc.qc.models import OverviewAnimalProcedure, OverviewGenotype
 
 _ANIMAL: Final = OverviewAnimalProcedure.__table__
 _GENOTYPE: Final = OverviewGenotype.__table__
@@ -84,6 +83,7 @@ def build_overviews(
         total.centres |= step.centres
         if not step.more:
             break
+    run_writing(qc, remove_unused_groups, patience_seconds=patience_seconds)
     counts = run_reading(qc, lambda connection: _counts(connection, total.centres), patience_seconds=patience_seconds)
     return OverviewsBuilt(counts, time.monotonic() - started, utc_now())
 
@@ -93,18 +93,21 @@ def rebuild_overviews(qc: Engine, *, patience_seconds: float = PATIENCE_SECONDS)
     build_overviews(qc, patience_seconds=patience_seconds)
 
     def rebuild(connection: Connection) -> None:
-        take_upload_lock(connection)
-        for table in (_ANIMAL, _GENOTYPE, OverviewStrain.__table__, MetadataGroup.__table__):
+        lock_all(connection)
+        for table in (_ANIMAL, _GENOTYPE):
             connection.execute(delete(table))
         basis = recorded_basis(connection, Build.OVERVIEWS)
         _renew(connection, all_current_runs(connection), all_genotypes(connection), basis)
 
     run_writing(qc, rebuild, patience_seconds=patience_seconds)
+    run_writing(qc, remove_unused_groups, patience_seconds=patience_seconds)
 
 
 def _follow_reference_data(connection: Connection) -> _Step:
     step = _Step()
-    take_upload_lock(connection)
+    if active_basis(connection, _FOLLOWED) == recorded_basis(connection, Build.OVERVIEWS):
+        return step
+    lock_all(connection)
     basis = active_basis(connection, _FOLLOWED)
     recorded = recorded_basis(connection, Build.OVERVIEWS)
     if basis != recorded:
@@ -115,7 +118,6 @@ def _follow_reference_data(connection: Connection) -> _Step:
 
 
 def _take_documents(connection: Connection, is_own: OfArchives) -> _Step:
-    take_upload_lock(connection)
     step = _Step()
     documents = due_for_overviews(connection, is_own)
     if documents:
@@ -129,7 +131,7 @@ def _take_documents(connection: Connection, is_own: OfArchives) -> _Step:
 
 def _renew(connection: Connection, runs: Iterable[int], genotypes: Collection[GenotypeKey], basis: Basis) -> set[str]:
     centres = renew_animals(connection, runs, basis, ImportantMetadata(basis[IMPRESS]))
-    renew_strains(connection, renew_genotypes(connection, genotypes, basis), basis)
+    renew_genotypes(connection, genotypes, basis)
     return centres | {centre for centre, _ in genotypes}
 
 

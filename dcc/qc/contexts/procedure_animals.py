@@ -33,7 +33,6 @@ from dcc.qc.contexts.metadata_groups import (
     ImportantMetadata,
     groups_of,
     keep_groups,
-    remove_unused_groups,
 )
 from dcc.qc.contexts.reference_basis import COLONIES, Basis
 from dcc.qc.contexts.run_ranges import Given, of_runs
@@ -63,7 +62,6 @@ def renew_animals(
 ) -> set[str]:
     """Have the overview show these runs as they are at present; the centres that it concerns."""
     centres: set[str] = set()
-    left: set[str] = set()
     # New runs have higher ids than all that are shown, and are not asked for.
     newest = connection.scalar(_NEWEST) or 0
     for portion in portions(run_ids):
@@ -76,8 +74,6 @@ def renew_animals(
         if rows:
             insert_bulk(connection, _ANIMAL, rows)
         centres |= {row[0] for row in shown} | {row[_CENTRE] for row in rows}
-        left |= {row[1] for row in shown}
-    remove_unused_groups(connection, left)
     return centres
 
 
@@ -177,7 +173,7 @@ _DAY: Final = 12
 """Which columns of `_present` these are."""
 _GIVEN: Final = _ANIMAL.c.procedure_run_id
 _NEWEST: Final = select(func.max(_GIVEN))
-_SHOWN: Final = select(_ANIMAL.c.centre, _ANIMAL.c.metadata_group).where(_GIVEN.in_(numbers_in("runs"))).distinct()
+_SHOWN: Final = select(_ANIMAL.c.centre).where(_GIVEN.in_(numbers_in("runs"))).distinct()
 _FORGET: Final = delete(_ANIMAL).where(_GIVEN.in_(bindparam("runs", expanding=True)))
 _PRESENT: Final = of_runs(_present)
 _PRESENT_LISTED: Final = of_runs(partial(_present, taken=_listed))

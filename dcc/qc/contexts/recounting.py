@@ -14,8 +14,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Engine, Row, func, select, union
 
 from dcc.databases.transactions import run_writing
-from dcc.qc.apply.documents import PATIENCE_SECONDS
-from dcc.qc.apply.upload_lock import take_upload_lock
+from dcc.qc.apply.upload_lock import PATIENCE_SECONDS, lock_all
 from dcc.qc.apply.versions import in_chunks
 from dcc.qc.contexts.affected_runs import affected_runs
 from dcc.qc.contexts.building import build_contexts
@@ -67,7 +66,7 @@ def recount_contexts(qc: Engine, *, author: str, reason: str, patience_seconds: 
 
 
 def _recount(connection: Connection, *, reason: str) -> Recounted:
-    take_upload_lock(connection)
+    lock_all(connection)
     update_all_validity(connection)
     basis = recorded_basis(connection, Build.CONTEXTS)
     if basis:

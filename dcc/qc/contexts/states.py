@@ -20,7 +20,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, case, func, insert, li
 from dcc.databases.columns import utc_now
 from dcc.databases.transactions import run_writing
 from dcc.errors import ConfigurationError
-from dcc.qc.apply.upload_lock import take_upload_lock
+from dcc.qc.apply.upload_lock import lock_all, lock_centres
 from dcc.qc.contexts.listings import ContextFilter
 from dcc.qc.models import ContextHistory, ContextIssue, DataContext, Document, DocumentContext
 from dcc.vocabulary import ContextEvent, ContextState
@@ -96,7 +96,7 @@ def mark_done(
     condition = wanted.condition() & ~_SETTLED
 
     def work(connection: Connection) -> Decided:
-        take_upload_lock(connection)
+        _lock(connection, wanted)
         blocked = select(func.count()).select_from(_CONTEXT).where(wanted.condition(), _CONTEXT.c.issues > 0)
         left = connection.scalar(blocked) or 0
         values = {"state": _DONE, "data_state": _DONE}
@@ -118,7 +118,7 @@ def reopen(
     values = {"state": case((_CONTEXT.c.issues > 0, _CONTEXT.c.state), else_=_REOPENED), "data_state": _REOPENED}
 
     def work(connection: Connection) -> Decided:
-        take_upload_lock(connection)
+        _lock(connection, wanted)
         condition = wanted.condition() & _SETTLED
         return Decided(_decide(connection, condition, ContextEvent.REOPENED, values, author, reason))
 
@@ -136,7 +136,7 @@ def raise_issue(
     values = {"state": literal(ContextState.HAS_ISSUES.value), "issues": _CONTEXT.c.issues + 1}
 
     def work(connection: Connection) -> Decided:
-        take_upload_lock(connection)
+        _lock(connection, wanted)
         chosen = select(_CONTEXT.c.id, literal(reason), literal(author), literal(utc_now())).where(wanted.condition())
         connection.execute(insert(_ISSUE).from_select(["context_id", "reason", "raised_by", "created"], chosen))
         # A filter by state would not find them again after the change.
@@ -153,7 +153,7 @@ def resolve_issues(
     values = {"state": _CONTEXT.c.data_state, "issues": literal(0)}
 
     def work(connection: Connection) -> Decided:
-        take_upload_lock(connection)
+        _lock(connection, wanted)
         condition = wanted.condition() & (_CONTEXT.c.issues > 0)
         of_these = _ISSUE.c.context_id.in_(select(_CONTEXT.c.id).where(condition))
         resolved = {"resolved": utc_now(), "resolved_by": author, "resolution": reason}
@@ -162,6 +162,13 @@ def resolve_issues(
 
     check_reason(reason)
     return run_writing(qc, work, patience_seconds=patience_seconds)
+
+
+def _lock(connection: Connection, wanted: ContextFilter) -> None:
+    if wanted.centre is None:
+        lock_all(connection)
+    else:
+        lock_centres(connection, [wanted.centre])
 
 
 def _decide(

@@ -21,9 +21,17 @@ from dcc.qc.models.contexts import (
     MetadataGroup,
     OverviewAnimalProcedure,
     OverviewGenotype,
-    OverviewStrain,
 )
-from dcc.qc.models.documents import CentreBlock, Document, Lifetime, StatusCodeRow, UploadLock, WriteReceipt
+from dcc.qc.models.documents import (
+    CentreBlock,
+    CentreLock,
+    Document,
+    Lifetime,
+    ReservedIds,
+    StatusCodeRow,
+    UploadLock,
+    WriteReceipt,
+)
 from dcc.qc.models.experiments import Experiment, ExperimentSpecimen, Housing, Line, ProcedureRun
 from dcc.qc.models.judgements import (
     FetchedPage,
@@ -55,6 +63,7 @@ from dcc.qc.models.specimens import (
 __all__ = [
     "BuildBasis",
     "CentreBlock",
+    "CentreLock",
     "ChromosomalAlteration",
     "Chromosome",
     "ContextHistory",
@@ -89,13 +98,13 @@ __all__ = [
     "MetadataGroup",
     "OverviewAnimalProcedure",
     "OverviewGenotype",
-    "OverviewStrain",
     "ParentalStrain",
     "ProcedureRun",
     "QcBase",
     "ReferenceRefusal",
     "ReferenceSnapshot",
     "RelatedSpecimen",
+    "ReservedIds",
     "Specimen",
     "StatusCodeRow",
     "UploadLock",

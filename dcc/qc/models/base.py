@@ -1,8 +1,9 @@
 """What the tables of the QC database have in common: their base, their ids and how long their texts may be.
 
-Ids of what documents bring are allocated by the uploader, under the upload lock, so that the rows of a whole document
-are written without asking back; the other tables' ids are given by the database. A text that is longer than its
-column is refused (rule Q1), never cut: SQLite would take it, so the length is looked at before anything is written.
+Ids of what documents bring are allocated by the uploader (`qc.apply.upload_lock.reserve_ids`), so that the rows of a
+whole document are written without asking back; the other tables' ids are given by the database. A text that is longer
+than its column is refused (rule Q1), never cut: SQLite would take it, so the length is looked at before anything is
+written.
 """
 
 from __future__ import annotations

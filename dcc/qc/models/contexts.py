@@ -139,17 +139,6 @@ class MetadataGroup(QcBase):
     content: Mapped[str] = mapped_column(LONG_TEXT)
 
 
-class OverviewStrain(QcBase):
-    """A strain that current, valid specimens have, and how many."""
-
-    __tablename__ = "overview_strain"
-    __table_args__ = table_options(counted=False)
-
-    strain_id: Mapped[str] = text_of(NAME_LENGTH, primary_key=True)
-    name: Mapped[str | None] = text_of(ID_LENGTH)
-    specimens: Mapped[int] = mapped_column(BIG)
-
-
 class OverviewGenotype(QcBase):
     """A genotype that current, valid specimens of a centre have, and how many; what its colony carries, if known."""
 

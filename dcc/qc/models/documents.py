@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from datetime import date, datetime
 
-from sqlalchemy import CHAR, Date, Index, Integer, String, UniqueConstraint
+from sqlalchemy import CHAR, Date, Index, Integer, String
 from sqlalchemy.orm import Mapped, mapped_column
 
 from dcc.databases.columns import BIG, INT, SMALL, ReceiptColumns, table_options
@@ -23,20 +23,21 @@ from dcc.qc.models.base import (
 
 
 class Document(QcBase):
-    """One XML document as it was applied, refused or held; ids are in the order of application.
+    """One XML document as it was applied, refused or held; ids are in the order of application of its centre.
 
-    `tracker_id` is the tracker's `xml_file.id`, null for what came without a tracker. `zip_action` is the folder of
-    the zip, `action` what was done (`DocumentAction`), `state` what became of it (`DocumentState`). `undoes` is the
-    document that an undo withdrew. `judged_at` is when the integrity rules last judged it, `judged_by` the ids of
-    the snapshots of reference data that they went by, ascending, with blanks between; `contexts_built` whether
-    the data contexts take account of what it opened and ended, and of that judgement; `overviews_built`
-    whether the overviews take account of what the contexts do. `author` and `reason` are those
-    of a person who confirmed or withdrew it.
+    `tracker_id` is the tracker's `xml_file.id`, null for what came without a tracker; its index is not unique, because
+    a server locks the gap beside a number that moves from a row to another, and so others' new documents. `zip_action`
+    is the folder of the zip, `action` what was done (`DocumentAction`), `state` what became of it (`DocumentState`).
+    `undoes` is the document that an undo withdrew. `judged_at` is when the integrity rules last judged it, `judged_by`
+    the ids of the snapshots of reference data that they went by, ascending, with blanks between; `contexts_built`
+    whether the data contexts take account of what it opened and ended, and of that judgement; `overviews_built`
+    whether the overviews take account of what the contexts do. `author` and `reason` are those of a person who
+    confirmed or withdrew it.
     """
 
     __tablename__ = "document"
     __table_args__ = table_options(
-        UniqueConstraint("tracker_id"),
+        Index(None, "tracker_id"),
         Index(None, "zip_file", "zip_action"),
         Index(None, "centre", "created"),
         Index(None, "undoes"),
@@ -125,7 +126,7 @@ class StatusCodeRow(QcBase):
 
 
 class UploadLock(QcBase):
-    """Rows that are locked, and say by whom last: 1 for as long as a document is applied; see `upload_lock`."""
+    """What all centres have in common, as rows that are locked and say by whom last: see `qc.apply.upload_lock`."""
 
     __tablename__ = "upload_lock"
     __table_args__ = table_options(counted=False)
@@ -135,6 +136,32 @@ class UploadLock(QcBase):
     host: Mapped[str | None] = mapped_column(String(128))
     pid: Mapped[int | None] = mapped_column(Integer)
     acquired: Mapped[datetime | None]
+
+
+class CentreLock(QcBase):
+    """The lock of a centre on MySQL and MariaDB: a row that is locked, and says by whom last."""
+
+    __tablename__ = "centre_lock"
+    __table_args__ = table_options(counted=False)
+
+    centre: Mapped[str] = text_of(CENTRE_LENGTH, primary_key=True)
+    host: Mapped[str] = text_of(128)
+    pid: Mapped[int] = mapped_column(INT)
+    acquired: Mapped[datetime]
+
+
+class ReservedIds(QcBase):
+    """The last id of the table `name` that the last transaction of a centre, the `owner`, may have used.
+
+    On MySQL and MariaDB, for transactions that are open.
+    """
+
+    __tablename__ = "reserved_ids"
+    __table_args__ = table_options(counted=False)
+
+    owner: Mapped[str] = text_of(CENTRE_LENGTH, primary_key=True)
+    name: Mapped[str] = text_of(KEY_LENGTH, primary_key=True)
+    last: Mapped[int] = mapped_column(BIG)
 
 
 class WriteReceipt(ReceiptColumns, QcBase):

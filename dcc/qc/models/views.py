@@ -6,6 +6,20 @@ A view that changes needs a revision of its own (`dcc.qc.upgrades`), with which 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
+
+from sqlalchemy import Column, MetaData, String, Table
+
+from dcc.databases.columns import BIG
+
+OVERVIEW_STRAIN: Final = Table(
+    "overview_strain",
+    MetaData(),
+    Column("strain_id", String, primary_key=True),
+    Column("name", String),
+    Column("specimens", BIG),
+)
+"""The view of strains that current, valid specimens have, and how many, all centres together."""
 
 # Of which experiment, line or housing a procedure run is, and whether that is current.
 _OWNERS = """
@@ -57,6 +71,12 @@ SELECT d.id, {_OF_OWNER}, {_OF_RUN} {_IS_VALID}, d.owner_kind AS of_kind, d.owne
 d.parameter_id, d.sequence_id, d.value, d.status, r.owner_kind, r.owner_id, d.procedure_run_id, r.document_id, d.line
 FROM metadata d JOIN procedure_run r ON r.id = d.procedure_run_id {_OWNERS} {_IS_CURRENT}
 """,  # noqa: S608
+    "overview_strain": """
+SELECT g.strain_id, MAX(k.name) AS name, CAST(SUM(g.specimens) AS SIGNED) AS specimens
+FROM overview_genotype g LEFT JOIN build_basis b ON b.build = 'overviews' AND b.name = 'strains'
+LEFT JOIN known_strain k ON k.snapshot_id = b.snapshot_id AND k.strain_id = g.strain_id
+WHERE g.strain_id <> '' GROUP BY g.strain_id
+""",
     "overview_measurement": """
 SELECT m.id, a.centre, a.pipeline, a.project, a.genotype, a.strain_id, a.is_baseline, a.specimen_id, a.gender,
 a.zygosity, a.date, a.procedure_id, m.parameter_id, m.type, m.sequence_id, m.increment, m.value, m.number, m.unit,

@@ -1,7 +1,6 @@
 """Rows by the million into one transaction: the fastest way that each database has, in memory that does not grow.
 
-Whoever writes gives the rows their ids: `Counters` goes on from the highest id of a table, which is safe under the
-upload lock, or where it is looked at again under it. SQLite takes rows fastest from its driver, MySQL and MariaDB from
+Whoever writes gives the rows their ids. SQLite takes rows fastest from its driver, MySQL and MariaDB from
 a file (LOAD DATA LOCAL INFILE); where the server allows no such file, and for few rows, from INSERT statements of many.
 """
 
@@ -10,8 +9,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import count
+from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 from pathlib import Path
 from typing import Final
@@ -22,7 +20,7 @@ from sqlalchemy.exc import DBAPIError
 from dcc.errors import InternalFaultError
 from dcc.qc.rows.types import Row, Value
 
-__all__ = ["BulkInserter", "Counters", "Row", "Value", "insert_bulk"]
+__all__ = ["BulkInserter", "Row", "Value", "insert_bulk"]
 
 _ROWS_HELD: Final = 20_000
 _LOADING_OFF: Final = frozenset({1148, 2068, 3948, 4166})
@@ -85,35 +83,6 @@ def _field(value: Value) -> str:
     if type(value) is str:
         return value.translate(_ESCAPES) if _SPECIAL.search(value) else value
     return repr(value)
-
-
-class Counters:
-    """The next ids of tables, each read once; for whoever holds the upload lock or looks again under it."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._next: dict[str, int] = {}
-        self._counters: dict[str, Callable[[], int]] = {}
-
-    def read(self, tables: Iterable[Table]) -> None:
-        """Read the next ids of all these tables by one statement."""
-        preparer = self._connection.dialect.identifier_preparer
-        highest = [f"SELECT '{table.name}', MAX(id) FROM {preparer.format_table(table)}" for table in tables]  # noqa: S608
-        for name, last in self._connection.exec_driver_sql(" UNION ALL ".join(highest)):
-            self._next.setdefault(name, (last or 0) + 1)
-
-    def following(self, table: Table) -> int:
-        """The id of the next row of a table of which none was given out yet."""
-        if table.name not in self._next:
-            self.read([table])
-        return self._next[table.name]
-
-    def of(self, table: Table) -> Callable[[], int]:
-        """A function that yields the next id of a table, and the one after, and so on."""
-        counter = self._counters.get(table.name)
-        if counter is None:
-            counter = self._counters[table.name] = count(self.following(table)).__next__
-        return counter
 
 
 class BulkInserter:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 from typing import Any, Final
 
 from sqlalchemy import Connection, Row, bindparam, insert, or_, select, update
@@ -134,25 +134,25 @@ def is_confirmed(row: Row[Any], document: DocumentToApply) -> bool:
 def give_way(
     connection: Connection,
     document: DocumentToApply,
-    document_id: int,
+    row: Mapping[str, Any],
     former: Iterable[Row[Any]],
     confirmed: Row[Any] | None,
 ) -> None:
-    """Write the document's row under a new id, in the place of former applications that did not stand.
+    """Write the document's row, as `document_row` made it, in the place of former applications that did not stand.
 
     Who confirmed it, and why, go with it. What was held and is not any more, took no effect: it counts as refused.
     """
-    former_ids = [row.id for row in former]
+    former_ids = [one.id for one in former]
     _release_tracker_id(connection, document, former_ids)
     refuse_held(connection, former)
     signature = {name: None if confirmed is None else getattr(confirmed, name) for name in ("author", "reason")}
-    insert_documents(connection, [document_row(document, document_id) | signature])
+    insert_documents(connection, [{**row, **signature}])
     for row_id in former_ids:
-        close_findings(connection, row_id, document_id)
+        close_findings(connection, row_id, row["id"])
 
 
-def document_row(document: DocumentToApply, document_id: int) -> dict[str, Any]:
-    """The row of a document that is applied under a new id; what it has not said yet is left out."""
+def document_row(document: DocumentToApply, document_id: int, at: datetime) -> dict[str, Any]:
+    """The row of a document that is applied under a new id at a time; what it has not said yet is left out."""
     return {
         "id": document_id,
         "tracker_id": document.tracker_id,
@@ -167,7 +167,7 @@ def document_row(document: DocumentToApply, document_id: int) -> dict[str, Any]:
         "md5": document.md5,
         "size_bytes": document.size_bytes,
         "state": DocumentState.APPLIED.value,
-        "applied_at": utc_now(),
+        "applied_at": at,
     }
 
 
