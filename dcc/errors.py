@@ -361,6 +361,10 @@ class DuplicateMemberError(ArchiveError):
     """The zip archive holds two entries of the same name."""
 
 
+class ManifestError(ArchiveError):
+    """The zip archive does not hold what its manifest says."""
+
+
 class MemberIgnoredError(FaultyDataError):
     """An entry of the zip archive was left aside."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
+from difflib import SequenceMatcher
 from typing import Final
 
 LEAST_ALIKE: Final = 0.6
@@ -11,9 +11,20 @@ LEAST_ALIKE: Final = 0.6
 
 
 def nearest_names(text: str, names: Iterable[str], most: int = 3, *, least_alike: float = LEAST_ALIKE) -> list[str]:
-    """The names that are most like a text, whatever their capitals, the nearest first; none where none is like it."""
-    by_folded_name = {name.casefold(): name for name in names}
-    return [by_folded_name[one] for one in get_close_matches(text.casefold(), by_folded_name, most, least_alike)]
+    """The names that are most like a text, whatever their capitals, the nearest first; none where none is like it.
+
+    Of those that are equally like it the first ones of `names` come first.
+    """
+    matcher = SequenceMatcher(b=text.casefold())
+
+    def likeness(name: str) -> float:
+        matcher.set_seq1(name.casefold())
+        is_possible = matcher.real_quick_ratio() >= least_alike and matcher.quick_ratio() >= least_alike
+        return matcher.ratio() if is_possible else 0.0
+
+    found = {name: likeness(name) for name in names}
+    alike = [name for name in found if found[name] >= least_alike]
+    return sorted(alike, key=found.__getitem__, reverse=True)[:most]
 
 
 def nearest_sentence(text: str, names: Iterable[str]) -> str:

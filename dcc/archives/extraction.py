@@ -18,12 +18,14 @@ from pathlib import Path
 
 from dcc.archives.entries import Entry, legible, shortened, shown
 from dcc.archives.limits import DEEPEST, Allowance, ArchiveLimits
+from dcc.archives.manifest import MAX_BYTES, NAMES, Expected, Manifest, read_manifest
 from dcc.archives.tar_archives import GZIP_SIGNATURE, is_tar, tar_entries, unpack_gzip
 from dcc.archives.zip_archives import zip_entries
 from dcc.errors import (
     BadFileNameError,
     DuplicateMemberError,
     EmptyArchiveError,
+    ManifestError,
     MemberIgnoredError,
     MemberNotOpenedError,
 )
@@ -69,12 +71,14 @@ class ExtractedArchive:
 
     `documents` are on disk, in the order in which they are to be processed. `refused` are the `.xml` files whose names
     do not conform, and archives that are not opened, as (path, size in bytes, reason). `ignored` is everything else,
-    as (path, reason); beyond 100 a last pair says how many more there are. All paths are printable text.
+    as (path, reason); beyond 100 a last pair says how many more there are. All paths are printable text. `manifest` is
+    what the archive says itself that it holds, None where it says nothing.
     """
 
     documents: tuple[ExtractedDocument, ...]
     refused: tuple[tuple[str, int, Problem], ...]
     ignored: tuple[tuple[Message, Message], ...]
+    manifest: Manifest | None = None
 
 
 def extract_archive(
@@ -124,6 +128,8 @@ class _Extraction:
     refused: list[tuple[str, int, Problem]] = field(default_factory=list)
     ignored: list[tuple[Message, Message]] = field(default_factory=list)
     left_aside: int = 0
+    sizes: dict[str, int] = field(default_factory=dict)
+    expected: tuple[Expected, ...] | None = None
 
     def take(self, path: Path, label: str, place: str, archives: tuple[InnerArchive, ...]) -> None:
         """Take in the archive at `path`, which lay at `place` inside `archives`, and those inside it."""
@@ -131,7 +137,11 @@ class _Extraction:
             inner: list[Entry] = []
             documents: list[tuple[Entry, DocumentName]] = []
             for entry in entries:
-                self._sort(entry, place, len(archives), inner, documents)
+                self.sizes[legible(f"{place}{entry.path}")] = entry.size_bytes
+                if entry.path in NAMES and not place:
+                    self.expected = _read_manifest(entry, label)
+                else:
+                    self._sort(entry, place, len(archives), inner, documents)
             self.allowance.check_room(self.directory, sum(e.size_bytes for e in (*inner, *(e for e, _ in documents))))
             for entry, name in documents:
                 self._write_document(entry, name, label, place, archives)
@@ -158,7 +168,8 @@ class _Extraction:
             more = message(mark("{number} more entries"), number=self.left_aside - _LISTED_IGNORED)
             self.ignored.append((more, message(mark("left aside likewise; not listed"))))
         ordered = sorted(self.documents.values(), key=lambda document: document.name.processing_order)
-        return ExtractedArchive(tuple(ordered), tuple(self.refused), tuple(self.ignored))
+        manifest = None if self.expected is None else Manifest(self.expected, self.sizes)
+        return ExtractedArchive(tuple(ordered), tuple(self.refused), tuple(self.ignored), manifest)
 
     @contextmanager
     def _opened(self, path: Path, label: str) -> Iterator[Sequence[Entry]]:
@@ -224,6 +235,18 @@ class _Extraction:
         md5 = _write(entry, self.directory / name.file_name)
         written = ExtractedDocument(name, self.target / name.file_name, entry.size_bytes, md5, inside, archives)
         self.documents[name.file_name] = written
+
+
+def _read_manifest(entry: Entry, label: str) -> tuple[Expected, ...]:
+    if entry.size_bytes > MAX_BYTES:
+        raise ManifestError(
+            mark("{archive} has a {name} of {size} bytes; {most} are the most. Split the archive up."),
+            archive=label,
+            name=entry.path,
+            size=entry.size_bytes,
+            most=MAX_BYTES,
+        )
+    return read_manifest(b"".join(entry.content()), entry.path, label)
 
 
 def _not_opened(path: str, name: str) -> Problem:

@@ -39,6 +39,7 @@ _SECTIONS = {
         "validate": "dcc.cli.submissions.validate:validate",
         "explain": "dcc.cli.submissions.explain:explain",
         "example": "dcc.cli.submissions.example:example",
+        "manifest": "dcc.cli.submissions.manifest:manifest",
         "demo": "dcc.cli.installation.setup:demo",
         "completion": "dcc.cli.shell.completion:completion",
     },
@@ -55,7 +56,7 @@ _SECTIONS = {
     },
 }
 
-_LIGHT = ("completion", "example", "explain", "report", "validate")
+_LIGHT = ("completion", "example", "explain", "manifest", "report", "validate")
 """The commands that `pip install dcc` alone has; all others need `dcc[platform]`."""
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 from lxml import etree
 
+from dcc.documents.prolog import Root, read_prolog
 from dcc.errors import ConfigurationError
 from dcc.naming import DocumentKind
 
@@ -21,6 +22,7 @@ SCHEMA_FILES = {
     DocumentKind.SPECIMEN: "specimen_definition.xsd",
     DocumentKind.EXPERIMENT: "procedure_definition.xsd",
 }
+_PROLOG = 65_536
 _XS = "{http://www.w3.org/2001/XMLSchema}"
 
 
@@ -64,6 +66,12 @@ class SchemaSet:
     def kind_of(self, namespace: str, root: str) -> DocumentKind | None:
         """The kind of document that has this root element, None if there is none."""
         return next((kind for kind in DocumentKind if (namespace, root) in self.roots[kind]), None)
+
+    def kind_of_file(self, path: Path) -> DocumentKind | None:
+        """The kind of document that a file's root element tells, None if it tells none. Raises OSError."""
+        with path.open("rb") as file:
+            root = read_prolog(iter(lambda: file.read(_PROLOG), b""))
+        return self.kind_of(root.namespace, root.name) if isinstance(root, Root) else None
 
     def schema(self, kind: DocumentKind) -> etree.XMLSchema:
         """The compiled schema, this thread's own: sharing one between threads makes them wait for each other."""

@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 from dcc.archives.extraction import ignored_problem
 from dcc.declarations import message_of
-from dcc.documents.prolog import Root, read_prolog
 from dcc.documents.reading import read_document
 from dcc.documents.schema_set import SchemaSet
 from dcc.errors import (
@@ -43,7 +42,6 @@ from dcc.sources.md5_sidecar import MAX_SIDECAR_BYTES, parse_md5, sidecar
 _SUFFIXES = (*ARCHIVE_SUFFIXES, ".xml")
 _ZIP_SIGNATURE = b"PK"
 _MOST_AT_ONCE = 32
-_PROLOG = 65_536
 _SHARES = 8
 
 
@@ -207,9 +205,7 @@ class _Check:
         """Add what the rules say of a document, if it is valid, but for what needs other documents."""
         if draft.errors or self.reference is None:
             return
-        with place.path.open("rb") as file:
-            root = read_prolog(iter(lambda: file.read(_PROLOG), b""))
-        actual = self.checker.schemas.kind_of(root.namespace, root.name) if isinstance(root, Root) else None
+        actual = self.checker.schemas.kind_of_file(place.path)
         if actual is None:
             return
         # Without a name that tells the centre, none can be compared with it.

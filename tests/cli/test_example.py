@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import zipfile
 from itertools import product
+from pathlib import Path
+
+import pytest
 
 from dcc.cli.submissions.example import _CENTRES, _KINDS
 from tests.cli.conftest import Dcc
@@ -51,3 +55,26 @@ def state(dcc: Dcc, key: str) -> tuple[str, str]:
     """The phase and status of a zip action."""
     story = dcc.json("show", key)
     return story["phase"], story["status"]
+
+
+@pytest.mark.parametrize("suffix", ["json", "csv"])
+def test_a_manifest_is_written_of_what_is_to_be_packed(bare_dcc: Dcc, tmp_path: Path, suffix: str) -> None:
+    """And the archive that holds it passes, while one without a document of it does not."""
+    folder = tmp_path / "export"
+    folder.mkdir()
+    with zipfile.ZipFile(bare_dcc.json("example", tmp_path / "centre")["path"]) as archive:
+        archive.extractall(folder)
+    made = bare_dcc("manifest", folder, "--format", suffix)
+    assert made.stdout.startswith(f"Wrote {folder}/manifest.{suffix}: 2 documents, 24 specimens, 24 experiments.")
+    packed = tmp_path / "H.2013-10-31.9.impc.zip"
+    for left_out, exit_code in ((set(), 0), ({sorted(folder.glob("*.xml"))[0]}, 1)):
+        with zipfile.ZipFile(packed, "w") as archive:
+            for path in set(folder.iterdir()) - left_out:
+                archive.write(path, path.name)
+        checked = bare_dcc("validate", packed, exit_code=exit_code)
+        assert ("is missing" in checked.stdout) is bool(left_out)
+
+
+def test_without_a_document_no_manifest_is_written(bare_dcc: Dcc, tmp_path: Path) -> None:
+    assert "holds no .xml document" in bare_dcc.error("manifest", tmp_path, exit_code=2)
+    assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""What `pip install dcc` alone gives a centre: validate, explain, example and report, with few packages."""
+"""What `pip install dcc` alone gives a centre: validate, explain, example, manifest and report, with few packages."""
 
 from __future__ import annotations
 

@@ -175,6 +175,11 @@ def _duplicates() -> bytes:
             lambda: submissions.archive(specimens() | {"../../evil.xml": b"<a/>"}), "UnsafeArchiveError", id="traversal"
         ),
         pytest.param(lambda: submissions.archive({"readme.txt": b"hello"}), "EmptyArchiveError", id="nothing inside"),
+        pytest.param(
+            lambda: submissions.archive(specimens() | {"manifest.json": b"[]"}),
+            "ManifestError",
+            id="not in its manifest",
+        ),
     ],
 )
 def test_an_archive_that_is_refused_is_tried_nowhere_else(

@@ -234,6 +234,10 @@ SECTIONS: Final = (
             "duplicate-member": (
                 "Give each document a name of its own, and put the archive in its place, under the same name."
             ),
+            "manifest": (
+                "Correct the archive or its manifest (`dcc manifest` writes one), and put it in its place, under the "
+                "same name."
+            ),
             "member-ignored": "Nothing, unless it should have been taken: then give it a name that ends in `.xml`.",
             "member-not-opened": "Submit what it holds in a `.zip` archive of its own.",
             "document": "Correct what the message names, and submit the document in a new archive.",

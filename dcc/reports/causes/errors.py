@@ -126,6 +126,10 @@ _ERRORS: Final[Mapping[type[errors.DccError], Declaration | Mapping[str, Declara
         mark("Archives hold two entries, or two documents in different folders, of the same name"),
         mark("Give each document a name of its own, and put the archive in its place, under the same name."),
     ),
+    errors.ManifestError: _one(
+        mark("Archives do not hold what their manifests say"),
+        mark("Correct the archives or their manifests, and put them in their places, under the same names."),
+    ),
     errors.MemberIgnoredError: _one(
         mark("Entries of archives were left aside: {reason}"),
         mark("Nothing, unless they should have been taken: then name them as documents."),

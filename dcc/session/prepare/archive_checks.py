@@ -7,16 +7,21 @@ from __future__ import annotations
 
 import gc
 import shutil
-from collections.abc import Container, Mapping
+from collections import Counter
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from dcc.archives.extraction import ExtractedArchive, extract_archive
 from dcc.archives.limits import ArchiveLimits
+from dcc.archives.manifest import Counts
+from dcc.documents.contents import Experiment, Specimen
+from dcc.documents.reading import read_document
 from dcc.documents.schema_set import SchemaSet
 from dcc.documents.validation import validate_document
-from dcc.errors import ArchiveError, InternalFaultError
+from dcc.errors import ArchiveError, InternalFaultError, ManifestError
+from dcc.messages import mark
 from dcc.naming import DocumentKind, NamingConvention
 from dcc.outcomes import Problem
 from dcc.runtime.checksums import md5_of
@@ -111,6 +116,9 @@ class ArchiveChecker:
             if of_document is None:
                 of_document = tuple(self.validate(document.path, document.name.kind))
             problems.append(of_document)
+        if (unlike := _unlike_manifest(found, problems, archive.name)) is not None:
+            shutil.rmtree(target)
+            return NotOpened(portable(unlike), taken)
         return CheckedArchive(found, taken, tuple(problems))
 
     def extract(self, archive: Path, target: Path) -> ExtractedArchive:
@@ -128,6 +136,37 @@ class ArchiveChecker:
                 max_errors=self._setup.max_document_errors,
                 max_tree_bytes=self._setup.max_tree_bytes,
             )
+
+
+def _unlike_manifest(found: ExtractedArchive, problems: Sequence[Problems], archive: str) -> ManifestError | None:
+    """What to tell of an archive that does not hold what its manifest says; None where it does, or has none."""
+    if found.manifest is None:
+        return None
+    documents = {document.place: document for document in found.documents}
+    valid = {place for place, of_document in zip(documents, problems, strict=True) if not of_document}
+
+    def count(place: str) -> Counts | None:
+        return count_entities(documents[place].path, documents[place].name.kind) if place in valid else None
+
+    paths = {place: document.path for place, document in documents.items()}
+    differences = list(found.manifest.differences(paths, count, [path for path, _, _ in found.refused]))
+    if not differences:
+        return None
+    return ManifestError(
+        mark(
+            "{archive} does not hold what its manifest says: {difference} ({number} differences in all). Correct the "
+            "archive or its manifest, and put it in its place, under the same name."
+        ),
+        archive=archive,
+        difference=differences[0],
+        number=len(differences),
+    )
+
+
+def count_entities(document: Path, kind: DocumentKind) -> Counts:
+    """How many specimens and experiments a valid document holds. Raises OSError."""
+    counts = Counter(type(content) for content in read_document(document, kind))
+    return Counts(counts[Specimen], counts[Experiment])
 
 
 @dataclass

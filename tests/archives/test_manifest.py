@@ -1,0 +1,170 @@
+"""The manifest of an archive: how it is read and written, and what an archive that differs from it comes to."""
+
+import hashlib
+import io
+import json
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dcc.archives.limits import ArchiveLimits
+from dcc.archives.manifest import Expected, read_manifest, write_manifest
+from dcc.cli.demo import submissions
+from dcc.errors import ManifestError
+from dcc.naming import NamingConvention
+from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, NotOpened, Setup
+
+ARCHIVE = "H.2013-10-31.1.impc.zip"
+SPECIMENS = "H.2013-10-31.1.specimen.impc.xml"
+EXPERIMENTS = "f/H.2013-10-31.1.experiment.impc.xml"
+DOCUMENTS = {
+    SPECIMENS: submissions.specimen_document("H", mice=3),
+    EXPERIMENTS: submissions.experiment_document("H", animals=2),
+}
+SETUP = Setup(ArchiveLimits(10**8, 200, 100), NamingConvention(), {"H"}, None, 100, 4_000_000)
+
+
+@pytest.fixture(scope="module")
+def checker() -> ArchiveChecker:
+    return ArchiveChecker(SETUP)
+
+
+def rows(**changed: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The rows of a right manifest, some of them with other values."""
+    counts = {SPECIMENS: (3, 0), EXPERIMENTS: (0, 2)}
+    made = {
+        file: {
+            "file": file,
+            "size": len(content),
+            "checksum": hashlib.sha256(content).hexdigest(),
+            "specimens": counts[file][0],
+            "experiments": counts[file][1],
+        }
+        for file, content in DOCUMENTS.items()
+    }
+    made[SPECIMENS] |= changed.get("specimens", {})
+    made[EXPERIMENTS] |= changed.get("experiments", {})
+    return list(made.values())
+
+
+def check(
+    checker: ArchiveChecker, directory: Path, manifest: bytes, name: str = "manifest.json", **more: bytes
+) -> CheckedArchive | NotOpened:
+    path = directory / ARCHIVE
+    with zipfile.ZipFile(path, "w") as archive:
+        for member, content in ({name: manifest} | DOCUMENTS | more).items():
+            archive.writestr(member, content)
+    return checker.check(path, directory / "contents")
+
+
+def as_json(told: object) -> bytes:
+    return json.dumps(told).encode()
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "manifest.csv"])
+def test_an_archive_that_holds_what_its_manifest_says_is_taken(
+    checker: ArchiveChecker, tmp_path: Path, name: str
+) -> None:
+    write_manifest(rows(), tmp_path / name)
+    found = check(checker, tmp_path, (tmp_path / name).read_bytes(), name, **{"notes.txt": b"not in it, no document"})
+    assert isinstance(found, CheckedArchive)
+    assert len(found.archive.documents) == 2
+    assert [str(path) for path, _ in found.archive.ignored] == ["notes.txt"]
+
+
+DIFFERENT: dict[str, tuple[object, str]] = {
+    "missing": ([*rows(), {"file": "more.txt"}], "more.txt is missing"),
+    "unexpected": (rows()[:1], f"{EXPERIMENTS} is not in the manifest"),
+    "size": (rows(specimens={"size": 1}), f"{SPECIMENS} has {len(DOCUMENTS[SPECIMENS]):,} bytes, not 1"),
+    "sha256": (rows(experiments={"checksum": "0" * 64}), f"not {'0' * 64}"),
+    "md5": (rows(experiments={"checksum": "A" * 32}), f"not {'a' * 32}"),
+    "specimens": (rows(specimens={"specimens": 4}), f"{SPECIMENS} holds 3 specimens, not 4"),
+    "experiments": (rows(experiments={"experiments": "0"}), f"{EXPERIMENTS} holds 2 experiments, not 0"),
+    "several": (rows(specimens={"size": 1}, experiments={"size": 2}), "(2 differences in all)"),
+}
+
+
+@pytest.mark.parametrize("case", DIFFERENT)
+def test_an_archive_that_differs_from_its_manifest_is_refused_whole(
+    checker: ArchiveChecker, tmp_path: Path, case: str
+) -> None:
+    told, said = DIFFERENT[case]
+    found = check(checker, tmp_path, as_json(told))
+    assert isinstance(found, NotOpened)
+    assert isinstance(found.error, ManifestError)
+    assert said in str(found.error)
+    assert not (tmp_path / "contents").exists()
+
+
+def test_what_a_manifest_leaves_out_is_not_compared(checker: ArchiveChecker, tmp_path: Path) -> None:
+    told = [{"file": SPECIMENS}, {"file": f"./{EXPERIMENTS}", "size": None, "checksum": ""}]
+    assert isinstance(check(checker, tmp_path, as_json(told)), CheckedArchive)
+
+
+def test_a_document_that_breaks_the_schema_is_told_by_that_and_not_by_its_counts(
+    checker: ArchiveChecker, tmp_path: Path
+) -> None:
+    broken = "H.2013-10-31.2.specimen.impc.xml"
+    told = [*rows(), {"file": broken, "specimens": 7}]
+    found = check(checker, tmp_path, as_json({"files": told}), **{broken: b"<a/>"})
+    assert isinstance(found, CheckedArchive)
+    assert any(found.problems)
+
+
+@pytest.mark.parametrize("place", ["folder/", "inner.zip/"])
+def test_a_manifest_that_is_not_at_the_top_is_a_file_like_others(
+    checker: ArchiveChecker, tmp_path: Path, place: str
+) -> None:
+    inner = io.BytesIO()
+    with zipfile.ZipFile(inner, "w") as archive:
+        archive.writestr("manifest.json", b"[]")
+    more = {"inner.zip": inner.getvalue()} if place == "inner.zip/" else {}
+    assert isinstance(check(checker, tmp_path, b"[]", "folder/manifest.json", **more), CheckedArchive)
+
+
+UNREADABLE = {
+    "no JSON": ("manifest.json", b"{"),
+    "no list": ("manifest.json", b"7"),
+    "no rows": ("manifest.json", b'{"files": [7]}'),
+    "no file": ("manifest.json", b'[{"size": 7}]'),
+    "no name": ("manifest.json", b'[{"file": " "}]'),
+    "no number": ("manifest.csv", b"file,size\na.xml,many\n"),
+    "no checksum": ("manifest.csv", b"file,checksum\na.xml,abc\n"),
+    "no text": ("manifest.csv", b"\xff\xfe\xff"),
+    "too deep": ("manifest.json", b"[" * 100_000),
+}
+
+
+@pytest.mark.parametrize("case", UNREADABLE)
+def test_a_manifest_that_cannot_be_read_is_said_to_be_so(checker: ArchiveChecker, tmp_path: Path, case: str) -> None:
+    name, content = UNREADABLE[case]
+    found = check(checker, tmp_path, content, name)
+    assert isinstance(found, NotOpened)
+    assert f"has a {name} that cannot be read" in str(found.error)
+
+
+_TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r\n\0"), min_size=1, max_size=30)
+_ROW = st.fixed_dictionaries(
+    {
+        "file": _TEXT.filter(lambda name: name == name.strip() and not name.startswith("./")),
+        "size": st.integers(0, 2**60),
+        "checksum": st.sampled_from(["", "0123456789abcdef" * 2, "fedcba9876543210" * 4]),
+        "specimens": st.integers(0, 10**6),
+        "experiments": st.integers(0, 10**6),
+    }
+)
+
+
+@given(st.lists(_ROW, max_size=5), st.sampled_from(["manifest.json", "manifest.csv"]))
+def test_what_is_written_is_read_again(
+    tmp_path_factory: pytest.TempPathFactory, written: list[dict[str, Any]], name: str
+) -> None:
+    path = tmp_path_factory.mktemp("manifest") / name
+    write_manifest(written, path)
+    read = read_manifest(path.read_bytes(), name, ARCHIVE)
+    assert read == tuple(Expected(**(row | {"checksum": row["checksum"] or None})) for row in written)
