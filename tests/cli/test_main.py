@@ -28,8 +28,8 @@ from tests.support.web_server import WebServer
 HEAVY = ("dagster", "lxml", "paramiko", "pandas", "pyarrow", "numpy", "matplotlib", "sqlalchemy", "pydantic")
 COMMANDS = (
     "init centre source crawl ui status zips show archive retry sessions report notify data qc rules reference "
-    "validate explain example manifest demo completion settings doctor daemon metrics staging backup restore migrate-storage "
-    "instance"
+    "validate explain example manifest demo completion settings doctor daemon metrics staging backup restore "
+    "migrate-storage instance"
 )
 
 

@@ -178,7 +178,7 @@ def _duplicates() -> bytes:
         pytest.param(
             lambda: submissions.archive(specimens() | {"manifest.json": b"[]"}),
             "ManifestError",
-            id="not in its manifest",
+            id="its manifest",
         ),
     ],
 )
