@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 import urllib.request
-from pathlib import Path
 from urllib.parse import quote
 
 import pytest
@@ -15,6 +12,7 @@ from selenium.webdriver.remote.webdriver import WebDriver
 
 from dcc.cli.demo import submissions
 from tests.support.browsing import click, keep, see, wait_for
+from tests.support.prepared_processes import run_dcc
 
 GOOD = "add/H.2013-10-31.1.impc.zip"
 FAILED = "add/H.2013-11-04.3.impc.zip"
@@ -131,16 +129,11 @@ def hostile(served: str, tmp_path_factory: pytest.TempPathFactory, installation_
                 for key, text in documents.items()
             }
         (folder / "add" / name).write_bytes(submissions.archive(documents))
-    dcc = str(Path(sys.executable).with_name("dcc"))
     place = ["--centre", "J", "--protocol", "file", "--base-path", str(folder)]
-    added = subprocess.run(
-        [dcc, "source", "add", *place], env=installation_of_ui, check=True, capture_output=True, text=True
-    )
-    number = added.stdout.strip()
-    crawled = subprocess.run(
-        [dcc, "crawl", "--source", number], env=installation_of_ui, check=False, capture_output=True, text=True
-    )
-    assert crawled.returncode == 1, crawled.stdout + crawled.stderr
+    said, errors = folder / "said", folder / "errors"
+    assert run_dcc(["source", "add", *place], folder, installation_of_ui, said, errors) == 0, errors.read_text()
+    number = said.read_text().strip()
+    assert run_dcc(["crawl", "--source", number], folder, installation_of_ui, said, errors) == 1, errors.read_text()
     return f"J-{number}"
 
 

@@ -34,6 +34,7 @@ def failure(dagster: Dagster) -> str:
     )
 
 
+@one_database
 def test_a_zip_action_is_processed_again_alone(
     installation: Installation, dagster: Dagster, asset_job: JobDefinition
 ) -> None:

@@ -8,7 +8,7 @@ import shutil
 import signal
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -24,8 +24,9 @@ from dcc.settings import Settings, load_settings
 from dcc_assets.doctor import check_dagster
 from dcc_dagster.instance import make_instance, open_instance
 from dcc_dagster.sqlite_instance import _MARKS, are_whole
+from tests.support.trials import trials
 
-KILLS = 8
+KILLS = trials(8)
 SEED = 20_261_123
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process .*fork:DeprecationWarning")
@@ -90,17 +91,22 @@ HALF: dict[str, Callable[[Path], None]] = {
 }
 
 
-@pytest.mark.parametrize("state", HALF)
-@pytest.mark.parametrize("name", _MARKS)
-def test_a_file_that_was_left_half_made_is_mended(name: str, state: str, settings: Settings, whole: Path) -> None:
-    path = settings.dagster_home / name
-    HALF[state](path)
+@pytest.mark.parametrize(
+    ("state", "names"), [*((state, _MARKS) for state in HALF), *(("no version", [name]) for name in _MARKS)]
+)
+def test_files_that_were_left_half_made_are_mended(
+    state: str, names: Sequence[str], settings: Settings, whole: Path
+) -> None:
+    """All of them, and one beside others that are whole."""
+    for name in names:
+        HALF[state](settings.dagster_home / name)
     assert not are_whole(settings.dagster_home)
     with open_instance(settings) as instance:
         assert instance.get_runs() == []
     assert are_whole(settings.dagster_home)
     schema = "SELECT type, name, sql FROM sqlite_master ORDER BY name"
-    assert read(path, schema) == read(whole / "dagster" / name, schema)
+    for name in names:
+        assert read(settings.dagster_home / name, schema) == read(whole / "dagster" / name, schema)
     assert storage_of(settings)["Dagster instance"].startswith(Verdict.OK)
     assert not list(settings.dagster_home.glob(".being-made-*"))
 

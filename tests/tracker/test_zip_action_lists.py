@@ -42,6 +42,7 @@ from tests.support.databases import (
     seed_zip,
 )
 from tests.support.sent_statements import sent_statements
+from tests.support.trials import EVERYWHERE
 
 VALID = State(Phase.XSD, Status.DONE)
 INVALID = State(Phase.XSD, Status.FAILED)
@@ -204,11 +205,14 @@ def test_what_a_dead_session_left_unfinished_waits_whatever_became_of_its_source
     assert waiting(tracker) == expected
 
 
-def test_of_100_000_zip_actions_the_few_that_wait_are_found_at_once(tracker: Engine) -> None:
+MANY = 100_000 if EVERYWHERE else 20_000
+
+
+def test_of_very_many_zip_actions_the_few_that_wait_are_found_at_once(tracker: Engine) -> None:
     centre = seed_centre(tracker)
     source = seed_source(tracker, centre)
     with writing(tracker) as connection:
-        _add_zip_files(connection, centre, 100_000)
+        _add_zip_files(connection, centre, MANY)
         done = [literal(int(Status.DONE)), literal(ACTION_IDS[Action.ADD])]
         phase = case((ZipFile.id % 10_000 == 0, int(Phase.ZIP_NAME)), else_=int(Phase.XSD))
         actions = insert(ZipAction).from_select(
@@ -222,9 +226,9 @@ def test_of_100_000_zip_actions_the_few_that_wait_are_found_at_once(tracker: Eng
         found = zip_action_lists.waiting_zip_actions(connection)
         waited = time.monotonic() - began
         everything = zip_action_lists.find_zips(connection)
-    assert [key.file_name for key in found] == [f"H.2026-01-01.{n}.impc.zip" for n in range(10_000, 100_001, 10_000)]
-    assert waited < 10
-    assert len(everything) == 100_000
+    assert [key.file_name for key in found] == [f"H.2026-01-01.{n}.impc.zip" for n in range(10_000, MANY + 1, 10_000)]
+    assert waited < MANY / 10_000
+    assert len(everything) == MANY
     assert len(statements) == 3
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib.resources
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +16,7 @@ from selenium.webdriver.remote.webdriver import WebDriver
 from selenium.webdriver.support.wait import WebDriverWait
 
 from tests.support.browsing import SEEN_SECONDS, click, keep, see, wait_for
+from tests.support.prepared_processes import run_dcc
 
 FAILED = "add/H.2013-11-04.3.impc.zip"
 DOCUMENT = "H.2013-11-04.1.specimen.impc.xml"
@@ -151,12 +150,9 @@ def test_a_report_that_was_sent_is_whole_without_a_server(
     browser: WebDriver, installation_of_ui: dict[str, str], served: str, tmp_path: Path
 ) -> None:
     """The file that a centre is given: opened from a disk, it asks nothing of anybody."""
-    dcc = str(Path(sys.executable).with_name("dcc"))
-    page = tmp_path / "report.html"
-    made = subprocess.run(
-        [dcc, "report", FAILED, "--html", str(page)], env=installation_of_ui, capture_output=True, text=True
-    )
-    assert made.returncode == 0, made.stdout + made.stderr
+    page, said = tmp_path / "report.html", tmp_path / "said"
+    command = ["report", FAILED, "--html", str(page)]
+    assert run_dcc(command, tmp_path, installation_of_ui, said, said) == 0, said.read_text()
     see(browser, page.as_uri(), "What to correct", DOCUMENT, "line 4")
     asked_for = browser.execute_script("return performance.getEntriesByType('resource').map(entry => entry.name)")
     assert asked_for == []

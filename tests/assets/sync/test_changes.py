@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 import pytest
-from dagster import AssetKey, DagsterRunStatus, JobDefinition
+from dagster import AssetKey, DagsterRunStatus
 from sqlalchemy import select, update
 
 from dcc.data_outcomes import ContextsBuilt, DataOutcome, OverviewsBuilt, ZipData
@@ -181,19 +181,16 @@ def test_contexts_and_quality_control_are_brought_up_to_date_from_the_page(shown
     assert metadata(shown.dagster, "qc", GOOD)["status"] == "done"
 
 
+def test_a_partition_without_data_fails_the_run_and_says_so(shown: Shown) -> None:
+    shown.data.folder.put(ARRIVAL, b"no archive")
+    run(shown.data, shown.dagster)
+    for partition, asset in (("J", "contexts"), (ARRIVAL, "data_integrity"), ("add/no.zip", "qc")):
+        for name in ("zip_actions", "centres"):
+            shown.dagster.instance.add_dynamic_partitions(name, [partition])
+        assert shown.dagster.materialise(shown.job, partition, asset) is DagsterRunStatus.FAILURE, partition
+
+
 @one_database
-@pytest.mark.parametrize(("partition", "asset"), [("J", "contexts"), (ARRIVAL, "data_integrity"), ("add/no.zip", "qc")])
-def test_a_partition_without_data_fails_the_run_and_says_so(
-    data: DataInstallation, data_dagster: Dagster, data_job: JobDefinition, partition: str, asset: str
-) -> None:
-    data.put(ARRIVAL, specimens("2013-10-31.3"))
-    data.folder.put(ARRIVAL, b"no archive")
-    run(data, data_dagster)
-    for name in ("zip_actions", "centres"):
-        data_dagster.instance.add_dynamic_partitions(name, [partition])
-    assert data_dagster.materialise(data_job, partition, asset) is DagsterRunStatus.FAILURE
-
-
 def test_a_mark_is_kept_with_the_instance(data: DataInstallation, data_dagster: Dagster) -> None:
     assert DATA_SHOWN.read(data_dagster.instance).zips == ""
     data.put(GOOD, specimens(), experiments())

@@ -27,7 +27,7 @@ from dcc_assets.sync.rebuild import rebuild_instance
 from dcc_dagster.instance import open_instance
 from tests.support.dagster_instances import Dagster, lose_instance, show_changed_data
 from tests.support.data_installations import DataInstallation, experiments, specimens
-from tests.support.databases import one_database
+from tests.support.databases import one_database, only_mariadb
 
 ASSETS = (
     "zip_actions",
@@ -76,6 +76,7 @@ def shown(dagster: Dagster) -> dict[str, Any]:
     return {asset: dagster.materialised(asset) for asset in ASSETS}
 
 
+@only_mariadb
 def test_the_oldest_of_too_many_go_and_come_back_when_something_becomes_of_them(
     data: DataInstallation, data_dagster: Dagster
 ) -> None:

@@ -51,6 +51,7 @@ def crawl(installation: Installation, dagster: Dagster, until: Phase = Phase.XSD
     run_session(installation.settings, installation.tracker, dagster.instance, until=until)
 
 
+@one_database
 def test_a_source_that_no_session_crawls_fails_its_check_until_one_does(
     installation: Installation, dagster: Dagster, after: After
 ) -> None:
@@ -90,6 +91,7 @@ def test_a_server_that_is_down_for_long_is_a_warning_and_no_outage(
     assert dagster.checks(CRAWL_OVERDUE) == {"H-1": "passed"}
 
 
+@one_database
 def test_a_silent_centre_is_heard_again_with_its_next_archive(
     installation: Installation, dagster: Dagster, after: After
 ) -> None:
