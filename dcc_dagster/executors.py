@@ -25,7 +25,7 @@ BROKER: Final = "DCC_BROKER"
 
 _USER: Final = 10001
 """The user of the image (deploy/Containerfile), by its number, as Kubernetes wants it."""
-_WRITABLE: Final = ("/tmp", "/var/lib/dcc", "/var/lib/dcc-staging")  # noqa: S108 - of the job's own container
+_WRITABLE: Final = ("/tmp", "/var/lib/dcc")  # noqa: S108 - of the job's own container
 
 
 def executor_of(settings: Settings) -> ExecutorDefinition:
@@ -79,7 +79,7 @@ def execution_of(settings: Settings) -> dict[str, Any]:
             "job_namespace": settings.k8s_namespace,
             "env_secrets": _named(settings.k8s_secret),
             "env_config_maps": _named(settings.k8s_config_map),
-            "max_concurrent": settings.workers,
+            "max_concurrent": settings.k8s_jobs,
             "step_k8s_config": _locked_in(),
         }
     return {}
@@ -105,6 +105,8 @@ def _locked_in() -> dict[str, Any]:
         },
         "pod_spec_config": {
             "automount_service_account_token": False,
+            # Variables of services, such as DCC_WEB_PORT, would be taken for settings.
+            "enable_service_links": False,
             "security_context": {"run_as_non_root": True, "run_as_user": _USER, "fs_group": _USER},
             "volumes": [{"name": name, "empty_dir": {}} for name in volumes],
         },

@@ -17,14 +17,18 @@ import ssl
 import stat
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import jsonschema
+import kubernetes
 import pytest
 import redis
 import yaml
+from dagster_k8s.models import k8s_model_from_dict, k8s_snake_case_dict
 from selenium.webdriver.remote.webdriver import WebDriver
 from sqlalchemy import make_url
 from websockets.exceptions import InvalidStatus
@@ -34,7 +38,7 @@ from websockets.typing import Origin, Subprotocol
 from dcc.databases.grants import grant_statements
 from dcc.settings import Settings, load_settings
 from dcc.settings.workers import ExecutorKind
-from dcc_dagster.executors import broker_of
+from dcc_dagster.executors import broker_of, execution_of, require_executor
 from tests.cli.conftest import clean
 from tests.support.ports import free_port
 from tests.support.served_page import PAGE_NAME, ServedPage, launch
@@ -472,3 +476,103 @@ def test_nothing_names_a_package_registry() -> None:
     for path in DEPLOY.rglob("*"):
         if path.is_file():
             assert not re.search(r"pypi|registry|ghcr|quay|docker\.io", path.read_text("utf-8")), path
+
+
+VALUES: dict[str, Any] = yaml.safe_load((DEPLOY / "helm" / "values.yaml").read_text("utf-8"))
+PLACE = re.compile(
+    r"\{\{ (?P<quoted>[.\w]+) \| quote \}\}|\s*\{\{- toYaml (?P<lines>[.\w]+) \| nindent (?P<indent>\d+) \}\}"
+)
+
+
+def _chart(values: dict[str, Any]) -> list[dict[str, Any]]:
+    """The objects of the chart. Its templates do nothing but name values, in two ways, which this does as Helm."""
+
+    def put(found: re.Match[str]) -> str:
+        value: Any = {"Values": values, "Release": {"Namespace": "work"}}
+        for part in (found["quoted"] or found["lines"]).split(".")[1:]:
+            value = value[part]
+        if found["quoted"]:
+            return json.dumps(value)
+        return "\n" + textwrap.indent(yaml.safe_dump(value).rstrip(), " " * int(found["indent"]))
+
+    objects: list[dict[str, Any]] = []
+    for path in sorted((DEPLOY / "helm" / "templates").iterdir()):
+        text = PLACE.sub(put, path.read_text("utf-8"))
+        assert "{{" not in text, path
+        objects += yaml.safe_load_all(text)
+    return objects
+
+
+def _pods(objects: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    with_pods = [one for one in objects if "template" in one.get("spec", {})]
+    return {one["metadata"]["name"]: one["spec"]["template"]["spec"] for one in with_pods}
+
+
+def test_the_chart_makes_objects_that_kubernetes_knows() -> None:
+    kinds = set()
+    for one in _chart(VALUES):
+        model = getattr(kubernetes.client, f"V1{one['kind']}")
+        # Refuses fields that there are not, and ones that lack.
+        k8s_model_from_dict(model, k8s_snake_case_dict(model, one))
+        kinds.add(one["kind"])
+    assert "Secret" not in kinds
+    assert {"ConfigMap", "Deployment", "Job", "Role", "Service"} <= kinds
+
+
+def test_the_chart_runs_what_the_containers_run_locked_in() -> None:
+    pods, services = _pods(_chart(VALUES)), _services()
+    assert {name: pod["containers"][0]["args"] for name, pod in pods.items()} == {
+        "dcc-init": services["prepare"]["command"],
+        "dcc-daemon": services["daemon"]["command"],
+        "dcc-web": services["web"]["command"],
+    }
+    for name, pod in pods.items():
+        (container,) = pod["containers"]
+        assert container["image"] == yaml.safe_load((DEPLOY / "compose.yaml").read_text("utf-8"))["x-dcc"]["image"]
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        assert f"--uid {pod['securityContext']['runAsUser']} " in (DEPLOY / "Containerfile").read_text("utf-8")
+        assert pod["enableServiceLinks"] is False
+        # Only who makes jobs may ask the cluster.
+        assert ("serviceAccountName" in pod) is (name == "dcc-daemon")
+        assert pod.get("automountServiceAccountToken", True) is (name == "dcc-daemon")
+        assert {one["name"] for one in container["volumeMounts"]} == {one["name"] for one in pod["volumes"]}
+
+
+def test_the_chart_hands_secrets_on_by_reference_and_its_settings_are_those_of_jobs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    objects = _chart(VALUES | {"image": "dcc:1", "secrets": {"init": "i", "sessions": "s", "ui": "u"}})
+    sources = {name: pod["containers"][0]["envFrom"] for name, pod in _pods(objects).items()}
+    assert sources == {
+        "dcc-init": [{"secretRef": {"name": "i"}}],
+        "dcc-daemon": [{"configMapRef": {"name": "dcc-settings"}}, {"secretRef": {"name": "s"}}],
+        "dcc-web": [{"secretRef": {"name": "u"}}],
+    }
+    (variables,) = [one["data"] for one in objects if one["kind"] == "ConfigMap"]
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    settings = load_settings()
+    require_executor(settings)
+    told = execution_of(settings)
+    assert (told["job_image"], told["job_namespace"]) == ("dcc:1", "work")
+    assert (told["env_secrets"], told["env_config_maps"]) == (["s"], ["dcc-settings"])
+    # A job may write to the directories that its settings name.
+    mounts = {Path(one["mount_path"]) for one in told["step_k8s_config"]["container_config"]["volume_mounts"]}
+    assert {settings.home.parent, settings.staging_directory.parent} <= mounts
+
+
+def test_the_chart_takes_its_values_and_no_secret_among_them() -> None:
+    schema = json.loads((DEPLOY / "helm" / "values.schema.json").read_text("utf-8"))
+    jsonschema.Draft7Validator.check_schema(schema)
+    validator = jsonschema.Draft7Validator(schema)
+    validator.validate(VALUES)
+    secret = [name for name, field in Settings.model_fields.items() if "SecretStr" in str(field.annotation)]
+    (made,) = [one["data"] for one in _chart(VALUES) if one["kind"] == "ConfigMap"]
+    for name in {*(f"DCC_{one.upper()}" for one in secret), *(made.keys() - VALUES["settings"].keys())}:
+        assert not validator.is_valid(VALUES | {"settings": VALUES["settings"] | {name: "x"}}), name
+    assert not validator.is_valid(VALUES | {"settings": {"DCC_STORE": "s3://dcc", "DCC_WORKERS": 8}})
+    assert not validator.is_valid(VALUES | {"tag": "1"})

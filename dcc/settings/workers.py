@@ -53,6 +53,7 @@ class WorkerSettings(SettingsGroup):
         pattern=_KUBERNETES_NAME,
         description="ConfigMap of that namespace from which jobs of Kubernetes get the other settings.",
     )
+    k8s_jobs: int = Field(default=10, ge=1, le=1_000, description="Jobs of Kubernetes at once, of one session.")
     worker_patience: float = Field(
         default=300.0,
         gt=0,

@@ -278,6 +278,7 @@ def _assert_locked_in(pod: dict[str, Any]) -> None:
     assert container["securityContext"]["readOnlyRootFilesystem"]
     assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
     assert pod["automountServiceAccountToken"] is False
+    assert pod["enableServiceLinks"] is False
     assert pod["securityContext"]["runAsUser"] == 10001
     assert "hostPath" not in json.dumps(pod)
 
