@@ -6,14 +6,17 @@ by those that need other documents as far as these are checked together.
 
 from __future__ import annotations
 
+import pickle
 import tempfile
 from collections import deque
 from collections.abc import Container, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
+from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, Any, NamedTuple
 
 from dcc.archives.extraction import ignored_problem
 from dcc.declarations import message_of
@@ -84,13 +87,51 @@ class _Draft:
         yield from below
 
 
+class _Later(NamedTuple):
+    """What the documents checked with one add to its verdict; see `Asking.takes_no_effect`."""
+
+    takes_no_effect: bool
+    problems: list[Problem]
+    missing: list[Problem]
+
+
+class _Kept:
+    """Drafts in their order, and what is added to them later, on disk: many documents may have many errors."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._drafts: list[int] = []
+        self._later: dict[str, int] = {}
+
+    def keep(self, draft: _Draft) -> None:
+        """Keep the next draft."""
+        self._drafts.append(self._file.tell())
+        pickle.dump(draft, self._file)
+
+    def add(self, path: str, later: _Later) -> None:
+        """Keep what is added to the draft of a document."""
+        self._later[path] = self._file.tell()
+        pickle.dump(later, self._file)
+
+    def drafts(self) -> Iterator[tuple[_Draft, dict[str, _Later]]]:
+        """The drafts, each with what is added to it or its documents, by path."""
+        for place in self._drafts:
+            draft: _Draft = self._at(place)
+            paths = [one.path for one in (draft, *draft.documents) if one.path in self._later]
+            yield draft, {path: self._at(self._later[path]) for path in paths}
+
+    def _at(self, place: int) -> Any:
+        self._file.seek(place)
+        return pickle.load(self._file)  # noqa: S301 - written by this process, to a file that has no name
+
+
 def check_paths(
     paths: Iterable[Path],
     settings: Settings,
     centres: Container[str] | None,
     schemas: SchemaSet,
     reference: ReferenceData | None = None,
-) -> list[PathVerdict]:
+) -> Iterator[PathVerdict]:
     """Check archives, documents, and every archive and `.xml` in directories and below, as neighbours of each other.
 
     An archive is held against the `.md5` beside it. It gives a verdict of its own, then one for each document in
@@ -98,7 +139,8 @@ def check_paths(
     is not in an archive may have any name; one that does not conform is a warning, and the root element tells its
     kind. A directory `edit` or `delete` that a file lies in says its action. The rules judge by `reference`; without
     any, documents are held against the schema alone. Raises NotFoundError when there is nothing at a path to check,
-    and OSError when it cannot be read. Files are checked by as many threads as `settings` say.
+    and OSError when it cannot be read. Files are checked by as many threads as `settings` say; all are
+    when this returns, and the verdicts are read from disk.
     """
     known = frozenset(centre.short_name for centre in KNOWN_CENTRES) if centres is None else centres
     setup = Setup.from_settings(settings, known)
@@ -108,14 +150,18 @@ def check_paths(
     # Threads that are given one document after the other wait for one another more than they work.
     at_once = min(_MOST_AT_ONCE, max(1, len(files) // (_SHARES * settings.workers)))
     shares = [files[first : first + at_once] for first in range(0, len(files), at_once)]
-    with ThreadPoolExecutor(settings.workers, thread_name_prefix="check") as pool:
-        try:
-            drafts = [draft for found in pool.map(check.files, shares) for draft in found]
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-    check.judge_together()
-    return [verdict for draft in drafts for verdict in draft.verdicts()]
+    with ExitStack() as stack:
+        kept = _Kept(stack.enter_context(tempfile.TemporaryFile(prefix="dcc-validate-")))
+        with ThreadPoolExecutor(settings.workers, thread_name_prefix="check") as pool:
+            try:
+                for draft in chain.from_iterable(pool.map(check.files, shares)):
+                    kept.keep(draft)
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+        for path, later in check.judge_together():
+            kept.add(path, later)
+        return check.verdicts(kept, stack.pop_all())
 
 
 def _files_at(path: Path) -> list[Path]:
@@ -136,21 +182,34 @@ class _Check:
     centres: Container[str]
     checker: ArchiveChecker
     reference: ReferenceData | None
-    judged: dict[str, tuple[Asking, _Draft]] = field(default_factory=dict)
+    judged: dict[str, Asking] = field(default_factory=dict)
 
     def files(self, paths: Sequence[Path]) -> list[_Draft]:
         return [self._file(path) for path in paths]
 
-    def judge_together(self) -> None:
-        """Add what the rules find that look at other documents."""
-        drafts = {asking.name: draft for asking, draft in self.judged.values()}
-        for asking, findings in Neighbours([asking for asking, _ in self.judged.values()]).judge(_today()):
-            draft = drafts[asking.name]
-            if asking.takes_no_effect:
-                draft.errors.clear()
-                draft.warnings = [one for one in draft.warnings if one.kind not in all_rules()]
-            self._add(draft, [one for one in findings if one.rule not in MISSING])
-            draft.missing += map(_problem_of, (one for one in findings if one.rule in MISSING))
+    def judge_together(self) -> Iterator[tuple[str, _Later]]:
+        """What the rules find that look at other documents, by the paths of those that it is about."""
+        for asking, findings in Neighbours(self.judged.values()).judge(_today()):
+            problems = [_problem_of(one) for one in findings if one.rule not in MISSING]
+            missing = [_problem_of(one) for one in findings if one.rule in MISSING]
+            if problems or missing or asking.takes_no_effect:
+                yield asking.name, _Later(asking.takes_no_effect, problems, missing)
+
+    def verdicts(self, kept: _Kept, closing: ExitStack) -> Iterator[PathVerdict]:
+        """The verdicts of what was kept, which is closed at their end."""
+        with closing:
+            for draft, later in kept.drafts():
+                for one in (draft, *draft.documents):
+                    if one.path in later:
+                        self._add_later(one, later[one.path])
+                yield from draft.verdicts()
+
+    def _add_later(self, draft: _Draft, later: _Later) -> None:
+        if later.takes_no_effect:
+            draft.errors.clear()
+            draft.warnings = [one for one in draft.warnings if one.kind not in all_rules()]
+        self._add(draft, later.problems)
+        draft.missing += later.missing
 
     def _file(self, path: Path) -> _Draft:
         if path.name.endswith(ARCHIVE_SUFFIXES) or (path.suffix != ".xml" and _begins_as_zip(path)):
@@ -217,13 +276,12 @@ class _Check:
             # A session asks no rule of what is to be deleted.
             deque(contents, maxlen=0)
         else:
-            self._add(draft, asking.noting(check_contents(contents, document, without)))
-        self.judged[draft.path] = asking, draft
+            self._add(draft, map(_problem_of, asking.noting(check_contents(contents, document, without))))
+        self.judged[draft.path] = asking
 
-    def _add(self, draft: _Draft, findings: Iterable[Finding]) -> None:
+    def _add(self, draft: _Draft, problems: Iterable[Problem]) -> None:
         """Add findings, of those that fail a document and of others as many as are recorded, in order of lines."""
-        for finding in findings:
-            problem = _problem_of(finding)
+        for problem in problems:
             of_sort = draft.errors if problem.is_error else draft.warnings
             if len(of_sort) < self.settings.max_document_errors:
                 of_sort.append(problem)

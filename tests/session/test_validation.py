@@ -20,7 +20,7 @@ INVALID = MINIMAL.replace('pipeline="p" ', "")
 
 
 def check(path: Path, centres: set[str] | None = None) -> list[PathVerdict]:
-    return check_paths([path], SETTINGS, centres, SCHEMAS)
+    return list(check_paths([path], SETTINGS, centres, SCHEMAS))
 
 
 def kinds(verdict: PathVerdict) -> tuple[list[str], list[str]]:

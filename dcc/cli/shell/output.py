@@ -11,7 +11,7 @@ import json
 import logging
 import shutil
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime
 from enum import Enum, IntEnum
 from itertools import zip_longest
@@ -81,6 +81,16 @@ def json_object(value: object) -> dict[str, object]:
 def echo_json(value: object) -> None:
     """Print a value as indented JSON on standard output."""
     click.echo(legible_json(json.dumps(json_ready(value), indent=2, ensure_ascii=False)))
+
+
+def echo_json_list(values: Iterable[object]) -> None:
+    """Print values as they come, as one list of indented JSON on standard output."""
+    before = "["
+    for value in values:
+        shown = legible_json(json.dumps(json_ready(value), indent=2, ensure_ascii=False))
+        click.echo(f"{before}\n  " + shown.replace("\n", "\n  "), nl=False)
+        before = ","
+    click.echo("[]" if before == "[" else "\n]")
 
 
 def echo_table(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ import click
 
 from dcc.cli.shell.context import json_option, settings_from_environment
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import count_of, echo_json, printable
+from dcc.cli.shell.output import count_of, echo_json_list, printable
 from dcc.cli.submissions.show import print_errors
 from dcc.errors import ConfigurationError
 
@@ -85,13 +86,52 @@ def validate(
         raise ConfigurationError(
             f"{error.filename or paths[0]} cannot be read ({error.strerror}). Check the file and its permissions."
         ) from error
-    note_facts(kind=next((error.kind for verdict in verdicts for error in verdict.errors), None))
+    counts = _Counts()
+    counted = map(counts.take, verdicts)
     if as_json:
-        echo_json([_verdict_json(verdict) for verdict in verdicts])
+        echo_json_list(map(_verdict_json, counted))
     else:
-        _print_verdicts(verdicts, None if all_errors else _ERRORS_SHOWN)
-        click.echo("Not checked: the rules. A session checks them." if schema_only else _left(verdicts), err=True)
-    ctx.exit(0 if all(verdict.valid for verdict in verdicts) else _INVALID)
+        for verdict in counted:
+            _print_verdict(verdict, None if all_errors else _ERRORS_SHOWN)
+        click.echo(counts.summary, err=True)
+        click.echo("Not checked: the rules. A session checks them." if schema_only else counts.left, err=True)
+    note_facts(kind=counts.first_error)
+    ctx.exit(_INVALID if counts.invalid else 0)
+
+
+@dataclass
+class _Counts:
+    """What verdicts have in common, of which none is kept."""
+
+    files: int = 0
+    invalid: int = 0
+    first_error: str | None = None
+    missing: set[tuple[str, str]] = field(default_factory=set)
+
+    def take(self, verdict: PathVerdict) -> PathVerdict:
+        """Count a verdict, and hand it on."""
+        self.files += 1
+        self.invalid += not verdict.valid
+        self.missing.update((one.kind, str(one.said)) for one in verdict.missing)
+        if self.first_error is None and verdict.errors:
+            self.first_error = verdict.errors[0].kind
+        return verdict
+
+    @property
+    def summary(self) -> str:
+        """How many were checked, and how many are not valid."""
+        checked = count_of(self.files, "file")
+        return f"{checked} checked, {self.invalid:,} not valid." if self.invalid else f"{checked} checked, all valid."
+
+    @property
+    def left(self) -> str:
+        """What could not be checked, in one line."""
+        from dcc.rules.checking import NEEDING_OTHERS
+        from dcc.rules.upload import UPLOAD_RULES
+
+        named = f" They miss {count_of(len(self.missing), 'animal')}." if self.missing else ""
+        rules = ", ".join(sorted({*NEEDING_OTHERS, *UPLOAD_RULES}))
+        return f"Not checked, since it needs what was submitted before: {rules}.{named} A session checks it."
 
 
 def _reference_data(place: str, settings: Settings) -> ReferenceData:
@@ -106,19 +146,6 @@ def _reference_data(place: str, settings: Settings) -> ReferenceData:
     return load_reference_data(Path(place))
 
 
-def _left(verdicts: Sequence[PathVerdict]) -> str:
-    """What could not be checked, in one line."""
-    from dcc.rules.checking import NEEDING_OTHERS
-    from dcc.rules.upload import UPLOAD_RULES
-
-    absent = len({(one.kind, str(one.said)) for verdict in verdicts for one in verdict.missing})
-    named = f" They miss {count_of(absent, 'animal')}." if absent else ""
-    said = (
-        f"Not checked, since it needs what was submitted before: {', '.join(sorted({*NEEDING_OTHERS, *UPLOAD_RULES}))}."
-    )
-    return f"{said}{named} A session checks it."
-
-
 def _verdict_json(verdict: PathVerdict) -> dict[str, object]:
     return {
         "path": verdict.path,
@@ -129,15 +156,11 @@ def _verdict_json(verdict: PathVerdict) -> dict[str, object]:
     }
 
 
-def _print_verdicts(verdicts: Sequence[PathVerdict], most: int | None) -> None:
-    for verdict in verdicts:
-        mark = click.style("valid  ", fg="green") if verdict.valid else click.style("INVALID", fg="red")
-        click.echo(f"{mark}  {printable(verdict.path)}")
-        print_errors(verdict.errors, most, hint="`dcc validate --all-errors` prints them all.")
-        _print_warnings(verdict.warnings)
-    invalid = sum(not verdict.valid for verdict in verdicts)
-    checked = count_of(len(verdicts), "file")
-    click.echo(f"{checked} checked, {invalid:,} not valid." if invalid else f"{checked} checked, all valid.", err=True)
+def _print_verdict(verdict: PathVerdict, most: int | None) -> None:
+    mark = click.style("valid  ", fg="green") if verdict.valid else click.style("INVALID", fg="red")
+    click.echo(f"{mark}  {printable(verdict.path)}")
+    print_errors(verdict.errors, most, hint="`dcc validate --all-errors` prints them all.")
+    _print_warnings(verdict.warnings)
 
 
 def _print_warnings(warnings: Sequence[Problem]) -> None:
