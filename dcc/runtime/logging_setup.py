@@ -134,9 +134,7 @@ def _about() -> dict[str, str | int]:
 
 def _traceback(record: logging.LogRecord) -> str:
     if record.exc_text:
-        # As `dcc.redaction` leaves it where the exception held a secret.
-        return record.exc_text
-    if record.exc_text:
+        # As `dcc.redaction` left it where the exception held a secret, or as another handler wrote it.
         return redacted(record.exc_text)
     if not record.exc_info or record.exc_info[0] is None:
         return ""

@@ -41,7 +41,7 @@ from dcc.settings import Settings, load_settings
 from dcc.tracker.crawls import list_sessions
 from dcc.tracker.database import open_tracker, require_current, run_reading
 from dcc.tracker.register.centres import CentreEntry, list_centres
-from dcc_assets.metadata.links import REPORTS, report_of_centre, report_of_session
+from dcc_assets.metadata.links import REPORTS, report_of_centre, report_of_session, report_of_zip
 from dcc_assets.partitions import keys_of_partitions
 
 T = TypeVar("T")
@@ -183,7 +183,8 @@ def _page(
     report = _reading(lambda asked: collect(asked, catalogue))
     if form == "json":
         return Answer(200, _JSON, json_text(report, catalogue).encode("utf-8", "replace"))
-    return Answer(200, _HTML, render_html(report, catalogue, settings).encode("utf-8", "replace"))
+    text = render_html(report, catalogue, settings, link_of_zip=report_of_zip)
+    return Answer(200, _HTML, text.encode("utf-8", "replace"))
 
 
 def _spreadsheet(

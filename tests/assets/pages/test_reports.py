@@ -72,6 +72,7 @@ def test_everything_that_is_linked_is_there_and_nothing_else(shown: Shown) -> No
         status, headers, body = ask(path)
         assert (status, headers["content-type"]) == (200, "text/html; charset=utf-8")
         assert ORPHANS.encode() in body or b"H.2013-10-31.2.impc.zip" in body
+        assert (f'href="/dcc/reports/{ORPHANS}"'.encode() in body) is not path.endswith(ORPHANS)
         assert b"<script" not in body
         assert HEADERS.items() >= {(name, headers[name.lower()]) for name in HEADERS}
     missing = {
