@@ -28,7 +28,7 @@ languages: install ## Bring the catalogues in step with the texts in code and te
 		--ignore-pot-creation-date --no-wrap
 	@$(BIN)/pybabel compile -d $(CATALOGUES) -D dcc --statistics
 
-chaos: install ## Real servers, processes, disks and clocks that fail at seeded moments, some ten minutes: CHAOS_ARGS="--rounds 8"
+chaos: install ## Real servers, processes, workers, disks and clocks that fail at seeded moments, some ten minutes: CHAOS_ARGS="--rounds 8"
 	@.ci/install-servers
 	@$(BIN)/python -m tests.chaos $(CHAOS_ARGS)
 

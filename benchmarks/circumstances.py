@@ -25,6 +25,8 @@ TOOLS = {
     "xmllint": ["xmllint", "--version"],
     "sqlite3": ["sqlite3", "--version"],
     "mariadb": ["mariadbd", "--version"],
+    "redis": ["redis-server", "--version"],
+    "taskset": ["taskset", "--version"],
 }
 """How each tool that is measured beside the platform tells its version, by the name that benchmarks give it."""
 

@@ -194,14 +194,15 @@ def peak_megabytes(process: subprocess.Popen[bytes]) -> list[float]:
     """The most memory that a process and each of its descendants had, until it ends; its own first."""
     peaks: dict[int, int] = {}
     while process.poll() is None:
-        for pid in _family(process.pid):
+        for pid in family(process.pid):
             # The kernel keeps the peak, anew from when a child executes its program: until then it has its parent's.
             peaks[pid] = _peak_kilobytes(pid) or peaks.get(pid, 0)
         time.sleep(_LOOK_SECONDS)
     return [peak / 1024 for peak in peaks.values()]
 
 
-def _family(pid: int) -> Iterator[int]:
+def family(pid: int) -> Iterator[int]:
+    """A process and all that it has started, and those have, as far as they are there."""
     yield pid
     for task in Path(f"/proc/{pid}/task").glob("*"):
         try:
@@ -209,7 +210,7 @@ def _family(pid: int) -> Iterator[int]:
         except OSError:
             continue
         for child in children:
-            yield from _family(int(child))
+            yield from family(int(child))
 
 
 def _peak_kilobytes(pid: int) -> int:

@@ -5,61 +5,39 @@ from __future__ import annotations
 import base64
 import json
 import os
-import subprocess
 import sys
 import threading
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import SecretStr
 
-from dcc.qc.database import init_qc_database, open_qc_database
-from dcc.settings import Settings
 from dcc.store.objects import ObjectStore
-from dcc.tracker.database import init_tracker, open_tracker
-from tests.session.test_crash_recovery import ending, fill
+from tests.session.test_crash_recovery import fill
 from tests.support.fake_kubernetes import NAMESPACE, fake_kubernetes
 from tests.support.installations import Installation, experiments, specimens
 from tests.support.ports import free_port
-from tests.support.qc_files import all_rows
 from tests.support.redis_server import PASSWORD as BROKER_PASSWORD
 from tests.support.redis_server import RedisServer
 from tests.support.s3_server import SECRET_ACCESS_KEY, Bucket
-
-PROGRAM = Path(sys.executable).parent
-WORKERS = ("one", "two")
-
-
-def environment(settings: Settings, **more: str) -> dict[str, str]:
-    """What a process of the installation has."""
-    return {
-        "PATH": "/usr/bin:/bin",
-        "DCC_HOME": str(settings.home),
-        "DCC_MIN_FREE_BYTES": "0",
-        "DCC_RETRY_DELAY": "0.05",
-        "DCC_QUIET_SECONDS": "0",
-        "DCC_LOG_FORMAT": "text",
-        "DCC_LOG_LEVEL": "info",
-        **more,
-    }
+from tests.support.worker_installations import (
+    begin,
+    celery_variables,
+    celery_workers,
+    empty_installation,
+    environment,
+    finish,
+    result,
+    store_variables,
+)
 
 
 def installed(root: Path) -> Installation:
     """An installation with two sources of a centre that hold archives of all sorts."""
-    root.mkdir()
-    settings = Settings(home=root / "home", min_free_bytes=0, retry_delay=0.05)
-    tracker = open_tracker(settings)
-    init_tracker(tracker)
-    qc = open_qc_database(settings)
-    init_qc_database(qc)
-    qc.dispose()
-    installation = Installation(tracker, settings, root)
-    installation.add_centre("H", "J")
+    installation = empty_installation(root)
     folders = [installation.add_folder("H", "one"), installation.add_folder("H", "two")]
     fill(folders)
     for number in range(10, 16):
@@ -72,72 +50,7 @@ def installed(root: Path) -> Installation:
 
 def crawl(installation: Installation, *, exit_code: int = 1, **more: str) -> str:
     """Run a session as a process, which ends with 1 as some archives are faulty; what it says."""
-    log = installation.root / "log"
-    ended = subprocess.run(
-        [PROGRAM / "dcc", "crawl"],
-        env=environment(installation.settings, DCC_LOG_FILE=str(log), **more),
-        capture_output=True,
-        text=True,
-        timeout=180,
-    )
-    assert ended.returncode == exit_code, ended.stdout + ended.stderr
-    return ended.stdout + ended.stderr
-
-
-def result(installation: Installation) -> dict[str, Any]:
-    """What a session left in both databases."""
-    qc = open_qc_database(installation.settings)
-    try:
-        tables = all_rows(qc)
-    finally:
-        qc.dispose()
-    return ending(installation) | {name: _without_ids_and_times(name, rows) for name, rows in tables.items()}
-
-
-XML_FILE_IDS = {"document": 1, "finding": 2}
-"""The columns that have the ids of the tracker's documents, which are recorded in the order in which they come."""
-
-
-def _without_ids_and_times(table: str, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    return [
-        tuple(
-            value
-            for place, value in enumerate(row)
-            if place != XML_FILE_IDS.get(table) and not isinstance(value, datetime)
-        )
-        for row in rows
-    ]
-
-
-@contextmanager
-def workers(
-    installation: Installation, variables: Mapping[str, str], *names: str, app: str = "dcc_dagster.celery_worker"
-) -> Iterator[None]:
-    """Celery workers of one process each, with these names."""
-    processes = []
-    try:
-        for name in names:
-            with (installation.root / f"{name}.log").open("w") as log:
-                command = [
-                    PROGRAM / "celery",
-                    "-A",
-                    app,
-                    "worker",
-                    "-c1",
-                    "-linfo",
-                    "-n",
-                    f"{name}@%h",
-                ]
-                processes.append(
-                    subprocess.Popen(
-                        command, env=environment(installation.settings, **variables), stdout=log, stderr=log
-                    )
-                )
-        yield
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
+    return finish(begin(installation, **more), exit_code)
 
 
 @contextmanager
@@ -187,15 +100,12 @@ def test_celery_workers_with_an_object_store_end_as_the_session_itself(
     tmp_path: Path, by_itself: dict[str, Any], redis_server: RedisServer, bucket: Bucket
 ) -> None:
     installation = installed(tmp_path / "celery")
-    variables = {
-        f"DCC_{name.upper()}": value.get_secret_value() if isinstance(value, SecretStr) else str(value)
-        for name, value in bucket.variables.items()
-    }
-    variables |= {"DCC_EXECUTOR": "celery", "DCC_BROKER": f"file:{_secret_file(tmp_path, redis_server.url)}"}
-    with workers(installation, variables, *WORKERS), command_lines() as shown:
+    variables = celery_variables(bucket, redis_server)
+    variables["DCC_BROKER"] = f"file:{_secret_file(tmp_path, redis_server.url)}"
+    with celery_workers(installation, variables) as workers, command_lines() as shown:
         said = crawl(installation, **variables)
     assert result(installation) == by_itself
-    logs = [(installation.root / f"{name}.log").read_text() for name in WORKERS]
+    logs = [worker.said() for worker in workers.values()]
     assert "succeeded in" in "".join(logs)
     log = (installation.root / "log").read_text()
     assert "Workers have prepared" in log
@@ -217,11 +127,11 @@ def test_a_worker_that_hangs_is_soon_free_again(
     installation = installed(tmp_path / "hanging")
     variables = {"DCC_EXECUTOR": "celery", "DCC_BROKER": redis_server.url}
     of_worker = {"DCC_WORKER_PATIENCE": "5", "DCC_STAGING": str(tmp_path / "of-worker")}
-    with workers(installation, variables | of_worker, "one", app="tests.support.hanging_worker"):
+    with celery_workers(installation, variables | of_worker, "one", app="tests.support.hanging_worker") as workers:
         crawl(installation, **variables)
     # The session itself would wait for five minutes.
     assert "Workers have left nothing" not in (installation.root / "log").read_text()
-    said = (installation.root / "one.log").read_text()
+    said = workers["one"].said()
     assert "Timeout (0:00:05)!" in said
     assert "hanging_worker.py" in said
     # The other batch is done by the process that took the place of the one that hung.
@@ -233,10 +143,7 @@ def test_jobs_of_kubernetes_end_as_the_session_itself(
     tmp_path: Path, by_itself: dict[str, Any], bucket: Bucket
 ) -> None:
     installation = installed(tmp_path / "k8s")
-    store = {
-        f"DCC_{name.upper()}": value.get_secret_value() if isinstance(value, SecretStr) else str(value)
-        for name, value in bucket.variables.items()
-    }
+    store = store_variables(bucket)
     secret = {"DCC_STORE_SECRET_ACCESS_KEY": store.pop("DCC_STORE_SECRET_ACCESS_KEY")}
     session = {
         "DCC_EXECUTOR": "k8s",

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 from tests.chaos.faults import KINDS
 from tests.chaos.sequence import Outcome, run_sequence
+from tests.chaos.workers import compare_workers, disturb_workers
 from tests.chaos.worlds import world_of
 
 _ROUNDS = 8
@@ -77,7 +78,11 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="of the first sequence; those after it have the next ones")
     parser.add_argument("--rounds", type=int, default=64, help="on each kind of database (default 64)")
     parser.add_argument("--minutes", type=float, default=math.inf, help="after which no round begins (no limit)")
-    parser.add_argument("--database", choices=_DATABASES, help="by default both, beside each other")
+    parser.add_argument("--database", choices=_DATABASES, help="by default both, and workers, beside each other")
+    parser.add_argument("--workers", action="store_true", help="only disturb workers, their broker and object store")
+    parser.add_argument(
+        "--workers-equal", type=int, metavar="N", help="only hold N archives as all executors leave them"
+    )
     parser.add_argument("--kinds", type=lambda text: text.split(","), default=list(KINDS), help=", ".join(KINDS))
     chosen = parser.parse_args(arguments)
     unknown = set(chosen.kinds) - set(KINDS)
@@ -93,8 +98,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = _parse(arguments)
     # So that servers are stopped and file systems given back.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    if chosen.workers or chosen.workers_equal:
+        return _workers(chosen)
     if chosen.database is None:
-        return _both(chosen)
+        return _all(chosen)
     print(f"Seed {chosen.seed}, {chosen.rounds} rounds on {chosen.database}.", flush=True)
     began = time.monotonic()
     outcomes = _run(chosen, chosen.database)
@@ -103,10 +110,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if summary["failed"] else 0
 
 
-def _both(chosen: argparse.Namespace) -> int:
+def _workers(chosen: argparse.Namespace) -> int:
+    """Rounds with workers, or their results held against each other."""
+    print(f"Seed {chosen.seed}, workers.", flush=True)
+
+    def heard(line: str) -> None:
+        print(f"{time.strftime('%H:%M:%S')} workers: {line}", flush=True)
+
+    if chosen.workers_equal:
+        problems = compare_workers(chosen.seed, heard, archives=chosen.workers_equal)
+    else:
+        problems = disturb_workers(chosen.seed, heard)
+    print(*problems, sep="\n", flush=True)
+    return 1 if problems else 0
+
+
+def _all(chosen: argparse.Namespace) -> int:
     command = [sys.executable, "-m", "tests.chaos", "--seed", str(chosen.seed), "--rounds", str(chosen.rounds)]
     command += ["--minutes", str(chosen.minutes), "--kinds", ",".join(chosen.kinds)]
-    running = [subprocess.Popen([*command, "--database", database]) for database in _DATABASES]
+    parts = [["--workers"], *(["--database", database] for database in _DATABASES)]
+    running = [subprocess.Popen([*command, *part]) for part in parts]
     try:
         return max(process.wait() for process in running)
     finally:

@@ -24,7 +24,12 @@ from dcc.phases import Phase
 from dcc.runtime.processes import give_back_freed_memory
 from dcc.session.archives.coordination import Coordinator
 from dcc.session.archives.jobs import Job
-from dcc.session.batches.results import FromWorkers, Workers, prepared_by_workers
+from dcc.session.batches.results import (
+    FromWorkers,
+    Workers,
+    prepared_by_workers,
+    remove_leftovers_of_workers,
+)
 from dcc.session.crawling import Relisting, list_again, relist, settle
 from dcc.session.prepare.archive_checks import Setup
 from dcc.session.sessions import Session
@@ -120,6 +125,8 @@ def process_zip_actions(
     staging.make()
     if keys is None:
         remove_leftovers(staging.root, lambda name: session.covers(settings.naming.centre_of_zip(name)))
+        if workers is not None:
+            remove_leftovers_of_workers(tracker, settings)
     work = _take_up(tracker, settings, session, staging, keys, requested_by)
     yield from map(_held_outcome, work.held)
     if not work:

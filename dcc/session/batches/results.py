@@ -85,8 +85,7 @@ class FromWorkers:
     def remove(self) -> None:
         """Remove it all. Raises what the store raises."""
         shutil.rmtree(self._scratch, ignore_errors=True)
-        for key in self._store.keys(f"{self._folder}/"):
-            self._store.delete(key)
+        self._delete("")
 
     def put_plan(self, name: str, batch: Batch) -> None:
         """Put a batch where its worker finds it."""
@@ -94,6 +93,14 @@ class FromWorkers:
         path = self._scratch / "batch.json"
         path.write_text(batch.to_json(), "utf-8")
         self._store.put(f"{self._folder}/{PLANS}/{name}", path)
+
+    def withdraw_plans(self) -> None:
+        """Take away the batches that were given out: a worker that is still at one of them stops."""
+        self._delete(f"{PLANS}/")
+
+    def _delete(self, below: str) -> None:
+        for key in self._store.keys(f"{self._folder}/{below}"):
+            self._store.delete(key)
 
     def look(self) -> int:
         """Look what there is by now; how many archives."""
@@ -143,15 +150,14 @@ def prepared_by_workers(
     """What workers, if there are any, fetched and prepared of what is planned; it goes with this block.
 
     What no worker did is left to the session, and all of it where the object store is away or refuses: the session
-    notes that trouble. What killed sessions left is removed.
+    notes that trouble.
     """
     if workers is None:
         yield None
         return
-    store = ObjectStore(settings)
-    results = FromWorkers(store, session.id, _scratch(settings, session.id))
+    scratch = settings.staging_directory / f"{_SCRATCH}{session.id}"
+    results = FromWorkers(ObjectStore(settings), session.id, scratch)
     try:
-        _remove_left(store, tracker, settings)
         rates = run_reading(tracker, source_rates, patience_seconds=settings.database_retry)
         _have_prepared(workers, results, session, planned, rates, settings.downloads_per_source)
     except (StoreUnreachableError, StoreRefusedError) as error:
@@ -165,25 +171,27 @@ def prepared_by_workers(
             log.warning("What workers left for the session stays in the store until the next one: %s", error)
 
 
-def _scratch(settings: Settings, session_id: int) -> Path:
-    return settings.staging_directory / f"{_SCRATCH}{session_id}"
+def remove_leftovers_of_workers(tracker: Engine, settings: Settings) -> None:
+    """Remove what workers left for sessions that are no longer active, and what killed processes left half put.
 
-
-def _remove_left(store: ObjectStore, tracker: Engine, settings: Settings) -> None:
-    """Remove what workers left for sessions that are no longer active, and what killed processes left half put."""
+    Where the store is away or refuses, what is there stays until the next session.
+    """
     leases = run_reading(
         tracker, lambda connection: active_sessions(connection, settings), patience_seconds=settings.database_retry
     )
     active = {lease.session for lease in leases}
-    known = {int(key.split("/")[1]) for key in store.keys(f"{SESSIONS}/")}
     for place in settings.staging_directory.glob(f"{_SCRATCH}*"):
-        known.add(int(place.name.removeprefix(_SCRATCH)))
-    for session_id in known - active:
-        FromWorkers(store, session_id, _scratch(settings, session_id)).remove()
+        if int(place.name.removeprefix(_SCRATCH)) not in active:
+            shutil.rmtree(place, ignore_errors=True)
+    # Whoever needs the store waits for it; this can wait.
+    store = ObjectStore(settings.model_copy(update={"store_retry": 0.0}))
     try:
+        for key in store.keys(f"{SESSIONS}/"):
+            if int(key.split("/")[1]) not in active:
+                store.delete(key)
         store.remove_parts(older_than=LEFT_SINCE)
-    except StoreRefusedError as error:
-        log.info("Parts of uploads that were broken off stay in the store: %s", error)
+    except (StoreUnreachableError, StoreRefusedError) as error:
+        log.info("What was left in the store stays there until the next session: %s", error)
 
 
 def _have_prepared(
@@ -207,6 +215,7 @@ def _have_prepared(
             names.append(f"batch_{number}")
             results.put_plan(names[-1], batch)
         workers.run(session.id, names, session.check, results)
+        results.withdraw_plans()
         there = results.look()
         progress.info("Workers have prepared %d archives in %d batches", there, number)
         if there == before:

@@ -58,12 +58,13 @@ def prepare_batch(settings: Settings, tracker: Engine, qc: Engine, session_id: i
     """Fetch and prepare the archives of a batch by its name in the store; how many were left there.
 
     An archive that fails is left to the session, and so are those after a file source that cannot be reached. One that
-    takes longer than DCC_WORKER_PATIENCE ends this process, so that a worker that hangs is soon free again. Raises
-    NotFoundError for a batch that is not there, StoreUnreachableError and the `unreachable` error of either database.
+    takes longer than DCC_WORKER_PATIENCE ends this process, so that a worker that hangs is soon free again. What is
+    not yet left when the session takes the batch away is not left any more. Raises NotFoundError for a batch that is
+    not there, StoreUnreachableError and the `unreachable` error of either database.
     """
     store = ObjectStore(settings)
     with TemporaryDirectory(prefix="dcc-batch-", dir=_scratch(settings)) as folder:
-        batch = _load(store, f"{folder_of(session_id)}/{PLANS}/{name}", Path(folder))
+        plan, batch = _load(store, f"{folder_of(session_id)}/{PLANS}/{name}", Path(folder))
         address, centres = run_reading(
             tracker, lambda connection: _surroundings(connection, batch), patience_seconds=settings.database_retry
         )
@@ -73,6 +74,9 @@ def prepare_batch(settings: Settings, tracker: Engine, qc: Engine, session_id: i
         done = 0
         try:
             for archive, bundle in worker.bundles(address, batch):
+                if not store.exists(plan):
+                    log.info("The session no longer waits for %s, which it does by itself", name)
+                    break
                 key = archive.key
                 store.put(f"{folder_of(session_id)}/{RESULTS}/{key.action}/{key.file_name}", bundle)
                 done += 1
@@ -91,10 +95,11 @@ def _scratch(settings: Settings) -> Path:
     return folder
 
 
-def _load(store: ObjectStore, name: str, folder: Path) -> Batch:
+def _load(store: ObjectStore, name: str, folder: Path) -> tuple[str, Batch]:
+    """A batch by its name in the store, with its key there."""
     for key in store.keys(f"{name}."):
         store.get(key, folder / "batch.json")
-        return Batch.from_json((folder / "batch.json").read_text("utf-8"))
+        return key, Batch.from_json((folder / "batch.json").read_text("utf-8"))
     raise NotFoundError(f"There is no batch {name} in the store {store.url}: its session has ended. Nothing is to do.")
 
 

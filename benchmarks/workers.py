@@ -1,0 +1,207 @@
+"""Archives fetched and prepared by Celery workers of one core each: what a second one brings, what the session is left.
+
+Each worker is bound to a core of its own. Time is taken from the first archive that is left in the object store to the
+last, so that the start of Dagster's run counts nowhere, but each batch's own step does. What is left to the session
+is measured in a process of its own, which finds all archives as workers left them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from benchmarks.installation import databases, make_installation
+from benchmarks.measuring import Comparison, Contender, Note, Timing, clean_environment, family
+from benchmarks.openssh import OpenSsh, await_port, free_port, openssh_server
+from benchmarks.registry import Bench, Benchmark, Finding
+from benchmarks.session import DOCUMENTS, submission
+from dcc.naming import Action
+from dcc.outcomes import ZipKey
+from dcc.session.batches.planning import Batch, BatchArchive
+from dcc.session.batches.results import FromWorkers
+from dcc.settings import Settings
+from dcc.sources.hosting import Hosting
+from dcc.store.objects import ObjectStore
+from dcc_assets.batches import DagsterWorkers
+
+ARCHIVES = 240
+BATCHES = 4
+WARMING = 4
+"""Archives that are prepared beforehand, in a batch each, so that every worker has loaded what it needs."""
+ONE = "one Celery worker of one core"
+TWO = "two Celery workers of one core each"
+GOAL = round(1 / 1.7, 3)
+
+_CELERY = str(Path(sys.executable).with_name("celery"))
+_PROCESS = "benchmarks.workers_process"
+_TICKS = os.sysconf("SC_CLK_TCK")
+_START_SECONDS = 120.0
+_SESSION = 1
+
+
+class WorkersBenchmark:
+    """Both sides in `folder`, with the archives of a centre behind a local server, and a broker."""
+
+    def __init__(self, folder: Path, server: OpenSsh, broker: str) -> None:
+        self._folder, self._server, self._broker = folder, server, broker
+        self._remote = folder / "centre"
+        self._numbers = itertools.count()
+        self.session = Timing(0.0, 0.0)
+        (self._remote / "add").mkdir(parents=True)
+        for number in range(ARCHIVES + WARMING):
+            name, content = submission(number)
+            (self._remote / "add" / name).write_bytes(content)
+
+    def comparison(self) -> Comparison:
+        """One worker is the measure; two may take 1/1.7 of its time."""
+        one = Contender(
+            ONE, lambda: self.run([0]), command="taskset -c 0 celery -A dcc_dagster.celery_worker worker -c1"
+        )
+        two = Contender(TWO, lambda: self.run([0, 1]), command="the same, and one with taskset -c 1")
+        title = f"Workers fetch and prepare {ARCHIVES} archives of {DOCUMENTS} documents of 50 KB"
+        return Comparison(title, [one, two], {TWO: GOAL}, (ARCHIVES, "archives"))
+
+    def run(self, cores: Sequence[int]) -> Timing:
+        """Have the archives prepared by a worker on each core; then let a session take them."""
+        home = self._folder / f"home-{next(self._numbers)}"
+        variables = {"DCC_EXECUTOR": "celery", "DCC_BROKER": self._broker}
+        make_installation(home, [self._server.source("H", self._remote)], self._server.known_hosts, variables)
+        environment = clean_environment(DCC_HOME=str(home), **variables)
+        with databases(home, variables) as (settings, _, _), ExitStack() as stack:
+            workers = [stack.enter_context(_worker(home, environment, core)) for core in cores]
+            archives = self._archives()
+            self._prepare(settings, archives[:WARMING], WARMING)
+            before = _processor_seconds(workers)
+            wall = self._prepare(settings, archives[WARMING:], BATCHES)
+            cpu = _processor_seconds(workers) - before
+        self.session = _session(environment)
+        shutil.rmtree(home)
+        return Timing(wall, cpu)
+
+    def costs(self, comparison: Comparison) -> Note:
+        """What an archive costs workers and the session, and how many workers keep a session busy."""
+        prepare = 1_000 * comparison.contenders[0].cpu / ARCHIVES
+        left = 1_000 * self.session.cpu / (ARCHIVES + WARMING)
+        told = (
+            f"An archive takes a worker {prepare:.1f} ms of processor time to fetch and prepare, and the session "
+            f"{left:.1f} ms to take it from the store, track it, apply it and judge it. A batch of 30 s holds "
+            f"{30_000 / prepare:.0f} such archives. The session is no bottleneck up to {prepare / left:.1f} workers."
+        )
+        data = {"prepare_ms": prepare, "session_ms": left, "workers": prepare / left}
+        return Note("What an archive costs workers and the session", told, data=data)
+
+    def _archives(self) -> list[BatchArchive]:
+        found = []
+        for number, path in enumerate(sorted((self._remote / "add").iterdir()), start=1):
+            status = path.stat()
+            hosting = Hosting(number, 1, status.st_size, int(status.st_mtime), has_md5=False, own=True)
+            found.append(BatchArchive(ZipKey(Action.ADD, path.name), "H", hosting, None))
+        return found
+
+    def _prepare(self, settings: Settings, archives: Sequence[BatchArchive], batches: int) -> float:
+        """Have archives prepared in so many batches; how long all of them take at the rate at which they come."""
+        results = FromWorkers(ObjectStore(settings), _SESSION, settings.staging_directory / ".workers")
+        names = [f"{time.monotonic_ns()}_{number}" for number in range(batches)]
+        for number, name in enumerate(names):
+            results.put_plan(name, Batch(1, tuple(archives[number::batches])))
+        there_before = results.look()
+        seen: list[tuple[float, int]] = []
+
+        def look() -> None:
+            there = results.look() - there_before
+            if there > (seen[-1][1] if seen else 0):
+                seen.append((time.perf_counter(), there))
+
+        DagsterWorkers(settings).run(_SESSION, names, look, results)
+        look()
+        if not seen or seen[-1][1] != len(archives):
+            raise RuntimeError(f"Workers left {seen[-1:]} of {len(archives)} archives: their time means nothing.")
+        (began, first), (ended, all_of_them) = seen[0], seen[-1]
+        return len(archives) * (ended - began) / max(all_of_them - first, 1)
+
+
+@contextmanager
+def _worker(home: Path, environment: dict[str, str], core: int) -> Iterator[subprocess.Popen[bytes]]:
+    """A Celery worker of one process on one core, which takes batches when the block begins."""
+    log = home / f"worker-{core}.log"
+    command = ["taskset", "-c", str(core), _CELERY, "-A", "dcc_dagster.celery_worker", "worker"]
+    command += ["-c1", "-linfo", "-n", f"core{core}@%h"]
+    staging = str(home / f"staging-{core}")
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command, env=environment | {"DCC_STAGING": staging}, stdout=output, stderr=output, start_new_session=True
+        )
+    try:
+        deadline = time.monotonic() + _START_SECONDS
+        while " ready." not in log.read_text(errors="replace"):
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"The worker did not start: {log.read_text(errors='replace')}")
+            time.sleep(0.1)
+        yield process
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _processor_seconds(workers: Sequence[subprocess.Popen[bytes]]) -> float:
+    """What workers and their processes have used so far."""
+    ticks = 0
+    for pid in (pid for worker in workers for pid in family(worker.pid)):
+        fields = Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()
+        # Its own, and of children that have ended: each step of a run is such a process.
+        ticks += sum(map(int, fields[11:15]))
+    return ticks / _TICKS
+
+
+def _session(environment: dict[str, str]) -> Timing:
+    """A session that finds what workers left."""
+    ended = subprocess.run(
+        [sys.executable, "-m", _PROCESS], env=environment, check=True, capture_output=True, text=True
+    )
+    wall, cpu = map(float, ended.stdout.split())
+    return Timing(wall, cpu)
+
+
+@contextmanager
+def _broker(folder: Path) -> Iterator[str]:
+    """The URL of a Redis server."""
+    folder.mkdir()
+    port = free_port()
+    command = ["redis-server", "--bind", "127.0.0.1", "--port", str(port), "--dir", str(folder), "--save", ""]
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        await_port(port, process, folder / "log")
+        yield f"redis://127.0.0.1:{port}/0"
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _measure(bench: Bench) -> Iterator[Finding]:
+    with openssh_server(bench.folder / "sshd") as server, _broker(bench.folder / "redis") as broker:
+        workers = WorkersBenchmark(bench.folder, server, broker)
+        comparison = workers.comparison()
+        comparison.measure(bench.runs, uncounted=0)
+    yield comparison
+    yield workers.costs(comparison)
+
+
+BENCHMARKS = [
+    Benchmark(
+        "workers",
+        "Archives on a local OpenSSH server, fetched and prepared by Celery workers that are bound to a core each, "
+        "and what is left to the session then. Broker and file server share these cores; databases are on SQLite, the "
+        "object store is a directory.",
+        _measure,
+        tools=("redis", "taskset"),
+        most_runs=2,
+    )
+]
