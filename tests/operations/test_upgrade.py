@@ -77,9 +77,11 @@ def upgraded(tmp_path_factory: pytest.TempPathFactory) -> Upgraded:
 
 
 def rows(path: Path) -> dict[str, int]:
-    """How many rows each table of a database has."""
+    """How many rows each table and view of a database has: what was a table may be a view."""
     with closing(sqlite3.connect(path)) as database:
-        tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        tables = [
+            name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")
+        ]
         return {name: database.execute(f'SELECT count(*) FROM "{name}"').fetchone()[0] for name in tables}
 
 
