@@ -48,7 +48,7 @@ def processes_in(folder: Path) -> list[str]:
 def wait_until_alone(folder: Path) -> None:
     end = time.monotonic() + END_SECONDS
     while processes_in(folder) and time.monotonic() < end:
-        time.sleep(0.05)
+        time.sleep(0.1)
     assert processes_in(folder) == []
 
 
@@ -62,7 +62,7 @@ def demo_with_servers(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
                 commands = processes_in(folder)
                 if all(any(name in command for command in commands) for name in ("sftp_server", ".ftp_server")):
                     break
-                time.sleep(0.02)
+                time.sleep(0.1)
             assert demo.poll() is None
             yield demo
         finally:

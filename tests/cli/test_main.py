@@ -245,7 +245,7 @@ def test_an_interrupted_crawl_says_so_and_the_next_one_goes_on(dcc: Dcc, events:
         process = subprocess.Popen([PROGRAM, "crawl"], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         deadline = time.monotonic() + 60
         while not dcc.json("zips", "--phase", "xsd") and time.monotonic() < deadline:
-            time.sleep(0.1)
+            time.sleep(0.3)
         process.send_signal(signal.SIGINT)
         # Whoever stops waits some seconds for what is silent.
         web.disconnect()
