@@ -165,11 +165,6 @@ class TestConnecting:
         ):
             connect(address_of(protocol, hostname), settings)
 
-    def test_a_server_that_greets_without_end(self, source_settings: Settings) -> None:
-        settings = source_settings.model_copy(update={"login_timeout": 1.0})
-        with answering(b"220-more\r\n" * 100_000) as hostname, within(10), pytest.raises(SourceError):
-            connect(address_of(SourceProtocol.FTP, hostname), settings)
-
     def test_a_folder_that_is_not_there(self, source_settings: Settings, tmp_path: Path) -> None:
         address = address_of(SourceProtocol.FILE, "localhost", base_path=str(tmp_path / "gone"))
         with pytest.raises(SourceUnreachableError, match="No such file or directory"):

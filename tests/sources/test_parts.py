@@ -22,14 +22,12 @@ from pydantic import SecretStr
 
 from dcc.errors import (
     ConfigurationError,
-    ListingFailedError,
     SourceUnreachableError,
     TransferFailedError,
 )
 from dcc.naming import Action
 from dcc.redaction import redact
 from dcc.settings import load_settings
-from dcc.sources import listing
 from dcc.sources.access import Endpoint, parse_hostname, resolve_accesskey
 from dcc.sources.base import ActionListing, Block, BlockwiseConnection, ListedFile
 from dcc.sources.ftp.listing import parse_list_line, parse_mlsd_line, parse_time
@@ -277,19 +275,6 @@ class TestGathering:
         found = action_listing("a source", Action.ADD, entries, resolve)
         assert asked == [b"a.zip"]
         assert found.zips == (ListedFile("a.zip", 5, None),)
-
-    def test_a_directory_without_end_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(listing, "MAX_ENTRIES", 10)
-        endless = (Entry(str(number).encode(), EntryKind.FILE) for number in range(11))
-        with pytest.raises(ListingFailedError, match="a source: the directory add holds more than 10 entries"):
-            action_listing("a source", Action.ADD, endless, lambda link: None)
-
-    def test_examples_of_what_was_ignored_are_few(self) -> None:
-        found = action_listing(
-            "a source", Action.ADD, (Entry(b"%04d" % n, EntryKind.FILE) for n in range(1000)), lambda link: None
-        )
-        assert found.ignored == 1000
-        assert len(found.ignored_examples) == 20
 
 
 class TestChecksumFiles:
