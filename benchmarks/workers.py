@@ -17,6 +17,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from sqlalchemy import Engine
+
 from benchmarks.installation import databases, make_installation
 from benchmarks.measuring import Comparison, Contender, Note, Timing, clean_environment, family
 from benchmarks.openssh import OpenSsh, await_port, free_port, openssh_server
@@ -24,6 +26,9 @@ from benchmarks.registry import Bench, Benchmark, Finding
 from benchmarks.session import DOCUMENTS, submission
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
+from dcc.qc.database import writing
+from dcc.qc.reference import snapshots
+from dcc.reference.loading import load_shipped
 from dcc.session.batches.planning import Batch, BatchArchive
 from dcc.session.batches.results import FromWorkers
 from dcc.settings import Settings
@@ -74,7 +79,11 @@ class WorkersBenchmark:
         variables = {"DCC_EXECUTOR": "celery", "DCC_BROKER": self._broker}
         make_installation(home, [self._server.source("H", self._remote)], self._server.known_hosts, variables)
         environment = clean_environment(DCC_HOME=str(home), **variables)
-        with databases(home, variables) as (settings, _, _), ExitStack() as stack:
+        # The run that gives out the batches is a process with the settings of this one.
+        os.environ.update(variables, DCC_HOME=str(home))
+        with databases(home, variables) as (settings, _, qc), ExitStack() as stack:
+            # Else the first session stores them, and prepares anew by them.
+            store_shipped(qc)
             workers = [stack.enter_context(_worker(home, environment, core)) for core in cores]
             archives = self._archives()
             self._prepare(settings, archives[:WARMING], WARMING)
@@ -125,6 +134,13 @@ class WorkersBenchmark:
             raise RuntimeError(f"Workers left {seen[-1:]} of {len(archives)} archives: their time means nothing.")
         (began, first), (ended, all_of_them) = seen[0], seen[-1]
         return len(archives) * (ended - began) / max(all_of_them - first, 1)
+
+
+def store_shipped(qc: Engine) -> None:
+    """Store the reference data that come with the platform."""
+    with writing(qc) as connection:
+        for snapshot in load_shipped():
+            snapshots.save(connection, snapshot)
 
 
 @contextmanager
