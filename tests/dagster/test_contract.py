@@ -97,7 +97,7 @@ LEANED_ON = [
     Leaned("event_storage mysql_storage", "dagster._config:UserConfigSchema"),
     Leaned("event_storage mysql_storage", "dagster._serdes:ConfigurableClassData"),
     Leaned("mysql_storage", "dagster._serdes:ConfigurableClass", has="inst_data config_type from_config_value"),
-    Leaned("instance", "dagster._core.instance:DagsterInstanceOverrides"),
+    Leaned("instance executors", "dagster._core.instance:DagsterInstanceOverrides"),
     Leaned("instance sqlite_instance", "dagster._core.instance.ref:InstanceRef"),
     Leaned("instance sqlite_instance", "dagster._core.instance.ref:InstanceRef.from_dir", "base_dir", "overrides"),
     Leaned("instance", f"{_STORAGE}.noop_compute_log_manager:NoOpComputeLogManager"),
