@@ -32,7 +32,7 @@ _OWN: Final = (
     RuleGroup(
         "add_edit_delete",
         "What is added is not there yet, what is edited or deleted is, its owner agrees, and all of it can be stored.",
-        ("S13", "E9", "Q1", "Q2", "Q3", "Q4", "Q5", "Q6"),
+        ("S13", "E9", "Q1", "Q2", "Q3", "Q4", "Q5", "Q6", "Q7"),
     ),
     RuleGroup(
         "experiments",

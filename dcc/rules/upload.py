@@ -8,7 +8,8 @@ S13 and E9 are the field's rules; the others are this platform's own:
 * Q4 a specimen to be deleted still has experiments;
 * Q5 the document is older than what is uploaded already of its centre (a warning: it is applied);
 * Q6 the document has data of a centre that its archive does not speak for: an edit or delete is refused, an addition
-  is held (a warning).
+  is held (a warning);
+* Q7 the document is the same as one that stands (a warning: it is not applied again).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from dcc.vocabulary import Actor, EntityKind
 if TYPE_CHECKING:
     from dcc.rules.context import Context, Where
 
-UPLOAD_RULES: Final = ("Q1", "Q2", "Q3", "Q4", "Q5", "Q6", "S13", "E9")
+UPLOAD_RULES: Final = ("Q1", "Q2", "Q3", "Q4", "Q5", "Q6", "Q7", "S13", "E9")
 """The rules whose findings the upload makes."""
 
 LATE: Final = "Q5"
@@ -33,6 +34,9 @@ LATE: Final = "Q5"
 
 OWNERSHIP: Final = "Q6"
 """The rule of documents with data of a centre that their archive does not speak for."""
+
+DUPLICATE: Final = "Q7"
+"""The rule of documents that are the same as one that stands."""
 
 NOT_STORED: Final = "Q1"
 """The rule by which nothing of an entity is stored."""
@@ -143,6 +147,15 @@ _DELETES_ANOTHER: Final = replace(
         "that {value} has to delegate. If it is meant, ask your data wrangler to have that recorded."
     ),
 )
+_DUPLICATE: Final = Declaration(
+    message=mark(
+        "The document is the same as {document} of {archive}, which stands. It was not applied again: nothing need be "
+        "done."
+    ),
+    cause=mark("Documents are the same as some that stand"),
+    remedy=mark("Nothing need be done: what came first stands."),
+    acts=Actor.NOBODY,
+)
 _NO_REFERENCE: Final = Declaration(
     message=mark(
         "There are no reference data '{value}': the rules {rules} were skipped. Load them, and check the document "
@@ -196,6 +209,7 @@ PLATFORM_RULES: Final = (
         "A centreID is the centre of the archive's name, or one that has delegated to it.",
         {"": _EDITS_ANOTHER, "deleted": _DELETES_ANOTHER, "held": _OF_ANOTHER},
     ),
+    PlatformRule(DUPLICATE, Severity.WARNING, "A document is not the same as one that stands.", {"": _DUPLICATE}),
     PlatformRule(
         REFERENCE_RULE,
         Severity.UNCHECKED,

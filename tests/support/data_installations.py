@@ -27,8 +27,9 @@ EXPERIMENTS = "H.2013-10-31.1.experiment.impc.xml"
 
 
 def specimens(stem: str = "2013-10-31.1", *, mice: int = 3, first: int = 1, centre: str = "H") -> dict[str, bytes]:
-    """A specimen document that passes all rules, by its name."""
+    """A specimen document that passes all rules, by its name: of each stem with litters of its own."""
     document = submissions.specimen_document(centre, mice=mice, first=first)
+    document = document.replace(f'litterId="{centre}-L'.encode(), f'litterId="{centre}-{stem}-L'.encode())
     return {f"{centre}.{stem}.specimen.impc.xml": document}
 
 

@@ -10,7 +10,8 @@ what was refused and what a delete names; the lifetimes of versions tell what to
 * delete ends the current version; what is not there is refused, and so is a specimen with current experiments.
 
 What is refused of a document does not keep the rest of it from taking effect. A document that was applied and stands is
-not applied again, unless it is an edit that came with other contents since. One that would end more than its reader
+not applied again, unless it is an edit that came with other contents since; nor is one with the same bytes under another
+name, while all that it names stands as it says. One that would end more than its reader
 allows is held: nothing but its own row stays, until it is confirmed (`holding`).
 
 An edit or delete with data of a centre that its archive does not speak for is refused as a whole; an addition with such
@@ -38,6 +39,7 @@ from dcc.qc.apply.upload_findings import (
     FindingsKept,
     Judgement,
     UploadFinding,
+    duplicate,
     findings_of,
     judge,
     late,
@@ -58,6 +60,7 @@ from dcc.qc.models import CentreBlock, Document, Finding, Lifetime, Measurement,
 from dcc.qc.rows.building import NUMBERED
 from dcc.qc.rows.bulk import BulkInserter
 from dcc.qc.rows.documents import (
+    DocumentPlace,
     DocumentToApply,
     NewestDates,
     document_row,
@@ -69,6 +72,7 @@ from dcc.qc.rows.documents import (
     is_edited_since,
     known_documents,
     refuse_held,
+    same_document,
 )
 from dcc.qc.rows.entity_keys import Key
 from dcc.qc.rows.prepared_file import Entries, PreparedDocument
@@ -92,12 +96,12 @@ _COUNTS: Final = (*_COUNTED.values(), "measurements")
 class Applied:
     """What became of a document.
 
-    `repeated`: it had been applied before, stands, and nothing was changed. `said` counts its entities by kind, and
-    its measurements; `procedures` its measurements by procedure; `opened` and `ended` the versions that it opened and
-    ended, by kind. `refused` counts entities that did not take effect; `findings` tell why, and whether the document
-    came late. Of a document that is held they tell what applying it would come to. `others` are the centres other than
-    its archive's whose data it changed; of one that is held or refused, that it names. `confirmed_by` is who confirmed
-    it.
+    `repeated`: it had been applied before, under this name or another, stands, and nothing was changed. `said` counts
+    its entities by kind, and its measurements; `procedures` its measurements by procedure; `opened` and `ended` the
+    versions that it opened and ended, by kind. `refused` counts entities that did not take effect; `findings` tell why,
+    and whether the document came late. Of a document that is held they tell what applying it would come to. `others`
+    are the centres other than its archive's whose data it changed; of one that is held or refused, that it names.
+    `confirmed_by` is who confirmed it.
     """
 
     document_id: int
@@ -200,7 +204,8 @@ def _apply_alone(
     document = one.document
     former = former_applications(connection, document) if is_known else None
     for row in former or ():
-        if row.state == DocumentState.APPLIED.value and not is_edited_since(connection, document, row.id):
+        has_effect = row.state == DocumentState.APPLIED.value and any(getattr(row, name) for name in _COUNTS)
+        if has_effect and not is_edited_since(connection, document, row.id):
             refuse_held(connection, former or ())
             return _repeated(connection, row, document)
     confirmed = next((row for row in former or () if is_confirmed(row, document)), None)
@@ -221,8 +226,13 @@ class _Decided:
 
     @property
     def is_held(self) -> bool:
-        """Whether nothing of it is kept but its own row."""
+        """Whether it waits to be confirmed."""
         return self.applied.state is DocumentState.HELD
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether more of it is kept than its own row."""
+        return not self.is_held and not self.applied.repeated
 
 
 class _Application:
@@ -245,6 +255,7 @@ class _Application:
         self._first = dict(self._next)
         self._newest = NewestDates(connection, [one.document for one in documents])
         self._current = _CurrentVersions(connection)
+        self._applied: dict[int, DocumentToApply] = {}
 
     def apply(self, former: Sequence[Row[Any]] | None = None, confirmed: Row[Any] | None = None) -> list[Applied]:
         """Apply the documents, in the place of `former` applications of a single one; `confirmed` is one of these."""
@@ -260,7 +271,7 @@ class _Application:
             _write_result(self._connection, only)
         else:
             insert_documents(self._connection, [self._row_of(one) | _result(one) for one in decided])
-        taken = [one for one in decided if not one.is_held]
+        taken = [one for one in decided if one.keeps_rows]
         bulk = BulkInserter(self._connection, PREPARED_TABLES)
         # Documents that follow one another in a file are given the same.
         for _, some in groupby(taken, key=lambda one: (one.one.prepared.file, one.given)):
@@ -313,7 +324,22 @@ class _Application:
         decision.take_all(told)
         decided = decision.decided(is_late=newest is not None)
         applied = decided.applied
-        if confirmed is not None:
+        original = self._original_of(document, decision) if if_not is NotPermitted.CONFIRMED else None
+        if original is not None:
+            decided.applied = replace(
+                applied,
+                repeated=True,
+                late=False,
+                said=dict.fromkeys(applied.said, 0),
+                state=DocumentState.APPLIED,
+                opened={},
+                ended={},
+                refused=0,
+                findings=(duplicate(original),),
+                procedures={},
+                others=(),
+            )
+        elif confirmed is not None:
             decided.applied = replace(applied, confirmed_by=confirmed.author)
         elif is_held:
             why = tuple(finding for finding in applied.findings if finding.rule == OWNERSHIP)
@@ -321,14 +347,27 @@ class _Application:
             decided.applied = replace(applied, state=DocumentState.HELD, findings=why, others=others)
         elif self._hold_above is not None and sum(applied.ended.values()) > self._hold_above:
             decided.applied = replace(applied, state=DocumentState.HELD)
-        if not decided.is_held:
+        if decided.keeps_rows:
             self._current.update(decision.opened)
             for table in NUMBERED:
                 before, last = rows[table]
                 self._next[table] += last - before
-        if decided.applied.state is DocumentState.APPLIED:
+        if decided.applied.state is DocumentState.APPLIED and not decided.applied.repeated:
             self._newest.add(document)
+            self._applied[document_id] = document
         return decided
+
+    def _original_of(self, document: DocumentToApply, decision: _Decision) -> DocumentPlace | None:
+        """Where the document came from that took effect, stands, and has the same bytes; None if there is none."""
+        owners = decision.owners
+        if document.action is Action.DELETE:
+            return same_document(self._connection, document, None) if owners == {None} else None
+        if len(owners) != 1 or (owner := next(iter(owners))) is None:
+            return None
+        if owner not in self._applied:
+            return same_document(self._connection, document, owner)
+        written = self._applied[owner]
+        return written.place if written.md5 == document.md5 else None
 
     def _if_not(self, one: ToApply, confirmed: Row[Any] | None) -> NotPermitted:
         """What to do about data of other centres than the archive speaks for."""
@@ -379,7 +418,11 @@ class _CurrentVersions:
 
 
 class _Decision:
-    """Decides what becomes of one document. `opened` are the versions that it leaves."""
+    """Decides what becomes of one document.
+
+    `opened` are the versions that it leaves. `owners` are the documents whose versions were current of what it names;
+    None stands for what is not there, or cannot be stored.
+    """
 
     def __init__(
         self,
@@ -398,6 +441,7 @@ class _Decision:
         self._said = dict.fromkeys(EntityKind, 0)
         self._opened = dict.fromkeys(EntityKind, 0)
         self._refused = 0
+        self.owners: set[int | None] = set()
         self.opened: dict[EntityKind, dict[Key, Version | None]] = {kind: {} for kind in EntityKind}
         self.others = OtherCentres(one.document.rights)
         self.findings = FindingsKept()
@@ -436,6 +480,7 @@ class _Decision:
             self._judge(kind, some, row_ids)
             return
         # Nearly always so, and much faster than to judge each.
+        self.owners.add(None)
         self.others.take_effect(some.keys, kind)
         self._opened[kind] += len(row_ids)
         versions = [Version(row_id, self._document_id) for row_id in row_ids]
@@ -447,6 +492,7 @@ class _Decision:
         for line, path, key, row_id, excess in entries:
             if row_id is None:
                 self._refused += 1
+                self.owners.add(None)
                 if excess is not None:
                     self.findings.add(too_long(line, kind.value, excess, key)._replace(path=path))
         stored = [entry for entry in entries if entry[3] is not None]
@@ -475,6 +521,8 @@ class _Decision:
         for line, path, key, row_id in zip(some.lines, some.paths, some.keys, row_ids, strict=True):
             there_as = key if key in current else _without_results(action, kind, key)
             there = current.get(there_as)
+            if there is None or there.document_id != self._document_id:
+                self.owners.add(there and there.document_id)
             judgement = Judgement(action, kind, key, there, self._document_id, held.get(key, ()))
             finding = judge(judgement, line, row_id)
             if finding is not None:

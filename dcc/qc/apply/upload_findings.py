@@ -14,10 +14,12 @@ from dcc.messages import Details, message
 from dcc.naming import Action
 from dcc.qc.apply.versions import Version
 from dcc.qc.models import Finding
+from dcc.qc.rows.documents import DocumentPlace
 from dcc.qc.rows.entity_keys import Key
 from dcc.qc.rows.types import TooLong
 from dcc.rules.findings import facts_of, with_value
 from dcc.rules.upload import (
+    DUPLICATE,
     LATE,
     MORE_CASE,
     NOT_STORED,
@@ -152,6 +154,11 @@ def too_long(line: int, what: str, excess: TooLong, key: Key | None = None) -> U
 def late(created: date, newest: date) -> UploadFinding:
     """The finding on a document that came late."""
     return UploadFinding(LATE, Severity.WARNING, {"created": str(created), "newest": str(newest)})
+
+
+def duplicate(original: DocumentPlace) -> UploadFinding:
+    """The finding on a document that is the same as one that stands."""
+    return UploadFinding(DUPLICATE, Severity.WARNING, {"document": original.file_name, "archive": original.archive})
 
 
 def not_permitted(action: Action, own: str | None, centre: str, line: int) -> UploadFinding:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Row, bindparam, insert, or_, select, update
 
@@ -61,6 +61,13 @@ _WITH_TRACKER_IDS: Final = select(_DOCUMENT.c.tracker_id).where(
 _NEWER_OF_KIND: Final = _NEWER.where(_DOCUMENT.c.kind == bindparam("kind"))
 
 
+class DocumentPlace(NamedTuple):
+    """Where a document came from: its zip action, such as `add/H.2013-10-31.1.impc.zip`, and its name."""
+
+    archive: str
+    file_name: str
+
+
 @dataclass(frozen=True, slots=True)
 class DocumentToApply:
     """A valid document and where it came from; `tracker_id` is its `xml_file.id`, None without a tracker.
@@ -82,6 +89,11 @@ class DocumentToApply:
     tracker_id: int | None = None
     rights: Rights | None = None
     together_from: int | None = None
+
+    @property
+    def place(self) -> DocumentPlace:
+        """Where it came from."""
+        return DocumentPlace(f"{self.action}/{self.zip_file}", self.file_name)
 
     def may_change(self, centre: str) -> bool:
         """Whether it may change data of a centre."""
@@ -124,6 +136,21 @@ def known_documents(connection: Connection, documents: Sequence[DocumentToApply]
             if one.tracker_id in trackers or not files.isdisjoint({(*name, one.md5), (*name, None)}):
                 found.add(place)
     return found
+
+
+def same_document(connection: Connection, document: DocumentToApply, document_id: int | None) -> DocumentPlace | None:
+    """Where a document came from that took effect and has the same bytes; None if there is none.
+
+    It is asked of the one with `document_id`; None: of the centre's deletions, of which nothing is there any more.
+    """
+    same = (_DOCUMENT.c.md5 == document.md5) & (_DOCUMENT.c.state == DocumentState.APPLIED.value)
+    if document_id is not None:
+        which = _DOCUMENT.c.id == document_id
+    else:
+        which = (_DOCUMENT.c.centre == document.centre) & (_DOCUMENT.c.action == document.action.value)
+    columns = (_DOCUMENT.c.zip_action, _DOCUMENT.c.zip_file, _DOCUMENT.c.file_name)
+    row = connection.execute(select(*columns).where(which, same).order_by(_DOCUMENT.c.id.desc()).limit(1)).first()
+    return None if row is None else DocumentPlace(f"{row.zip_action}/{row.zip_file}", row.file_name)
 
 
 def is_confirmed(row: Row[Any], document: DocumentToApply) -> bool:

@@ -15,7 +15,7 @@ from dcc.qc.models import Document
 from dcc.reports.submissions.model import DocumentReport
 from dcc.reports.submissions.outcomes import steps_of
 from dcc.rules.findings import MORE_RULE
-from dcc.rules.upload import LATE
+from dcc.rules.upload import DUPLICATE, LATE
 from dcc.tracker.models import AnException, DocumentPlace, XmlFile, XmlLog
 from dcc.tracker.problems import NOT_FAILING
 from dcc.tracker.queries.zip_action_lists import StateCount
@@ -104,14 +104,14 @@ def _document(row: Any, entries: Mapping[str, int], standing: _Standing | None) 
         warnings=entries.get("warnings", 0),
         held=held,
         late=not held and (bool(entries.get(LATE)) or (standing is not None and standing.late)),
-        repeated=standing is not None and standing.repeated,
+        repeated=bool(entries.get(DUPLICATE)) or (standing is not None and standing.repeated),
         counts={} if standing is None else standing.counts,
         place=row.place,
     )
 
 
 def _log_entries(connection: Connection, xml_ids: Sequence[int]) -> dict[int, Counter[str]]:
-    """What the logs of documents have that holds: `errors`, `warnings`, and whether held or late."""
+    """What the logs of documents have that holds: `errors`, `warnings`, whether held, late or a duplicate."""
     marked = case((XmlLog.severity.in_(NOT_FAILING), 1), else_=0).label("marked")
     query = (
         select(XmlLog.xml_id, AnException.short_name, marked, func.count())
@@ -121,7 +121,7 @@ def _log_entries(connection: Connection, xml_ids: Sequence[int]) -> dict[int, Co
     )
     entries: dict[int, Counter[str]] = defaultdict(Counter)
     for xml_id, kind, is_marked, count in connection.execute(query):
-        if kind in (HELD, LATE):
+        if kind in (HELD, LATE, DUPLICATE):
             entries[xml_id][kind] += count
         if kind not in (HELD, MORE_RULE):
             entries[xml_id]["warnings" if is_marked else "errors"] += count
