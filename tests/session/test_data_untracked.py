@@ -207,10 +207,12 @@ def test_what_is_withdrawn_while_it_waits_to_be_judged_is_not_judged(
 def test_contexts_are_as_if_built_anew_after_withdrawals_and_retries(data: DataInstallation) -> None:
     """Over whole sessions: the same documents in two archives and as an edit, withdrawn one by one."""
     edit = "edit/H.2013-10-31.1.impc.zip"
-    for key in (ZIP, "add/H.2013-10-31.2.impc.zip", edit):
+    for key in (ZIP, "add/H.2013-10-31.2.impc.zip"):
         data.put(key, specimens(), experiments())
+    changed = {name: content.replace(b"-L0", b"-L1") for name, content in specimens().items()}
+    data.put(edit, changed, experiments())
     data.run()
-    assert data.states()["add/H.2013-10-31.2.impc.zip"] == "upload failed"
+    assert data.states()["add/H.2013-10-31.2.impc.zip"] == "qc done"
     rebuilt(data, 3)
     for number, key in ((3, edit), (0, ZIP)):
         assert withdraw_submission(data.tracker, data.qc, data.settings, key_of(key), **WHO).withdrawn

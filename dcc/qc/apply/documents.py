@@ -10,7 +10,7 @@ what was refused and what a delete names; the lifetimes of versions tell what to
 * delete ends the current version; what is not there is refused, and so is a specimen with current experiments.
 
 What is refused of a document does not keep the rest of it from taking effect. A document that was applied and stands is
-not applied again, unless it is an edit that came with other contents since; nor is one with the same bytes under another
+not applied again, unless it is an edit that came with other contents since; nor is one with the same bytes and another
 name, while all that it names stands as it says. One that would end more than its reader
 allows is held: nothing but its own row stays, until it is confirmed (`holding`).
 

@@ -1,0 +1,111 @@
+"""What a centre sends again under another name is done without being applied again, and is no error."""
+
+from __future__ import annotations
+
+import pytest
+
+from dcc.qc import models
+from dcc.reports.languages import load_catalogue
+from dcc.reports.submissions.collecting import collect_submission
+from dcc.reports.submissions.plain_text import render_text
+from dcc.session.data.corrections import withdraw_submission
+from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
+
+FIRST = "add/H.2013-10-31.1.impc.zip"
+AGAIN = "add/H.2013-11-01.1.impc.zip"
+WHO = {"author": "someone", "reason": "sent by mistake"}
+
+
+def versions(data: DataInstallation) -> list[tuple[object, ...]]:
+    """What stands of animals and experiments, and by which documents."""
+    return [
+        *data.rows(models.Specimen, "specimen_id", "document_id", "litter_id"),
+        *data.rows(models.Experiment, "experiment_id", "document_id"),
+        *data.rows(models.Lifetime, "opened_by", "ended_by"),
+    ]
+
+
+def opened_by(data: DataInstallation) -> set[object]:
+    """The documents that opened versions."""
+    return {document_id for (document_id,) in data.rows(models.Lifetime, "opened_by")}
+
+
+@pytest.mark.both_databases
+def test_an_archive_of_the_same_bytes_is_a_duplicate_and_done(data: DataInstallation) -> None:
+    data.put(FIRST, specimens(), experiments())
+    data.run()
+    before = versions(data)
+    data.put(AGAIN, specimens(), experiments())
+    data.run()
+    assert versions(data) == before
+    assert data.states() == {FIRST: "qc pending", AGAIN: "qc done"}
+    with data.tracker.connect() as tracker, data.qc.connect() as qc:
+        report = collect_submission(tracker, qc, key_of(AGAIN), data.settings)
+    assert [(one.repeated, one.errors) for one in report.documents] == [(True, 0), (True, 0)]
+    said = " ".join(render_text(report, load_catalogue("en", data.settings)).split())
+    assert "2 documents had been taken before, and were not taken twice" in said
+    assert f"is the same as H.2013-10-31.1.specimen.impc.xml of {FIRST}, which stands" in said
+    assert data.take_up().zips == []
+
+
+def test_an_archive_with_a_document_that_stands_and_a_new_one_brings_the_new_one(data: DataInstallation) -> None:
+    data.put(FIRST, specimens())
+    data.run()
+    data.put(AGAIN, specimens(), experiments("2013-11-01.1"))
+    data.run()
+    assert data.states() == {FIRST: "qc done", AGAIN: "qc pending"}
+    assert data.log("H.2013-10-31.1.specimen.impc.xml") == ["Q7"]
+    assert len(data.rows(models.Experiment, "experiment_id")) == 3
+
+
+def test_two_archives_of_the_same_bytes_in_one_session_are_taken_once(data: DataInstallation) -> None:
+    for key in (FIRST, AGAIN):
+        data.put(key, specimens(), experiments())
+    data.run()
+    assert data.states() == {FIRST: "qc pending", AGAIN: "qc done"}
+    assert len(data.rows(models.Specimen, "id")) == 3
+
+
+@pytest.mark.both_databases
+def test_an_edit_or_deletion_that_is_sent_again_changes_nothing(data: DataInstallation) -> None:
+    edit, edit_again = "edit/H.2013-11-02.1.impc.zip", "edit/H.2013-11-03.1.impc.zip"
+    delete, delete_again = "delete/H.2013-11-04.1.impc.zip", "delete/H.2013-11-05.1.impc.zip"
+    data.put(FIRST, specimens())
+    data.run()
+    for key, again in ((edit, edit_again), (delete, delete_again)):
+        data.put(key, specimens("2013-11-02.1"))
+        data.run()
+        before = versions(data)
+        data.put(again, specimens("2013-11-02.1"))
+        data.run()
+        assert versions(data) == before
+        assert data.states()[again] == "qc done"
+
+
+def test_what_was_changed_or_withdrawn_since_is_no_duplicate(data: DataInstallation) -> None:
+    """After an edit the first document does not stand as it was; after its withdrawal its copy is taken when asked."""
+    data.put(FIRST, specimens())
+    data.put(AGAIN, specimens())
+    data.run()
+    withdraw_submission(data.tracker, data.qc, data.settings, key_of(FIRST), **WHO)
+    data.base.process_again(AGAIN)
+    data.take_up()
+    assert data.states() == {FIRST: "upload cancelled", AGAIN: "qc done"}
+    assert opened_by(data) == {1, 4}
+    data.put("edit/H.2013-11-02.1.impc.zip", specimens("2013-11-02.1"))
+    data.run()
+    data.put("add/H.2013-11-03.1.impc.zip", specimens())
+    data.run()
+    assert data.states()["add/H.2013-11-03.1.impc.zip"] == "upload failed"
+    data.put("edit/H.2013-11-04.1.impc.zip", specimens())
+    data.run()
+    assert data.states()["edit/H.2013-11-04.1.impc.zip"] == "qc done"
+    assert len(data.rows(models.Specimen, "id")) == 15
+
+
+def test_a_document_that_differs_in_one_value_is_no_duplicate(data: DataInstallation) -> None:
+    data.put(FIRST, specimens())
+    data.run()
+    data.put(AGAIN, {name: content.replace(b"-L0", b"-L1") for name, content in specimens().items()})
+    data.run()
+    assert data.states()[AGAIN] == "upload failed"
