@@ -181,7 +181,7 @@ def _subject(facts: SessionFacts) -> str:
     )
     said = ", ".join(_count(*trouble) for trouble in troubles if trouble[0])
     if not said:
-        said = "failed" if facts.session.outcome == "failed" else "all well"
+        said = facts.session.outcome if facts.session.outcome in ("failed", "cancelled") else "all well"
     return f"DCC session {facts.session.id}: {said}"
 
 

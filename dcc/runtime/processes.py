@@ -9,6 +9,8 @@ import resource
 import signal
 import socket
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -16,6 +18,16 @@ from typing import Final, NamedTuple
 _M_ARENA_MAX: Final = -8
 _ARENAS: Final = 2
 _VARIABLE: Final = "MALLOC_ARENA_MAX"
+
+
+@contextmanager
+def interrupted_by_sigterm() -> Iterator[None]:
+    """Have SIGTERM interrupt the main thread while the block runs, as Ctrl-C does, so that it can tidy up."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def keep_freed_memory_together() -> None:

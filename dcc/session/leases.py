@@ -24,6 +24,7 @@ from dcc.phases import Phase
 from dcc.runtime.processes import Process
 from dcc.settings import Settings
 from dcc.settings.centre_groups import CentreGroup
+from dcc.tracker.crawls import SESSION_CANCELLED, TASK_CANCELLED
 from dcc.tracker.database import insert_rows
 from dcc.tracker.models import CrawlingSession, SessionLock, SessionTask, utc_now
 
@@ -236,20 +237,24 @@ def begun() -> dict[str, object]:
     return {"start_time": now, "status": UNFINISHED, "created": now}
 
 
-def finish_session(connection: Connection, session_id: int, *, completed: bool) -> None:
-    """Close a session: failed, with the earliest phase, when a task of it failed or was left unfinished."""
+def finish_session(connection: Connection, session_id: int, *, completed: bool, is_cancelled: bool = False) -> None:
+    """Close a session: failed, with the earliest phase, when a task of it failed or was left unfinished.
+
+    One that is cancelled was ended by a person, and so were its unfinished tasks.
+    """
     now = utc_now()
     of_session = SessionTask.session_id == session_id
     connection.execute(
         update(SessionTask)
         .where(of_session, SessionTask.finish_time.is_(None))
-        .values(finish_time=now, status=_TASK_FAILED)
+        .values(finish_time=now, status=TASK_CANCELLED if is_cancelled else _TASK_FAILED)
     )
     failed = connection.scalar(select(func.min(SessionTask.phase_id)).where(of_session, SessionTask.status != SUCCESS))
+    status = SESSION_CANCELLED if is_cancelled else failed or (SUCCESS if completed else int(Phase.DOWNLOAD))
     connection.execute(
         update(CrawlingSession)
         .where(CrawlingSession.id == session_id, CrawlingSession.finish_time.is_(None))
-        .values(finish_time=now, status=failed or (SUCCESS if completed else int(Phase.DOWNLOAD)))
+        .values(finish_time=now, status=status)
     )
 
 

@@ -242,7 +242,7 @@ def _hold(session: Session, end: SessionEnd) -> Iterator[Session]:
         stop.set()
         beat.join()
         if not session._lost.is_set():
-            _release(session, completed)
+            _release(session, completed=completed, is_cancelled=failure is None and not completed)
             session.notices += tuple(end.tell(session, failure, completed=completed))
 
 
@@ -264,12 +264,12 @@ def _logged(session: Session) -> Iterator[None]:
     progress.info("Session %d %s after %.1f s", session.id, what, time.monotonic() - began)
 
 
-def _release(session: Session, completed: bool) -> None:
+def _release(session: Session, *, completed: bool, is_cancelled: bool) -> None:
     def release(connection: Connection) -> None:
         mine = update(SessionLock).where(SessionLock.id == session._lock_id, SessionLock.holder == session.holder)
         keep = session.id if completed and session.is_handed_over else None
         if connection.execute(mine.values(holder=None, session_id=keep)).rowcount and keep is None:
-            finish_session(connection, session.id, completed=completed)
+            finish_session(connection, session.id, completed=completed, is_cancelled=is_cancelled)
 
     session._write(release)
 

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, exists, func, or_, select
 
@@ -34,6 +34,15 @@ from dcc.tracker.register.source_addresses import SourceState
 
 CHANGED = "changed"
 """The kind of a finding that an archive changed under its name."""
+
+
+SESSION_CANCELLED: Final = -2
+"""`crawling_session.status` of a session that a person ended."""
+TASK_CANCELLED: Final = 2
+"""`session_task.status` of a task that was under way then."""
+
+_SESSION_OUTCOMES: Final = {0: "succeeded", SESSION_CANCELLED: "cancelled"}
+_TASK_OUTCOMES: Final = {0: "succeeded", TASK_CANCELLED: "cancelled"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +94,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class TaskEntry:
-    """One task of a session. `outcome`: `running`, `succeeded` or `failed`."""
+    """One task of a session. `outcome`: `running`, `succeeded`, `failed`, or `cancelled` by a person."""
 
     phase: Phase
     comment: str | None
@@ -99,7 +108,8 @@ class SessionEntry:
     """A crawling session, of a group of centres or of all: None.
 
     `outcome`: `active` while a process holds it, `open` when it waits for a run to go on with it, `succeeded`,
-    `failed` (`failed_phase` tells of which task), or `unfinished` when its process died and no session has followed.
+    `failed` (`failed_phase` tells of which task), `cancelled` by a person, or `unfinished` when its process died and no
+    session has followed.
     """
 
     id: int
@@ -287,7 +297,7 @@ def list_held_sessions(connection: Connection) -> list[SessionEntry]:
 
 
 def _task(row: Any) -> TaskEntry:
-    outcome = "running" if row.finish_time is None else "failed" if row.status else "succeeded"
+    outcome = "running" if row.finish_time is None else _TASK_OUTCOMES.get(row.status, "failed")
     return TaskEntry(Phase(row.phase_id), row.comment, row.start_time, row.finish_time, outcome)
 
 
@@ -303,7 +313,7 @@ def _held(connection: Connection) -> dict[int, bool | None]:
 
 def _outcome(finished: datetime | None, status: int, *, held: bool, active: bool | None) -> str:
     if finished is not None:
-        return "failed" if status else "succeeded"
+        return _SESSION_OUTCOMES.get(status, "failed")
     if not held or active is None:
         return "unfinished"
     return "active" if active else "open"

@@ -229,14 +229,14 @@ def test_with_closed_streams_a_session_ends_as_ever_and_nothing_is_printed_into_
 
 
 @only_sqlite
-@pytest.mark.parametrize("events", ["false", "true"])
-def test_an_interrupted_crawl_says_so_and_the_next_one_goes_on(dcc: Dcc, events: str) -> None:
+@pytest.mark.parametrize(("events", "number"), [("false", signal.SIGINT), ("true", signal.SIGTERM)])
+def test_an_interrupted_crawl_is_cancelled_and_the_next_one_goes_on(dcc: Dcc, events: str, number: int) -> None:
     """With documents being validated, and a download under way that would hold the session up for a minute."""
     dcc.environment["DCC_DAGSTER_EVENTS"] = events
     folder, served = dcc.add_folder(), Folder(dcc.root / "served")
     served.put("add/J.2013-10-31.1.impc.zip", specimens("J"))
-    for number in range(40):
-        stem = f"2013-10-31.{number}"
+    for inc in range(40):
+        stem = f"2013-10-31.{inc}"
         folder.put(f"add/H.{stem}.impc.zip", specimens("H", stem, mice=40))
     environment = {**dcc.process_environment(), "DCC_WORKERS": "1"}
     with WebServer(served.path) as web:
@@ -246,14 +246,16 @@ def test_an_interrupted_crawl_says_so_and_the_next_one_goes_on(dcc: Dcc, events:
         deadline = time.monotonic() + 60
         while not dcc.json("zips", "--phase", "xsd") and time.monotonic() < deadline:
             time.sleep(0.3)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         # Whoever stops waits some seconds for what is silent.
         web.disconnect()
         _, said = process.communicate(timeout=60)
         assert (process.returncode, said.decode()) == (130, "Interrupted.\n")
         status = dcc.json("status")
         assert status["session"]["active"] is None
-        assert status["session"]["last"]["outcome"] == "failed"
+        last = status["session"]["last"]
+        assert (last["outcome"], last["failed_phase"]) == ("cancelled", None)
+        assert {task["outcome"] for task in last["tasks"]} == {"succeeded", "cancelled"}
         web.stall_after = None
         dcc("crawl")
     assert dcc.json("status")["zip_actions"] == [{"phase": "xsd", "status": "done", "count": 41}]

@@ -27,6 +27,7 @@ from dcc.runtime import processes
 from dcc.session import leases, sessions
 from dcc.session.sessions import Session, hold_session
 from dcc.settings import Settings
+from dcc.tracker.crawls import list_sessions
 from dcc.tracker.database import run_writing, writing
 from dcc.tracker.models import CrawlingSession, SessionLock, SessionTask, utc_now
 from tests.support.databases import PASSWORD, MariaDb, only_mariadb, only_sqlite
@@ -212,10 +213,10 @@ class TestOutcome:
     def test_an_exception_amid_tasks_fails_those_that_were_not_finished(
         self, tracker: Engine, settings: Settings
     ) -> None:
-        with pytest.raises(KeyboardInterrupt), open_session(tracker, settings) as session:  # noqa: PT012
+        with pytest.raises(SourceUnreachableError), open_session(tracker, settings) as session:  # noqa: PT012
             session.finish_task(session.start_task(Phase.DOWNLOAD, "download"), failed=False)
             session.start_task(Phase.XSD, "validation")
-            raise KeyboardInterrupt
+            raise SourceUnreachableError("away")
         assert _session_row(tracker, session.id).status == Phase.XSD
         assert [task.status for task in _rows(tracker, SessionTask)] == [0, 1]
         assert all(task.finish_time for task in _rows(tracker, SessionTask))
@@ -421,9 +422,18 @@ class TestLease:
         def interrupted() -> tuple[str, ...]:
             raise KeyboardInterrupt
 
-        with pytest.raises(KeyboardInterrupt), hold_session(tracker, settings, Cleaning(interrupted)):
-            pass
+        with (  # noqa: PT012
+            pytest.raises(KeyboardInterrupt),
+            hold_session(tracker, settings, Cleaning(interrupted)) as session,
+        ):
+            task = session.start_task(Phase.DOWNLOAD, "done")
+            session.finish_task(task, failed=False)
+            session.start_task(Phase.XSD, "under way")
         assert _lock(tracker).holder is None
+        with tracker.connect() as connection:
+            (entry,) = list_sessions(connection)
+        assert (entry.outcome, entry.failed_phase) == ("cancelled", None)
+        assert [task.outcome for task in entry.tasks] == ["succeeded", "cancelled"]
 
     @pytest.mark.both_databases
     def test_a_session_that_lost_its_lock_stops_and_leaves_all_to_the_other(

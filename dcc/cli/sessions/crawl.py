@@ -25,6 +25,7 @@ from dcc.cli.shell.output import echo_json, printable, warn
 from dcc.cli.shell.parameter_types import ID
 from dcc.cli.submissions.notifications import telling_when_tracker_is_away
 from dcc.errors import DatabaseUnreachableError
+from dcc.runtime.processes import interrupted_by_sigterm
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -171,6 +172,7 @@ def _run_session(
 ) -> int:
     """Do the work of a session and print what it did, even if a database then stays away; the exit code."""
     with ExitStack() as stack:
+        stack.enter_context(interrupted_by_sigterm())
         display = stack.enter_context(shown)
         listeners = Listeners(display.on_crawl, display.on_zip, display.on_data, display.on_begin)
         try:

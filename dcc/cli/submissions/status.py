@@ -253,7 +253,8 @@ def sessions(limit: int, as_json: bool) -> None:
       "crawls": [as last_crawl of `dcc status --json`]}
 
     A session's outcome: active (a process is at it), open (waits for a run to go on with it), succeeded, failed
-    (failed_phase tells of which task), unfinished (its process died and no session has followed).
+    (failed_phase tells of which task), cancelled (by a person), unfinished (its process died and no session has
+    followed).
 
     Exit codes: 0; 4 the tracker cannot be reached.
     """

@@ -26,7 +26,8 @@ from dcc.tracker.models import (
 from dcc.tracker.queries import zip_action_lists
 from dcc.tracker.queries.session_zips import count_session_zips
 
-_OUTCOMES: Final = ("active", "open", "succeeded", "failed", "unfinished")
+_OUTCOMES: Final = ("active", "open", "succeeded", "failed", "cancelled", "unfinished")
+_ENDED: Final = {SUCCESS: ("succeeded", ""), crawls.SESSION_CANCELLED: ("cancelled", "")}
 _STATE: Final = ("centre", "phase", "status")
 
 
@@ -110,7 +111,7 @@ def _ended(connection: Connection) -> dict[Labels, float]:
     )
     ended: dict[Labels, float] = {("succeeded", ""): 0}
     for status, count in connection.execute(query):
-        key = ("succeeded", "") if status == SUCCESS else ("failed", Phase(status).short_name)
+        key = _ENDED.get(status) or ("failed", Phase(status).short_name)
         ended[key] = count
     return ended
 

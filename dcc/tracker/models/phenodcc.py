@@ -283,7 +283,9 @@ class XmlLog(LastUpdated, Base):
 
 
 class CrawlingSession(LastUpdated, Base):
-    """One session of crawling and processing. `status`: 0 success, else the id of the first task that failed.
+    """One session of crawling and processing. `status`: 0 success, else the phase of the first task that failed.
+
+    Additive: -2 where a person cancelled it.
 
     Additive: `centre_group` and `centres`, the group of centres that it was for, and their codes between commas; null
     for all centres.
@@ -302,7 +304,7 @@ class CrawlingSession(LastUpdated, Base):
 
 
 class SessionTask(LastUpdated, Base):
-    """One task of a crawling session. `status`: 0 success, 1 failure."""
+    """One task of a crawling session. `status`: 0 success, 1 failure; additive: 2 cancelled by a person."""
 
     __tablename__ = "session_task"
     __table_args__ = table_options(Index(None, "session_id"), Index(None, "phase_id"))
