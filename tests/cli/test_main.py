@@ -259,3 +259,11 @@ def test_an_interrupted_crawl_is_cancelled_and_the_next_one_goes_on(dcc: Dcc, ev
         web.stall_after = None
         dcc("crawl")
     assert dcc.json("status")["zip_actions"] == [{"phase": "xsd", "status": "done", "count": 41}]
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [(["shw"], "show"), (["data", "xport"], "export"), (["centre", "ad"], "add")]
+)
+def test_a_wrong_name_of_a_command_is_told_with_the_nearest(dcc: Dcc, typed: list[str], meant: str) -> None:
+    assert f"Did you mean {meant}" in dcc(*typed, exit_code=2).stderr
+    assert "Did you mean" not in dcc(*typed[:-1], "zzzzzz", exit_code=2).stderr

@@ -28,6 +28,7 @@ from dcc.errors import (
     ExportError,
     InternalFaultError,
 )
+from dcc.nearest_names import nearest_names
 from dcc.redaction import redacted
 from dcc.runtime.disk_space import is_full, no_space_left
 from dcc.runtime.logging_setup import NOTICE, LogPlan, log_plan, logging_as, plan_from_environment
@@ -81,6 +82,18 @@ class CommandGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """All command names, in the order given."""
         return [*self._places, *super().list_commands(ctx)]
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that arguments begin with; a wrong name is told with those that are most like it."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            alike = nearest_names(args[0], self.list_commands(ctx))
+            if not alike:
+                raise
+            raise click.UsageError(f"{error.message} Did you mean {' or '.join(alike)}?", ctx) from error
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of that name, imported; None if there is none."""
