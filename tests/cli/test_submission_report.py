@@ -103,3 +103,15 @@ def test_before_the_first_upload_the_page_says_what_the_tracker_knows(submitted:
     assert shown["accepted"] is None
     assert "dcc init" in shown["qc_missing"]
     assert shown["findings_total"] == 6
+
+
+def test_the_name_of_an_archive_is_enough_where_there_is_one_of_it(submitted: Dcc) -> None:
+    name = GOOD.removeprefix("add/")
+    assert submitted.json("show", name) == submitted.json("show", GOOD)
+    assert submitted.json("report", name)["zip"] == submitted.json("report", GOOD)["zip"]
+    folder = submitted.add_folder("both")
+    for action in ("add", "edit"):
+        folder.put(f"{action}/H.2014-01-01.1.impc.zip")
+    submitted("crawl")
+    said = submitted.error("show", "H.2014-01-01.1.impc.zip", exit_code=2)
+    assert "add/H.2014-01-01.1.impc.zip, edit/H.2014-01-01.1.impc.zip" in said

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dcc.cli.shell.output import warn
-from dcc.errors import ConfigurationError
+from dcc.errors import ConfigurationError, NotFoundError
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.redaction import keep_secret
@@ -107,14 +107,33 @@ def open_qc(settings: Settings, *, patience_seconds: float | None = None) -> Ite
 
 
 def parse_zip_key(text: str) -> ZipKey:
-    """`add/H.2013-10-31.1.impc.zip` taken apart. Raises ConfigurationError that says how to write it."""
-    action, _, file_name = text.partition("/")
+    """`add/H.2013-10-31.1.impc.zip` taken apart; of an archive's name alone, the zip action that there is of it.
+
+    Raises ConfigurationError that says how to write it, and NotFoundError for a name alone that the tracker does not
+    know.
+    """
+    action, slash, file_name = text.partition("/")
+    if text and not slash:
+        return _only_action_of(text)
     if action not in set(Action) or not file_name:
         raise ConfigurationError(
             f"{text!r} names no zip action. Write it as <action>/<file name>, the action one of "
             f"{', '.join(Action)}: add/H.2013-10-31.1.impc.zip."
         )
     return ZipKey(Action(action), file_name)
+
+
+def _only_action_of(name: str) -> ZipKey:
+    from dcc.tracker.queries.zip_action_lists import actions_of_archive
+
+    with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:
+        actions = actions_of_archive(connection, name)
+    if not actions:
+        raise NotFoundError(f"{name!r} names no zip action that is known. `dcc zips` lists them.")
+    if len(actions) > 1:
+        known = ", ".join(f"{action}/{name}" for action in actions)
+        raise ConfigurationError(f"{name!r} names several zip actions: {known}. Name one of them.")
+    return ZipKey(actions[0], name)
 
 
 def absolute_folder(path: str) -> str:

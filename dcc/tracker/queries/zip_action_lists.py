@@ -205,6 +205,13 @@ def _conditions(wanted: ZipFilter) -> list[ColumnElement[bool]]:
     return conditions
 
 
+def actions_of_archive(connection: Connection, file_name: str) -> list[Action]:
+    """What is to be done with an archive of that name; nothing where there is none."""
+    query = select(ZipAction.todo_id).join(ZipFile, ZipFile.id == ZipAction.zip_id)
+    ids = connection.scalars(query.where(ZipFile.file_name == file_name).order_by(ZipAction.todo_id))
+    return [ACTIONS_BY_ID[number] for number in ids]
+
+
 def waiting_zip_actions(
     connection: Connection, *, centres: Collection[str] | None = None, limit: int | None = None
 ) -> list[ZipKey]:
