@@ -39,9 +39,9 @@ _FAULTS = {
 @click.option("--all-errors", is_flag=True, help=f"Print all errors of a document, not only {_ERRORS_SHOWN}.")
 @json_option
 def show(zip_action: str, all_errors: bool, as_json: bool) -> None:
-    """Tell the whole story of the zip action ACTION/ZIP, or of the only one of the archive ZIP.
+    """Tell the whole story of the zip action ACTION/ZIP.
 
-    Who hosts it, every attempt, every document and error.
+    Who hosts it, every attempt, every document and error. The name of the archive is enough where there is one of it.
 
     \b
     Example:
