@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 
 from sqlalchemy import Connection, Engine, select
 
@@ -25,6 +26,7 @@ from dcc.naming import Action
 from dcc.outcomes import Problem, SourceCrawl, ZipKey, source_partition
 from dcc.phases import Phase
 from dcc.runtime.log_context import logging_about, progress_log, with_log_context
+from dcc.session.connection_places import ConnectionPlaces, for_seconds, place_at
 from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc.sources.base import ActionListing, ListedFile, SourceAddress
@@ -83,16 +85,19 @@ def list_source(
     settings: Settings,
     watch: ListingWatch | None = None,
     actions: Collection[Action] = tuple(Action),
+    places: ConnectionPlaces | None = None,
 ) -> SourceListing:
     """List the action directories of a file source, all or some. Never raises SourceError: it is in the result.
 
-    `watch` bounds it and hears how far it is; by default it has the time that the settings give.
+    `watch` bounds it and hears how far it is; by default it has the time that the settings give. The connection has
+    one of the `places`, and waits for it as long.
     """
     result = SourceListing(address)
     settings = settings.for_protocol(address.protocol)
     began = time.monotonic()
     try:
         with (
+            place_at(places, address, for_seconds(settings.list_timeout)),
             connect(address, settings) as connection,
             watching(watch or ListingWatch(address.label, settings.list_timeout)),
         ):
@@ -132,7 +137,8 @@ def crawl_file_sources(
         return crawl
 
     unsettled: dict[int, tuple[SourceListing, SourceCrawl, Mapping[ZipKey, ListedFile]]] = {}
-    for listing in _list_in_parallel(addresses, settings, session.heard):
+    look = partial(list_source, places=session.places)
+    for listing in _list_in_parallel(addresses, settings, session.heard, look, _wait(addresses, settings, session)):
         session.check()
         with _logging_about(listing.address):
             crawl, young = _record(settings, session, listing)
@@ -164,11 +170,12 @@ def list_again(looks: Collection[Relisting], settings: Settings, session: Sessio
     def listed(address: SourceAddress, settings: Settings, watch: ListingWatch) -> SourceListing:
         look = by_source[address.id]
         time.sleep(max(look.ended + settings.quiet_seconds - time.monotonic(), 0))
-        return list_source(address, settings, watch, sorted({key.action for key in look.archives}))
+        return list_source(address, settings, watch, sorted({key.action for key in look.archives}), session.places)
 
     if by_source:
         addresses = [look.address for look in looks]
-        for listing in _list_in_parallel(addresses, settings, session.heard, listed, wait=settings.quiet_seconds):
+        wait = settings.quiet_seconds + _wait(addresses, settings, session)
+        for listing in _list_in_parallel(addresses, settings, session.heard, listed, wait):
             session.check()
             yield listing
 
@@ -222,8 +229,8 @@ def _list_in_parallel(
     addresses: Sequence[SourceAddress],
     settings: Settings,
     heard: Callable[[str], object],
-    look: Callable[[SourceAddress, Settings, ListingWatch], SourceListing] = list_source,
-    wait: float = 0,
+    look: Callable[[SourceAddress, Settings, ListingWatch], SourceListing],
+    wait: float,
 ) -> Iterator[SourceListing]:
     """Yield each source's listing as it is complete; one that outstays every time limit, after `wait`, is given up."""
     results: queue.SimpleQueue[SourceListing] = queue.SimpleQueue()
@@ -271,6 +278,13 @@ def _list_in_parallel(
             return
         if waiting.pop(result.address.id, None):
             yield result
+
+
+def _wait(addresses: Sequence[SourceAddress], settings: Settings, session: Session) -> float:
+    """For how many seconds listings may have to wait for a place."""
+    if session.places is None:
+        return 0
+    return max((settings.for_protocol(address.protocol).list_timeout for address in addresses), default=0)
 
 
 def _longest_listing(settings: Settings) -> float:

@@ -138,7 +138,7 @@ def refuse_beside_session(connection: Connection, settings: Settings) -> None:
     Call inside a write transaction. The tracker may be of an earlier version.
     """
     for lock in connection.execute(_LOCKS.with_for_update()).all():
-        if lock.holder is not None and _is_alive(lock, settings):
+        if lock.holder is not None and is_alive(lock, settings):
             raise _active_error(_lease(lock, None, settings))
 
 
@@ -271,12 +271,13 @@ def _leases(connection: Connection, settings: Settings, locks: Sequence[Row[Any]
 def _lease(lock: Row[Any], group: CentreGroup | None, settings: Settings) -> Lease:
     holding = Holding.HANDED_OVER
     if lock.holder is not None:
-        holding = Holding.ACTIVE if _is_alive(lock, settings) else Holding.DEAD
+        holding = Holding.ACTIVE if is_alive(lock, settings) else Holding.DEAD
     host, age = str(lock.host).split(" ")[0], max(_age(lock).total_seconds(), 0.0)
     return Lease(lock.session_id, group, holding, host, lock.pid, lock.acquired, lock.heartbeat, age)
 
 
-def _is_alive(lock: Row[Any], settings: Settings) -> bool:
+def is_alive(lock: Row[Any], settings: Settings) -> bool:
+    """Whether the process of a row lives, as far as can be told; the row has the database's time as `now`."""
     if Process(lock.host, lock.pid, lock.pid_started).is_gone:
         return False
     return _age(lock) < timedelta(seconds=settings.lease_timeout)

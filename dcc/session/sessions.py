@@ -12,7 +12,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
@@ -21,6 +21,7 @@ from sqlalchemy import Connection, Engine, func, select, update
 from dcc.errors import DccError, SessionLostError
 from dcc.phases import Phase
 from dcc.runtime.log_context import logging_about, progress_log, with_log_context
+from dcc.session.connection_places import ConnectionPlaces, places_for
 from dcc.session.leases import (
     Acquired,
     DeadSession,
@@ -69,6 +70,8 @@ class Session:
     """Is told how far long listings are, by the threads that list: who shows that puts itself here."""
     is_handed_over: bool = False
     troubles: tuple[DccError, ...] = ()
+    places: ConnectionPlaces | None = field(default=None, repr=False)
+    """The places of its connections to file sources; None where no others may have some at once."""
     dead: tuple[DeadSession, ...] = field(default=(), repr=False)
     """The sessions of its centres before this one whose processes died without anybody noticing."""
 
@@ -209,11 +212,12 @@ def hold_session(
         tracker,
         settings,
         began,
+        places=places_for(tracker, settings, acquired.group),
         dead=acquired.dead,
     )
     with logging_about(session=session.id):
         try:
-            with _logged(session):
+            with _logged(session), nullcontext() if session.places is None else session.places.kept():
                 yield from _hold(session, end)
         finally:
             session.notices += tuple(end.measure())

@@ -34,7 +34,16 @@ class SessionSettings(SettingsGroup):
         description="Downloads under way at once, in all; one slower than 50 kB/s does not count.",
     )
     downloads_per_source: int = Field(
-        default=4, ge=1, le=16, description="Connections to one file source, and so downloads at once from it."
+        default=4,
+        ge=1,
+        le=16,
+        description="Connections to one file source, of all sessions and workers together, and so downloads at once.",
+    )
+    connections_per_server: int | None = Field(
+        default=None,
+        ge=1,
+        description="Connections to one server, which may be that of several file sources; by default as many as these "
+        "may have together.",
     )
     workers: int = Field(default=2, ge=1, le=64, description="Archives and documents checked at once.")
     max_retries: int = Field(

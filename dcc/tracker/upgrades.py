@@ -30,5 +30,6 @@ REVISIONS: Final[Revisions] = {
     "0009": _tell_severities,
     "0010": None,
     "0011": None,
+    "0012": None,
 }
 """All revisions, oldest first, and what converts the rows of the one before."""

@@ -15,6 +15,8 @@ from dcc.tracker.database import TRACKER
 _LOGS = ("xml_log", "zip_log", "zip_action_log", "source_crawl")
 _FACTS = tuple(f"{table}.{column}" for table in _LOGS for column in ("code", "details"))
 TRACKER_LATER = {
+    "0012": ("connection_place",),
+    "0011": ("document_place",),
     "0010": ("crawling_session.centre_group", "crawling_session.centres"),
     "0009": (
         *_FACTS,

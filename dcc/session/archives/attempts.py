@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dcc.errors import ChecksumMismatchError, SourceError
 from dcc.session.archives.jobs import Job
 from dcc.session.batches.results import FromWorkers
+from dcc.session.connection_places import ConnectionPlaces
 from dcc.session.fetching.archive_transfer import Received, Transfer
 from dcc.session.fetching.download_slots import DownloadSlots
 from dcc.session.fetching.downloads import MOST_QUEUED, DownloadMessage, SourceDownloads, TransferFailed
@@ -100,10 +101,11 @@ class Attempts:
         addresses: Mapping[int, SourceAddress],
         tell: Callable[[DownloadMessage], object],
         from_workers: FromWorkers | None = None,
+        places: ConnectionPlaces | None = None,
     ) -> None:
         allowance = DownloadSlots(settings.downloaders)
         self.sources = {
-            number: SourceQueue(SourceDownloads(address, settings, staging, allowance, tell, from_workers))
+            number: SourceQueue(SourceDownloads(address, settings, staging, allowance, tell, from_workers, places))
             for number, address in addresses.items()
         }
         self._retry_delay = settings.retry_delay

@@ -102,7 +102,7 @@ class Coordinator:
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._checks = ArchiveChecks(setup, settings.workers, self._messages.put, in_processes=are_many)
         self._from_workers = from_workers
-        self._attempts = Attempts(settings, self._staging, addresses, self._messages.put, from_workers)
+        self._attempts = Attempts(settings, self._staging, addresses, self._messages.put, from_workers, session.places)
         self._unfinished: dict[int, Job] = {}
         self._transferring: dict[int, Job] = {}
         self._unchecked = 0

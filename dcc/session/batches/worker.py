@@ -24,6 +24,7 @@ from dcc.qc.reference import snapshots
 from dcc.runtime.log_context import logging_about
 from dcc.session.batches.bundles import Found, write_bundle
 from dcc.session.batches.planning import Batch, BatchArchive
+from dcc.session.connection_places import ConnectionPlaces, for_seconds
 from dcc.session.fetching.archive_transfer import Transfer, receive
 from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, Setup
 from dcc.session.prepare.documents import ArchiveToPrepare, Basis, DocumentToPrepare, prepare_archive
@@ -70,16 +71,18 @@ def prepare_batch(settings: Settings, tracker: Engine, qc: Engine, session_id: i
         )
         basis = run_reading(qc, _basis, patience_seconds=settings.database_retry)
         checker = ArchiveChecker(Setup.from_settings(settings, centres))
-        worker = _Worker(settings.for_protocol(address.protocol), Path(folder), checker, basis)
+        places = ConnectionPlaces(tracker, settings)
+        worker = _Worker(settings.for_protocol(address.protocol), Path(folder), checker, basis, places)
         done = 0
         try:
-            for archive, bundle in worker.bundles(address, batch):
-                if not store.exists(plan):
-                    log.info("The session no longer waits for %s, which it does by itself", name)
-                    break
-                key = archive.key
-                store.put(f"{folder_of(session_id)}/{RESULTS}/{key.action}/{key.file_name}", bundle)
-                done += 1
+            with places.kept():
+                for archive, bundle in worker.bundles(address, batch):
+                    if not store.exists(plan):
+                        log.info("The session no longer waits for %s, which it does by itself", name)
+                        break
+                    key = archive.key
+                    store.put(f"{folder_of(session_id)}/{RESULTS}/{key.action}/{key.file_name}", bundle)
+                    done += 1
         finally:
             faulthandler.cancel_dump_traceback_later()
         return done
@@ -120,14 +123,20 @@ def _basis(connection: Connection) -> Basis:
 class _Worker:
     """Fetches and prepares archives in a folder of its own, where one lies at a time."""
 
-    def __init__(self, settings: Settings, folder: Path, checker: ArchiveChecker, basis: Basis) -> None:
-        self._settings, self._checker, self._basis = settings, checker, basis
+    def __init__(
+        self, settings: Settings, folder: Path, checker: ArchiveChecker, basis: Basis, places: ConnectionPlaces
+    ) -> None:
+        self._settings, self._checker, self._basis, self._places = settings, checker, basis, places
         self._staging = Staging(folder / "staging", min_free_bytes=settings.min_free_bytes)
         self._bundle = folder / "bundle.tar"
 
     def bundles(self, address: SourceAddress, batch: Batch) -> Iterator[tuple[BatchArchive, Path]]:
         """The archives that could be fetched, each with what is to be left of it, which goes with the next one."""
-        with closing(connect(address, self._settings)) as connection:
+        patience = for_seconds(self._settings.connect_timeout + self._settings.login_timeout)
+        with (
+            self._places.place(address, patience),
+            closing(connect(address, self._settings)) as connection,
+        ):
             for archive in batch.archives:
                 # This process ends if it hangs, and says where. What Celery puts in the place of sys.stderr is no file.
                 faulthandler.dump_traceback_later(self._settings.worker_patience, exit=True, file=sys.__stderr__ or 2)

@@ -25,6 +25,7 @@ from dcc.errors import (
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase
 from dcc.runtime.log_context import logging_about, progress_log, with_log_context
+from dcc.session.connection_places import ConnectionPlaces, place_at
 from dcc.session.fetching.archive_transfer import Received, Transfer, origin_of, receive
 from dcc.session.fetching.download_slots import DownloadSlot, DownloadSlots
 from dcc.session.fetching.processor_reserve import Reserve
@@ -41,6 +42,7 @@ from dcc.store.staging import Staging
 progress = progress_log(__name__)
 
 _FRESH_SECONDS = 30.0
+_IDLE_SECONDS = 3.0
 _MOST_AHEAD, _MOST_BYTES_AHEAD = 32, 8 * 1024 * 1024
 
 MOST_QUEUED = 128
@@ -123,7 +125,8 @@ class SourceDownloads:
 
     A source to which `source_failure_limit` connections in a row could not be made, or over which as many transfers in
     a row stalled, or that refuses the login or cannot prove who it is, is given up: it is asked for nothing more.
-    `tell` is called from those threads with each DownloadMessage; `allowance` bounds the transfers of all sources.
+    `tell` is called from those threads with each DownloadMessage; `allowance` bounds the transfers of all sources, and
+    `places` the connections of all sessions and workers.
     """
 
     def __init__(
@@ -134,8 +137,9 @@ class SourceDownloads:
         allowance: DownloadSlots,
         tell: Callable[[DownloadMessage], object],
         from_workers: FetchedBefore | None = None,
+        places: ConnectionPlaces | None = None,
     ) -> None:
-        self._from_workers = from_workers
+        self._from_workers, self._places = from_workers, places
         self.address = address
         settings = settings.for_protocol(address.protocol)
         self._settings, self._staging, self._allowance, self._tell = settings, staging, allowance, tell
@@ -147,7 +151,9 @@ class SourceDownloads:
         self._stopping = threading.Event()
         self._given_up: SourceError | None = None
         self._failures_in_a_row = 0
-        self._connections = SourceConnections(address.label, lambda: connect(address, settings))
+        self._connections = SourceConnections(
+            address.label, lambda: connect(address, settings), lambda goes_on: place_at(places, address, goes_on)
+        )
         self._counting = threading.Lock()
 
     def put(self, transfer: Transfer) -> None:
@@ -218,7 +224,10 @@ class SourceDownloads:
     def _carry_out_all(self, worker: int) -> None:
         connection: Connection | None = None
         used = 0.0
-        while (item := self._transfers.take(worker)) is not None and not self._stopping.is_set():
+        while True:
+            item, connection = self._next(worker, connection)
+            if item is None or self._stopping.is_set():
+                break
             if self._breaks_at_once(item):
                 continue
             with self._place_for(item) as place, logging_about(zip_action=item.key):
@@ -235,7 +244,20 @@ class SourceDownloads:
                 if connection is not None:
                     connection = self._carry_out(worker, item, connection, place)
             used = time.monotonic()
+            if self._places is not None and self._places.is_to_give_up(self.address):
+                self._closed(connection)
+                connection = None
         self._closed(connection)
+
+    def _next(self, worker: int, connection: Connection | None) -> tuple[Transfer | Segment | None, Connection | None]:
+        """The next item; a connection that others may wait for is closed where none comes for some seconds."""
+        if connection is None or self._places is None:
+            return self._transfers.take(worker), connection
+        try:
+            return self._transfers.take(worker, _IDLE_SECONDS), connection
+        except TimeoutError:
+            self._closed(connection)
+            return self._transfers.take(worker), None
 
     def _was_fetched(self, worker: int, item: Transfer | Segment, place: DownloadSlot) -> bool:
         """Whether a worker has fetched the archive of a transfer, which is then carried out."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 
 from dcc.errors import SourceError
 from dcc.runtime.log_context import progress_log
@@ -21,10 +22,19 @@ class FurtherRefused(Exception):  # noqa: N818 - not an error: others have conne
 
 
 class SourceConnections:
-    """Connections to the file source `label`, each made by `make`. Safe to share between threads."""
+    """Connections to the file source `label`, each made by `make` in a `place`. Safe to share between threads.
 
-    def __init__(self, label: str, make: Callable[[], Connection]) -> None:
-        self._label, self._make = label, make
+    A place is waited for as long as what it is given says that this goes on.
+    """
+
+    def __init__(
+        self,
+        label: str,
+        make: Callable[[], Connection],
+        place: Callable[[Callable[[], bool]], AbstractContextManager[None]] = lambda _: nullcontext(),
+    ) -> None:
+        self._label, self._make, self._place = label, make, place
+        self._held: dict[int, ExitStack] = {}
         self._open = 0
         self._made = 0
         self._being_made = 0
@@ -45,9 +55,12 @@ class SourceConnections:
         with self._changed:
             self._being_made += 1
             before = self._made
+        held = ExitStack()
         try:
-            connection = self._make()
+            held.enter_context(self._place(lambda: not self._stopped and not self._open))
+            connection = held.enter_context(closing(self._make()))
         except Exception as error:
+            held.close()
             if not self._is_needed(before):
                 # The transfer is left to others; but what is no fault of the server is to be seen.
                 fault = None if isinstance(error, SourceError) else error
@@ -58,13 +71,14 @@ class SourceConnections:
             self._being_made -= 1
             self._open += 1
             self._made += 1
+            self._held[id(connection)] = held
             self._changed.notify_all()
         return connection
 
     def close(self, connection: Connection) -> None:
         """Close a connection. What it raises is logged: nobody needs it any more."""
         try:
-            connection.close()
+            self._held.pop(id(connection)).close()
         except Exception as error:
             progress.info("A connection to %s was not closed in order: %s", self._label, error)
         with self._changed:

@@ -49,10 +49,10 @@ class TransferQueue(Generic[T]):
             self._stopped = True
             self._changed.notify_all()
 
-    def take(self, worker: int) -> T | None:
+    def take(self, worker: int, patience: float | None = None) -> T | None:
         """Wait for the next item of a thread: one kept for it, or that waits, or kept for another, or spare.
 
-        None at the end.
+        None at the end. Raises TimeoutError after the seconds of `patience`.
         """
         with self._changed:
             while not self._stopped:
@@ -64,7 +64,8 @@ class TransferQueue(Generic[T]):
                     return longest.pop()
                 if self._spare:
                     return self._spare.popleft()
-                self._changed.wait()
+                if not self._changed.wait(patience):
+                    raise TimeoutError
             return None
 
     def keep(self, worker: int, most: int, most_bytes: int) -> Sequence[T]:

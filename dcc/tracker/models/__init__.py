@@ -13,6 +13,7 @@ from dcc.databases.columns import MESSAGE_BYTES, MYSQL_FAMILY, utc_now
 from dcc.tracker.models.additions import (
     ArchiveDecline,
     BadCopy,
+    ConnectionPlace,
     CrawlFinding,
     Delegation,
     DocumentPlace,
@@ -58,6 +59,7 @@ __all__ = [
     "BadCopy",
     "Base",
     "Centre",
+    "ConnectionPlace",
     "CrawlFinding",
     "CrawlingSession",
     "Delegation",

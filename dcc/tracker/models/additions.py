@@ -182,6 +182,25 @@ class SessionLock(Base):
     heartbeat: Mapped[datetime | None]
 
 
+class ConnectionPlace(Base):
+    """Additive: who has a connection to a file source or waits for one, in order, and its last sign of life.
+
+    At most `most` may have one to the source. Other sources may be on the same `server`.
+    """
+
+    __tablename__ = "connection_place"
+    __table_args__ = table_options(Index(None, "file_source_id"))
+
+    id: Mapped[int] = big_id()
+    file_source_id: Mapped[int] = small_reference("file_source.id", "CASCADE")
+    server: Mapped[str] = mapped_column(String(255))
+    most: Mapped[int] = mapped_column(Integer)
+    host: Mapped[str] = mapped_column(String(128))
+    pid: Mapped[int] = mapped_column(Integer)
+    pid_started: Mapped[str] = mapped_column(String(32))
+    heartbeat: Mapped[datetime]
+
+
 class HostKey(Base):
     """Additive: an SSH host key that was accepted for a file source."""
 

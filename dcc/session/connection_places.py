@@ -1,0 +1,254 @@
+"""Places for connections to file sources: sessions and workers together have no more of them than is allowed.
+
+Who wants a connection puts itself in a line, a row of the tracker, and has a place once those before it leave room for
+it at its source, and at the server, which several sources may share. Whoever dies loses its places as a session does
+its lease: at once on the same machine, elsewhere when it has given no sign of life for `lease_timeout`.
+
+A session that is alone needs none: its own threads keep to the limit.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from typing import Final, NamedTuple, TypeVar
+
+from sqlalchemy import Connection, Engine, delete, func, select, update
+
+from dcc.errors import ConfigurationError, DatabaseUnreachableError, SourceTimeoutError
+from dcc.messages import mark
+from dcc.runtime.log_context import progress_log, with_log_context
+from dcc.runtime.processes import Process
+from dcc.session.leases import await_turn, is_alive
+from dcc.settings import Settings
+from dcc.settings.centre_groups import CentreGroup
+from dcc.settings.workers import ExecutorKind
+from dcc.sources.access import parse_hostname
+from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.tracker.database import insert_rows, run_reading, run_writing
+from dcc.tracker.models import ConnectionPlace
+
+log = logging.getLogger(__name__)
+progress = progress_log(__name__)
+T = TypeVar("T")
+
+_LOOK_SECONDS: Final = 0.5
+_RENEWALS: Final = 6  # in the time of a lease
+_PLACE: Final = ConnectionPlace.__table__
+_LINE: Final = select(_PLACE, func.current_timestamp().label("now")).order_by(_PLACE.c.id)
+
+
+class _InLine(NamedTuple):
+    """Somebody who has a place at a source and its server, or waits for one; `most` may have one at the source."""
+
+    number: int
+    source: int
+    server: str
+    most: int
+
+
+class ConnectionPlaces:
+    """The places of one process. Threads may share it."""
+
+    def __init__(self, tracker: Engine, settings: Settings) -> None:
+        self._tracker, self._settings = tracker, settings
+        self._held: dict[int, SourceAddress] = {}
+        self._wanted: set[int] = set()
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def place(self, address: SourceAddress, goes_on: Callable[[], bool]) -> Iterator[None]:
+        """Wait in line for a place at a file source, as long as that `goes_on`, and hold it.
+
+        A directory of this machine needs none. Raises SourceTimeoutError, and TrackerUnreachableError when it does
+        not go on while the tracker is away.
+        """
+        if address.protocol == SourceProtocol.FILE:
+            yield
+            return
+        with ExitStack() as held:
+            number = held.enter_context(self._in_line(address, goes_on))
+            said = False
+            while number not in self._having(line := _outlasting(self._read_line, goes_on)):
+                if not goes_on():
+                    raise _none_free(address)
+                if not said:
+                    progress.info("%s: waiting for a connection that others use", address.label)
+                    said = True
+                if all(one.number != number for one in line):
+                    # It passed for dead, for the tracker was away or this process stood still.
+                    held.close()
+                    number = held.enter_context(self._in_line(address, goes_on))
+                time.sleep(_LOOK_SECONDS)
+            yield
+
+    def is_to_give_up(self, address: SourceAddress) -> bool:
+        """Whether a connection to a file source is to be given up, since somebody waits; told of one at a time."""
+        with self._lock:
+            wanted = address.id in self._wanted
+            self._wanted.discard(address.id)
+        return wanted
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Give signs of life while this block runs."""
+        over = threading.Event()
+        signs = with_log_context(self._give_signs)
+        beat = threading.Thread(target=signs, args=(over,), name="connection places", daemon=True)
+        beat.start()
+        try:
+            yield
+        finally:
+            over.set()
+            beat.join()
+
+    def _give_signs(self, over: threading.Event) -> None:
+        while not over.wait(self._settings.lease_timeout / _RENEWALS):
+            with self._lock:
+                held = dict(self._held)
+            if not held:
+                continue
+            renewal = update(_PLACE).where(_PLACE.c.id.in_(sorted(held))).values(heartbeat=func.current_timestamp())
+            try:
+                self._write(lambda connection, renewal=renewal: connection.execute(renewal) and None)  # type: ignore[misc]
+                self._note_wanted(held, self._read_line())
+            except Exception as error:
+                # The tracker may come back before the places are given to others.
+                log.warning("Places for connections could not be renewed: %s", error)
+
+    def _note_wanted(self, held: Mapping[int, SourceAddress], line: Sequence[_InLine]) -> None:
+        """Note where somebody waits for a connection: to the same source, or to another one of the same server."""
+        having = self._having(line)
+        waiting = [one for one in line if one.number not in having]
+        sources = {one.source for one in waiting}
+        # Where a server has no limit, a connection of another source helps nobody.
+        servers = {one.server for one in waiting} if self._settings.connections_per_server else set()
+        wanted = {
+            one.source
+            for one in line
+            if one.number in held and one.number in having and (one.source in sources or one.server in servers)
+        }
+        # Who passed for dead may have lost its places.
+        lost = {address.id for number, address in held.items() if all(one.number != number for one in line)}
+        with self._lock:
+            self._wanted |= wanted | lost
+
+    @contextmanager
+    def _in_line(self, address: SourceAddress, goes_on: Callable[[], bool]) -> Iterator[int]:
+        """Stand in line by the number that is given."""
+        number = _outlasting(lambda: self._write(lambda connection: self._line_up(connection, address)), goes_on)
+        with self._lock:
+            self._held[number] = address
+        try:
+            yield number
+        finally:
+            with self._lock:
+                del self._held[number]
+            self._leave(number)
+
+    def _line_up(self, connection: Connection, address: SourceAddress) -> int:
+        # One after the other: then whoever comes later sees all that came before.
+        await_turn(connection)
+        dead = [row.id for row in connection.execute(_LINE) if not is_alive(row, self._settings)]
+        if dead:
+            connection.execute(delete(_PLACE).where(_PLACE.c.id.in_(dead)))
+        process = Process.this()
+        new: dict[str, object] = {
+            "file_source_id": address.id,
+            "server": _server(address),
+            "most": self._settings.for_protocol(address.protocol).downloads_per_source,
+            "host": process.host,
+            "pid": process.pid,
+            "pid_started": process.started,
+            "heartbeat": connection.scalar(select(func.current_timestamp())),
+        }
+        return insert_rows(connection, _PLACE, [new])[0]
+
+    def _leave(self, number: int) -> None:
+        try:
+            self._write(lambda connection: connection.execute(delete(_PLACE).where(_PLACE.c.id == number)) and None)
+        except DatabaseUnreachableError as error:
+            # It is not renewed any more.
+            log.warning("A place for a connection could not be given back: %s", error)
+
+    def _read_line(self) -> list[_InLine]:
+        """Those in line that live."""
+        rows = run_reading(
+            self._tracker,
+            lambda connection: connection.execute(_LINE).all(),
+            patience_seconds=self._settings.database_retry,
+        )
+        return [
+            _InLine(row.id, row.file_source_id, row.server, row.most) for row in rows if is_alive(row, self._settings)
+        ]
+
+    def _having(self, line: Iterable[_InLine]) -> set[int]:
+        """The numbers of those in line that have a place: whom those before them leave room.
+
+        Whoever has one keeps it whoever leaves the line, since that makes room for one more at most.
+        """
+        at_source: Counter[int] = Counter()
+        at_server: Counter[str] = Counter()
+        having = set()
+        most_at_server = self._settings.connections_per_server or math.inf
+        for one in line:
+            if at_source[one.source] < one.most and at_server[one.server] < most_at_server:
+                having.add(one.number)
+                at_source[one.source] += 1
+                at_server[one.server] += 1
+        return having
+
+    def _write(self, work: Callable[[Connection], T]) -> T:
+        return run_writing(self._tracker, work, patience_seconds=self._settings.database_retry)
+
+
+def places_for(tracker: Engine, settings: Settings, group: CentreGroup | None) -> ConnectionPlaces | None:
+    """The places of a session; None for one that is alone and has no workers, where servers have no limit either."""
+    is_alone = group is None and settings.executor is ExecutorKind.IN_PROCESS
+    return None if is_alone and settings.connections_per_server is None else ConnectionPlaces(tracker, settings)
+
+
+def place_at(
+    places: ConnectionPlaces | None, address: SourceAddress, goes_on: Callable[[], bool]
+) -> AbstractContextManager[None]:
+    """A place at a file source, see `ConnectionPlaces.place`; nothing is waited for where there are no `places`."""
+    return nullcontext() if places is None else places.place(address, goes_on)
+
+
+def for_seconds(seconds: float) -> Callable[[], bool]:
+    """Goes on for so long, from now on."""
+    deadline = time.monotonic() + seconds
+    return lambda: time.monotonic() < deadline
+
+
+def _outlasting(work: Callable[[], T], goes_on: Callable[[], bool]) -> T:
+    """Do work again while the tracker is away: that is for the session to judge, and no fault of a file source."""
+    while True:
+        try:
+            return work()
+        except DatabaseUnreachableError:
+            if not goes_on():
+                raise
+            time.sleep(_LOOK_SECONDS)
+
+
+def _none_free(address: SourceAddress) -> SourceTimeoutError:
+    return SourceTimeoutError(
+        mark(
+            "{source}: other sessions and workers use all connections that it may have. The next session tries again; "
+            "DCC_DOWNLOADS_PER_SOURCE and DCC_CONNECTIONS_PER_SERVER say how many there may be."
+        ),
+        source=address.label,
+    )
+
+
+def _server(address: SourceAddress) -> str:
+    try:
+        return parse_hostname(address.hostname, 0).host.casefold()
+    except ConfigurationError:
+        return address.hostname
