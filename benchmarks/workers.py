@@ -17,8 +17,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from sqlalchemy import Engine
-
 from benchmarks.installation import databases, make_installation
 from benchmarks.measuring import Comparison, Contender, Note, Timing, clean_environment, family
 from benchmarks.openssh import OpenSsh, await_port, free_port, openssh_server
@@ -26,9 +24,7 @@ from benchmarks.registry import Bench, Benchmark, Finding
 from benchmarks.session import DOCUMENTS, submission
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
-from dcc.qc.database import writing
-from dcc.qc.reference import snapshots
-from dcc.reference.loading import load_shipped
+from dcc.qc.reference.refresh import ensure_reference
 from dcc.session.batches.planning import Batch, BatchArchive
 from dcc.session.batches.results import FromWorkers
 from dcc.settings import Settings
@@ -82,8 +78,8 @@ class WorkersBenchmark:
         # The run that gives out the batches is a process with the settings of this one.
         os.environ.update(variables, DCC_HOME=str(home))
         with databases(home, variables) as (settings, _, qc), ExitStack() as stack:
-            # Else the first session stores them, and prepares anew by them.
-            store_shipped(qc)
+            # As a session does before it gives out batches.
+            ensure_reference(qc, settings)
             workers = [stack.enter_context(_worker(home, environment, core)) for core in cores]
             archives = self._archives()
             self._prepare(settings, archives[:WARMING], WARMING)
@@ -134,13 +130,6 @@ class WorkersBenchmark:
             raise RuntimeError(f"Workers left {seen[-1:]} of {len(archives)} archives: their time means nothing.")
         (began, first), (ended, all_of_them) = seen[0], seen[-1]
         return len(archives) * (ended - began) / max(all_of_them - first, 1)
-
-
-def store_shipped(qc: Engine) -> None:
-    """Store the reference data that come with the platform."""
-    with writing(qc) as connection:
-        for snapshot in load_shipped():
-            snapshots.save(connection, snapshot)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
 from hashlib import md5
 from pathlib import Path
 from typing import Any, Final
@@ -217,6 +218,7 @@ def _time(trial: Trial) -> None:
 
 def _disturb(trial: Trial, disturb: Callable[[Trial], None], name: str, expected: Result, heard: Heard) -> list[str]:
     """Disturb a session and run another one; what is wrong then."""
+    today = _today()
     try:
         disturb(trial)
         finish(begin_session(trial.installation, trial.variables))
@@ -225,6 +227,9 @@ def _disturb(trial: Trial, disturb: Callable[[Trial], None], name: str, expected
     else:
         found = differences(result(trial.installation), expected) + _inconsistencies(trial.installation)
         found += [f"{key} is left in the object store" for key in trial.stored()]
+        # A session that is killed may leave half a prepared file, and another day has all prepared anew.
+        if disturb is not _kill_session and _today() == today:
+            found += _prepared_anew(trial.installation)
     heard(f"{name}: workers prepared {_prepared(trial.installation)} archives, {len(found)} problems")
     return [f"{name}: {one}" for one in found]
 
@@ -245,6 +250,15 @@ def _prepared(installation: Installation) -> list[int]:
     """How many archives workers prepared by the end of each of their rounds, as sessions logged."""
     log = installation.root / "log"
     return list(map(int, re.findall(r"Workers have prepared (\d+) archives", log.read_text())))
+
+
+def _prepared_anew(installation: Installation) -> list[str]:
+    """What sessions logged of archives that they prepared although workers had done so."""
+    return re.findall(r"\d+ archives that were prepared already .*", (installation.root / "log").read_text())
+
+
+def _today() -> date:
+    return datetime.now(UTC).date()
 
 
 def _inconsistencies(installation: Installation) -> list[str]:

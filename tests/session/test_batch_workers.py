@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
+from sqlalchemy import Engine
 
 from dcc.naming import Action
+from dcc.operations.sessions import open_session
 from dcc.outcomes import ZipKey
 from dcc.qc.database import init_qc_database, open_qc_database
+from dcc.reference.loading import SHIPPED
+from dcc.session.archives.processing import process_zip_actions
 from dcc.session.batches.planning import Batch, BatchArchive
 from dcc.session.batches.results import FromWorkers
 from dcc.session.batches.worker import prepare_batch
+from dcc.session.crawling import crawl_file_sources
+from dcc.session.data import prepared_archives
+from dcc.settings import Settings
 from dcc.sources.hosting import Hosting
 from dcc.store.objects import ObjectStore
+from tests.support.data_installations import DataInstallation, experiments, specimens
 from tests.support.databases import only_sqlite
 from tests.support.installations import Folder, Installation
+
+ZIP = "add/H.2013-10-31.1.impc.zip"
 
 
 def batch_of(folder: Folder, names: list[str]) -> Batch:
@@ -52,3 +67,72 @@ def test_a_worker_stops_when_its_session_no_longer_waits_for_it(
     assert done == 1
     assert len(store.keys()) == 1
     assert results.look() == 1
+
+
+@dataclass
+class HereAndNow:
+    """Workers that are functions of this process; `given` are the batches that they were given."""
+
+    data: DataInstallation
+    given: list[str] = field(default_factory=list)
+
+    def run(self, session_id: int, names: Sequence[str], check: Callable[[], object], results: FromWorkers) -> None:
+        """Prepare batches one after the other."""
+        for name in names:
+            self.given.append(name)
+            prepare_batch(self.data.settings, self.data.tracker, self.data.qc, session_id, name)
+
+
+@pytest.fixture
+def first(tracker: Engine, qc_database: Engine, qc_settings: Settings, tmp_path: Path) -> DataInstallation:
+    """An installation that had no session yet, so that no reference data are in its QC database; it has an archive."""
+    quick = qc_settings.model_copy(update={"retry_delay": 0.05, "min_free_bytes": 0, "database_retry": 0.0})
+    base = Installation(tracker, quick, tmp_path)
+    base.add_centre("H", "J")
+    data = DataInstallation(base, qc_database, base.add_folder())
+    data.put(ZIP, specimens(), experiments())
+    return data
+
+
+def validate(data: DataInstallation, workers: HereAndNow) -> None:
+    """Have a session take archives from workers, up to their validation."""
+    with open_session(data.tracker, data.settings) as session:
+        deque(crawl_file_sources(data.tracker, data.settings, session, None), maxlen=0)
+        deque(process_zip_actions(data.tracker, data.settings, session, workers=workers), maxlen=0)
+
+
+def test_a_first_session_applies_what_workers_prepared_and_prepares_nothing_anew(
+    first: DataInstallation, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(prepared_archives, "prepare_archive", None)
+    workers = HereAndNow(first)
+    validate(first, workers)
+    with caplog.at_level(logging.INFO):
+        first.take_up()
+    assert workers.given == ["batch_1"]
+    assert first.states() == {ZIP: "qc pending"}
+    assert "prepared anew" not in caplog.text
+
+
+def test_what_was_prepared_by_other_reference_data_is_prepared_anew(
+    first: DataInstallation, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    validate(first, HereAndNow(first))
+    fewer = tmp_path / "projects.csv"
+    fewer.write_text("".join((SHIPPED / "projects.csv").read_text("utf-8").splitlines(keepends=True)[:-1]), "utf-8")
+    with caplog.at_level(logging.INFO):
+        first.with_settings(reference_projects=str(fewer)).take_up()
+    assert "1 archives that were prepared already are prepared anew" in caplog.text
+    assert first.states() == {ZIP: "qc pending"}
+
+
+@only_sqlite
+def test_without_a_qc_database_workers_are_given_nothing_and_the_session_validates_by_itself(
+    first: DataInstallation, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    empty = first.with_settings(qc_url=SecretStr(f"sqlite:///{tmp_path / 'empty.db'}"))
+    workers = HereAndNow(empty)
+    validate(empty, workers)
+    assert workers.given == []
+    assert "Workers are given nothing" in caplog.text
+    assert first.states() == {ZIP: "xsd done"}

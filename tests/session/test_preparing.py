@@ -114,6 +114,17 @@ def test_rows_are_the_same_however_often_they_are_written_and_after_whatever_doc
     assert sum(map(len, expected.values())) > 10
 
 
+def test_a_file_is_the_same_in_whatever_order_documents_are_given(prepare: Prepare, target: Path) -> None:
+    """Workers find documents as they are in the archive, the session in the order of upload."""
+    names = "H.2013-10-31.1.specimen.impc.xml", NAME
+    documents = {names[0]: specimen_document("H", mice=2), names[1]: experiment_document("H", animals=2)}
+    files = []
+    for order in (names, reversed(names)):
+        assert prepare({name: documents[name] for name in order}) == {}
+        files.append({part.name: part.read_bytes() for part in target.parent.glob(f"{target.name}*")})
+    assert files[0] == files[1]
+
+
 def test_what_is_too_long_has_no_row_and_is_told_of(prepare: Prepare, target: Path) -> None:
     said = [
         block(EXPERIMENT),

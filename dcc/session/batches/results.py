@@ -12,10 +12,18 @@ from typing import Protocol
 
 from sqlalchemy import Engine
 
-from dcc.errors import DccError, StoreRefusedError, StoreUnreachableError
+from dcc.errors import (
+    DccError,
+    QcDatabaseOutdatedError,
+    QcDatabaseUnreachableError,
+    StoreRefusedError,
+    StoreUnreachableError,
+)
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase
+from dcc.qc.database import open_qc_database, require_current
+from dcc.qc.reference.refresh import ensure_reference
 from dcc.runtime.log_context import progress_log
 from dcc.session.batches.bundles import ARCHIVE, Found, open_bundle
 from dcc.session.batches.planning import Batch, plan_round
@@ -150,18 +158,21 @@ def prepared_by_workers(
     """What workers, if there are any, fetched and prepared of what is planned; it goes with this block.
 
     What no worker did is left to the session, and all of it where the object store is away or refuses: the session
-    notes that trouble.
+    notes that trouble. So it is where the QC database is away, of which whoever applies documents tells.
     """
-    if workers is None:
+    if workers is None or not planned:
         yield None
         return
     scratch = settings.staging_directory / f"{_SCRATCH}{session.id}"
     results = FromWorkers(ObjectStore(settings), session.id, scratch)
     try:
+        _see_to_reference_data(settings)
         rates = run_reading(tracker, source_rates, patience_seconds=settings.database_retry)
         _have_prepared(workers, results, session, planned, rates, settings.downloads_per_source)
     except (StoreUnreachableError, StoreRefusedError) as error:
         session.note_trouble(Phase.DOWNLOAD, error)
+    except (QcDatabaseUnreachableError, QcDatabaseOutdatedError) as error:
+        log.warning("Workers are given nothing, as what they prepare by is in the QC database: %s", error)
     try:
         yield results
     finally:
@@ -192,6 +203,19 @@ def remove_leftovers_of_workers(tracker: Engine, settings: Settings) -> None:
         store.remove_parts(older_than=LEFT_SINCE)
     except (StoreUnreachableError, StoreRefusedError) as error:
         log.info("What was left in the store stays there until the next session: %s", error)
+
+
+def _see_to_reference_data(settings: Settings) -> None:
+    """Have the reference data there that workers prepare by: what is prepared by others is prepared anew.
+
+    The session sees to them again before it applies documents, and tells then of what cannot be read.
+    """
+    qc = open_qc_database(settings)
+    try:
+        require_current(qc, patience_seconds=settings.database_retry)
+        ensure_reference(qc, settings)
+    finally:
+        qc.dispose()
 
 
 def _have_prepared(

@@ -23,6 +23,7 @@ from dcc.qc.apply.entity_rows import COLUMNS
 from dcc.qc.judging import documents as judging
 from dcc.qc.rows.prepared_file import PreparedDocument, PreparedFile, open_prepared, remove_prepared
 from dcc.reference.loading import ReferenceData
+from dcc.runtime.log_context import progress_log
 from dcc.runtime.worker_processes import WorkerProcesses
 from dcc.session.data.data_session import DataSession
 from dcc.session.data.documents import DueDocument
@@ -32,6 +33,7 @@ from dcc.store.staged_documents import document_lost, place_of_document, prepare
 from dcc.store.staging import Staging
 
 log = logging.getLogger(__name__)
+progress = progress_log(__name__)
 
 LARGE: Final = 2_000_000
 """Bytes of documents from which on processes are worth their start."""
@@ -107,6 +109,9 @@ class PreparedArchives:
         self._failed: dict[ZipKey, dict[str, Exception]] = {}
         self._processes: WorkerProcesses | None = None
         to_make = [archive for archive in self._archives.values() if not files.has(archive)]
+        if anew := sum(files.file(archive.key) is None and archive.target.exists() for archive in to_make):
+            why = "that was by other reference data, on another day, or is damaged"
+            progress.info("%d archives that were prepared already are prepared anew: %s", anew, why)
         if sum(document.size_bytes for document in due) >= LARGE and to_make:
             number = min(work.settings.workers, os.cpu_count() or 1, len(to_make))
             self._processes = WorkerProcesses(number, worker.begin, self._basis)

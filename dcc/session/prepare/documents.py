@@ -88,7 +88,8 @@ def prepare_archive(archive: ArchiveToPrepare, basis: Basis) -> dict[str, Except
         names = [Path(document.path).name for document in archive.documents]
         return {name: portable(document_lost(archive.key, name, error)) for name in names}
     try:
-        for document in archive.documents:
+        # In one order, so that the file is the same whoever makes it.
+        for document in sorted(archive.documents, key=lambda one: Path(one.path).name):
             name = Path(document.path).name
             try:
                 with logging_about(zip_action=archive.key, centre=archive.centre, document=name):
