@@ -163,7 +163,7 @@ def _crawl_schedule(settings: Settings, group: CentreGroup | None = None) -> Sch
     setting, interval = "DCC_CRAWL_INTERVAL", settings.crawl_interval
     if group is not None:
         setting, interval = "DCC_GROUP_INTERVALS", settings.intervals_of_groups[group.name]
-        name, whose = f"{name}_{group.name.replace('-', '_')}", f"the file sources of the centres of {group.name}"
+        name, whose = f"{name}_{group.identifier}", f"the file sources of the centres of {group.name}"
 
     def crawl(context: ScheduleEvaluationContext, session: SessionResource) -> RunRequest | SkipReason:
         try:

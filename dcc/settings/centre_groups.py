@@ -25,6 +25,11 @@ class CentreGroup:
         return None if name is None or centres is None else cls(name, frozenset(centres.split(",")))
 
     @property
+    def identifier(self) -> str:
+        """Its name where no hyphen may be, as in names of schedules; no two groups have the same."""
+        return self.name.replace("-", "_")
+
+    @property
     def text(self) -> str:
         """Its centres as a text."""
         return ",".join(sorted(self.centres))
@@ -33,9 +38,11 @@ class CentreGroup:
 def parse_centre_groups(text: str) -> Mapping[str, CentreGroup]:
     """The groups of centres by their names, from a text such as `europe=H,Wtsi;asia=Rbrc`.
 
-    Raises ValueError for a text of another form, a group without centres or named twice, and a centre in two groups.
+    Raises ValueError for a text of another form, a group without centres or named twice, names that are the same but
+    for hyphens and underscores, and a centre in two groups.
     """
     groups: dict[str, CentreGroup] = {}
+    name_of: dict[str, str] = {}
     group_of: dict[str, str] = {}
     for part, name, members in _parts(text):
         centres = frozenset(filter(None, map(str.strip, members.split(","))))
@@ -43,11 +50,15 @@ def parse_centre_groups(text: str) -> Mapping[str, CentreGroup]:
             raise ValueError(f"{part!r} is no group of centres: {_EXAMPLE}")
         if name in groups:
             raise ValueError(f"The group {name} is there twice: {_EXAMPLE}")
+        group = CentreGroup(name, centres)
+        other = name_of.setdefault(group.identifier, name)
+        if other != name:
+            raise ValueError(f"The groups {other} and {name} differ by hyphens alone: give one another name")
         for centre in sorted(centres):
             if centre in group_of:
                 raise ValueError(f"Centre {centre} is in the groups {group_of[centre]} and {name}: leave it in one")
             group_of[centre] = name
-        groups[name] = CentreGroup(name, centres)
+        groups[name] = group
     return groups
 
 

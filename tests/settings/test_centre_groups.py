@@ -28,6 +28,7 @@ def test_a_wrong_group_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         ("europe=H=J", "is no group of centres"),
         ("europe=H,asia=J", "is no group of centres"),
         ("europe=H;europe=J", "group europe is there twice"),
+        ("the-north=H;the_north=J", "groups the-north and the_north differ by hyphens alone"),
         ("europe=H,J;asia=J", "Centre J is in the groups europe and asia"),
     ):
         monkeypatch.setenv("DCC_GROUPS", text)
