@@ -54,15 +54,17 @@ REVIEWED = {
         "the database that a setting names, quoted",
         {"creation.replace('%', '%%')", "name"},
     ),
+    "dcc/qc/apply/upload_lock.py": (
+        NAMES + ", quoted",
+        {"' UNION ALL '.join(highest)", "preparer.format_table(table)", "table.name"},
+    ),
     "dcc/qc/rows/bulk.py": (
         "quoted names of the platform's own tables and columns, and the quoted path of a file that was made just now",
         {
-            "' UNION ALL '.join(highest)",
             "_columns(connection, table)",
             "_name(connection, table)",
             "_quoted(path)",
             "marks",
-            "preparer.format_table(table)",
             "statement",
             "statement.replace('%', '%%')",
             "table.name",
