@@ -113,7 +113,7 @@ def parse_zip_key(text: str) -> ZipKey:
     know.
     """
     action, slash, file_name = text.partition("/")
-    if text and not slash:
+    if text and not slash and text not in set(Action):
         return _only_action_of(text)
     if action not in set(Action) or not file_name:
         raise ConfigurationError(
@@ -129,7 +129,9 @@ def _only_action_of(name: str) -> ZipKey:
     with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:
         actions = actions_of_archive(connection, name)
     if not actions:
-        raise NotFoundError(f"{name!r} names no zip action that is known. `dcc zips` lists them.")
+        raise NotFoundError(
+            f"{name!r} names no zip action that is known. Write it as <action>/<file name>, as `dcc zips` lists it."
+        )
     if len(actions) > 1:
         known = ", ".join(f"{action}/{name}" for action in actions)
         raise ConfigurationError(f"{name!r} names several zip actions: {known}. Name one of them.")
