@@ -101,7 +101,7 @@ def unsafe_path(path: str) -> str | None:
     return None
 
 
-def refuse_unsafe(label: str, path: str, reason: str) -> UnsafeArchiveError:
+def unsafe_entry(label: str, path: str, reason: str) -> UnsafeArchiveError:
     """What is raised of an archive for an entry that could do harm."""
     return UnsafeArchiveError(
         mark(

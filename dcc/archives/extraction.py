@@ -18,7 +18,7 @@ from pathlib import Path
 
 from dcc.archives.entries import Entry, legible, shortened, shown
 from dcc.archives.limits import DEEPEST, Allowance, ArchiveLimits
-from dcc.archives.manifest import MAX_BYTES, NAMES, Expected, Manifest, read_manifest
+from dcc.archives.manifest import MANIFEST_NAMES, MAX_MANIFEST_BYTES, Expected, Manifest, read_manifest
 from dcc.archives.tar_archives import GZIP_SIGNATURE, is_tar, tar_entries, unpack_gzip
 from dcc.archives.zip_archives import zip_entries
 from dcc.errors import (
@@ -138,7 +138,7 @@ class _Extraction:
             documents: list[tuple[Entry, DocumentName]] = []
             for entry in entries:
                 self.sizes[legible(f"{place}{entry.path}")] = entry.size_bytes
-                if entry.path in NAMES and not place:
+                if entry.path in MANIFEST_NAMES and not place:
                     self.expected = _read_manifest(entry, label)
                 else:
                     self._sort(entry, place, len(archives), inner, documents)
@@ -238,13 +238,13 @@ class _Extraction:
 
 
 def _read_manifest(entry: Entry, label: str) -> tuple[Expected, ...]:
-    if entry.size_bytes > MAX_BYTES:
+    if entry.size_bytes > MAX_MANIFEST_BYTES:
         raise ManifestError(
             mark("{archive} has a {name} of {size} bytes; {most} are the most. Split the archive up."),
             archive=label,
             name=entry.path,
             size=entry.size_bytes,
-            most=MAX_BYTES,
+            most=MAX_MANIFEST_BYTES,
         )
     return read_manifest(b"".join(entry.content()), entry.path, label)
 

@@ -17,9 +17,9 @@ from typing import Any, Final, NamedTuple
 from dcc.errors import ManifestError
 from dcc.messages import Message, mark, message
 
-NAMES: Final = ("manifest.json", "manifest.csv")
+MANIFEST_NAMES: Final = ("manifest.json", "manifest.csv")
 """What manifests are called."""
-MAX_BYTES: Final = 16 * 1024 * 1024
+MAX_MANIFEST_BYTES: Final = 16 * 1024 * 1024
 """How long a manifest may be."""
 
 _CHECKSUMS: Final[Mapping[int, str]] = {32: "md5", 64: "sha256"}
@@ -98,9 +98,8 @@ def manifest_of(directory: Path, count: Callable[[Path], Counts]) -> list[dict[s
     """The rows of a manifest of the documents below a directory; `count` counts what one holds. Raises OSError."""
     rows = []
     for path in sorted(directory.rglob("*.xml")):
-        content = path.read_bytes()
-        row = {"file": path.relative_to(directory).as_posix(), "size": len(content)}
-        rows.append(row | {"checksum": hashlib.sha256(content).hexdigest()} | count(path)._asdict())
+        row = {"file": path.relative_to(directory).as_posix(), "size": path.stat().st_size}
+        rows.append(row | {"checksum": _digest(path, "sha256")} | count(path)._asdict())
     return rows
 
 
@@ -138,8 +137,7 @@ def _number(value: Any) -> int | None:
 
 def _of_content(one: Expected, path: Path, count: Callable[[str], Counts | None]) -> Iterator[Message]:
     if one.checksum is not None:
-        with path.open("rb") as file:
-            found = hashlib.file_digest(file, _CHECKSUMS[len(one.checksum)]).hexdigest()
+        found = _digest(path, _CHECKSUMS[len(one.checksum)])
         if found != one.checksum:
             said = mark("{file} has the checksum {found}, not {expected}")
             yield message(said, file=one.file, found=found, expected=one.checksum)
@@ -155,3 +153,8 @@ def _of_content(one: Expected, path: Path, count: Callable[[str], Counts | None]
     if one.experiments not in (None, counted.experiments):
         said = mark("{file} holds {found} experiments, not {expected}")
         yield message(said, file=one.file, found=counted.experiments, expected=one.experiments)
+
+
+def _digest(path: Path, algorithm: str) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, algorithm).hexdigest()

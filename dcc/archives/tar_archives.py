@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final, cast
 
-from dcc.archives.entries import PIECE, Entry, check_distinct, damage, refuse_unsafe, unsafe_path
+from dcc.archives.entries import PIECE, Entry, check_distinct, damage, unsafe_entry, unsafe_path
 from dcc.archives.limits import Allowance
 from dcc.errors import CorruptArchiveError
 from dcc.messages import mark
@@ -45,7 +45,7 @@ def tar_entries(file: BinaryIO, label: str, allowance: Allowance) -> list[Entry]
             allowance.take_entries(1)
             reason = unsafe_path(member.name) or _not_a_file(member)
             if reason:
-                raise refuse_unsafe(label, member.name, reason)
+                raise unsafe_entry(label, member.name, reason)
             if member.isreg():
                 content = partial(_content, file, member.offset_data, member.size, label)
                 entries.append(Entry(member.name, member.size, content))
@@ -74,7 +74,7 @@ def _not_a_file(member: tarfile.TarInfo) -> str | None:
         return mark("is a sparse file")
     if not (member.isreg() or member.isdir()):
         return mark("is a link or a device, not a file")
-    return mark("has a size below nothing") if member.size < 0 else None
+    return mark("has a negative size") if member.size < 0 else None
 
 
 def _content(file: BinaryIO, place: int, size: int, label: str) -> Iterator[bytes]:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import BinaryIO
 
 from dcc.archives.central_directory import check_directory
-from dcc.archives.entries import Entry, check_distinct, damage, refuse_unsafe, shown, unsafe_path
+from dcc.archives.entries import Entry, check_distinct, damage, shown, unsafe_entry, unsafe_path
 from dcc.archives.limits import Allowance
 from dcc.archives.zip_content import read_member
 from dcc.errors import CorruptArchiveError, EncryptedArchiveError
@@ -52,7 +52,7 @@ def _check_entries(entries: Sequence[zipfile.ZipInfo], label: str) -> None:
         if reason is None and stat.S_IFMT(entry.external_attr >> 16) not in _ORDINARY_TYPES:
             reason = mark("is a link or a device, not a file")
         if reason:
-            raise refuse_unsafe(label, _decoded(entry), reason)
+            raise unsafe_entry(label, _decoded(entry), reason)
         if entry.flag_bits & _ENCRYPTED_FLAGS or entry.compress_type == _AES_METHOD:
             raise EncryptedArchiveError(
                 mark(

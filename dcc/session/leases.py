@@ -24,11 +24,10 @@ from dcc.phases import Phase
 from dcc.runtime.processes import Process
 from dcc.settings import Settings
 from dcc.settings.centre_groups import CentreGroup
-from dcc.tracker.crawls import SESSION_CANCELLED, TASK_CANCELLED
+from dcc.tracker.crawls import SESSION_CANCELLED, SUCCESS, TASK_CANCELLED
 from dcc.tracker.database import insert_rows
 from dcc.tracker.models import CrawlingSession, SessionLock, SessionTask, utc_now
 
-SUCCESS: Final = 0
 UNFINISHED: Final = -1
 FIRST_LOCK: Final = 1
 """The row of sessions of all centres."""

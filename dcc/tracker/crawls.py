@@ -36,13 +36,15 @@ CHANGED = "changed"
 """The kind of a finding that an archive changed under its name."""
 
 
+SUCCESS: Final = 0
+"""`crawling_session.status` and `session_task.status` of what ended well."""
 SESSION_CANCELLED: Final = -2
 """`crawling_session.status` of a session that a person ended."""
 TASK_CANCELLED: Final = 2
 """`session_task.status` of a task that was under way then."""
 
-_SESSION_OUTCOMES: Final = {0: "succeeded", SESSION_CANCELLED: "cancelled"}
-_TASK_OUTCOMES: Final = {0: "succeeded", TASK_CANCELLED: "cancelled"}
+_SESSION_OUTCOMES: Final = {SUCCESS: "succeeded", SESSION_CANCELLED: "cancelled"}
+_TASK_OUTCOMES: Final = {SUCCESS: "succeeded", TASK_CANCELLED: "cancelled"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,9 +313,14 @@ def _held(connection: Connection) -> dict[int, bool | None]:
     return found
 
 
+def outcome_of(status: int) -> str:
+    """How a session of that `crawling_session.status` ended that is over: `succeeded`, `failed` or `cancelled`."""
+    return _SESSION_OUTCOMES.get(status, "failed")
+
+
 def _outcome(finished: datetime | None, status: int, *, held: bool, active: bool | None) -> str:
     if finished is not None:
-        return _SESSION_OUTCOMES.get(status, "failed")
+        return outcome_of(status)
     if not held or active is None:
         return "unfinished"
     return "active" if active else "open"

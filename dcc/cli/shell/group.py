@@ -28,7 +28,6 @@ from dcc.errors import (
     ExportError,
     InternalFaultError,
 )
-from dcc.nearest_names import nearest_names
 from dcc.redaction import redacted
 from dcc.runtime.disk_space import is_full, no_space_left
 from dcc.runtime.logging_setup import NOTICE, LogPlan, log_plan, logging_as, plan_from_environment
@@ -90,6 +89,8 @@ class CommandGroup(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
+            from dcc.nearest_names import nearest_names
+
             alike = nearest_names(args[0], self.list_commands(ctx))
             if not alike:
                 raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from dcc.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from dcc.archives.manifest import Counts
+    from dcc.documents.schema_set import SchemaSet
 
 
 @click.command()
@@ -34,10 +36,11 @@ def manifest(directory: Path, suffix: str, as_json: bool) -> None:
     Exit codes: 0; 1 a document cannot be read; 2 there is no document, or the manifest cannot be written.
     """
     from dcc.archives.manifest import manifest_of, write_manifest
+    from dcc.documents.schema_set import SchemaSet
 
     path = directory / f"manifest.{suffix}"
     try:
-        rows = manifest_of(directory, _count)
+        rows = manifest_of(directory, partial(_count, SchemaSet.load()))
         if not rows:
             raise ConfigurationError(f"{directory} holds no .xml document. Name the folder that is to be packed.")
         write_manifest(rows, path)
@@ -55,11 +58,10 @@ def manifest(directory: Path, suffix: str, as_json: bool) -> None:
     click.echo(f"Wrote {printable(path)}: {held}.")
 
 
-def _count(document: Path) -> Counts:
-    from dcc.documents.schema_set import SchemaSet
+def _count(schemas: SchemaSet, document: Path) -> Counts:
     from dcc.session.prepare.archive_checks import count_entities
 
-    kind = SchemaSet.load().kind_of_file(document)
+    kind = schemas.kind_of_file(document)
     if kind is None:
         raise ConfigurationError(f"{document} is no document of the format. See `dcc validate {document}`.")
     return count_entities(document, kind)

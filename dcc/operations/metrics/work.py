@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Select, func, select
 from dcc.operations.metrics.families import Labels, Metric, counter, gauge, one_of, timestamp
 from dcc.phases import Phase, Status
 from dcc.session.data.documents import count_waiting
-from dcc.session.leases import SUCCESS, read_leases
+from dcc.session.leases import read_leases
 from dcc.settings import Settings
 from dcc.tracker import crawls
 from dcc.tracker.models import (
@@ -27,7 +27,6 @@ from dcc.tracker.queries import zip_action_lists
 from dcc.tracker.queries.session_zips import count_session_zips
 
 _OUTCOMES: Final = ("active", "open", "succeeded", "failed", "cancelled", "unfinished")
-_ENDED: Final = {SUCCESS: ("succeeded", ""), crawls.SESSION_CANCELLED: ("cancelled", "")}
 _STATE: Final = ("centre", "phase", "status")
 
 
@@ -111,13 +110,13 @@ def _ended(connection: Connection) -> dict[Labels, float]:
     )
     ended: dict[Labels, float] = {("succeeded", ""): 0}
     for status, count in connection.execute(query):
-        key = _ENDED.get(status) or ("failed", Phase(status).short_name)
-        ended[key] = count
+        outcome = crawls.outcome_of(status)
+        ended[outcome, Phase(status).short_name if outcome == "failed" else ""] = count
     return ended
 
 
 def _last_success(connection: Connection) -> float | None:
-    query = select(func.max(CrawlingSession.finish_time)).where(CrawlingSession.status == SUCCESS)
+    query = select(func.max(CrawlingSession.finish_time)).where(CrawlingSession.status == crawls.SUCCESS)
     ended = connection.scalar(query)
     return None if ended is None else timestamp(ended)
 
