@@ -23,7 +23,7 @@ from dagster import (
 
 from dcc.errors import DatabaseOutdatedError, TrackerUnreachableError
 from dcc.notify.channels.base import notifies
-from dcc.notify.notifications import notify_due, tell_that_tracker_is_away
+from dcc.notify.notifications import notify_due, notify_tracker_outage
 from dcc.notify.outages import Trouble
 from dcc_assets.jobs import CRAWL_JOB, LOAD_JOB, PROCESS_JOB, SHOW_JOB
 from dcc_assets.reference import REFERENCE_CHECK_SPECS, REFERENCE_JOB
@@ -62,7 +62,7 @@ def notifications(
         fine = {state.subject: state.label for state in states if not state.since}
         told = notify_due(engine, settings, troubles, fine)
     except TrackerUnreachableError as error:
-        return SkipReason(" ".join([str(error), *tell_that_tracker_is_away(settings, error)]))
+        return SkipReason(" ".join([str(error), *notify_tracker_outage(settings, error)]))
     except DatabaseOutdatedError as error:
         return SkipReason(str(error))
     return SkipReason(" ".join(told.sentences) or "No new notifications.")

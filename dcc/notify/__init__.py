@@ -1,5 +1,5 @@
-"""Notifications: what somebody should know without asking, told once, by e-mail, webhook and log.
+"""Notifications: news for wranglers, centres and programs, sent once, by e-mail, webhook and log.
 
-`sending` is what sessions, sensors and the command call; `messages` says what a notification is, `channels` how one is
-added; `ledger` sees to it that nothing is told twice.
+Sessions, sensors and commands call `notifications`. `messages` defines what a notification is, `channels` how one is
+sent. `ledger` records what each recipient received, so that nothing is sent twice.
 """

@@ -1,7 +1,7 @@
-"""What centres are told beside sessions: what others did with their data, and archives that failed long ago.
+"""Messages to centres outside sessions: what others did with their data, and archives that failed long ago.
 
-Every round looks at the notices of the last days; the ledger knows which were sent. So it does not matter whether a
-session or a command noted them. Of each archive and document only the latest notice is sent.
+Each round reads the notices of the last days; the ledger knows which were sent. Of each archive and document only the
+latest notice is sent.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from dcc.tracker.register.centres import CentreEntry, list_centres
 _LOOKED_BACK: Final = timedelta(days=30)
 
 
-def tell_owners(round_: Round, centre: str | None = None) -> None:
-    """Tell the owners of data, or one of them, what is new to them. Raises as `Round.tell`."""
+def notify_owners(round_: Round, centre: str | None = None) -> None:
+    """Notify the owners of data, or one of them, of new notices. Raises as `Round.notify`."""
     if not round_.channels:
         return
     with round_.tracker.connect() as connection:
@@ -42,11 +42,11 @@ def tell_owners(round_: Round, centre: str | None = None) -> None:
         items = {_item(notice, ids[owner]): notice for notice in some}
         compose = partial(_compose, round_, centres[owner], items)
         for channel, recipient in round_.recipients(Audience.CENTRE, addresses_of(centres[owner])):
-            round_.tell(channel, recipient, list(items), compose)
+            round_.notify(channel, recipient, list(items), compose)
 
 
 def _latest(notices: Sequence[Notice]) -> list[Notice]:
-    """Those that no later one replaces: one of the same thing, or of its archive as a whole; oldest first."""
+    """The notices that no later one replaces (of the same document, or of its whole archive), oldest first."""
     found: list[Notice] = []
     replaced: set[tuple[str, str, str]] = set()
     for notice in reversed(notices):
@@ -68,7 +68,7 @@ def _item(notice: Notice, owner_id: int) -> Item:
 
 
 def remind_centres(round_: Round, now: datetime) -> None:
-    """Remind each centre of its late archives by e-mail, once until none of them is left. Raises as `Round.tell`."""
+    """Remind each centre by e-mail of archives that failed long ago, once. Raises as `Round.notify`."""
     with round_.tracker.connect() as connection:
         late = late_centres(connection, round_.settings, now)
         centres, ids = list_centres(connection), centre_ids(connection)
@@ -86,10 +86,10 @@ def _remind(round_: Round, centre: CentreEntry, centre_id: int, late: LateCentre
     addresses = addresses_of(centre)
     for channel, recipient in round_.recipients(Audience.CENTRE, addresses):
         if recipient not in addresses:
-            # Wranglers, and programs, are told of the check that failed.
+            # Wranglers and programs get the failed check instead.
             continue
         told = round_.ledger.open_outages(channel.name, recipient).get(subject)
         if late.failed and centre.is_active and told is None:
-            round_.tell(channel, recipient, [reminder], compose)
+            round_.notify(channel, recipient, [reminder], compose)
         elif not late.failed and told is not None:
             round_.ledger.end_outage(told)

@@ -1,8 +1,8 @@
 """Composes messages: fills in templates in the reader's language.
 
 A template is two files, `notifications/<name>.txt`, whose first line is the subject, and `notifications/<name>.html`.
-Those in DCC_TEMPLATES_DIRECTORY go before those of the platform. When one of them cannot be used, the log says so with
-its line and the platform's own is used, so that a centre gets its answer.
+Files in DCC_TEMPLATES_DIRECTORY replace those of the platform. If one of them has an error, the log names its line and
+the platform's own template is used, so that a centre still gets its answer.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _OF_HOSTED: Final = {
         "{archive} on your server is named for centre {centre}. The Data Coordination Centre turned it down: {reason}"
     ),
 }
-"""Of archives named for another centre than that which is told, on whose server they lie."""
+"""For the centre on whose server an archive of another centre lies."""
 
 _ADDED: Final = {
     Outcome.DONE: mark("Centre {centre} added data of your centre, which has delegated to it: {what}."),
@@ -109,12 +109,12 @@ _KINDS: Final = {
 
 
 def is_of_host(notice: Notice) -> bool:
-    """Whether it is for the centre on whose server an archive lies that is named for another one."""
+    """Whether the notice is for the centre that hosts an archive of another centre."""
     return not notice.file_name and notice.outcome in _OF_HOSTED and notice.owner != notice.centre
 
 
 def owner_sentence(catalogue: Catalogue, notice: Notice) -> str:
-    """What an owner of data, or the centre on whose server an archive lies, is told by a notice."""
+    """A notice as a sentence for the owner of the data, or for the centre that hosts the archive."""
     archive, centre = str(notice.key), notice.centre or "?"
     if not notice.file_name:
         texts = _OF_HOSTED if is_of_host(notice) else _OF_ARCHIVE
@@ -139,16 +139,16 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Composer:
-    """Makes messages; `said` are sentences on what was not as the settings ask for, such as a template with a fault."""
+    """Makes messages. `sentences` collects what to say of problems with the settings, such as a faulty template."""
 
     settings: Settings
-    said: list[str] = field(default_factory=list)
+    sentences: list[str] = field(default_factory=list)
     _catalogues: dict[str | None, Catalogue] = field(default_factory=dict)
 
     def digest(
         self, message_id: str, digest: Digest, causes: Sequence[Cause], attachments: Sequence[Attachment] = ()
     ) -> Message:
-        """What became of a centre's submissions, in its language."""
+        """What happened to a centre's submissions, in its language."""
         catalogue = self.catalogue(digest.centre.language)
         bad, accepted = digest.bad, digest.accepted
         shown = [cause for cause in causes if cause.fails] if bad else []
@@ -190,7 +190,7 @@ class Composer:
     def summary(
         self, message_id: str, digests: Sequence[Digest], causes: Mapping[str | None, Sequence[Cause]]
     ) -> Message:
-        """What a session left to do, for wranglers."""
+        """What wranglers have to do after a session."""
         catalogue = self.catalogue(None)
         parts = [
             {
@@ -208,7 +208,7 @@ class Composer:
         return self._message(message_id, Kind.SESSION, "summary", catalogue, values, {}, session=session)
 
     def outages(self, message_id: str, away: Sequence[Trouble], back: Mapping[str, str]) -> Message:
-        """What is away, and what is back: labels by subject."""
+        """New outages and recoveries; `back` has the labels of what recovered, by subject."""
         catalogue = self.catalogue(None)
         what = [catalogue.say("Outage: {thing}", thing=trouble.label) for trouble in away[:1]]
         what += [
@@ -236,12 +236,12 @@ class Composer:
         return self._message(message_id, kind, "outage", catalogue, values, data, session=session)
 
     def missing_addresses(self, message_id: str, centres: Sequence[str]) -> Message:
-        """Centres that have submitted something and cannot be written to."""
+        """Centres that submitted something and have no e-mail address."""
         catalogue = self.catalogue(None)
         headline = catalogue.say_plural(
             "A centre has no e-mail address", "{number} centres have no e-mail address", len(centres)
         )
-        said = [
+        sentences = [
             catalogue.say(
                 "Centre {centre} cannot be told what became of its submissions: give it an address with {command}",
                 centre=centre,
@@ -249,7 +249,7 @@ class Composer:
             )
             for centre in centres
         ]
-        values = {"headline": headline, "sentences": said}
+        values = {"headline": headline, "sentences": sentences}
         return self._message(message_id, Kind.ADDRESS, "notice", catalogue, values, {"centres": list(centres)})
 
     def late_archives(self, message_id: str, centre: CentreEntry, late: LateCentre) -> Message:
@@ -259,29 +259,29 @@ class Composer:
             "{number} archive still waits to be corrected", "{number} archives still wait to be corrected", late.failed
         )
         failed = [str(one.key) for one in late.zips if one.status is Status.FAILED][:_MOST_LINES]
-        said = [
+        sentences = [
             catalogue.say("Archive {archive} failed, and nobody has corrected or removed it.", archive=archive)
             for archive in failed
         ]
-        said.append(
+        sentences.append(
             catalogue.say(
                 "Submit the corrected documents in a new archive. Then remove the archive that failed from your server."
             )
         )
         code = centre.short_name
-        values = {"headline": f"{code}: {headline}", "sentences": said}
+        values = {"headline": f"{code}: {headline}", "sentences": sentences}
         data = {"failed": failed, "failed_total": late.failed}
         return self._message(
             message_id, Kind.OUTAGE, "notice", catalogue, values, data, centre=code, thread=f"centre {code}"
         )
 
     def owner_news(self, message_id: str, owner: CentreEntry, notices: Sequence[Notice]) -> Message:
-        """What archives of other centres did with data of a centre, or tried to do, in its language."""
+        """What archives of other centres did, or tried to do, with data of a centre, in its language."""
         catalogue = self.catalogue(owner.language)
-        said = [owner_sentence(catalogue, notice) for notice in notices[:_MOST_LINES]]
-        left = len(notices) - len(said)
+        sentences = [owner_sentence(catalogue, notice) for notice in notices[:_MOST_LINES]]
+        left = len(notices) - len(sentences)
         if left > 0:
-            said.append(catalogue.say_plural("... and {number} more.", "... and {number} more.", left))
+            sentences.append(catalogue.say_plural("... and {number} more.", "... and {number} more.", left))
         data = {
             "notices": [
                 {
@@ -300,14 +300,14 @@ class Composer:
         if all(map(is_of_host, notices)):
             text = mark("archives on the server of centre {centre} are named for other centres")
         headline = catalogue.say(text, centre=owner.short_name)
-        values = {"headline": headline, "sentences": said}
+        values = {"headline": headline, "sentences": sentences}
         code = owner.short_name
         return self._message(
             message_id, Kind.OWNER, "notice", catalogue, values, data, centre=code, thread=f"centre {code}"
         )
 
     def test(self, message_id: str) -> Message:
-        """A message that says that notifications arrive."""
+        """A test message."""
         catalogue = self.catalogue(None)
         values = {
             "headline": catalogue.say("a test of notifications"),
@@ -316,7 +316,7 @@ class Composer:
         return self._message(message_id, Kind.TEST, "notice", catalogue, values, {})
 
     def catalogue(self, code: str | None) -> Catalogue:
-        """The catalogue of a language; that of DCC_LANGUAGE where there is none of it, which is said."""
+        """The catalogue of a language. Uses that of DCC_LANGUAGE, and says so, if there is none."""
         if code not in self._catalogues:
             try:
                 self._catalogues[code] = load_catalogue(code, self.settings)
@@ -370,18 +370,20 @@ class Composer:
         return render(name, values, shipped=TEMPLATES)
 
     def _say(self, sentence: str) -> None:
-        if sentence not in self.said:
-            self.said.append(sentence)
+        if sentence not in self.sentences:
+            self.sentences.append(sentence)
             log.warning("%s", sentence)
 
 
 def _headline(catalogue: Catalogue, bad: int, accepted: int) -> str:
-    said = []
+    sentences = []
     if bad:
-        said.append(catalogue.say_plural("{number} archive needs a hand", "{number} archives need a hand", bad))
+        sentences.append(catalogue.say_plural("{number} archive needs a hand", "{number} archives need a hand", bad))
     if accepted:
-        said.append(catalogue.say_plural("{number} archive came through", "{number} archives came through", accepted))
-    return catalogue.list(said)
+        sentences.append(
+            catalogue.say_plural("{number} archive came through", "{number} archives came through", accepted)
+        )
+    return catalogue.list(sentences)
 
 
 def _line_data(line: ZipLine) -> dict[str, Any]:

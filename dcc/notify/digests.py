@@ -1,7 +1,7 @@
-"""What a session has to tell each centre of its submissions: what came through, what did not, what waits for a person.
+"""News of a session for each centre: submissions that were accepted, that failed, and that wait for a person.
 
-Only what is new: the outcome of a zip action is an item of its own in the ledger, so that one that fails in every
-session in the same way is told once.
+Only what is new: the ledger has an item for the outcome of each submission, so that one that fails in the same way in
+every session is reported once.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ _NO_NEWS: Final = frozenset(
         Outcome.WITHDRAWN,
     }
 )
-"""What is not told of in digests; of archives on others' servers `owner_news` tells."""
+"""Outcomes that digests leave out; `owner_news` reports archives on other centres' servers."""
 _LOT: Final = 500
 _MOST_CAUSES: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """What became of a centre's submissions in a session; `lines` are the worst first."""
+    """What happened to a centre's submissions in a session; `lines` begin with the worst."""
 
     session: int
     centre: CentreEntry
@@ -57,32 +57,32 @@ class Digest:
 
     @property
     def item(self) -> Item:
-        """The digest itself, as a thing to tell."""
+        """The digest itself, as an item of the ledger."""
         return Item(Kind.DIGEST, f"session {self.session}, {self.centre.short_name}", "", self.session, self.centre_id)
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """The centre's e-mail addresses; none where the tracker has none, or something else."""
+        """The centre's e-mail addresses; empty if the tracker has none, or something else."""
         return addresses_of(self.centre)
 
     @property
     def accepted(self) -> tuple[ZipLine, ...]:
-        """What came through."""
+        """Accepted submissions."""
         return tuple(line for line in self.lines if not needs_attention(line))
 
     @property
     def bad(self) -> tuple[ZipLine, ...]:
-        """What needs a hand."""
+        """Submissions on which a person must act."""
         return tuple(line for line in self.lines if needs_attention(line))
 
     def only(self, items: Collection[Item]) -> Digest:
-        """The digest of those of its zip actions that are among `items`."""
+        """The digest of the submissions that are among `items`."""
         wanted = set(items)
         return replace(self, lines=tuple(line for line in self.lines if self.items[line.key] in wanted))
 
 
 def addresses_of(centre: CentreEntry) -> tuple[str, ...]:
-    """A centre's e-mail addresses; none where the tracker has none, or something else."""
+    """A centre's e-mail addresses; empty if the tracker has none, or something else."""
     try:
         return parse_addresses(centre.email)
     except ValueError:
@@ -90,14 +90,14 @@ def addresses_of(centre: CentreEntry) -> tuple[str, ...]:
 
 
 def needs_attention(line: ZipLine) -> bool:
-    """Whether a zip action needs a hand."""
+    """Whether a person must act on a submission."""
     return line.tone in (Tone.BAD, Tone.WARN)
 
 
 def collect_digests(
     connection: Connection, settings: Settings, session_id: int, centre: str | None = None
 ) -> list[Digest]:
-    """What a session that is over has to tell each centre, or one; centres without any are left out."""
+    """The digests of a finished session, for all centres or one; centres without news are left out."""
     sessions = list_sessions(connection, ids=[session_id])
     lines = [line for line in zips_of_session(connection, sessions[0]) if _is_news(line, settings)] if sessions else []
     if not lines:
@@ -122,7 +122,7 @@ def collect_digests(
 
 
 def causes_of(tracker: Engine, settings: Settings, session_id: int) -> dict[str | None, list[Cause]]:
-    """What is wrong with the submissions of a session, by centre; as far as the tracker knows, if it alone is there."""
+    """The causes of errors in a session's submissions, by centre; without those of the QC database if there is none."""
     from dcc.qc.database import open_qc_database, require_current
     from dcc.reports.causes.collecting import causes_of_session
 
@@ -153,9 +153,9 @@ def _item(line: ZipLine, md5: str | None, session_id: int, centre_id: int) -> It
     outcome = str(line.outcome) if needs_attention(line) else _ACCEPTED
     changed = "" if line.changed is None else f" changed {line.changed}"
     if line.outcome is Outcome.CHANGED:
-        # Whatever else becomes of its data, each change is told once.
+        # Each change is reported once, whatever becomes of its other data.
         return Item(Kind.ZIP, str(line.key), changed.strip(), session_id, centre_id)
-    # Documents of it that came right, or were sent anew, are news as well.
+    # Documents that were corrected or submitted again are news as well.
     what = (
         f"{outcome} {line.phase.short_name} {line.failed}/{line.documents} {md5}{changed}"
         if needs_attention(line)
@@ -165,7 +165,7 @@ def _item(line: ZipLine, md5: str | None, session_id: int, centre_id: int) -> It
 
 
 def _by_centre(connection: Connection, session: SessionEntry, lines: Sequence[ZipLine]) -> dict[str, list[ZipLine]]:
-    """Each line with the centre that its name tells or, where it tells none, with those whose sources have had it."""
+    """Each line with the centre in its archive's name or, without one, with the centres whose sources had it."""
     hosts: dict[ZipKey, tuple[str, ...]] = {}
     if any(line.centre is None for line in lines):
         hosts = {zipped.key: zipped.hosts for zipped in session_zips(connection, session)}

@@ -1,14 +1,14 @@
-"""The ledger of what was told to whom: the tracker's table `notification`.
+"""Who was notified of what: the tracker's table `notification`.
 
-A thing is told at most once. Who is about to tell it claims it first, by inserting a row under a unique key, so that
-two processes cannot both; right before the message is handed over the row becomes `sending`. A process that dies before
-that leaves a claim, which lapses. One that dies after it leaves a message of which nobody knows whether it arrived: it
-becomes `unsure` and is not sent again by e-mail, since a person who gets everything twice stops reading; what repeats
-without harm (a webhook whose receiver knows the message by its id, the log) is sent again. What certainly was not sent
-is `failed`, and claimed anew by the next session.
+Each recipient gets each item once. A process that is about to send first claims the items by inserting rows under a
+unique key, so that two processes cannot send the same. Right before the message leaves, the rows become `sending`. If a
+process dies before that, its claim lapses. If it dies later, nobody knows whether the message arrived: the rows become
+`unsure`. An e-mail is then not sent again, because people who get everything twice stop reading. A webhook, whose
+receiver knows messages by their ids, and the log are sent again. A message that was certainly not sent is `failed`, and
+the next session claims it again.
 
-A message that is sent again keeps its id, as long as it tells the same: all that is left of it, and nothing else. So a
-claim is known by its message and the time at which it was made.
+A message keeps its id when it is sent again with exactly the same items. So a claim is known by its message id and its
+time.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from dcc.tracker.database import insert_rows, run_writing
 from dcc.tracker.models import NotificationRow
 
 LAPSED: Final = timedelta(minutes=15)
-"""Age at which nobody can be at a message any more: sending is bounded to ten minutes (DCC_NOTIFY_SECONDS)."""
+"""Age at which no process can still be sending a message: sending is bounded to ten minutes (DCC_NOTIFY_SECONDS)."""
 MOST_ATTEMPTS: Final = 40
-"""Attempts after which a message is given up, some days later: an address that refuses mail does so for good."""
+"""Attempts after which a message is given up, after some days: an address that still refuses mail is wrong."""
 AT_ONCE: Final = 5
-"""Attempts that are made whenever somebody looks; the pauses before later ones double, up to `LONGEST_PAUSE`.
+"""Attempts without a pause. The pauses before later ones double, up to `LONGEST_PAUSE`.
 
-A sensor looks every minute, and a mail server may be down for a weekend.
+A sensor tries every minute, and a mail server may be down for a weekend.
 """
 LONGEST_PAUSE: Final = timedelta(hours=3)
 
@@ -50,7 +50,7 @@ T = TypeVar("T")
 
 
 class Sending(StrEnum):
-    """How far telling something is."""
+    """How far the sending of an item is."""
 
     CLAIMED = "claimed"
     SENDING = "sending"
@@ -59,13 +59,13 @@ class Sending(StrEnum):
     UNSURE = "unsure"
 
 
-TOLD: Final = (Sending.SENT, Sending.UNSURE)
-"""What counts as told."""
+NOTIFIED: Final = (Sending.SENT, Sending.UNSURE)
+"""States in which the recipient counts as notified."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a process alone may tell a recipient by a channel, in one message: `items` of those that it asked for."""
+    """The items of a request that this process alone may send to a recipient by a channel, in one message."""
 
     message_id: str
     channel: str
@@ -80,14 +80,14 @@ class Ledger:
     def __init__(self, tracker: Engine) -> None:
         self._tracker = tracker
 
-    def not_told(self, items: Sequence[Item], channel: str, recipient: str) -> list[Item]:
-        """Those that the recipient still has to be told, as far as can be seen without claiming them."""
+    def unsent(self, items: Sequence[Item], channel: str, recipient: str) -> list[Item]:
+        """The items that the recipient has not received, read without claiming them."""
         with self._tracker.connect() as connection:
             known = _known(connection, [item.told(channel, recipient) for item in items])
         return [item for item in items if _is_free(known.get(item.told(channel, recipient)))]
 
     def claim(self, items: Sequence[Item], channel: str, recipient: str) -> Claim:
-        """Claim what the recipient was not told yet and nobody else is telling. `items` of the claim may be empty."""
+        """Claim the items that the recipient has not received and no other process is sending. They may be none."""
         wanted = {item.told(channel, recipient): item for item in items}
 
         def work(connection: Connection) -> Claim:
@@ -104,13 +104,13 @@ class Ledger:
             return Claim(message_id, channel, recipient, tuple(free[told] for told in [*new, *taken]), now)
 
         for _ in range(3):
-            # Another process may have inserted one of them in between: it is there to be seen the next time.
+            # Another process may have inserted one of the rows meanwhile: the next attempt reads it.
             with suppress(IntegrityError):
                 return self._write(work)
         return Claim(uuid.uuid4().hex, channel, recipient, (), utc_now())
 
     def begin(self, claim: Claim) -> bool:
-        """Say that the message of a claim is handed over now; False when the claim has lapsed and is another's."""
+        """Record that the message of a claim leaves now; False if the claim lapsed and is another process's."""
 
         def work(connection: Connection) -> bool:
             held = update(NotificationRow).where(*_held(claim))
@@ -119,7 +119,7 @@ class Ledger:
             if begun == len(claim.items):
                 return True
             if begun:
-                # Another message tells some of them; what is left of this one is due again.
+                # Another message has some of the items; the rest is due again.
                 mine = NotificationRow.message_id == claim.message_id, NotificationRow.state == Sending.SENDING
                 left = update(NotificationRow).where(*mine)
                 connection.execute(left.values(state=Sending.FAILED, attempts=NotificationRow.attempts - 1))
@@ -128,21 +128,21 @@ class Ledger:
         return self._write(work)
 
     def settle(self, claim: Claim, state: Sending, reason: str | None = None) -> None:
-        """Say what became of the message of a claim. What it tells replaces what was told of the same zip actions."""
+        """Record the result of sending a claim's message. Its items replace earlier ones of the same submissions."""
 
         def work(connection: Connection) -> None:
             settled = update(NotificationRow).where(NotificationRow.message_id == claim.message_id)
             if state is not Sending.SENT:
-                # Whoever sent it again meanwhile knows better.
+                # A process that sent it again meanwhile knows better.
                 settled = settled.where(NotificationRow.state != Sending.SENT)
             connection.execute(settled.values(state=state, reason=reason, changed=utc_now()))
-            if state in TOLD:
+            if state in NOTIFIED:
                 _forget_older_outcomes(connection, claim)
 
         self._write(work)
 
     def release(self, claim: Claim) -> None:
-        """Give back a claim of which nothing was handed over."""
+        """Give back a claim whose message never left."""
 
         def work(connection: Connection) -> None:
             held = _held(claim)
@@ -152,9 +152,9 @@ class Ledger:
         self._write(work)
 
     def settle_interrupted(self, repeatable: Sequence[str]) -> list[tuple[str, str]]:
-        """See to messages whose process died while handing them over; channel and recipient of those now unsure.
+        """Settle messages whose process died while sending; returns channel and recipient of those now unsure.
 
-        `repeatable` are the channels by which they are sent again.
+        Messages of the channels in `repeatable` are sent again.
         """
 
         def work(connection: Connection) -> list[tuple[str, str]]:
@@ -172,8 +172,8 @@ class Ledger:
 
         return self._write(work)
 
-    def sessions_to_tell(self) -> list[int]:
-        """Sessions of which something could not be told before, and is to be tried again; newest first."""
+    def sessions_due(self) -> list[int]:
+        """Sessions with messages that failed before and are due again, newest first."""
         columns = NotificationRow.session_id, NotificationRow.state, NotificationRow.attempts, NotificationRow.changed
         query = (
             select(*columns)
@@ -192,7 +192,7 @@ class Ledger:
         return [number for number in dict.fromkeys(due) if number is not None]
 
     def drop_failed(self, session: int, *, before: datetime) -> None:
-        """Forget what of a session could not be told, was due `before` and was not tried since."""
+        """Remove a session's failed messages that were due `before` and were not tried since."""
         left = (
             NotificationRow.session_id == session,
             NotificationRow.state == Sending.FAILED,
@@ -206,7 +206,7 @@ class Ledger:
             self._write(lambda connection: _forget(connection, found))
 
     def settled(self, items: Sequence[Item], channel: str, recipient: str) -> list[Item]:
-        """Those that the recipient is not told any more: it was, or may have been, or that was given up."""
+        """The items that are closed for the recipient: sent, perhaps sent, or given up."""
         with self._tracker.connect() as connection:
             known = _known(connection, [item.told(channel, recipient) for item in items])
         rows = ((item, known.get(item.told(channel, recipient))) for item in items)
@@ -214,21 +214,21 @@ class Ledger:
             item
             for item, row in rows
             if row is not None
-            and (row.state in TOLD or (row.state == Sending.FAILED and row.attempts >= MOST_ATTEMPTS))
+            and (row.state in NOTIFIED or (row.state == Sending.FAILED and row.attempts >= MOST_ATTEMPTS))
         ]
 
     def open_outages(self, channel: str, recipient: str) -> dict[str, str]:
-        """What the recipient was told to be away and has not been told to be back: subject, and the row's `told`."""
+        """Outages that the recipient knows of without a recovery: by subject, the row's `told`."""
         with self._tracker.connect() as connection:
             return {row.subject: row.told for row in connection.execute(_open_outages(channel, recipient))}
 
     def end_outage(self, told: str) -> None:
-        """Say that an outage is over."""
+        """Record that an outage is over."""
         ended = update(NotificationRow).where(NotificationRow.told == told).values(ended=utc_now())
         self._write(lambda connection: connection.execute(ended) and None)
 
     def entries(self, *, session: int | None = None, most: int = 100) -> list[NotificationRow | Any]:
-        """What was, is and is to be told, newest first, without the zip actions that digests consist of."""
+        """Rows of the ledger, newest first, without the submissions that digests consist of."""
         query = select(NotificationRow.__table__).where(NotificationRow.kind != Kind.ZIP, NotificationRow.channel != "")
         if session is not None:
             query = query.where(NotificationRow.session_id == session)
@@ -236,22 +236,22 @@ class Ledger:
             return list(connection.execute(query.order_by(NotificationRow.id.desc()).limit(most)))
 
     def forget(self, kind: Kind, subjects: Sequence[str], channel: str, recipient: str) -> None:
-        """Forget what the recipient was told of these: when it happens again, it is news."""
+        """Remove items of the recipient: if they happen again, they are news."""
         with self._tracker.connect() as connection:
             known = _told_of(connection, kind, subjects, channel, recipient)
         if known:
             self._write(lambda connection: _forget(connection, known))
 
-    def looked_at(self) -> int:
-        """The last session that was looked at for what to tell; 0 for none."""
+    def last_session(self) -> int:
+        """The last session whose news were sent; 0 for none."""
         with self._tracker.connect() as connection:
             found = connection.scalar(
                 select(NotificationRow.session_id).where(NotificationRow.told == _MARK.told("", ""))
             )
         return found or 0
 
-    def look_at(self, session: int) -> None:
-        """Say that all sessions up to this one have been looked at."""
+    def record_session(self, session: int) -> None:
+        """Record that the news of all sessions up to this one were sent."""
         mark = _MARK.told("", "")
 
         def work(connection: Connection) -> None:
@@ -266,7 +266,7 @@ class Ledger:
                 .values(session_id=session, changed=utc_now())
             )
 
-        # Another process that inserts it in between has looked at the same.
+        # Another process that inserts the row meanwhile did the same.
         with suppress(IntegrityError):
             self._write(work)
 
@@ -298,7 +298,7 @@ def _is_free(row: Any) -> bool:
 
 
 def _is_due(row: Any, now: datetime) -> bool:
-    """Whether what failed is to be tried again: not while its pause lasts, and not when it was given up."""
+    """Whether a failed item is due for another attempt: not during its pause, and not after it was given up."""
     if row.attempts >= MOST_ATTEMPTS:
         return False
     doubled = row.attempts - AT_ONCE
@@ -307,7 +307,7 @@ def _is_due(row: Any, now: datetime) -> bool:
 
 
 def _held(claim: Claim) -> tuple[ColumnElement[bool], ...]:
-    """What the rows of a claim have in common, unless it has lapsed and they are another's."""
+    """Conditions for the rows of a claim that has not lapsed and is not another process's."""
     return (
         NotificationRow.message_id == claim.message_id,
         NotificationRow.state == Sending.CLAIMED,
@@ -316,7 +316,7 @@ def _held(claim: Claim) -> tuple[ColumnElement[bool], ...]:
 
 
 def _take(connection: Connection, row: Any, message_id: str, now: datetime) -> bool:
-    """Claim a row, but only from the state that was seen: another process may have been faster."""
+    """Claim a row if its state is still the one that was read; another process may have been faster."""
     mine = update(NotificationRow).where(
         NotificationRow.told == row.told,
         NotificationRow.state == row.state,
@@ -328,9 +328,10 @@ def _take(connection: Connection, row: Any, message_id: str, now: datetime) -> b
 
 
 def _keep_id(connection: Connection, rows: Sequence[Any], message_id: str) -> str:
-    """Give rows that were taken back the id of the message that they were in, if they are all that is left of it.
+    """Give claimed rows the id of the message that they were in, if they are all that is left of it.
 
-    With fewer or more, whoever has got that message would take news for a repeat. Returns the id that they have then.
+    With fewer or more items, a recipient would take news for a repeated message. Returns the id that the rows have
+    then.
     """
     before = {row.message_id if row.attempts else "" for row in rows}
     old = before.pop() if len(before) == 1 else ""
@@ -361,7 +362,9 @@ def _row(item: Item, told: str, message_id: str, channel: str, recipient: str, n
 
 
 def _forget_older_outcomes(connection: Connection, claim: Claim) -> None:
-    """A zip action that failed, came right and fails in the same way again is news: only the last outcome counts."""
+    """Remove earlier outcomes of the claim's submissions: only the last counts, so that the same failure is news again
+    after a success.
+    """
     subjects = [item.subject for item in claim.items if item.kind is Kind.ZIP]
     known = _told_of(connection, Kind.ZIP, subjects, claim.channel, claim.recipient)
     _forget(connection, [row_id for row_id, message_id in known.items() if message_id != claim.message_id])
@@ -370,7 +373,7 @@ def _forget_older_outcomes(connection: Connection, claim: Claim) -> None:
 def _told_of(
     connection: Connection, kind: Kind, subjects: Sequence[str], channel: str, recipient: str
 ) -> dict[int, str]:
-    """The rows of what was told of these, and their messages."""
+    """The rows of these items and the others of their messages."""
     found: dict[int, str] = {}
     for start in range(0, len(subjects), _LOT):
         lot = [subject[:_SUBJECT_LENGTH] for subject in subjects[start : start + _LOT]]
@@ -396,5 +399,5 @@ def _open_outages(channel: str, recipient: str) -> Any:
         NotificationRow.ended.is_(None),
         NotificationRow.channel == channel,
         NotificationRow.recipient == recipient[:_RECIPIENT_LENGTH],
-        NotificationRow.state.in_(TOLD),
+        NotificationRow.state.in_(NOTIFIED),
     )

@@ -1,4 +1,4 @@
-"""What a notification is: things to tell, and the message that tells them to one recipient by one channel."""
+"""What a notification is: items of news, and the message that brings them to one recipient by one channel."""
 
 from __future__ import annotations
 
@@ -10,43 +10,44 @@ from typing import Any
 
 
 class Kind(StrEnum):
-    """What a thing to tell is."""
+    """The kind of an item."""
 
     DIGEST = "digest"
-    """What became of a centre's submissions in a session, for the centre."""
+    """What happened to a centre's submissions in a session, for the centre."""
     SESSION = "session"
-    """What a session left to do, for wranglers."""
+    """What is left to do after a session, for wranglers."""
     ZIP = "zip"
-    """The outcome of one zip action, as part of a digest."""
+    """The outcome of one submission, as part of a digest."""
     OUTAGE = "outage"
-    """Something that all work hangs on has failed."""
+    """Something that all work depends on has failed."""
     RECOVERY = "recovery"
-    """It is back."""
+    """It works again."""
     ADDRESS = "address"
-    """A centre that cannot be written to."""
+    """A centre without an e-mail address."""
     OWNER = "owner"
-    """What an archive of another centre did with data of a centre, or tried to do, for the owner of the data."""
+    """What an archive of another centre did, or tried to do, with data of a centre, for the owner of the data."""
     TEST = "test"
-    """A message that says nothing but that it arrived."""
+    """A test message."""
 
 
 class Audience(StrEnum):
-    """Who a message is for. What wranglers hear is split by what else says it."""
+    """Who a message is for. Messages for wranglers are split by what else informs them."""
 
     CENTRE = "centre"
     WRANGLERS = "wranglers"
-    """Nothing else says it."""
+    """Nothing else informs them."""
     REPORTED = "wranglers, reported"
-    """The session report says it too."""
+    """The session report informs them too."""
     SUMMARY = "wranglers, summary"
-    """The session report and the centres' messages together say it too."""
+    """The session report and the centres' messages together inform them too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One thing to tell. `subject` says in a few words of what; `what` tells it apart from others on the same subject.
+    """One piece of news. `subject` names its subject in a few words; `what` distinguishes it from other news of that
+    subject.
 
-    `session` and `centre_id` are the rows of the tracker that it is about, if any.
+    `session` and `centre_id` are ids of the tracker's rows, if the item is about such.
     """
 
     kind: Kind
@@ -56,7 +57,7 @@ class Item:
     centre_id: int | None = None
 
     def told(self, channel: str, recipient: str) -> str:
-        """The key under which the ledger knows that a recipient was told it by a channel: a SHA-256."""
+        """The ledger's key for this item, channel and recipient: a SHA-256."""
         parts = (self.kind, self.subject, self.what, channel, recipient)
         return hashlib.sha256("\0".join(parts).encode("utf-8", "backslashreplace")).hexdigest()
 
@@ -74,10 +75,10 @@ class Attachment:
 class Message:
     """A message as every channel gets it.
 
-    `id` is the same however often it is sent, so that whoever gets it twice can tell; 32 hexadecimal digits. What tells
-    anything else is another message, also if it repeats some of this one. `data` is what it says, for programs: JSON
-    values only. `thread` names the conversation that it belongs to. `language` is the code of what `subject`, `text`
-    and `html` are written in; `html` is empty for none.
+    `id` (32 hexadecimal digits) stays the same when the message is sent again, so that the recipient recognises it. A
+    message with other items has another id. `data` is the content for programs, JSON values only. `thread` names the
+    conversation that it belongs to. `language` is the code of the language of `subject`, `text` and `html`; `html` may
+    be empty.
     """
 
     id: str

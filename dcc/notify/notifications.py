@@ -1,7 +1,7 @@
-"""What sessions, sensors and commands call to have people notified.
+"""Notifications for sessions, sensors and commands.
 
-Nothing here raises: what a session did stands, whether anybody was told or not. Each function returns sentences for
-whoever runs it, and logs what could not be sent as warnings.
+Unless said otherwise, nothing here raises: a session's work stands, whether or not anybody was notified. Each function
+returns sentences for its caller, and logs what could not be sent as warnings.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from dcc.errors import DccError
 from dcc.notify import outages
-from dcc.notify.centre_notices import remind_centres, tell_owners
+from dcc.notify.centre_notices import notify_owners, remind_centres
 from dcc.notify.channels.base import Channel, notifies, open_channels
 from dcc.notify.composer import Composer
 from dcc.notify.messages import Audience, Item, Kind, Message
@@ -48,8 +48,8 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What a round did: `sentences` for people, messages `sent` by channel, and how many were not."""
+class Notified:
+    """What a round did: `sentences` for people, the number of messages `sent` by channel, and of those that failed."""
 
     sentences: tuple[str, ...] = ()
     sent: Mapping[str, int] = field(default_factory=dict)
@@ -64,24 +64,24 @@ def notify_after_session(
     ended: bool = True,
     broke_off: str | None = None,
 ) -> list[str]:
-    """Tell what a session has brought about: outages at once; when it has `ended`, what it did for each centre.
+    """Send the news of a session: outages at once; once it has `ended`, its results for each centre.
 
-    `broke_off` says why it did.
+    `broke_off` is the reason if it broke off.
     """
     if not notifies(settings):
         return []
     well = ended and broke_off is None
     troubles = [broken_session(session.id, session.group, broke_off)] if broke_off is not None else []
     troubles += [session_of_dead_process(dead, taken_up=well) for dead in session.dead]
-    # One of all centres has done what any of a group had left.
+    # A session of all centres did the work of each group.
     groups = [None, *settings.centre_groups] if session.group is None else [session.group.name]
     fine = {subject: subject for subject in map(sessions_of, groups)}
 
     def work(round_: Round) -> None:
-        _tell_outages(round_, session.id, troubles, fine if well else {})
+        _notify_outages(round_, session.id, troubles, fine if well else {})
         if ended:
-            _tell_sessions(round_, session.id)
-            tell_owners(round_)
+            _notify_sessions(round_, session.id)
+            notify_owners(round_)
 
     return list(_guarded(tracker, settings, work).sentences)
 
@@ -94,31 +94,31 @@ def notify_due(
     *,
     watched: str | None = None,
     remind: datetime | None = None,
-) -> Told:
-    """Tell what is due: what could not be told before, sessions that ended without telling, outages. For sensors.
+) -> Notified:
+    """Send all due news: failed messages, sessions that ended without sending, outages. For sensors.
 
-    `troubles` are outages that the tracker does not know; `fine` are names of what works, by the subjects of such.
-    Together they are all whose subjects begin with `watched`: others that are open end, since nobody expects them back.
-    `remind` is a time at which centres are reminded of archives that failed long before it.
+    `troubles` are outages that the tracker does not know; `fine` are labels of what works, by subject. Together they
+    have every subject that begins with `watched`: other open outages of that kind end without a message. `remind` is a
+    time; centres are reminded of archives that failed long before it.
     """
     if not notifies(settings):
-        return Told()
+        return Notified()
 
     def work(round_: Round) -> None:
-        _tell_outages(round_, None, troubles, fine, dead=True, watched=watched)
-        _tell_sessions(round_, None)
+        _notify_outages(round_, None, troubles, fine, dead=True, watched=watched)
+        _notify_sessions(round_, None)
         if remind is not None:
             remind_centres(round_, remind)
-        tell_owners(round_)
+        notify_owners(round_)
 
     return _guarded(tracker, settings, work)
 
 
-def notify_session(tracker: Engine, settings: Settings, session_id: int, *, centre: str | None = None) -> Told:
-    """Tell what is due of one session that is over, for all centres or one."""
+def notify_session(tracker: Engine, settings: Settings, session_id: int, *, centre: str | None = None) -> Notified:
+    """Send the due news of one finished session, for all centres or one."""
 
     def work(round_: Round) -> None:
-        SessionNews(round_, session_id, centre).tell()
+        SessionNews(round_, session_id, centre).notify()
 
     return _guarded(tracker, settings, work)
 
@@ -126,22 +126,23 @@ def notify_session(tracker: Engine, settings: Settings, session_id: int, *, cent
 def plan(
     tracker: Engine, settings: Settings, session_id: int | None = None, *, centre: str | None = None
 ) -> tuple[list[Planned], list[str]]:
-    """What would be sent, of one session or all that is due, without sending or remembering anything; and sentences.
+    """The messages that would be sent, of one session or of all that is due, and sentences. Nothing is sent or
+    recorded.
 
-    Raises DccError, unlike what sends.
+    Raises DccError.
     """
     round_ = Round(tracker, settings, dry=True)
     if session_id is None and centre is None:
-        _tell_outages(round_, None, (), {}, dead=True)
+        _notify_outages(round_, None, (), {}, dead=True)
     for number in [session_id] if session_id is not None else _due_sessions(round_, None):
-        SessionNews(round_, number, centre).tell()
+        SessionNews(round_, number, centre).notify()
     if session_id is None or centre is not None:
-        tell_owners(round_, centre)
+        notify_owners(round_, centre)
     return round_.planned, round_.conclude()
 
 
 def send_test(settings: Settings, address: str) -> str:
-    """Send a test to an e-mail address; a sentence that says so. Raises NotificationNotSentError."""
+    """Send a test to an e-mail address; returns a sentence. Raises NotificationNotSentError."""
     from dcc.notify.channels.mail import MailChannel
 
     message = Composer(settings).test(uuid.uuid4().hex)
@@ -149,12 +150,14 @@ def send_test(settings: Settings, address: str) -> str:
     return f"A test was sent to {address}."
 
 
-def tell_that_tracker_is_away(settings: Settings, error: DccError) -> list[str]:
-    """Tell wranglers that the tracker cannot be reached: once, by what a file remembers, since the ledger is away."""
+def notify_tracker_outage(settings: Settings, error: DccError) -> list[str]:
+    """Notify wranglers once that the tracker cannot be reached. A file remembers it, because the ledger is in the
+    tracker.
+    """
     if not notifies(settings):
         return []
     trouble = Trouble(TRACKER, "", TRACKER, str(error), reported=False)
-    said: list[str] = []
+    sentences: list[str] = []
     failed: set[str] = set()
     for channel, recipient in _wranglers(settings):
         if channel.name in failed:
@@ -165,24 +168,24 @@ def tell_that_tracker_is_away(settings: Settings, error: DccError) -> list[str]:
             if path is None:
                 continue
             _send_alone(settings, channel, recipient, [trouble], [])
-            said.append(f"{recipient} was notified that the tracker is away.")
+            sentences.append(f"{recipient} was notified that the tracker is away.")
         except (DccError, OSError) as failure:
             if path is not None and not getattr(failure, "may_have_arrived", False):
                 path.unlink(missing_ok=True)
             failed.add(channel.name)
-            said.append(_warned(failure))
-    return said
+            sentences.append(_warned(failure))
+    return sentences
 
 
-def _tell_that_tracker_is_back(settings: Settings) -> list[str]:
-    told = list(outages.told_tracker_outages(settings))
+def _notify_tracker_recovery(settings: Settings) -> list[str]:
+    told = list(outages.tracker_outage_claims(settings))
     if not told:
         return []
     channels = {channel.name: channel for channel in open_channels(settings)}
-    said: list[str] = []
+    sentences: list[str] = []
     for name, recipient, path in told:
         try:
-            # Whoever takes the file away first is the one who tells.
+            # The process that removes the file sends the message.
             path.unlink()
         except FileNotFoundError:
             continue
@@ -192,8 +195,8 @@ def _tell_that_tracker_is_back(settings: Settings) -> list[str]:
         except DccError as failure:
             if not getattr(failure, "may_have_arrived", False):
                 outages.claim_tracker_outage(settings, name, recipient)
-            said.append(_warned(failure))
-    return said
+            sentences.append(_warned(failure))
+    return sentences
 
 
 def _send_alone(
@@ -211,56 +214,56 @@ def _wranglers(settings: Settings) -> list[tuple[Channel, str]]:
     ]
 
 
-def _guarded(tracker: Engine, settings: Settings, work: Callable[[Round], None]) -> Told:
-    """Do a round, and turn whatever goes wrong into sentences."""
-    said: list[str] = []
+def _guarded(tracker: Engine, settings: Settings, work: Callable[[Round], None]) -> Notified:
+    """Run a round, and turn each error into a sentence."""
+    sentences: list[str] = []
     sent: dict[str, int] = {}
     failed = 0
     try:
         round_ = Round(tracker, settings)
         try:
             lost = round_.ledger.settle_interrupted(round_.repeating)
-            said += [_lost(channel, recipient) for channel, recipient in lost]
-            said += _tell_that_tracker_is_back(settings)
+            sentences += [_lost(channel, recipient) for channel, recipient in lost]
+            sentences += _notify_tracker_recovery(settings)
             work(round_)
         finally:
-            said += round_.conclude()
+            sentences += round_.conclude()
             sent, failed = dict(round_.sent), round_.failed
     except (DccError, SQLAlchemyError, OSError) as error:
-        said.append(_warned(error))
+        sentences.append(_warned(error))
         failed += 1
     except Exception as error:
         log.exception("Notifications met a fault")
-        said.append(f"Notifications met a fault of the platform ({type(error).__name__}): report it with the log.")
+        sentences.append(f"Notifications met a fault of the platform ({type(error).__name__}): report it with the log.")
         failed += 1
-    return Told(tuple(said), sent, failed)
+    return Notified(tuple(sentences), sent, failed)
 
 
-def _tell_sessions(round_: Round, session_id: int | None) -> None:
+def _notify_sessions(round_: Round, session_id: int | None) -> None:
     numbers = _due_sessions(round_, session_id)
     for number in numbers:
-        SessionNews(round_, number).tell()
-        # What was not sent before and is not due any more, since a later session has told it.
+        SessionNews(round_, number).notify()
+        # Failed messages that are not due any more: a later session has sent the same news.
         round_.ledger.drop_failed(number, before=round_.began)
     if numbers:
         with round_.tracker.connect() as connection:
             under_way = oldest_under_way(connection)
-        # One that is longer at work than those after it is looked at when it ends, whoever tells of it.
-        round_.ledger.look_at(max(numbers) if under_way is None else min(max(numbers), under_way - 1))
+        # A session that takes longer than later ones is looked at when it ends.
+        round_.ledger.record_session(max(numbers) if under_way is None else min(max(numbers), under_way - 1))
 
 
 def _due_sessions(round_: Round, session_id: int | None) -> list[int]:
-    """Sessions to look at: this one, those that ended since the last that was looked at, those to be told again."""
-    last = round_.ledger.looked_at()
+    """Sessions with possible news: this one, those that ended since the last one sent, those with failed messages."""
+    last = round_.ledger.last_session()
     with round_.tracker.connect() as connection:
-        # What was before the first one is history, which nobody waits for.
+        # Sessions before the first notification are history; nobody waits for them.
         ended = sessions_after(connection, last, _MOST_SESSIONS if last else 1)
-    again = round_.ledger.sessions_to_tell()[:_MOST_RETRIES]
+    again = round_.ledger.sessions_due()[:_MOST_RETRIES]
     wanted = {*ended, *again, *([] if session_id is None else [session_id])}
     return sorted(wanted)
 
 
-def _tell_outages(
+def _notify_outages(
     round_: Round,
     session_id: int | None,
     troubles: Iterable[Trouble],
@@ -269,7 +272,7 @@ def _tell_outages(
     dead: bool = False,
     watched: str | None = None,
 ) -> None:
-    """Tell what is away and what is back, dead sessions if `dead`; `fine` and `watched`: see `notify_due`."""
+    """Send outages and recoveries, with `dead` those of dead sessions too; `fine` and `watched`: see `notify_due`."""
     with round_.tracker.connect() as connection:
         away = [*troubles, *sources_away(connection, round_.settings, session_id)]
         if dead:
@@ -277,10 +280,10 @@ def _tell_outages(
     reported = {(channel.name, recipient) for channel, recipient in round_.recipients(Audience.REPORTED)}
     for channel, recipient in round_.recipients(Audience.WRANGLERS):
         own = [one for one in away if not one.reported or (channel.name, recipient) in reported]
-        _tell_outages_to(round_, channel, recipient, own, fine, watched)
+        _notify_outages_to(round_, channel, recipient, own, fine, watched)
 
 
-def _tell_outages_to(
+def _notify_outages_to(
     round_: Round,
     channel: Channel,
     recipient: str,
@@ -301,7 +304,7 @@ def _tell_outages_to(
         if not round_.dry:
             ledger.end_outage(told[subject])
         del back[subject]
-    # What goes on being away is one outage, whichever session or run came upon it.
+    # An outage that continues is one outage, whichever session or run met it.
     by_item = {one.item: one for one in away if one.subject not in told}
     recoveries = {Item(Kind.RECOVERY, subject, told[subject]): subject for subject in back}
 
@@ -309,27 +312,28 @@ def _tell_outages_to(
         labels = {recoveries[item]: back[recoveries[item]] or "" for item in items if item in recoveries}
         return round_.composer.outages(message_id, [by_item[item] for item in items if item in by_item], labels)
 
-    now = round_.tell(channel, recipient, [*by_item, *recoveries], compose)
+    now = round_.notify(channel, recipient, [*by_item, *recoveries], compose)
     if round_.dry:
         return
     for item in now:
         if item in by_item and by_item[item].over:
             ledger.end_outage(item.told(channel.name, recipient))
-    # Also what was told in an earlier round that died before it said so: else the next outage would pass for this one.
+    # This includes recoveries that an earlier round sent before it died: else the next outage would be taken for this
+    # one.
     for item in ledger.settled(list(recoveries), channel.name, recipient):
         ledger.end_outage(told[recoveries[item]])
 
 
 def _lost(channel: str, recipient: str) -> str:
-    said = (
+    sentence = (
         f"A process died while it sent a notification by {channel} to {recipient}: nobody knows whether it arrived, "
         "and it is not sent again. See: dcc notify --list"
     )
-    log.warning("%s", said)
-    return said
+    log.warning("%s", sentence)
+    return sentence
 
 
 def _warned(error: Exception) -> str:
-    said = str(error) if isinstance(error, DccError) else f"Notifications were not sent ({type(error).__name__})."
-    log.warning("%s", said)
-    return said
+    sentence = str(error) if isinstance(error, DccError) else f"Notifications were not sent ({type(error).__name__})."
+    log.warning("%s", sentence)
+    return sentence

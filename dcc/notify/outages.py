@@ -1,8 +1,8 @@
-"""Outages: sources that cannot be crawled, sessions that broke off, a tracker that is away; and what is back.
+"""Outages: sources that cannot be crawled, sessions that broke off, an unreachable tracker; and recoveries.
 
-The ledger is in the tracker and cannot record that the tracker is away. A file `tracker-away-<hash>.json` in
-`DCC_HOME/notifications` does, one for each channel and recipient. It is made before the message is sent, and only one
-process can make it, so each installation tells it once, and once more when the tracker is back.
+The ledger is in the tracker, so it cannot record that the tracker is away. A file `tracker-away-<hash>.json` in
+`DCC_HOME/notifications` does, one for each channel and recipient. It is created before the message is sent, and only
+one process can create it. So each installation reports the outage once, and the recovery once.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ _NAME: Final = "tracker-away-{}.json"
 
 
 def claim_tracker_outage(settings: Settings, channel: str, recipient: str) -> Path | None:
-    """Mark that a recipient is told that the tracker is away; None when that was done before. Raises OSError."""
+    """Create the file that records that a recipient is notified; None if it exists already. Raises OSError."""
     directory = _directory(settings)
     make_directory(directory)
     digest = hashlib.sha256(f"{channel}\0{recipient}".encode()).hexdigest()[:16]
     path = directory / _NAME.format(digest)
-    if _said(path) is not None:
+    if _recipient_in(path) is not None:
         return None
     part = directory / f".{path.name}.{uuid.uuid4().hex}.part"
     try:
         with os.fdopen(create_file(part, PRIVATE_FILE), "w", encoding="utf-8") as file:
             json.dump({"channel": channel, "recipient": recipient}, file)
-        # A mark is whole or not there: the disk may well be full when the tracker is away.
+        # The file is complete or absent: the disk may well be full when the tracker is away.
         os.link(part, path)
     except FileExistsError:
         return None
@@ -52,19 +52,19 @@ def claim_tracker_outage(settings: Settings, channel: str, recipient: str) -> Pa
     return path
 
 
-def told_tracker_outages(settings: Settings) -> Iterator[tuple[str, str, Path]]:
-    """Who was told that the tracker is away: channel, recipient, and the file that says so. Raises OSError."""
+def tracker_outage_claims(settings: Settings) -> Iterator[tuple[str, str, Path]]:
+    """Who was notified that the tracker is away: channel, recipient and file. Raises OSError."""
     for path in sorted(_directory(settings).glob(_NAME.format("*"))):
-        said = _said(path)
-        if said is not None:
-            yield *said, path
+        found = _recipient_in(path)
+        if found is not None:
+            yield *found, path
 
 
-def _said(path: Path) -> tuple[str, str] | None:
-    """Channel and recipient of a mark. One that cannot be read is removed: nobody would be told anything by it."""
+def _recipient_in(path: Path) -> tuple[str, str] | None:
+    """Channel and recipient of such a file. One that cannot be read is removed."""
     try:
-        said = json.loads(path.read_text("utf-8"))
-        return str(said["channel"]), str(said["recipient"])
+        content = json.loads(path.read_text("utf-8"))
+        return str(content["channel"]), str(content["recipient"])
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError):
@@ -77,7 +77,7 @@ def _directory(settings: Settings) -> Path:
 
 
 SESSION: Final = "sessions"
-"""The subject of the outage that sessions of all centres break off."""
+"""The subject of outages in which sessions of all centres break off."""
 TRACKER: Final = "tracker database"
 _SOURCE: Final = "file source "
 _FAILED: Final = "failed"
@@ -86,10 +86,10 @@ _MOST: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Something that is away. `since` tells this outage apart from earlier ones of the same; `label` names it.
+    """An outage. `since` distinguishes it from earlier ones of the same subject; `label` names the subject for people.
 
-    `reason` is what was recorded, without its label. `over`: it is back already, though nobody was told that it was
-    away. `reported`: the session report says it too.
+    `reason` is the recorded message without its label. `over`: it has ended before anybody was notified. `reported`:
+    the session report has it too.
     """
 
     subject: str
@@ -104,14 +104,14 @@ class Trouble:
 
     @property
     def item(self) -> Item:
-        """The outage, as a thing to tell."""
+        """The outage, as an item of the ledger."""
         return Item(Kind.OUTAGE, self.subject, self.since, self.session, self.centre_id)
 
 
 def sources_away(connection: Connection, settings: Settings, session_id: int | None = None) -> list[Trouble]:
-    """The file sources that failed in a session, and in as many before as the settings ask for; None: the last one.
+    """The sources that failed in a session (None: the last), and in as many before as the settings ask for.
 
-    One whose listing shrank is among them at once: the next crawl may take its archives for gone.
+    A source whose listing shrank is reported at once: the next crawl may take its archives for gone.
     """
     if session_id is None:
         session_id = connection.scalar(select(func.max(SourceCrawlRow.session_id)))
@@ -162,7 +162,7 @@ def sources_away(connection: Connection, settings: Settings, session_id: int | N
 
 
 def _streak(connection: Connection, source_id: int) -> tuple[int | None, int]:
-    """The first of the crawls of a source that failed in a row up to the last one, and how many they are."""
+    """The first of a source's latest failed crawls in a row, and their number."""
     own = SourceCrawlRow.file_source_id == source_id
     good = select(func.max(SourceCrawlRow.id)).where(own, SourceCrawlRow.outcome != _FAILED)
     last_good = connection.scalar(good) or 0
@@ -173,33 +173,32 @@ def _streak(connection: Connection, source_id: int) -> tuple[int | None, int]:
 
 
 def sessions_of(group: str | None) -> str:
-    """The subject of the outage that sessions of a group of centres, or of all, break off."""
+    """The subject of outages in which sessions of a group, or of all centres, break off."""
     return SESSION if group is None else f"{SESSION} of {group}"
 
 
 def broken_session(session_id: int, group: CentreGroup | None, reason: str) -> Trouble:
-    """A session of a group of centres, or of all, that broke off."""
+    """The outage of a session that broke off."""
     subject = sessions_of(None if group is None else group.name)
     return Trouble(subject, str(session_id), f"session {session_id}", reason, session_id)
 
 
 def session_of_dead_process(dead: DeadSession, *, taken_up: bool) -> Trouble:
-    """A session whose process died; `taken_up`: the next one has ended well, and did what it had left."""
+    """The outage of a session whose process died; `taken_up`: the next session has finished its work."""
     trouble = broken_session(dead.session, dead.group, dead.said)
     return replace(trouble, over=taken_up, reported=False)
 
 
 def dead_sessions(connection: Connection, settings: Settings) -> list[Trouble]:
-    """The sessions whose processes have died without another one having followed yet."""
+    """Sessions whose processes died and that no other session has followed yet."""
     dead = [lease.died for lease in read_leases(connection, settings) if lease.is_dead]
     return [session_of_dead_process(one, taken_up=False) for one in dead]
 
 
 def ended_outages(connection: Connection, subjects: Iterable[str], away: Iterable[Trouble]) -> dict[str, str | None]:
-    """Those of the subjects of outages that are no longer away, each with what it is called.
+    """The subjects that recovered, each with its label; sessions are not among them.
 
-    None instead of that: nobody expects it back, such as a file source that is not crawled any more. Sessions are not
-    looked at.
+    None instead of a label: the outage ends without a message, as of a source that is not crawled any more.
     """
     still = {trouble.subject for trouble in away}
     wanted = [subject for subject in subjects if subject.startswith(_SOURCE) and subject not in still]
@@ -217,7 +216,7 @@ def ended_outages(connection: Connection, subjects: Iterable[str], away: Iterabl
 
 
 def sessions_after(connection: Connection, last: int, most: int) -> list[int]:
-    """Sessions that are over and came after one, oldest first: at most the `most` last of them."""
+    """Finished sessions after `last`, oldest first: at most the `most` newest of them."""
     query = (
         select(CrawlingSession.id)
         .where(CrawlingSession.id > last, CrawlingSession.finish_time.is_not(None))
@@ -228,7 +227,7 @@ def sessions_after(connection: Connection, last: int, most: int) -> list[int]:
 
 
 def oldest_under_way(connection: Connection) -> int | None:
-    """The oldest session that is not over; None where all are."""
+    """The oldest session that has not ended; None if all have."""
     return connection.scalar(select(func.min(CrawlingSession.id)).where(CrawlingSession.finish_time.is_(None)))
 
 

@@ -1,7 +1,7 @@
-"""One round of telling: what is new for each recipient is claimed, put into words, sent, and settled in the ledger.
+"""One round of notifications: the new items of each recipient are claimed, composed, sent, and settled in the ledger.
 
-A round is bounded in time. A channel that fails twice in a row is left alone for the round; what was not sent, or not
-even tried, is due again in the next one.
+A round is bounded in time. A channel that fails twice in a row is not tried again in the round. What was not sent is
+due again in the next round.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from dcc.notify.messages import Audience, Item, Message
 from dcc.settings import Settings
 
 Compose = Callable[[str, Sequence[Item], Channel], Message]
-"""Makes the message that tells some things; its id is given."""
+"""Makes the message for some items, under the given id."""
 Needed = Callable[[Sequence[Item]], bool]
-"""Whether things are worth a message; a digest is not when nothing in it is new."""
+"""Whether items are worth a message; a digest without a new item is not."""
 
 DRY_RUN_ID: Final = "0" * 32
 _FAILURES: Final = 2
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A message that would be sent, by which channel and to whom."""
+    """A message that would be sent, with its channel and recipient."""
 
     channel: str
     recipient: str
@@ -46,20 +46,20 @@ class Planned:
 
 @dataclass
 class Round:
-    """One round of telling. `dry`: nothing is claimed or sent, and `planned` has what would be."""
+    """One round of notifications. `dry`: nothing is claimed or sent; `planned` collects the messages."""
 
     tracker: Engine
     settings: Settings
     dry: bool = False
     planned: list[Planned] = field(default_factory=list)
     sent: Counter[str] = field(default_factory=Counter)
-    said: list[str] = field(default_factory=list)
+    sentences: list[str] = field(default_factory=list)
     postponed: int = 0
 
     def __post_init__(self) -> None:
         self.ledger = Ledger(self.tracker)
         self.channels = open_channels(self.settings)
-        self.composer = Composer(self.settings, self.said)
+        self.composer = Composer(self.settings, self.sentences)
         self._failures: Counter[str] = Counter()
         self._not_sent = 0
         self.began = utc_now()
@@ -67,29 +67,29 @@ class Round:
 
     @property
     def failed(self) -> int:
-        """How many messages were not sent."""
+        """The number of messages that were not sent."""
         return self.postponed + self._not_sent
 
     @property
     def repeating(self) -> list[str]:
-        """The channels whose messages may be sent again when nobody knows whether they arrived."""
+        """The channels whose messages may be sent again if it is unknown whether they arrived."""
         return [channel.name for channel in self.channels if channel.repeats]
 
     def recipients(self, audience: Audience, addresses: Sequence[str] = ()) -> Iterator[tuple[Channel, str]]:
-        """Who gets what is for an audience, and how."""
+        """Each channel and recipient for an audience."""
         for channel in self.channels:
             for recipient in channel.recipients(audience, addresses):
                 yield channel, recipient
 
-    def tell(
+    def notify(
         self, channel: Channel, recipient: str, items: Sequence[Item], compose: Compose, needed: Needed = bool
     ) -> Sequence[Item]:
-        """Tell a recipient what of `items` is new to it; what it was told, or may have been told, now.
+        """Send a recipient the new ones of `items`; returns those that were sent, or perhaps sent, now.
 
-        What cannot be put into words is said, and due again. Raises TrackerUnreachableError; in a dry round, what the
-        composing raises.
+        A message that cannot be composed is reported in the sentences, and due again. Raises TrackerUnreachableError;
+        in a dry round, what `compose` raises.
         """
-        free = self.ledger.not_told(items, channel.name, recipient)
+        free = self.ledger.unsent(items, channel.name, recipient)
         if not needed(free):
             return ()
         if self.dry:
@@ -107,7 +107,7 @@ class Round:
 
     def conclude(self) -> list[str]:
         """Sentences on what was sent and what was not."""
-        sentences = list(dict.fromkeys(self.said))
+        sentences = list(dict.fromkeys(self.sentences))
         if self.postponed:
             sentences.append(
                 f"{self.postponed} more notifications were not tried, since a channel failed or time was up; the next "
@@ -141,31 +141,31 @@ class Round:
             return self._failed(channel, claim, str(error), unsure=error.may_have_arrived)
         except Exception as error:
             log.exception("The channel %s met a fault", channel.name)
-            said = f"The notification was not sent: the channel {channel.name} met a fault ({type(error).__name__})."
-            return self._failed(channel, claim, said, unsure=True)
+            problem = f"The notification was not sent: the channel {channel.name} met a fault ({type(error).__name__})."
+            return self._failed(channel, claim, problem, unsure=True)
         self.ledger.settle(claim, Sending.SENT)
         self._failures[channel.name] = 0
         self.sent[channel.name] += 1
         return claim.items
 
     def _not_composed(self, claim: Claim, error: Exception) -> Sequence[Item]:
-        """What one message cannot be made of keeps nobody else from being told."""
+        """Record that a message cannot be composed; other recipients still get theirs."""
         log.exception("A notification of %s met a fault", claim.recipient)
         reason = str(error) if isinstance(error, DccError) else f"it met a fault ({type(error).__name__}): see the log."
-        said = f"A notification of {claim.recipient} could not be made: {reason}"
+        problem = f"A notification of {claim.recipient} could not be made: {reason}"
         self._not_sent += 1
-        self.said.append(said)
+        self.sentences.append(problem)
         if self.ledger.begin(claim):
-            self.ledger.settle(claim, Sending.FAILED, said)
+            self.ledger.settle(claim, Sending.FAILED, problem)
         return ()
 
-    def _failed(self, channel: Channel, claim: Claim, said: str, *, unsure: bool) -> Sequence[Item]:
+    def _failed(self, channel: Channel, claim: Claim, problem: str, *, unsure: bool) -> Sequence[Item]:
         self._failures[channel.name] += 1
         self._not_sent += 1
         unsure = unsure and not channel.repeats
-        self.ledger.settle(claim, Sending.UNSURE if unsure else Sending.FAILED, said)
+        self.ledger.settle(claim, Sending.UNSURE if unsure else Sending.FAILED, problem)
         if unsure:
-            said += f" Whether it arrived at {claim.recipient} all the same is not known, so it is not sent again."
-        log.warning("%s", said)
-        self.said.append(said)
+            problem += f" Whether it arrived at {claim.recipient} all the same is not known, so it is not sent again."
+        log.warning("%s", problem)
+        self.sentences.append(problem)
         return claim.items if unsure else ()

@@ -20,13 +20,13 @@ _UNFIT: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class SessionNews:
-    """The news of one session, for all centres or one; what is costly is asked for when somebody is told it."""
+    """The news of one session, for all centres or one. Costly parts are computed when a recipient needs them."""
 
     def __init__(self, round_: Round, session_id: int, centre: str | None = None) -> None:
         self._round, self._session_id, self._centre = round_, session_id, centre
 
-    def tell(self) -> None:
-        """Tell everybody what is new to them. Raises as `Round.tell`."""
+    def notify(self) -> None:
+        """Send all recipients their news. Raises as `Round.notify`."""
         digests = self._digests
         if not digests:
             return
@@ -34,7 +34,7 @@ class SessionNews:
         for digest in digests:
             for channel, recipient in self._round.recipients(Audience.CENTRE, digest.addresses):
                 items = [digest.item, *(digest.items[line.key] for line in digest.lines)]
-                self._round.tell(channel, recipient, items, partial(self._compose_digest, digest), _has_zips)
+                self._round.notify(channel, recipient, items, partial(self._compose_digest, digest), _has_zips)
         if self._centre is None:
             self._tell_wranglers()
 
@@ -60,7 +60,7 @@ class SessionNews:
             return self._round.composer.missing_addresses(message_id, [missing[item] for item in items])
 
         for channel, recipient in self._round.recipients(Audience.WRANGLERS):
-            self._round.tell(channel, recipient, list(missing), compose)
+            self._round.notify(channel, recipient, list(missing), compose)
 
     def _tell_wranglers(self) -> None:
         troubled = [digest for digest in self._digests if digest.bad]
@@ -75,7 +75,7 @@ class SessionNews:
         for channel, recipient in self._round.recipients(Audience.SUMMARY):
             if well and not self._round.dry:
                 self._round.ledger.forget(Kind.ZIP, well, channel.name, recipient)
-            self._round.tell(channel, recipient, [summary, *items], compose, _has_zips)
+            self._round.notify(channel, recipient, [summary, *items], compose, _has_zips)
 
     def _compose_digest(self, digest: Digest, message_id: str, told: Sequence[Item], channel: Channel) -> Message:
         shown = digest.only(told)
@@ -84,14 +84,14 @@ class SessionNews:
         return self._round.composer.digest(message_id, shown, causes, attached)
 
     def _reports(self, digest: Digest) -> list[Attachment]:
-        """The submission reports of what needs a hand, without pictures, as many as may be carried."""
+        """The submission reports on which a person must act, without plots, as many as a message may carry."""
         left = self._round.settings.notify_attachment_bytes
         attached: list[Attachment] = []
         for line in digest.bad[:_MOST_REPORTS] if left else ():
             try:
                 page = self._page(digest, line.key).encode("utf-8", "backslashreplace")
             except DccError as error:
-                self._round.said.append(f"The report of {line.key} could not be attached: {error}")
+                self._round.sentences.append(f"The report of {line.key} could not be attached: {error}")
                 continue
             if len(page) <= left:
                 left -= len(page)
@@ -121,6 +121,6 @@ class SessionNews:
 
 
 def _has_zips(items: Sequence[Item]) -> bool:
-    """A digest or summary that was told is not told again; one without anything new in it is not worth a message."""
+    """Whether a digest or summary has a new submission; without one it is not worth a message."""
     kinds = {item.kind for item in items}
     return Kind.ZIP in kinds and len(kinds) > 1

@@ -1,8 +1,7 @@
-"""The report of a crawling session for data wranglers, in plain text.
+"""The report of a crawling session for data wranglers, in plain text, made from the tracker.
 
-It tells how each file source was crawled, how far the session's zip actions and documents came, why each of those that
-failed did, what waits to be confirmed, what came late, and what the crawls noticed. Everything in it is from the
-tracker.
+It has the result of each source's crawl, how far submissions and documents came, why each failed one did, what waits
+for confirmation, what came late, and the findings of the crawls.
 """
 
 from __future__ import annotations
@@ -51,32 +50,32 @@ log = logging.getLogger(__name__)
 
 
 def send_session_report(tracker: Engine, settings: Settings, session_id: int) -> list[str]:
-    """Send the report of a session that has ended by every channel that the settings ask for; none by default.
+    """Send the report of a finished session by every channel of the settings; by default there is none.
 
-    Returns a sentence for each channel: where the report was sent, or why it was not and what to do, which is logged
-    as a warning too. Never raises DccError or SQLAlchemyError: what the session did stands, with or without a report.
+    Returns a sentence for each channel: where the report was sent, or why not and what to do, which is also logged as a
+    warning. Never raises DccError or SQLAlchemyError: the session's work stands without a report.
     """
-    said: list[str] = []
+    sentences: list[str] = []
     try:
         channels = open_channels(settings)
         if not channels:
-            return said
+            return sentences
         facts = run_reading(
             tracker, lambda connection: load_facts(connection, session_id), patience_seconds=settings.database_retry
         )
         if facts.quiet and not settings.report_quiet_sessions:
-            return said
+            return sentences
         report = render_report(facts)
     except (DccError, SQLAlchemyError) as error:
         return [_not_sent(session_id, error)]
     for channel in channels:
         try:
-            said.append(channel.send(report))
+            sentences.append(channel.send(report))
         except DccError as error:
-            said.append(_not_sent(session_id, error))
+            sentences.append(_not_sent(session_id, error))
         else:
-            log.info("%s", said[-1])
-    return said
+            log.info("%s", sentences[-1])
+    return sentences
 
 
 def _not_sent(session_id: int, error: Exception) -> str:
@@ -104,27 +103,27 @@ class SessionFacts:
 
     @property
     def failed_zips(self) -> int:
-        """How many zip actions stand failed."""
+        """The number of failed submissions."""
         return sum(zipped.status is Status.FAILED for zipped in self.zips)
 
     @property
     def troubled_sources(self) -> int:
-        """How many file sources could not be listed, or only in part."""
+        """The number of sources that could not be listed completely."""
         return sum(crawl.error is not None for crawl in self.crawls)
 
     @property
     def quiet(self) -> bool:
-        """Whether nothing happened and nothing was amiss."""
+        """Whether nothing happened and nothing failed."""
         return not (self.zips or self.findings or self.troubled_sources) and self.session.outcome != "failed"
 
     def label(self, source_id: int) -> str:
-        """How the report names a file source."""
+        """The source's name in the report."""
         source = self.sources.get(source_id)
         return source.label if source is not None else f"file source {source_id}"
 
 
 def load_facts(connection: Connection, session_id: int) -> SessionFacts:
-    """What the tracker knows of a session. Raises NotFoundError for one that does not exist."""
+    """What the tracker knows of a session. Raises NotFoundError if it does not exist."""
     entries = list_sessions(connection, ids=[session_id])
     if not entries:
         raise NotFoundError(f"There is no session {session_id}. See `dcc sessions`.")
@@ -179,10 +178,10 @@ def _subject(facts: SessionFacts) -> str:
         (len(facts.held), "zip action to be confirmed", "zip actions to be confirmed"),
         (len(facts.findings), "finding", None),
     )
-    said = ", ".join(_count(*trouble) for trouble in troubles if trouble[0])
-    if not said:
-        said = facts.session.outcome if facts.session.outcome in ("failed", "cancelled") else "all well"
-    return f"DCC session {facts.session.id}: {said}"
+    summary = ", ".join(_count(*trouble) for trouble in troubles if trouble[0])
+    if not summary:
+        summary = facts.session.outcome if facts.session.outcome in ("failed", "cancelled") else "all well"
+    return f"DCC session {facts.session.id}: {summary}"
 
 
 def _heading(facts: SessionFacts) -> Iterator[str]:
@@ -258,7 +257,7 @@ def _story_lines(story: ZipStory) -> Iterator[str]:
     key = f"{story.action}/{story.file_name}"
     yield from _wrapped(f"{key}: failed at {story.phase.short_name}", 4)
     failed = [document for document in story.documents if document.status is Status.FAILED]
-    # Of the latest attempt; what is said of the zip action itself may be of an earlier one.
+    # Errors of the latest attempt; the submission's own may be of an earlier one.
     latest = latest_of(story.downloads)
     reasons = (latest.reasons if latest else ()) or (() if failed else story.reasons[-1:])
     for reason in reasons[-_MOST_ERRORS:]:
@@ -283,7 +282,7 @@ def _document_lines(document: DocumentStory) -> Iterator[str]:
 
 
 def _in_order(connection: Connection, session: SessionEntry) -> list[tuple[ZipKey, str]]:
-    """The session's zip actions that wait, by now, for an older archive of their centre; with what is said of that."""
+    """The session's submissions that still wait for an older archive of their centre, with the reason."""
     found = zips_that_wait(connection, session_zip_ids(connection, session))
     return [(key, older.message) for key, older in found.values()]
 
@@ -328,7 +327,7 @@ def _title(text: str) -> tuple[str, str, str]:
 
 
 def _wrapped(text: str, indent: int) -> list[str]:
-    """Text in lines of a mail's width, its control characters as `\\xNN`."""
+    """Text wrapped to a mail's width, control characters as `\\xNN`."""
     plain = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in " ".join(text.split()))
     if len(plain) > _LONGEST_MESSAGE:
         plain = plain[:_LONGEST_MESSAGE] + "…"
@@ -348,5 +347,5 @@ def _time(moment: datetime) -> str:
 
 
 def _count(number: int, noun: str, plural: str | None = None) -> str:
-    """`1 zip`, `2 zips`; `plural` where it is not formed with an s at the end."""
+    """`1 zip`, `2 zips`; `plural` if it does not end in an s."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

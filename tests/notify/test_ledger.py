@@ -36,11 +36,11 @@ def claimed_at_once(tracker: Engine, channel: str, recipient: str) -> list[Claim
     claims: list[Claim] = []
     ready = threading.Barrier(4)
 
-    def tell() -> None:
+    def notify() -> None:
         ready.wait(30)
         claims.append(Ledger(tracker).claim(ITEMS, channel, recipient))
 
-    threads = [threading.Thread(target=tell) for _ in range(4)]
+    threads = [threading.Thread(target=notify) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -55,9 +55,9 @@ def test_of_many_who_want_to_tell_the_same_one_does(tracker: Engine) -> None:
     (won,) = [claim for claim in claims if claim.items]
     assert Ledger(tracker).begin(won)
     Ledger(tracker).settle(won, Sending.SENT)
-    assert Ledger(tracker).not_told(ITEMS, "mail", "a@b") == []
-    assert Ledger(tracker).not_told(ITEMS, "mail", "c@d") == ITEMS
-    assert Ledger(tracker).not_told(ITEMS, "log", "a@b") == ITEMS
+    assert Ledger(tracker).unsent(ITEMS, "mail", "a@b") == []
+    assert Ledger(tracker).unsent(ITEMS, "mail", "c@d") == ITEMS
+    assert Ledger(tracker).unsent(ITEMS, "log", "a@b") == ITEMS
 
 
 @pytest.mark.both_databases
@@ -89,8 +89,8 @@ def test_a_mail_server_may_be_down_for_a_weekend_though_a_sensor_looks_every_min
         monkeypatch.setattr("dcc.notify.ledger.utc_now", lambda time=time: time)
         if tried and minute % 30 and minute > tried[0] + 60:
             continue
-        is_due = ledger.sessions_to_tell() == [1] or not tried
-        assert ledger.not_told([item], "mail", "a@b") == ([item] if is_due else [])
+        is_due = ledger.sessions_due() == [1] or not tried
+        assert ledger.unsent([item], "mail", "a@b") == ([item] if is_due else [])
         if is_due:
             claim = ledger.claim([item], "mail", "a@b")
             assert ledger.begin(claim)
@@ -190,7 +190,7 @@ def test_what_a_process_died_over_is_sent_again_only_where_that_can_be_told(trac
     age(tracker)
     assert ledger.settle_interrupted(repeatable) == ([] if repeating else [("mail", "a@b")])
     assert ledger.settle_interrupted(repeatable) == []
-    assert ledger.not_told(ITEMS, "mail", "a@b") == (ITEMS if repeating else [])
+    assert ledger.unsent(ITEMS, "mail", "a@b") == (ITEMS if repeating else [])
 
 
 @only_sqlite
@@ -214,7 +214,7 @@ def test_names_of_any_length_and_script_are_told_apart(tracker: Engine) -> None:
     items = [Item(Kind.ZIP, "ü" * 300 + end) for end in ("a", "A", "\udcff")]
     claim = ledger.claim(items[:2], "mail", "x" * 250 + "@host")
     assert len(claim.items) == 2
-    assert ledger.not_told(items[:2], "mail", claim.recipient) == []
+    assert ledger.unsent(items[:2], "mail", claim.recipient) == []
 
 
 @pytest.mark.both_databases
@@ -227,7 +227,7 @@ def test_the_sessions_that_were_looked_at_only_grow(tracker: Engine) -> None:
     ledger = Ledger(tracker)
     seen = []
     for session in (2, 1, 3):
-        ledger.look_at(session)
-        seen.append(ledger.looked_at())
+        ledger.record_session(session)
+        seen.append(ledger.last_session())
     assert seen == [2, 2, 3]
     assert ledger.entries() == []

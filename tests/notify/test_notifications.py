@@ -301,7 +301,7 @@ def test_a_mail_server_that_is_down_fails_no_session_and_the_next_one_sends_what
     installation.run_session()
     assert f"(session {result.id})" in subjects(server, CENTRE)[0]
     assert f"DCC session {result.id}" in subjects(server, WRANGLER)[0]
-    assert Ledger(installation.tracker).sessions_to_tell() == []
+    assert Ledger(installation.tracker).sessions_due() == []
 
 
 def test_nobody_is_told_anything_by_default_nor_of_the_past(
@@ -427,7 +427,9 @@ def tell_all(installation: Installation, channel: Recording, monkeypatch: pytest
     monkeypatch.setattr(rounds, "open_channels", lambda _: [channel])
     round_ = Round(installation.tracker, installation.settings)
     for own, recipient in round_.recipients(Audience.WRANGLERS):
-        round_.tell(own, recipient, [Item(Kind.ADDRESS, "x")], lambda number, *_: Message(number, Kind.TEST, "s", "t"))
+        round_.notify(
+            own, recipient, [Item(Kind.ADDRESS, "x")], lambda number, *_: Message(number, Kind.TEST, "s", "t")
+        )
     return round_
 
 
@@ -456,10 +458,10 @@ def test_what_cannot_be_put_into_words_for_one_keeps_nobody_else_from_being_told
         return Message(number, Kind.TEST, "s", "t")
 
     for subject in ("a", "b"):
-        round_.tell(channel, "somebody", [Item(Kind.ADDRESS, subject)], compose)
+        round_.notify(channel, "somebody", [Item(Kind.ADDRESS, subject)], compose)
     assert (channel.tried, round_.failed, dict(round_.sent)) == (["somebody"], 1, {"mail": 1})
     assert "ZeroDivisionError" in " ".join(round_.conclude())
-    assert round_.ledger.not_told([Item(Kind.ADDRESS, "a")], "mail", "somebody") != []
+    assert round_.ledger.unsent([Item(Kind.ADDRESS, "a")], "mail", "somebody") != []
 
 
 @pytest.mark.parametrize(("repeats", "again"), [(False, []), (True, ["a", "b", "c", "d"])])

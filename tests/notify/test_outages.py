@@ -44,7 +44,7 @@ def test_who_was_told_is_known_until_the_mark_is_taken_away(settings: Settings) 
     path = outages.claim_tracker_outage(settings, "mail", "a@b")
     assert path is not None
     assert outages.claim_tracker_outage(settings, "mail", "a@b") is None
-    assert list(outages.told_tracker_outages(settings)) == [("mail", "a@b", path)]
+    assert list(outages.tracker_outage_claims(settings)) == [("mail", "a@b", path)]
     assert (marks(settings), path.stat().st_mode & 0o777) == ([path], 0o600)
     path.unlink()
     assert outages.claim_tracker_outage(settings, "mail", "a@b") == path
@@ -65,21 +65,21 @@ def test_a_mark_that_says_nothing_is_taken_away(settings: Settings) -> None:
     for content, back in product(nothing, (False, True)):
         path.write_bytes(content)
         if back:
-            assert list(outages.told_tracker_outages(settings)) == []
+            assert list(outages.tracker_outage_claims(settings)) == []
             assert marks(settings) == []
         assert outages.claim_tracker_outage(settings, "mail", "a@b") == path
-        assert list(outages.told_tracker_outages(settings)) == [("mail", "a@b", path)]
+        assert list(outages.tracker_outage_claims(settings)) == [("mail", "a@b", path)]
 
 
 def test_of_many_who_want_to_tell_it_one_does(settings: Settings) -> None:
     claims: list[Path | None] = []
     ready = threading.Barrier(8)
 
-    def tell() -> None:
+    def notify() -> None:
         ready.wait(30)
         claims.append(outages.claim_tracker_outage(settings, "mail", "a@b"))
 
-    threads = [threading.Thread(target=tell) for _ in range(8)]
+    threads = [threading.Thread(target=notify) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:

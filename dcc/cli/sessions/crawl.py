@@ -23,7 +23,7 @@ from dcc.cli.shell.context import json_option, open_tracker, parse_zip_key, sett
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import echo_json, printable, warn
 from dcc.cli.shell.parameter_types import ID
-from dcc.cli.submissions.notifications import telling_when_tracker_is_away
+from dcc.cli.submissions.notifications import notifying_tracker_outage
 from dcc.errors import DatabaseUnreachableError
 from dcc.runtime.processes import interrupted_by_sigterm
 
@@ -119,7 +119,7 @@ def crawl(ctx: click.Context, /, source_ids: tuple[int, ...], group: str | None,
     if group is not None and source_ids:
         raise click.UsageError("--source and --group exclude each other: give one of them.")
     settings = settings_from_environment(**given)
-    with telling_when_tracker_is_away(settings), open_tracker(settings) as tracker:
+    with notifying_tracker_outage(settings), open_tracker(settings) as tracker:
         if group is None:
             crawlable = sources_to_crawl(tracker, settings, source_ids)
             wanted = list(source_ids) or None
@@ -159,7 +159,7 @@ def retry(ctx: click.Context, /, zip_actions: tuple[str, ...], as_json: bool, **
     """
     keys = list(dict.fromkeys(parse_zip_key(text) for text in zip_actions))
     settings = settings_from_environment(**given)
-    with telling_when_tracker_is_away(settings), open_tracker(settings) as tracker:
+    with notifying_tracker_outage(settings), open_tracker(settings) as tracker:
         shown = session_display(0, len(keys), as_json=as_json)
         exit_code = _run_session(shown, partial(process_again, tracker, settings, keys), as_json)
     ctx.exit(exit_code)

@@ -75,7 +75,7 @@ def notify(
 
 
 @contextmanager
-def telling_when_tracker_is_away(settings: Settings) -> Iterator[None]:
+def notifying_tracker_outage(settings: Settings) -> Iterator[None]:
     """Have wranglers notified when the tracker cannot be reached in the block, which it raises all the same."""
     from dcc.errors import TrackerUnreachableError
 
@@ -85,9 +85,9 @@ def telling_when_tracker_is_away(settings: Settings) -> Iterator[None]:
         from dcc.notify.channels.base import notifies
 
         if notifies(settings):
-            from dcc.notify.notifications import tell_that_tracker_is_away
+            from dcc.notify.notifications import notify_tracker_outage
 
-            for sentence in tell_that_tracker_is_away(settings, error):
+            for sentence in notify_tracker_outage(settings, error):
                 warn(sentence)
         raise
 

@@ -1,1 +1,1 @@
-"""The ways in which people are told: e-mail, webhook, log; and how session reports are sent."""
+"""Channels: e-mail, webhook and log; and how session reports are sent."""

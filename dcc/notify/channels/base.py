@@ -1,6 +1,6 @@
-"""The ways in which notifications reach people and programs: e-mail, a webhook, the log.
+"""Channels: how notifications reach people and programs.
 
-To add a channel, write a `Channel` and a function that makes it from the settings, and put that into CHANNELS; or name
+To add one, write a `Channel` and a function that makes it from the settings, and add the function to CHANNELS; or name
 it as an entry point `dcc.channels` in a package of your own.
 """
 
@@ -19,8 +19,8 @@ from dcc.settings import Settings
 class Channel(Protocol):
     """One way in which notifications reach somebody.
 
-    `name`, of at most 16 characters, is how the ledger knows it. `repeats`: whoever gets a message twice can tell, by
-    its id, so that one of which nobody knows whether it arrived is sent again. `attaches`: it carries attachments.
+    `name`, at most 16 characters, is the channel's name in the ledger. `repeats`: recipients recognise a repeated
+    message by its id, so that a message that perhaps arrived is sent again. `attaches`: it carries attachments.
     """
 
     name: str
@@ -28,16 +28,16 @@ class Channel(Protocol):
     attaches: bool
 
     def recipients(self, audience: Audience, addresses: Sequence[str]) -> Sequence[str]:
-        """Who gets what is for `audience`, a message each: names of at most 256 characters; none for nobody.
+        """The recipients for `audience`, each of whom gets a message: names of at most 256 characters.
 
-        `addresses` are the e-mail addresses of the centre, where it is for one.
+        `addresses` are the e-mail addresses of the centre, if the message is for one.
         """
         ...
 
     def send(self, message: Message, recipient: str, *, seconds: float) -> None:
         """Send a message, within `seconds`.
 
-        Raises NotificationNotSentError, whose `may_have_arrived` says that nobody knows.
+        Raises NotificationNotSentError; its `may_have_arrived` says that the outcome is unknown.
         """
         ...
 
@@ -69,7 +69,7 @@ def _log_channel(settings: Settings) -> Channel | None:
 CHANNELS: Mapping[str, Callable[[Settings], Channel | None]] = MappingProxyType(
     {"log": _log_channel, "webhook": _webhook_channel, "mail": _mail_channel}
 )
-"""What makes each channel from the settings; None where these ask for nothing by it."""
+"""Makes each channel from the settings; None if these do not ask for it."""
 
 
 def notifies(settings: Settings) -> bool:
@@ -78,6 +78,6 @@ def notifies(settings: Settings) -> bool:
 
 
 def open_channels(settings: Settings) -> list[Channel]:
-    """The channels that the settings ask for, those of installed packages among them; none by default."""
+    """The channels that the settings ask for and those of installed packages; by default none."""
     made = (make(settings) for make in (*CHANNELS.values(), *load_added(ADDED_CHANNELS)))
     return [channel for channel in made if channel is not None]

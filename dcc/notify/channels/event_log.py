@@ -1,4 +1,4 @@
-"""Notifications as lines of the log, which a log collector makes alarms of."""
+"""Notifications as lines of the log, from which a log collector makes alarms."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _LEVELS: Final = {Kind.OUTAGE: logging.ERROR, Kind.ADDRESS: logging.WARNING}
 
 
 class LogChannel:
-    """Logs each notification, as `dcc.event_log`: an outage as an error; session and centre are those of the line."""
+    """Logs each notification as `dcc.event_log`, an outage as an error, with its session and centre."""
 
     name = "log"
     repeats = True
     attaches = False
 
     def recipients(self, audience: Audience, addresses: Sequence[str]) -> Sequence[str]:  # noqa: ARG002 - it gets all
-        """See `Channel.recipients`: whoever reads the log; of sessions by centre."""
+        """See `Channel.recipients`: the log's readers; news of sessions come by centre."""
         return [] if audience is Audience.SUMMARY else ["log"]
 
     def send(self, message: Message, recipient: str, *, seconds: float) -> None:  # noqa: ARG002

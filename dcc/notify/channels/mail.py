@@ -1,6 +1,6 @@
-"""E-mail: notifications as plain text with HTML, and the mail server of DCC_SMTP_URL that takes them.
+"""E-mail: notifications as plain text with HTML, sent by the mail server of DCC_SMTP_URL.
 
-Each recipient gets a message of their own; messages about one centre are one thread.
+Each recipient gets a message of their own; messages about one centre form a thread.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _LONGEST_ANSWER = 300
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """How errors speak of what was to be sent: what it is, the settings to check, the class of the errors."""
+    """What error messages name: the thing to be sent, the settings to check, and the class of the errors."""
 
     what: str
     check: str
@@ -46,13 +46,13 @@ class Wording:
 
 
 class MailTransport:
-    """Hands messages to a mail server, one connection a message.
+    """Sends messages by a mail server, one connection for each message.
 
-    Encrypts with STARTTLS where the server offers it, and verifies its certificate. A password is never sent
-    unencrypted, except to this very machine; a server there needs no encryption either where there is no password.
+    Encrypts with STARTTLS if the server offers it, and verifies its certificate. A password is never sent unencrypted,
+    except to this very machine; without a password, a server on this machine needs no encryption.
 
-    `answer_seconds` bounds each answer of the server, and all of `reach`; `send_seconds` a whole message, from looking
-    for the server on.
+    `answer_seconds` bounds each answer of the server, and all of `reach`; `send_seconds` bounds a whole message, from
+    the name's lookup on.
     """
 
     def __init__(
@@ -71,16 +71,16 @@ class MailTransport:
 
     @property
     def label(self) -> str:
-        """How messages name the server: `smtp://host:port`."""
+        """The server's name in messages: `smtp://host:port`."""
         return self._server.label
 
     @property
     def may_have_arrived(self) -> bool:
-        """Whether the last message that failed was handed over as a whole, and only the server's answer is missing."""
+        """Whether the last failed message was handed over completely, so that only the server's answer is missing."""
         return self._handed_over
 
     def deliver(self, message: EmailMessage, recipients: Sequence[str]) -> tuple[str, ...]:
-        """Hand a message to the server, for all recipients at once; those that it refused, if it took any.
+        """Send a message to all recipients at once; returns those that the server refused, if it accepted any.
 
         Raises the error of the wording, without the password whatever the server says, and ConfigurationError for
         certificate authorities that cannot be read.
@@ -89,13 +89,13 @@ class MailTransport:
         with self._translated(), self._client(self._send_seconds) as client:
             self._log_in(client)
             refused = tuple(client.send_message(message, to_addrs=list(recipients)))
-            # The message is on its way: how the server takes leave does not matter.
+            # The message is on its way: errors of the farewell do not matter.
             with contextlib.suppress(smtplib.SMTPException, OSError):
                 client.quit()
         return refused
 
     def reach(self) -> str:
-        """Connect and log in as for a message, and send nothing; the name of the server. Raises as `deliver`."""
+        """Connect and log in without sending anything; returns the server's name. Raises as `deliver`."""
         with self._translated(), self._client(self._answer_seconds) as client:
             self._log_in(client)
             with contextlib.suppress(smtplib.SMTPException, OSError):
@@ -104,7 +104,7 @@ class MailTransport:
 
     @contextlib.contextmanager
     def _client(self, seconds: float) -> Iterator[smtplib.SMTP]:
-        """A client that the server has greeted. To come to it and what is done with it take `seconds` at most."""
+        """A client that the server has greeted. Connecting and its use take `seconds` at most."""
         server, until = self._server, time.monotonic() + seconds
         answer_seconds = min(self._answer_seconds, seconds)
         with contextlib.ExitStack() as stack:
@@ -112,9 +112,9 @@ class MailTransport:
                 open_socket(server.label, Endpoint(server.host, server.port), answer_seconds)
             )
             connection.settimeout(answer_seconds)
-            # TLS takes the socket over; by a second one the connection can be shut down whatever is done with it.
+            # TLS takes the socket over; the second one can shut the connection down at any time.
             handle = stack.enter_context(connection.dup())
-            # Each answer has a time limit of its own; this one is for servers that trickle.
+            # Each answer has its own time limit; this one is for servers that trickle.
             left = max(until - time.monotonic(), 0.0)
             stack.enter_context(time_limit(left, lambda: shut_down(handle)))
             own_name = _own_name(connection, min(answer_seconds, left / 2))
@@ -130,16 +130,16 @@ class MailTransport:
         answered = client.getreply
 
         def getreply() -> tuple[int, bytes]:
-            # After DATA and its 354, what is waited for next is the answer to the message as a whole.
+            # After DATA and its 354, the next answer is about the whole message.
             waiting = self._handed_over
-            code, said = answered()
+            code, answer = answered()
             self._handed_over = code == 354 and not waiting
-            return code, said
+            return code, answer
 
         client.getreply = getreply  # type: ignore[method-assign]
 
     def _log_in(self, client: smtplib.SMTP) -> None:
-        """Come to where a message can be handed over: encrypted and logged in, as far as need be."""
+        """Encrypt and log in, as far as the server and the settings require."""
         server = self._server
         password = server.password.get_secret_value()
         client.ehlo_or_helo_if_needed()
@@ -156,7 +156,7 @@ class MailTransport:
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
-        """Turn what smtplib raises into an error of the platform, with what the server said but not the password."""
+        """Turn smtplib's exceptions into an error of the platform, with the server's words but without the password."""
         server, reason = self._server, ""
         try:
             yield
@@ -166,34 +166,36 @@ class MailTransport:
                 f"({error.verify_message}). Have it corrected, or name the authority that signed it in DCC_TLS_CA_FILE."
             ) from error
         except smtplib.SMTPAuthenticationError as error:
-            reason = f"refused the login of {server.username!r} ({self._said(error.smtp_error)})"
+            reason = f"refused the login of {server.username!r} ({self._legible(error.smtp_error)})"
         except smtplib.SMTPRecipientsRefused as error:
-            said = "; ".join(f"{address}: {self._said(answer)}" for address, (_, answer) in error.recipients.items())
-            reason = f"refused every recipient ({said})"
+            refusals = "; ".join(
+                f"{address}: {self._legible(answer)}" for address, (_, answer) in error.recipients.items()
+            )
+            reason = f"refused every recipient ({refusals})"
         except smtplib.SMTPResponseException as error:
-            reason = f"refused it ({error.smtp_code} {self._said(error.smtp_error)})"
+            reason = f"refused it ({error.smtp_code} {self._legible(error.smtp_error)})"
         except (TimeoutError, SourceTimeoutError):
             reason = "did not answer in time"
         except smtplib.SMTPException as error:
-            reason = f"cannot be used ({self._said(str(error))})"
+            reason = f"cannot be used ({self._legible(str(error))})"
         except (OSError, ValueError, SourceUnreachableError) as error:
             cause = error.__cause__ if isinstance(error, SourceUnreachableError) else error
-            reason = f"could not be reached ({self._said(getattr(cause, 'strerror', None) or type(cause).__name__)})"
+            reason = f"could not be reached ({self._legible(getattr(cause, 'strerror', None) or type(cause).__name__)})"
         if reason:
-            # What smtplib raises may repeat the password, so it is not chained.
+            # Exceptions of smtplib may repeat the password, so they are not chained.
             raise self._wording.error(
                 f"{self._wording.what} was not sent: the mail server {server.label} {reason}. Check "
                 f"{self._wording.check}, and that the server is up."
             )
 
-    def _said(self, answer: bytes | str) -> str:
+    def _legible(self, answer: bytes | str) -> str:
         text = answer if isinstance(answer, bytes) else answer.encode("utf-8", "replace")
         password = self._server.password.get_secret_value()
         return redact(printable(b" ".join(text.split())), (password,))[:_LONGEST_ANSWER]
 
 
 class _Client(smtplib.SMTP):
-    """A client on a connection that is there already; it has been greeted when it is made."""
+    """A client on an existing connection; the server has greeted it once it is made."""
 
     def __init__(self, connection: socket.socket, server: MailServer, own_name: str, answer_seconds: float) -> None:
         self._connection = connection
@@ -204,7 +206,7 @@ class _Client(smtplib.SMTP):
 
 
 def _own_name(connection: socket.socket, seconds: float) -> str:
-    """What this machine calls itself to a mail server: its full name, else its address (RFC 5321, 4.1.3)."""
+    """This machine's name for a mail server: its full name, else its address (RFC 5321, 4.1.3)."""
     with contextlib.suppress(TimeoutError):
         name = ask_resolver(socket.getfqdn, seconds)
         if "." in name:
@@ -214,7 +216,7 @@ def _own_name(connection: socket.socket, seconds: float) -> str:
 
 
 def sender_of(settings: Settings) -> str:
-    """The address that e-mails come from."""
+    """The sender's address."""
     return settings.report_from or f"dcc@{platform.node() or 'localhost'}"
 
 
@@ -244,7 +246,7 @@ class MailChannel:
         self._server = parse_smtp_url(settings.smtp_url)
 
     def recipients(self, audience: Audience, addresses: Sequence[str]) -> Sequence[str]:
-        """See `Channel.recipients`: whoever gets the session report is not told what is in it."""
+        """See `Channel.recipients`: recipients of the session report do not get its content again."""
         if audience is Audience.CENTRE:
             return list(addresses) if self._settings.notify_centres else []
         wranglers = self._settings.notify_addresses
@@ -271,7 +273,7 @@ class MailChannel:
             raise
 
     def letter(self, message: Message, recipient: str) -> EmailMessage:
-        """The e-mail of a message. Nothing that centres wrote can begin a header: line breaks become spaces."""
+        """The e-mail of a message. Line breaks in centres' texts become spaces, so that they cannot add a header."""
         letter = EmailMessage(policy=SMTP)
         domain = self._sender.rpartition("@")[2]
         letter["Subject"] = _one_line(message.subject)
@@ -282,10 +284,10 @@ class MailChannel:
             letter["Reply-To"] = ", ".join(wranglers)
         letter["Date"] = formatdate(localtime=False)
         letter["Message-ID"] = f"<dcc-{message.id}@{domain}>"
-        # Mail programs put together what refers to the same message, though nobody ever sent that one.
+        # Mail programs group messages that refer to the same id, even if nobody sent that one.
         digest = hashlib.sha256(f"{self._sender}\0{message.thread}".encode()).hexdigest()[:24]
         letter["In-Reply-To"] = letter["References"] = f"<dcc-thread-{digest}@{domain}>"
-        # So that no holiday notice answers (RFC 3834), nor a program that knows only the older sign.
+        # Keeps holiday notices (RFC 3834) and older programs from answering.
         letter["Auto-Submitted"] = "auto-generated"
         letter["Precedence"] = "bulk"
         letter.set_content(message.text, charset="utf-8", cte="quoted-printable")
@@ -295,7 +297,7 @@ class MailChannel:
             main, _, sub = attachment.media_type.partition("/")
             name = _one_line(attachment.name)
             letter.add_attachment(attachment.content, maintype=main, subtype=sub, filename=name)
-        # Setting the content takes away what is said of it.
+        # Setting the content removes its headers.
         letter["Content-Language"] = message.language.replace("_", "-")
         return letter
 

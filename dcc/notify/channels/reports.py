@@ -1,6 +1,6 @@
-"""The ways in which a session's report reaches people: by e-mail, and as a file in a directory.
+"""How session reports are sent: by e-mail, and as files in a directory.
 
-To add a channel, write a `ReportChannel` and a function that makes it from the settings, and put that into CHANNELS.
+To add a way, write a `ReportChannel` and a function that makes it from the settings, and add the function to CHANNELS.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ReportChannel(Protocol):
     """One way in which a report reaches people."""
 
     def send(self, report: Report) -> str:
-        """Send a report; returns a sentence that says where to. Raises ReportNotSentError."""
+        """Send a report; returns a sentence with its destination. Raises ReportNotSentError."""
         ...
 
 
@@ -61,7 +61,7 @@ class SmtpChannel:
         )
 
     def reach(self) -> str:
-        """Connect and log in as for a report, and send nothing; the name of the server. Raises ReportNotSentError."""
+        """Connect and log in without sending anything; returns the server's name. Raises ReportNotSentError."""
         return self._transport.reach()
 
     def _message(self, report: Report) -> EmailMessage:
@@ -71,14 +71,14 @@ class SmtpChannel:
         message["To"] = ", ".join(self._recipients)
         message["Date"] = formatdate(localtime=False)
         message["Message-ID"] = make_msgid(f"dcc-session-{report.session_id}", self._sender.rpartition("@")[2])
-        # So that no holiday notice answers (RFC 3834).
+        # Keeps holiday notices from answering (RFC 3834).
         message["Auto-Submitted"] = "auto-generated"
         message.set_content(report.text, charset="utf-8", cte="quoted-printable")
         return message
 
 
 class DirectoryChannel:
-    """Writes reports as files `session-<id>.txt` into a directory, which is made if need be."""
+    """Writes reports as files `session-<id>.txt` into a directory, and makes the directory."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -88,7 +88,7 @@ class DirectoryChannel:
         path = self._directory / f"session-{report.session_id:06}.txt"
         try:
             make_directory(self._directory, SHARED_DIRECTORY)
-            # Whole or not at all, for others may be watching the directory.
+            # Complete or absent: other programs may watch the directory.
             with replacement_file(path, SHARED_FILE) as part:
                 part.write_text(f"{report.subject}\n\n{report.text}", "utf-8", errors="backslashreplace")
         except (OSError, ConfigurationError) as error:
@@ -112,15 +112,15 @@ def _directory_channel(settings: Settings) -> ReportChannel | None:
 CHANNELS: Mapping[str, Callable[[Settings], ReportChannel | None]] = MappingProxyType(
     {"file": _directory_channel, "smtp": _smtp_channel}
 )
-"""What makes each channel from the settings; None where these ask for no report by it."""
+"""Makes each channel from the settings; None if these do not ask for it."""
 
 
 def open_channels(settings: Settings) -> list[ReportChannel]:
-    """The channels that the settings ask for; none by default."""
+    """The channels that the settings ask for; by default none."""
     made = (make(settings) for make in CHANNELS.values())
     return [channel for channel in made if channel is not None]
 
 
 def reach_mail_server(settings: Settings) -> str:
-    """See that the mail server takes one in, and send nothing; what it is called. Raises ReportNotSentError."""
+    """Check that the mail server accepts a login, without sending; returns its name. Raises ReportNotSentError."""
     return SmtpChannel(parse_smtp_url(settings.smtp_url), settings.report_addresses, settings).reach()

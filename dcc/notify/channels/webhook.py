@@ -1,9 +1,8 @@
-"""Notifications by webhook: a JSON object by POST, signed, tried again while the server is in trouble.
+"""Notifications by webhook: a signed JSON object by POST, repeated while the server fails.
 
-Signature as of common practice: `X-DCC-Signature: sha256=<hex>` is the HMAC-SHA256, under the key of
+The signature follows common practice: `X-DCC-Signature: sha256=<hex>` is the HMAC-SHA256, under the key of
 DCC_NOTIFY_WEBHOOK_SECRET, of the header `X-DCC-Timestamp` (seconds since 1970), a full stop and the body. A receiver
-that refuses old timestamps cannot be sent a recorded message again; `X-DCC-Id` is that of the message however often
-it is tried.
+that refuses old timestamps is safe from replayed messages. `X-DCC-Id` is the message's id in each attempt.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from dcc.sources.certificates import tls_context
 from dcc.sources.sockets import shut_down, time_limit
 
 VERSION: Final = 1
-"""The version of the objects: raised when a program that reads them could trip over a change."""
+"""The version of the JSON objects, raised with each change that may break a reader."""
 
 _TRIES: Final = 3
 _FIRST_PAUSE: Final = 0.5
@@ -37,7 +36,7 @@ _TRY_AGAIN: Final = frozenset({408, 425, 429, *range(500, 600)})
 
 
 class WebhookChannel:
-    """Posts notifications to one URL; follows no redirect, and verifies the server's certificate."""
+    """Posts notifications to one URL. Follows no redirect, and verifies the server's certificate."""
 
     name = "webhook"
     repeats = True
@@ -47,7 +46,7 @@ class WebhookChannel:
         self._hook, self._secret, self._settings, self._pause = parse_webhook(url), secret, settings, pause
 
     def recipients(self, audience: Audience, addresses: Sequence[str]) -> Sequence[str]:  # noqa: ARG002 - it gets all
-        """See `Channel.recipients`: the server gets everything, of sessions by centre."""
+        """See `Channel.recipients`: the server gets everything; news of sessions come by centre."""
         return [] if audience is Audience.SUMMARY else [self._hook.label]
 
     def send(self, message: Message, recipient: str, *, seconds: float) -> None:  # noqa: ARG002
@@ -56,8 +55,8 @@ class WebhookChannel:
         until = time.monotonic() + seconds
         arrived = False
         for number in range(_TRIES):
-            said, again, unanswered = self._post(message.id, body, min(_TRY_SECONDS, until - time.monotonic()))
-            if not said:
+            problem, again, unanswered = self._post(message.id, body, min(_TRY_SECONDS, until - time.monotonic()))
+            if not problem:
                 return
             arrived = arrived or unanswered
             pause = self._pause * 2**number
@@ -65,15 +64,15 @@ class WebhookChannel:
                 break
             time.sleep(pause)
         error = NotificationNotSentError(
-            f"The notification was not sent: the webhook {self._hook.label} {said}. Check DCC_NOTIFY_WEBHOOK and that "
-            "its server is up."
+            f"The notification was not sent: the webhook {self._hook.label} {problem}. Check DCC_NOTIFY_WEBHOOK and "
+            "that its server is up."
         )
         error.may_have_arrived = arrived
         raise error
 
     def body(self, message: Message) -> bytes:
         """The JSON object, in ASCII."""
-        said = {
+        values = {
             "version": VERSION,
             "id": message.id,
             "kind": str(message.kind),
@@ -84,11 +83,11 @@ class WebhookChannel:
             "text": message.text,
             "data": message.data,
         }
-        return json.dumps(said, sort_keys=True).encode("ascii")
+        return json.dumps(values, sort_keys=True).encode("ascii")
 
     def headers(self, message_id: str, body: bytes, timestamp: int) -> dict[str, str]:
-        """The headers of a request, with its signature if there is a key."""
-        said = {
+        """The headers of a request, with a signature if there is a key."""
+        values = {
             "Content-Type": "application/json",
             "User-Agent": "dcc",
             "X-DCC-Id": message_id,
@@ -97,11 +96,13 @@ class WebhookChannel:
         if self._secret is not None:
             key = self._secret.get_secret_value().encode()
             proof = hmac.new(key, f"{timestamp}.".encode() + body, hashlib.sha256).hexdigest()
-            said["X-DCC-Signature"] = f"sha256={proof}"
-        return said
+            values["X-DCC-Signature"] = f"sha256={proof}"
+        return values
 
     def _post(self, message_id: str, body: bytes, seconds: float) -> tuple[str, bool, bool]:
-        """Try once: what went wrong, empty for nothing; whether to try again; whether the server may have taken it."""
+        """Try once; returns the error (empty for none), whether to try again, and whether the server may have received
+        it.
+        """
         if seconds <= 0:
             return "did not answer in time", False, False
         connection = self._connection(seconds)
