@@ -2,7 +2,7 @@
 
 Which archives succeed is known only as they finish. The step tells the recorder about each, and the recorder's own
 thread stores the events about once a second, as `context.log_event` would have stored them one at a time, in a tenth of
-the time (docs/design.md, "Events").
+the time (docs/design.md, "Dagster").
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What docs/analysts.md tells analysts: each query and each Python block is run, on SQLite and on MariaDB."""
+"""What docs/analysts.md and docs/queries.md tell analysts: queries and Python are run, on SQLite and on MariaDB."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from dcc.qc import models
 from dcc.settings import Settings
 from tests.support.analysis_data import ANIMALS, WEIGHT, fill
 
-DOCUMENT = (Path(__file__).parent.parent / "docs" / "analysts.md").read_text("utf-8")
+ROOT = Path(__file__).parent.parent
+DOCUMENT = "".join((ROOT / "docs" / name).read_text("utf-8") for name in ("analysts.md", "queries.md"))
 QUERIES = re.findall(r"^```sql ?(\w*)\n(.*?)^```$", DOCUMENT, re.M | re.S)
 PROGRAMS = re.findall(r"^```python\n(.*?)^```$", DOCUMENT, re.M | re.S)
 

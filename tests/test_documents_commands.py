@@ -38,7 +38,7 @@ from dcc.cli.main import dcc
 from tests.support.prepared_processes import run_dcc
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("**/*.md")])
+DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("**/*.md")])
 BLOCK = re.compile(
     r"^(?P<indent> *)```console(?P<marks>[^\n]*)\n(?P<body>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL
 )

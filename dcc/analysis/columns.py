@@ -45,10 +45,10 @@ COLUMNS: Final = (
     Column("item", _WHOLE, "place of the value in its parameter, from 1; missing where it has no value"),
     Column("increment", _TEXT, "incrementValue of a value of a series, as text"),
     Column("increment_status", _TEXT, "incrementStatus of a value of a series"),
-    Column("value", _TEXT, "the value to the letter; missing where there is none"),
+    Column("value", _TEXT, "the exact value; missing where the parameter has none"),
     Column("number", pa.float64(), "the value as a number in `unit`, where all of it is one"),
     Column("unit", _TEXT, "unit of the value, as the centre gave it"),
-    Column("status", _TEXT, "parameterStatus: a code why there is no value, or what is special about it"),
+    Column("status", _TEXT, "parameterStatus: a code that says why the value is missing, or what is special about it"),
     Column(
         "is_valid",
         pa.bool_(),

@@ -14,40 +14,39 @@ from dcc.rules.upload import UPLOAD_RULES
 _BEGINNING: Final = """\
 # The rules that data must satisfy
 
-A document that follows the XML schema is uploaded into the QC database and then judged by the rules below, which
-`dcc rules list` shows too. Each thing that a rule objects to is a **finding**, with the line, the element's path, the
-value at fault, and the reference data that it was judged by.
+A session checks each document against the XML schema, loads it, and judges it by these rules. `dcc rules list` lists
+them too. A **finding** says where a document breaks a rule: line, element, value, and the reference data that judged
+it.
 
 | severity | meaning |
 | --- | --- |
-| warning | worth a look; the document goes on |
-| error | the document is (data, failed); what the error lies in does not count as valid data |
-| fatal | as an error, and nothing below that element was checked |
-| unchecked | the check could not be made, which is not the centre's fault |
+| warning | worth a look; the document continues |
+| error | the document is *data, failed*; the animal or experiment with the error does not count |
+| fatal | as an error, and the rules did not look below that element |
+| unchecked | the rule could not run; the centre has nothing to do |
 
-The table gives the usual severity of each rule: a message may have another one where it says so, such as the faults in
-the strain or colony of an animal with a status code, which are warnings. *Who acts* is who has to do something; what
-nobody acts on clears by itself. *Known as* are the ids under which the existing validator reports the same. *Needs*
-names the reference data without which the rule is skipped; there is then one finding `reference` that says so, and the
-next session judges the document again when they are there. So it does with a document that has findings by reference
-data which have changed since: nobody need ask for it. One without any keeps its judgement; `dcc data recheck` has it
-judged by what is new.
+In the tables below:
 
-An experiment on an animal in which an error lies does not count either, and has no finding of its own: its `is_valid`
-is false, and no data context and no overview has it. `dcc data findings` and the report on its archive say how many
-there are. It counts by itself once all of its animals are valid: nobody submits it again.
+- *Severity* is the usual one. Faults in the strain or colony of an animal with a status code are warnings.
+- *Who acts*: `nobody` means that the finding clears by itself.
+- *Known as*: the ids of the same rule in the existing validator.
+- *Needs*: the reference data of the rule. Without them, the session skips the rule and records the finding
+  `reference`.
 
-Before an upload, `dcc validate` judges documents by the same rules, offline, with the reference data that come with the
-platform or those of `--reference`. These rules need other documents; it judges them among the files that are given, and
-a session by what was submitted before, too: {others}. {upload} are for a session alone.
+An experiment on an animal with an error does not count, and has no finding of its own. It counts as soon as its
+animals are valid. Nobody submits it again.
+
+**Before an upload**, `dcc validate` judges by the same rules. Some rules need other documents: {others}.
+`dcc validate` looks for these among the files you name, a session also in earlier submissions. Only a session judges
+{upload}.
 
 ## How findings go away
 
-* **Submit the data again**, corrected: in an archive of the `edit` folder for what was uploaded. What a later document
-  replaces or deletes no longer counts against the one that brought it.
-* **Submit what is missing**: a finding of E4, E8, S14 or X8 about another specimen clears when that specimen arrives or
-  is edited. Nobody has to submit the archive again.
-* **Waive the rule**, or have it only warn: for one centre, one procedure and a period, or for all of them.
+- **The centre corrects the data** in an archive of `edit`. A replaced or deleted version no longer counts.
+- **The missing data arrive.** Findings of E4, E8, S14 and X8 clear when the other animal arrives or changes.
+- **Reference data change.** The next session judges documents with findings again. For documents without findings,
+  run `dcc data recheck`.
+- **You waive the rule**, or lower it to a warning: for a centre, a procedure and a period, or for all.
 
 ```console shown
 $ dcc rules waive P10 --centre H --procedure IMPC_CSD_003 --until 2027-03-31 --reason "new options are on their way"
@@ -55,13 +54,11 @@ $ dcc rules waivers
 $ dcc rules revoke 1 --reason "the options are there"
 ```
 
-Who waived it, when and why is on record. A waived finding is kept and shown with its waiver, and does not count; one
-that is lowered counts as a warning. Neither says that the data are right, and a waived fatal finding does not have the
-content below it checked. On what was judged before, a waiver takes effect with the next session after it begins, and
-so does its end.
+A waiver takes effect with the next session, and so does its end. The platform keeps and shows a waived finding, but
+does not count it. A waived fatal finding still leaves the content below it unchecked.
 
-Findings that are gone stay on record too, with the day and the document that cleared them. Of a document with very many
-findings, the first 1,000 that fail it and the first 1,000 others are recorded, and a finding `more` counts the rest.
+The history keeps cleared findings, with the document that cleared them. The platform records at most 1,000 findings
+of a document that fail it, and 1,000 others. A finding `more` counts the rest.
 """
 
 _SECTIONS: Final = (
@@ -73,10 +70,9 @@ _SECTIONS: Final = (
     ("", "The check itself"),
 )
 _NOTES: Final = {
-    "Q": "These are judged when a document is uploaded, as are S13 and E9: what breaks one takes no effect, and the "
-    "rest of the document does. A document that breaks Q6 takes no effect at all: in `edit` and `delete` it is "
-    "refused, in `add` it waits until somebody confirms it.",
-    "": "These say what could not be checked or recorded, and cannot be waived.",
+    "Q": "The upload judges these rules, and S13 and E9. What breaks one takes no effect, the rest does. A "
+    "document that breaks Q6 takes no effect at all: it is refused in `edit` and `delete`, and held in `add`.",
+    "": "These findings say what could not be checked or recorded. You cannot waive them.",
 }
 
 

@@ -134,7 +134,7 @@ def series_value_has_text_or_status(value: SeriesValue, at: Context) -> Iterator
     local=True,
 )
 def there_are_enough_increments(series: SeriesParameter, at: Context) -> Iterator[Fault]:
-    """With one increment rule that has a minimum, there are at least that many values."""
+    """With one increment rule that has a minimum, the series has at least that many values."""
     if series.values:
         yield from _too_few(series, at.parameter)
 

@@ -213,7 +213,7 @@ PLATFORM_RULES: Final = (
     PlatformRule(
         REFERENCE_RULE,
         Severity.UNCHECKED,
-        "The reference data that rules need are at hand.",
+        "The reference data that rules need are present.",
         {"": _NO_REFERENCE},
     ),
     PlatformRule(MORE_RULE, Severity.ERROR, "No more is found in a document than is recorded.", {"": _MORE_FOUND}),

@@ -176,7 +176,7 @@ def value_reads_as_its_type(element: SimpleParameter | Metadata | SeriesValue, a
     numeric=True,
 )
 def value_is_an_option(element: SimpleParameter | Metadata | SeriesValue, at: Context) -> Iterator[Fault]:
-    """Where IMPReSS lists options, the value is one of them to the letter; a retired one gives a warning."""
+    """Where IMPReSS lists options, the value is exactly one of them; a retired one gives a warning."""
     value, options = element.value, at.parameter.options
     if not options or value is None or is_blank(value):
         return

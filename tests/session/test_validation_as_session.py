@@ -113,7 +113,7 @@ def test_validation_finds_what_a_session_finds(data: DataInstallation) -> None:
 
 def test_the_page_of_rules_lists_what_other_documents_matter_to() -> None:
     page = (Path(__file__).parents[2] / "docs/rules.md").read_text("utf-8")
-    (told,) = re.findall(r"what was submitted before, too:\s+([^.]*)\.", page)
+    (told,) = re.findall(r"rules need other documents:\s+([^.]*)\.", page)
     assert {*re.findall(r"[A-Z]+\d+", told)} == NEEDING_OTHERS
-    (told,) = re.findall(r"\.\s+([^.]*) are for a session alone", page)
+    (told,) = re.findall(r"Only a session judges\s+([^.]*)\.", page)
     assert {*re.findall(r"[A-Z]+\d+", told)} == LEFT_TO_SESSIONS

@@ -1,0 +1,103 @@
+"""Documents are short, plainly written, and lead somewhere: `python -m tests.support.prose` prints what is not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from markdown_it import MarkdownIt
+
+from tests.support.prose import PAGES as ALL
+from tests.support.prose import ROOT, faults, words
+
+MAX_WORDS = 20_000
+LATER = {"errors.md", "operations.md", "performance.md", "reliability.md", "scale.md"}
+PAGES = [path for path in ALL if path.name not in LATER]
+TEXTS = {path: path.read_text("utf-8") for path in PAGES}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_page_is_easy_to_read(path: Path) -> None:
+    found = faults(TEXTS[path])
+    assert not found, "\n".join(found)
+
+
+def test_all_pages_together_are_short() -> None:
+    assert sum(words(text) for text in TEXTS.values()) <= MAX_WORDS
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("What waits is taken up.", "a noun"),
+        ("There is a file.", "name the subject"),
+        ("It was applied all the same.", "anyway"),
+        ("A very unique thing.", "not comparable"),
+        ("word " * 40 + ".", "make it two"),
+        ("a\n\n" * 2_001, "a page of at most"),
+        ("It is removed. It was kept.", "passive"),
+    ],
+)
+def test_what_is_hard_to_read_is_found(text: str, said: str) -> None:
+    assert any(said in fault for fault in faults(text))
+
+
+def test_code_is_not_read_as_prose() -> None:
+    assert faults("Run `there is a zip action`.\n\n```sh\nthere is what waits\n```\n") == []
+
+
+def test_links_lead_to_pages_headings_and_files() -> None:
+    missing = [
+        f"{path.relative_to(ROOT)}: {target}"
+        for path, text in TEXTS.items()
+        for target in _links(text)
+        if not _leads_somewhere(path, target)
+    ]
+    assert missing == []
+
+
+def test_every_page_is_linked() -> None:
+    linked = {
+        (path.parent / target.partition("#")[0]).resolve()
+        for path, text in TEXTS.items()
+        for target in _links(text)
+        if target.partition("#")[0].endswith(".md")
+    }
+    assert {path for path in PAGES if path.name != "README.md"} <= linked
+
+
+def test_pages_that_code_names_exist() -> None:
+    places = [*ROOT.glob("dcc*/**/*.py"), *(ROOT / "tests").glob("**/*.py"), *(ROOT / "deploy").glob("**/*.*")]
+    named = {
+        (str(path.relative_to(ROOT)), page)
+        for path in places
+        for page in re.findall(r"docs/[\w/-]+\.md", path.read_text("utf-8", "replace"))
+    }
+    assert len(named) > 5
+    assert [one for one in sorted(named) if not (ROOT / one[1]).is_file()] == []
+
+
+def _links(text: str) -> Iterator[str]:
+    """The targets of links and pictures, but for those on the web."""
+    for token in MarkdownIt("commonmark").enable("table").parse(text):
+        for child in token.children or []:
+            target = str(child.attrGet("href") or child.attrGet("src") or "")
+            if target and "://" not in target:
+                yield target
+
+
+def _leads_somewhere(path: Path, target: str) -> bool:
+    name, _, anchor = target.partition("#")
+    page = (path.parent / name).resolve() if name else path
+    if not page.is_file():
+        return False
+    return not anchor or anchor in _anchors(page.read_text("utf-8"))
+
+
+def _anchors(text: str) -> set[str]:
+    """The anchors that GitHub gives the headings of a page."""
+    parsed = MarkdownIt("commonmark").parse(text)
+    titles = [parsed[at + 1].content for at, token in enumerate(parsed) if token.type == "heading_open"]
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
