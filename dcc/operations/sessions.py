@@ -1,6 +1,6 @@
-"""Crawling sessions with all that follows their end: staging cleaned, reports sent and kept, people notified, metrics.
+"""Crawling sessions with the work at their end: staging cleaned, reports sent and kept, people notified, metrics.
 
-Everything follows the settings; what became of each is added to the session's notices.
+The settings say which of these happen; each result is added to the session's notices.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from dcc.settings import Settings
 def open_session(
     tracker: Engine, settings: Settings, *, group: str | None = None, resume: int | None = None
 ) -> AbstractContextManager[Session]:
-    """Open a crawling session and hold it while the block runs (see `hold_session`); what the settings ask for follows.
+    """Open a crawling session, hold it while the block runs (see `hold_session`), and do what the settings ask for at
+    its end.
 
-    It is of a group of centres, or of all. Raises NotFoundError for a group that the settings do not name,
-    SessionActiveError while another process holds a session of one of the centres, and SessionLostError when the lease
+    The session is for a group of centres, or for all. Raises NotFoundError for a group that the settings do not name,
+    SessionActiveError while another process has a session of one of the centres, and SessionLostError when the lease
     was lost meanwhile.
     """
     return hold_session(tracker, settings, _SettingsAsk(tracker, settings), group=group, resume=resume)
@@ -30,7 +31,7 @@ def open_session(
 
 @dataclass(frozen=True, slots=True)
 class _SettingsAsk:
-    """What the settings ask for at the end of a session. Each part is imported when it is asked for."""
+    """The work at the end of a session. Each part is imported when it is needed."""
 
     tracker: Engine
     settings: Settings
@@ -43,7 +44,7 @@ class _SettingsAsk:
         return clean_after_session(self.tracker, self.settings, session)
 
     def tell(self, session: Session, failure: Exception | None, *, completed: bool) -> Iterator[str]:
-        # Whoever interrupts a session does not want to wait for a mail server.
+        # A person who interrupts a session does not want to wait for a mail server.
         ended = failure is not None or (completed and not session.is_handed_over)
         if ended:
             yield from self._report(session.id)
@@ -72,7 +73,7 @@ class _SettingsAsk:
             return ()
         from dcc.notify.notifications import notify_after_session
 
-        # What is none of the platform's errors may repeat a secret.
+        # An error that is not the platform's own may repeat a secret.
         broke_off = None if failure is None else redacted(str(failure)) or type(failure).__name__
         return notify_after_session(self.tracker, self.settings, session, ended=ended, broke_off=broke_off)
 

@@ -111,7 +111,7 @@ class TestExamining:
             ("c", "not checked"),
             ("d", "ok"),
         ]
-        assert found[1].finding.message == "It could not be told: RuntimeError: with ***."
+        assert found[1].finding.message == "The check failed: RuntimeError: with ***."
         assert found[3].finding.message == "It was not done within 2 seconds."
 
     def test_the_worst_verdict_counts(self) -> None:

@@ -1,6 +1,6 @@
-"""Makes a backup set of an installation while it works: complete, or not there at all.
+"""Makes a backup set of a running installation: complete, or not at all.
 
-A set that others may see has no access keys in it.
+A set that others may read has no access keys in it.
 """
 
 from __future__ import annotations
@@ -46,15 +46,16 @@ from dcc.settings import Settings
 from dcc.tracker.database import TRACKER
 
 LEFT_OUT_KEY: Final = "env:LEFT_OUT_OF_BACKUP"
-"""What stands in place of a secret: a source with it says that this variable is not set."""
+"""Replaces a secret: a source with it reports that this variable is not set."""
 
 _REFERENCES: Final = ("env:", "file:")
 
 
 def remove_secrets(path: Path, database: Database, on_progress: Progress) -> dict[str, TableSum]:
-    """Take every secret out of the tracker in a file, and from its free pages; the rows and checksums afterwards.
+    """Remove every secret from the tracker in a file, and from its free pages; returns the rows and checksums
+    afterwards.
 
-    What only refers to a secret (`env:`, `file:`, `key:`) stays, as `resolve_accesskey` tells it. Raises sqlite3.Error.
+    References to secrets (`env:`, `file:`, `key:`) stay. Raises sqlite3.Error.
     """
     with closing(sqlite3.connect(path, isolation_level=None)) as file:
         file.execute("PRAGMA secure_delete = ON")
@@ -68,7 +69,7 @@ def remove_secrets(path: Path, database: Database, on_progress: Progress) -> dic
 
 
 def _is_secret(accesskey: object) -> bool:
-    # In Python, for LIKE does not tell `Key:` from `key:`.
+    # In Python, because LIKE does not distinguish `Key:` from `key:`.
     if not accesskey:
         return False
     text = str(accesskey)
@@ -85,7 +86,7 @@ _PRIVATE_FOLDER: Final = 0o700
 
 @dataclass(frozen=True, slots=True)
 class BackupRequest:
-    """What is wanted of a backup: staged files too, the access keys too, and how many sets to `keep` (None: all)."""
+    """What the backup has: staged files too, access keys too; and the number of sets to `keep` (None: all)."""
 
     with_staging: bool = False
     with_secrets: bool = True
@@ -94,7 +95,7 @@ class BackupRequest:
 
 @dataclass(frozen=True, slots=True)
 class NotRemoved:
-    """An older set of which something is still there, and why."""
+    """An older set that could not be removed completely, and why."""
 
     directory: Path
     reason: str
@@ -102,7 +103,7 @@ class NotRemoved:
 
 @dataclass(frozen=True, slots=True)
 class BackupReport:
-    """A set that was made: where, what it says of itself, which older sets were removed, and which could not be."""
+    """A new set: its place and manifest, the older sets that were removed, and those that could not be."""
 
     directory: Path
     manifest: Manifest
@@ -119,12 +120,12 @@ def make_backup(
     *,
     on_progress: Progress = no_progress,
 ) -> BackupReport:
-    """Make a set in `directory`, of both databases as they are at one moment and of staging as it is after that.
+    """Make a set in `directory`: both databases as they are at one moment, and staging as it is after that.
 
-    Sessions go on meanwhile. The databases may have an older schema. The set gets its name when it is whole and on the
-    disk; what a killed backup left is removed. An older set that cannot be removed is in the report. Raises
-    BackupError when it cannot be written, BackupActiveError while another one writes there, the `outdated` or
-    `unreachable` error of a database, CopyFailedError.
+    Sessions go on meanwhile. The databases may have an older schema. The set gets its name once it is complete and on
+    the disk; what a killed backup left is removed. An older set that cannot be removed is in the report. Raises
+    BackupError if the set cannot be written, BackupActiveError while another backup writes there, the `outdated` or
+    `unreachable` error of a database, and CopyFailedError.
     """
     asked = wanted or BackupRequest()
     with _alone_in(directory):
@@ -213,7 +214,7 @@ def _remove_old(directory: Path, made: Path, keep: int | None) -> tuple[tuple[Pa
     removed, not_removed = [], []
     for path in [path for path in sets_in(directory) if path != made][: -(keep - 1) or None]:
         try:
-            # Without its manifest it is no set any more, should the removal break off.
+            # Without its manifest it is no set any more, even if the removal breaks off.
             (path / MANIFEST).unlink()
             shutil.rmtree(path)
         except OSError as error:

@@ -1,4 +1,4 @@
-"""A database as a SQLite file of a backup set: written from a snapshot of either kind, and opened to read."""
+"""A database as a SQLite file of a backup set: written from a snapshot of either kind, and opened for reading."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _PRIVATE: Final = 0o600
 
 @contextmanager
 def disk_errors(fault: type[DccError], what: str, again: str) -> Iterator[None]:
-    """Raise what a disk does wrong as `fault`: `what` could not be done, why, and what to do `again`."""
+    """Raise errors of the disk as `fault`: `what` could not be done, why, and what to do `again`."""
     try:
         yield
     except OSError as error:
@@ -56,11 +56,11 @@ def disk_errors(fault: type[DccError], what: str, again: str) -> Iterator[None]:
 def write_file(
     source: Connection, database: Database, revision: str, path: Path, on_progress: Progress
 ) -> dict[str, TableSum]:
-    """Write what a snapshot shows of a database, which has the schema `revision`, to a new SQLite file.
+    """Write a snapshot of a database with the schema `revision` to a new SQLite file.
 
-    Returns the rows and checksums of its tables. The file can be read only by this user, is on the disk when this
-    returns, and has no write-ahead log. Raises CopyFailedError for rows that SQLite cannot hold, OSError and
-    sqlite3.Error when the file cannot be written.
+    Returns the rows and checksums of its tables. Only this user can read the file; it is on the disk when this returns,
+    and has no write-ahead log. Raises CopyFailedError for rows that SQLite cannot hold, and OSError and sqlite3.Error
+    if the file cannot be written.
     """
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _PRIVATE))
     if source.dialect.name == "sqlite":
@@ -83,7 +83,7 @@ def _copy_pages(source: Connection, database: Database, path: Path, on_progress:
 
 
 def _make_tables(path: Path, source: Connection, database: Database, revision: str) -> None:
-    """Make the tables that `source` has in an empty SQLite file."""
+    """Make the tables of `source` in an empty SQLite file."""
     engine = open_url(URL.create("sqlite", database=str(path)), database)
     try:
         with exclusive_connection(engine, database) as connection:
@@ -100,7 +100,7 @@ def _make_tables(path: Path, source: Connection, database: Database, revision: s
 
 
 def _undo_upgrades(connection: Connection, source: Connection, database: Database) -> None:
-    """Have the tables of the models be those of an earlier version, as `source` has them."""
+    """Change the tables of the models to those of an earlier version, as `source` has them."""
     there = inspect(source)
     for name in database.metadata.tables:
         if not there.has_table(name):
@@ -177,9 +177,9 @@ def _sums_of_file(
 
 @contextmanager
 def open_file(path: Path, database: Database) -> Iterator[Connection]:
-    """A connection to a database file that nobody writes to; it leaves nothing beside the file.
+    """A connection to a database file that nobody writes to; it creates no file beside it.
 
-    It raises BackupError for a file that cannot be read or is no database.
+    Raises BackupError for a file that cannot be read or is no database.
     """
     engine = _file_engine(path, database)
     try:
@@ -206,7 +206,7 @@ def _file_engine(path: Path, database: Database) -> Engine:
 
 
 def revision_of(connection: Connection, database: Database) -> str:
-    """The schema that a database has. Raises the database's `outdated` error when it is none that is known."""
+    """The schema of a database. Raises the database's `outdated` error if it is unknown."""
     revision = revision_in(connection)
     if revision is None or revision not in database.revisions:
         label = database_label(connection.engine.url)
@@ -224,26 +224,26 @@ def revision_is_known(connection: Connection, database: Database) -> bool:
 
 
 def remove_file(path: Path) -> None:
-    """Remove a SQLite database with what belongs to it."""
+    """Remove a SQLite database with its log."""
     path.unlink(missing_ok=True)
     remove_log(path)
 
 
 def remove_log(path: Path) -> None:
-    """Remove what belongs to a SQLite database beside its file."""
+    """Remove the log of a SQLite database."""
     for ending in ("-wal", "-shm", "-journal"):
         path.with_name(path.name + ending).unlink(missing_ok=True)
 
 
 def finish_file(path: Path) -> None:
-    """Have a SQLite file that nobody else has open hold all that was written to it, on the disk."""
+    """Write the log of a SQLite file that nobody else has open into the file, and the file to the disk."""
     with closing(sqlite3.connect(path)) as file:
         file.execute("PRAGMA journal_mode = DELETE")
     fsync(path)
 
 
 def fsync(path: Path) -> None:
-    """Have what was written to a file, or to a directory, reach the disk."""
+    """Write a file, or a directory, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -39,7 +39,7 @@ class SetFile:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseOfSet:
-    """A database of a set: its file, schema, the kind of database it was read from, and its tables."""
+    """A database of a set: its file, schema, tables, and the kind of database that it was read from."""
 
     file: SetFile
     revision: str
@@ -49,7 +49,7 @@ class DatabaseOfSet:
 
 @dataclass(frozen=True, slots=True)
 class StagingOfSet:
-    """What lay in staging: the file that lists it, how many files and bytes, and whether the set has them too."""
+    """Staging of a set: the file with the list, the number of files and bytes; whether it has the files too."""
 
     index: SetFile
     files: int
@@ -59,7 +59,7 @@ class StagingOfSet:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """All that a set says of itself. `sessions` are those that were active; `seconds` what it took."""
+    """The description of a set. `sessions` are those that were active; `seconds` is how long the backup took."""
 
     created: datetime
     platform_version: str
@@ -73,21 +73,21 @@ class Manifest:
 
     @property
     def rows(self) -> int:
-        """Of all tables of both databases."""
+        """The rows of all tables of both databases."""
         return sum(table.rows for database in (self.tracker, self.qc) for table in database.tables.values())
 
 
 def write_manifest(directory: Path, manifest: Manifest) -> None:
-    """Write the manifest of a set, for this user only."""
-    said = {"made_by": _MADE_BY, "format_version": FORMAT_VERSION} | asdict(manifest)
-    said["created"] = f"{manifest.created:%Y-%m-%dT%H:%M:%SZ}"
+    """Write the manifest of a set, readable by this user only."""
+    content = {"made_by": _MADE_BY, "format_version": FORMAT_VERSION} | asdict(manifest)
+    content["created"] = f"{manifest.created:%Y-%m-%dT%H:%M:%SZ}"
     path = directory / MANIFEST
     path.touch(mode=0o600, exist_ok=False)
-    path.write_text(json.dumps(said, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", "utf-8")
 
 
 def read_manifest(directory: Path) -> Manifest:
-    """What a set says of itself. Raises BackupError when there is none, or of a later format."""
+    """Read the manifest of a set. Raises BackupError if there is none, or one of a later format."""
     path = directory / MANIFEST
     try:
         read: dict[str, Any] = json.loads(path.read_text("utf-8"))
@@ -128,7 +128,7 @@ def _parse(read: Mapping[str, Any]) -> Manifest:
 
 
 def _parse_sessions(read: Mapping[str, Any]) -> tuple[int, ...]:
-    """The sessions that were active; sets of earlier versions name the only one, or none."""
+    """The sessions that were active. Sets of earlier versions name at most one."""
     sessions = read["sessions"] if "sessions" in read else [read["session"]]
     return tuple(int(number) for number in sessions if number is not None)
 
@@ -146,7 +146,7 @@ def _parse_file(read: Mapping[str, Any]) -> SetFile:
 
 
 def shown_settings(settings: Settings) -> dict[str, str]:
-    """The settings that are not the default ones, by environment variable, without secrets."""
+    """The settings that differ from the defaults, by environment variable, without secrets."""
     shown: dict[str, str] = {}
     for name, field in type(settings).model_fields.items():
         value = getattr(settings, name)
@@ -159,7 +159,7 @@ def shown_settings(settings: Settings) -> dict[str, str]:
 
 
 def sets_in(directory: Path) -> list[Path]:
-    """The whole sets that a directory holds, oldest first."""
+    """The complete sets in a directory, oldest first."""
     try:
         named = [path for path in directory.iterdir() if SET_NAME(path.name)]
     except OSError as error:
@@ -175,7 +175,7 @@ def _age(path: Path) -> tuple[str, int]:
 
 
 def find_set(directory: Path) -> Path:
-    """The set that a directory is, or the newest that it holds. Raises BackupError when there is none."""
+    """The directory itself if it is a set, else the newest set in it. Raises BackupError if there is none."""
     if (directory / MANIFEST).is_file():
         return directory
     found = sets_in(directory)

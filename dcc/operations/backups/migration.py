@@ -23,7 +23,7 @@ _AGAIN: Final = "Nothing was taken over half. Check the disk, then give the comm
 
 @dataclass(frozen=True, slots=True)
 class MigrationReport:
-    """What was moved: the rows of each table of either database, and the seconds it took."""
+    """The rows of each copied table of both databases, and the seconds it took."""
 
     tracker: Mapping[str, TableSum]
     qc: Mapping[str, TableSum]
@@ -31,7 +31,7 @@ class MigrationReport:
 
     @property
     def rows(self) -> int:
-        """Of all tables."""
+        """The rows of all tables."""
         return sum(table.rows for tables in (self.tracker, self.qc) for table in tables.values())
 
 
@@ -44,13 +44,13 @@ def migrate_storage(
     *,
     on_progress: Progress = no_progress,
 ) -> MigrationReport:
-    """Copy both databases, which have this version's schema, into others that have no rows; these are left as they are.
+    """Copy both databases, which have this version's schema, into empty ones. The sources are not changed.
 
-    The targets are made where they are missing. When all is copied, the sources are read once more and compared with
-    the targets, table by table: so nothing that was written meanwhile is missed. Broken off, it begins anew when it is
-    called again. Raises SessionActiveError beside a session, StorageNotEmptyError, CopyFailedError, the `unreachable`
-    error of a database, ConfigurationError for a target that is a source, the other target or of another system, or
-    whose file cannot be written.
+    Targets that do not exist are made. After the copy, the sources are read once more and compared with the targets
+    table by table, so that nothing that was written meanwhile is missed. If the copy breaks off, call it again: it
+    starts from the beginning. Raises SessionActiveError during a session, StorageNotEmptyError, CopyFailedError, the
+    `unreachable` error of a database, and ConfigurationError for a target that is a source, the other target or of
+    another system, or whose file cannot be written.
     """
     began = time.monotonic()
     targets = of_tracker, of_qc = Target(to_tracker, settings), Target(to_qc, settings)

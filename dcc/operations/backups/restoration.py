@@ -24,7 +24,7 @@ from dcc.operations.backups.manifest import STAGING_FILES, DatabaseOfSet, Manife
 from dcc.operations.backups.row_copies import Progress, differences, no_progress, sum_tables
 from dcc.operations.backups.staged_files import (
     StagingReport,
-    Told,
+    FilesProgress,
     check_copies,
     discard_prepared,
     prepare_staging,
@@ -41,7 +41,7 @@ _BLOCK = 1 << 20
 
 
 def verify_backup(directory: Path, *, on_progress: Progress = no_progress) -> Manifest:
-    """Read a set whole; what it says of itself. Raises BackupError for whatever is not as that says."""
+    """Read a complete set and return its manifest. Raises BackupError for each difference from it."""
     manifest = read_manifest(directory)
     check_files(directory, manifest, on_progress)
     for of_set, database in ((manifest.tracker, TRACKER), (manifest.qc, QC_DATABASE)):
@@ -54,7 +54,7 @@ def verify_backup(directory: Path, *, on_progress: Progress = no_progress) -> Ma
 
 
 def check_files(directory: Path, manifest: Manifest, on_progress: Progress) -> None:
-    """Raise BackupError unless the databases and the index of a set are to the byte what its manifest says."""
+    """Raise BackupError unless the databases and the list of staging are exactly as the manifest says."""
     files = (manifest.tracker.file, manifest.qc.file, manifest.staging.index)
     total, done = sum(file.size_bytes for file in files), 0
     for file in files:
@@ -93,7 +93,7 @@ _AGAIN: Final = "Nothing was taken over half. Check the disk, then restore again
 
 @dataclass(frozen=True, slots=True)
 class RestoreReport:
-    """What was restored: the set, the sessions that were ended, sources whose access key was left out, and staging."""
+    """What was restored: the set, the sessions that were ended, the sources without their access key, and staging."""
 
     directory: Path
     manifest: Manifest
@@ -111,13 +111,13 @@ def restore_backup(
     replace: bool = False,
     on_progress: Progress = no_progress,
 ) -> RestoreReport:
-    """Put both databases back from the set in `directory`, or from the newest of the sets there.
+    """Restore both databases from the set in `directory`, or from the newest of the sets there.
 
-    They must have no rows, or have been left by a restoration that broke off, unless `replace`. A set of an older
-    schema is brought up to this version's. Sessions that were active are ended as if they had been killed. Staged files
-    that the set has are put back where they are not the same. Raises BackupError for a set that is damaged or of a
-    later version and for a disk that is full, StorageNotEmptyError, SessionActiveError, the `unreachable` error of a
-    database, CopyFailedError, ConfigurationError for a database with tables of anything else, even with `replace`.
+    The databases must have no rows, or rows of a restoration that broke off, unless `replace`. A set of an older schema
+    is upgraded. Sessions that were active end as if they had been killed. Staged files of the set are put back if
+    staging has no such file. Raises BackupError for a set that is damaged or of a later version and for a full disk,
+    StorageNotEmptyError, SessionActiveError, the `unreachable` error of a database, CopyFailedError, and
+    ConfigurationError for a database with other tables, even with `replace`.
     """
     found = find_set(directory)
     manifest = read_manifest(found)
@@ -175,7 +175,7 @@ def _fill(target: Target, directory: Path, of_set: DatabaseOfSet, on_progress: P
 
 @contextmanager
 def _current(path: Path, of_set: DatabaseOfSet, target: Target) -> Iterator[Connection]:
-    """A database of a set with this version's schema: itself, or a copy that is brought up to it."""
+    """A database of a set with this version's schema: itself, or an upgraded copy."""
     database = target.database
     upgraded = target.settings.home / f".restore-{path.name}"
     if of_set.revision == database.head:
@@ -205,7 +205,7 @@ def _upgrade(path: Path, database: Database) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Staged:
-    """The staged files of a set on their way into staging; what may fail of that comes before the databases."""
+    """The staged files of a set on their way into staging. Steps that may fail come before the databases."""
 
     directory: Path
     manifest: Manifest
@@ -222,10 +222,10 @@ class _Staged:
 
     def check(self) -> None:
         if self._copies is not None:
-            check_copies(self._index, self._copies, self._told("staged files checked"))
+            check_copies(self._index, self._copies, self._progress_of("staged files checked"))
 
     def prepare(self) -> StagingReport:
-        return prepare_staging(self._index, self.staging, self._copies, self._told("staged files"))
+        return prepare_staging(self._index, self.staging, self._copies, self._progress_of("staged files"))
 
     def put_back(self) -> None:
         put_back(self._index, self.staging)
@@ -233,5 +233,5 @@ class _Staged:
     def discard(self) -> None:
         discard_prepared(self.staging)
 
-    def _told(self, what: str) -> Told:
+    def _progress_of(self, what: str) -> FilesProgress:
         return lambda number: self.on_progress(what, number, self.manifest.staging.files)

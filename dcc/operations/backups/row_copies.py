@@ -1,8 +1,8 @@
 """Rows as backups copy them: the same from every kind of database.
 
-They are read as SQLite keeps them: whole numbers, floats, texts, bytes and None; dates and times are texts
-(`2026-11-21`, `2026-11-21 07:28:31`), truth is 1 or 0, and zero has no sign. Nothing here depends on the models, so
-that a database of an older schema can be read too.
+They are read in SQLite's form: integers, floats, texts, bytes and None; dates and times are texts (`2026-11-21`,
+`2026-11-21 07:28:31`), true is 1, false is 0, and zero has no sign. Nothing here depends on the models, so that
+databases of older schemas can be read too.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from dcc.databases.schema import UNFINISHED_COPY
 
 Row = tuple[Any, ...]
 Progress = Callable[[str, int, int], None]
-"""Is told what is done, how much of it, and of how much."""
+"""Called with the step's name, the amount done, and the total."""
 
 LEFT_OUT: Final = frozenset({"alembic_version", "write_receipt", "centre_lock", "reserved_ids", UNFINISHED_COPY})
-"""Tables that tell of the database itself, not of what it holds."""
+"""Tables about the database itself, not about its content."""
 
 _ROWS: Final = 2_000
 _TEXT: Final = 4_000_000
@@ -31,12 +31,12 @@ _MODULUS: Final = 1 << 128
 
 
 def no_progress(what: str, done: int, total: int) -> None:
-    """Tell nobody."""
+    """Ignore progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableSum:
-    """How many rows a table has, and their checksum: the sum of the BLAKE2b hashes of all, whatever their order."""
+    """The number of a table's rows, and their checksum: the sum of the BLAKE2b hashes of all rows, in any order."""
 
     rows: int
     checksum: str
@@ -49,7 +49,7 @@ class Summing:
         self._rows, self._total = 0, 0
 
     def add(self, rows: Sequence[Row]) -> None:
-        """Take rows, their values in the order of the columns' names."""
+        """Add rows, with their values in the order of the columns' names."""
         blake = hashlib.blake2b
         hashes = [int.from_bytes(blake(repr(row).encode(), digest_size=16).digest(), "big") for row in rows]
         self._total = (self._total + sum(hashes)) % _MODULUS
@@ -57,13 +57,13 @@ class Summing:
 
     @property
     def sum(self) -> TableSum:
-        """Of all that was added."""
+        """The sum of all added rows."""
         return TableSum(self._rows, f"{self._total:032x}")
 
 
 @dataclass(frozen=True, slots=True)
 class TableShape:
-    """A table's name and columns, by name, and how each is read; `long` are the places of those of any length."""
+    """A table's name and columns, by name, with how each is read; `long` are the indexes of columns of any length."""
 
     name: str
     columns: tuple[str, ...]
@@ -72,7 +72,7 @@ class TableShape:
     has_id: bool
 
     def query(self) -> str:
-        """The statement that reads all rows; those that refer to others of the same table come after these."""
+        """The statement that reads all rows; rows that refer to others of the same table come after these."""
         order = " ORDER BY id" if self.has_id else ""
         return f"SELECT {', '.join(self.reading)} FROM {self.name}{order}"  # noqa: S608
 
@@ -84,14 +84,14 @@ class TableShape:
 
 
 def known_tables(connection: Connection, database: Database) -> list[str]:
-    """The tables that a database has and the platform knows, parents before children."""
+    """The tables of a database that the platform knows, parents before children."""
     present = set(inspect(connection).get_table_names())
     names = [table.name for table in database.metadata.sorted_tables]
     return [name for name in names if name in present and name not in LEFT_OUT]
 
 
 def shape_of(connection: Connection, table: str) -> TableShape:
-    """What columns a table has."""
+    """The columns of a table."""
     found = sorted(inspect(connection).get_columns(table), key=lambda column: column["name"])
     on_server = connection.dialect.name in MYSQL_FAMILY
     reading = [_reading(column["name"], column["type"], on_server=on_server) for column in found]
@@ -116,7 +116,7 @@ def _reading(name: str, kind: object, *, on_server: bool) -> str:
 
 
 def read_rows(connection: Connection, shape: TableShape) -> Iterator[list[Row]]:
-    """All rows of a table, some at a time, in memory that does not grow with their number."""
+    """All rows of a table in chunks, in memory that does not grow with their number."""
     streamed = connection.execution_options(stream_results=True, max_row_buffer=_ROWS)
     with streamed.exec_driver_sql(shape.query()) as result:
         held: list[Row] = []
@@ -152,13 +152,13 @@ def sum_tables(
 
 
 def count_rows(connection: Connection, database: Database) -> int:
-    """How many rows all known tables have together."""
+    """The number of rows in all known tables."""
     tables = known_tables(connection, database)
     return sum(int(connection.exec_driver_sql(f"SELECT COUNT(*) FROM {name}").scalar_one()) for name in tables)  # noqa: S608
 
 
 def differences(one: Mapping[str, TableSum], other: Mapping[str, TableSum]) -> list[str]:
-    """The tables that are not the same in both, with their numbers of rows."""
+    """The tables that differ, with their numbers of rows."""
     missing = TableSum(0, "")
     return [
         f"{name} ({one.get(name, missing).rows:,} rows, {other.get(name, missing).rows:,} there)"
@@ -168,12 +168,12 @@ def differences(one: Mapping[str, TableSum], other: Mapping[str, TableSum]) -> l
 
 
 def last_ids(connection: Connection, database: Database) -> dict[str, int]:
-    """The last id that each table has given, rows that are gone included; of tables that give ids."""
+    """The last id given in each table with generated ids, including those of deleted rows."""
     if connection.dialect.name not in MYSQL_FAMILY:
         found = connection.exec_driver_sql("SELECT name, seq FROM sqlite_sequence").all()
     else:
         if not getattr(connection.dialect, "is_mariadb", False):
-            # MySQL answers with what it looked up a day ago at most.
+            # MySQL caches this answer for up to a day.
             connection.exec_driver_sql("SET SESSION information_schema_stats_expiry = 0")
         found = connection.exec_driver_sql(
             "SELECT table_name, auto_increment - 1 FROM information_schema.tables "

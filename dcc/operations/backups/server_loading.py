@@ -30,7 +30,7 @@ _CHECKS: Final = "SET SESSION foreign_key_checks = {0}"
 
 
 def drop_tables(engine: Engine, database: Database) -> None:
-    """Remove the platform's tables of a database; all of its tables but the mark, if a later version made them."""
+    """Drop the platform's tables of a database; if a later version made them, all tables but the mark."""
     tells = {MADE_FIRST, database.landmark, "alembic_version"}
     with engine.connect() as connection:
         present = set(inspect(connection).get_table_names())
@@ -39,7 +39,7 @@ def drop_tables(engine: Engine, database: Database) -> None:
             ours = present - {UNFINISHED_COPY}
         connection.exec_driver_sql(_CHECKS.format(0))
         try:
-            # What tells whose tables these are goes last, so that a removal that broke off is taken up as it began.
+            # The table that identifies the database is dropped last, so that an interrupted removal can be repeated.
             for name in sorted(ours, key=lambda name: (name in tells, name)):
                 connection.exec_driver_sql(f"DROP TABLE `{name}`")
         finally:
@@ -49,9 +49,9 @@ def drop_tables(engine: Engine, database: Database) -> None:
 def load_rows(
     source: Connection, engine: Engine, patience_seconds: float, on_progress: Progress
 ) -> dict[str, TableSum]:
-    """Copy all rows of `source` into tables that were made just now; the sums of what was read.
+    """Copy all rows of `source` into new tables; returns the sums of the rows that were read.
 
-    Raises CopyFailedError for a row that the server does not take, the database's `unreachable` error.
+    Raises CopyFailedError for a row that the server refuses, and the database's `unreachable` error.
     """
     database = database_of(engine)
     total, done = count_rows(source, database), 0
@@ -81,7 +81,7 @@ def _insert(engine: Engine, database: Database, shape: TableShape, rows: list[Ro
     statement = shape.insertion("%s")
 
     def insert(connection: Connection) -> None:
-        # What was read had its references checked where it was.
+        # The source has checked these references already.
         connection.exec_driver_sql(_CHECKS.format(0))
         connection.exec_driver_sql(statement, rows)
         connection.exec_driver_sql(_CHECKS.format(1))

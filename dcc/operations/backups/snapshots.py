@@ -1,8 +1,8 @@
-"""Both databases as they were at one moment, beside sessions that go on.
+"""Both databases as they were at one moment, while sessions go on.
 
-The moment is one at which no session may write to the tracker: the rows of the leases, which every write of a session
-locks, are held while both snapshots are begun, which takes milliseconds and waits for nobody. So a set is what sessions
-would have left that were killed at that moment.
+At that moment no session may write to the tracker: the rows of the leases, which every write of a session locks, are
+locked while both snapshots begin. This takes milliseconds. So a set is what sessions would have left if they had been
+killed at that moment.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _HOLD_LEASES: Final = select(SessionLock.id).order_by(SessionLock.id).with_for_u
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Connections that see both databases at the same moment, and the sessions that were active then."""
+    """Connections that read both databases at the same moment, and the sessions that were active then."""
 
     tracker: Connection
     qc: Connection
@@ -39,8 +39,8 @@ class Snapshot:
 def snapshot(tracker: Engine, qc: Engine, settings: Settings) -> Iterator[Snapshot]:
     """Both databases at one moment, for as long as the block lasts.
 
-    On SQLite the write-ahead log grows meanwhile by what others write, on MariaDB and MySQL the undo log. Raises the
-    `unreachable` error of either database.
+    Meanwhile the write-ahead log of SQLite, or the undo log of MariaDB and MySQL, grows by what others write. Raises
+    the `unreachable` error of either database.
     """
     with ExitStack() as stack:
         own = [_patient_engine(stack, engine) for engine in (tracker, qc)]
@@ -58,7 +58,7 @@ def snapshot(tracker: Engine, qc: Engine, settings: Settings) -> Iterator[Snapsh
 
 @contextmanager
 def patient_connection(engine: Engine) -> Iterator[Connection]:
-    """A connection of its own that sees a database at one moment and may take its time."""
+    """A separate connection that reads a database at one moment and may take its time."""
     with ExitStack() as stack:
         yield _begin(stack, _patient_engine(stack, engine))
 
@@ -73,10 +73,10 @@ def _begin(stack: ExitStack, engine: Engine) -> Connection:
     connection = stack.enter_context(engine.connect())
     if engine.dialect.name in MYSQL_FAMILY:
         connection = connection.execution_options(isolation_level="REPEATABLE READ")
-        # How long the server waits for who reads a result while doing something with it.
+        # How long the server waits for a client that pauses while reading a result.
         connection.exec_driver_sql(f"SET SESSION net_write_timeout = {_CLIENT_SECONDS}")
         connection.exec_driver_sql("START TRANSACTION WITH CONSISTENT SNAPSHOT")
     else:
-        # The snapshot begins with the first look at the file.
+        # The snapshot begins with the first read.
         connection.exec_driver_sql("SELECT 1 FROM sqlite_master LIMIT 1").all()
     return connection

@@ -1,7 +1,7 @@
-"""What lies in staging: listed for a set, copied into it, compared with it, and put back from it.
+"""Files in staging: listed for a set, copied into it, compared with it, and put back from it.
 
-Archives and the documents beside them are listed; parts that are still being received, and what a killed process left,
-are not. No link is followed.
+Archives and their documents are listed; incomplete downloads and leftovers of killed processes are not. Links are not
+followed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dcc.naming import Action
 from dcc.runtime.checksums import md5_of_open_file
 from dcc.store.staged_documents import PREPARED_FILE
 
-Told = Callable[[int], None]
+FilesProgress = Callable[[int], None]
 _CONTENTS: Final = ".contents"
 _UNFINISHED: Final = (".part", ".part.json")
 _PREPARED: Final = ".restored"
@@ -41,28 +41,28 @@ class StagedFile:
 
     @property
     def archive(self) -> str:
-        """The archive that it is, or that it was extracted from: `add/H.2013-10-31.1.impc.zip`."""
+        """The archive that the file is, or was extracted from: `add/H.2013-10-31.1.impc.zip`."""
         action, name = PurePosixPath(self.path).parts[:2]
         return f"{action}/{name.removesuffix(_CONTENTS)}"
 
     @property
     def is_archive(self) -> bool:
-        """Whether it is an archive, and no document."""
+        """Whether the file is an archive, and not a document."""
         return self.archive == self.path
 
 
-def list_files(staging: Path, copy_to: Path | None, told: Told) -> Iterator[StagedFile]:
-    """Every archive and document in staging, in order; each copied below `copy_to` if that is given.
+def list_files(staging: Path, copy_to: Path | None, on_progress: FilesProgress) -> Iterator[StagedFile]:
+    """Every archive and document in staging, in order; each is copied below `copy_to` if that is given.
 
-    A file that goes while it is read is left out. `told` hears of how many files there were so far. Raises BackupError
-    for a file or a folder that cannot be read.
+    A file that disappears while it is read is left out. `told` is called with the number of files so far. Raises
+    BackupError for a file or folder that cannot be read.
     """
     number = 0
     for path in _paths(staging):
         found = _take(staging, path, copy_to)
         if found is not None:
             number += 1
-            told(number)
+            on_progress(number)
             yield found
 
 
@@ -75,13 +75,13 @@ def _paths(staging: Path) -> Iterator[Path]:
                 names = [name for name in names if not name.startswith(".") and not name.endswith(_UNFINISHED)]
             else:
                 folders.sort()
-                # A session makes these anew.
+                # A session makes these again.
                 names = [name for name in names if not name.startswith(PREPARED_FILE)]
             yield from (here / name for name in sorted(names))
 
 
 def _refuse_unread(error: OSError) -> None:
-    # A folder may be removed while it is looked at, or may not have been made yet.
+    # A folder may be removed while it is read, or may not exist yet.
     if not isinstance(error, FileNotFoundError):
         folder = error.filename or "A folder in staging"
         raise BackupError(
@@ -120,7 +120,7 @@ def _take(staging: Path, path: Path, copy_to: Path | None) -> StagedFile | None:
 
 
 def _place(root: Path, relative: PurePosixPath | Path) -> Path:
-    """Where a file goes below `root`, whose folders are made, private to this user."""
+    """The path of a file below `root`; makes its folders, private to this user."""
     root.mkdir(mode=_PRIVATE_FOLDER, parents=True, exist_ok=True)
     for folder in reversed(relative.parents[:-1]):
         (root / folder).mkdir(mode=_PRIVATE_FOLDER, exist_ok=True)
@@ -132,7 +132,7 @@ def _private(path: str, flags: int) -> int:
 
 
 def write_index(path: Path, files: Iterator[StagedFile]) -> tuple[int, int]:
-    """Write a list of files, a JSON object a line; how many there are, and their bytes."""
+    """Write a list of files, a JSON object a line; returns the number of files and their bytes."""
     number = size = 0
     with open(path, "xb", opener=_private) as raw, gzip.open(raw, "wt", encoding="utf-8", newline="\n") as index:
         for file in files:
@@ -142,7 +142,7 @@ def write_index(path: Path, files: Iterator[StagedFile]) -> tuple[int, int]:
 
 
 def read_index(path: Path) -> Iterator[StagedFile]:
-    """The files that a set lists. Raises BackupError when it cannot be read, or names a place outside staging."""
+    """The files in a set's list. Raises BackupError if it cannot be read, or names a place outside staging."""
     try:
         with gzip.open(path, "rt", encoding="utf-8") as index:
             for line in index:
@@ -157,10 +157,10 @@ def read_index(path: Path) -> Iterator[StagedFile]:
 
 @dataclass
 class StagingReport:
-    """What a set lists beside what is in staging, in archives and documents.
+    """A set's list compared with staging, in numbers of archives and documents.
 
-    `same`: there as they were; `put_back`: copied there from the set; `different`: there with other contents;
-    `missing`: not there. `archives_missing` are the archives that are not there, or are different.
+    `same`: unchanged in staging; `put_back`: copied from the set; `different`: in staging with other contents;
+    `missing`: not in staging. `archives_missing` are the missing and the different archives.
     """
 
     same: int = 0
@@ -170,11 +170,11 @@ class StagingReport:
     archives_missing: int = 0
 
 
-def prepare_staging(index: Path, staging: Path, copies: Path | None, told: Told) -> StagingReport:
-    """Compare what a set lists with what is in staging; what `put_back` will have done is in the report.
+def prepare_staging(index: Path, staging: Path, copies: Path | None, on_progress: FilesProgress) -> StagingReport:
+    """Compare a set's list with staging; the report already counts what `put_back` will do.
 
-    Where the set has `copies`, those of what is not the same are brought into staging, beside what is there. Raises
-    BackupError for a copy that is damaged, or when staging cannot be written to.
+    If the set has `copies`, those of missing files are written into staging under temporary names. Raises BackupError
+    for a damaged copy, or if staging cannot be written to.
     """
     discard_prepared(staging)
     report = StagingReport()
@@ -189,12 +189,12 @@ def prepare_staging(index: Path, staging: Path, copies: Path | None, told: Told)
             report.different += present is not None
             report.missing += present is None
             report.archives_missing += file.is_archive
-        told(number)
+        on_progress(number)
     return report
 
 
 def put_back(index: Path, staging: Path) -> None:
-    """Have what was prepared take its place in staging. Raises BackupError when that cannot be written to."""
+    """Move the prepared files to their places in staging. Raises BackupError if staging cannot be written to."""
     prepared = staging / _PREPARED
     if not prepared.exists():
         return
@@ -207,7 +207,7 @@ def put_back(index: Path, staging: Path) -> None:
 
 
 def discard_prepared(staging: Path) -> None:
-    """Remove what was prepared and did not take its place, also by a restoration that was killed."""
+    """Remove prepared files that were not moved, including those of a killed restoration."""
     shutil.rmtree(staging / _PREPARED, ignore_errors=True)
 
 
@@ -244,9 +244,9 @@ def _not_put_back(staging: Path, file: StagedFile, error: OSError) -> BackupErro
     )
 
 
-def check_copies(index: Path, copies: Path, told: Told) -> None:
-    """Raise BackupError unless every copy of a set is as the set says."""
+def check_copies(index: Path, copies: Path, on_progress: FilesProgress) -> None:
+    """Raise BackupError unless every copy in a set is as its list says."""
     for number, file in enumerate(read_index(index), start=1):
         if _md5_of(copies / file.path) != file.md5:
             raise BackupError(f"{copies / file.path} is missing or damaged. Use another backup.")
-        told(number)
+        on_progress(number)

@@ -1,8 +1,8 @@
-"""Databases that rows are copied into: empty ones, or ones that are replaced; never taken for whole before they are.
+"""Databases that rows are copied into: empty ones, or ones that are replaced; unusable until they are complete.
 
-A database is marked, by the table `unfinished_copy`, before anything in it is touched, and until all that belongs to it
-is there; every command refuses it meanwhile, but those that copy begin anew. On SQLite the new file is written beside
-the old one, which stays as it is until the new one is whole.
+The table `unfinished_copy` marks a database before anything in it changes, and until it is complete. Meanwhile every
+command refuses it, except those that start the copy again. On SQLite the new file is written beside the old one, which
+stays as it is until the new one is complete.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _UNMARK: Final = f"DROP TABLE IF EXISTS {UNFINISHED_COPY}"
 
 
 class Found(Enum):
-    """What a database is before it is copied into: of no rows, left by a copy that broke off, or in use."""
+    """State of a database before the copy: without rows, left by an interrupted copy, or in use."""
 
     EMPTY = "empty"
     UNFINISHED = "unfinished"
@@ -71,7 +71,7 @@ class Target:
 
     @property
     def label(self) -> str:
-        """How messages name it."""
+        """The database's name in messages."""
         return f"{self.database.name} {database_label(self.engine.url)}"
 
     @property
@@ -87,7 +87,7 @@ class Target:
         return self.engine.dialect.name != "sqlite"
 
     def look(self) -> Found:
-        """What it is. A database that is missing on a server is made. Raises the database's `unreachable` error."""
+        """Its state. A database that is missing on a server is made. Raises the database's `unreachable` error."""
         if self._on_server:
             create_database(self.engine.url, self.database)
         elif not self._path.exists() or self._path.stat().st_size == 0:
@@ -107,9 +107,9 @@ class Target:
         return Found.FILLED if filled else Found.EMPTY
 
     def refuse_others(self) -> None:
-        """Raise ConfigurationError for a database with tables of anything else, which would be lost.
+        """Raise ConfigurationError for a database with other tables, which would be lost.
 
-        Those that another system keeps beside the platform's on a server are left alone, and so not refused.
+        Tables that another system keeps beside the platform's on a server stay, and so are allowed.
         """
         if self._on_server:
             create_database(self.engine.url, self.database)
@@ -125,7 +125,7 @@ class Target:
                 self._refuse_session(connection)
 
     def begin(self) -> None:
-        """Mark a database of a server, which is made where it is missing; the file of an earlier copy goes.
+        """Mark a database of a server, which is made if it is missing; the file of an earlier copy is removed.
 
         Raises SessionActiveError, and ConfigurationError as `refuse_others` does.
         """
@@ -137,10 +137,10 @@ class Target:
             remove_file(self._beside)
 
     def fill(self, source: Connection, on_progress: Progress) -> dict[str, TableSum]:
-        """Copy all rows of `source`, which has this version's schema; the sums of what is there then.
+        """Copy all rows of `source`, which has this version's schema; returns the sums of the target's rows.
 
-        Raises CopyFailedError for a row that cannot be held, OSError and sqlite3.Error for a file that cannot be
-        written.
+        Raises CopyFailedError for a row that the target cannot hold, and OSError and sqlite3.Error for a file that
+        cannot be written.
         """
         if not self._on_server:
             return write_file(source, self.database, self.database.head, self._beside, on_progress)
@@ -156,13 +156,13 @@ class Target:
         return sums
 
     def sums(self, what: str, on_progress: Progress, total: int) -> dict[str, TableSum]:
-        """Rows and checksums of its tables, which are in place."""
+        """Rows and checksums of its tables, once they are in place."""
         with patient_connection(self.engine) as connection:
             return sum_tables(connection, self.database, what.format(self.database.name), on_progress, total)
 
     @contextmanager
     def being_filled(self) -> Iterator[Engine]:
-        """The engine of the rows that were filled in, before they are in place."""
+        """The engine of the copied rows, before they are in place."""
         if self._on_server:
             yield self.engine
             return
@@ -173,7 +173,7 @@ class Target:
             engine.dispose()
 
     def mark(self) -> None:
-        """Mark a SQLite database that is about to be replaced; one that cannot be read need not be."""
+        """Mark a SQLite database that is about to be replaced, unless it cannot be read."""
         if not self._on_server and self._path.exists():
             with self._if_readable():
                 self._mark()
@@ -182,7 +182,7 @@ class Target:
                     connection.connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def put_in_place(self) -> None:
-        """Have the new SQLite file, marked as well, take the place of the old one."""
+        """Replace the old SQLite file by the new one, which is marked as well."""
         if self._on_server:
             return
         self.engine.dispose()
@@ -194,12 +194,12 @@ class Target:
         fsync(self._path.parent)
 
     def finish(self) -> None:
-        """Take the mark away: all that belongs to it is there."""
+        """Remove the mark: the database is complete."""
         with writing(self.engine) as connection:
             connection.exec_driver_sql(_UNMARK)
 
     def discard(self) -> None:
-        """Remove what was written beside a file that is not to be replaced after all."""
+        """Remove the new file, if the old one is not replaced after all."""
         if not self._on_server:
             remove_file(self._beside)
 
@@ -229,15 +229,15 @@ class Target:
             )
 
     def _theirs(self, connection: Connection) -> set[str]:
-        """The tables that are none of this database's, or not known to be, and would not be left alone."""
+        """Tables that are not this database's, or unknown, and would be lost."""
         present = set(inspect(connection).get_table_names())
         others = self._not_ours(present)
         if {MADE_FIRST, self.database.landmark} <= present:
-            # A later version has tables that are not known here.
+            # A later version has tables that this one does not know.
             return others if not self._on_server and revision_is_known(connection, self.database) else set()
         if UNFINISHED_COPY not in present:
             return others if MADE_FIRST in present else others | (present & set(self.database.metadata.tables))
-        # A copy was let begin here, and what tells whose the tables are may be gone already.
+        # A copy began here, and the table that identifies the database may be dropped already.
         marked_for = connection.scalar(text(f"SELECT note FROM {UNFINISHED_COPY} LIMIT 1"))  # noqa: S608
         return set() if marked_for == self.database.name else others
 
@@ -246,7 +246,7 @@ class Target:
 
     @contextmanager
     def _if_readable(self) -> Iterator[None]:
-        """Leave a file alone that is no database any more: that is what backups are restored for."""
+        """Ignore a file that is no database any more: backups are restored for such cases."""
         try:
             yield
         except DatabaseUnreachableError:
@@ -255,7 +255,7 @@ class Target:
 
 
 def refuse_same(targets: Sequence[Target], sources: Sequence[Engine] = ()) -> None:
-    """Raise ConfigurationError for a target that is the other one, or any of the sources."""
+    """Raise ConfigurationError for a target that is the other target, or any of the sources."""
     for number, target in enumerate(targets):
         for source in sources:
             if same_database(target.engine.url, source.url):
@@ -272,9 +272,9 @@ def refuse_same(targets: Sequence[Target], sources: Sequence[Engine] = ()) -> No
 
 
 def refuse_filled(tracker: Target, qc: Target, advice: str) -> None:
-    """Raise StorageNotEmptyError for the first that has rows of its own; `advice` is what to do.
+    """Raise StorageNotEmptyError for the first target that has rows of its own; `advice` is what to do.
 
-    Where the tracker was left by a copy that broke off, so was the QC database, which takes effect before it.
+    If the tracker was left by an interrupted copy, so was the QC database, which takes effect before it.
     """
     found = tracker.look()
     if found is Found.UNFINISHED:
@@ -286,9 +286,9 @@ def refuse_filled(tracker: Target, qc: Target, advice: str) -> None:
 
 @contextmanager
 def replace_both(tracker: Target, qc: Target) -> Iterator[None]:
-    """Have both take effect together, when the block is done.
+    """Let both databases take effect together at the end of the block.
 
-    Broken off before that, the tracker is refused by every command.
+    If that breaks off earlier, every command refuses the tracker.
     """
     for target in (tracker, qc):
         target.mark()

@@ -1,5 +1,4 @@
-"""Whether an installation holds together: the tracker, the staging area and the QC database, looked at as a whole.
+"""Whether an installation is consistent: the tracker, the staging area and the QC database together.
 
-Nothing is changed. `checking.check_consistency` is the way in; what Dagster shows is looked at in
-`dcc_assets.sync.consistency`.
+Nothing is changed. Begin at `check.check_consistency`; `dcc_assets.sync.consistency` checks what Dagster shows.
 """

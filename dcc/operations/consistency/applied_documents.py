@@ -1,4 +1,4 @@
-"""Rules about documents in both databases: the tracker says what became of them, the QC database has their data."""
+"""Rules about documents in both databases: the tracker has their states, the QC database their data."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class _Stored(NamedTuple):
 
 
 def document_states(tracker: Connection, qc: Connection) -> Iterator[Inconsistency]:
-    """C12. To be asked when no session is active: a session writes to the QC database first."""
+    """C12. Only when no session is active: a session writes to the QC database first."""
     for page in document_entries(tracker, Phase.XSD):
         stored = _stored(qc, page)
         for one in page:
@@ -56,7 +56,7 @@ def document_states(tracker: Connection, qc: Connection) -> Iterator[Inconsisten
 
 
 def _stored(qc: Connection, page: Sequence[DocumentEntry]) -> dict[int, _Stored]:
-    """The documents of the QC database that stand for those of the tracker, of the same files, by `xml_file.id`."""
+    """The documents of the QC database that belong to those of the tracker, with the same files, by `xml_file.id`."""
     of_tracker = {one.id: one for one in page}
     found: dict[int, _Stored] = {}
     for row in qc.execute(_STORED, {"ids": list(of_tracker)}):
@@ -71,7 +71,7 @@ _UNAPPLIED: Final = (Status.PENDING, Status.RUNNING, Status.FAILED)
 
 
 def _disagreement(state: State, stored: _Stored | None) -> str | None:
-    """What one database says of a document and the other does not; None where they agree."""
+    """A document that one database has in a state that the other contradicts; None if they agree."""
     not_uploaded = state.phase < Phase.UPLOAD or (state.phase is Phase.UPLOAD and state.status in _UNAPPLIED)
     withdrawn = state == State(Phase.UPLOAD, Status.CANCELLED)
     if stored is None:
@@ -93,9 +93,9 @@ def _name(entry: DocumentEntry) -> str:
 
 
 def finding_logs(tracker: Connection, qc: Connection, most: int) -> Iterator[Inconsistency]:
-    """C18. `most` findings of a document are in its log, with one entry for the others."""
+    """C18. A document's log has `most` of its findings, and one entry for the others."""
     for page in document_entries(tracker, Phase.DATA):
-        # A document that failed in this phase has come through it too.
+        # A document that failed in this phase has passed it too.
         judged = [one for one in page if one.state.phase >= Phase.DATA and one.state.status is not Status.CANCELLED]
         yield from _wrong_logs(tracker, qc, judged, most)
 
@@ -139,7 +139,7 @@ def _differ(rules: Counter[str], logged: Counter[str], most: int) -> bool:
     return Counter({rule: number for rule, number in rules.items() if rule != MORE_RULE}) != logged
 
 
-def _told(counts: Counter[str]) -> str:
+def _in_words(counts: Counter[str]) -> str:
     return ", ".join(f"{number:,} of {rule}" for rule, number in sorted(counts.items())) or "none"
 
 

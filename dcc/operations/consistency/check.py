@@ -18,11 +18,11 @@ __all__ = ["Inconsistency", "check_at_rest", "check_consistency"]
 
 
 def check_consistency(tracker: Engine, qc: Engine | None, settings: Settings) -> list[Inconsistency]:
-    """What does not hold in an installation; nothing where all is well. The databases are only read.
+    """The inconsistencies of an installation; none if all is well. The databases are only read.
 
-    `qc` is None where there is no QC database yet. Of each rule the first are told, and how many more there are.
-    Staging is read whole where it is there: an archive that was removed from it is no fault. While a session is active,
-    only that is looked at which sessions keep at all times. Memory does not grow with the number of zips. Raises the
+    `qc` is None if there is no QC database yet. The first of each rule are returned, and the number of the others.
+    Staging is read completely if it exists; an archive that was removed from it is no fault. While a session is active,
+    only rules that hold at all times are checked. Memory does not grow with the number of archives. Raises the
     `unreachable` error of either database, and SQLAlchemy's errors.
     """
     with tracker.connect() as connection:
@@ -37,15 +37,15 @@ def check_consistency(tracker: Engine, qc: Engine | None, settings: Settings) ->
 def check_at_rest(
     tracker: Engine, settings: Settings, look: Callable[[Connection], Iterable[Inconsistency]]
 ) -> list[Inconsistency]:
-    """What `look` finds, with a connection to the tracker, as far as no session is active, and none begins meanwhile.
+    """What `look` finds with a connection to the tracker, unless a session is active or begins meanwhile.
 
-    Of each rule the first are told, and how many more there are.
+    The first of each rule are returned, and the number of the others.
     """
     with tracker.connect() as connection:
         before = _moment(connection, settings)
         found = [] if before.is_active else list(bounded(look(connection)))
     with tracker.connect() as connection:
-        # What a session did that began meanwhile may look wrong.
+        # Work of a session that began meanwhile may look wrong.
         return found if _moment(connection, settings) == before else []
 
 
@@ -60,7 +60,7 @@ def _moment(connection: Connection, settings: Settings) -> _Moment:
 
 
 def _always(tracker: Connection, qc: Engine | None, leases: Collection[Lease]) -> Iterator[Inconsistency]:
-    """What every transaction keeps."""
+    """Rules that every transaction keeps."""
     yield from zip_actions.zip_action_hostings(tracker)
     yield from zip_actions.listings(tracker)
     yield from zip_actions.nothing_twice(tracker)
@@ -77,7 +77,7 @@ def _always(tracker: Connection, qc: Engine | None, leases: Collection[Lease]) -
 
 
 def _at_rest(tracker: Connection, qc: Engine | None, settings: Settings) -> Iterator[Inconsistency]:
-    """What a session leaves."""
+    """Rules that hold after sessions."""
     staging = Staging(settings.staging_directory)
     yield from zip_actions.zip_states(tracker)
     yield from zip_actions.download_states(tracker)

@@ -1,4 +1,4 @@
-"""An inconsistency of an installation, and the rules that find them."""
+"""Inconsistencies of an installation, and the rules that find them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 MOST_TOLD: Final = 20
-"""How many inconsistencies of one rule are told of; the others are counted."""
+"""How many inconsistencies of one rule are listed; the others are counted."""
 
 RULES: Final[dict[str, str]] = {
     "C1": "Every zip action is hosted by a file source, and every archive has a zip action.",
@@ -34,12 +34,12 @@ RULES: Final[dict[str, str]] = {
     "C21": "Dagster shows what zip actions and centres have reached.",
     "C22": "Dagster's checks fail for what is wrong, and for nothing else.",
 }
-"""What each rule demands, by its id; C20 to C22 are looked at by `dcc_assets.sync.consistency`."""
+"""What each rule demands, by its id; `dcc_assets.sync.consistency` checks C20 to C22."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inconsistency:
-    """Something that does not hold: the rule's id, what it is about, and what is wrong and to be done."""
+    """An inconsistency: the rule's id, its subject, what is wrong and what to do."""
 
     rule: str
     subject: str
@@ -50,7 +50,7 @@ class Inconsistency:
 
 
 def bounded(found: Iterable[Inconsistency]) -> Iterator[Inconsistency]:
-    """The first `MOST_TOLD` of each rule as they come, then one for each rule of which there are more."""
+    """The first `MOST_TOLD` of each rule as they come, then one for each rule with more."""
     counts: Counter[str] = Counter()
     for one in found:
         counts[one.rule] += 1

@@ -46,7 +46,7 @@ def one_current_version(qc: Connection) -> Iterator[Inconsistency]:
     """C13."""
     for kind, table in ENTITY_TABLES.items():
         columns = key_columns(kind)
-        # Databases may take texts for equal that differ in trailing blanks.
+        # Databases may treat texts as equal that differ in trailing blanks.
         lengths = [func.length(column) for column in columns if isinstance(column.type, String)]
         twice = select(*columns).where(table.c.is_current).group_by(*columns, *lengths).having(func.count() > 1)
         for row in qc.execute(twice):
@@ -96,7 +96,7 @@ def lifetimes(qc: Connection) -> Iterator[Inconsistency]:
 
 
 def document_counts(qc: Connection) -> Iterator[Inconsistency]:
-    """C15. Of a document that was held no row is there; what was refused for its length has none."""
+    """C15. A held document has no rows; an entity that was refused for its length has none."""
     tables: dict[str, Any] = {_COUNTED[kind]: table for kind, table in ENTITY_TABLES.items()}
     held = _DOCUMENT.c.state.in_([DocumentState.HELD.value, DocumentState.REFUSED.value])
     findings = exists().where(_FINDING.c.document_id == _DOCUMENT.c.id, _FINDING.c.rule.in_(UPLOAD_RULES))
@@ -134,7 +134,7 @@ _RUNS_AT_ONCE: Final = 2_000
 
 
 def context_sums(qc: Connection) -> Iterator[Inconsistency]:
-    """C16. The measurements of a procedure at a centre are added up at a time."""
+    """C16. Adds up the measurements of one procedure at one centre at a time."""
     groups = union(
         select(func.rtrim(_MEASUREMENT.c.centre), func.rtrim(_MEASUREMENT.c.procedure_id)),
         select(_CONTEXT.c.centre, _CONTEXT.c.procedure_id),
@@ -216,7 +216,7 @@ def _history(qc: Connection) -> Iterator[Inconsistency]:
 
 
 def context_members(qc: Connection) -> Iterator[Inconsistency]:
-    """C17. What documents touch of which contexts take no account yet is left out: the next session sees to it."""
+    """C17. Contexts with documents that are not counted yet are left out: the next session counts them."""
     basis = recorded_basis(qc, Build.CONTEXTS)
     if not basis:
         return

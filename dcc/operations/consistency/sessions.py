@@ -1,4 +1,4 @@
-"""Rules about sessions: what they left when they ended, and what is under way."""
+"""Rules about sessions: what they left when they ended, and what is unfinished."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def ended_sessions(connection: Connection, leases: Iterable[Lease]) -> Iterator[
 
 
 def nothing_under_way(connection: Connection) -> Iterator[Inconsistency]:
-    """C5. To be asked when no session is active."""
+    """C5. Only when no session is active."""
     running = int(Status.RUNNING)
     zips = (
         select(ZipAction.todo_id, ZipFile.file_name, ZipAction.phase_id, ZipAction.status_id)

@@ -1,4 +1,4 @@
-"""Rules about the staging area: no half file under its final name, no leftovers. What is not there is no fault."""
+"""Rules about the staging area: no incomplete file under its final name, no leftovers. A missing file is no fault."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def staged_archives(connection: Connection, staging: Staging) -> Iterator[Incons
 
 
 def _wrong_archive(staging: Staging, entry: ZipEntry) -> str | None:
-    """What is wrong with the archive in staging of a zip action whose archive arrived; None where nothing is."""
+    """What is wrong with the staged archive of a submission whose archive arrived; None for nothing."""
     if entry.download is None or not _arrived(entry.state) or not _arrived(entry.download.state):
         return None
     try:
@@ -60,7 +60,7 @@ def _arrived(state: State) -> bool:
 
 
 def staged_documents(connection: Connection, staging: Staging) -> Iterator[Inconsistency]:
-    """C10. Where the folder of an archive is there, all of its documents are."""
+    """C10. If the folder of an archive exists, all of its documents are there."""
     query = select(XmlFile.zip_id, XmlFile.fname, XmlFile.size_bytes, XmlFile.content_md5).where(
         XmlFile.zip_id.in_(IDS), XmlFile.content_md5.is_not(None)
     )
@@ -100,7 +100,7 @@ def _wrong_document(path: Path, size_bytes: int | None, md5: str) -> str | None:
 
 
 def unfinished_files(connection: Connection, staging: Staging) -> Iterator[Inconsistency]:
-    """C11. To be asked when no session is active: then whatever is unfinished waits to be gone on with."""
+    """C11. Only when no session is active: then every unfinished file waits to be continued."""
     for action in Action:
         found = _unfinished_files(staging.root / action)
         while chunk := list(islice(found, _CHUNK)):
@@ -123,7 +123,7 @@ def unfinished_files(connection: Connection, staging: Staging) -> Iterator[Incon
 
 
 def _unfinished_files(folder: Path) -> Iterator[tuple[str | None, str]]:
-    """The names of unfinished files, each with that of the archive; None for what was being unpacked."""
+    """The names of unfinished files, each with that of its archive; None for an unfinished extraction."""
     try:
         entries = os.scandir(folder)
     except FileNotFoundError:
@@ -150,5 +150,5 @@ def _states(connection: Connection, action: Action, names: Iterable[str]) -> dic
 
 
 def _may_have_part(state: State) -> bool:
-    """Whether a zip action in this state may have to be downloaded, or go on with a download."""
+    """Whether a submission in this state may be downloaded, or may continue a download."""
     return state.phase < Phase.UNZIP or state == State(Phase.UNZIP, Status.RUNNING)

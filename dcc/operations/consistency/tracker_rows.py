@@ -1,4 +1,4 @@
-"""Zip actions and documents of the tracker in pages, for the rules that look at all of them one after the other."""
+"""Submissions and documents of the tracker, a page at a time, for rules that look at all of them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ACTIONS_OF_ZIP: Final = (
 
 
 class Download(NamedTuple):
-    """A download that concerns its zip action: the latest, not from before a re-opening."""
+    """A download that counts for its submission: the latest, not from before it was opened again."""
 
     id: int
     state: State
@@ -34,9 +34,9 @@ class Download(NamedTuple):
 
 
 class ZipEntry(NamedTuple):
-    """A zip action with the download that its state comes from, if any.
+    """A submission with the download that its state comes from, if any.
 
-    `md5` is that of the archive that arrived, None where the tracker cannot tell it from that of another zip action.
+    `md5` is that of the archive that arrived; None if it could be another submission's.
     """
 
     id: int
@@ -47,7 +47,7 @@ class ZipEntry(NamedTuple):
 
 
 class DocumentEntry(NamedTuple):
-    """A document that counts (of such a download), by the id of its `xml_file`; `md5` None where its name is refused"""
+    """A document of such a download, by the id of its `xml_file`; `md5` is None if its name was refused."""
 
     id: int
     key: ZipKey
@@ -58,19 +58,19 @@ class DocumentEntry(NamedTuple):
 
 
 def state_of(phase: int, status: int) -> State:
-    """A state by the ids of phase and status."""
+    """The state for the ids of a phase and a status."""
     return State(Phase(phase), Status(status))
 
 
 def key_of(todo: int, file_name: str) -> ZipKey:
-    """A zip action by the id of its processing type and the name of its archive."""
+    """The submission for the id of an action and the name of an archive."""
     return ZipKey(ACTIONS_BY_ID[todo], file_name)
 
 
 def pages(
     connection: Connection, query: Select[*tuple[Any, ...]], key: Any, size: int = PAGE
 ) -> Iterator[list[Row[Any]]]:
-    """The rows of a query in the order of `key`, its first column and unique, a few at a time."""
+    """The rows of a query in the order of `key`, its first, unique column, a page at a time."""
     last = -1
     while True:
         page = connection.execute(query.where(key > last).order_by(key).limit(size)).all()
@@ -82,7 +82,7 @@ def pages(
 
 
 def zip_entries(connection: Connection) -> Iterator[list[ZipEntry]]:
-    """All zip actions, oldest first, a page at a time."""
+    """All submissions, oldest first, a page at a time."""
     query = select(
         ZipAction.id,
         ZipAction.todo_id,
@@ -108,7 +108,7 @@ def zip_entries(connection: Connection) -> Iterator[list[ZipEntry]]:
 
 
 def current_downloads(connection: Connection, za_ids: list[int]) -> dict[int, Download]:
-    """The download that the state of each zip action comes from; of those that have one. A page of ids."""
+    """The download that the state of each submission comes from, for a page of ids; without one, no entry."""
     latest = {
         download_id: za_id
         for za_id, download_id, before_reopening in latest_downloads(connection, za_ids)
@@ -123,7 +123,7 @@ def current_downloads(connection: Connection, za_ids: list[int]) -> dict[int, Do
 
 
 def document_entries(connection: Connection, phase: Phase) -> Iterator[list[DocumentEntry]]:
-    """The documents that count and are through `phase`, well or not, in the order of their ids, a page at a time."""
+    """The documents that count and have passed or failed `phase`, in the order of their ids, a page at a time."""
     through = (XmlFile.phase_id == int(phase)) & (XmlFile.status_id >= int(Status.DONE))
     reached = or_(XmlFile.phase_id > int(phase), through)
     query = (
@@ -162,7 +162,7 @@ def document_entries(connection: Connection, phase: Phase) -> Iterator[list[Docu
 
 
 def sources_were_purged(connection: Connection) -> bool:
-    """Whether file sources may have been removed with all that was known of them: ids were given that are not there."""
+    """Whether sources may have been removed with all their history: some given ids are missing."""
     there = connection.scalar(select(func.count()).select_from(FileSource)) or 0
     if connection.dialect.name in MYSQL_FAMILY:
         following = connection.scalar(

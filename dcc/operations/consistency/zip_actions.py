@@ -1,4 +1,4 @@
-"""Rules about zip actions, downloads and documents in the tracker: accounted for, in legal states, with reasons."""
+"""Rules about submissions, downloads and documents in the tracker: accounted for, in legal states, with reasons."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _NAMED: Final = select(ZipAction.id, ZipAction.todo_id, ZipFile.file_name).join(
 
 
 def zip_action_hostings(connection: Connection) -> Iterator[Inconsistency]:
-    """C1. After a file source was removed with all that was known of it, zip actions stay without one."""
+    """C1. Submissions may lack a source after a source was removed with all its history."""
     without = ~exists().where(FileSourceHasZip.za_id == ZipAction.id)
     if not sources_were_purged(connection):
         for row in connection.execute(_NAMED.where(without).order_by(ZipAction.id)):
@@ -52,7 +52,7 @@ def zip_action_hostings(connection: Connection) -> Iterator[Inconsistency]:
 
 
 def listings(connection: Connection) -> Iterator[Inconsistency]:
-    """C2. Of a source that was listed in part, what is there may be more."""
+    """C2. A source that was listed in part may have more."""
     newest = select(func.max(SourceCrawlRow.id)).group_by(SourceCrawlRow.file_source_id)
     live = (
         select(FileSourceHasZip.file_source_id, func.count().label("live"))
@@ -92,12 +92,12 @@ def zip_states(connection: Connection) -> Iterator[Inconsistency]:
 
 
 def _legal(download: State | None) -> set[State]:
-    """The states that a zip action may have beside such a latest download."""
+    """The states that a submission may have with such a latest download."""
     if download is None:
         return {WAITING, REFUSED}
     legal = {advance(WAITING, download)}
     if download.phase <= Phase.UNZIP and download.failed:
-        # Another attempt was to follow.
+        # Another attempt was planned.
         legal |= {WAITING, _FETCHED_ANEW}
     if download.phase is Phase.DOWNLOAD:
         legal |= {_FETCHED_ANEW}
@@ -105,7 +105,7 @@ def _legal(download: State | None) -> set[State]:
 
 
 def download_states(connection: Connection) -> Iterator[Inconsistency]:
-    """C4. One that was given up, or whose archive turned out to be bad, keeps its state."""
+    """C4. A download that was given up, or whose archive was bad, keeps its state."""
     children = (
         select(XmlFile.zip_id, XmlFile.phase_id, XmlFile.status_id)
         .where(XmlFile.zip_id.in_(IDS))
@@ -156,7 +156,7 @@ def nothing_twice(connection: Connection) -> Iterator[Inconsistency]:
         .where(
             ZipDownload.id > func.coalesce(reopened.c.last, 0),
             ZipDownload.phase_id >= int(Phase.UNZIP),
-            # One that was fetched anew, and no other, has an earlier one that failed here.
+            # Only a document that was fetched again may have an earlier one that failed in this phase.
             ~((ZipDownload.phase_id == int(Phase.UNZIP)) & (ZipDownload.status_id == int(Status.FAILED))),
             ZipDownload.status_id != int(Status.CANCELLED),
         )
@@ -166,7 +166,7 @@ def nothing_twice(connection: Connection) -> Iterator[Inconsistency]:
     for row in connection.execute(arrived):
         key = key_of(row.todo_id, row.file_name)
         yield Inconsistency("C7", str(key), f"It arrived twice in one turn. {_RETRY.format(key=key)}")
-    # Databases may take names for equal that differ in trailing blanks.
+    # Databases may treat names as equal that differ in trailing blanks.
     same: list[Any] = [XmlFile.zip_id, XmlFile.fname, func.length(XmlFile.fname)]
     for zip_id, name, _ in connection.execute(select(*same).group_by(*same).having(func.count() > 1)):
         yield Inconsistency("C7", name, f"The document is there twice. {_which(connection, zip_id)}")

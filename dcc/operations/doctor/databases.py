@@ -1,4 +1,4 @@
-"""The tracker and the QC database: reachable, sound, quick enough, and of this version's schema."""
+"""The tracker and the QC database: reachable, intact, quick enough, and of this version's schema."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _STEPS_BETWEEN_LOOKS: Final = 100_000
 
 
 def check_databases(surroundings: Environment) -> Iterator[Finding]:
-    """Each answers, and what it is."""
+    """Both databases answer; says what they are."""
     for database in (TRACKER, QC_DATABASE):
         yield from _check_database(surroundings, database)
 
@@ -62,7 +62,7 @@ def _check_database(surroundings: Environment, database: Database) -> Iterator[F
 
 
 def _latency(connection: Connection) -> float:
-    """Milliseconds for a short question."""
+    """Milliseconds for a short query."""
     times = []
     for _ in range(_PROBES):
         began = time.monotonic()
@@ -97,7 +97,7 @@ def _check_file(surroundings: Environment, database: Database, path: Path) -> It
 
 
 def _check_integrity(surroundings: Environment, subject: str, path: Path) -> Finding:
-    """SQLite's own quick check, as far as there is time for it."""
+    """SQLite's own quick check, within the time left."""
     connection = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=5, check_same_thread=False)
     connection.set_progress_handler(lambda: int(surroundings.left < 1), _STEPS_BETWEEN_LOOKS)
     try:
@@ -127,7 +127,7 @@ def _check_integrity(surroundings: Environment, subject: str, path: Path) -> Fin
 
 
 def check_schemas(surroundings: Environment) -> Iterator[Finding]:
-    """Each has the schema of this version."""
+    """Both databases have this version's schema."""
     for database in (TRACKER, QC_DATABASE):
         subject = f"{database.name} schema"
         try:

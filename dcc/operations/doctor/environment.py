@@ -20,7 +20,7 @@ from dcc.settings import Settings
 from dcc.tracker.database import TRACKER
 
 _ANSWER_SECONDS: Final = 8
-"""How long a database may take for one answer; it is asked nothing that takes long."""
+"""How long a database may take for one answer; checks ask nothing that takes long."""
 _LONGEST_CONNECT: Final = 5.0
 _LONGEST_LOGIN: Final = 8.0
 _LONGEST_LISTING: Final = 15.0
@@ -28,7 +28,7 @@ _LONGEST_LISTING: Final = 15.0
 
 @dataclass
 class Environment:
-    """An installation as checks see it; `deadline`, of the monotonic clock, is when all of them must be done."""
+    """An installation as checks see it; `deadline`, on the monotonic clock, is when all of them must be done."""
 
     settings: Settings
     deadline: float
@@ -37,12 +37,12 @@ class Environment:
 
     @property
     def left(self) -> float:
-        """The seconds that are left, 0 at least."""
+        """The seconds left, at least 0."""
         return max(0.0, self.deadline - time.monotonic())
 
     @property
     def hurried_settings(self) -> Settings:
-        """The settings with time limits that are short enough for a look, never longer than those set."""
+        """The settings with short time limits, never longer than the configured ones."""
         settings = self.settings
         longest = max(self.left - 1, 1.0)
         return settings.model_copy(
@@ -57,7 +57,7 @@ class Environment:
         )
 
     def engine(self, database: Database) -> Engine:
-        """The engine of one of the databases. Raises ConfigurationError for a URL that names none."""
+        """The engine of one of the databases. Raises ConfigurationError for an empty URL."""
         with self._lock:
             if database.noun not in self._engines:
                 self._engines[database.noun] = self._open(database)
@@ -69,7 +69,7 @@ class Environment:
 
     @contextmanager
     def reading(self, database: Database) -> Iterator[Connection]:
-        """A connection that reads; raises NotReadyError where the database is away or has another schema."""
+        """A connection for reading; raises NotReadyError if the database is away or has another schema."""
         engine = self.engine(database)
         try:
             require_current(engine, database)
@@ -83,11 +83,11 @@ class Environment:
         return self.engine(TRACKER)
 
     def close(self) -> None:
-        """Close all connections that are not in use."""
+        """Close all idle connections."""
         with self._lock:
             for engine in self._engines.values():
                 engine.dispose()
 
 
 class NotReadyError(Exception):
-    """What a check needs is not there; another check says why."""
+    """Something that a check needs is missing; another check says why."""

@@ -1,6 +1,6 @@
 """Runs all checks within a time limit: a check that crashes or hangs hides no other.
 
-`CHECKS` lists those that need no Dagster, in the order in which they are shown. Add a new check there.
+`CHECKS` lists those without Dagster, in the order in which they are shown. Add a new check there.
 """
 
 from __future__ import annotations
@@ -38,19 +38,18 @@ CHECKS: Final = (
     Check("reports", work.check_reports),
     Check("notifications", work.check_notifications),
 )
-"""What can be told without asking file sources."""
+"""Checks that need no source."""
 
 ANSWERS: Final = Check("answers", sources.check_answers)
-"""Asks every file source that is crawled."""
+"""Logs into every active source."""
 
 log = logging.getLogger(__name__)
 
 
 def examine(settings: Settings, checks: Sequence[Check], *, seconds: float) -> Iterator[Examined]:
-    """Ask `checks` and yield what they find, in their order; all is done after `seconds`.
+    """Run `checks` and yield their findings in order, within `seconds`.
 
-    A check that raises something is said to have failed, one that is not done in time too. No message holds a secret
-    that this process knows.
+    A check that raises, or is not done in time, yields a failure. No message contains a secret that this process knows.
     """
     began = time.monotonic()
     surroundings = Environment(settings, began + seconds)
@@ -91,7 +90,7 @@ def _ask(
                 number,
                 failed(
                     check.name,
-                    f"It could not be told: {type(error).__name__}: {error}.",
+                    f"The check failed: {type(error).__name__}: {error}.",
                     "If nothing else here explains it, report it with what `dcc --debug doctor` prints.",
                 ),
             )
@@ -106,7 +105,7 @@ def _take(
     waiting: set[int],
     timeout: float,
 ) -> None:
-    """Take all answers that are there; wait for one, but not longer than `timeout`."""
+    """Take all answers that are ready; wait for one, but not longer than `timeout`."""
     while True:
         try:
             number, finding = answers.get(timeout=timeout)

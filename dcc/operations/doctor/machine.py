@@ -28,7 +28,7 @@ from dcc.runtime.disk_space import is_full
 from dcc.tracker.database import TRACKER
 
 CONSTRAINTS: Final = Path(__file__).parents[3] / "constraints.txt"
-"""The versions that this version of the platform was tested with; only a checkout has them."""
+"""The versions that this version of the platform was tested with; only a checkout has this file."""
 
 _FEWEST_FILES: Final = 256
 _WANTED_FILES: Final = 1024
@@ -40,7 +40,7 @@ _OLDEST_PYTHON: Final = (3, 11)
 
 
 def check_disks(surroundings: Environment) -> Iterator[Finding]:
-    """Where the platform writes there is room, and it may."""
+    """Disks have room, and the platform may write to its directories."""
     settings = surroundings.settings
     places = {"staging": settings.staging_directory, "DCC_HOME": settings.home, "temporary files": _temporary()}
     for database in (TRACKER, QC_DATABASE):
@@ -68,7 +68,7 @@ def _check_place(subject: str, place: Path, to_stay_free: int, *, private: bool)
         yield failed(subject, f"{place} is no directory.", "Correct the setting, or make the directory.")
         return
     try:
-        # An empty file with no name: it is gone with the descriptor, whatever happens.
+        # A file without a name disappears with its descriptor, whatever happens.
         with tempfile.TemporaryFile(dir=there):
             pass
     except OSError as error:
@@ -109,7 +109,7 @@ def _check_room(subject: str, there: Path, to_stay_free: int) -> Finding:
 
 
 def check_file_limit(_: Environment) -> Iterator[Finding]:
-    """As many files may be open as sessions need."""
+    """Sessions may open as many files as they need."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     message = f"A process may have {soft:,} files open ({hard:,} at most)."
     advice = f"Raise it: ulimit -n {_WANTED_FILES}, or LimitNOFILE={_WANTED_FILES} in the systemd unit."
@@ -122,7 +122,7 @@ def check_file_limit(_: Environment) -> Iterator[Finding]:
 
 
 def check_clock(surroundings: Environment) -> Iterator[Finding]:
-    """This machine's clock agrees with that of database servers."""
+    """This machine's clock agrees with those of the database servers."""
     now = datetime.now(UTC)
     zone = time.strftime("%Z %z")
     if now < _EARLIEST:
@@ -135,14 +135,14 @@ def check_clock(surroundings: Environment) -> Iterator[Finding]:
         if surroundings.engine(database).dialect.name not in MYSQL_FAMILY:
             continue
         with surroundings.reading(database) as connection:
-            # As text, for what the driver makes of it is naive.
-            told = str(connection.exec_driver_sql("SELECT CAST(UTC_TIMESTAMP(6) AS CHAR)").scalar())
-        away = (datetime.now(UTC).replace(tzinfo=None) - datetime.fromisoformat(told)).total_seconds()
+            # As text, because the driver would make it a naive datetime.
+            server_time = str(connection.exec_driver_sql("SELECT CAST(UTC_TIMESTAMP(6) AS CHAR)").scalar())
+        away = (datetime.now(UTC).replace(tzinfo=None) - datetime.fromisoformat(server_time)).total_seconds()
         yield clock_finding(f"clock of the {database.name}'s server", away)
 
 
 def clock_finding(subject: str, away: float) -> Finding:
-    """What to say of a clock that this machine's is `away` seconds before, or behind if negative."""
+    """The finding on a clock that is `away` seconds ahead of this machine's, or behind if negative."""
     if abs(away) <= _CLOCK_SECONDS:
         return ok(subject, f"It agrees with this machine's within {abs(away):.1f} s.")
     how = "before" if away > 0 else "behind"
@@ -154,7 +154,7 @@ def clock_finding(subject: str, away: float) -> Finding:
 
 
 def check_text(_: Environment) -> Iterator[Finding]:
-    """Names and messages that are not ASCII can be written."""
+    """Names and messages beyond ASCII can be written."""
     of_files, of_text = sys.getfilesystemencoding(), locale.getpreferredencoding(do_setlocale=False)
     message = f"File names are in {of_files}, text is in {of_text}."
     if {_plain(of_files), _plain(of_text)} == {"utf8"}:
@@ -170,7 +170,7 @@ def _plain(encoding: str) -> str:
 
 
 def check_versions(_: Environment) -> Iterator[Finding]:
-    """What is installed is what this version was tested with."""
+    """The installed packages have the tested versions."""
     from lxml import etree
 
     yield from _check_oldest("Python", sys.version_info[:3], _OLDEST_PYTHON, platform.python_version())
@@ -220,7 +220,7 @@ def constrained(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _required() -> set[str]:
-    """The packages that the platform cannot do without; without extras."""
+    """The packages that the platform requires, without extras."""
     wanted = (line for line in requires("dcc") or () if "extra ==" not in line)
     return {line.partition(";")[0].split(">")[0].split("=")[0].strip() for line in wanted}
 

@@ -1,4 +1,4 @@
-"""What `dcc doctor` finds out about notifications: whether the mail server takes one in, and what could not be told."""
+"""Checks of notifications: whether the mail server accepts a login, and which messages could not be sent."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _RECENT: Final = timedelta(days=7)
 
 
 def examine_notifications(connection: Connection, settings: Settings) -> Iterator[Finding]:
-    """What is found, of what the settings ask for; nothing is sent."""
+    """Findings on the channels of the settings; nothing is sent."""
     if settings.notify_centres or settings.notify_addresses:
         yield _mail_server(settings)
     if settings.notify_centres:

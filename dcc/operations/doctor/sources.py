@@ -1,4 +1,4 @@
-"""The file sources: what they are logged into with, what is known of them, and whether they answer at present."""
+"""The file sources: their credentials, what is known of them, and whether they answer now."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _PASSPHRASE_FILE: Final = re.compile(r"\?passphrase=file:(?P<path>.+)\Z", re.DOT
 
 
 def check_registered(surroundings: Environment) -> Iterator[Finding]:
-    """What is registered, which of it is crawled, and how the latest crawls ended."""
+    """Registered sources, those that are crawled, and the results of their latest crawls."""
     with surroundings.reading(TRACKER) as connection:
         entries = list_sources(connection)
         crawls = latest_crawls(connection)
@@ -65,7 +65,7 @@ def check_registered(surroundings: Environment) -> Iterator[Finding]:
 
 
 def check_access(surroundings: Environment) -> Iterator[Finding]:
-    """Access keys can be read, by this user alone; private keys can be opened; host keys are pinned."""
+    """Access keys are readable, by this user alone; private keys can be opened; host keys are pinned."""
     with surroundings.reading(TRACKER) as connection:
         addresses = load_addresses(connection)
     for address in addresses:
@@ -75,7 +75,7 @@ def check_access(surroundings: Environment) -> Iterator[Finding]:
 
 
 def check_passwords(surroundings: Environment) -> Iterator[Finding]:
-    """No password of a file source is in the tracker as it is."""
+    """The tracker contains no password of a source as plain text."""
     with surroundings.reading(TRACKER) as connection:
         entries = list_sources(connection)
     plain = [f"{each.id} ({each.centre})" for each in entries if each.accesskey == MASK and each.state != "removed"]
@@ -119,7 +119,7 @@ def _check_secret_file(subject: str, path: Path) -> Iterator[Finding]:
     try:
         status = path.stat()
     except (OSError, ValueError):
-        # That it cannot be read is said already.
+        # Another finding says that it cannot be read.
         return
     mode = stat.S_IMODE(status.st_mode)
     if mode & 0o077:
@@ -156,7 +156,7 @@ def _access_said(address: SourceAddress) -> str:
 
 
 def check_answers(surroundings: Environment) -> Iterator[Finding]:
-    """Each source that is crawled lets one log in and lists its directories; all are asked at once."""
+    """Each active source accepts a login and lists its directories; all are asked at once."""
     with surroundings.reading(TRACKER) as connection:
         addresses = load_addresses(connection)
     yield from _ask_all(surroundings, addresses)
@@ -178,7 +178,7 @@ def _ask_all(surroundings: Environment, addresses: Sequence[SourceAddress]) -> I
             found = [ok(subject, f"It lists {archive_count(zips)}, in {listing.seconds:.1f} s.")]
             answers.put((address.id, found + list(_check_its_clock(surroundings, address))))
         except Exception as error:
-            # Whatever a server provoked must not hide what the others say.
+            # An error that one server provokes must not hide the others' answers.
             advice = "Report it with what `dcc --debug doctor` prints."
             answers.put((address.id, [failed(subject, f"{type(error).__name__}: {error}.", advice)]))
 
@@ -201,7 +201,7 @@ def _ask_all(surroundings: Environment, addresses: Sequence[SourceAddress]) -> I
 
 
 def _check_its_clock(surroundings: Environment, address: SourceAddress) -> Iterator[Finding]:
-    """The clock of a web server, which says the time with every answer."""
+    """The clock of a web server, from the date in its answers."""
     if address.protocol not in (SourceProtocol.HTTP, SourceProtocol.HTTPS):
         return
     from dcc.sources.http.source import open_http
@@ -213,8 +213,8 @@ def _check_its_clock(surroundings: Environment, address: SourceAddress) -> Itera
         yield not_checked(f"clock of {address.label}", f"It did not say: {error}")
         return
     try:
-        told = None if date is None else parsedate_to_datetime(date)
+        server_time = None if date is None else parsedate_to_datetime(date)
     except ValueError:
-        told = None
-    if told is not None and told.tzinfo is not None:
-        yield clock_finding(f"clock of {address.label}", (datetime.now(UTC) - told).total_seconds())
+        server_time = None
+    if server_time is not None and server_time.tzinfo is not None:
+        yield clock_finding(f"clock of {address.label}", (datetime.now(UTC) - server_time).total_seconds())

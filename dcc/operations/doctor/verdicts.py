@@ -1,4 +1,4 @@
-"""The result of a check: a verdict on one thing, and what to do about it."""
+"""The result of a check: a verdict on one subject, and what to do about it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Verdict(StrEnum):
-    """How something is. From good to bad, but that what was not checked says nothing."""
+    """Verdicts from good to bad; NOT_CHECKED says nothing about the subject."""
 
     OK = "ok"
     NOT_CHECKED = "not checked"
@@ -22,7 +22,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was found of `subject`: `message` says how it is, `advice` what to do; that is empty where all is well."""
+    """A finding on `subject`: `message` says how it is, `advice` what to do; without a problem `advice` is empty."""
 
     verdict: Verdict
     subject: str
@@ -32,9 +32,9 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A check: its name, and what does it.
+    """A check: its name, and the function that runs it.
 
-    `run` may raise anything: that is a finding of its own, and so is that it takes too long.
+    If `run` raises, or takes too long, that is a finding of its own.
     """
 
     name: str
@@ -56,7 +56,7 @@ def ok(subject: str, message: str) -> Finding:
 
 
 def warning(subject: str, message: str, advice: str) -> Finding:
-    """It works, and somebody should see to it."""
+    """It works, but somebody should look at it."""
     return Finding(Verdict.WARNING, subject, message, advice)
 
 
@@ -66,7 +66,7 @@ def failed(subject: str, message: str, advice: str) -> Finding:
 
 
 def not_checked(subject: str, message: str, advice: str = "") -> Finding:
-    """It could not be told, or was not to be."""
+    """It could not be checked, or was left out."""
     return Finding(Verdict.NOT_CHECKED, subject, message, advice)
 
 

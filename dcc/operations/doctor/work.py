@@ -55,7 +55,7 @@ def check_sessions(surroundings: Environment) -> Iterator[Finding]:
 
 
 def _session_held(lease: Lease) -> Finding:
-    """What is said of a session that a process holds, or held when it died."""
+    """The finding on a session that a process has, or had when it died."""
     if lease.is_dead:
         return warning(
             "session",
@@ -71,7 +71,7 @@ def _session_held(lease: Lease) -> Finding:
 
 
 def check_held(surroundings: Environment) -> Iterator[Finding]:
-    """Nothing waits to be confirmed."""
+    """No document waits for confirmation."""
     with surroundings.reading(TRACKER) as connection:
         held = held_documents(connection)
     if not held:
@@ -86,7 +86,7 @@ def check_held(surroundings: Environment) -> Iterator[Finding]:
 
 
 def check_reference(surroundings: Environment) -> Iterator[Finding]:
-    """The reference data are there, from where the settings say, and not too old."""
+    """The reference data exist, come from the configured sources, and are not too old."""
     with surroundings.reading(QC_DATABASE) as connection:
         sets = freshness(connection, surroundings.settings, utc_now())
     if all(each.is_missing for each in sets) and not any(surroundings.settings.reference_sources.values()):
@@ -103,7 +103,7 @@ def check_reference(surroundings: Environment) -> Iterator[Finding]:
 
 
 def check_store(surroundings: Environment) -> Iterator[Finding]:
-    """The object store takes an object, gives it back and deletes it."""
+    """The object store stores an object, returns it and deletes it."""
     store = ObjectStore(surroundings.hurried_settings)
     if surroundings.settings.store is None and not Path(store.url).exists():
         yield ok("store", f"It is {store.url}, which is made when it is needed.")
@@ -138,7 +138,7 @@ def check_schema_files(surroundings: Environment) -> Iterator[Finding]:
 
 
 def check_staging(surroundings: Environment) -> Iterator[Finding]:
-    """Staging holds nothing that is left over or strange."""
+    """Staging contains no leftovers and no strange files."""
     settings = surroundings.settings
     with surroundings.reading(TRACKER) as connection:
         active = active_sessions(connection, settings)
@@ -168,7 +168,7 @@ def check_staging(surroundings: Environment) -> Iterator[Finding]:
 
 
 def check_notifications(surroundings: Environment) -> Iterator[Finding]:
-    """What notifications need is there, and none waits or is unsure."""
+    """The requirements of notifications are met, and no message waits or is unsure."""
     settings = surroundings.hurried_settings
     from dcc.notify.channels.base import notifies
 
@@ -182,7 +182,7 @@ def check_notifications(surroundings: Environment) -> Iterator[Finding]:
 
 
 def check_reports(surroundings: Environment) -> Iterator[Finding]:
-    """The mail server that sends reports can be used, if reports are asked for."""
+    """The mail server for reports can be used, if reports are asked for."""
     settings = surroundings.hurried_settings
     if not settings.report_addresses:
         yield not_checked("session reports", "None are sent by e-mail (DCC_REPORT_TO).")

@@ -1,7 +1,7 @@
 """Collects all metrics, part by part, and writes them in the text format of Prometheus.
 
-A part that fails leaves the others: `dcc_metrics_part_up` says of each part whether it could be collected. Every part
-is a fixed number of statements, whatever the number of archives, and no label has their names.
+A part that fails leaves the others: `dcc_metrics_part_up` says of each part whether it was collected. Every part is a
+fixed number of statements, whatever the number of archives, and no label has their names.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ class _Collected(Collector):
 
 
 def exposition(families: Iterable[Metric]) -> bytes:
-    """Metrics in the text format, version 0.0.4; the values of labels are escaped."""
+    """Metrics in the text format, version 0.0.4, with escaped labels."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Collected(list(families)))
     return generate_latest(registry)
 
 
 def write_metrics_file(settings: Settings) -> tuple[str, ...]:
-    """Write all metrics to the file that the settings name, if any; whoever reads it finds the old or the new ones.
+    """Write all metrics to the file of the settings, if any; readers find either the old or the new ones.
 
-    Returns a sentence if that failed, which is logged as a warning too: what the session did stands all the same.
+    Returns a sentence if that failed, which is also logged as a warning; the session's work stands.
     """
     path = settings.metrics_file
     if path is None:
@@ -60,24 +60,24 @@ def write_metrics_file(settings: Settings) -> tuple[str, ...]:
     try:
         replace_file(path, exposition(Collection(settings).collect()))
     except OSError as error:
-        told = (
+        problem = (
             f"The metrics could not be written to {path} ({error.strerror or error}). See to its folder and its "
             "permissions, or name another file in DCC_METRICS_FILE."
         )
-        log.warning("%s", told)
-        return (told,)
+        log.warning("%s", problem)
+        return (problem,)
     return ()
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Have a file hold this, readable by its group, at one stroke. Raises OSError, and leaves the old one then."""
+    """Replace a file's content, readable by its group, in one step. Raises OSError, and leaves the old one then."""
     with replacement_file(path, SHARED_FILE) as part:
         part.write_bytes(content)
         part.chmod(SHARED_FILE)
 
 
 PART_SECONDS: Final = 60.0
-"""How long a part may take where nobody waits for an answer."""
+"""How long a part may take if nobody waits for an answer."""
 
 Part = Callable[[Settings], Iterable[Metric]]
 
@@ -112,12 +112,12 @@ PARTS: Final[dict[str, Part]] = {
     "staging": staging_families,
     "dagster": instance_families,
 }
-"""What is told, by the value of the label `part`."""
+"""What a part measures, by the value of the label `part`."""
 
 
 @dataclass
 class _Answer:
-    """What a part told, in how many seconds; None where it failed, or has not told yet."""
+    """The metrics of a part and the seconds it took; None if it failed, or has not ended yet."""
 
     families: list[Metric] | None = None
     seconds: float = 0.0
@@ -126,10 +126,10 @@ class _Answer:
 
 
 class Collection:
-    """Collects the metrics of an installation, again and again. Safe to use from several threads.
+    """Collects the metrics of an installation repeatedly. Safe to use from several threads.
 
-    A part that outstays its time is not begun again before it has ended, so that a database which answers nothing has
-    one thread waiting for it and no more.
+    A part that takes too long is not begun again before it has ended, so that a database which does not answer keeps
+    only one thread waiting.
     """
 
     def __init__(self, settings: Settings, part_seconds: float = PART_SECONDS) -> None:
@@ -138,7 +138,7 @@ class Collection:
         self._lock = threading.Lock()
 
     def collect(self) -> list[Metric]:
-        """All families. Raises nothing: what could not be told is missing, and its part said to be down."""
+        """All families. Raises nothing: the families of a part that failed are missing, and it is reported as down."""
         answers = {name: self._begin(name, part) for name, part in PARTS.items()}
         deadline = time.monotonic() + self._part_seconds
         families = [_build_info()]
@@ -146,15 +146,15 @@ class Collection:
         seconds: dict[Labels, float] = {}
         for name, answer in answers.items():
             in_time = answer.done.wait(max(0.0, deadline - time.monotonic()))
-            told = answer.families if in_time else None
-            up[name,] = float(told is not None)
+            families_of_part = answer.families if in_time else None
+            up[name,] = float(families_of_part is not None)
             seconds[name,] = answer.seconds if in_time else self._part_seconds
-            families.extend(told or ())
+            families.extend(families_of_part or ())
             if not in_time:
                 log.warning("The metrics of part %s were not there within %g s", name, self._part_seconds)
             elif answer.error is not None:
-                log.warning("The metrics of part %s could not be told: %s", name, answer.error)
-        families.append(gauge("metrics_part_up", "Whether this part of the metrics could be told.", ("part",), up))
+                log.warning("The metrics of part %s could not be collected: %s", name, answer.error)
+        families.append(gauge("metrics_part_up", "Whether this part of the metrics could be collected.", ("part",), up))
         families.append(gauge("metrics_part_seconds", "How long this part of the metrics took.", ("part",), seconds))
         return _merged(families)
 
@@ -172,7 +172,7 @@ class Collection:
         began = time.monotonic()
         try:
             answer.families = list(part(self._settings))
-        except Exception as error:  # whatever it is, the other parts are told
+        except Exception as error:  # whatever it is, the other parts are collected
             answer.error = error
         answer.seconds = time.monotonic() - began
         answer.done.set()
@@ -185,7 +185,7 @@ def _build_info() -> Metric:
 
 
 def _merged(families: Iterable[Metric]) -> list[Metric]:
-    """Families of one name as one, in the order of their first."""
+    """Families of the same name joined, in the order of their first."""
     merged: dict[str, Metric] = {}
     for family in families:
         if family.name in merged:

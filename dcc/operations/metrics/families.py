@@ -14,26 +14,26 @@ Labels = Sequence[str]
 
 
 def gauge(
-    name: str, told: str, labels: Labels = (), values: Mapping[Labels, float] | float | None = None
+    name: str, description: str, labels: Labels = (), values: Mapping[Labels, float] | float | None = None
 ) -> GaugeMetricFamily:
-    """A figure that rises and falls: one value, or values by those of the labels; none for None."""
-    family = GaugeMetricFamily(PREFIX + name, told, labels=labels)
+    """A figure that rises and falls: one value, or values by labels; no sample for None."""
+    family = GaugeMetricFamily(PREFIX + name, description, labels=labels)
     _fill(family, values)
     return family
 
 
-def counter(name: str, told: str, labels: Labels, values: Mapping[Labels, float]) -> CounterMetricFamily:
-    """A figure that only rises, by the values of its labels; its samples are named `..._total`."""
-    family = CounterMetricFamily(PREFIX + name, told, labels=labels)
+def counter(name: str, description: str, labels: Labels, values: Mapping[Labels, float]) -> CounterMetricFamily:
+    """A figure that only rises, by labels; its samples are named `..._total`."""
+    family = CounterMetricFamily(PREFIX + name, description, labels=labels)
     _fill(family, values)
     return family
 
 
 def one_of(
-    name: str, told: str, labels: Labels, label: str, states: Sequence[str], values: Mapping[Labels, str]
+    name: str, description: str, labels: Labels, label: str, states: Sequence[str], values: Mapping[Labels, str]
 ) -> GaugeMetricFamily:
-    """Which of `states` each thing is in, `values` by the values of `labels`: 1 for that state, 0 for the others."""
-    family = GaugeMetricFamily(PREFIX + name, told, labels=(*labels, label))
+    """The state of each thing among `states`, `values` by labels: 1 for its state, 0 for the others."""
+    family = GaugeMetricFamily(PREFIX + name, description, labels=(*labels, label))
     for key, current in values.items():
         for state in dict.fromkeys([*states, current]):
             family.add_metric([*key, state], float(state == current))
@@ -41,7 +41,7 @@ def one_of(
 
 
 def timestamp(moment: datetime) -> float:
-    """A time of a database, in UTC without saying so, as seconds since 1970."""
+    """A time of a database, in UTC and naive, as seconds since 1970."""
     return moment.replace(tzinfo=UTC).timestamp()
 
 

@@ -1,4 +1,4 @@
-"""Metrics of the QC database: findings, data contexts, and how old the reference data are."""
+"""Metrics of the QC database: findings, data contexts, and the age of the reference data."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dcc.qc.models import ContextIssue, DataContext, Finding, ReferenceSnapshot
 
 
 def quality_families(connection: Connection) -> Iterator[Metric]:
-    """All families about what the QC database holds."""
+    """All families about the content of the QC database."""
     findings = (
         select(Finding.rule, Finding.severity, func.count())
         .where(Finding.is_active.is_(True))

@@ -1,7 +1,7 @@
 """Serves the metrics over HTTP: `/metrics` for Prometheus, `/healthz` for probes.
 
-Metrics are collected at most every few seconds, however often they are asked for. A connection that says nothing is
-closed after some seconds.
+Metrics are collected at most every few seconds, however often they are requested. An idle connection is closed after
+some seconds.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dcc.settings import Settings
 log = logging.getLogger(__name__)
 
 FRESH_SECONDS: Final = 5.0
-"""How long what was collected is served again."""
+"""For how long collected metrics are served again."""
 
 _ANSWER_SECONDS: Final = 20.0
 _SILENT_SECONDS: Final = 10.0
@@ -33,7 +33,7 @@ _TEXT: Final = "text/plain; charset=utf-8"
 
 
 class Answers:
-    """What is served: the metrics of an installation, collected when they are asked for and no longer fresh."""
+    """The answers: the metrics of an installation, collected on request if the last ones are too old."""
 
     def __init__(self, collect: Callable[[], list[Metric]], fresh_seconds: float = FRESH_SECONDS) -> None:
         self._collect, self._fresh_seconds = collect, fresh_seconds
@@ -44,7 +44,7 @@ class Answers:
 
     @classmethod
     def of(cls, settings: Settings) -> Answers:
-        """Those of the installation that the settings name."""
+        """The answers of the installation that the settings name."""
         return cls(Collection(settings, _ANSWER_SECONDS).collect)
 
     def metrics(self) -> bytes:
@@ -83,7 +83,7 @@ def open_server(host: str, port: int, answers: Answers) -> ThreadingHTTPServer:
         daemon_threads = True
 
         def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002 - the library's
-            """Whoever asked is gone, or asked for nonsense; others are served."""
+            """A client that disconnects or sends nonsense does not disturb the others."""
             log.debug("A request of %s for metrics broke off", client_address, exc_info=True)
 
     try:
@@ -102,7 +102,7 @@ class _Handler(BaseHTTPRequestHandler):
     sys_version = ""
 
     def do_GET(self) -> None:
-        """Answer."""
+        """Answer a request."""
         path = self.path.partition("?")[0]
         if path == "/metrics":
             self._answer(HTTPStatus.OK, self.served.metrics(), CONTENT_TYPE_PLAIN_0_0_4)

@@ -1,7 +1,7 @@
-"""Metrics of file sources: what their crawls and downloads came to, by source.
+"""Metrics of file sources: results of their crawls and downloads, by source.
 
-Counters have the source in their labels: when one is purged with all that was known of it they end, and none goes back.
-Ids of sources are never given twice. What is told of a source that was registered a moment ago waits for the next time.
+Counters have the source as a label. When a source is purged its counters end, and none decreases: ids of sources are
+never used twice. A source that was registered during the collection has to wait for the next one.
 """
 
 from __future__ import annotations
@@ -87,10 +87,10 @@ def _latest_crawls(
 
 
 def _all_crawls(connection: Connection, labels: Mapping[int, Labels]) -> Iterator[Metric]:
-    told = select(_CRAWL, SourceCrawlRow.outcome, func.count(), func.sum(SourceCrawlRow.new_zips))
+    query = select(_CRAWL, SourceCrawlRow.outcome, func.count(), func.sum(SourceCrawlRow.new_zips))
     crawls: dict[Labels, float] = {}
     new = dict.fromkeys(labels.values(), 0.0)
-    for source, outcome, count, found in connection.execute(told.group_by(_CRAWL, SourceCrawlRow.outcome)):
+    for source, outcome, count, found in connection.execute(query.group_by(_CRAWL, SourceCrawlRow.outcome)):
         if source not in labels:
             continue
         crawls[*labels[source], outcome] = count

@@ -19,7 +19,7 @@ _MYSQL_SIZE = text(
 
 
 def database_bytes(engine: Engine) -> int:
-    """What a database takes on disk; of a server, as it estimates it."""
+    """A database's bytes on disk; on a server, its estimate."""
     if engine.dialect.name == "sqlite":
         path = str(engine.url.database)
         return sum(_size(Path(path + part)) for part in ("", "-wal", "-shm"))
@@ -33,7 +33,7 @@ def size_family(name: str, size: int) -> Metric:
 
 
 def staging_families(settings: Settings) -> Iterator[Metric]:
-    """The size of staging, and how much is free on its disk. Raises OSError."""
+    """The size of staging, and the free space on its disk. Raises OSError."""
     root = settings.staging_directory
     existing = root
     while not existing.exists():
@@ -53,7 +53,7 @@ def instance_families(settings: Settings) -> Iterator[Metric]:
 
 
 def tree_size(root: Path) -> tuple[int, int]:
-    """How many files are below a directory, and their bytes; nothing for what is not there, or not any more."""
+    """The number of files below a directory, and their bytes; 0 for a missing directory."""
     count = size = 0
     pending = [str(root)]
     while pending:
@@ -61,7 +61,7 @@ def tree_size(root: Path) -> tuple[int, int]:
             if entry.is_dir(follow_symlinks=False):
                 pending.append(entry.path)
                 continue
-            # Staging is worked in meanwhile.
+            # Sessions add and remove files meanwhile.
             with suppress(FileNotFoundError):
                 size += entry.stat(follow_symlinks=False).st_size
                 count += 1

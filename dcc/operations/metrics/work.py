@@ -1,4 +1,4 @@
-"""Metrics of sessions, zip actions and documents, from the tracker."""
+"""Metrics of sessions, submissions and documents, from the tracker."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def _last_success(connection: Connection) -> float | None:
 
 
 def work_families(connection: Connection) -> Iterator[Metric]:
-    """All families about zip actions and documents."""
+    """All families about submissions and documents."""
     yield gauge("zip_actions", "Zip actions, by centre and state.", _STATE, _states(connection, _zip_actions()))
     yield gauge(
         "documents",

@@ -1,7 +1,7 @@
-"""Removes from staging what the retention policy gives up, without disturbing a session.
+"""Removes from staging what the retention policy allows, without disturbing a session.
 
-An archive is moved aside, and that recorded, while the tracker's lock keeps any session from beginning; it is removed
-for good afterwards. So a session finds an archive whole or not at all.
+While an archive is moved aside and this is recorded, the tracker's lock keeps sessions from beginning; the files are
+deleted afterwards. So a session finds an archive complete, or not at all.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _WANTED_DOCUMENTS: Final = (
 
 
 def known_archives(connection: Connection, keys: Collection[ZipKey]) -> dict[ZipKey, KnownArchive]:
-    """What the tracker knows of zip actions; those that it does not know are left out."""
+    """What the tracker knows of submissions; unknown ones are left out."""
     rows = [row for row in _rows(connection, {key.file_name for key in keys}) if key_of(row) in keys]
     unvalidated, to_upload, held = _wanted(connection, [row.id for row in rows])
     return {
@@ -84,7 +84,7 @@ def known_archives(connection: Connection, keys: Collection[ZipKey]) -> dict[Zip
 
 def _rows(connection: Connection, file_names: Iterable[str]) -> list[Any]:
     query = select_zip_actions().add_columns(_HOSTED.label("hosted"))
-    # What is no text in UTF-8 cannot be a name that the tracker holds.
+    # A name that is not UTF-8 cannot be in the tracker.
     names = sorted(name for name in file_names if name.isprintable())
     found: list[Any] = []
     for start in range(0, len(names), _NAMES_AT_ONCE):
@@ -93,7 +93,7 @@ def _rows(connection: Connection, file_names: Iterable[str]) -> list[Any]:
 
 
 def _wanted(connection: Connection, za_ids: list[int]) -> tuple[set[int], set[int], set[int]]:
-    """The zip actions with documents that are not validated yet, that wait to be uploaded, that are in upload."""
+    """The submissions with documents that wait for validation or upload, or are being uploaded."""
     latest = {download: za_id for za_id, download, _ in latest_downloads(connection, za_ids)}
     unvalidated: set[int] = set()
     to_upload: set[int] = set()
@@ -123,14 +123,14 @@ class Cleaned:
 
     @property
     def bytes(self) -> int:
-        """How many bytes were removed."""
+        """The number of removed bytes."""
         return sum(decision.staged.bytes for decision in self.removed)
 
 
 def review_staging(tracker: Engine, settings: Settings, policy: Policy, *, within: bool = True) -> list[Decision]:
-    """What lies in staging, by place, with what becomes of it; changes nothing. `within` as of `read_staging`.
+    """The content of staging, by place, with a decision on each; changes nothing. For `within` see `read_staging`.
 
-    Raises ConfigurationError for a staging area that cannot be read, TrackerUnreachableError.
+    Raises ConfigurationError for a staging area that cannot be read, and TrackerUnreachableError.
     """
     staged = read_staging(settings.staging_directory, within=within)
     keys = {one.key for one in staged if one.key is not None}
@@ -149,15 +149,15 @@ def clean(
     unknown: bool = False,
     session: Session | None = None,
 ) -> Cleaned:
-    """Remove what `decisions`, of `review_staging`, say may go; with `unknown` what is not known, too.
+    """Remove what `decisions`, of `review_staging`, allow; with `unknown` also what the tracker does not know.
 
-    Each is decided on again when its turn comes. `session` is the one that this is a part of; without, none may be
-    active. The kept reports of what goes, and those older than anything is kept, go too. Raises SessionActiveError,
-    SessionLostError, CleaningError when something cannot be removed, and TrackerUnreachableError; what was removed
-    before stays so, and what could not be recorded is put back.
+    Each decision is made again in its turn. `session` is the session that this belongs to; without one, none may be
+    active. Kept reports of removed archives, and reports older than every archive, are removed too. Raises
+    SessionActiveError, SessionLostError, CleaningError if something cannot be removed, and TrackerUnreachableError.
+    What was removed before stays so; what could not be recorded is put back.
     """
     if session is None:
-        # Old reports go below although nothing of staging does.
+        # Old reports are removed below even if staging keeps everything.
         run_writing(
             tracker,
             lambda connection: refuse_beside_session(connection, settings),
@@ -194,9 +194,9 @@ def clean(
 
 
 def clean_after_session(tracker: Engine, settings: Settings, session: Session) -> list[str]:
-    """Remove what may go by the settings, as a part of a session; sentences on what came of it. Never raises.
+    """Remove what the settings allow, as a part of a session; returns sentences on the result. Never raises.
 
-    A session of a group of centres removes what is of archives of theirs, since another may be at work on the rest.
+    A session of a group of centres removes only archives of these centres; another session may be working on the rest.
     """
     policy = Policy.from_settings(settings)
 
@@ -240,8 +240,8 @@ def _goes(decision: Decision, unknown: bool) -> bool:
 def _take(
     connection: Connection, batch: Sequence[Decision], aside: Aside, policy: Policy, unknown: bool
 ) -> tuple[list[Decision], list[str]]:
-    """Take out of the way what still may go, and record it: what was taken, and the places of what had changed."""
-    # A try before this one, whose connection was lost, may have taken what a session wants by now.
+    """Move aside what may still be removed, and record it; returns this, and the places that had changed."""
+    # An earlier attempt whose connection was lost may have moved something that a session wants by now.
     aside.put_back()
     keys = {decision.staged.key for decision in batch if decision.staged.key is not None}
     known = known_archives(connection, keys)
@@ -262,7 +262,7 @@ def _take(
 
 
 def _row(connection: Connection, removed: Decision) -> list[dict[str, object]]:
-    """The entry in the log of the zip action, if it was more than a part of its archive."""
+    """The entry in the submission's log, if more than a part of its archive was removed."""
     whole = removed.staged.of(Kind.ARCHIVE, Kind.CONTENTS)
     if removed.known is None or whole is None:
         return []

@@ -1,7 +1,7 @@
-"""The retention policy: what stays in staging and what can go, by its age and by how far its zip action is.
+"""The retention policy: what stays in staging and what can go, by its age and by the state of its submission.
 
-What a session may still need is never removed: an archive that is not validated whole, a document that waits to be
-uploaded or confirmed. All else can be downloaded again, by `dcc retry`.
+It never removes what a session may still need: an archive whose documents are not all validated, or a document that
+waits for upload or confirmation. `dcc retry` downloads everything else again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _DAY_SECONDS: Final = 86_400
 
 
 class Verdict(StrEnum):
-    """What becomes of something in staging."""
+    """A decision on an entry of staging."""
 
     KEEP = "keep"
     REMOVE = "remove"
@@ -31,7 +31,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How many days something is kept: what is through `phase`, what failed or was given up, parts nobody hosts."""
+    """Days to keep submissions that have passed `phase`, that failed or were given up, and parts without a source."""
 
     keep_days: int
     keep_failed_days: int
@@ -40,7 +40,7 @@ class Policy:
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Policy:
-        """The policy that the settings name."""
+        """The policy of the settings."""
         return cls(
             keep_days=settings.staging_keep_days,
             keep_failed_days=settings.staging_keep_failed_days,
@@ -51,11 +51,10 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class KnownArchive:
-    """What the tracker knows of a zip action: `changed` is when its state last did (UTC, naive).
+    """What the tracker knows of a submission: `changed` is the time of its latest change of state (UTC, naive).
 
-    `hosted`: a file source hosts it at present. `validated`: all documents of its latest download are through XSD
-    validation. `to_upload`: one of them waits to be uploaded, `held`: it waits since its upload has begun, or to be
-    confirmed.
+    `hosted`: a source hosts it now. `validated`: all documents of its latest download are validated. `to_upload`: one
+    of them waits for its upload. `held`: one waits for confirmation, or its upload was interrupted.
     """
 
     za_id: int
@@ -70,7 +69,7 @@ class KnownArchive:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What becomes of something in staging, and why; `known` is what the tracker knows of it, None for nothing."""
+    """A decision with its reason; `known` is what the tracker knows of the submission, None for nothing."""
 
     staged: StagedArchive
     verdict: Verdict
@@ -134,7 +133,7 @@ def _decide_on_part(staged: StagedArchive, known: KnownArchive, policy: Policy, 
 
 
 def _age(now: datetime, modified: float, changed: datetime | None = None) -> int:
-    """Whole days since the later of both; 0 for a time that is to come."""
+    """Complete days since the later of both times; 0 for a future time."""
     since = now.replace(tzinfo=UTC).timestamp() - modified
     if changed is not None:
         since = min(since, (now - changed).total_seconds())

@@ -1,4 +1,4 @@
-"""What lies in staging, looked at and moved without following links (see `dcc.store.staging` for the layout)."""
+"""Entries of staging, read and moved without following links (see `dcc.store.staging` for the layout)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _TAKEN: Final = frozenset({errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR})
 
 
 class Kind(StrEnum):
-    """What an entry of staging is."""
+    """The kind of an entry in staging."""
 
     ARCHIVE = "archive"
     CONTENTS = "contents"
@@ -46,8 +46,8 @@ class Kind(StrEnum):
 class StagedEntry:
     """A file or directory of staging.
 
-    `folder` is the action directory that it lies in, empty for staging itself; `name` its own name. `bytes` are those
-    of all files in it, `modified` is in seconds since 1970, `identity` tells it from another of the same name.
+    `folder` is its action directory, empty for staging itself; `name` its own name. `bytes` are those of all files in
+    it, `modified` is in seconds since 1970, and `identity` distinguishes it from another entry of the same name.
     """
 
     folder: str
@@ -64,7 +64,7 @@ class StagedEntry:
 
     @property
     def archive_name(self) -> str | None:
-        """The name of the archive that it has to do with; None for what has to do with none."""
+        """The name of its archive; None without one."""
         match self.kind:
             case Kind.ARCHIVE:
                 return self.name
@@ -79,7 +79,7 @@ class StagedEntry:
 
 @dataclass(frozen=True, slots=True)
 class StagedArchive:
-    """The entries of staging that have to do with one zip action, or one entry that has to do with none (no key)."""
+    """The entries of staging for one submission; or one entry without a submission (no key)."""
 
     key: ZipKey | None
     entries: tuple[StagedEntry, ...]
@@ -96,7 +96,7 @@ class StagedArchive:
 
     @property
     def modified(self) -> float:
-        """When the last of its entries was changed, in seconds since 1970."""
+        """The latest change of its entries, in seconds since 1970."""
         return max(entry.modified for entry in self.entries)
 
     def of(self, *kinds: Kind) -> StagedArchive | None:
@@ -106,10 +106,10 @@ class StagedArchive:
 
 
 def read_staging(root: Path, *, within: bool = True) -> list[StagedArchive]:
-    """All that lies in staging, by zip action; nothing if there is no staging area yet. Links are not followed.
+    """All entries of staging, by submission; none if staging does not exist yet. Links are not followed.
 
-    What a process that lives is removing is left out. Without `within`, what is in directories is not counted: they
-    have 0 bytes. Raises ConfigurationError if it cannot be read.
+    Entries that a running process is removing are left out. Without `within`, directories are not read: they have 0
+    bytes. Raises ConfigurationError if staging cannot be read.
     """
     try:
         entries = list(_entries(root, within))
@@ -173,7 +173,7 @@ def _kind(found: os.DirEntry[str]) -> Kind:
 def _entry(found: os.DirEntry[str], folder: str, kind: Kind, within: bool) -> Iterator[StagedEntry]:
     if _is_being_removed(found.path):
         return
-    # A session at work may have taken it away since the directory was read.
+    # A running session may have moved it since the directory was read.
     with suppress(FileNotFoundError):
         status = found.stat(follow_symlinks=False)
         size = status.st_size
@@ -192,11 +192,11 @@ def _bytes_below(directory: str) -> int:
 
 
 class Aside:
-    """Directories beside what is to be removed: taking an entry out of the way is one step, removing it is not.
+    """Temporary directories for entries that are being removed: moving an entry is one step, deleting it is not.
 
-    A context manager that removes at its end what was taken, and raises OSError where it cannot; after an error it puts
-    that back instead. Its directories are locked as long, so that nobody takes them for left-overs. What a killed
-    process leaves is a left-over, which the next session or cleaning removes.
+    A context manager. At its end it deletes the moved entries, and raises OSError if it cannot; after an error it puts
+    them back instead. Meanwhile its directories are locked, so that nobody takes them for leftovers. What a killed
+    process leaves is a leftover, which the next session or cleaning removes.
     """
 
     def __init__(self, root: Path) -> None:
@@ -222,7 +222,7 @@ class Aside:
             self._directories.clear()
 
     def take(self, entries: Iterable[StagedEntry]) -> list[StagedEntry]:
-        """Move entries out of the way; those that were, also before, for one may be another by now. Raises OSError."""
+        """Move entries aside; returns those that this call or an earlier one moved. Raises OSError."""
         taken = []
         with _opened(self._root) as root:
             for entry in entries:
@@ -247,15 +247,15 @@ class Aside:
     def _make(self, folder: int) -> int:
         os.mkdir(self._name, mode=0o700, dir_fd=folder)
         descriptor = os.open(self._name, _DIRECTORY, dir_fd=folder)
-        # Where the file system has no locks, it may be taken for a left-over, as if this process had been killed.
+        # On a file system without locks, it may be taken for a leftover, as if this process had been killed.
         with suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         return descriptor
 
     def put_back(self) -> None:
-        """Put back what was taken; what another is in the place of by now stays aside.
+        """Put back the moved entries; one whose place is taken by now stays aside.
 
-        Raises OSError for what cannot be put back, when the rest is.
+        Raises OSError for entries that cannot be put back, after the others.
         """
         failed: OSError | None = None
         with _opened(self._root) as root:
@@ -271,7 +271,7 @@ class Aside:
             raise failed
 
     def _give_up(self) -> None:
-        """Put back what can be, and say what cannot."""
+        """Put back what can be, and raise an error about the rest."""
         reason = "others have its name by now"
         try:
             self.put_back()
@@ -288,7 +288,7 @@ class Aside:
                     self._root / folder / self._name,
                 )
                 continue
-            # An empty directory that stays is a left-over like any other.
+            # An empty directory that stays is a leftover like any other.
             with suppress(OSError):
                 self._remove_from(folder)
 
@@ -297,13 +297,13 @@ class Aside:
             self._remove_from(folder)
 
     def _remove_from(self, name: str) -> None:
-        # Another process may have removed it, or what it lay in, where locks are not seen.
+        # On a file system without locks, another process may have removed it or its directory.
         with suppress(FileNotFoundError), _opened(self._root) as root, _opened(name or ".", root) as folder:
             remove_tree(self._name, within=folder)
 
 
 def _move_back(name: str, aside: int, place: int) -> None:
-    """Move something back, unless there is something of its name by now (an empty directory may be replaced)."""
+    """Move an entry back unless its name is taken by now (an empty directory is replaced)."""
     is_directory = stat.S_ISDIR(os.stat(name, dir_fd=aside, follow_symlinks=False).st_mode)
     try:
         if is_directory:
@@ -326,7 +326,7 @@ def _is_being_removed(path: str, within: int | None = None) -> bool:
 
 @contextmanager
 def _opened(directory: Path | str, within: int | None = None) -> Iterator[int]:
-    """A directory, which may be a link only if it is staging itself."""
+    """Open a directory, which may be a link only if it is staging itself."""
     flags = _DIRECTORY if within is not None else _DIRECTORY & ~os.O_NOFOLLOW
     descriptor = os.open(directory, flags, dir_fd=within)
     try:
