@@ -23,8 +23,8 @@ from dcc.operations.backups.database_files import disk_errors, finish_file, open
 from dcc.operations.backups.manifest import STAGING_FILES, DatabaseOfSet, Manifest, SetFile, find_set, read_manifest
 from dcc.operations.backups.row_copies import Progress, differences, no_progress, sum_tables
 from dcc.operations.backups.staged_files import (
-    StagingReport,
     FilesProgress,
+    StagingReport,
     check_copies,
     discard_prepared,
     prepare_staging,

@@ -128,7 +128,7 @@ def _wrong_logs(
             yield Inconsistency(
                 "C18",
                 _name(one),
-                f"Its log has {_told(logged[one.id])}, the QC database {_told(rules[document_id])} (document "
+                f"Its log has {_in_words(logged[one.id])}, the QC database {_in_words(rules[document_id])} (document "
                 f"{document_id}). {_JUDGE.format(key=one.key)}",
             )
 
