@@ -17,7 +17,7 @@ _PASSWORD = "benchmark"
 _START_SECONDS = 60
 _STOP_SECONDS = 30
 BUFFER_POOL_GB = 2
-"""Of its memory; docs/operations.md asks for half of the machine's, the package's 128 MB are for a laptop."""
+"""Of its memory; docs/operations/mariadb.md asks for half of the machine's, the package's 128 MB are for a laptop."""
 
 
 class MariaDb:

@@ -72,11 +72,11 @@ class DccError(Exception):
 
 
 class InternalFaultError(DccError):
-    """The platform itself is at fault."""
+    """The platform itself has a fault."""
 
 
 class HelperEndedError(InternalFaultError):
-    """A process that reads documents for another one ended before its work was done."""
+    """A process that reads documents ended early."""
 
 
 class ConfigurationError(DccError):
@@ -86,23 +86,23 @@ class ConfigurationError(DccError):
 
 
 class DatabaseOutdatedError(ConfigurationError):
-    """A database has not the schema that this version works with."""
+    """A database has another schema than this version needs."""
 
 
 class TrackerOutdatedError(DatabaseOutdatedError):
-    """The tracker database has not the schema that this version works with."""
+    """The tracker database has another schema than this version needs."""
 
 
 class QcDatabaseOutdatedError(DatabaseOutdatedError):
-    """The QC database has not the schema that this version works with."""
+    """The QC database has another schema than this version needs."""
 
 
 class DagsterStorageOutdatedError(DatabaseOutdatedError):
-    """Dagster's own database has not the tables that this version works with."""
+    """Dagster's database has other tables than this version needs."""
 
 
 class DatabaseServerUnfitError(ConfigurationError):
-    """A database server or database is of a version or set up in a way that data would suffer from."""
+    """A database server's version or configuration would harm data."""
 
 
 class ReferenceDataError(ConfigurationError):
@@ -110,49 +110,49 @@ class ReferenceDataError(ConfigurationError):
 
 
 class ExportError(ConfigurationError):
-    """An export cannot be written where it was asked for."""
+    """An export cannot be written to this place."""
 
 
 class BackupError(ConfigurationError):
-    """A backup cannot be written where it was asked for, or is not whole."""
+    """A backup cannot be written, or is not whole."""
 
 
 class StorageNotEmptyError(ConfigurationError):
-    """A database that is to be written anew holds data."""
+    """The database that should be written holds data."""
 
 
 class StorageUnfinishedError(ConfigurationError):
-    """A database was being restored or copied when that broke off."""
+    """A database holds half of a restoration or copy."""
 
 
 class StoreRefusedError(ConfigurationError):
-    """The object store refused what was asked of it, or there is no such store."""
+    """The object store refused a request, or does not exist."""
 
 
 class CopyFailedError(DccError):
-    """What was copied from one database to another is not what was there."""
+    """A copied database differs from its source."""
 
 
 class NotFoundError(ConfigurationError):
-    """The named centre, file source, zip action or session does not exist."""
+    """No such centre, source, archive or session exists."""
 
 
 class BuiltOnError(DccError):
-    """Later documents build on what was to be withdrawn."""
+    """Later documents build on the submission to withdraw."""
 
 
 class NotDelegatedError(DccError):
-    """Data of a centre are to be changed in the name of another one, to which it has not delegated."""
+    """An archive would change data of a centre that has not delegated to it."""
 
 
 class SessionActiveError(DccError):
-    """Another crawling session is active."""
+    """Another session is running."""
 
     exit_code = 3
 
 
 class SessionLostError(DccError):
-    """The crawling session lost its lock to another one."""
+    """The session lost its lock to another one."""
 
     exit_code = 3
 
@@ -164,7 +164,7 @@ class ExportActiveError(DccError):
 
 
 class DaemonActiveError(DccError):
-    """A daemon of this installation runs already."""
+    """A daemon of this installation is running."""
 
     exit_code = 3
 
@@ -176,7 +176,7 @@ class BackupActiveError(DccError):
 
 
 class UnreachableError(DccError):
-    """A file source or a database could not be reached."""
+    """A server could not be reached."""
 
     exit_code = 4
 
@@ -194,11 +194,11 @@ class QcDatabaseUnreachableError(DatabaseUnreachableError):
 
 
 class DagsterStorageError(DatabaseUnreachableError):
-    """Dagster's own storage could not be written."""
+    """Dagster's storage could not be written."""
 
 
 class DagsterUnreachableError(DagsterStorageError):
-    """Dagster's own database could not be reached."""
+    """Dagster's database could not be reached."""
 
 
 class StoreUnreachableError(UnreachableError):
@@ -209,7 +209,7 @@ _OF_SOURCE: Final = mark("{source}: {problem}")
 
 
 class SourceError(UnreachableError):
-    """A file source did not do what was asked of it."""
+    """A file source failed."""
 
     def __init__(self, *parts: object, source: str | None = None, case: str = "", **details: object) -> None:
         """As of any error, after the name of its `source`, which is no detail of the text itself."""
@@ -221,51 +221,51 @@ class SourceError(UnreachableError):
 
 
 class SourceMisconfiguredError(SourceError):
-    """The file source's address or access key cannot be used as it stands."""
+    """The source's address or access key cannot be used."""
 
     exit_code = 2
 
 
 class SourceUnreachableError(SourceError):
-    """The file source's server could not be connected to."""
+    """The source's server could not be connected to."""
 
 
 class SourceTimeoutError(SourceError):
-    """The file source's server did not answer within the time limit."""
+    """The source's server did not answer in time."""
 
 
 class LoginRefusedError(SourceError):
-    """The file source's server refused the user name, password or key."""
+    """The source's server refused the user name, password or key."""
 
 
 class HostKeyUnknownError(SourceError):
-    """The file source's host key has never been accepted."""
+    """The source's host key was never accepted."""
 
 
 class HostKeyChangedError(SourceError):
-    """The file source shows another host key than the one that was accepted."""
+    """The source shows another host key than the accepted one."""
 
 
 class CertificateRefusedError(SourceError):
-    """The file source's TLS certificate could not be verified."""
+    """The source's TLS certificate could not be verified."""
 
     fingerprint: str | None = None
 
 
 class CertificateChangedError(CertificateRefusedError):
-    """The file source shows another TLS certificate than the one that was accepted."""
+    """The source shows another TLS certificate than the accepted one."""
 
 
 class ListingFailedError(SourceError):
-    """A directory of the file source could not be listed."""
+    """A directory of the source could not be listed."""
 
 
 class ListingShrunkError(SourceError):
-    """A directory of the file source lists so much less than before that the next crawl has to confirm it."""
+    """A directory of the source lists far fewer archives."""
 
 
 class FileMissingError(SourceError):
-    """The file is no longer on the file source."""
+    """The file is no longer on the source."""
 
 
 class TransferFailedError(SourceError):
@@ -273,15 +273,15 @@ class TransferFailedError(SourceError):
 
 
 class FileChangedError(TransferFailedError):
-    """The file has changed on the file source since it was listed."""
+    """The file changed after it was listed."""
 
 
 class SizeMismatchError(TransferFailedError):
-    """The file received has not the size that was listed."""
+    """The received file has not the listed size."""
 
 
 class ChecksumMismatchError(TransferFailedError):
-    """The file received has not the checksum that the centre published beside it."""
+    """The received file has not its published checksum."""
 
     received: str | None = None
     """The MD5 of what arrived; None where the copy was known to be bad and was not fetched."""
@@ -298,13 +298,13 @@ class ReportNotSentError(UnreachableError):
 
 
 class NotificationNotSentError(UnreachableError):
-    """A notification could not be sent, or nobody knows whether it was."""
+    """A notification could not be sent, or may not have arrived."""
 
     may_have_arrived = False
 
 
 class DiskFullError(DccError):
-    """The staging area has not enough free space."""
+    """The staging area has too little free space."""
 
     exit_code = 4
 
@@ -314,19 +314,19 @@ class CleaningError(DccError):
 
 
 class ArchiveRemovedError(DccError):
-    """The archive was removed from the staging area, since it had been kept as long as it was to be."""
+    """Staging no longer holds the archive: its retention time ended."""
 
 
 class StagedDocumentLostError(DccError):
-    """A document is not in staging any more as it was extracted."""
+    """A document in staging is missing or changed."""
 
 
 class StoredObjectLostError(DccError):
-    """An object is not in the object store any more as it was put there."""
+    """An object in the object store is missing or changed."""
 
 
 class FaultyDataError(DccError):
-    """What a centre submitted is at fault."""
+    """A submission has errors."""
 
 
 class BadFileNameError(FaultyDataError):
@@ -346,7 +346,7 @@ class EncryptedArchiveError(ArchiveError):
 
 
 class UnsafeArchiveError(ArchiveError):
-    """The zip archive holds paths, links or names that could write outside its folder."""
+    """The zip archive holds paths, links or names that lead outside."""
 
 
 class OversizedArchiveError(ArchiveError):
@@ -362,15 +362,15 @@ class DuplicateMemberError(ArchiveError):
 
 
 class ManifestError(ArchiveError):
-    """The zip archive does not hold what its manifest says."""
+    """The zip archive differs from its manifest."""
 
 
 class MemberIgnoredError(FaultyDataError):
-    """An entry of the zip archive was left aside."""
+    """An entry of the zip archive was ignored."""
 
 
 class MemberNotOpenedError(FaultyDataError):
-    """An archive inside the zip archive is not opened."""
+    """An archive inside the zip archive was not opened."""
 
 
 class DocumentError(FaultyDataError):
@@ -386,8 +386,8 @@ class SchemaViolationError(DocumentError):
 
 
 class WrongDocumentKindError(DocumentError):
-    """The document's root element is not the one that its file name announces."""
+    """The root element is not what the file name says."""
 
 
 class ForbiddenMarkupError(DocumentError):
-    """The document has a document type declaration, which is refused."""
+    """The document has a document type declaration."""

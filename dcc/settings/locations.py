@@ -26,80 +26,70 @@ class LocationSettings(SettingsGroup):
 
     home: AbsolutePath = Field(
         default_factory=_default_home,
-        description="Where the embedded database, staging and the Dagster instance live.",
+        description="Directory of the embedded databases, staging and the Dagster instance.",
     )
     tracker_url: SecretStr | None = Field(
         default=None,
-        description="SQLAlchemy URL of the tracker database; by default SQLite in DCC_HOME/tracker.db. "
-        "mysql://user:password@host/phenodcc_tracker for MySQL or MariaDB.",
+        description="URL of the tracker database, such as mysql://user:password@host/phenodcc_tracker; by "
+        "default SQLite in DCC_HOME.",
     )
     qc_url: SecretStr | None = Field(
         default=None,
-        description="SQLAlchemy URL of the QC database, which holds what documents say; by default SQLite in "
-        "DCC_HOME/qc.db. mysql://user:password@host/phenodcc_raw for MySQL or MariaDB.",
+        description="URL of the QC database, which holds the data; by default SQLite in DCC_HOME.",
     )
     dagster_url: SecretStr | None = Field(
         default=None,
-        description="SQLAlchemy URL of the database that Dagster keeps runs and events in; by default SQLite in "
-        "DCC_HOME/dagster. mysql://user:password@host/phenodcc_dagster for MySQL or MariaDB.",
+        description="URL of the database of Dagster's runs and events; by default SQLite in DCC_HOME.",
     )
     target_tracker_url: SecretStr | None = Field(
         default=None,
-        description="SQLAlchemy URL of the database that `dcc migrate-storage` copies the tracker to; nothing else "
-        "reads it.",
+        description="URL of the database that `dcc migrate-storage` copies the tracker to.",
     )
     target_qc_url: SecretStr | None = Field(
         default=None,
-        description="SQLAlchemy URL of the database that `dcc migrate-storage` copies the QC database to; nothing else "
-        "reads it.",
+        description="URL of the database that `dcc migrate-storage` copies the QC database to.",
     )
     staging: AbsolutePath | None = Field(
-        default=None, description="Where archives and their contents are kept; by default DCC_HOME/staging."
+        default=None, description="Directory of archives and their documents; by default DCC_HOME/staging."
     )
     xsd_dir: AbsolutePath | None = Field(
         default=None,
-        description="Directory with specimen_definition.xsd and procedure_definition.xsd to use "
-        "instead of the schemas that come with the platform.",
+        description="Directory with your own specimen_definition.xsd and procedure_definition.xsd.",
     )
 
     zip_pattern: str = Field(
-        default=DEFAULT_ZIP_PATTERN, description="Archive names: a regular expression with centre, date, inc."
+        default=DEFAULT_ZIP_PATTERN,
+        description="Names of archives: a regular expression with the groups centre, date, inc.",
     )
     document_pattern: str = Field(
         default=DEFAULT_DOCUMENT_PATTERN,
-        description="Document names: a regular expression with centre, date, inc, kind.",
+        description="Names of documents: a regular expression with the groups centre, date, inc, kind.",
     )
 
-    min_free_bytes: int = Field(
-        default=500 * MEGABYTE, ge=0, description="Bytes that must stay free on the staging disk."
-    )
+    min_free_bytes: int = Field(default=500 * MEGABYTE, ge=0, description="Bytes that stay free on the staging disk.")
     staging_keep_days: int = Field(
         default=90,
         ge=0,
         le=36_500,
-        description="Days that archives and their contents stay in staging once they are through; `dcc staging clean` "
-        "removes them then.",
+        description="Days that an archive stays in staging after it is through.",
     )
     staging_keep_failed_days: int = Field(
         default=365,
         ge=0,
         le=36_500,
-        description="Days that archives and their contents stay in staging when they failed, were withdrawn or are to "
-        "be downloaded again.",
+        description="Days that failed and withdrawn archives, and those to be downloaded again, stay in staging.",
     )
     staging_keep_part_days: int = Field(
         default=7,
         ge=0,
         le=36_500,
-        description="Days that parts of archives stay in staging which no file source hosts any more.",
+        description="Days that part of an archive stays in staging when no file source hosts it.",
     )
     staging_keep_phase: Literal["xsd", "upload", "data", "context", "overview", "qc"] = Field(
         default="qc",
-        description="The phase that an archive is through with when it is done, for DCC_STAGING_KEEP_DAYS.",
+        description="Phase that counts as through for DCC_STAGING_KEEP_DAYS.",
     )
-    staging_clean: bool = Field(
-        default=False, description="Whether each session ends by removing from staging what has been kept long enough."
-    )
+    staging_clean: bool = Field(default=False, description="Whether each session ends by cleaning staging.")
 
     @field_validator("tracker_url", "qc_url", "dagster_url", "target_tracker_url", "target_qc_url")
     @classmethod

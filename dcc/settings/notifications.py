@@ -20,122 +20,111 @@ class NotificationSettings(SettingsGroup):
         default=24.0,
         gt=0,
         le=24 * 366,
-        description="Hours within which each available file source is to be listed; the check crawl_overdue of its "
-        "page fails after that.",
+        description="Hours without a listing after which a file source is overdue.",
     )
     centre_silent_days: int = Field(
         default=30,
         ge=1,
         le=3_650,
-        description="Days without a new archive after which a centre counts as silent; the check centre_silent of its "
-        "page fails then.",
+        description="Days without a new archive after which a centre counts as silent.",
     )
     overdue_days: int = Field(
         default=3,
         ge=1,
         le=3_650,
-        description="Days within which all documents are to be through to quality control, or to DCC_UNTIL; the check "
-        "submissions_overdue of their centre's page fails after that.",
+        description="Days after which a submission that is not through is overdue.",
     )
 
     smtp_url: SecretStr = Field(
         default=SecretStr("smtp://localhost"),
-        description="Mail server that sends session reports: smtp://user:password@host:port, or smtps:// for TLS from "
-        "the start. User, password and port may be left out; what URLs give a meaning is percent-encoded. By default "
-        "that of this machine.",
+        description="Mail server: smtp://user:password@host:port, or smtps:// for TLS from the start; by "
+        "default this machine.",
     )
     report_to: str = Field(
-        default="", description="E-mail addresses, between commas, that get a report of each session; none by default."
+        default="", description="E-mail addresses, between commas, that get a report of each session."
     )
-    report_from: str | None = Field(
-        default=None, description="E-mail address that reports come from; by default dcc at this machine."
-    )
+    report_from: str | None = Field(default=None, description="Sender of e-mails; by default dcc at this machine.")
     report_directory: AbsolutePath | None = Field(
-        default=None, description="Directory that each session's report is written to, as session-<id>.txt."
+        default=None, description="Directory that gets the report of each session as a file."
     )
     report_quiet_sessions: bool = Field(
-        default=True, description="Whether a session is reported in which nothing happened and nothing was amiss."
+        default=True, description="Whether sessions are reported in which nothing happened."
     )
     submission_reports: Literal["none", "failed", "all"] = Field(
         default="none",
-        description="Whose submission reports each session keeps in DCC_HOME/reports, of the zip actions that it "
-        "touched: of those that failed, of all, or of none; `dcc report` makes one at any time.",
+        description="Submission reports that sessions keep in DCC_HOME/reports: none, failed or all.",
     )
     templates_directory: AbsolutePath | None = Field(
         default=None,
-        description="Directory with templates of submission reports and notifications to use instead of those that "
-        "come with the platform; what it lacks is taken from there.",
+        description="Directory with your own templates of reports and notifications.",
     )
 
     language: str = Field(
         default="en",
         pattern=f"^{LANGUAGE_CODE}$",
-        description="Language of what centres read, unless theirs is another one: the name of a catalogue, such as de.",
+        description="Language of what centres read, unless theirs is another, such as de.",
     )
     languages_directory: AbsolutePath | None = Field(
         default=None,
-        description="Directory with catalogues of your own, such as fr.po, or with what yours say otherwise.",
+        description="Directory with your own catalogues, such as fr.po.",
     )
 
     suggestions: bool = Field(
         default=True,
-        description="Whether a command ends with the one that comes next, a line on standard error. Never with --json.",
+        description="Whether commands end with the one that comes next.",
     )
 
     notify_centres: bool = Field(
         default=False,
-        description="Whether centres get an e-mail on what became of what they submitted, after the session that took "
-        "it: at the address of `dcc centre add --email`.",
+        description="Whether each centre is mailed what became of its submissions.",
     )
     notify_to: str = Field(
         default="",
-        description="E-mail addresses, between commas, that are notified of what needs a hand: outages at once, what "
-        "failed after each session; none by default. One that gets DCC_REPORT_TO's report is not told what is in it.",
+        description="E-mail addresses, between commas, that hear of outages and failures.",
     )
     notify_webhook: SecretStr | None = Field(
         default=None,
-        description="URL, http or https, that gets every notification as a JSON object by POST; none by default.",
+        description="URL that gets every notification as JSON by POST.",
     )
     notify_webhook_secret: SecretStr | None = Field(
         default=None,
-        description="Key that what the webhook gets is signed with (HMAC-SHA256); by default it is not signed.",
+        description="Key that signs what the webhook gets (HMAC-SHA256).",
     )
     notify_log: bool = Field(default=False, description="Whether every notification is a line of the log.")
     notify_outage_crawls: int = Field(
         default=1,
         ge=1,
         le=1_000,
-        description="Crawls in a row that a file source must fail in before that is notified of as an outage.",
+        description="Failed crawls of a file source in a row that count as an outage.",
     )
     notify_attachment_bytes: int = Field(
         default=1_000_000,
         ge=0,
         le=20_000_000,
-        description="Bytes of submission reports that an e-mail to a centre may carry, in all; 0 for none.",
+        description="Bytes of submission reports that one e-mail may carry; 0 for none.",
     )
     notify_seconds: float = Field(
         default=30.0,
         gt=0,
         le=600,
-        description="Seconds that sending notifications may take after a session; what is left is sent by the next.",
+        description="Seconds that sending notifications may take after a session.",
     )
 
     log_format: Literal["text", "json"] | None = Field(
         default=None,
-        description="Log in this form: text, a line a message, or json, an object a line. Without DCC_LOG_FILE the log "
-        "goes to standard error. By default text where one of the other two is set, else there is no log.",
+        description="Form of the log: text or json. By default text if DCC_LOG_LEVEL or DCC_LOG_FILE is set, "
+        "else no log.",
     )
     log_level: Literal["debug", "info", "warning", "error"] | None = Field(
-        default=None, description="What is logged: this and what is graver. By default info."
+        default=None, description="Least level that is logged: debug, info, warning or error; by default info."
     )
     log_file: AbsolutePath | None = Field(
         default=None,
-        description="File that the log is appended to; it may be moved away at any time, by logrotate for one.",
+        description="File that the log is appended to; by default standard error.",
     )
     metrics_file: AbsolutePath | None = Field(
         default=None,
-        description="File that gets the metrics at the end of each session, in the text format of Prometheus: for the "
-        "node exporter's textfile collector, its name ends with .prom.",
+        description="File that gets the metrics after each session, in the text format of Prometheus.",
     )
 
     @field_validator("smtp_url")

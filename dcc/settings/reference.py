@@ -91,21 +91,20 @@ class ReferenceSettings(SettingsGroup):
 
     reference_impress: ReferenceSource | None = Field(
         default=None,
-        description="IMPReSS: the URL of its API (what answers at <URL>/pipeline/list), or the URL or path of an "
-        "impress.json, or a folder with one. By default a small set that comes with the platform, for the demo only.",
+        description="IMPReSS: the URL of its API, or a URL, file or folder with impress.json.",
     )
     reference_status_codes: ReferenceSource | None = Field(
-        default=None, description="Status codes: URL or path of a CSV or TSV file, or a folder with status_codes.csv."
+        default=None, description="Status codes: a URL, file or folder with status_codes.csv."
     )
     reference_projects: ReferenceSource | None = Field(
-        default=None, description="Projects: URL or path of a CSV or TSV file, or a folder with projects.csv."
+        default=None, description="Projects: a URL, file or folder with projects.csv."
     )
     reference_colonies: ReferenceSource | None = Field(
-        default=None, description="Colonies: URL or path of a CSV or TSV file, or a folder with colonies.csv."
+        default=None, description="Colonies: a URL, file or folder with colonies.csv."
     )
     reference_strains: ReferenceSource | None = Field(
         default=None,
-        description="Strains: URL or path of a CSV or TSV file or of MGI_Strain.rpt, or a folder with one of them.",
+        description="Strains: a URL, file or folder with strains.csv or MGI_Strain.rpt.",
     )
     reference_max_age_days: int = Field(
         default=30, ge=1, le=3_650, description="Days after which a set of reference data counts as stale."

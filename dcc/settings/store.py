@@ -58,21 +58,18 @@ class StoreSettings(SettingsGroup):
 
     store: Annotated[str, AfterValidator(parse_store)] | None = Field(
         default=None,
-        description="The object store that machines which work together share: s3://bucket/prefix, or the path of a "
-        "directory; by default DCC_HOME/store.",
+        description="Object store that machines share: s3://bucket/prefix or a directory; by default DCC_HOME/store.",
     )
     store_endpoint: Annotated[str, AfterValidator(parse_endpoint)] | None = Field(
         default=None,
-        description="URL of the server that keeps the bucket, such as https://minio.example.org:9000; by default that "
-        "of Amazon.",
+        description="URL of the S3 server; by default Amazon's.",
     )
     store_access_key_id: str | None = Field(
         default=None,
-        description="Name of the key for the bucket; by default what AWS_ACCESS_KEY_ID, a file of the AWS command or "
-        "the machine's role says.",
+        description="Name of the S3 key; by default as the AWS command finds it.",
     )
     store_secret_access_key: SecretStr | None = Field(
         default=None,
-        description="The secret of that key, or where it is: file:PATH or env:NAME.",
+        description="Secret of the S3 key, or file:PATH or env:NAME.",
     )
     store_retry: float = Field(default=60.0, ge=0, description="Seconds for which a store that is away is tried again.")

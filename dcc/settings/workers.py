@@ -27,38 +27,32 @@ class WorkerSettings(SettingsGroup):
 
     executor: ExecutorKind = Field(
         default=ExecutorKind.IN_PROCESS,
-        description="Who fetches and prepares archives: in_process, the session itself; multiprocess, processes of "
-        "this machine; celery, Celery's workers on any machine, by DCC_BROKER and DCC_STORE; k8s, jobs of Kubernetes, "
-        "by DCC_K8S_IMAGE and DCC_STORE.",
+        description="Who prepares archives: the session (in_process), processes of this machine "
+        "(multiprocess), celery or k8s.",
     )
     broker: SecretStr | None = Field(
         default=None,
-        description="URL of Celery's broker, which keeps results too, such as redis://:password@broker:6379/0, or "
-        "where that is: file:PATH or env:NAME.",
+        description="URL of Celery's broker, redis://:password@broker:6379/0, or file:PATH or env:NAME.",
     )
     k8s_image: str | None = Field(
-        default=None, description="Image of the jobs of Kubernetes: that of deploy/Containerfile, of this version."
+        default=None, description="Image of Kubernetes jobs, from deploy/Containerfile of this version."
     )
-    k8s_namespace: str = Field(
-        default="default", pattern=_KUBERNETES_NAME, description="Namespace of the jobs of Kubernetes."
-    )
+    k8s_namespace: str = Field(default="default", pattern=_KUBERNETES_NAME, description="Namespace of Kubernetes jobs.")
     k8s_secret: str | None = Field(
         default=None,
         pattern=_KUBERNETES_NAME,
-        description="Secret of that namespace from which jobs of Kubernetes get the settings with passwords, as "
-        "variables.",
+        description="Kubernetes Secret with the settings of jobs that hold passwords.",
     )
     k8s_config_map: str | None = Field(
         default=None,
         pattern=_KUBERNETES_NAME,
-        description="ConfigMap of that namespace from which jobs of Kubernetes get the other settings.",
+        description="Kubernetes ConfigMap with the other settings of jobs.",
     )
-    k8s_jobs: int = Field(default=10, ge=1, le=1_000, description="Jobs of Kubernetes at once, of one session.")
+    k8s_jobs: int = Field(default=10, ge=1, le=1_000, description="Kubernetes jobs of one session at once.")
     worker_patience: float = Field(
         default=300.0,
         gt=0,
-        description="Seconds for which a session waits for workers that leave nothing new before it does the rest by "
-        "itself, and for which a worker may take over one archive before it gives its batch up.",
+        description="Seconds for a worker's next result, after which the session does the rest itself.",
     )
 
     @field_validator("broker")

@@ -1,4 +1,4 @@
-"""A backup made while a session runs is a state that a killed session would have left (docs/operations.md)."""
+"""A backup made while a session runs is a state that a killed session would have left."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ from dcc.redaction import redacted
 from dcc.settings import Settings, load_settings
 from dcc.settings.reference import is_from_source, shown_source
 from dcc.settings.renamed import NEW_NAMES, warnings_of
+from dcc.settings.settings_page import settings_page
 
 SECRET = "s3cret-pass"
 DATABASES = ("tracker_url", "qc_url", "dagster_url", "target_tracker_url", "target_qc_url")
@@ -75,6 +76,13 @@ def test_every_setting_has_an_environment_variable_and_says_what_it_means(monkey
             patched.setenv(f"DCC_{name.upper()}", value)
             assert getattr(load_settings(), name) != getattr(before, name), name
         assert (field.description or "").endswith("."), name
+
+
+def test_the_page_of_settings_is_in_step() -> None:
+    page = Path(__file__).parents[2] / "docs" / "settings.md"
+    assert page.read_text("utf-8") == settings_page(), "Run: python -m dcc.settings.settings_page > docs/settings.md"
+    for name in Settings.model_fields:
+        assert f"- `DCC_{name.upper()}`" in settings_page()
 
 
 def test_what_the_caller_says_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

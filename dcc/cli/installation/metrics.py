@@ -23,9 +23,9 @@ def metrics(serve: str | None, as_json: bool) -> None:
     """Print figures for Prometheus, or serve them.
 
     Sessions, file sources, zip actions and documents by phase and status, bytes and failures, findings, data contexts,
-    and the room that databases and staging take. In the text format of Prometheus; docs/operations.md lists them. With
-    DCC_METRICS_FILE each session writes them at its end, for the node exporter. Where a database is away, what the
-    others tell is printed, and dcc_metrics_part_up is 0.
+    and the room that databases and staging take. In the text format of Prometheus; docs/operations/monitoring.md says
+    how to scrape them. With DCC_METRICS_FILE each session writes them at its end, for the node exporter. Where a
+    database is away, what the others tell is printed, and dcc_metrics_part_up is 0.
 
     \b
     Examples:

@@ -132,7 +132,7 @@ def _warning(host: str, settings: Settings) -> str:
 
     said = (
         f"Warning: the UI has no login, and whoever reaches {host} can use it. Serve it on 127.0.0.1 and "
-        "put a proxy with a login before it: deploy/nginx has one, docs/operations.md says how."
+        "put a proxy with a login before it: deploy/nginx has one, docs/operations/security.md says how."
     )
     if is_any_address(host) and not settings.ui_hosts:
         said += (

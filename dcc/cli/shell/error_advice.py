@@ -1,12 +1,14 @@
 """What to do about each error: what `dcc explain` prints and docs/errors.md lists.
 
-An entry for each id of `dcc.errors`, in Markdown. The document and this table are held in step by a test. Who acts is
-what is declared of the error, as in causes and reports.
+An entry for each id of `dcc.errors`, in Markdown. Who acts is what is declared of the error, as in causes and reports.
+`python -m dcc.cli.shell.error_advice > docs/errors.md` writes the page.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -42,216 +44,151 @@ SECTIONS: Final = (
         "The platform and its set-up",
         "operator",
         {
-            "internal-fault": (
-                "Report it with the log, or with what `dcc --debug` prints. Nothing is lost: the next session takes "
-                "up what was not done."
-            ),
-            "helper-ended": (
-                "Nothing: the document is read once more. If it happens again, the machine is short of memory: see "
-                "its log for the OOM killer."
-            ),
-            "configuration": (
-                "Correct what the message names: an option (`--help` describes each), or a setting (`dcc settings` "
-                "lists each with its value)."
-            ),
-            "database-outdated": (
-                "`dcc init` makes the tables or brings them up to date; an older version of the platform cannot use "
-                "newer tables."
-            ),
-            "tracker-outdated": (
-                "`dcc init` makes the tracker's tables or brings them up to date; an older version of the platform "
-                "cannot use newer tables. `DCC_TRACKER_URL` says which database it is; without it, it is in "
-                "`DCC_HOME`."
-            ),
-            "qc-database-outdated": (
-                "`dcc init` makes the QC database's tables or brings them up to date; an older version of the "
-                "platform cannot use newer tables. `DCC_QC_URL` says which database it is; without it, it is in "
-                "`DCC_HOME`."
-            ),
-            "dagster-storage-outdated": (
-                "`dcc init --production` makes Dagster's tables, or brings them to the installed Dagster."
-            ),
-            "database-server-unfit": (
-                "Use a server of the version, or make the database with the character set, that the message names."
-            ),
-            "reference-data": (
-                "Put the set where the message says, or retrieve it anew: `dcc reference refresh`. The last good "
-                "one stays in use."
-            ),
-            "export": "See to the path, its permissions and the space on its disk; then export again.",
-            "backup": "See to the path and its disk; a set that is not whole cannot be restored: use another.",
-            "storage-not-empty": (
-                "Name an empty database, or say that what is there is to be replaced, as the message tells."
-            ),
-            "storage-unfinished": "Give the command that broke off again: `dcc restore` or `dcc migrate-storage`.",
-            "store-refused": (
-                "Correct `DCC_STORE` and its credentials, or have the key's rights given; `dcc doctor` tries the store."
-            ),
-            "copy-failed": "Nothing of the source was changed. Correct what the message names, then copy again.",
-            "not-delegated": (
-                "Ask the centre whose data they are. If it agrees, record that with the command that the message "
-                "names, and do it again."
-            ),
-            "built-on": "Withdraw those that the message names first, the latest before the others.",
-            "not-found": "Look the name up: `dcc centre list`, `dcc source list`, `dcc zips`, `dcc sessions`.",
-            "disk-full": (
-                "Free some space, or clean staging (`dcc staging clean`); the next session takes up what waited."
-            ),
-            "cleaning": "See to the permissions of the staging area and its disk; then clean again.",
-            "archive-removed": "Nothing: it was kept as long as it was to be. `dcc retry` fetches it anew.",
-            "staged-document-lost": (
-                "Nothing: its archive is fetched anew by the next session. See who else writes to the staging area."
-            ),
-            "stored-object-lost": (
-                "Nothing: the next session makes it anew. See who else deletes or writes where `DCC_STORE` is, and to "
-                "its disks."
-            ),
+            "internal-fault": "Report it with the output of `dcc --debug`; nothing is lost.",
+            "helper-ended": "No action needed. If it repeats, memory is short.",
+            "configuration": "Correct what the message names; see `--help` and `dcc settings`.",
+            "database-outdated": "Run `dcc init`. Newer tables need a newer version.",
+            "tracker-outdated": "Run `dcc init`. `DCC_TRACKER_URL` names the tracker.",
+            "qc-database-outdated": "Run `dcc init`. `DCC_QC_URL` names it.",
+            "dagster-storage-outdated": "Run `dcc init --production`.",
+            "database-server-unfit": "Use the version or character set in the message.",
+            "reference-data": "Correct it, then `dcc reference refresh`; the last good one stays.",
+            "export": "Check the path, its permissions and its disk.",
+            "backup": "Check the path and its disk. Restore another set.",
+            "storage-not-empty": "Name an empty database, or confirm as the message says.",
+            "storage-unfinished": "Repeat the command: `dcc restore` or `dcc migrate-storage`.",
+            "store-refused": "Correct `DCC_STORE` and its key's rights; `dcc doctor` tries them.",
+            "copy-failed": "Correct what the message names, then copy again.",
+            "not-delegated": "Ask that centre. If it agrees, give the command in the message.",
+            "built-on": "Withdraw those in the message first, the latest before the others.",
+            "not-found": "See `dcc centre list`, `dcc source list`, `dcc zips`, `dcc sessions`.",
+            "disk-full": "Free space, or run `dcc staging clean`; the next session goes on.",
+            "cleaning": "Check its permissions and disk; clean again.",
+            "archive-removed": "No action needed. `dcc retry` downloads it again.",
+            "staged-document-lost": "No action needed. Find out who else writes there.",
+            "stored-object-lost": "No action needed. Find out who else writes there.",
         },
     ),
     Section(
         "Others at work",
         "nobody",
         {
-            "session-active": "Wait until it ends (`dcc sessions`), or stop the process that the message names.",
-            "session-lost": (
-                "Nothing: the next session goes on. If it happens again, the machine stalls for longer than "
-                "`DCC_LEASE_TIMEOUT`."
-            ),
-            "export-active": "Wait until it is done, or export to another directory.",
-            "daemon-active": "One daemon is enough: use `dcc ui --without-daemon` beside it, or stop it.",
-            "backup-active": "Wait until it is done, or back up to another directory.",
+            "session-active": "Wait (`dcc sessions`), or stop the process in the message.",
+            "session-lost": "No action needed. If it repeats, the machine stalls for longer than `DCC_LEASE_TIMEOUT`.",
+            "export-active": "Wait, or use another directory.",
+            "daemon-active": "Stop it, or use `dcc ui --without-daemon`.",
+            "backup-active": "Wait, or use another directory.",
         },
     ),
     Section(
         "Databases and the store",
         "operator",
         {
-            "unreachable": "See to the network and to the server that the message names; the next session tries again.",
-            "database-unreachable": (
-                "See that the server runs and has space. A session waits `DCC_DATABASE_RETRY` seconds before it "
-                "gives up."
-            ),
-            "tracker-unreachable": (
-                "See that the tracker's server runs and has space (`DCC_TRACKER_URL`), then run the command again. "
-                "A session waits `DCC_DATABASE_RETRY` seconds before it gives up; the next one goes on."
-            ),
-            "qc-database-unreachable": (
-                "See that the QC database's server runs and has space (`DCC_QC_URL`). Documents go on waiting; the "
-                "next session goes on with them."
-            ),
-            "dagster-storage": (
-                "The work is done and in the tracker; see to the disk or database that the message names. The next "
-                "session shows it."
-            ),
-            "dagster-unreachable": "See that the server of `DCC_DAGSTER_URL` runs.",
-            "store-unreachable": (
-                "See to the server of `DCC_STORE` and the network. It is tried again for `DCC_STORE_RETRY` seconds; "
-                "the next session goes on."
-            ),
+            "unreachable": "Check network and server; the next session tries again.",
+            "database-unreachable": "Check its server and disk. Sessions try for `DCC_DATABASE_RETRY` seconds.",
+            "tracker-unreachable": "Check its server and disk (`DCC_TRACKER_URL`).",
+            "qc-database-unreachable": "Check its server and disk (`DCC_QC_URL`); the next session goes on.",
+            "dagster-storage": "Check its disk or server. The work is done; the next session shows it.",
+            "dagster-unreachable": "Check the server of `DCC_DAGSTER_URL`.",
+            "store-unreachable": "Check the server of `DCC_STORE`; the next session goes on.",
         },
     ),
     Section(
         "File sources",
         "operator",
         {
-            "source": "See the message; `dcc source test ID` goes through the connection.",
-            "source-misconfigured": (
-                "Correct the source: `dcc source change ID`; an access key that refers to a variable or file needs "
-                "that to be there."
-            ),
-            "source-unreachable": (
-                "Nothing at first: every session tries again. If it lasts, ask whether the server moved. Of a folder "
-                "of this machine: correct the base path with `dcc source change ID`, or mount its disk."
-            ),
-            "source-timeout": "Nothing at first. A server that is always slow: raise the limit that the message names.",
-            "login-refused": (
-                "Ask the centre for the user name and the password or key that are valid, then `dcc source change ID`."
-            ),
+            "source": "Run `dcc source test ID`.",
+            "source-misconfigured": "Correct it: `dcc source change ID`.",
+            "source-unreachable": "Wait. If it lasts, ask whether it moved, or mount the folder.",
+            "source-timeout": "Wait. If it is always slow, raise the limit in the message.",
+            "login-refused": "Ask the centre for valid ones, then `dcc source change ID`.",
             "host-key-unknown": (
-                "Compare the fingerprint with the one that the centre's administrator gives, then `dcc source test "
-                "ID --accept-host-key`."
+                "Compare the fingerprint with the centre's, then `dcc source test ID --accept-host-key`."
             ),
             "host-key-changed": (
-                "Ask the centre whether the server was set up anew. Only when they confirm the new fingerprint: "
-                "`dcc source test ID --accept-host-key`."
+                "Ask the centre. If it confirms the fingerprint: `dcc source test ID --accept-host-key`."
             ),
-            "certificate-refused": (
-                "Have the certificate corrected, or name its authority or fingerprint: `dcc source change "
-                "--tls-ca`, `--tls-fingerprint`."
-            ),
-            "certificate-changed": (
-                "Ask the centre whether it was renewed; accept the new fingerprint only when they confirm it."
-            ),
-            "listing-failed": "Correct the base path, or ask the centre for the right to list the directory.",
-            "listing-shrunk": (
-                "Ask the centre whether it took the archives away. The next crawl decides: it takes them for gone, or "
-                "finds them back."
-            ),
-            "file-missing": "Nothing: the next crawl lists what is there. The centre removed or renamed it.",
-            "transfer-failed": "Nothing: other sources and later sessions try again, and go on from what had arrived.",
-            "file-changed": "Nothing: a later session takes it when it is complete.",
-            "size-mismatch": (
-                "Nothing at first: it is fetched anew. If it happens again, ask the centre whether it was still "
-                "being uploaded."
-            ),
-            "checksum-mismatch": "The centre corrects the file or its `.md5`; every session tries again.",
-            "reference-unreachable": (
-                "Nothing: the last good reference data stay in use. See that the address is right."
-            ),
-            "report-not-sent": (
-                "See to what the message names: `DCC_SMTP_URL`, `DCC_REPORT_TO` or `DCC_REPORT_DIRECTORY`."
-            ),
-            "notification-not-sent": (
-                "See to what the message names, such as `DCC_SMTP_URL` or `DCC_NOTIFY_WEBHOOK`; the next session sends "
-                "what was not sent."
-            ),
+            "certificate-refused": ("Have it corrected, or trust it: `dcc source change ID --tls-fingerprint`."),
+            "certificate-changed": "Ask the centre. Accept the fingerprint only if it confirms it.",
+            "listing-failed": "Correct the base path, or ask for the right to list it.",
+            "listing-shrunk": "Ask the centre whether it removed them. The next listing decides.",
+            "file-missing": "No action needed: the centre removed or renamed it.",
+            "transfer-failed": "No action needed: a later try goes on from what arrived.",
+            "file-changed": "No action needed: a later session takes it.",
+            "size-mismatch": "No action needed. If it repeats, ask whether it was still uploaded.",
+            "checksum-mismatch": "Correct the file or its `.md5`.",
+            "reference-unreachable": "Check its address; the last good data stay.",
+            "report-not-sent": "Correct `DCC_SMTP_URL`, `DCC_REPORT_TO` or `DCC_REPORT_DIRECTORY`.",
+            "notification-not-sent": "Correct what the message names; the next session sends what is left.",
         },
     ),
     Section(
         "Submissions",
         "centre",
         {
-            "faulty-data": "Ask the centre to correct what the message names.",
-            "bad-file-name": (
-                "Rename the file as [For centres](centres.md#what) says; a document is submitted in a new archive."
-            ),
-            "archive": (
-                "Make the archive anew, test it with `dcc validate`, and put it in place of the bad one, under the "
-                "same name. The next session fetches it."
-            ),
-            "corrupt-archive": (
-                "It is damaged on the server, not only in transfer: put a good one in its place, under the same name. "
-                "The next session fetches it."
-            ),
-            "encrypted-archive": "Put it in its place without a password, under the same name.",
-            "unsafe-archive": (
-                "Make it without paths, links or absolute names, and put it in its place, under the same name."
-            ),
-            "oversized-archive": (
-                "Split it into several. The operator sets the limits: `DCC_MAX_ARCHIVE_BYTES`, `DCC_MAX_ARCHIVE_RATIO`."
-            ),
-            "empty-archive": ("Put the documents into the archive, and that in its place, under the same name."),
-            "duplicate-member": (
-                "Give each document a name of its own, and put the archive in its place, under the same name."
-            ),
-            "manifest": (
-                "Correct the archive or its manifest (`dcc manifest` writes one), and put it in its place, under the "
-                "same name."
-            ),
-            "member-ignored": "Nothing, unless it should have been taken: then give it a name that ends in `.xml`.",
-            "member-not-opened": "Submit what it holds in a `.zip` archive of its own.",
-            "document": "Correct what the message names, and submit the document in a new archive.",
-            "not-well-formed": (
-                "The document is no XML from the line named on: export it anew, and check it with `dcc validate`."
-            ),
-            "schema-violation": "Correct the lines named; `dcc validate` checks before the upload.",
+            "faulty-data": "Correct what the message names.",
+            "bad-file-name": "Rename it as [For centres](centres.md) says; submit documents in a new archive.",
+            "archive": "Make it again, check it with `dcc validate`, and replace it under the same name.",
+            "corrupt-archive": "Replace it under the same name.",
+            "encrypted-archive": "Replace it by one without a password, under the same name.",
+            "unsafe-archive": "Replace it by one without them, under the same name.",
+            "oversized-archive": ("Split it. The operator sets `DCC_MAX_ARCHIVE_BYTES` and `DCC_MAX_ARCHIVE_RATIO`."),
+            "empty-archive": "Replace it by one with documents, under the same name.",
+            "duplicate-member": "Give each document its own name; replace the archive.",
+            "manifest": "Correct it or its manifest (`dcc manifest`), and replace it under the same name.",
+            "member-ignored": "No action needed, unless it is a document: end its name with `.xml`.",
+            "member-not-opened": "Submit its content in a `.zip` archive of its own.",
+            "document": "Correct what the message names; submit it in a new archive.",
+            "not-well-formed": "Export it again and check it with `dcc validate`.",
+            "schema-violation": "Correct the lines in the message; check it with `dcc validate`.",
             "wrong-document-kind": (
-                "Name documents of specimens `….specimen.impc.xml`, those of procedures `….experiment.impc.xml`."
+                "Name specimen documents `….specimen.impc.xml`, procedure documents `….experiment.impc.xml`."
             ),
-            "forbidden-markup": "Leave the `<!DOCTYPE …>` out.",
+            "forbidden-markup": "Remove the `<!DOCTYPE …>`.",
         },
     ),
 )
+
+
+_BEGINNING: Final = """\
+# Errors
+
+A command that fails prints one line, with the id of the error in brackets:
+
+```console run exit=2
+$ dcc show add/H.2013-10-31.1.impc.zip
+Error (tracker-outdated): ...
+```
+
+`dcc explain` says what an id means, also that of a [rule](rules.md) or cause:
+
+```console run
+$ dcc explain tracker-outdated
+tracker-outdated (TrackerOutdatedError)
+means ...
+to do Run `dcc init`. ...
+who acts operator
+...
+```
+
+The tracker, JSON and reports use the name: `BadFileNameError` for `bad-file-name`. `dcc show` and `dcc status` print
+whole messages, `dcc --help` exit codes. Brackets say who acts, if not who the section names.
+"""
+
+
+def errors_page() -> str:
+    """The page of docs/ that lists every error, in Markdown."""
+    entries = {entry.id: entry for entry in explanations()}
+    return "\n".join([_BEGINNING, *(_section(each, [entries[one] for one in each.advice]) for each in SECTIONS)])
+
+
+def _section(section: Section, entries: Sequence[Explanation]) -> str:
+    usual, _ = Counter(entry.who for entry in entries).most_common(1)[0]
+    lines = [
+        f"- `{entry.id}`{'' if entry.who == usual else f' ({entry.who})'}: {entry.meaning} {entry.advice}"
+        for entry in entries
+    ]
+    return "\n".join([f"## {section.heading}", "", f"Who acts: {usual}.", "", *lines, ""])
 
 
 def explain(name: str) -> Explanation | None:
@@ -280,3 +217,7 @@ def who_acts(rule: str) -> str:
 
 def _is_kind(value: object) -> bool:
     return isinstance(value, type) and issubclass(value, DccError)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(errors_page())
