@@ -77,6 +77,11 @@ class Severity(StrEnum):
     ERROR = "error"
     FATAL = "fatal"
 
+    @property
+    def fails(self) -> bool:
+        """Whether it fails a document."""
+        return self in (Severity.ERROR, Severity.FATAL)
+
 
 class Actor(StrEnum):
     """Who must act for a finding or an error to go away."""

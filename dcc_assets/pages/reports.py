@@ -28,7 +28,7 @@ from dcc.outcomes import ZipKey
 from dcc.qc.database import open_qc_database
 from dcc.qc.database import require_current as require_current_qc
 from dcc.reports.causes.collecting import scope_of_session
-from dcc.reports.causes.zip_scopes import Scope
+from dcc.reports.causes.scopes import Scope
 from dcc.reports.languages import load_catalogue
 from dcc.reports.languages.catalogue import Catalogue
 from dcc.reports.submissions.collecting import collect_centre, collect_session, collect_submission

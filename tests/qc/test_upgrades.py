@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ from dcc.qc.contexts.overviews import build_overviews
 from dcc.qc.database import QC_DATABASE, init_qc_database, open_qc_database
 from dcc.qc.models import QcBase
 from dcc.qc.reference.snapshots import active_snapshots
-from dcc.reports.causes.findings import count_data_causes, with_examples
-from dcc.reports.causes.zip_scopes import Scope
+from dcc.reports.causes.counting import count_causes
+from dcc.reports.causes.data_facts import DataFacts
+from dcc.reports.causes.scopes import Scope
 from dcc.reports.languages import load_catalogue
 from dcc.settings import Settings
 from dcc.settings.reference import shown_source
@@ -205,13 +207,13 @@ def test_findings_of_earlier_versions_get_their_details_where_these_can_be_had_a
         said = connection.execute(text("SELECT rule, code, details, cause FROM finding ORDER BY id")).all()
         assert [tuple(row)[:3] for row in said] == [("S4", "S4", '{"specimen":"M1"}'), ("P9", "P9", None)]
         assert said[0].cause == cause_id("S4", {"value": "C9"})
-        causes = {cause.kind: cause for _, cause in count_data_causes(connection, Scope())}
-        told = {
-            cause.kind: cause for cause in with_examples(connection, Scope(), count_data_causes(connection, Scope()))
-        }
-        assert {kind: cause.findings for kind, cause in causes.items()} == {"S4": 1, "P9": 1}
+        facts = DataFacts(connection, Scope())
+        counted = count_causes([facts])
+        assert {cause.kind: cause.findings for cause in counted} == {"S4": 1, "P9": 1}
+        examples = facts.examples([number for _, number in counted.values()])
+        told = {cause.kind: replace(cause, example=examples[number]) for cause, (_, number) in counted.items()}
         english = load_catalogue("en", Settings(home=tmp_path))
         assert told["S4"].statement(english) == "The colony 'C9' is not registered"
-        assert told["S4"].example.message.startswith("The colony 'C9' of 'M1' is not registered.")
+        assert str(told["S4"].example.message).startswith("The colony 'C9' of 'M1' is not registered.")
         assert told["P9"].statement(english) == told["P9"].example.message == "The value is odd."
     engine.dispose()

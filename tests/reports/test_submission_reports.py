@@ -263,7 +263,7 @@ def test_the_terminal_tells_the_trouble_of_a_source_once(desk: Desk) -> None:
         None, Why.CRAWL_FAILED, Actor.DCC, "The last crawl could not list it:", recorded=Message("It is away.")
     )
     broken = replace(broken, not_taken=(why,), not_taken_total=1)
-    known = replace(cause, example=replace(cause.example, said=Message("It is away.")))
+    known = replace(cause, example=replace(cause.example, message=Message("It is away.")))
     for causes in ((known,), ()):
         text = render_text(replace(report, causes=causes, sources=(broken,)), desk.catalogue())
         assert text.count("It is away.") == 1
@@ -374,8 +374,8 @@ def test_what_clears_by_itself_comes_after_what_is_to_be_corrected_and_apart_fro
     report = desk.report(world.WITH_FINDINGS)
     (cause, *_) = report.causes
     later = Message("It comes later")
-    example = replace(cause.example, said=later)
-    clearing = replace(cause, code="E4", details={"words": "It comes later"}, example=example)
+    example = replace(cause.example, message=later, details={"words": "It comes later"})
+    clearing = replace(cause, code="E4", example=example)
     report = replace(report, causes=tuple(worst_first([replace(clearing, findings=99), cause])), causes_total=2)
     page, text = desk.page_of(report), render_text(report, desk.catalogue())
     assert page.problems() == []

@@ -20,7 +20,7 @@ from dcc.operations.retention.cleanup import clean, review_staging
 from dcc.operations.retention.policy import Policy
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
-from dcc.reports.causes.cause import Cause, Clears, Example
+from dcc.reports.causes.cause import Cause, Fact
 from dcc.reports.languages import load_catalogue
 from dcc.reports.plots.picture import Picture, PictureKind
 from dcc.reports.submissions import collecting, kept
@@ -284,7 +284,8 @@ def test_however_long_texts_are_and_however_large_pictures_the_page_stays_small(
     base = desk.report(GOOD)
     long = "<&>\U000e0001" * 20_000
     said = Message(long)
-    example = Example("add/x", long, 1, 2, long, long, said, said, tuple(long for _ in range(500)), long)
+    known = {"value": long}
+    example = Fact("S4", Severity.ERROR, known, "add/x", long, 1, 2, long, long, said, said, (long,) * 500, long)
     cause = Cause(
         key="k",
         code="S4",
@@ -294,9 +295,7 @@ def test_however_long_texts_are_and_however_large_pictures_the_page_stays_small(
         documents=1,
         zips=1,
         entities={},
-        clears=Clears(),
         example=example,
-        details={"value": long},
     )
     reason = Reason("x", long, datetime(2026, 1, 1))
     hosts = tuple(Host(n, long[:500], 1, 1, False, 0, None) for n in range(1_000))

@@ -26,7 +26,7 @@ from pathlib import Path
 from dcc.declarations import message_of
 from dcc.naming import Action
 from dcc.reference.loading import ReferenceData
-from dcc.reports.causes.cause import Cause, Clears
+from dcc.reports.causes.cause import Cause, Fact
 from dcc.reports.languages import load_catalogue
 from dcc.rules.checking import check_contents
 from dcc.rules.context import DocumentContext
@@ -46,7 +46,7 @@ found = check_contents(contents(experiment("E1")._replace(date="2013-10-06")), d
 (finding,) = [one for one in found if one.rule == "D1"]
 french = load_catalogue("fr", Settings(home=Path("/nowhere"), languages_directory=Path("LANGUAGES")))
 known = with_value(finding.details, finding.value)
-cause = Cause("k", "D1", "H", finding.severity, 1, 1, 1, {"experiments": 1}, Clears(), details=known)
+cause = Cause("k", "D1", "H", finding.severity, 1, 1, 1, {"experiments": 1}, example=Fact(details=known))
 english = load_catalogue("en", Settings(home=Path("/nowhere")))
 print(json.dumps({
     "message": finding.message,

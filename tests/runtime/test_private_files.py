@@ -22,8 +22,8 @@ from dcc.notify.channels.reports import DirectoryChannel, Report
 from dcc.operations.metrics.collector import replace_file
 from dcc.outcomes import ZipKey
 from dcc.reports.causes import spreadsheet
+from dcc.reports.causes.scopes import Scope
 from dcc.reports.causes.spreadsheet import write_findings_spreadsheet
-from dcc.reports.causes.zip_scopes import Scope
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.kept import write_page
 from dcc.runtime.private_files import (
@@ -245,7 +245,7 @@ def test_every_writer_of_a_file_that_somebody_names_takes_the_longest_name_and_a
         return replace(part, target)
 
     monkeypatch.setattr(Path, "replace", after_another)
-    monkeypatch.setattr(spreadsheet, "finding_rows", lambda *_: ())
+    monkeypatch.setattr(spreadsheet, "_facts", lambda *_: ())
     writer(path)
     assert beside
     assert path.stat().st_size > 0

@@ -103,7 +103,7 @@ def test_a_held_archive_is_a_cause_with_the_command_for_wranglers_alone(planted:
         assert cause.example.zip == PLANTED
         assert DELEGATE in cause.remedy(catalogue)
         assert "dcc archive decline" in cause.remedy(catalogue)
-        assert "dcc " not in cause.remedy_for_centre(catalogue) + cause.example.message
+        assert "dcc " not in cause.remedy_for_centre(catalogue) + str(cause.example.message)
         assert "{" not in cause.title(catalogue) + cause.remedy(catalogue)
     decline(planted)
     assert all_causes(planted) == [[]] * 5

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from dcc.outcomes import ZipKey
     from dcc.reports.causes.cause import Cause
-    from dcc.reports.causes.zip_scopes import Scope
+    from dcc.reports.causes.scopes import Scope
     from dcc.reports.languages import Catalogue
 
 _SHOWN = 20
@@ -113,7 +113,7 @@ def collect(
         causes_of_zip,
         scope_of_session,
     )
-    from dcc.reports.causes.zip_scopes import Scope
+    from dcc.reports.causes.scopes import Scope
     from dcc.tracker.queries.zip_action_lists import require_centre
     from dcc.tracker.queries.zip_stories import require_zip_action
 
@@ -164,9 +164,9 @@ def _print(found: Sequence[Cause], most: int, catalogue: Catalogue) -> None:
 def _clears(cause: Cause) -> str:
     parts = [count_of(cause.findings, "finding")]
     if cause.documents:
-        parts.append(f"{count_of(cause.documents, 'document')} ({cause.clears.documents:,} with nothing else as bad)")
+        parts.append(f"{count_of(cause.documents, 'document')} ({cause.clears_documents:,} with nothing else as bad)")
     if cause.zips:
-        parts.append(f"{count_of(cause.zips, 'archive')} ({cause.clears.zips:,} with nothing else as bad)")
+        parts.append(f"{count_of(cause.zips, 'archive')} ({cause.clears_zips:,} with nothing else as bad)")
     return ", ".join(parts)
 
 
@@ -176,5 +176,5 @@ def _example(cause: Cause) -> str:
     if example.line is not None:
         place += f", line {example.line}"
     nearest = f" (nearest: {example.nearest})" if example.nearest else ""
-    said = " ".join(part for part in (f"Such as {place}:" if place else "", example.message) if part)
+    said = " ".join(part for part in (f"Such as {place}:" if place else "", str(example.message)) if part)
     return printable(said + nearest)

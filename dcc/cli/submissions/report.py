@@ -174,8 +174,8 @@ def _write_page(found: Report, catalogue: Catalogue, settings: Settings, html: P
 def _write_sheet(
     connections: tuple[Connection, Connection | None], subject: _Subject, catalogue: Catalogue, path: Path
 ) -> None:
+    from dcc.reports.causes.scopes import Scope
     from dcc.reports.causes.spreadsheet import write_findings_spreadsheet
-    from dcc.reports.causes.zip_scopes import Scope
     from dcc.reports.submissions import gathered
     from dcc.reports.submissions.collecting import keys_of_session
 

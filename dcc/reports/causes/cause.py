@@ -1,9 +1,9 @@
-"""A cause: what many findings or errors share, who must act, and what would come right if that was put right."""
+"""A fact, and a cause: what many facts share, who must act, and what correcting it would clear."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from dcc.declarations import WORDS, Declaration, acts_on, declaration_of, rule_of
@@ -12,9 +12,6 @@ from dcc.vocabulary import Actor, Severity
 
 if TYPE_CHECKING:
     from dcc.reports.languages import Catalogue
-
-EXPERIMENTS: Final = "experiments"
-"""What `entities` and `held_up` call experiments."""
 
 ACTS_IN_WORDS: Final[Mapping[Actor, str]] = {
     Actor.CENTRE: mark("The centre acts."),
@@ -34,69 +31,62 @@ SEVERITY_NAMES: Final[Mapping[Severity, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Clears:
-    """What would be right if a cause was put right: what has this cause and no other that is as bad.
+class Fact:
+    """One thing that is wrong: a finding of a rule, an error, or what a crawl noticed; where it is, and what should be.
 
-    A document that fails counts where nothing else fails it; one with warnings only, where it has no other.
+    `code` is what is declared of it, and `details` what that names. `element` is the path of the element, or the name
+    of the element or attribute; `permitted` are the first of the values that would do, `nearest` the one of them that
+    is most like `value`. What is not known is None, or empty.
     """
 
-    findings: int = 0
-    documents: int = 0
-    zips: int = 0
-
-
-_NOTHING: Final = Message("")
-
-
-@dataclass(frozen=True, slots=True)
-class Example:
-    """One finding or error of a cause: where it is, what stands there, and what should.
-
-    `element` is the path of the element, or the name of the element or attribute; `permitted` are the first of the
-    values that would do, `nearest` the one of them that is most like `value`. What is not known is None, or empty.
-    """
-
+    code: str = ""
+    severity: Severity = Severity.ERROR
+    details: Details = field(default_factory=dict)
     zip: str | None = None
     document: str | None = None
     line: int | None = None
     column: int | None = None
     element: Message | str | None = None
     value: str | None = None
-    said: Message = _NOTHING
+    message: Message = Message("")  # noqa: RUF009 - it cannot be changed
     expected: Message | None = None
     permitted: tuple[str, ...] = ()
     nearest: str | None = None
 
     @property
-    def message(self) -> str:
-        """What was found, in English."""
-        return str(self.said)
+    def kind(self) -> str:
+        """The id of the rule or error."""
+        return rule_of(self.code)
+
+    @property
+    def acts(self) -> Actor:
+        """Who must act."""
+        return acts_on(self.code, self.severity)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Cause:
     """What findings of a rule, or errors of a kind, of one centre share.
 
-    `code` is what is declared of them; `kind` the id of the rule or the error, or `listing:` and the kind of what a
-    crawl noticed; `details` what they share by name, of which `example` is one. `key` names the cause for good: the
-    same cause of another session has the same. `severity` is the worst. `entities` counts what they lie in
-    (`specimens`, `experiments`, `lines`, `housings`); `held_up` what is as it should be and waits for them, such as
-    experiments on animals of an unknown colony. `is_rest` says that they are what is not told apart: of too many causes
-    of one code.
+    `code` is what is declared of them. `key` names the cause for good: the same cause of another session has the same.
+    `severity` is the worst. `entities` counts what they lie in (`specimens`, `experiments`, `lines`, `housings`) or are
+    about (`sources`); `waiting_experiments` are correct themselves, but on animals that have this cause. Correcting it
+    clears documents and archives that fail for nothing else; if it is a warning, those that have no other cause.
+    `is_rest`: these are the findings beyond `MOST_SUBJECTS` causes of one code.
     """
 
     key: str
     code: str
     centre: str | None
     severity: Severity
-    findings: int
-    documents: int
-    zips: int
-    entities: Mapping[str, int]
-    clears: Clears
-    example: Example = Example()
-    details: Details = field(default_factory=dict)
-    held_up: Mapping[str, int] = field(default_factory=dict)
+    findings: int = 0
+    documents: int = 0
+    zips: int = 0
+    entities: dict[str, int] = field(default_factory=dict)
+    clears_documents: int = 0
+    clears_zips: int = 0
+    example: Fact = Fact()
+    waiting_experiments: int = 0
     is_rest: bool = False
 
     @property
@@ -108,6 +98,11 @@ class Cause:
     def declaration(self) -> Declaration | None:
         """What is declared of it; None where only words were recorded, or this version does not know the rule."""
         return None if WORDS in self.details else declaration_of(self.code)
+
+    @property
+    def details(self) -> Details:
+        """What its findings share, by name, and what its example has."""
+        return self.example.details
 
     @property
     def acts(self) -> Actor:
@@ -123,7 +118,7 @@ class Cause:
     @property
     def fails(self) -> bool:
         """Whether it fails documents or archives; else it warns, or says what could not be checked."""
-        return self.severity in (Severity.ERROR, Severity.FATAL)
+        return self.severity.fails
 
     @property
     def clears_by_itself(self) -> bool:
@@ -135,21 +130,20 @@ class Cause:
         if self.is_rest:
             return catalogue.tell(message(_REST, rule=self.kind, most=MOST_SUBJECTS))
         if self.declaration is None:
-            return catalogue.tell(self.example.said)
+            return catalogue.tell(self.example.message)
         return catalogue.tell(Message(self.declaration.cause, self.details))
 
     def numbers(self, catalogue: Catalogue) -> str:
         """What is affected: `40 animals, 312 experiments that wait for them`."""
-        said = [_count(catalogue, kind, number) for kind, number in self.entities.items() if number]
-        if not said and self.documents:
-            said = [_count(catalogue, "findings", self.findings), _count(catalogue, "documents", self.documents)]
-        if not said:
-            said = [_count(catalogue, "zips", self.zips)]
-        waiting = self.held_up.get(EXPERIMENTS)
-        if waiting:
+        parts = [_count(catalogue, kind, number) for kind, number in self.entities.items() if number]
+        if not parts and self.documents:
+            parts = [_count(catalogue, "findings", self.findings), _count(catalogue, "documents", self.documents)]
+        if self.zips and not self.documents:
+            parts.append(_count(catalogue, "zips", self.zips))
+        if self.waiting_experiments:
             texts = _WAITING_FOR_ONE if sum(self.entities.values()) == 1 else _WAITING
-            said.append(catalogue.say_plural(*texts, waiting))
-        return ", ".join(said)
+            parts.append(catalogue.say_plural(*texts, self.waiting_experiments))
+        return ", ".join(parts)
 
     def title(self, catalogue: Catalogue) -> str:
         """What is wrong, and how much of it: `The colony 'X' is not registered: 40 animals`."""
@@ -196,24 +190,25 @@ def _count(catalogue: Catalogue, kind: str, number: int) -> str:
 
 
 def as_json(cause: Cause, catalogue: Catalogue) -> dict[str, object]:
-    """A cause as an object of JSON, with what it says of itself in the catalogue's language."""
+    """A cause as an object of JSON, with its texts in the catalogue's language."""
     example = cause.example
-    told = {
+    texts = {
         "element": None if example.element is None else catalogue.tell(example.element),
-        "message": catalogue.tell(example.said),
+        "message": catalogue.tell(example.message),
         "expected": None if example.expected is None else catalogue.tell(example.expected),
         "permitted": list(example.permitted),
     }
     return {
-        **_fields(cause, "key", "kind", "subject", "centre", "findings", "documents", "zips", "entities", "held_up"),
+        **_fields(cause, "key", "kind", "subject", "centre", "findings", "documents", "zips", "entities"),
+        "held_up": {"experiments": cause.waiting_experiments} if cause.waiting_experiments else {},
         "acts": cause.acts.value,
         "severity": cause.severity.value,
         "title": cause.title(catalogue),
         "remedy": cause.remedy(catalogue),
-        "clears": asdict(cause.clears),
-        "example": {**_fields(example, "zip", "document", "line", "column", "value", "nearest"), **told},
+        "clears": {"findings": cause.findings, "documents": cause.clears_documents, "zips": cause.clears_zips},
+        "example": {**_fields(example, "zip", "document", "line", "column", "value", "nearest"), **texts},
     }
 
 
-def _fields(of: Cause | Example, *names: str) -> dict[str, object]:
+def _fields(of: Cause | Fact, *names: str) -> dict[str, object]:
     return {name: getattr(of, name) for name in names}

@@ -1,167 +1,165 @@
-"""The causes of what rules found: counted by the QC database, in one statement over codes and causes."""
+"""What rules found in data: the active findings of the QC database."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import starmap
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Select, func, select
+from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, select
 
 from dcc.declarations import details_kept, message_of
-from dcc.messages import Details, shown
-from dcc.naming import Action
-from dcc.outcomes import ZipKey
+from dcc.messages import shown
 from dcc.qc.apply.versions import in_chunks
 from dcc.qc.models import Document, Experiment, ExperimentSpecimen, Finding, Specimen
-from dcc.reports.causes.cause import EXPERIMENTS, Cause, Example
-from dcc.reports.causes.counting import CauseCounter, Group
+from dcc.reports.causes.cause import Cause, Fact
+from dcc.reports.causes.counting import Group
 from dcc.reports.causes.permitted import Permitted
-from dcc.reports.causes.zip_scopes import Scope, qc_conditions
+from dcc.reports.causes.scopes import Scope, document_conditions
 from dcc.rules.findings import with_value
 from dcc.vocabulary import Severity
 
-_FINDING: Final = Finding.__table__
-_DOCUMENT: Final = Document.__table__
-_SPECIMEN: Final = Specimen.__table__
-_NAMED: Final = ExperimentSpecimen.__table__
-_EXPERIMENT: Final = Experiment.__table__
+_FINDING: Final = Finding.__table__.c
+_DOCUMENT: Final = Document.__table__.c
+_ROWS: Final = select(
+    Finding.__table__, _DOCUMENT.zip_action, _DOCUMENT.zip_file, _DOCUMENT.file_name, _DOCUMENT.centre
+).join(Document.__table__, _DOCUMENT.id == _FINDING.document_id)
+_PAGE: Final = 2_000
 _OF_BACKGROUND: Final = ("S2", "S4", "S5")
-_PAGE: Final = 1_000
 
 
-def count_data_causes(
-    connection: Connection, scope: Scope, faulty_elsewhere: Container[ZipKey] = frozenset()
-) -> list[tuple[int, Cause]]:
-    """The causes of the active findings of a scope, each with the id of a finding that is an example; in no order.
+class DataFacts:
+    """The findings of a scope, with their ids."""
 
-    One statement, which counts in the database; of zips, one for every 400.
-    """
-    counter = CauseCounter(faulty_elsewhere)
-    for condition, wanted in qc_conditions(scope):
-        for row in connection.execute(_grouped(condition), execution_options={"yield_per": _PAGE}):
-            group = Group._make(row)
-            if wanted is None or ZipKey(Action(group.zip_action), group.zip_file) in wanted:
-                counter.take(group)
-    return counter.causes()
+    def __init__(self, connection: Connection, scope: Scope) -> None:
+        self._connection = connection
+        self._scope = scope
+        self._permitted = Permitted(connection)
+
+    def groups(self) -> Iterator[Group]:
+        """The findings as the database counts them, in one statement; of zips, one for every 400."""
+        for condition in document_conditions(self._scope):
+            rows = self._connection.execute(_grouped(condition), execution_options={"yield_per": _PAGE})
+            yield from starmap(Group, rows)
+
+    def examples(self, ids: Sequence[int]) -> dict[int, Fact]:
+        """The findings of these ids, whose details have the name of a document in place of its id."""
+        queries = [_ROWS.where(_FINDING.id.in_(some)) for some in in_chunks(ids)]
+        found = {row.id: self._example(row) for query in queries for row in self._connection.execute(query)}
+        earlier = {
+            number: str(each.details["document"]) for number, each in found.items() if "document" in each.details
+        }
+        names = _document_names(self._connection, set(earlier.values()))
+        for number, document in earlier.items():
+            details = {**found[number].details, "document": names.get(document, document)}
+            found[number] = replace(found[number], details=details)
+        return found
+
+    def rows(self) -> Iterator[Fact]:
+        """Every finding, by document; pages, since a connection can ask nothing else while one answer streams."""
+        query = _ROWS.where(_FINDING.is_active.is_(True)).order_by(_FINDING.document_id, _FINDING.id).limit(_PAGE)
+        for condition in document_conditions(self._scope):
+            document, last = 0, 0
+            while rows := self._connection.execute(query.where(condition, _after(document, last))).all():
+                yield from map(self._example, rows)
+                document, last = rows[-1].document_id, rows[-1].id
+
+    def _example(self, row: Any) -> Fact:
+        details = with_value(details_kept(row.code, row.details, row.message), row.value)
+        permitted, nearest = self._permitted.advice(row.rule, row.value, details)
+        return Fact(
+            row.code,
+            Severity(row.severity),
+            details,
+            zip=f"{row.zip_action}/{row.zip_file}",
+            document=row.file_name,
+            line=row.line,
+            element=row.path,
+            value=row.value,
+            message=message_of(row.code, details),
+            permitted=permitted,
+            nearest=nearest,
+        )
+
+    def count_waiting(self, causes: Sequence[Cause]) -> None:
+        """Note how many experiments are on animals of each colony or strain that fails them.
+
+        The data of such experiments count only when their animals do (contexts.genotypes).
+        """
+        of_background = [cause for cause in causes if cause.kind in _OF_BACKGROUND and cause.fails]
+        if of_background:
+            waiting = [
+                row
+                for condition in document_conditions(self._scope)
+                for row in self._connection.execute(_experiments_on(condition))
+            ]
+            for cause in of_background:
+                key = (cause.centre, cause.kind, cause.example.value)
+                cause.waiting_experiments = sum(number for *of, number in waiting if tuple(of) == key)
 
 
-def _grouped(condition: Sequence[ColumnElement[bool]]) -> Select[Any]:
-    """Groups of findings with what their documents are of; grouped in the order of an index, before documents come."""
-    by = [_FINDING.c[name] for name in ("document_id", "code", "cause", "severity", "entity_kind")]
-    of_documents = _FINDING.c.document_id.in_(select(_DOCUMENT.c.id).where(*condition))
+def _grouped(condition: ColumnElement[bool]) -> Select[Any]:
+    """The columns of `Group`; grouped in the order of an index, before documents come."""
+    by = [_FINDING[name] for name in ("document_id", "code", "cause", "severity", "entity_kind")]
+    of_documents = _FINDING.document_id.in_(select(_DOCUMENT.id).where(condition))
     group = (
         select(
             *by,
-            func.min(_FINDING.c.id).label("first"),
+            func.min(_FINDING.id).label("first"),
             func.count().label("number"),
-            func.count(_FINDING.c.entity_id.distinct()).label("entities"),
+            func.count(_FINDING.entity_id.distinct()).label("entities"),
         )
-        .where(_FINDING.c.is_active.is_(True), of_documents)
+        .where(_FINDING.is_active.is_(True), of_documents)
         .group_by(*by)
         .subquery("found")
         .c
     )
+    names = ("code", "cause", "severity", "first", "number", "entity_kind", "entities")
     return (
         select(
-            _DOCUMENT.c.zip_action,
-            _DOCUMENT.c.zip_file,
-            _DOCUMENT.c.centre,
-            *(group[name] for name in ("document_id", "code", "cause", "severity", "first", "number", "entity_kind")),
-            group.entities,
+            _DOCUMENT.zip_action,
+            _DOCUMENT.zip_file,
+            group.document_id,
+            _DOCUMENT.centre,
+            *(group[name] for name in names),
         )
-        .join(_DOCUMENT, _DOCUMENT.c.id == group.document_id)
-        .order_by(_DOCUMENT.c.zip_file, _DOCUMENT.c.zip_action, group.document_id)
+        .join(Document.__table__, _DOCUMENT.id == group.document_id)
+        .order_by(_DOCUMENT.zip_file, _DOCUMENT.zip_action, group.document_id)
     )
 
 
-def with_examples(connection: Connection, scope: Scope, causes: Sequence[tuple[int, Cause]]) -> list[Cause]:
-    """The causes of a scope, each with its details, an example and what waits for it; few statements a thousand."""
-    permitted = Permitted(connection)
-    rows: dict[int, Any] = {}
-    columns = (_FINDING, _DOCUMENT.c.zip_action, _DOCUMENT.c.zip_file, _DOCUMENT.c.file_name)
-    query = select(*columns).join(_DOCUMENT, _DOCUMENT.c.id == _FINDING.c.document_id)
-    for ids in in_chunks([finding for finding, _ in causes]):
-        rows.update({row.id: row for row in connection.execute(query.where(_FINDING.c.id.in_(ids)))})
-    earlier = {known_details(row).get("document") for row in rows.values()}
-    names = _document_names(connection, [number for number in earlier if isinstance(number, str)])
-    told = []
-    waiting = _waiting(connection, scope, [cause for _, cause in causes])
-    for finding, cause in causes:
-        if finding not in rows:
-            told.append(cause)
-            continue
-        details = known_details(rows[finding])
-        held_up = waiting.get((cause.centre, cause.kind, rows[finding].value), 0)
-        example = data_example(rows[finding], details, permitted)
-        if details.get("document") in names:
-            details = {**details, "document": names[details["document"]]}
-        told.append(replace(cause, example=example, details=details, held_up={EXPERIMENTS: held_up} if held_up else {}))
-    return told
+def _after(document: int, last: int) -> ColumnElement[bool]:
+    of_document = and_(_FINDING.document_id == document, _FINDING.id > last)
+    return and_(_FINDING.document_id >= document, or_(_FINDING.document_id > document, of_document))
 
 
-def known_details(row: Any) -> Details:
-    """The details of a finding in the table, its value included."""
-    return with_value(details_kept(row.code, row.details, row.message), row.value)
-
-
-def data_example(row: Any, details: Details, permitted: Permitted) -> Example:
-    """A finding of the table, beside the columns of its document, as an example."""
-    values, nearest = permitted.advice(row.rule, row.value, details)
-    return Example(
-        zip=f"{row.zip_action}/{row.zip_file}",
-        document=row.file_name,
-        line=row.line,
-        element=row.path,
-        value=row.value,
-        said=message_of(row.code, details),
-        permitted=values,
-        nearest=nearest,
-    )
-
-
-def _document_names(connection: Connection, numbers: Sequence[str]) -> Mapping[str, str]:
+def _document_names(connection: Connection, numbers: set[str]) -> Mapping[str, str]:
     """The file names of documents by their ids, as messages have them."""
-    names: dict[str, str] = {}
-    for ids in in_chunks(sorted({int(number) for number in numbers if number.isdecimal() and len(number) < 19})):
-        query = select(_DOCUMENT.c.id, _DOCUMENT.c.file_name).where(_DOCUMENT.c.id.in_(ids))
-        names.update({str(number): shown(name) for number, name in connection.execute(query)})
-    return names
+    ids = sorted(int(number) for number in numbers if number.isdecimal() and len(number) < 19)
+    queries = [select(_DOCUMENT.id, _DOCUMENT.file_name).where(_DOCUMENT.id.in_(some)) for some in in_chunks(ids)]
+    return {str(number): shown(name) for query in queries for number, name in connection.execute(query)}
 
 
-def _waiting(
-    connection: Connection, scope: Scope, causes: Sequence[Cause]
-) -> Mapping[tuple[str | None, str, str | None], int]:
-    """How many experiments are on animals of each colony or strain that fails them, by centre, rule and value.
-
-    The data of such experiments count only when their animals do (contexts.genotypes).
-    """
-    if not any(cause.kind in _OF_BACKGROUND and cause.fails for cause in causes):
-        return {}
-    counts: Counter[tuple[str | None, str, str | None]] = Counter()
-    for condition, _ in qc_conditions(scope):
-        for centre, rule, value, number in connection.execute(_experiments_on(condition)):
-            counts[centre, rule, value] += number
-    return counts
-
-
-def _experiments_on(condition: Sequence[ColumnElement[bool]]) -> Select[Any]:
-    named = (_NAMED.c.specimen_id == _SPECIMEN.c.specimen_id) & (_EXPERIMENT.c.centre == _SPECIMEN.c.centre)
+def _experiments_on(condition: ColumnElement[bool]) -> Select[Any]:
+    """How many experiments are on the animals that rules on colonies and strains fail, by centre, rule and value."""
+    specimen, named, experiment = Specimen.__table__.c, ExperimentSpecimen.__table__.c, Experiment.__table__.c
+    by = (_DOCUMENT.centre, _FINDING.rule, _FINDING.value)
+    of_animal = and_(named.specimen_id == specimen.specimen_id, experiment.centre == specimen.centre)
     return (
-        select(_DOCUMENT.c.centre, _FINDING.c.rule, _FINDING.c.value, func.count(_EXPERIMENT.c.id.distinct()))
-        .select_from(_FINDING)
-        .join(_DOCUMENT, _DOCUMENT.c.id == _FINDING.c.document_id)
-        .join(_SPECIMEN, _SPECIMEN.c.id == _FINDING.c.entity_id)
-        .join(_NAMED, _NAMED.c.specimen_id == _SPECIMEN.c.specimen_id)
-        .join(_EXPERIMENT, (_EXPERIMENT.c.id == _NAMED.c.experiment_row) & named)
+        select(*by, func.count(experiment.id.distinct()))
+        .select_from(Finding.__table__)
+        .join(Document.__table__, _DOCUMENT.id == _FINDING.document_id)
+        .join(Specimen.__table__, specimen.id == _FINDING.entity_id)
+        .join(ExperimentSpecimen.__table__, named.specimen_id == specimen.specimen_id)
+        .join(Experiment.__table__, and_(experiment.id == named.experiment_row, of_animal))
         .where(
-            _FINDING.c.is_active.is_(True),
-            _FINDING.c.rule.in_(_OF_BACKGROUND),
-            _FINDING.c.severity.in_((Severity.ERROR.value, Severity.FATAL.value)),
-            _FINDING.c.entity_kind == _SPECIMEN.name,
-            _EXPERIMENT.c.is_current.is_(True),
-            *condition,
+            _FINDING.is_active.is_(True),
+            _FINDING.rule.in_(_OF_BACKGROUND),
+            _FINDING.severity.in_([severity.value for severity in Severity if severity.fails]),
+            _FINDING.entity_kind == Specimen.__table__.name,
+            experiment.is_current.is_(True),
+            condition,
         )
-        .group_by(_DOCUMENT.c.centre, _FINDING.c.rule, _FINDING.c.value)
+        .group_by(*by)
     )

@@ -1,28 +1,28 @@
-"""The causes of what stopped documents and archives before rules looked at them: read from the tracker's logs.
+"""What stopped documents and archives before rules looked at them: entries of the tracker's logs.
 
-Of each zip action what its latest download came to counts, and what holds no more does not.
+Of each submission its latest download counts, and of that only what still holds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Select, func, literal, null, or_, select
+from sqlalchemy import ColumnElement, Connection, Select, and_, func, literal, null, or_, select
 
 from dcc.declarations import VALUE, cause_id
 from dcc.errors import ArchiveRemovedError, MemberIgnoredError
-from dcc.messages import Details, message_from_json
+from dcc.messages import message_from_json
 from dcc.outcomes import HELD
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
 from dcc.qc.apply.versions import in_chunks
-from dcc.reports.causes.cause import Cause, Example
-from dcc.reports.causes.counting import CauseCounter, Group
+from dcc.reports.causes.cause import Fact
+from dcc.reports.causes.counting import Group
 from dcc.reports.causes.errors import declared_code
 from dcc.reports.causes.permitted import nearest_of
-from dcc.reports.causes.zip_scopes import FAILED_AS_A_WHOLE, FaultyZips, Scope, latest_downloads_of, zip_conditions
+from dcc.reports.causes.scopes import Scope, zip_conditions
 from dcc.rules.catalogue import CATALOGUE
+from dcc.tracker.lineage import LATEST
 from dcc.tracker.models import (
     AnException,
     Centre,
@@ -39,94 +39,73 @@ from dcc.tracker.models import (
 )
 from dcc.vocabulary import Severity
 
-Counted = tuple[Any, int, Cause]
-"""A cause with the log that tells of it, and the id of an entry there that is an example."""
-
-_PAGE: Final = 1_000
+_PAGE: Final = 2_000
 _OF_RULES: Final = (*CATALOGUE, HELD)
 _IGNORED: Final = MemberIgnoredError.short_name()
+_KIND: Final = AnException.short_name
+_FAILED: Final = ZipAction.status_id == int(Status.FAILED)
 
 
-def count_submission_causes(connection: Connection, scope: Scope, faulty: FaultyZips) -> list[Counted]:
-    """The causes of what is wrong with the documents and archives of a scope, in no order.
+class LogFacts:
+    """The facts of one log, with the ids of its entries: `XmlLog`, `ZipLog` or `ZipActionLog`."""
 
-    Three statements, of zips three for every 400, whose rows are not held.
-    """
-    elsewhere = faulty.in_documents | faulty.in_data
-    counters: dict[Any, CauseCounter] = {
-        XmlLog: CauseCounter(faulty.as_a_whole | faulty.in_data),
-        ZipLog: CauseCounter(elsewhere),
-        ZipActionLog: CauseCounter(elsewhere),
-    }
-    for condition in zip_conditions(scope):
-        entries: dict[Any, Select[Any]] = {
-            XmlLog: _document_errors(condition),
-            ZipLog: _reasons(condition),
-            ZipActionLog: _refusals(condition),
-        }
-        for log, query in entries.items():
-            in_order = query.order_by(ZipFile.file_name, ZipAction.todo_id, "document", log.id)
-            for row in connection.execute(in_order, execution_options={"yield_per": _PAGE}):
-                counters[log].take(_group(row))
-    return [(log, first, cause) for log, counter in counters.items() for first, cause in counter.causes()]
+    def __init__(self, connection: Connection, scope: Scope, log: Any) -> None:
+        self._connection = connection
+        self._scope = scope
+        self._log = log
 
+    def groups(self) -> Iterator[Group]:
+        """Each entry by itself; a statement, of zips one for every 400."""
+        for condition in zip_conditions(self._scope):
+            query = _current(self._log, condition)
+            query = query.order_by(ZipFile.file_name, ZipAction.todo_id, "document", self._log.id)
+            yield from map(_group, self._connection.execute(query, execution_options={"yield_per": _PAGE}))
 
-def with_logged_examples(connection: Connection, causes: Sequence[Counted]) -> list[Cause]:
-    """The causes, each with its details and its example."""
-    found: dict[tuple[Any, int], Any] = {}
-    for log, entries in _ENTRIES.items():
-        for ids in in_chunks(sorted(number for each, number, _ in causes if each is log)):
-            found.update({(log, row.id): row for row in connection.execute(entries.where(log.id.in_(ids)))})
-    return [
-        replace(cause, details=_details(found[log, number]), example=logged_example(found[log, number]))
-        if (log, number) in found
-        else cause
-        for log, number, cause in causes
-    ]
+    def examples(self, ids: Sequence[int]) -> dict[int, Fact]:
+        """The entries of these ids."""
+        queries = [_entries(self._log).where(self._log.id.in_(some)) for some in in_chunks(sorted(ids))]
+        return {row.id: _example(row) for query in queries for row in self._connection.execute(query)}
+
+    def rows(self) -> Iterator[Fact]:
+        """Every entry; pages, since a connection can ask nothing else while one answer streams."""
+        for condition in zip_conditions(self._scope):
+            query, last = _current(self._log, condition).order_by(self._log.id).limit(_PAGE), 0
+            while rows := self._connection.execute(query.where(self._log.id > last)).all():
+                yield from map(_example, rows)
+                last = rows[-1].id
 
 
-def logged_after(condition: ColumnElement[bool], last: int, most: int) -> Select[Any]:
-    """The entries of documents' logs after the one with the id `last`, but for those of rules; at most so many."""
-    return _document_errors(condition).where(XmlLog.id > last).order_by(XmlLog.id).limit(most)
+def _group(row: Any) -> Group:
+    code, details, severity = _fact(row)
+    key = (ACTIONS_BY_ID[row.todo_id].value, row.file_name)
+    return Group(*key, row.document, row.centre or "", code, cause_id(code, details), severity.value, row.id)
 
 
-def logged_example(row: Any) -> Example:
-    """An entry of a log as an example."""
-    said = message_from_json(row.details, row.message or "")
-    details = said.known
+def _example(row: Any) -> Fact:
+    code, details, severity = _fact(row)
     permitted, value = tuple(details.get("permitted", ())), details.get("found")
-    return Example(
+    return Fact(
+        code,
+        severity,
+        details,
         zip=f"{ACTIONS_BY_ID[row.todo_id]}/{row.file_name}",
         document=row.document_name,
         line=row.line,
         column=row.col,
         element=details.get("what"),
         value=value,
-        said=said,
+        message=message_from_json(row.details, row.message or ""),
         expected=details.get("expected"),
         permitted=permitted,
         nearest=nearest_of(permitted, value),
     )
 
 
-def _details(row: Any) -> Details:
-    """The details of an entry of a log, of which a download's source is the value."""
-    known = message_from_json(row.details, "").known
-    return known if row.source is None else {**known, VALUE: row.source}
-
-
-def _group(row: Any) -> Group:
-    code = declared_code(row.kind, row.code)
-    return Group(
-        zip_action=ACTIONS_BY_ID[row.todo_id].value,
-        zip_file=row.file_name,
-        centre=row.centre or "",
-        document=row.document,
-        code=code,
-        cause=cause_id(code, _details(row)),
-        severity=(Severity.WARNING if row.kind == _IGNORED else Severity.ERROR).value,
-        first=row.id,
-    )
+def _fact(row: Any) -> tuple[str, dict[str, Any], Severity]:
+    """The code of an entry, its details, of which a download's source is the value, and its severity."""
+    details = {**message_from_json(row.details, "").known, **({} if row.source is None else {VALUE: row.source})}
+    severity = Severity.WARNING if row.kind == _IGNORED else Severity.ERROR
+    return declared_code(row.kind, row.code), details, severity
 
 
 _HOST: Final = (
@@ -146,9 +125,10 @@ _SOURCE: Final = (
     .correlate(FileSourceHasZip)
     .scalar_subquery()
 )
+_OF_DOCUMENT: Final = {"document": XmlFile.id, "document_name": XmlFile.fname, "line": XmlLog.line, "col": XmlLog.col}
 
 
-def _entries(log: Any, *, of_document: bool = False, of_download: bool = False) -> Select[Any]:
+def _entries(log: Any) -> Select[Any]:
     """The entries of a log with what each is about, joined with `zip_action`, `zip_file` and the kind of error."""
     query = select(
         log.id,
@@ -158,48 +138,36 @@ def _entries(log: Any, *, of_document: bool = False, of_download: bool = False) 
         ZipAction.todo_id,
         ZipFile.file_name,
         func.coalesce(_OF_NAME, _HOST).label("centre"),
-        AnException.short_name.label("kind"),
-        (XmlFile.id if of_document else null()).label("document"),
-        (XmlFile.fname if of_document else null()).label("document_name"),
-        (XmlLog.line if of_document else null()).label("line"),
-        (XmlLog.col if of_document else null()).label("col"),
-        (_SOURCE if of_download else null()).label("source"),
+        _KIND.label("kind"),
+        (_SOURCE if log is ZipLog else null()).label("source"),
+        *((column if log is XmlLog else null()).label(name) for name, column in _OF_DOCUMENT.items()),
     ).join_from(log, AnException, AnException.id == log.exception_id)
-    action = ZipActionLog.za_id
-    if of_document:
+    if log is XmlLog:
         query = query.join(XmlFile, XmlFile.id == XmlLog.xml_id)
-    if of_document or of_download:
-        query = query.join(ZipDownload, ZipDownload.id == (XmlFile.zip_id if of_document else ZipLog.zip_id))
+    if log is not ZipActionLog:
+        query = query.join(ZipDownload, ZipDownload.id == (XmlFile.zip_id if log is XmlLog else ZipLog.zip_id))
         query = query.join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
-        action = FileSourceHasZip.za_id
+    action = ZipActionLog.za_id if log is ZipActionLog else FileSourceHasZip.za_id
     return query.join(ZipAction, ZipAction.id == action).join(ZipFile, ZipFile.id == ZipAction.zip_id)
 
 
-_ENTRIES: Final[dict[Any, Select[Any]]] = {
-    XmlLog: _entries(XmlLog, of_document=True),
-    ZipLog: _entries(ZipLog, of_download=True),
-    ZipActionLog: _entries(ZipActionLog),
-}
-
-
-def _document_errors(condition: ColumnElement[bool]) -> Select[Any]:
-    latest = latest_downloads_of(condition)
-    of_latest = _ENTRIES[XmlLog].join(latest, latest.c.download_id == ZipDownload.id)
-    return of_latest.where(XmlLog.cleared.is_(None), AnException.short_name.not_in(_OF_RULES))
-
-
-def _reasons(condition: ColumnElement[bool]) -> Select[Any]:
-    latest = latest_downloads_of(condition)
-    of_latest = _ENTRIES[ZipLog].join(latest, latest.c.download_id == ZipDownload.id)
-    return of_latest.where(or_(FAILED_AS_A_WHOLE, AnException.short_name == _IGNORED))
-
-
-def _refusals(condition: ColumnElement[bool]) -> Select[Any]:
-    last = select(func.max(ZipActionLog.id)).where(ZipActionLog.za_id == ZipAction.id).correlate(ZipAction)
-    return _ENTRIES[ZipActionLog].where(
-        condition,
-        ZipActionLog.id == last.scalar_subquery(),
-        ZipAction.status_id == int(Status.FAILED),
-        ZipAction.phase_id == int(Phase.ZIP_NAME),
-        AnException.short_name != ArchiveRemovedError.short_name(),
+def _current(log: Any, condition: ColumnElement[bool]) -> Select[Any]:
+    """The entries of a log that hold at present of the submissions that a condition selects."""
+    if log is ZipActionLog:
+        last = select(func.max(ZipActionLog.id)).where(ZipActionLog.za_id == ZipAction.id).correlate(ZipAction)
+        is_refused = and_(_FAILED, ZipAction.phase_id == int(Phase.ZIP_NAME))
+        is_last = ZipActionLog.id == last.scalar_subquery()
+        return _entries(log).where(condition, is_last, is_refused, _KIND.not_in([ArchiveRemovedError.short_name()]))
+    latest = (
+        select(FileSourceHasZip.za_id, LATEST.label("download_id"))
+        .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
+        .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .where(condition)
+        .group_by(FileSourceHasZip.za_id)
+        .subquery("latest")
     )
+    query = _entries(log).join(latest, latest.c.download_id == ZipDownload.id)
+    if log is XmlLog:
+        return query.where(XmlLog.cleared.is_(None), _KIND.not_in(_OF_RULES))
+    return query.where(or_(and_(_FAILED, ZipAction.phase_id <= int(Phase.UNZIP)), _KIND == _IGNORED))

@@ -19,11 +19,13 @@ from sqlalchemy import Connection
 from dcc.declarations import ACTOR_NAMES
 from dcc.errors import ExportError
 from dcc.messages import mark
-from dcc.reports.causes.cause import SEVERITY_NAMES, Cause
-from dcc.reports.causes.finding_rows import FindingRow, finding_rows
-from dcc.reports.causes.zip_scopes import Scope
+from dcc.reports.causes.cause import SEVERITY_NAMES, Cause, Fact
+from dcc.reports.causes.data_facts import DataFacts
+from dcc.reports.causes.log_facts import LogFacts
+from dcc.reports.causes.scopes import Scope
 from dcc.runtime.legible_text import legible
 from dcc.runtime.private_files import replacement_file
+from dcc.tracker.models import XmlLog
 
 if TYPE_CHECKING:
     from dcc.reports.languages import Catalogue
@@ -47,30 +49,30 @@ _CAUSE_COLUMNS: Final[Sequence[_Column]] = (
     (mark("Findings"), 10, lambda cause, _: cause.findings),
     (mark("Documents"), 10, lambda cause, _: cause.documents),
     (mark("Archives"), 10, lambda cause, _: cause.zips),
-    (mark("Documents that a fix clears"), 14, lambda cause, _: cause.clears.documents),
-    (mark("Archives that a fix clears"), 14, lambda cause, _: cause.clears.zips),
+    (mark("Documents that a fix clears"), 14, lambda cause, _: cause.clears_documents),
+    (mark("Archives that a fix clears"), 14, lambda cause, _: cause.clears_zips),
     (mark("Such as, in"), 50, lambda cause, _: ": ".join(filter(None, (cause.example.zip, cause.example.document)))),
     (mark("Line"), 8, lambda cause, _: cause.example.line),
     (mark("Value"), 25, lambda cause, _: cause.example.value),
     (mark("Nearest permitted value"), 25, lambda cause, _: cause.example.nearest),
 )
 _FINDING_COLUMNS: Final[Sequence[_Column]] = (
-    (mark("Archive"), 34, lambda row, _: row.found.zip),
-    (mark("Document"), 40, lambda row, _: row.found.document),
-    (mark("Line"), 8, lambda row, _: row.found.line),
-    (mark("Column"), 8, lambda row, _: row.found.column),
-    (mark("Element"), 45, lambda row, catalogue: catalogue.tell(row.found.element or "")),
-    (mark("Value"), 25, lambda row, _: row.found.value),
+    (mark("Archive"), 34, lambda fact, _: fact.zip),
+    (mark("Document"), 40, lambda fact, _: fact.document),
+    (mark("Line"), 8, lambda fact, _: fact.line),
+    (mark("Column"), 8, lambda fact, _: fact.column),
+    (mark("Element"), 45, lambda fact, catalogue: catalogue.tell(fact.element or "")),
+    (mark("Value"), 25, lambda fact, _: fact.value),
     (
         mark("What is permitted"),
         45,
-        lambda row, catalogue: ", ".join(row.found.permitted) or catalogue.tell(row.found.expected or ""),
+        lambda fact, catalogue: ", ".join(fact.permitted) or catalogue.tell(fact.expected or ""),
     ),
-    (mark("Nearest permitted value"), 25, lambda row, _: row.found.nearest),
-    (mark("Message"), 90, lambda row, catalogue: catalogue.tell(row.found.said)),
-    (mark("Rule or error"), 16, lambda row, _: row.kind),
-    (mark("Severity"), 10, lambda row, catalogue: catalogue.say(SEVERITY_NAMES[row.severity])),
-    (mark("Who acts"), 12, lambda row, catalogue: catalogue.say(ACTOR_NAMES[row.acts])),
+    (mark("Nearest permitted value"), 25, lambda fact, _: fact.nearest),
+    (mark("Message"), 90, lambda fact, catalogue: catalogue.tell(fact.message)),
+    (mark("Rule or error"), 16, lambda fact, _: fact.kind),
+    (mark("Severity"), 10, lambda fact, catalogue: catalogue.say(SEVERITY_NAMES[fact.severity])),
+    (mark("Who acts"), 12, lambda fact, catalogue: catalogue.say(ACTOR_NAMES[fact.acts])),
 )
 _CUT: Final = mark("There are more findings than a sheet can hold: the rest is left out.")
 
@@ -100,7 +102,7 @@ def write_findings_spreadsheet(
     """
     try:
         with TemporaryDirectory() as folder, replacement_file(path) as part:
-            return _write(part, folder, iter(finding_rows(tracker, qc, scope)), causes, catalogue, most_rows)
+            return _write(part, folder, _facts(tracker, qc, scope), causes, catalogue, most_rows)
     except (OSError, xlsxwriter.exceptions.XlsxWriterException) as error:
         raise ExportError(
             f"The spreadsheet {path} cannot be written: {error}. Name a file in a folder that may be written to, with "
@@ -108,10 +110,17 @@ def write_findings_spreadsheet(
         ) from error
 
 
+def _facts(tracker: Connection, qc: Connection | None, scope: Scope) -> Iterator[Fact]:
+    """What is wrong with documents: first what stopped them, then what rules found."""
+    yield from LogFacts(tracker, scope, XmlLog).rows()
+    if qc is not None:
+        yield from DataFacts(qc, scope).rows()
+
+
 def _write(
     path: Path,
     temporary: str,
-    findings: Iterator[FindingRow],
+    findings: Iterator[Fact],
     causes: Sequence[Cause],
     catalogue: Catalogue,
     most_rows: int,

@@ -187,7 +187,7 @@ def _cause(cause: Cause, catalogue: Catalogue) -> dict[str, Any]:
     example = dict(shown["example"])
     for name in ("zip", "document", "value", "element", "nearest", "expected"):
         example[name] = None if example[name] is None else shortened(str(example[name]), LONGEST_VALUE)
-    example["message"] = shortened(catalogue.tell(cause.example.said))
+    example["message"] = shortened(catalogue.tell(cause.example.message))
     example["permitted"] = [shortened(value, LONGEST_VALUE) for value in cause.example.permitted[:MOST_PERMITTED]]
     return {
         **shown,

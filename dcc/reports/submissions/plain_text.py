@@ -144,7 +144,7 @@ def _example(cause: Cause, catalogue: Catalogue, *, tell_zip: bool) -> str:
     elif example.line is not None:
         parts.append(catalogue.say("line {line}", line=example.line))
     place = ", ".join(filter(None, parts))
-    said = f"{place}: {catalogue.tell(example.said)}" if place else catalogue.tell(example.said)
+    said = f"{place}: {catalogue.tell(example.message)}" if place else catalogue.tell(example.message)
     if example.nearest:
         said += f" {catalogue.say('Perhaps meant')}: {example.nearest}"
     elif example.permitted:
@@ -204,7 +204,7 @@ def _source_lines(report: CentreReport | SessionReport, catalogue: Catalogue) ->
     sources: tuple[SourceReport, ...] = report.sources
     if not sources:
         return
-    told = {cause.example.message for cause in report.causes[:_MOST_CAUSES]}
+    told = {str(cause.example.message) for cause in report.causes[:_MOST_CAUSES]}
     yield from _title(catalogue.say("The sources"))
     for source in sources:
         visited = catalogue.say("It was never visited.")
