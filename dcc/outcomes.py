@@ -6,6 +6,7 @@ import hashlib
 import re
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import StrEnum
 
 from dcc import errors
 from dcc.messages import Message, mark, message
@@ -34,6 +35,22 @@ _NOT_ARRIVED = frozenset(
     if isinstance(kind, type) and issubclass(kind, errors.SourceError) and kind is not errors.ChecksumMismatchError
 )
 """The kinds of reasons why an archive did not arrive from a file source."""
+
+
+class AttemptOutcome(StrEnum):
+    """How an attempt to fetch an archive from a file source ended.
+
+    FINISHED: the archive arrived whole. NOT_MODIFIED: nothing was sent, for what the source has is in staging already.
+    ABORTED: it had begun and broke off, because the connection broke, the server stalled, a disk was full or the
+    session died. CANCELLED: a person ended the session before. FAILED: the source could not be reached, refused, or had
+    not what it listed.
+    """
+
+    FINISHED = "finished"
+    NOT_MODIFIED = "not_modified"
+    ABORTED = "aborted"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True, order=True)

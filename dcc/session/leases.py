@@ -20,10 +20,12 @@ from sqlalchemy import Connection, Row, func, insert, select, update
 
 from dcc.errors import NotFoundError, SessionActiveError
 from dcc.nearest_names import nearest_sentence
+from dcc.outcomes import AttemptOutcome
 from dcc.phases import Phase
 from dcc.runtime.processes import Process
 from dcc.settings import Settings
 from dcc.settings.centre_groups import CentreGroup
+from dcc.tracker.attempts import end_attempts
 from dcc.tracker.crawls import SESSION_CANCELLED, SUCCESS, TASK_CANCELLED
 from dcc.tracker.database import insert_rows
 from dcc.tracker.models import CrawlingSession, SessionLock, SessionTask, utc_now
@@ -239,9 +241,10 @@ def begun() -> dict[str, object]:
 def finish_session(connection: Connection, session_id: int, *, completed: bool, is_cancelled: bool = False) -> None:
     """Close a session: failed, with the earliest phase, when a task of it failed or was left unfinished.
 
-    One that is cancelled was ended by a person, and so were its unfinished tasks.
+    One that is cancelled was ended by a person, and so were its unfinished tasks and attempts to fetch archives.
     """
     now = utc_now()
+    end_attempts(connection, session_id, AttemptOutcome.CANCELLED if is_cancelled else AttemptOutcome.ABORTED)
     of_session = SessionTask.session_id == session_id
     connection.execute(
         update(SessionTask)

@@ -121,6 +121,31 @@ class LooksAhead(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Validators:
+    """What an HTTP server tells of a file, by which it knows later whether the file is still the same (RFC 9110)."""
+
+    etag: str | None
+    last_modified: str | None
+
+
+class NotModified(Exception):  # noqa: N818 - not an error: what the server has is known
+    """The file is the one that was expected, and nothing of it was sent."""
+
+
+@runtime_checkable
+class ServesConditionally(Protocol):
+    """What a connection may offer beside `Connection`: a file that is known already is not sent again."""
+
+    def expect(self, known: Validators) -> None:
+        """Let the next `fetch` raise NotModified if the file is still the one that these were told of."""
+        ...
+
+    def validators(self) -> Validators | None:
+        """What the server told of the file fetched last; None where that tells nothing for sure."""
+        ...
+
+
 @runtime_checkable
 class ServesSegments(Protocol):
     """What a connection may offer beside `Connection`: files may be fetched by several connections, each a segment."""

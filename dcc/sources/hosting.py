@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
+
+from dcc.sources.base import Validators
 
 
 class Fault(StrEnum):
@@ -19,6 +22,14 @@ class KnownBad:
 
     md5: str
     fault: Fault
+
+
+class EarlierCopy(NamedTuple):
+    """A copy of an archive that was fetched before: what its server told of it, and what arrived."""
+
+    validators: Validators
+    size_bytes: int
+    md5: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ from typing import Final, NamedTuple
 from sqlalchemy import Connection, bindparam, func, select, update
 
 from dcc.naming import Action
+from dcc.outcomes import AttemptOutcome
 from dcc.phases import ACTION_IDS, Phase, Status
 from dcc.tracker.database import insert_rows
 from dcc.tracker.lineage import (
@@ -366,7 +367,7 @@ _FELL_BACK = (
 _CANCEL = (
     update(ZipDownload)
     .where(ZipDownload.id.in_(IDS), ZipDownload.status_id.in_(bindparam("unfinished", expanding=True)))
-    .values(status_id=int(Status.CANCELLED))
+    .values(status_id=int(Status.CANCELLED), outcome=func.coalesce(ZipDownload.outcome, AttemptOutcome.ABORTED.value))
 )
 
 

@@ -31,5 +31,6 @@ REVISIONS: Final[Revisions] = {
     "0010": None,
     "0011": None,
     "0012": None,
+    "0013": None,
 }
 """All revisions, oldest first, and what converts the rows of the one before."""

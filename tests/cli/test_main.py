@@ -228,13 +228,16 @@ def test_with_closed_streams_a_session_ends_as_ever_and_nothing_is_printed_into_
         assert dcc.json("sessions")[0]["outcome"] == "succeeded"
 
 
+J = "add/J.2013-10-31.1.impc.zip"
+
+
 @only_sqlite
 @pytest.mark.parametrize(("events", "number"), [("false", signal.SIGINT), ("true", signal.SIGTERM)])
 def test_an_interrupted_crawl_is_cancelled_and_the_next_one_goes_on(dcc: Dcc, events: str, number: int) -> None:
     """With documents being validated, and a download under way that would hold the session up for a minute."""
     dcc.environment["DCC_DAGSTER_EVENTS"] = events
     folder, served = dcc.add_folder(), Folder(dcc.root / "served")
-    served.put("add/J.2013-10-31.1.impc.zip", specimens("J"))
+    served.put(J, specimens("J"))
     for inc in range(40):
         stem = f"2013-10-31.{inc}"
         folder.put(f"add/H.{stem}.impc.zip", specimens("H", stem, mice=40))
@@ -256,8 +259,10 @@ def test_an_interrupted_crawl_is_cancelled_and_the_next_one_goes_on(dcc: Dcc, ev
         last = status["session"]["last"]
         assert (last["outcome"], last["failed_phase"]) == ("cancelled", None)
         assert {task["outcome"] for task in last["tasks"]} == {"succeeded", "cancelled"}
+        assert [one["outcome"] for one in dcc.json("show", J)["downloads"]] == ["cancelled"]
         web.stall_after = None
         dcc("crawl")
+    assert [one["outcome"] for one in dcc.json("show", J)["downloads"]] == ["cancelled", "finished"]
     assert dcc.json("status")["zip_actions"] == [{"phase": "xsd", "status": "done", "count": 41}]
 
 

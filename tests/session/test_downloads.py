@@ -392,7 +392,7 @@ class TestSourceThreads:
         fault = TransferFailedError("broke off")
         sources.make = lambda source_id: FakeConnection(fault_at=2_000, fault=fault)
         source.put(second)
-        assert sources.ends(1) == [TransferFailed(second, fault)]
+        assert sources.ends(1) == [TransferFailed(second, fault, begun=True)]
 
         sources.make = lambda source_id: FakeConnection()
         source.put(third)

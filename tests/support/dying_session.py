@@ -79,9 +79,9 @@ def _when_recorded(is_it: Callable[[Batch], bool]) -> None:
     """Die when a batch of that kind is recorded."""
     write = Batch.write
 
-    def dying(self: Batch, connection: Any) -> Any:
+    def dying(self: Batch, connection: Any, session_id: int) -> Any:
         due = is_it(self)
-        result = write(self, connection)
+        result = write(self, connection, session_id)
         if due:
             connection.commit()
             _die()

@@ -67,10 +67,10 @@ def _server_context(certificate: Path) -> ssl.SSLContext:
 class WebServer:
     """Serves `root` over HTTP/1.1, by TLS with a `certificate` file or a context, to one user if `password` is given.
 
-    Without `ranges` it sends files whole; with `ignore_conditions` whatever their time. A file is cut off after
-    `cut_after` bytes (the connection closes), left without another byte after `stall_after`, or goes on without end
-    with `endless`. `size_error` is added to the sizes it tells of files. `pages` are answers of its own by path:
-    status, headers and body. `chunked`: without Content-Length.
+    Without `ranges` it sends files whole; with `ignore_conditions` whatever their time. `etag` makes the ETag of what
+    a file holds. A file is cut off after `cut_after` bytes (the connection closes), left without another byte after
+    `stall_after`, or goes on without end with `endless`. `size_error` is added to the sizes it tells of files. `pages`
+    are answers of its own by path: status, headers and body. `chunked`: without Content-Length.
     `one_connection`: it serves no second connection while there is one. `no_head`: it knows no HEAD.
     """
 
@@ -81,6 +81,7 @@ class WebServer:
         self.index: IndexStyle = python_index
         self.ranges, self.ignore_conditions, self.chunked, self.endless = True, False, False, False
         self.no_head, self.no_times = False, False
+        self.etag: Callable[[bytes], str] | None = None
         self.cut_after: int | None = None
         self.stall_after: int | None = None
         self.stall_head = False
@@ -197,6 +198,11 @@ class _Handler(BaseHTTPRequestHandler):
             return
         start, status = 0, 200
         headers = {} if web.no_times else {"Last-Modified": formatdate(modified, usegmt=True)}
+        if web.etag is not None:
+            headers["ETag"] = web.etag(content)
+        if not web.ignore_conditions and self._is_known(headers):
+            self._send(304, headers, b"")
+            return
         wanted = self.headers.get("Range")
         if_range = self.headers.get("If-Range")
         same = if_range is None or if_range == headers.get("Last-Modified")
@@ -216,6 +222,13 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command == "GET":
             self._send_body(content[start:])
+
+    def _is_known(self, headers: dict[str, str]) -> bool:
+        """Whether the client has the file already, by its ETag, or by its time where it names none (RFC 9110)."""
+        tag, time = self.headers.get("If-None-Match"), self.headers.get("If-Modified-Since")
+        if tag is not None:
+            return tag == headers.get("ETag")
+        return time is not None and time == headers.get("Last-Modified")
 
     def _send_body(self, content: bytes) -> None:
         web = self.web

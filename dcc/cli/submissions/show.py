@@ -56,7 +56,9 @@ def show(zip_action: str, all_errors: bool, as_json: bool) -> None:
                   "uploading_since", "bad" (null, or {"md5", "fault", "since"} of a copy that is not
                   fetched again until it changes; "fault": "damaged" or "checksum")}
       downloads   each attempt, oldest first: {"id", "source", "label", "requested", "received",
-                  "bytes", "phase", "status", "reasons", "documents"}
+                  "bytes", "phase", "status", "reasons", "documents", "outcome" ("finished",
+                  "not_modified", "aborted", "cancelled", "failed"; null while under way), "md5",
+                  "session"}
       documents   those of the latest download: {"file_name", "phase", "status", "size_bytes", "md5",
                   "errors": [{"kind", "message", "line", "column"}], "reopenings": [{"requested_by",
                   "reason", "from_phase", "from_status", "created", ...}], "place" (where in the
@@ -160,7 +162,10 @@ def _print_downloads(downloads: Sequence[DownloadStory]) -> None:
         state = state_text(download.phase.short_name, download.status.short_name)
         label = printable(download.label)
         tries = f", {count_of(1 + len(further), 'attempt')} until {printable(further[-1].requested)}" if further else ""
-        click.echo(f"  {printable(download.requested)}  {byte_size(download.bytes)} from {label}: {state}{tries}")
+        ended = f"{download.outcome.replace('_', ' ')}, " if download.outcome else ""
+        click.echo(
+            f"  {printable(download.requested)}  {ended}{byte_size(download.bytes)} from {label}: {state}{tries}"
+        )
         _print_reasons(download.reasons, indent="    ")
 
 
@@ -168,7 +173,12 @@ def _told_of(download: DownloadStory) -> tuple[object, ...]:
     """What attempts in a row that fetched nothing have in common where one line tells of them; all others differ."""
     if (download.phase, download.status) != (Phase.DOWNLOAD, Status.FAILED):
         return (download.id,)
-    return download.source, download.bytes, [(reason.kind, reason.message) for reason in download.reasons]
+    return (
+        download.source,
+        download.bytes,
+        download.outcome,
+        [(reason.kind, reason.message) for reason in download.reasons],
+    )
 
 
 def _print_documents(documents: Sequence[DocumentStory], most_errors: int | None) -> None:

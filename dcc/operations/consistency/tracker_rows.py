@@ -10,6 +10,7 @@ from sqlalchemy import Connection, Row, Select, func, or_, select, text
 from dcc.databases.columns import MYSQL_FAMILY
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
+from dcc.tracker.attempts import archive_size
 from dcc.tracker.lineage import IDS, latest_downloads
 from dcc.tracker.models import FileSource, FileSourceHasZip, XmlFile, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.states import State
@@ -18,7 +19,7 @@ PAGE: Final = 500
 """How many rows are held at a time."""
 
 _DOWNLOAD: Final = select(
-    ZipDownload.id, ZipDownload.phase_id, ZipDownload.status_id, ZipDownload.downloaded_size_bytes
+    ZipDownload.id, ZipDownload.phase_id, ZipDownload.status_id, archive_size().label("archive_bytes")
 ).where(ZipDownload.id.in_(IDS))
 _ACTIONS_OF_ZIP: Final = (
     select(ZipAction.zip_id, func.count()).where(ZipAction.zip_id.in_(IDS)).group_by(ZipAction.zip_id)
@@ -117,7 +118,7 @@ def current_downloads(connection: Connection, za_ids: list[int]) -> dict[int, Do
     if not latest:
         return {}
     return {
-        latest[row.id]: Download(row.id, state_of(row.phase_id, row.status_id), row.downloaded_size_bytes)
+        latest[row.id]: Download(row.id, state_of(row.phase_id, row.status_id), row.archive_bytes)
         for row in connection.execute(_DOWNLOAD, {"ids": list(latest)})
     }
 

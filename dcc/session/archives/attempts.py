@@ -66,7 +66,7 @@ class SourceQueue:
         """An attempt succeeded."""
         self._queued -= 1
         self.conduct.arrived += 1
-        if not received.resumed:
+        if not received.resumed and received.is_sent:
             self.conduct.bytes += received.size_bytes
             self.conduct.seconds += received.seconds
 

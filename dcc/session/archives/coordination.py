@@ -26,13 +26,13 @@ from dcc.errors import (
     SizeMismatchError,
 )
 from dcc.messages import mark, message
-from dcc.outcomes import Problem, ZipOutcome
+from dcc.outcomes import AttemptOutcome, Problem, ZipOutcome
 from dcc.phases import Phase, Status
 from dcc.runtime.log_context import logging_about, progress_log
 from dcc.session.archives.attempts import Attempts
 from dcc.session.archives.checks import ArchiveChecks, Checked
 from dcc.session.archives.jobs import Job
-from dcc.session.archives.recording import Batch
+from dcc.session.archives.recording import Batch, Ended
 from dcc.session.batches.results import FromWorkers
 from dcc.session.fetching.downloads import (
     DownloadMessage,
@@ -221,11 +221,13 @@ class Coordinator:
         job = self._transferring.pop(number)
         self._attempts.sources[message.transfer.hosting.source_id].note_arrival(received)
         job.downloaded = True
-        job.size_bytes, job.md5, job.transfer_seconds = received.size_bytes, received.md5, received.seconds
+        job.size_bytes, job.md5 = received.size_bytes, received.md5
+        job.transfer_seconds = received.seconds if received.is_sent else None
         job.resumed = received.resumed and received.md5 is None
         self._batch.arrived[job.za_id] = job
-        self._batch.progressed[number] = received.size_bytes
-        self._batch.received[number] = utc_now()
+        self._batch.progressed[number] = received.size_bytes if received.is_sent else 0
+        outcome = AttemptOutcome.FINISHED if received.is_sent else AttemptOutcome.NOT_MODIFIED
+        self._batch.ended[number] = Ended(utc_now(), outcome, received.size_bytes, received.validators)
         self._batch.propose(Subject.ZIP_DOWNLOAD, number, EXTRACTING)
         self._extract(job)
 
@@ -237,7 +239,7 @@ class Coordinator:
         job.last_failure = self._failure_of(job, error)
         if job.last_failure != NOT_FETCHED:
             job.failed_hostings.add(hosting.id)
-        self._batch.received[number] = utc_now()
+        self._batch.ended[number] = Ended(utc_now(), _outcome_of(message))
         without_room = isinstance(error, DiskFullError)
         if without_room:
             # What is as large has no room either: it is left to the next session.
@@ -457,7 +459,7 @@ class Coordinator:
     def _write_batch(self) -> tuple[deque[Job], dict[int, State]]:
         """Write what has happened, and begin the attempts that were requested; the jobs at their end, with states."""
         batch, self._batch = self._batch, Batch()
-        written = self._session.write(batch.write)
+        written = self._session.write(lambda connection: batch.write(connection, self._session.id))
         self._committed = time.monotonic()
         for job, numbers in zip(batch.extracted, written.document_ids, strict=True):
             for document, number in zip(job.documents, numbers, strict=True):
@@ -465,7 +467,8 @@ class Coordinator:
         for (job, hosting), number in zip(batch.downloads, written.download_ids, strict=True):
             job.download_id, job.source_id, job.hosting = number, hosting.source_id, hosting
             self._transferring[number] = job
-            self._attempts.sources[hosting.source_id].put(job.transfer(number, hosting))
+            transfer = job.transfer(number, hosting, written.earlier.get(hosting.id))
+            self._attempts.sources[hosting.source_id].put(transfer)
         for job, number in zip(batch.staged, written.staged_ids, strict=True):
             self._take_from_staging(job, number)
         return deque(batch.finished), written.states
@@ -475,6 +478,12 @@ _UNCHECKED_PROTOCOLS = {SourceProtocol.FTP, SourceProtocol.HTTP}
 """Protocols over which bytes may change on their way without anybody noticing."""
 
 _FAULTS = {Fault.DAMAGED: "damaged", Fault.CHECKSUM: "not the MD5 published"}
+
+
+def _outcome_of(failed: TransferFailed) -> AttemptOutcome:
+    """What began may go on, unless what arrived is not what was listed."""
+    is_other = isinstance(failed.error, FileChangedError | SizeMismatchError | ChecksumMismatchError)
+    return AttemptOutcome.ABORTED if failed.begun and not is_other else AttemptOutcome.FAILED
 
 
 def _logging_about(job: Job) -> AbstractContextManager[None]:

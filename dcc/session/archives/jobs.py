@@ -16,7 +16,7 @@ from dcc.outcomes import DocumentOutcome, Problem, ZipKey, ZipOutcome, source_pa
 from dcc.phases import Phase, Status
 from dcc.session.fetching.archive_transfer import Transfer
 from dcc.sources.base import SourceAddress
-from dcc.sources.hosting import Fault, Hosting
+from dcc.sources.hosting import EarlierCopy, Fault, Hosting
 from dcc.tracker.hostings.bad_copies import FoundBad, centre_is_to_blame
 from dcc.tracker.hostings.download_plan import InterruptedZip, KnownDocument, PlannedZip
 from dcc.tracker.hostings.listing_changes import stored_name
@@ -126,10 +126,10 @@ class Job:
     def _rounds(self, hostings: tuple[Hosting, ...]) -> Iterator[tuple[int, Hosting]]:
         return ((turn, hosting) for turn in range(self.max_retries + 1) for hosting in hostings)
 
-    def transfer(self, download_id: int, hosting: Hosting) -> Transfer:
-        """The attempt to fetch the archive from there."""
+    def transfer(self, download_id: int, hosting: Hosting, earlier: EarlierCopy | None) -> Transfer:
+        """The attempt to fetch the archive from there, where `earlier` is what was fetched before."""
         is_producer = hosting.own and hosting.has_md5
-        return Transfer(download_id, self.key, hosting, None if is_producer else self.published)
+        return Transfer(download_id, self.key, hosting, None if is_producer else self.published, earlier)
 
     def note_published(self, hosting: Hosting, md5: str) -> None:
         """Note the MD5 beside a copy: the first that the archive's own centre published counts for other copies."""

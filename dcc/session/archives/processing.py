@@ -233,7 +233,7 @@ def _take_up_named(
     for missing in sorted(set(keys) - {plan.key for plan in plans}):
         raise unavailable_error(connection, missing)
     here = {plan.za_id: plan for plan in plans if plan.za_id in copies and copies[plan.za_id].unchanged}
-    numbers = begin_from_staging(connection, [copies[za_id] for za_id in here])
+    numbers = begin_from_staging(connection, session.id, [copies[za_id] for za_id in here])
     taken = [
         _from_staging(plan, copies[plan.za_id], number) for plan, number in zip(here.values(), numbers, strict=True)
     ]

@@ -13,11 +13,13 @@ from datetime import datetime
 from sqlalchemy import Connection, bindparam, case, select, update
 
 from dcc import errors
-from dcc.outcomes import Problem
+from dcc.outcomes import AttemptOutcome, Problem
 from dcc.phases import Phase, Status
 from dcc.session.archives.jobs import Document, Job
-from dcc.sources.hosting import Hosting
+from dcc.sources.base import Validators
+from dcc.sources.hosting import EarlierCopy, Hosting
 from dcc.tracker import progress
+from dcc.tracker.attempts import earlier_copies
 from dcc.tracker.database import exception_id, insert_rows
 from dcc.tracker.hostings.bad_copies import FoundBad, record_bad_copies, record_published
 from dcc.tracker.hostings.retries import begin_from_staging
@@ -37,13 +39,48 @@ from dcc.tracker.progress import NewDocument, Proposal, Subject
 from dcc.tracker.states import State
 
 _MOST_RETRIES = 255
+_END = (
+    update(ZipDownload)
+    .where(ZipDownload.id == bindparam("number"))
+    .values(
+        received=bindparam("time"),
+        outcome=bindparam("outcome"),
+        content_size_bytes=bindparam("size"),
+        etag=bindparam("etag"),
+        last_modified=bindparam("last_modified"),
+    )
+)
+_NOTE_MD5 = update(ZipDownload).where(ZipDownload.id == bindparam("number")).values(content_md5=bindparam("md5"))
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How an attempt ended, and when, in UTC; `validators` are what the server told of the archive that arrived."""
+
+    time: datetime
+    outcome: AttemptOutcome
+    size_bytes: int | None = None
+    validators: Validators | None = None
+
+    def values(self, number: int) -> dict[str, object]:
+        """What is recorded of it."""
+        told = self.validators or Validators(None, None)
+        return {
+            "number": number,
+            "time": self.time,
+            "outcome": self.outcome.value,
+            "size": self.size_bytes,
+            "etag": told.etag,
+            "last_modified": told.last_modified,
+        }
 
 
 @dataclass
 class Written:
-    """What a batch came to: ids of new downloads, and the state of the zip actions asked for."""
+    """What a batch came to: ids of new downloads, what was fetched before by hosting, and states of zip actions."""
 
     download_ids: list[int]
+    earlier: dict[int, EarlierCopy]
     document_ids: list[list[int]]
     states: dict[int, State]
     staged_ids: list[int]
@@ -61,7 +98,7 @@ class Batch:
     requested: dict[int, datetime] = field(default_factory=dict)
     progressed: dict[int, int] = field(default_factory=dict)
     arrived: dict[int, Job] = field(default_factory=dict)
-    received: dict[int, datetime] = field(default_factory=dict)
+    ended: dict[int, Ended] = field(default_factory=dict)
     problems: list[tuple[int, Problem]] = field(default_factory=list)
     extracted: list[Job] = field(default_factory=list)
     checked: list[Document] = field(default_factory=list)
@@ -79,8 +116,8 @@ class Batch:
     def __bool__(self) -> bool:
         return any(vars(self).values())
 
-    def write(self, connection: Connection) -> Written:
-        """Write everything in the caller's transaction. Changes nothing in memory."""
+    def write(self, connection: Connection, session_id: int) -> Written:
+        """Write everything, as of a session, in the caller's transaction. Changes nothing in memory."""
         self._report(connection, list(self.proposals.values()))
         self._write_downloads(connection)
         document_ids = self._write_documents(connection)
@@ -90,10 +127,11 @@ class Batch:
         if self.concluded:
             progress.conclude(connection, self.concluded)
         return Written(
-            self._add_downloads(connection),
+            self._add_downloads(connection, session_id),
+            earlier_copies(connection, [hosting.id for _, hosting in self.downloads]),
             document_ids,
             self._load_states(connection),
-            begin_from_staging(connection, [job.staged for job in self.staged if job.staged]),
+            begin_from_staging(connection, session_id, [job.staged for job in self.staged if job.staged]),
         )
 
     def _write_downloads(self, connection: Connection) -> None:
@@ -111,11 +149,8 @@ class Batch:
                 .values(downloaded_size_bytes=bindparam("size")),
                 [{"number": number, "size": size} for number, size in self.progressed.items()],
             )
-        if self.received:
-            connection.execute(
-                update(ZipDownload).where(ZipDownload.id == bindparam("number")).values(received=bindparam("time")),
-                [{"number": number, "time": time} for number, time in self.received.items()],
-            )
+        if self.ended:
+            connection.execute(_END, [end.values(number) for number, end in self.ended.items()])
         if self.arrived:
             connection.execute(
                 update(ZipFile)
@@ -123,6 +158,9 @@ class Batch:
                 .values(size_bytes=bindparam("size"), content_md5=bindparam("md5")),
                 [{"number": job.zip_id, "size": job.size_bytes, "md5": job.md5} for job in self.arrived.values()],
             )
+            known = [{"number": job.download_id, "md5": job.md5} for job in self.arrived.values() if job.md5]
+            if known:
+                connection.execute(_NOTE_MD5, known)
 
     @staticmethod
     def _report(connection: Connection, proposals: Sequence[Proposal]) -> None:
@@ -169,7 +207,7 @@ class Batch:
                 ],
             )
 
-    def _add_downloads(self, connection: Connection) -> list[int]:
+    def _add_downloads(self, connection: Connection, session_id: int) -> list[int]:
         if not self.downloads:
             return []
         retries = [{"number": hosting.id} for job, hosting in self.downloads if _is_retry(job, hosting)]
@@ -183,7 +221,11 @@ class Batch:
             )
         hostings = [hosting.id for _, hosting in self.downloads]
         listed = [
-            {"listed_size_bytes": hosting.size_bytes, "listed_modified": hosting.modified}
+            {
+                "listed_size_bytes": hosting.size_bytes,
+                "listed_modified": hosting.modified,
+                "session_id": session_id,
+            }
             for _, hosting in self.downloads
         ]
         return progress.add_downloads(connection, hostings, utc_now(), more=listed)

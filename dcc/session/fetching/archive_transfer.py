@@ -7,8 +7,9 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeGuard
 
 from dcc.errors import ChecksumMismatchError, SizeMismatchError, SourceTimeoutError
 from dcc.messages import Message, mark
@@ -16,8 +17,8 @@ from dcc.outcomes import ZipKey
 from dcc.runtime.checksums import md5_of
 from dcc.runtime.disk_space import write_all
 from dcc.session.fetching.segmented_download import Helpers, RangeRequest, SegmentedFetch
-from dcc.sources.base import Block, Connection
-from dcc.sources.hosting import Fault, Hosting
+from dcc.sources.base import Block, Connection, NotModified, ServesConditionally, Validators
+from dcc.sources.hosting import EarlierCopy, Fault, Hosting
 from dcc.sources.transfer_speed import Pace
 from dcc.store.staging import Origin, Staging, disk_errors
 
@@ -51,6 +52,7 @@ class DownloadSink:
         self._part: int | None = None
         self._noted = False
         self._told = time.monotonic()
+        self._begun_at = 0
 
     def __enter__(self) -> Self:
         return self
@@ -60,13 +62,15 @@ class DownloadSink:
             os.close(self._part)
             if kind is not None:
                 self._note_origin()
+                if self.received > self._begun_at:
+                    self._on_bytes(self.received)
 
     def take_in(self, length: int) -> None:
         """Go on after what an earlier attempt received. Raises OSError when it is not there any more."""
         if length == 0:
             return
         self._part, self._noted = os.open(self._staging.part(self.key), os.O_WRONLY | os.O_CLOEXEC), True
-        self.received = os.lseek(self._part, 0, os.SEEK_END)
+        self.received = self._begun_at = os.lseek(self._part, 0, os.SEEK_END)
 
     def __call__(self, block: Block) -> None:
         """Take the next block. Raises SizeMismatchError when that is more than was listed."""
@@ -127,12 +131,14 @@ class Transfer:
     """One download attempt: a row of `zip_download` that is to be carried out.
 
     `published`: the MD5 that the archive's own centre published, which counts in place of one beside this copy.
+    `earlier`: the copy that was fetched from there before; where staging has it still, it is not sent again.
     """
 
     download_id: int
     key: ZipKey
     hosting: Hosting
     published: str | None = None
+    earlier: EarlierCopy | None = None
 
     @property
     def reads_checksum(self) -> bool:
@@ -145,7 +151,7 @@ class Received:
     """An archive that arrived whole: its size and checksum are those of the source, as far as it tells them.
 
     `md5` is None where the source published none to compare with: it is not known yet. `resumed`: its beginning came
-    from an earlier attempt.
+    from an earlier attempt. `is_sent`: it is not the one that staging had. `validators`: what the server told of it.
     """
 
     path: Path
@@ -153,6 +159,8 @@ class Received:
     md5: str | None
     seconds: float
     resumed: bool
+    is_sent: bool = True
+    validators: Validators | None = None
 
 
 def origin_of(hosting: Hosting) -> Origin:
@@ -190,6 +198,7 @@ def receive(
     with disk_errors(key, staging.root):
         staging.prepare(key)
         offset = staging.resumable(key, origin)
+        earlier = None if offset else _still_there(transfer, staging, published)
         fetch = SegmentedFetch(
             connection, RangeRequest(key, hosting.size_bytes, hosting.modified, offset), staging.root, helpers
         )
@@ -204,6 +213,8 @@ def receive(
             ):
                 sink.take_in(offset)
                 if hosting.size_bytes is None or offset < hosting.size_bytes:
+                    if earlier is not None and _is_conditional(connection):
+                        connection.expect(earlier.validators)
                     with _kept(pace or Pace(), sink, fetch):
                         fetch.into(sink, lambda: on_received(sink.received))
                 sink.end()
@@ -211,8 +222,34 @@ def receive(
         except (SizeMismatchError, ChecksumMismatchError):
             staging.drop_part(key)
             raise
+        except NotModified:
+            if earlier is None:
+                raise
+            size, known = earlier.size_bytes, earlier.validators
+            return Received(
+                staging.archive(key), size, earlier.md5, 0.0, resumed=False, is_sent=False, validators=known
+            )
         path = staging.finish_part(key)
-    return Received(path, sink.received, md5, time.monotonic() - began, resumed=offset > 0)
+    validators = connection.validators() if _is_conditional(connection) else None
+    return Received(path, sink.received, md5, time.monotonic() - began, resumed=offset > 0, validators=validators)
+
+
+def _is_conditional(connection: Connection) -> TypeGuard[ServesConditionally]:
+    return _can_be_conditional(type(connection))
+
+
+@lru_cache
+def _can_be_conditional(kind: type) -> bool:
+    # To ask this of a protocol takes as long as to rename a file.
+    return issubclass(kind, ServesConditionally)
+
+
+def _still_there(transfer: Transfer, staging: Staging, published: str | None) -> EarlierCopy | None:
+    """The copy that was fetched before, if staging has it and the centre publishes no other."""
+    earlier = transfer.earlier
+    if earlier is None or published not in {None, earlier.md5}:
+        return None
+    return earlier if staging.holds(transfer.key, earlier.size_bytes, earlier.md5) else None
 
 
 @contextlib.contextmanager

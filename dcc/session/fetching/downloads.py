@@ -89,10 +89,11 @@ class TransferCompleted:
 
 @dataclass(frozen=True, slots=True)
 class TransferFailed:
-    """A transfer failed."""
+    """A transfer failed; `begun`: some of the archive had arrived."""
 
     transfer: Transfer
     error: Exception
+    begun: bool = False
 
 
 DownloadMessage = Started | Progressed | Published | TransferCompleted | TransferFailed
@@ -379,15 +380,15 @@ class SourceDownloads:
         except Stopped:
             return False
         except Exception as error:
-            self._broke(transfer, error, connecting=False)
+            self._broke(transfer, error, connecting=False, begun=place.received > 0)
             return False
         self._failures_in_a_row = 0
         self._reserve.note_fetched(worker)
         self._tell(TransferCompleted(transfer, received))
         return True
 
-    def _broke(self, transfer: Transfer, error: Exception, connecting: bool) -> None:
+    def _broke(self, transfer: Transfer, error: Exception, connecting: bool, *, begun: bool = False) -> None:
         # Whatever it is, the coordinator must hear of it: nobody else waits for the thread.
         progress.info("A download failed: %s", error)
         self._note_failure(error, connecting)
-        self._tell(TransferFailed(transfer, error))
+        self._tell(TransferFailed(transfer, error, begun))

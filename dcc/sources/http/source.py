@@ -29,7 +29,7 @@ from dcc.messages import Message, mark, message
 from dcc.naming import Action
 from dcc.settings import Settings
 from dcc.sources.access import parse_hostname, resolve_accesskey
-from dcc.sources.base import ActionListing, Connection, SourceAddress, SourceProtocol
+from dcc.sources.base import ActionListing, Connection, NotModified, SourceAddress, SourceProtocol, Validators
 from dcc.sources.certificates import ServerCertificates
 from dcc.sources.doing import LISTING, SENDING
 from dcc.sources.http.client import FAILURES, PORTS, Answer, HttpClient, Site, describe
@@ -41,6 +41,7 @@ from dcc.sources.md5_sidecar import MAX_SIDECAR_BYTES, parse_md5
 from dcc.sources.remote_names import join_base, printable, raw
 
 _MISSING = (404, 410)
+_STRONG_ETAG = re.compile(r'"[!#-~]{0,253}"')
 
 
 def open_http(address: SourceAddress, settings: Settings) -> HttpConnection:
@@ -60,6 +61,8 @@ class HttpConnection(Connection):
         self._site = _site(address, settings)
         self._base = b"/" + raw(join_base(address.base_path)).lstrip(b"/")
         self._client = self._connect()
+        self._expected: Validators | None = None
+        self._told: Validators | None = None
         try:
             self._log_in(address)
         except BaseException:
@@ -108,12 +111,21 @@ class HttpConnection(Connection):
         """Pass the bytes of a file on to `sink`; see `Connection.fetch`.
 
         `modified` is the listed time: the request is conditional on it. Raises TransferFailedError, before anything
-        is passed on, if the server tells another size or time.
+        is passed on, if the server tells another size or time, and NotModified (see `expect`).
         """
+        known, self._expected, self._told = self._expected, None, None
         # Closed at once when `sink` fails: later it would close what the next transfer is using.
-        with contextlib.closing(self._blocks(self._target(action, name), offset, size, modified)) as blocks:
+        with contextlib.closing(self._blocks(self._target(action, name), offset, size, modified, known)) as blocks:
             for block in blocks:
                 sink(block)
+
+    def expect(self, known: Validators) -> None:
+        """Let the next `fetch` be conditional; see `ServesConditionally.expect`."""
+        self._expected = known
+
+    def validators(self) -> Validators | None:
+        """What the server told of the file fetched last; see `ServesConditionally.validators`."""
+        return self._told
 
     def read_md5(self, action: Action, name: str) -> str | None:
         """The checksum published beside an archive; see `Connection.read_md5`."""
@@ -189,18 +201,23 @@ class HttpConnection(Connection):
                 )
         return None
 
-    def _blocks(self, target: str, offset: int, size: int | None, modified: int | None) -> Generator[bytes, None, None]:
+    def _blocks(
+        self, target: str, offset: int, size: int | None, modified: int | None, known: Validators | None = None
+    ) -> Generator[bytes, None, None]:
         """The bytes of a file from `offset` on, up to the block that exceeds its size."""
         doing = message(SENDING, file=self._shown(target))
-        headers = _conditions(offset, modified)
+        headers = _conditions(offset, modified, known)
         with self._translated(doing, TransferFailedError), self._client.ask("GET", target, headers) as answer:
             if answer.status == 416 and _whole_size(answer) == offset:
                 return
+            if answer.status == 304 and known is not None:
+                raise NotModified
             if answer.status in (412, 416):
                 raise self._changed(target, f"{answer.phrase} at byte {offset:,}")
             if answer.status not in (200, 206):
                 raise self._refusal(answer, doing, TransferFailedError)
             skip = self._check_same(target, answer, offset, size, modified)
+            self._told = _validators(answer)
             position = offset - skip
             for block in answer.blocks():
                 kept = block[max(offset - position, 0) :]
@@ -322,9 +339,13 @@ def _site(address: SourceAddress, settings: Settings) -> Site:
     )
 
 
-def _conditions(offset: int, modified: int | None) -> dict[str, str]:
-    """Headers that ask for a file from `offset` on, as long as it is the one of that time."""
+def _conditions(offset: int, modified: int | None, known: Validators | None) -> dict[str, str]:
+    """Headers that ask for a file from `offset` on, as long as it is the one of that time, and not the one known."""
     headers = {}
+    if known is not None and known.etag is not None:
+        headers["If-None-Match"] = known.etag
+    if known is not None and known.last_modified is not None:
+        headers["If-Modified-Since"] = known.last_modified
     if offset:
         headers["Range"] = f"bytes={offset}-"
     if modified is not None:
@@ -332,6 +353,15 @@ def _conditions(offset: int, modified: int | None) -> dict[str, str]:
         if offset:
             headers["If-Range"] = headers["If-Unmodified-Since"]
     return headers
+
+
+def _validators(answer: Answer) -> Validators | None:
+    """What tells the file from another one later. A weak ETag does not: it may stand for other bytes."""
+    etag, told = answer.headers.get("ETag", "").strip(), modified_time(answer.headers)
+    is_strong = _STRONG_ETAG.fullmatch(etag) is not None
+    if not is_strong and told is None:
+        return None
+    return Validators(etag if is_strong else None, None if told is None else formatdate(told, usegmt=True))
 
 
 def _range_start(answer: Answer) -> int | None:

@@ -27,6 +27,7 @@ from dcc.outcomes import Problem, ZipKey
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
 from dcc.sources.hosting import Fault, Hosting, KnownBad
 from dcc.tracker import progress
+from dcc.tracker.attempts import archive_size
 from dcc.tracker.hostings.bad_copies import centre_is_to_blame, published_checksums
 from dcc.tracker.hostings.foreign_archives import (
     HeldArchive,
@@ -281,7 +282,7 @@ def load_interrupted(connection: Connection) -> list[InterruptedZip]:
             ZipFile.file_name,
             Centre.short_name.label("centre"),
             ZipDownload.id.label("download_id"),
-            ZipDownload.downloaded_size_bytes,
+            archive_size().label("archive_bytes"),
             ZipDownload.listed_size_bytes,
             ZipDownload.listed_modified,
             FileSourceHasZip.id.label("hosting_id"),
@@ -304,7 +305,7 @@ def load_interrupted(connection: Connection) -> list[InterruptedZip]:
             centre=row.centre,
             download_id=row.download_id,
             source_id=row.file_source_id,
-            size_bytes=row.downloaded_size_bytes,
+            size_bytes=row.archive_bytes,
             md5=row.content_md5,
             documents=_documents(connection, row.download_id),
             hosting=Hosting(

@@ -12,10 +12,11 @@ from sqlalchemy.orm import aliased
 
 from dcc.errors import ConfigurationError, CorruptArchiveError, NotFoundError
 from dcc.messages import mark
-from dcc.outcomes import ZipKey
+from dcc.outcomes import AttemptOutcome, ZipKey
 from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
 from dcc.sources.hosting import Fault, Hosting
 from dcc.tracker import progress
+from dcc.tracker.attempts import archive_size
 from dcc.tracker.hostings.changed_archives import changed_where_fetched
 from dcc.tracker.hostings.declined_archives import Decline, declines_of
 from dcc.tracker.hostings.download_plan import hosted, load_plans
@@ -61,7 +62,7 @@ _STAGED: Final = (
         ZipAction.todo_id,
         ZipFile.file_name,
         ZipFile.content_md5,
-        ZipDownload.downloaded_size_bytes,
+        archive_size().label("archive_bytes"),
         ZipDownload.listed_size_bytes,
         ZipDownload.listed_modified,
         FileSourceHasZip.id.label("hosting_id"),
@@ -87,13 +88,16 @@ _STAGED: Final = (
 )
 
 
-def begin_from_staging(connection: Connection, copies: Sequence[StagedCopy]) -> list[int]:
-    """Add an attempt for each of these copies that has its bytes already; the ids of the downloads, in order."""
+def begin_from_staging(connection: Connection, session_id: int, copies: Sequence[StagedCopy]) -> list[int]:
+    """Add an attempt of a session for each of these copies, of which nothing is sent; their ids, in order."""
     if not copies:
         return []
     listed = [
         {
-            "downloaded_size_bytes": copy.size_bytes,
+            "outcome": AttemptOutcome.NOT_MODIFIED.value,
+            "session_id": session_id,
+            "content_size_bytes": copy.size_bytes,
+            "content_md5": copy.md5,
             "listed_size_bytes": copy.hosting.size_bytes,
             "listed_modified": copy.hosting.modified,
         }
@@ -122,7 +126,7 @@ def staged_copies(connection: Connection, za_ids: Iterable[int]) -> list[StagedC
                 hosting=Hosting(
                     row.hosting_id, row.file_source_id, row.size_bytes, row.modified, has_md5=bool(row.has_md5)
                 ),
-                size_bytes=row.downloaded_size_bytes,
+                size_bytes=row.archive_bytes,
                 md5=row.content_md5,
                 unchanged=is_same and (not row.has_md5 or row.published == row.content_md5),
             )

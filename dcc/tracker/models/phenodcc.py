@@ -190,7 +190,10 @@ class FileSourceHasZip(LastUpdated, Base):
 class ZipDownload(LastUpdated, Base):
     """One attempt to download an archive from one file source, and what became of what it brought.
 
-    Additive: `listed_size_bytes` and `listed_modified` as the archive was listed when it was asked for.
+    Additive: `listed_size_bytes` and `listed_modified` as the archive was listed when it was asked for. `outcome` is
+    one of `dcc.outcomes.AttemptOutcome`, null while it is under way; `session_id` the session that made it.
+    `content_size_bytes` and `content_md5` are of the archive that it had, also where nothing was sent; `etag` and
+    `last_modified` what an HTTP server told of it. All are null in rows of earlier versions.
     """
 
     __tablename__ = "zip_download"
@@ -205,6 +208,12 @@ class ZipDownload(LastUpdated, Base):
     status_id: Mapped[int] = small_reference("a_status.id", "RESTRICT")
     listed_size_bytes: Mapped[int | None] = mapped_column(BIG)
     listed_modified: Mapped[int | None] = mapped_column(SIGNED_BIG)
+    outcome: Mapped[str | None] = mapped_column(String(16))
+    session_id: Mapped[int | None] = mapped_column(BIG)
+    content_size_bytes: Mapped[int | None] = mapped_column(BIG)
+    content_md5: Mapped[str | None] = mapped_column(CHAR(32))
+    etag: Mapped[str | None] = mapped_column(String(255))
+    last_modified: Mapped[str | None] = mapped_column(String(32))
 
 
 class XmlFile(LastUpdated, Base):

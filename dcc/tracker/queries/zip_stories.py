@@ -14,7 +14,7 @@ from sqlalchemy import Connection, select
 from dcc.errors import ArchiveRemovedError, NotFoundError
 from dcc.messages import Message, message_from_json
 from dcc.naming import Action
-from dcc.outcomes import WAITS, Problem, ZipKey
+from dcc.outcomes import WAITS, AttemptOutcome, Problem, ZipKey
 from dcc.phases import ACTION_IDS, Phase, Status
 from dcc.sources.hosting import Fault
 from dcc.tracker.crawls import Finding, zip_findings
@@ -119,7 +119,11 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class DownloadStory:
-    """One download attempt: `bytes` received, why it failed, and the documents that it brought."""
+    """One download attempt: `bytes` sent by the source, why it failed, and the documents that it brought.
+
+    `outcome` is how the transfer ended, None while it is under way; `md5` is of the archive, also where none was sent.
+    `session` made it. All are None for attempts of earlier versions.
+    """
 
     id: int
     source: int
@@ -131,6 +135,9 @@ class DownloadStory:
     status: Status
     reasons: tuple[Reason, ...]
     documents: tuple[DocumentStory, ...]
+    outcome: AttemptOutcome | None = None
+    md5: str | None = None
+    session: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,6 +349,9 @@ def _downloads(connection: Connection, za_id: int, with_documents: bool) -> tupl
             status=Status(row.status_id),
             reasons=tuple(reasons[row.id]),
             documents=tuple(documents[row.id]),
+            outcome=None if row.outcome is None else AttemptOutcome(row.outcome),
+            md5=row.content_md5,
+            session=row.session_id,
         )
         for row in rows
     )

@@ -1,0 +1,191 @@
+"""Each attempt to fetch an archive is kept with how it ended, and a web server is not asked to send what is here."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from dcc.cli.demo import submissions
+from dcc.outcomes import AttemptOutcome
+from dcc.sources.base import SourceProtocol
+from dcc.tracker import progress
+from dcc.tracker.attempts import end_attempts
+from dcc.tracker.database import writing
+from dcc.tracker.hostings.download_plan import cancel_orphans
+from dcc.tracker.models import FileSourceHasZip, ZipDownload, utc_now
+from tests.support.databases import only_sqlite
+from tests.support.installations import MODIFIED, Folder, Installation, specimens
+from tests.support.served_sources import Relay, large_archive, register
+from tests.support.servers import Share
+from tests.support.web_server import WebServer
+
+NAME = "H.2013-10-31.1.impc.zip"
+KEY = f"add/{NAME}"
+GOOD = submissions.archive(specimens())
+OTHER = submissions.archive(specimens(mice=3))
+BAD = submissions.archive({"H.2013-10-31.1.specimen.impc.xml": b"<a/>"})
+
+
+def md5(content: bytes) -> str:
+    return hashlib.md5(content, usedforsecurity=False).hexdigest()
+
+
+def attempts(installation: Installation) -> list[Any]:
+    """The rows of `zip_download`, oldest first."""
+    with installation.tracker.connect() as connection:
+        return list(connection.execute(select(ZipDownload.__table__).order_by(ZipDownload.id)))
+
+
+def ended(installation: Installation) -> list[tuple[str | None, int, str | None]]:
+    """How each attempt ended, the bytes that were sent, and the checksum of the archive that it had."""
+    return [(one.outcome, one.downloaded_size_bytes, one.content_md5) for one in attempts(installation)]
+
+
+@dataclass
+class Web:
+    """A web server as the file source of centre H, with the folder that it serves."""
+
+    server: WebServer
+    folder: Folder
+
+    def conditions(self) -> list[dict[str, str]]:
+        """What each request for an archive's bytes made them depend on, oldest first."""
+        names = ("If-None-Match", "If-Modified-Since")
+        return [
+            {name: headers[name] for name in names if name in headers}
+            for method, path, headers in self.server.requests
+            if method == "GET" and path.endswith(".zip")
+        ]
+
+
+@pytest.fixture
+def web(installation: Installation, tmp_path: Path) -> Iterator[Web]:
+    root = tmp_path / "web"
+    (root / "add").mkdir(parents=True)
+    with WebServer(root) as server:
+        server.etag = lambda content: f'"{md5(content)[:8]}"'
+        share = Share(root, SourceProtocol.HTTP, server.hostname, "", "", "/")
+        yield Web(server, Folder(root, register(installation, share)))
+
+
+FINISHED, SENT_AGAIN = ("finished", len(GOOD), md5(GOOD)), ("finished", len(OTHER), md5(OTHER))
+NOT_SENT = ("not_modified", 0, md5(GOOD))
+
+
+@only_sqlite
+class TestOnAWebServer:
+    def test_what_has_not_changed_is_not_sent_again(self, installation: Installation, web: Web) -> None:
+        web.server.no_times = True
+        web.folder.put(KEY, GOOD)
+        session = installation.run_session()
+        outcome = installation.process_again(KEY).zips[KEY]
+        assert (outcome.succeeded, outcome.transfer_seconds) == (True, None)
+        assert ended(installation) == [FINISHED, NOT_SENT]
+        assert web.conditions() == [{}, {"If-None-Match": f'"{md5(GOOD)[:8]}"'}]
+        first, second = attempts(installation)
+        assert (first.session_id, second.session_id) == (session.id, session.id + 1)
+        assert installation.attempts(KEY) == [(web.folder.source_id, "xsd done")] * 2
+        assert installation.process_again(KEY).zips[KEY].succeeded
+        assert ended(installation)[2:] == [NOT_SENT]
+
+    def test_what_is_listed_as_it_was_is_not_even_asked_for(self, installation: Installation, web: Web) -> None:
+        web.folder.put(KEY, GOOD)
+        installation.run_session()
+        assert installation.process_again(KEY).zips[KEY].succeeded
+        assert ended(installation) == [FINISHED, NOT_SENT]
+        assert len(web.conditions()) == 1
+
+    @pytest.mark.parametrize("etag", ["strong", "weak", "none"])
+    def test_what_another_content_is_told_of_is_sent(self, installation: Installation, web: Web, etag: str) -> None:
+        """A weak ETag may stand for other bytes, and so is not sent: the time is."""
+        tags = {"strong": web.server.etag, "weak": lambda _: 'W/"1"', "none": None}
+        web.server.etag = tags[etag]
+        web.folder.put(KEY, GOOD)
+        installation.run_session()
+        web.folder.put(KEY, OTHER, MODIFIED + 1)
+        assert installation.process_again(KEY).zips[KEY].succeeded
+        assert ended(installation) == [FINISHED, SENT_AGAIN]
+        time = {"If-Modified-Since": "Tue, 13 May 2014 16:53:20 GMT"}
+        assert web.conditions()[1] == time | ({"If-None-Match": f'"{md5(GOOD)[:8]}"'} if etag == "strong" else {})
+
+    def test_a_failed_archive_that_was_only_touched_is_taken_from_staging(
+        self, installation: Installation, web: Web
+    ) -> None:
+        web.folder.put(KEY, BAD)
+        installation.run_session()
+        web.folder.put(KEY, BAD, MODIFIED + 1)
+        assert installation.run_session().zips[KEY].failed
+        assert ended(installation) == [("finished", len(BAD), md5(BAD)), ("not_modified", 0, md5(BAD))]
+        assert installation.attempts(KEY) == [(web.folder.source_id, "xsd failed")] * 2
+
+    @pytest.mark.parametrize("lost", ["removed", "other bytes", "published"])
+    def test_nothing_is_asked_of_it_where_the_bytes_are_not_to_be_had(
+        self, installation: Installation, web: Web, lost: str
+    ) -> None:
+        web.server.no_times = True
+        web.folder.put(KEY, GOOD)
+        installation.run_session()
+        staged = installation.settings.staging_directory / KEY
+        if lost == "removed":
+            staged.unlink()
+        elif lost == "other bytes":
+            staged.write_bytes(b"#" * len(GOOD))
+        else:
+            (web.folder.path / f"{KEY}.md5").write_text(f"{md5(OTHER)}  {NAME}\n")
+        installation.process_again(KEY)
+        assert not any(web.conditions())
+        _, *later = attempts(installation)
+        assert {one.outcome for one in later} == {"failed" if lost == "published" else "finished"}
+
+    def test_a_condition_is_made_of_one_archive_alone(self, installation: Installation, web: Web) -> None:
+        """The next one over the same connection is sent whatever its time."""
+        web.server.etag, other = None, KEY.replace(".1.impc", ".2.impc")
+        web.folder.put(KEY, BAD)
+        installation.run_session()
+        web.folder.put(KEY, BAD, MODIFIED + 1)
+        web.folder.put(other, specimens(stem="2013-10-31.2"))
+        installation.run_session()
+        asked = [{}, {}, {"If-Modified-Since": "Tue, 13 May 2014 16:53:20 GMT"}]
+        assert sorted(web.conditions(), key=len) == asked
+        assert [one.outcome for one in attempts(installation)] == ["finished"] * 3
+
+
+@only_sqlite
+@pytest.mark.servers
+def test_what_broke_off_is_aborted_and_what_was_not_to_be_had_failed(
+    installation: Installation, sftp_server: Share
+) -> None:
+    content = large_archive()
+    sftp_server.put(KEY, content)
+    once = installation.with_settings(max_retries=0)
+    with Relay(sftp_server, cut_after=700_000) as relay:
+        register(installation, relay.share)
+        once.run_session()
+    once.run_session(crawl=False)
+    (broken, bytes_of, _), *later = ended(installation)
+    assert (broken, 0 < bytes_of < len(content)) == ("aborted", True)
+    assert later == [("failed", 0, None)]
+    register(installation, sftp_server)
+    once.run_session()
+    assert ended(installation)[-1] == ("finished", len(content), md5(content))
+
+
+def test_what_was_under_way_ends_with_its_session(installation: Installation, folder: Folder) -> None:
+    """Cancelled where a person ended it; aborted where it died, also where the next one finds that out."""
+    folder.put(KEY)
+    installation.run_session()
+    with writing(installation.tracker) as connection:
+        hostings = list(connection.scalars(select(FileSourceHasZip.id)))
+        for session in (7, 8, 9):
+            progress.add_downloads(connection, hostings, utc_now(), more=[{"session_id": session}])
+        end_attempts(connection, 7, AttemptOutcome.CANCELLED)
+        end_attempts(connection, 8, AttemptOutcome.ABORTED)
+        cancel_orphans(connection)
+    assert [one.outcome for one in attempts(installation)] == ["finished", "cancelled", "aborted", "aborted"]
+    assert [state for _, state in installation.attempts(KEY)] == ["xsd done", *["download cancelled"] * 3]
