@@ -1,4 +1,4 @@
-"""What became of documents in the phases upload, data, context, overview and qc: the facts that every view shows."""
+"""Results of documents in the phases upload, data, context, overview and qc: the facts that every view shows."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from dcc.vocabulary import ContextState, Severity
 
 @dataclass(frozen=True, slots=True)
 class FindingEntry:
-    """An active finding of a document: `code` and `details` are as of `dcc.rules.findings.Finding`.
+    """An active finding of a document; for `code` and `details` see `dcc.rules.findings.Finding`.
 
-    `snapshot` names the reference data that judged it, such as `impress 3`; `waiver` is the id of the waiver that
-    lowered or set it aside, `is_waived` whether it no longer counts because of that.
+    `snapshot` names the reference data that judged it, such as `impress 3`. `waiver` is the id of the waiver that
+    lowered it or set it aside; `is_waived`: it no longer counts because of that.
     """
 
     code: str
@@ -39,7 +39,7 @@ class FindingEntry:
 
     @property
     def said(self) -> Message:
-        """What is wrong and what to do."""
+        """What is wrong and what to do, translatable."""
         return message_of(self.code, {VALUE: self.value, **self.details})
 
     @property
@@ -50,14 +50,14 @@ class FindingEntry:
 
 @dataclass(frozen=True, slots=True)
 class DocumentData:
-    """What became of one document in the phases after its validation.
+    """The result of one document in the phases after its validation.
 
-    `document_id` is its id in the QC database, None when nothing of it is there. `said`, `opened` and `ended` are as of
-    `qc_database.applying.Applied`; `procedures` counts its measurements by procedure. `repeated`: it stood there
-    already; `late`: newer documents of the centre had been uploaded before it; `held`: it waits to be confirmed.
-    `findings` are the first of its active findings, `finding_counts` counts all of them by rule and severity.
-    `cleared` counts those that it had before and that hold no more. `reason` is why its upload failed, or waits.
-    `waits_for`: an older archive of its centre that is still on its way, which is uploaded first.
+    `document_id` is its id in the QC database, None if the database has nothing of it. For `said`, `opened` and `ended`
+    see `dcc.qc.apply.documents.Applied`; `procedures` counts its measurements by procedure. `repeated`: it was applied
+    before. `late`: newer documents of the centre were uploaded before it. `held`: it waits for confirmation. `findings`
+    are the first of its active findings; `finding_counts` counts all of them by rule and severity. `cleared` counts
+    earlier findings that no longer hold. `reason` says why its upload failed, or waits. `waits_for` is an older archive
+    of its centre that is uploaded first.
     """
 
     file_name: str
@@ -83,10 +83,10 @@ class DocumentData:
 
 @dataclass(frozen=True, slots=True)
 class ZipData:
-    """What became of the documents of one zip action in one of the phases; told once a phase and zip action.
+    """The results of one submission's documents in one phase, yielded once for each phase and submission.
 
-    `reached` is the phase that is told of (upload, data, context, overview or qc); `phase` and `status` are those of
-    the zip action afterwards. `documents` are those that the phase was due for.
+    `reached` is that phase (upload, data, context, overview or qc); `phase` and `status` are those of the submission
+    afterwards. `documents` are those that the phase was due for.
     """
 
     key: ZipKey
@@ -101,7 +101,7 @@ class ZipData:
 
 @dataclass(frozen=True, slots=True)
 class ContextCounts:
-    """The data contexts of one centre: how many in each state, and how many a build added, changed and emptied."""
+    """Data contexts of one centre: the number in each state, and of those that a build added, changed and emptied."""
 
     centre: str
     states: Mapping[ContextState, int]
@@ -114,9 +114,9 @@ class ContextCounts:
 
 @dataclass(frozen=True, slots=True)
 class ContextsBuilt:
-    """What a build of the data contexts came to: an entry for each centre that it touched.
+    """The result of building data contexts: an entry for each affected centre.
 
-    `history` is the newest id of `context_history` that the counts take account of.
+    `history` is the newest id of `context_history` that the counts include.
     """
 
     centres: tuple[ContextCounts, ...]
@@ -128,7 +128,7 @@ class ContextsBuilt:
 
 @dataclass(frozen=True, slots=True)
 class OverviewsBuilt:
-    """What a build of the overviews came to: by centre, how many rows each overview has."""
+    """The result of building the overviews: the rows of each overview, by centre."""
 
     centres: Mapping[str, Mapping[str, int]]
     seconds: float
@@ -136,4 +136,4 @@ class OverviewsBuilt:
 
 
 DataOutcome = ZipData | ContextsBuilt | OverviewsBuilt
-"""What the phases after validation yield while they go on."""
+"""What the phases after validation yield while they run."""

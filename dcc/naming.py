@@ -1,7 +1,7 @@
 """The file naming convention.
 
-`<centre>.<yyyy-mm-dd>.<increment>.impc.zip` for archives, or another ending of ARCHIVE_SUFFIXES; with `.specimen` or
-`.experiment` before `.impc.xml` for documents. A name conforms as a whole or not at all.
+`<centre>.<yyyy-mm-dd>.<increment>.impc.zip` for archives, or another suffix of ARCHIVE_SUFFIXES; with `.specimen` or
+`.experiment` before `.impc.xml` for documents. A name conforms completely or not at all.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from dcc.errors import BadFileNameError, ConfigurationError
 from dcc.messages import Message, mark, message
 
 ARCHIVE_SUFFIXES: Final = (".zip", ".tar", ".tar.gz", ".tgz")
-"""How the names of archives end that are opened."""
+"""The suffixes of archives that are opened."""
 
 
 class Action(StrEnum):
-    """What a centre asks to be done with an archive: the directory it put it into."""
+    """What a centre wants done with an archive: the directory that it is in."""
 
     ADD = "add"
     EDIT = "edit"
@@ -38,7 +38,7 @@ class DocumentKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ZipName:
-    """A conforming archive name, taken apart."""
+    """The parts of a conforming archive name."""
 
     file_name: str
     centre: str
@@ -48,7 +48,7 @@ class ZipName:
 
 @dataclass(frozen=True, slots=True)
 class DocumentName:
-    """A conforming document name, taken apart."""
+    """The parts of a conforming document name."""
 
     file_name: str
     centre: str
@@ -86,7 +86,7 @@ def _compile(pattern: str, groups: set[str], subject: str) -> re.Pattern[str]:
 
 
 class AnyCentre:
-    """Any code, for names that were checked against the registered centres before."""
+    """Contains every code, for names that were checked against the registered centres before."""
 
     def __contains__(self, _code: object) -> bool:
         return True
@@ -97,10 +97,10 @@ ANY_CENTRE: Final = AnyCentre()
 
 @dataclass(frozen=True)
 class NamingConvention:
-    """How archives and documents are named, as regular expressions with named groups.
+    """The names of archives and documents, as regular expressions with named groups.
 
-    Both patterns need the groups `centre`, `date` and `inc`; the document pattern also `kind`. They are matched
-    against the whole name. Raises ConfigurationError for a pattern that cannot serve.
+    Both patterns need the groups `centre`, `date` and `inc`; the document pattern also `kind`. They are matched against
+    the complete name. Raises ConfigurationError for an unusable pattern.
     """
 
     zip_pattern: str = DEFAULT_ZIP_PATTERN
@@ -114,9 +114,9 @@ class NamingConvention:
         object.__setattr__(self, "_document", _compile(self.document_pattern, needed | {"kind"}, "document"))
 
     def parse_zip_name(self, name: str, centres: Container[str]) -> ZipName:
-        """Take an archive name apart.
+        """Parse an archive name.
 
-        `centres` holds the short names of all registered centres. Raises BadFileNameError with the reason.
+        `centres` has the short names of all registered centres. Raises BadFileNameError with the reason.
         """
         _check_length(name)
         match = self._zip.fullmatch(name)
@@ -131,16 +131,16 @@ class NamingConvention:
         return ZipName(name, centre, created, inc)
 
     def centre_of_zip(self, name: str) -> str | None:
-        """The centre that an archive's name tells, registered or not; None where it tells none."""
+        """The centre in an archive's name, registered or not; None without one."""
         try:
             return self.parse_zip_name(name, ANY_CENTRE).centre
         except BadFileNameError:
             return None
 
     def parse_document_name(self, name: str, centres: Container[str]) -> DocumentName:
-        """Take a document name apart.
+        """Parse a document name.
 
-        `centres` holds the short names of all registered centres. Raises BadFileNameError with the reason.
+        `centres` has the short names of all registered centres. Raises BadFileNameError with the reason.
         """
         _check_length(name)
         match = self._document.fullmatch(name)
@@ -204,7 +204,7 @@ def _stem(name: str, match: re.Match[str], centres: Container[str]) -> tuple[str
             centre=centre,
             case="centre",
         )
-    # There may be many names of one centre.
+    # A centre may have many names.
     return sys.intern(centre), created, int(inc)
 
 

@@ -1,4 +1,4 @@
-"""Which of several names is most like a text: what somebody probably meant."""
+"""The names most similar to a text: what somebody probably meant."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from difflib import SequenceMatcher
 from typing import Final
 
 LEAST_ALIKE: Final = 0.6
-"""How alike two texts are at least, of 1, to be called near."""
+"""The least similarity (at most 1) of a near name."""
 
 
 def nearest_names(text: str, names: Iterable[str], most: int = 3, *, least_alike: float = LEAST_ALIKE) -> list[str]:
-    """The names that are most like a text, whatever their capitals, the nearest first; none where none is like it.
+    """The names most similar to a text, ignoring case, the nearest first; none if none is similar.
 
-    Of those that are equally like it the first ones of `names` come first.
+    Of equally similar names, the first in `names` comes first.
     """
     matcher = SequenceMatcher(b=text.casefold())
 
@@ -28,6 +28,6 @@ def nearest_names(text: str, names: Iterable[str], most: int = 3, *, least_alike
 
 
 def nearest_sentence(text: str, names: Iterable[str]) -> str:
-    """A sentence with the nearest names, after a space; empty where none is like the text."""
+    """A sentence with the nearest names, after a space; empty if none is near."""
     alike = nearest_names(text, names)
     return f" The nearest: {', '.join(alike)}." if alike else ""

@@ -1,4 +1,4 @@
-"""What became of a source's crawl, a zip action and a document: the facts that every view of the platform shows."""
+"""Results of a source's crawl, a submission and a document: the facts that every view of the platform shows."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ _LONGEST_KEY = 64
 _RULE_ID = re.compile(r"[A-Z]+[0-9]+")
 
 HELD = "held"
-"""The kind of a problem that says that a document waits to be confirmed."""
+"""The kind of a problem: the document waits for confirmation."""
 DECLINED = "declined"
-"""The kind of a reason that says that an archive on another centre's source was turned down."""
+"""The kind of a reason: the archive on another centre's source was turned down."""
 WAITS = "waits"
-"""The kind of a reason that says that an archive waits for an older one of its centre."""
+"""The kind of a reason: the archive waits for an older one of its centre."""
 MARKS = {Severity.WARNING: mark("Warning: {problem}"), Severity.UNCHECKED: mark("Not checked: {problem}")}
-"""What messages of problems that fail no document begin with."""
+"""Prefixes of messages about problems that fail no document."""
 NO_ROOM = "DiskFullError"
-"""The kind of a problem that says that a disk of the platform is full."""
+"""The kind of a problem: a disk of the platform is full."""
 _IGNORED = errors.MemberIgnoredError.short_name()
 _NOT_ARRIVED = frozenset(
     kind.short_name()
     for kind in vars(errors).values()
     if isinstance(kind, type) and issubclass(kind, errors.SourceError) and kind is not errors.ChecksumMismatchError
 )
-"""The kinds of reasons why an archive did not arrive from a file source."""
+"""The kinds of reasons why an archive did not arrive from a source."""
 
 
 class AttemptOutcome(StrEnum):
@@ -55,7 +55,7 @@ class AttemptOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class ZipKey:
-    """A zip action by name: what users type and see as `<action>/<file name>`."""
+    """A submission by name: users type and see `<action>/<file name>`."""
 
     action: Action
     file_name: str
@@ -65,11 +65,11 @@ class ZipKey:
 
     @property
     def partition(self) -> str:
-        """The Dagster partition key of the zip action.
+        """The Dagster partition key of the submission.
 
-        The same as `str(self)` for conforming names of centres with codes of up to 31 letters. Dagster refuses control
-        characters and `...` in keys, and tells keys apart by their first 64 characters on MySQL: other names are
-        escaped, long ones end in a digest.
+        It equals `str(self)` for conforming names of centres with codes of up to 31 letters. Dagster refuses control
+        characters and `...` in keys, and on MySQL compares only their first 64 characters: other names are escaped, and
+        long ones end in a digest.
         """
         key = _UNPRINTABLE.sub(lambda found: "".join(f"\\x{ord(c):02x}" for c in found.group()), str(self))
         if len(key) > _LONGEST_KEY:
@@ -80,11 +80,11 @@ class ZipKey:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing wrong with an archive or document.
+    """A problem of an archive or document.
 
-    `kind` is the error's name in `an_exception`, or the id of the integrity rule that found it; `said` what it says,
-    words where it is a text. Line and column count from 1 and are None where there is none. `code` is what it is
-    declared by, empty where that is not known. Messages of warnings and of what could not be checked begin with a mark.
+    `kind` is the error's name in `an_exception`, or the id of the integrity rule; `said` is the message, plain words if
+    it is a text. Line and column count from 1; None without one. `code` names its declaration, empty if unknown.
+    Messages of warnings and of checks that could not be made begin with a prefix.
     """
 
     kind: str
@@ -96,50 +96,50 @@ class Problem:
 
     @classmethod
     def of(cls, error: errors.DccError, line: int | None = None) -> Problem:
-        """The problem that an error is."""
+        """The problem for an error."""
         return cls(error.short_name(), error.said, line, code=error.code)
 
     @property
     def fact(self) -> Message:
-        """What it says, without the mark of a warning."""
+        """The message, without the prefix of a warning."""
         return self.said if isinstance(self.said, Message) else Message(self.said)
 
     @property
     def marked(self) -> Message:
-        """What it says, to be put into words when somebody reads it."""
+        """The message, translatable."""
         mark = MARKS.get(self.severity)
         return self.fact if mark is None else message(mark, problem=self.fact)
 
     @property
     def message(self) -> str:
-        """What it says, in English."""
+        """The message in English."""
         return str(self.marked)
 
     @property
     def place(self) -> str:
-        """Where it is, as messages say it: `line 4, column 5`, `line 4`, or empty."""
+        """Its place in messages: `line 4, column 5`, `line 4`, or empty."""
         if self.line is None:
             return ""
         return f"line {self.line}" if self.column is None else f"line {self.line}, column {self.column}"
 
     @property
     def text(self) -> str:
-        """The message, after the id of the rule if one found it."""
+        """The message, after the id of the rule if there is one."""
         return f"{self.kind}: {self.message}" if _RULE_ID.fullmatch(self.kind) else self.message
 
     def as_json(self) -> dict[str, object]:
-        """The problem as JSON has it."""
+        """The problem in JSON."""
         return {"kind": self.kind, "message": self.message, "line": self.line, "column": self.column}
 
     @property
     def is_error(self) -> bool:
-        """Whether it fails a document: it is neither a warning nor unchecked, nor something to be confirmed."""
+        """Whether it fails a document: not a warning, nor unchecked, nor something to be confirmed."""
         return self.kind != HELD and self.severity in (Severity.ERROR, Severity.FATAL)
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentOutcome:
-    """What became of one XML document. `errors` are as recorded in `xml_log`, in document order."""
+    """The result of one XML document. `errors` are those in `xml_log`, in document order."""
 
     file_name: str
     phase: Phase
@@ -150,14 +150,14 @@ class DocumentOutcome:
 
 @dataclass(frozen=True, slots=True)
 class ZipOutcome:
-    """What became of one zip action when its processing ended.
+    """The result of processing one submission.
 
-    `reasons` are what `zip_log` and `zip_action_log` hold for the attempts of this processing, oldest first.
-    `seconds` is from the request of the last download to the last validation, `transfer_seconds` of these what the
-    transfer took (None when nothing was transferred); `source` the label of the file source that delivered and
-    `source_partition` its partition (None when none did), `attempts` the download attempts made. `downloaded`: bytes
-    arrived with the right size and checksum; `extracted`: the archive's documents are in staging. `kept`: no source
-    delivered it this time, and the state is that of the last attempt that had the bytes.
+    `reasons` are the entries of `zip_log` and `zip_action_log` for the attempts of this processing, oldest first.
+    `seconds` is the time from the request of the last download to the last validation, `transfer_seconds` that of the
+    transfer (None without one). `source` is the label of the source that delivered and `source_partition` its partition
+    (None without one); `attempts` is the number of download attempts. `downloaded`: bytes with the right size and
+    checksum arrived. `extracted`: the archive's documents are in staging. `kept`: no source delivered it this time, and
+    the state is that of the last attempt with its bytes.
     """
 
     key: ZipKey
@@ -185,14 +185,14 @@ class ZipOutcome:
 
     @property
     def failed(self) -> bool:
-        """Whether the zip action ended in a failure."""
+        """Whether processing the submission ended in a failure."""
         return self.status is Status.FAILED
 
     @property
     def main_reason(self) -> Problem | None:
-        """Why it is as it is: the last reason that was recorded, for earlier ones were of earlier attempts.
+        """The reason for the state: the last one, because earlier ones belong to earlier attempts.
 
-        Of an archive that arrived, those are left out that tell why another source's copy was not to be had.
+        If the archive arrived, reasons why another source had no copy are left out.
         """
         told = [reason for reason in self.reasons if reason.kind != _IGNORED]
         if self.phase > Phase.DOWNLOAD:
@@ -207,15 +207,14 @@ class ZipOutcome:
 
 @dataclass(frozen=True, slots=True)
 class SourceCrawl:
-    """What one crawl of one file source found: a row of `source_crawl` with its new zip actions.
+    """The result of one crawl of one source: a row of `source_crawl` with its new submissions.
 
-    `outcome` is `ok`, `partial` (some directory could not be listed) or `failed`; `error` says why. Counts are of
-    archives: `listed` in all; of these `new`, `known`, `changed` (size or time differ from the last listing),
-    `refused` (name does not conform, newly so); `ignored` counts other entries, `gone` archives listed before and
-    not any more. `findings` are sentences for a wrangler, `notes` such as nobody has to do anything
-    about. `new_zips` are the zip actions first seen here;
-    `refused_zips` those of them whose names do not conform, with the reason; `accepted_zips` those refused before
-    whose names conform by now (their centre has been registered since).
+    `outcome` is `ok`, `partial` (some directory could not be listed) or `failed`; `error` says why. The counts are
+    numbers of archives: `listed` in all; of these `new`, `known`, `changed` (another size or time than in the last
+    listing), and `refused` (newly seen with a bad name); `ignored` counts other entries, `gone` archives that are no
+    longer listed. `findings` are sentences for a wrangler; `notes` are sentences that need no action. `new_zips` are
+    the submissions first seen here, `refused_zips` those of them with bad names and the reason, `accepted_zips`
+    formerly refused ones whose names conform by now because their centre was registered.
     """
 
     source_id: int
@@ -242,5 +241,5 @@ class SourceCrawl:
 
 
 def source_partition(centre: str, source_id: int) -> str:
-    """The Dagster partition key of a file source: `<centre>-<id>`."""
+    """The Dagster partition key of a source: `<centre>-<id>`."""
     return f"{centre}-{source_id}"

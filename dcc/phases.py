@@ -1,6 +1,6 @@
 """The tracker's reference rows, in the order that carries their meaning.
 
-A row's id is its place in its sequence, counted from 1. Rows may be appended, never moved or renamed.
+A row's id is its position in its sequence, counted from 1. Rows may be appended, never moved or renamed.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Status(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReferenceRow:
-    """A row of a reference table; `rgba` is the colour of a status, None for every other row."""
+    """A row of a reference table; `rgba` is a status's colour, None for all other rows."""
 
     short_name: str
     description: str

@@ -1,8 +1,8 @@
-"""What the platform must not tell anyone: the secrets that this process has come across, taken out of texts.
+"""Removes the secrets that this process has read from all texts that it shows or stores.
 
-A password is known from the moment that a setting or an access key yields it (`keep_secret`). From then on it is taken
-out of every log record, whichever handler shows it, and of every error of the platform, wherever that is shown or
-stored; so it does not matter what a driver, or a server that repeats what it was sent, puts into a message.
+A password is known once a setting or an access key yields it (`keep_secret`). From then on it is removed from every log
+record, in every handler, and from every error of the platform, wherever that is shown or stored. So drivers, and
+servers that repeat what they were sent, may put it into messages without harm.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from urllib.parse import parse_qsl, quote, quote_plus, unquote
 MASK: Final = "***"
 
 SHORTEST: Final = 4
-"""Characters below which a secret cannot be told from other text, and is taken out only of what a server answers."""
+"""Secrets shorter than this look like other text, and are removed only from a server's answers."""
 
 _KEY_LINE: Final = 16
 _LONGEST_CHAIN: Final = 50
 
 
 class _Known:
-    """The secrets of a process, and what finds them in a text."""
+    """The secrets of a process, and the pattern that finds them."""
 
     def __init__(self) -> None:
         self._forms: set[str] = set()
@@ -36,7 +36,7 @@ class _Known:
         self._changing = threading.Lock()
 
     def add(self, secrets: Iterable[str]) -> None:
-        """Know these too."""
+        """Add secrets."""
         forms = {form for secret in secrets if len(secret) >= SHORTEST for form in forms_of(secret)}
         with self._changing:
             if not forms <= self._forms:
@@ -44,7 +44,7 @@ class _Known:
                 self._pattern = _finder(self._forms)
 
     def redacted(self, text: str) -> str:
-        """The text without them."""
+        """The text without the known secrets."""
         return text if self._pattern is None else self._pattern.sub(MASK, text)
 
 
@@ -52,31 +52,31 @@ _known = _Known()
 
 
 def keep_secret(*secrets: str | None) -> None:
-    """Have these taken out of log records and errors from now on. Of a private key each line counts."""
+    """Remove these from log records and errors from now on. Each line of a private key counts."""
     given = [secret for secret in secrets if secret]
     lines = [line for secret in given if "\n" in secret for line in secret.splitlines() if len(line) >= _KEY_LINE]
-    # The first and last line of a key say only what it is.
+    # The first and last line of a key only name its kind.
     _known.add([*given, *(line for line in lines if not line.startswith("-----"))])
     _watch_log()
 
 
 def keep_secrets_of_url(url: str) -> None:
-    """Have the password of a URL, encoded or not, taken out of log records and errors from now on."""
+    """Remove the password of a URL, encoded or not, from log records and errors from now on."""
     scheme, found, rest = url.strip().partition("://")
     if not found or scheme.lower().startswith("sqlite"):
         return
-    # To the last @: whoever forgot to encode a slash, an @ or a question mark has part of the password before them.
+    # Up to the last @: if a slash, an @ or a question mark was not encoded, part of the password is before them.
     password = rest.partition(":")[2].rpartition("@")[0]
     asked = parse_qsl(rest.partition("?")[2])
     keep_secret(password, unquote(password), *(value for name, value in asked if "pass" in name.lower()))
     if "@" not in rest and not rest.startswith("["):
-        # Without its host, or the @ before it, the password stands where a port does.
+        # If the host, or the @ before it, is missing, the password is in the place of a port.
         ports = re.split(r"[/?#]", rest)[0].split(":")[1:]
         keep_secret(*(port for port in ports if not port.isdigit()))
 
 
 def redacted(text: str) -> str:
-    """A text without the secrets that this process knows; `***` stands in their place."""
+    """A text with `***` in place of the secrets that this process knows."""
     return _known.redacted(text)
 
 
@@ -87,7 +87,7 @@ def redact(text: str, secrets: Iterable[str]) -> str:
 
 
 def forms_of(secret: str) -> set[str]:
-    """How a secret may stand in a text: as it is, encoded for URLs, HTML, JSON, Python or HTTP, wrongly decoded."""
+    """The forms of a secret in texts: plain, encoded for URLs, HTML, JSON, Python or HTTP, wrongly decoded."""
     encoded = secret.encode("utf-8", "surrogatepass")
     quoted = [quote(encoded, safe=safe) for safe in ("", "/", "/:@", "~()*!.'")] + [quote_plus(encoded)]
     lowered = [re.sub(r"%[0-9A-F]{2}", lambda found: found.group().lower(), text) for text in quoted]
@@ -114,14 +114,14 @@ def _escape(char: str) -> str:
 
 def _finder(forms: Iterable[str]) -> re.Pattern[str]:
     longest_first = sorted(forms, key=len, reverse=True)
-    # In capitals or not: a server may repeat what it was sent.
+    # In upper or lower case: a server may repeat what it was sent.
     return re.compile("|".join(map(re.escape, longest_first)), re.IGNORECASE)
 
 
 def clean(error: BaseException) -> None:
-    """Take known secrets out of an exception and those behind it, before something else shows or stores them.
+    """Remove known secrets from an exception and its causes, before something else shows or stores them.
 
-    What one says that cannot be changed is replaced by what it said without the secrets.
+    An exception that cannot be changed is replaced by one with the redacted text.
     """
     for holder, link in _chain(error):
         if _is_clean(link):
@@ -138,7 +138,7 @@ def clean(error: BaseException) -> None:
 
 
 class HiddenError(Exception):
-    """Stands for an exception whose text held a secret."""
+    """Replaces an exception whose text contained a secret."""
 
 
 def _chain(error: BaseException) -> Iterator[tuple[BaseException | None, BaseException]]:
@@ -162,7 +162,7 @@ _watched = False
 
 
 def _watch_log() -> None:
-    """Have every log record made from now on be without secrets."""
+    """Remove known secrets from every log record from now on."""
     global _watched
     if _watched:
         return
@@ -189,6 +189,6 @@ def _redact_record(record: logging.LogRecord) -> None:
     if record.exc_info and isinstance(record.exc_info[1], BaseException):
         told = "".join(traceback.format_exception(record.exc_info[1]))
         if redacted(told) != told:
-            # Formatters of the library take this in place of the exception.
+            # The library's formatters use this instead of the exception.
             record.exc_text = redacted(told).rstrip("\n")
             record.exc_info = (HiddenError, HiddenError(redacted(str(record.exc_info[1]))), None)

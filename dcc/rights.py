@@ -1,4 +1,4 @@
-"""For which centres an archive speaks."""
+"""The centres whose data an archive may change."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """For which centres an archive speaks: `own`, the centre of its name, and the centres that `delegated` to it.
+    """The centres whose data an archive may change: `own`, the centre in its name, and those that `delegated` to it.
 
-    An archive whose name tells no centre (`own` is None) speaks for nobody.
+    An archive without a centre in its name (`own` is None) may change no data.
     """
 
     own: str | None

@@ -1,4 +1,4 @@
-"""Checksums of files, by which they are known again."""
+"""Checksums of files."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ _CHUNK: Final = 1_000_000
 
 
 def md5_of(path: Path) -> str:
-    """The MD5 of a file, as 32 lower-case hexadecimal digits; other threads run meanwhile. Raises OSError."""
+    """The MD5 of a file, as 32 lower-case hexadecimal digits; releases the interpreter's lock. Raises OSError."""
     with path.open("rb", buffering=0) as file:
         return md5_of_open_file(file)
 
 
 def md5_of_open_file(file: BufferedReader | FileIO) -> str:
-    """The MD5 of an open file from where it is read next, as `md5_of` tells it. Raises OSError."""
+    """The MD5 of an open file from its position on, as of `md5_of`. Raises OSError."""
     return hashlib.file_digest(file, _MD5).hexdigest()
 
 
 def crc32_of(path: Path) -> str:
-    """The CRC-32 of a file in hexadecimal digits: it tells damage at a fifth of the cost of an MD5. Raises OSError."""
+    """The CRC-32 of a file in hexadecimal digits: detects damage at a fifth of the cost of an MD5. Raises OSError."""
     value = 0
     with path.open("rb", buffering=0) as file:
         while chunk := file.read(_CHUNK):

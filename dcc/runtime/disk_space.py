@@ -1,4 +1,4 @@
-"""Disks that fill up: writing that notices, and how messages name what is full."""
+"""Full disks: detection, and how messages name them."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from typing import Final
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _LEAST: Final = 128 * 1024
-"""Bytes below which SQLite cannot open a database that others write to: it makes two files beside it."""
+"""Free bytes below which SQLite cannot open a database that others write to: it makes two files beside it."""
 _SQLITE_FULL: Final = 13  # sqlite3.SQLITE_FULL; the module is not loaded for that
 
 
 def is_full(error: BaseException) -> bool:
-    """Whether the operating system or SQLite says that a disk or quota is full."""
+    """Whether the operating system or SQLite reports a full disk or quota."""
     if isinstance(error, OSError):
         return error.errno in _FULL
     return bool(getattr(error, "sqlite_errorcode", 0) & 0xFF == _SQLITE_FULL)
 
 
 def comes_from_full_disk(error: BaseException, place: Path) -> bool:
-    """Whether an error, or one that it came from, says that a disk is full; or whether that of `place` is by now.
+    """Whether an error or one of its causes reports a full disk, or the disk of `place` is full by now.
 
-    SQLite says of a full disk that there was an I/O error, or that a database cannot be opened.
+    SQLite reports a full disk as an I/O error, or as a database that cannot be opened.
     """
     return any(is_full(each) for each in _causes(error)) or free_bytes(place) < _LEAST
 
@@ -43,18 +43,18 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def free_bytes(place: Path) -> int:
-    """Bytes that this user may still write on the disk of `place`, which need not be there yet."""
+    """Bytes that this user may still write on the disk of `place`, which need not exist yet."""
     there = next((path for path in (place, *place.parents) if path.exists()), Path("/"))
     return shutil.disk_usage(there).free
 
 
 def no_space_left(place: Path) -> str:
-    """What messages say of a full disk: `no space left on the disk of /srv/dcc, free 0 bytes`."""
+    """The words for a full disk: `no space left on the disk of /srv/dcc, free 0 bytes`."""
     return f"no space left on the disk of {place}, free {free_bytes(place):,} bytes"
 
 
 def write_all(descriptor: int, data: bytes | bytearray | memoryview) -> None:
-    """Write all of `data`: a disk that fills up takes its beginning before it says so. Raises OSError."""
+    """Write all of `data`; a disk that becomes full may take only its beginning at first. Raises OSError."""
     left = memoryview(data)
     while left:
         written = os.write(descriptor, left)

@@ -1,4 +1,4 @@
-"""What installed packages add to the platform, by entry points."""
+"""Entry points: what installed packages add to the platform."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from dcc.errors import ConfigurationError
 RULES: Final = "dcc.rules"
 """Modules that register rules."""
 SOURCES: Final = "dcc.sources"
-"""What opens a connection to a file source, each under the name of its protocol; see `dcc.sources.connect.Opener`."""
+"""Functions that open a connection to a source, named by protocol; see `dcc.sources.connect.Opener`."""
 CHANNELS: Final = "dcc.channels"
 """Functions that make a channel of notifications from the settings; see `dcc.notify.channels.base`."""
 
 
 def added_names(group: str) -> tuple[str, ...]:
-    """The names of the entry points of a group, sorted; nothing is loaded."""
+    """The sorted names of a group's entry points; nothing is loaded."""
     return tuple(sorted(entry_points(group=group).names))
 
 
 def load_added(group: str, *names: str) -> list[Any]:
-    """What the entry points of a group name, or those of these `names`, loaded.
+    """Load the entry points of a group, all or those of these `names`.
 
-    Raises ConfigurationError that names one that cannot be.
+    Raises ConfigurationError with the name of one that cannot be loaded.
     """
     found = []
     for entry in entry_points(group=group):

@@ -1,4 +1,4 @@
-"""Text from outside as it may be shown: nothing in it steers a terminal, or reads other than it is written."""
+"""Text from outside, made safe to show: nothing in it controls a terminal or hides other text."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ UNSEEN: Final = re.compile(
     "[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff"
     "\U000e0000-\U000e007f]"
 )
-"""Control characters, among them those that turn the direction of writing, and what is not seen at all."""
+"""Control characters, including those that change the writing direction, and invisible characters."""
 
 
 def legible(text: str) -> str:
-    """The text with `\\xNN` or `\\uNNNN` in place of each character that would not be seen."""
+    """The text with `\\xNN` or `\\uNNNN` in place of each character that would be invisible."""
     return UNSEEN.sub(_escaped, text)
 
 
@@ -23,7 +23,7 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def legible_json(text: str) -> str:
-    """The same of a JSON document, in which it changes no value: only strings have such characters, but for blanks."""
+    """The same for a JSON document without changing values: only its strings have such characters."""
     return UNSEEN.sub(_escaped_in_json, text)
 
 

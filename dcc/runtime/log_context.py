@@ -1,7 +1,7 @@
-"""What log messages are about, beside their text: the session, file source, centre, zip action, phase and document.
+"""The subject of log messages: session, source, centre, submission, phase and document.
 
-It is said where work on such a thing begins, and holds for all that is logged until it ends, in this thread and in
-those that work for it (`with_log_context`).
+It is set where work on a subject begins, and holds for all messages until that work ends, in this thread and in those
+that work for it (`with_log_context`).
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 FIELDS: Final = ("session", "source", "centre", "zip_action", "phase", "document")
-"""What a message may be about, in the order in which it is shown."""
+"""The fields of a subject, in the order in which they are shown."""
 
 _NOTHING: Final[Mapping[str, str | int]] = {}
 _about: ContextVar[Mapping[str, str | int]] = ContextVar("dcc_log_context", default=_NOTHING)
 
 
 def log_context() -> Mapping[str, str | int]:
-    """What is logged at present is about this."""
+    """The subject of the present messages."""
     return _about.get()
 
 
@@ -37,7 +37,7 @@ def logging_about(
     phase: str | None = None,
     document: str | None = None,
 ) -> Iterator[None]:
-    """What is logged in the block is about these too; None: as it was."""
+    """Adds fields to the subject of all messages in the block; None leaves a field as it is."""
     said = {
         "session": session,
         "source": source,
@@ -51,12 +51,12 @@ def logging_about(
     try:
         yield
     finally:
-        # Not by a token: a generator may be closed in another context than it was begun in.
+        # Without a token: a generator may be closed in another context than the one in which it began.
         _about.set(before)
 
 
 def with_log_context(work: Callable[P, T]) -> Callable[P, T]:
-    """The same work, to be done by another thread: what it logs is about what the caller's messages are about."""
+    """The same function for another thread: its messages keep the caller's subject."""
     here = _about.get()
 
     def work_there(*arguments: P.args, **named: P.kwargs) -> T:
@@ -71,9 +71,8 @@ def with_log_context(work: Callable[P, T]) -> Callable[P, T]:
 
 
 def progress_log(module: str) -> logging.Logger:
-    """The logger for what sessions do, as `dcc.<module>`.
+    """The logger for a session's progress, `dcc.<module>`.
 
-    Dagster makes events of what is logged under the packages' own names, and keeps information from being logged
-    there.
+    Dagster makes events of messages under the packages' own names, and drops information there.
     """
     return logging.getLogger(f"dcc.{module.rpartition('.')[2]}")

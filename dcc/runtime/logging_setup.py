@@ -1,8 +1,8 @@
 """Where the log goes and what its lines look like: text, a line a message, or JSON, an object a line.
 
-Nothing is logged unless DCC_LOG_FORMAT, DCC_LOG_LEVEL or DCC_LOG_FILE asks for it; what a command has to say to whom
-runs it is not the log's. Names and texts from outside are escaped, so that none can pass for a line of the log. Other
-packages' messages are kept from WARNING on.
+Nothing is logged unless DCC_LOG_FORMAT, DCC_LOG_LEVEL or DCC_LOG_FILE asks for it; a command's messages to its user are
+separate. Names and texts from outside are escaped, so that none can imitate a line of the log. Messages of other
+packages are kept from WARNING on.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from dcc.runtime.log_context import FIELDS, log_context
 from dcc.runtime.private_files import make_directory
 
 NOTICE: Final = "is_notice"
-"""The attribute of a log message that people at a terminal are told too: `extra={NOTICE: True}`."""
+"""Marks a log message that is also shown at the terminal: `extra={NOTICE: True}`."""
 
 OWN_LOGGERS: Final = ("dcc", "dcc_resources", "dcc_assets", "dcc_dagster", "dcc_sensors", "dcc_definitions")
-"""The loggers that the level of the settings is about, with those below them."""
+"""The loggers whose level the settings set, with those below them."""
 
 _LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 _FORMATS: Final = ("text", "json")
@@ -41,7 +41,7 @@ _PRIVATE: Final = 0o640
 
 @dataclass(frozen=True, slots=True)
 class LogPlan:
-    """A log as the settings ask for it; `file` None: on standard error. `home`: DCC_HOME, where it is in that."""
+    """The log of the settings; `file` None: standard error. `home`: DCC_HOME, if the file is in it."""
 
     form: str
     level: int
@@ -50,15 +50,15 @@ class LogPlan:
 
     @property
     def is_json_on_stderr(self) -> bool:
-        """Whether standard error is read by a program, to which everything on it should be a message."""
+        """Whether a program reads standard error and expects only messages there."""
         return self.file is None and self.form == "json"
 
 
 def plan_from_environment(environment: Mapping[str, str] = os.environ) -> LogPlan | None:
-    """The log that the environment asks for; None where it asks for none.
+    """The log of the environment's settings; None without one.
 
-    The same settings as in `dcc.settings`, whose import takes longer than short commands do. Raises
-    ConfigurationError that names the wrong setting.
+    Reads the settings without importing `dcc.settings`, which takes longer than short commands do. Raises
+    ConfigurationError with the name of a wrong setting.
     """
     said = {name.upper(): text for name, text in environment.items() if text}
     form, level, file = (said.get(f"DCC_LOG_{name}") for name in ("FORMAT", "LEVEL", "FILE"))
@@ -81,10 +81,10 @@ def plan_from_environment(environment: Mapping[str, str] = os.environ) -> LogPla
 
 
 class TextFormatter(logging.Formatter):
-    """`<time> <LEVEL> <logger> [<what it is about>] <message>`; a traceback follows, each line of it indented."""
+    """`<time> <LEVEL> <logger> [<subject>] <message>`, followed by an indented traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line, and those of the traceback."""
+        """Format a line with its traceback."""
         about = " ".join(f"{name}={_word(value)}" for name, value in _about().items())
         head = f"{_time(record)} {record.levelname} {record.name}[{record.process}]"
         line = f"{head} {f'[{about}] ' if about else ''}{_escaped(_message(record))}"
@@ -92,10 +92,10 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """An object on one line: time, level, logger, message, process, what it is about, and the exception if any."""
+    """An object on one line: time, level, logger, message, process, subject, and the exception if any."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The object."""
+        """Format an object."""
         entry: dict[str, object] = {
             "time": _time(record),
             "level": record.levelname.lower(),
@@ -106,7 +106,7 @@ class JsonFormatter(logging.Formatter):
         }
         if trace := _traceback(record):
             entry["exception"] = trace
-        # In ASCII: whatever reads it, no character in it ends the line.
+        # In ASCII, so that no character ends the line for any reader.
         return json.dumps(entry)
 
 
@@ -120,7 +120,7 @@ def _message(record: logging.LogRecord) -> str:
 
 
 def _said(record: logging.LogRecord) -> str:
-    # Dagster, which hears of messages first, puts its run and step before them.
+    # Dagster, which gets messages first, puts its run and step before them.
     meta = getattr(record, "dagster_meta", None)
     original = meta.get("orig_message") if isinstance(meta, Mapping) else None
     return original if isinstance(original, str) else record.getMessage()
@@ -134,7 +134,7 @@ def _about() -> dict[str, str | int]:
 
 def _traceback(record: logging.LogRecord) -> str:
     if record.exc_text:
-        # As `dcc.redaction` left it where the exception held a secret, or as another handler wrote it.
+        # As `dcc.redaction` left it if the exception contained a secret, or as another handler wrote it.
         return redacted(record.exc_text)
     if not record.exc_info or record.exc_info[0] is None:
         return ""
@@ -158,7 +158,7 @@ def _word(value: str | int) -> str:
 
 
 class _ErrorOutput(logging.Handler):
-    """Writes to standard error, whatever that is at the moment."""
+    """Writes to the present standard error."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write one message."""
@@ -170,13 +170,13 @@ class _ErrorOutput(logging.Handler):
 
 
 class _LogFile(logging.Handler):
-    """Appends to a file, each message whole, beside other processes; the file may be moved away at any time."""
+    """Appends complete messages to a file, beside other processes; the file may be moved away at any time."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
         self._path = path
         self._complained = False
-        # The library closes this handler in the end, also if the file cannot be opened.
+        # The library closes this handler in the end, even if the file cannot be opened.
         self._opened = -1
         self._opened = self._open()
 
@@ -195,7 +195,7 @@ class _LogFile(logging.Handler):
             self.handleError(record)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802, ARG002 - the library's
-        """Say once, where people look, that the log is not whole; work goes on."""
+        """Report once, at the terminal, that the log is incomplete; work goes on."""
         if self._complained:
             return
         self._complained = True
@@ -204,10 +204,10 @@ class _LogFile(logging.Handler):
             sys.stderr.write(f"Warning: The log {self._path} could not be written ({_escaped(str(reason))}).\n")
 
     def close(self) -> None:
-        """Close the file; a message that comes later opens it again.
+        """Close the file; a later message opens it again.
 
-        Dagster has the library close all handlers there are, and goes on logging. A number that is closed twice, or
-        written to after it, may be another file's by then: of a database, say.
+        Dagster makes the library close all handlers, and goes on logging. A closed file number may belong to another
+        file by then, such as a database.
         """
         self.acquire()
         try:
@@ -236,13 +236,13 @@ _for_good: Final = ExitStack()
 
 
 def log_plan() -> LogPlan | None:
-    """The log that this process keeps; None without one."""
+    """The log of this process; None without one."""
     return _plan
 
 
 @contextmanager
 def logging_as(plan: LogPlan | None) -> Iterator[None]:
-    """Keep a log while the block runs. Raises ConfigurationError when its file cannot be written to."""
+    """Log while the block runs. Raises ConfigurationError if the file cannot be written."""
     global _plan
     if plan is None or _plan is not None:
         yield
@@ -271,7 +271,7 @@ def logging_as(plan: LogPlan | None) -> Iterator[None]:
 
 
 def start_logging(plan: LogPlan | None) -> None:
-    """Keep a log from now on to the end of this process; nothing where it keeps one already. Raises as `logging_as`."""
+    """Log from now until this process ends, unless it logs already. Raises as `logging_as`."""
     if plan is not None and _plan is None:
         _for_good.enter_context(logging_as(plan))
 

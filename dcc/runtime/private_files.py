@@ -1,4 +1,4 @@
-"""Directories and files that are nobody else's, whatever the umask, and not where a stranger's link leads."""
+"""Directories and files that only this user can read, whatever the umask, and that no stranger's link redirects."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from dcc.errors import ConfigurationError
 PRIVATE_DIRECTORY: Final = 0o700
 PRIVATE_FILE: Final = 0o600
 SHARED_DIRECTORY: Final = 0o750
-"""Of what is made for people to read, such as reports and exports: the directory's group may."""
+"""For files that people read, such as reports and exports: the directory's group may read them."""
 SHARED_FILE: Final = 0o640
 PART_NAMES: Final = ".*.part"
-"""The names of files that are not yet whole, as a pattern; a process that is killed leaves such."""
+"""The pattern of the names of incomplete files; a killed process leaves such."""
 
 _MOST_LINKS: Final = 40
 
 
 def make_directory(path: Path, mode: int = PRIVATE_DIRECTORY) -> None:
-    """Make a directory, with those above it, unless it is there; `mode` is for those that are made.
+    """Make a directory and its parents if they are missing, with this `mode`.
 
-    Raises ConfigurationError where a link of another user stands on the way, else OSError.
+    Raises ConfigurationError for a link of another user on the way, else OSError.
     """
     refuse_links_of_others(path)
     missing = [path, *path.parents]
     for directory in reversed(missing[: missing.index(_nearest(path))]):
         directory.mkdir(mode=mode, exist_ok=True)
-    # Says so where something else than a directory is there.
+    # Raises if something else than a directory is there.
     path.mkdir(exist_ok=True)
 
 
@@ -41,9 +41,9 @@ def _nearest(path: Path) -> Path:
 
 
 def create_file(path: Path, mode: int) -> int:
-    """Make a file, in place of one of the same name, and return it open for writing. Raises OSError.
+    """Make a file, replacing one of the same name, and open it for writing. Raises OSError.
 
-    Nobody's link is followed, and nobody who has the old one open sees what is written to the new one.
+    Does not follow a link, and a reader of the old file does not see the new content.
     """
     path.unlink(missing_ok=True)
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
@@ -51,11 +51,11 @@ def create_file(path: Path, mode: int) -> int:
 
 @contextmanager
 def replacement_file(path: Path, mode: int = 0o666) -> Iterator[Path]:
-    """A new, empty file beside `path` to write to, which takes its place at once in the end; after an error it goes.
+    """A new, empty file beside `path`, which replaces `path` at the end of the block; after an error it is removed.
 
-    The umask takes its share of `mode`. Raises OSError, and leaves what is at `path` as it was then.
+    The umask applies to `mode`. Raises OSError, and leaves `path` as it was then.
     """
-    # Of its own, for processes in containers have the same ids; and short, whatever the name of what it replaces.
+    # A random name, because processes in containers have the same ids; and a short one, whatever it replaces.
     part = path.with_name(f".{uuid4().hex}.part")
     os.close(create_file(part, mode))
     try:
@@ -64,23 +64,23 @@ def replacement_file(path: Path, mode: int = 0o666) -> Iterator[Path]:
             os.fsync(file.fileno())
         part.replace(path)
     except BaseException:
-        # What went wrong is more worth saying than that its part stays.
+        # The first error matters more than an incomplete file that stays.
         with suppress(OSError):
             part.unlink(missing_ok=True)
         raise
 
 
 def remove_access_of_others(path: Path) -> None:
-    """Take the rights of others away from a file or directory of this user's, if they have any; the group keeps its."""
+    """Remove others' access to a file or directory of this user; the group keeps its own."""
     status = path.stat()
     if status.st_uid == os.geteuid() and status.st_mode & stat.S_IRWXO:
         path.chmod(stat.S_IMODE(status.st_mode) & ~stat.S_IRWXO)
 
 
 def refuse_links_of_others(path: Path) -> None:
-    """Raise ConfigurationError if any link on the way to `path` belongs to neither this user nor root.
+    """Raise ConfigurationError if a link on the way to `path` belongs to neither this user nor root.
 
-    Whoever made it could have files written, or read, wherever this user may.
+    Its owner could redirect what this user writes and reads.
     """
     here, pending, links = Path(path.anchor or "/"), list(reversed(path.absolute().parts[1:])), 0
     while pending and links < _MOST_LINKS:
@@ -89,7 +89,7 @@ def refuse_links_of_others(path: Path) -> None:
         try:
             status = step.lstat()
         except OSError:
-            # What is not there will be made, and what cannot be looked at cannot be used: its user says so.
+            # A missing directory will be made; an inaccessible one makes its user fail with a message.
             return
         if not stat.S_ISLNK(status.st_mode):
             here = step

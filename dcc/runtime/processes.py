@@ -1,4 +1,4 @@
-"""Processes: which one is surely gone, what each hides from others, and how it gives memory back."""
+"""Processes: whether one has ended, what each hides from others, and how it returns memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _VARIABLE: Final = "MALLOC_ARENA_MAX"
 
 @contextmanager
 def interrupted_by_sigterm() -> Iterator[None]:
-    """Have SIGTERM interrupt the main thread while the block runs, as Ctrl-C does, so that it can tidy up."""
+    """Let SIGTERM interrupt the main thread during the block as Ctrl-C does, so that it can tidy up."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
@@ -31,15 +31,14 @@ def interrupted_by_sigterm() -> Iterator[None]:
 
 
 def keep_freed_memory_together() -> None:
-    """See that the threads of this process, and of those that it starts, share what memory has been freed.
+    """Make the threads of this process, and of those that it starts, share freed memory.
 
-    glibc else gives each thread a pool (arena) of its own, up to eight for each core, and hands the pools on to the
-    threads that come later. Each session has new threads: one pool after the other comes to hold the most that any
-    thread ever needed, though nothing of it is in use (docs/reliability.md, "Soak"). Two are enough, as Python lets one
-    thread work at a time, mostly.
+    By default glibc gives each thread a pool (arena), up to eight for each core, and passes the pools on to later
+    threads. Each session has new threads, so that one pool after the other grows to the most that any thread ever
+    needed (docs/reliability.md, "Soak"). Two pools are enough, because Python mostly runs one thread at a time.
 
-    Call before threads begin. Does nothing where MALLOC_ARENA_MAX or GLIBC_TUNABLES says already how many there are to
-    be, nor where the C library is another one than glibc.
+    Call before threads begin. Does nothing if MALLOC_ARENA_MAX or GLIBC_TUNABLES sets the number already, or with
+    another C library than glibc.
     """
     if not _is_glibc() or _VARIABLE in os.environ:
         return
@@ -52,9 +51,9 @@ def keep_freed_memory_together() -> None:
 
 
 def give_back_freed_memory() -> None:
-    """Let go of what is left in cycles, and give the system back what is free; takes a tenth of a second.
+    """Collect reference cycles, and return free memory to the system; takes a tenth of a second.
 
-    Connections are such cycles, with a megabyte of buffers each. Python would come across them much later.
+    Connections are such cycles, with a megabyte of buffers each; Python would collect them much later.
     """
     gc.collect()
     if _is_glibc():
@@ -71,27 +70,27 @@ _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_DUMPABLE: Final = 4
 
 OTHERS: Final = 0o027
-"""What no file or directory that a command makes is readable by, whatever the umask: others; nor written by groups."""
+"""The umask of commands: others may read nothing, groups may write nothing."""
 
 
 def forbid_core_dumps() -> None:
-    """See that no core dump is ever written of this process, in which its passwords and keys would be.
+    """Prevent core dumps of this process, which would contain its passwords and keys.
 
-    Neither are those of processes that it starts, as far as a limit can hold them. On Linux other processes of the
-    same user cannot look into its memory either, nor attach a debugger.
+    This also holds for processes that it starts, as far as a limit can. On Linux, other processes of the same user
+    cannot read its memory or attach a debugger either.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if sys.platform == "linux":
         import ctypes
 
-        # Where dumps are handed to a program, the limit alone does not hold.
+        # If dumps are piped to a program, the limit alone does not hold.
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def end_with_parent() -> None:
-    """See that this process is killed when the thread that started it ends, or its process; on Linux only.
+    """Kill this process when the thread that started it ends, or its process; on Linux only.
 
-    Whoever started it may be gone by now: look at the id of the parent afterwards.
+    The parent may have ended already: check its id afterwards.
     """
     if sys.platform == "linux":
         import ctypes
@@ -100,10 +99,9 @@ def end_with_parent() -> None:
 
 
 def open_closed_streams() -> None:
-    """Open standard input, output and error where whoever started this process had closed them: on nothing.
+    """Open closed standard streams on the null device.
 
-    Otherwise the next file that is opened, such as a database, takes their numbers, and what this process or one that
-    it starts prints is written into it.
+    Otherwise the next opened file, such as a database, would get their numbers, and output would be written into it.
     """
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         if getattr(sys, name) is None:
@@ -117,12 +115,12 @@ def open_closed_streams() -> None:
 
 
 def keep_files_private() -> None:
-    """See that others can read nothing that this process and those that it starts write, whatever the umask."""
+    """Let others read nothing that this process and those that it starts write, whatever the umask."""
     os.umask(os.umask(OTHERS) | OTHERS)
 
 
 def environment_without_secrets() -> dict[str, str]:
-    """The environment for a process that needs neither settings nor secrets: what programs themselves go by."""
+    """The environment for a process that needs neither settings nor secrets: only variables for programs in general."""
     kept = ("COV", "DCC_LOG_", "LANG", "LC_", "LD_", "PYTHON")
     named = {"HOME", "LOGNAME", "PATH", "TMPDIR", "TZ", "USER", "VIRTUAL_ENV"}
     return {name: value for name, value in os.environ.items() if name in named or name.upper().startswith(kept)}
@@ -135,10 +133,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process, well enough described to tell from its machine whether it lives.
+    """A process, described well enough to know on its machine whether it runs.
 
-    `host` begins with the machine's name and tells its boots and containers apart, in each of which process ids begin
-    anew; it has at most 128 characters. `started` is in clock ticks since boot, empty where that cannot be told.
+    `host` begins with the machine's name and distinguishes its boots and containers, each of which counts process ids
+    from the beginning; it has at most 128 characters. `started` is in clock ticks since boot, empty if unknown.
     """
 
     host: str
@@ -152,7 +150,7 @@ class Process:
 
     @property
     def is_gone(self) -> bool:
-        """Whether it was of this machine and is surely no more."""
+        """Whether it was on this machine and has certainly ended."""
         if not self.started or self.host != _host():
             return False
         try:
@@ -160,14 +158,14 @@ class Process:
         except ProcessLookupError:
             return True
         except OSError:
-            # Another user's, of which nothing else may be seen.
+            # Another user's process, of which nothing else is visible.
             log.debug("Process %s cannot be asked for", self.pid)
         seen = _look_up(self.pid)
         return seen.zombie or seen.started not in {"", self.started}
 
 
 class _Seen(NamedTuple):
-    """What this machine tells of a process; `started` is empty where it tells nothing."""
+    """This machine's data on a process; `started` is empty if unknown."""
 
     started: str
     zombie: bool = False

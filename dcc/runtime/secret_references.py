@@ -1,7 +1,6 @@
-"""Secrets that stand elsewhere than where they are asked for: `env:NAME`, `file:PATH`.
+"""References to secrets: `env:NAME`, `file:PATH`.
 
-A file that others than its owner and its group may read, or others than its owner may write, is refused: a secret that
-anybody may know, or exchange, protects nothing.
+A file that anybody but its owner and group may read, or anybody but its owner may write, is refused.
 """
 
 from __future__ import annotations
@@ -21,14 +20,15 @@ _OTHERS: Final = stat.S_IRWXO | stat.S_IWGRP
 
 
 def is_reference(text: str) -> bool:
-    """Whether a text says where a secret is, and is none itself."""
+    """Whether a text is a reference to a secret."""
     return text.startswith(("env:", "file:"))
 
 
 def read_reference(reference: str, referrer: str) -> str:
-    """What stands where `env:NAME` or `file:PATH` says; of a file without blanks and line ends around it.
+    """The secret for `env:NAME` or `file:PATH`; of a file without surrounding blanks and line ends.
 
-    `referrer` is what refers to it. Raises ConfigurationError, which names the variable or file and never a secret.
+    `referrer` is what contains the reference. Raises ConfigurationError with the name of the variable or file, never
+    with a secret.
     """
     kind, _, name = reference.partition(":")
     if kind == "env" and name:
@@ -44,7 +44,7 @@ def read_reference(reference: str, referrer: str) -> str:
 
 
 def resolved(secret: str, referrer: str) -> str:
-    """A secret that may be a reference, and which nothing shows from now on; as `read_reference`."""
+    """A secret, given directly or by reference, that no text shows from now on. Raises as `read_reference`."""
     if is_reference(secret):
         secret = read_reference(secret, referrer)
     keep_secret(secret)
@@ -53,7 +53,7 @@ def resolved(secret: str, referrer: str) -> str:
 
 
 def read_secret_file(path: Path, what: str) -> str:
-    """The text of a file with a secret; messages name it as `what`. Raises ConfigurationError."""
+    """The text of a file with a secret; messages call it `what`. Raises ConfigurationError."""
     try:
         with path.open("rb") as file:
             refuse_open_to_others(file.fileno(), path, what)

@@ -1,4 +1,4 @@
-"""Processes that work for this one by `concurrent.futures`, and are told none of its secrets."""
+"""Processes that work for this one by `concurrent.futures`, without its secrets."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ E = TypeVar("E", bound=Exception)
 
 @dataclass(eq=False)
 class _Piece:
-    """A piece of work, and what comes of it; `name` says in messages what it is about."""
+    """A task and its future; `name` is its name in messages."""
 
     name: str
     work: Callable[..., Any]
@@ -41,11 +41,11 @@ class _Piece:
 
 
 class WorkerProcesses:
-    """So many processes, each of which calls `begin` with what is given before it does anything else.
+    """A number of processes, each of which first calls `begin` with the given arguments.
 
-    They end with this process, however it ends. Where one of them ends, as for want of memory, others go on; what those
-    that ended had is done by a process that has nothing else, a piece after the other: so a piece that ends its process
-    each time costs no other.
+    They end with this process, however it ends. If one of them dies, for example without memory, the others go on. The
+    tasks of dead processes are repeated one by one in a separate process, so that a task that kills its process each
+    time costs no other.
     """
 
     def __init__(self, number: int, begin: Callable[..., object], *given: Any) -> None:
@@ -60,13 +60,13 @@ class WorkerProcesses:
         self._keeper.start()
 
     def submit(self, name: str, work: Callable[..., Any], *given: Any) -> Future[Any]:
-        """Have work done; what comes of it. It raises HelperEndedError where that ended its process."""
+        """Submit a task; its future raises HelperEndedError if the task killed its process."""
         piece = _Piece(name, work, given)
         self._to_do.put(partial(self._give, piece))
         return piece.future
 
     def stop(self) -> None:
-        """End the processes, whatever they do; nothing comes of what they have."""
+        """Kill the processes; their tasks have no result."""
         self._to_do.put(None)
         self._keeper.join()
 
@@ -82,7 +82,7 @@ class WorkerProcesses:
                 pool.shutdown(wait=True)
 
     def _give(self, piece: _Piece) -> None:
-        """Have a piece done among others."""
+        """Submit a task to the processes."""
         if self._pool is None:
             self._pool = self._new_pool(self._number)
         pool = self._pool
@@ -97,7 +97,7 @@ class WorkerProcesses:
             done.add_done_callback(lambda done: self._to_do.put(partial(self._take, piece, pool, done)))
 
     def _take(self, piece: _Piece, pool: ProcessPoolExecutor, done: Future[Any]) -> None:
-        """Take what came of a piece that was done among others."""
+        """Take the result of a task."""
         if not _has_ended(done):
             _hand_on(done, piece.future)
             return
@@ -109,7 +109,7 @@ class WorkerProcesses:
             self._try_first()
 
     def _try_first(self) -> None:
-        """Have the first of those that may have ended a process done by itself."""
+        """Run the first suspect task in a process by itself."""
         if self._alone is None:
             self._alone = self._new_pool(1)
         piece = self._suspects[0]
@@ -156,7 +156,7 @@ def _hand_on(done: Future[Any], future: Future[Any]) -> None:
 
 
 def _guarded(context: dict[str, Any], work: Callable[..., Any], given: tuple[Any, ...]) -> Any:
-    """Do a piece of work in a process; what it raises can be raised in the other one too."""
+    """Run a task in a process, and make its exception portable."""
     with logging_about(**context):
         try:
             return work(*given)
@@ -167,7 +167,7 @@ def _guarded(context: dict[str, Any], work: Callable[..., Any], given: tuple[Any
 
 
 def portable(error: E) -> E | InternalFaultError:
-    """An error that another process can be told of: itself, or an InternalFaultError in the place of it."""
+    """An exception that can be sent to another process: itself, or an InternalFaultError in its place."""
     try:
         pickle.loads(pickle.dumps(error))  # noqa: S301 - made in this line
     except Exception:
@@ -186,9 +186,9 @@ def _begin(parent: int, begin: Callable[..., object], given: tuple[Any, ...]) ->
 
 
 class _Popen(popen_spawn_posix.Popen):
-    """Starts a process as `multiprocessing` does, but for its environment, in which are no secrets.
+    """Starts a process as `multiprocessing` does, but without secrets in its environment.
 
-    What this process's main module loads is not loaded there either.
+    The process does not load this process's main module either.
     """
 
     _fds: list[int]
