@@ -1,1 +1,1 @@
-"""What the tracker (`dcc.tracker`) and the QC database (`dcc.qc`) share: connections, schema, transactions."""
+"""Common parts of the tracker (`dcc.tracker`) and the QC database (`dcc.qc`): connections, schema, transactions."""

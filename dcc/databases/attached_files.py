@@ -1,4 +1,4 @@
-"""Files of SQLite that a transaction of a database of SQLite reads beside it."""
+"""SQLite files that a transaction on a SQLite database reads as well."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _ATTACHED: Final = "dcc_attached"
 
 
 def attached(connection: Connection, address: str) -> str:
-    """The name by which statements of a transaction name what is in the file of an address.
+    """The schema name of the file at an address in the statements of a transaction.
 
-    The file is let go of when the connection goes back to its pool, as none can be within a transaction.
+    The file is detached when the connection returns to its pool, because that is impossible within a transaction.
     """
     names: dict[str, str] = connection.info.setdefault(_ATTACHED, {})
     name = names.get(address)
@@ -28,7 +28,7 @@ def attached(connection: Connection, address: str) -> str:
 
 
 def detach(connection: sqlite3.Connection | None, record: Any) -> None:
-    """Let go of the files that a connection's transaction has read: what an engine does when it comes back."""
+    """Detach the files that a connection's transaction has read; engines call this when a connection returns."""
     names: dict[str, str] = record.info.pop(_ATTACHED, {})
     if connection is not None:
         for name in names.values():

@@ -1,4 +1,4 @@
-"""Columns and table options that the tables of both databases share, on each kind of database."""
+"""Columns and table options of both databases, on each kind of database."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from sqlalchemy.types import TypeDecorator, TypeEngine
 
 MYSQL_FAMILY: Final = ("mysql", "mariadb")
 MESSAGE_BYTES: Final = 65_535
-"""What MySQL's TEXT holds; longer messages are cut to it."""
+"""The capacity of MySQL's TEXT; longer messages are cut to it."""
 
 TINY = SmallInteger().with_variant(mysql.TINYINT(unsigned=True), *MYSQL_FAMILY).with_variant(Integer(), "sqlite")
 SMALL = SmallInteger().with_variant(mysql.SMALLINT(unsigned=True), *MYSQL_FAMILY).with_variant(Integer(), "sqlite")
@@ -56,14 +56,14 @@ class UtcDateTime(TypeDecorator[datetime]):
     cache_ok = True
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        """SQLite keeps the same text as it does for CURRENT_TIMESTAMP."""
+        """SQLite stores the same text as for CURRENT_TIMESTAMP."""
         if dialect.name == "sqlite":
             return dialect.type_descriptor(sqlite.DATETIME(truncate_microseconds=True))  # type: ignore[no-untyped-call]
         # MySQL's own type, because Dagster, where it is imported, changes what the general one becomes there.
         return dialect.type_descriptor(mysql.DATETIME() if dialect.name in MYSQL_FAMILY else DateTime())
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
-        """Convert a time on its way into the database."""
+        """Convert a time for the database."""
         if value is None:
             return None
         if value.tzinfo is not None:
@@ -72,13 +72,13 @@ class UtcDateTime(TypeDecorator[datetime]):
 
 
 class Message(TypeDecorator[str]):
-    """Free text of at most `MESSAGE_BYTES` bytes; a longer one ends in an ellipsis."""
+    """Free text of at most `MESSAGE_BYTES` bytes; a longer one is cut and ends in an ellipsis."""
 
     impl = Text
     cache_ok = True
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:  # noqa: ARG002
-        """Fit a text on its way into the database; what UTF-8 cannot carry is escaped."""
+        """Fit a text into the column; characters beyond UTF-8 are escaped."""
         if value is None:
             return None
         data = value.encode("utf-8", "backslashreplace")
@@ -88,7 +88,7 @@ class Message(TypeDecorator[str]):
 
 
 class RowTime(ColumnElement[datetime]):
-    """Default of `last_update`: the time at which the row was last written."""
+    """Default of `last_update`: the time of the row's last change."""
 
     inherit_cache = True
     type = TIMESTAMP()
@@ -105,7 +105,7 @@ def _row_time_mysql(element: RowTime, compiler: SQLCompiler, **options: Any) -> 
 
 
 class TypedTable(DeclarativeBase):
-    """Base of the bases of each database's tables, which have a `metadata` of their own (see `new_metadata`)."""
+    """Base of each database's models, which have a `metadata` of their own (see `new_metadata`)."""
 
     __abstract__ = True
     type_annotation_map = {datetime: UtcDateTime(), bool: Boolean(create_constraint=False)}  # noqa: RUF012
@@ -114,7 +114,7 @@ class TypedTable(DeclarativeBase):
 
 
 def new_metadata() -> MetaData:
-    """An empty collection of tables, with the names that keys and indexes get."""
+    """An empty collection of tables, with naming conventions for keys and indexes."""
     return MetaData(
         naming_convention={
             "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -126,7 +126,7 @@ def new_metadata() -> MetaData:
 
 
 class ReceiptColumns:
-    """The columns of a database's table `write_receipt`: see `dcc.databases.transactions.run_writing`."""
+    """The columns of the table `write_receipt`: see `dcc.databases.transactions.run_writing`."""
 
     writer: Mapped[str] = mapped_column(CHAR(32), primary_key=True)
     token: Mapped[int] = mapped_column(BIG)
@@ -134,7 +134,7 @@ class ReceiptColumns:
 
 
 class LastUpdated:
-    """The column `last_update` of the tables of the `phenodcc_tracker` schema: when the row was last written."""
+    """The column `last_update` of the tables of the `phenodcc_tracker` schema: the time of the row's last change."""
 
     last_update: Mapped[datetime] = mapped_column(ROW_TIME, server_default=RowTime(), sort_order=1_000)
 
@@ -142,7 +142,9 @@ class LastUpdated:
 def table_options(
     *keys: Index | UniqueConstraint, counted: bool = True
 ) -> tuple[Index | UniqueConstraint | dict[str, Any], ...]:
-    """Table arguments: `keys`, and what every table has on each database; `counted`: the database gives the ids."""
+    """Table arguments: `keys`, and the options of every table on each database; `counted`: the database generates the
+    ids.
+    """
     options: dict[str, Any] = {"sqlite_autoincrement": counted}
     for family in MYSQL_FAMILY:
         options |= {
@@ -154,20 +156,20 @@ def table_options(
 
 
 def small_id() -> MappedColumn[int]:
-    """An id given by the database, for tables that stay small."""
+    """A generated id, for tables that stay small."""
     return mapped_column(SMALL, primary_key=True, autoincrement=True)
 
 
 def big_id() -> MappedColumn[int]:
-    """An id given by the database, for tables that grow without end."""
+    """A generated id, for tables that grow without end."""
     return mapped_column(BIG, primary_key=True, autoincrement=True)
 
 
 def small_reference(target: str, ondelete: str, **options: Any) -> MappedColumn[Any]:
-    """A reference to a `small_id`; `ondelete` is what happens to this row when that one is removed."""
+    """A reference to a `small_id`; `ondelete` is what happens to this row when that one is deleted."""
     return mapped_column(SMALL, ForeignKey(target, ondelete=ondelete, onupdate="CASCADE"), **options)
 
 
 def big_reference(target: str, ondelete: str, **options: Any) -> MappedColumn[Any]:
-    """A reference to a `big_id`; `ondelete` is what happens to this row when that one is removed."""
+    """A reference to a `big_id`; `ondelete` is what happens to this row when that one is deleted."""
     return mapped_column(BIG, ForeignKey(target, ondelete=ondelete, onupdate="CASCADE"), **options)

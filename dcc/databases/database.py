@@ -11,28 +11,28 @@ from sqlalchemy import Connection, Engine, MetaData
 from dcc.errors import DatabaseOutdatedError, DatabaseUnreachableError
 
 DESCRIPTION: Final = "dcc_database"
-"""Execution option of an engine that holds the `Database` it is of."""
+"""Execution option of an engine: its `Database`."""
 
 
 OUTAGE_SECONDS: Final = "dcc_outage_seconds"
 """Execution option of an engine: for how many seconds its database may be away or full before work is given up."""
 
 MADE_FIRST: Final = "write_receipt"
-"""The table that is made before all others, and marks a database as the platform's."""
+"""The first table that is made; it marks a database as the platform's."""
 
 Revisions = Mapping[str, Callable[[Connection], None] | None]
-"""The revisions of a schema, oldest first, and what converts the rows that the one before has."""
+"""The revisions of a schema, oldest first, each with the function that converts the rows of the one before."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Database:
     """One of the platform's databases.
 
-    `noun` is what messages call what it holds ("tracker"), `name` what they call itself ("tracker database"),
-    `setting` the environment variable with its URL, `file_name` its usual SQLite file. `landmark` is a table that no
-    other of the databases has. `revisions` are those of its schema, oldest first. `fill` adds the rows that every such
-    database holds, where they are missing. `views` are the queries of its views by name, for a dialect. `loads_files`:
-    the client may send files for LOAD DATA LOCAL INFILE. `made_by` is the command that makes it.
+    `noun` names its content in messages ("tracker"), `name` the database ("tracker database"), `setting` is the
+    environment variable with its URL, and `file_name` its usual SQLite file. `landmark` is a table that only this
+    database has. `revisions` are those of its schema, oldest first. `fill` adds missing rows that every such database
+    has. `views` are the queries of its views by name, for a dialect. `loads_files`: the client may send files for LOAD
+    DATA LOCAL INFILE. `made_by` is the command that makes it.
     """
 
     noun: str
@@ -56,7 +56,7 @@ class Database:
 
 
 def database_of(engine: Engine) -> Database:
-    """Which database an engine, opened by `dcc.databases.engines`, is of."""
+    """The database of an engine that `dcc.databases.engines` opened."""
     database = engine.get_execution_options()[DESCRIPTION]
     if not isinstance(database, Database):
         raise TypeError(f"{database!r} describes no database.")

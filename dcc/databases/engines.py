@@ -1,7 +1,7 @@
-"""Connections to SQLite, MySQL and MariaDB, and what their failures mean.
+"""Connections to SQLite, MySQL and MariaDB, and the meaning of their failures.
 
-Every connection holds times in UTC, enforces foreign keys, compares names by their bytes and refuses values that do not
-fit. No message made here holds a password or a statement's parameters.
+Every connection has times in UTC, enforces foreign keys, compares names by their bytes and refuses values that do not
+fit. No message made here contains a password or a statement's parameters.
 """
 
 from __future__ import annotations
@@ -28,10 +28,12 @@ WRITES: Final = "dcc_writes"
 """Execution option of a connection whose next transaction writes."""
 
 BUSY_SECONDS: Final = 30.0
-"""How long a statement waits for another writer's lock."""
+"""Seconds for which a statement waits for another writer's lock."""
 
 LISTED_BYTES: Final = 1 << 20
-"""How long the text may be that a statement makes of a group of rows (`number_lists.listed`); the rest is cut off."""
+"""The maximal length of the text that a statement makes of a group of rows (`list_parameters.listed`); the rest is cut
+off.
+"""
 
 _MYSQL_PORT = 3306
 _THIS_MACHINE = frozenset({"127.0.0.1", "::1"})
@@ -72,17 +74,16 @@ _SQLITE_UNFIT = {
 
 
 def open_database(url: str, database: Database) -> Engine:
-    """The engine of a database by the text of its URL, which a setting holds; connects on first use only.
+    """The engine of a database by the text of its URL, as in a setting; it connects on first use only.
 
-    SQLite and MySQL or MariaDB are known (`mysql://` and `mariadb://`, with or without `+pymysql`). Connecting or
-    working raises the database's `unreachable` error when it cannot be reached, at any time. Raises
-    ConfigurationError for a URL that names no such database.
+    SQLite and MySQL or MariaDB are known (`mysql://` and `mariadb://`, with or without `+pymysql`). Using it raises the
+    database's `unreachable` error when the database cannot be reached. Raises ConfigurationError for any other URL.
     """
     return open_url(parse_url(url, database), database)
 
 
 def parse_url(url: str, database: Database) -> URL:
-    """The URL of a database by its text. Raises ConfigurationError, without the password, for one that names none."""
+    """The parsed URL of a database. Raises ConfigurationError, without the password, for an invalid one."""
     try:
         check_database_url(url)
     except ValueError as error:
@@ -91,7 +92,7 @@ def parse_url(url: str, database: Database) -> URL:
 
 
 def open_url(url: URL, database: Database, *, answer_seconds: int | None = _ANSWER_SECONDS) -> Engine:
-    """The engine of a database by URL; a statement may take `answer_seconds` (None: any time)."""
+    """The engine of a database by URL; a statement may take `answer_seconds` (None: without limit)."""
     backend = url.get_backend_name()
     if backend == "sqlite":
         engine = _open_sqlite(url, database)
@@ -106,7 +107,7 @@ def open_url(url: URL, database: Database, *, answer_seconds: int | None = _ANSW
 
 
 def database_label(url: URL) -> str:
-    """How messages name a database: its path, or user, host and name without the password."""
+    """The database's name in messages: its path, or user, host and name without the password."""
     if url.get_backend_name() == "sqlite":
         return str(url.database)
     user = f"{url.username}@" if url.username else ""
@@ -115,7 +116,7 @@ def database_label(url: URL) -> str:
 
 
 def same_database(one: URL, other: URL) -> bool:
-    """Whether two URLs name one database, whoever logs in there: by the file, or by server, port and name."""
+    """Whether two URLs name one database, for any user: the same file, or the same server, port and name."""
     return _identity(one) == _identity(other)
 
 
@@ -127,7 +128,7 @@ def _identity(url: URL) -> tuple[str, ...]:
 
 
 def server_of(url: URL) -> str:
-    """The server of a database, by name and port, which a URL may leave out or spell in other letters."""
+    """A database's server as host and port, with defaults filled in and letters unified."""
     return f"{(url.host or 'localhost').lower()}:{url.port or _MYSQL_PORT}"
 
 
@@ -159,7 +160,7 @@ def _prepare_sqlite(connection: sqlite3.Connection, record: object) -> None:  # 
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    # A writer that began as a reader could not go on once another has written: it takes the write lock at once.
+    # A transaction that began as a reader cannot write after another writer: take the write lock at once.
     writes = connection.get_execution_options().get(WRITES, False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
@@ -174,7 +175,7 @@ def _open_mysql(url: URL, database: Database, answer_seconds: int | None) -> Eng
         "write_timeout": answer_seconds,
     }
     if url.password:
-        # As other clients send it; the driver would encode it in Latin-1.
+        # UTF-8 as other clients send it; the driver would encode it in Latin-1.
         arguments["password"] = url.password.encode()
     return create_engine(
         url.set(drivername="mysql+pymysql").difference_update_query(["charset"]),
@@ -212,7 +213,7 @@ def _explain_failure(context: ExceptionContext) -> DatabaseUnreachableError | No
 
 
 def _advice(cause: BaseException, disconnected: bool) -> str | None:
-    """What to do about a failure to reach the database, to be formatted; None when the failure is of another kind."""
+    """What to do about a failure to reach the database, as a format; None for other failures."""
     code = _code(cause)
     if isinstance(cause, sqlite3.Error):
         return _SQLITE_AWAY.get(code) or _SQLITE_UNFIT.get(code)
@@ -226,7 +227,7 @@ def _advice(cause: BaseException, disconnected: bool) -> str | None:
 
 
 def _of_mysql(cause: BaseException | None) -> bool:
-    # Its driver is asked for only where it is loaded already: who has SQLite need not wait for it.
+    # Only if the driver is loaded already: an installation with SQLite need not wait for its import.
     driver = sys.modules.get("pymysql")
     return driver is not None and isinstance(cause, driver.err.Error)
 
@@ -249,7 +250,7 @@ def _driver_failure(error: BaseException) -> BaseException | None:
 
 
 def lacks_right(error: BaseException) -> bool:
-    """Whether the database refused a statement because the account may not do that."""
+    """Whether the database refused a statement because the account lacks the right."""
     return _code(_driver_failure(error)) in _MYSQL_NO_RIGHT
 
 
@@ -261,7 +262,7 @@ def is_contention(error: BaseException) -> bool:
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether a failure may well be over in a moment, so that the whole transaction is worth another try."""
+    """Whether the whole transaction is worth another try."""
     if is_contention(error):
         return True
     cause = _driver_failure(error)

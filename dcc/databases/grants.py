@@ -1,4 +1,4 @@
-"""The accounts of a MySQL or MariaDB server for an installation, with the rights that each needs and no more.
+"""The accounts on a MySQL or MariaDB server for an installation, each with only the rights that it needs.
 
 The server's administrator runs these statements. The accounts are locked until they have passwords.
 """
@@ -20,7 +20,7 @@ _DEFINE: Final = f"{_WRITE}, CREATE, ALTER, DROP, INDEX, REFERENCES, CREATE VIEW
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """An account: its user name, what it is for, and its rights on the tracker, the QC and Dagster's database."""
+    """An account: its user name, purpose, and rights on the tracker, the QC and Dagster's database."""
 
     name: str
     purpose: str
@@ -40,8 +40,8 @@ ACCOUNTS: Final = (
 def grant_statements(tracker: URL, qc: URL, dagster: URL, client_host: str = "%") -> list[str]:
     """Lines of SQL that make the accounts for the databases of three URLs, with comments; every statement ends in `;`.
 
-    `client_host` is where the accounts may connect from, as the server knows it; `%` is anywhere. Databases on several
-    servers come under a comment that names the server.
+    `client_host` is the host from which the accounts may connect, as the server knows it; `%` is any. Databases on
+    several servers come under a comment that names the server.
     """
     databases = {"tracker": tracker, "qc": qc, "dagster": dagster}
     servers = list(dict.fromkeys(server_of(url) for url in databases.values()))
@@ -59,7 +59,7 @@ def grant_statements(tracker: URL, qc: URL, dagster: URL, client_host: str = "%"
 
 
 def unlock_statement(name: str, password: str, client_host: str = "%") -> str:
-    """The statement that gives an account a password and lets it in."""
+    """The statement that sets an account's password and unlocks it."""
     return f"ALTER USER {_user(name, client_host)} IDENTIFIED BY {_text(password)} ACCOUNT UNLOCK;"
 
 
@@ -86,6 +86,6 @@ def _text(value: str) -> str:
 
 
 def _pattern(database: str) -> str:
-    # Grants take the name of a database for a pattern: unescaped, phenodcc_raw would be phenodccXraw too.
+    # Grants read a database's name as a pattern: unescaped, phenodcc_raw would match phenodccXraw too.
     quoted = database.replace("`", "``").replace("_", "\\_").replace("%", "\\%")
     return f"`{quoted}`"

@@ -1,12 +1,11 @@
 """Passes thousands of numbers or texts to a statement as one parameter, and returns groups as one text each.
 
 The statement is the same whatever their number. The parameter is a JSON array: SQLite (3.38) reads it by `json_each`,
-MySQL (8.0) and MariaDB (10.6) by `JSON_TABLE`. With a parameter for each number, SQLAlchemy takes longer than the
-database takes to look it up. Use it only to read: MariaDB 10 scans the whole table to change or delete the rows of such
-a list.
+MySQL (8.0) and MariaDB (10.6) by `JSON_TABLE`. With a parameter for each number, SQLAlchemy would take longer than the
+database. Use it only for reading: MariaDB 10 scans the whole table to change or delete the rows of such a list.
 
 An answer that is the same for many numbers is grouped, with the numbers as one text: the driver of MySQL and MariaDB is
-written in Python, and takes longer for a row than the server does.
+written in Python, and takes longer for a row than the server.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ from sqlalchemy.sql.selectable import TableValuedAlias
 from dcc.databases.columns import BIG
 
 AT_ONCE: Final = 2_000
-"""How many numbers are given to one statement: few enough for what it yields, and for SQLite to sort it in memory."""
+"""The most numbers in one statement: few enough for its result, and for SQLite to sort it in memory."""
 
 
 def portions(numbers: Iterable[int], at_once: int = AT_ONCE) -> Iterator[list[int]]:
-    """The numbers in ascending order, in lists of `at_once` at most: short enough for one statement."""
+    """The numbers in ascending order, in lists of `at_once` at most."""
     ordered = iter(sorted(numbers))
     while portion := list(islice(ordered, at_once)):
         yield portion
@@ -41,22 +40,22 @@ def as_json(given: Iterable[int] | Iterable[str] | Iterable[Sequence[int]]) -> s
 
 
 def numbers_in(parameter: str) -> Select[Any]:
-    """The numbers that a parameter holds, for `column.in_(...)`."""
+    """The numbers of a parameter, for `column.in_(...)`."""
     return select(_Numbers(bindparam(parameter)).table_valued(Column("value", BIG)).c.value)
 
 
 def texts_in(parameter: str) -> Select[Any]:
-    """The texts that a parameter holds, for `column.in_(...)`; a server has 255 characters of each at most."""
+    """The texts of a parameter, for `column.in_(...)`; a server reads 255 characters of each at most."""
     return select(texts_given(parameter).c.value)
 
 
 def texts_given(parameter: str) -> TableValuedAlias:
-    """A table of the texts that a parameter holds, with the column `value`, to be joined with others."""
+    """A table of a parameter's texts, with the column `value`, to be joined with others."""
     return _Texts(bindparam(parameter)).table_valued(Column("value", String))
 
 
 def pairs_in(parameter: str) -> TableValuedAlias:
-    """A table of the pairs that a parameter holds, with the columns `first` and `second`, to be joined with others.
+    """A table of a parameter's pairs, with the columns `first` and `second`, to be joined with others.
 
     The other table is looked up by pairs, and not the other way round.
     """
@@ -64,7 +63,7 @@ def pairs_in(parameter: str) -> TableValuedAlias:
 
 
 def groups_in(parameter: str) -> TableValuedAlias:
-    """A table of the numbers in lists, none of them empty, that a parameter holds, to be joined with others.
+    """A table of a parameter's lists of numbers, none of them empty, to be joined with others.
 
     Its columns are `number`, of the list, counted from 1, and `value`. The other table is looked up by the values, and
     not the other way round.
@@ -73,9 +72,9 @@ def groups_in(parameter: str) -> TableValuedAlias:
 
 
 def listed(column: ColumnElement[int]) -> ColumnElement[str]:
-    """The distinct numbers in the rows of a group, for `numbers_of`; `AT_ONCE` at most, because a server cuts them off.
+    """The distinct numbers in the rows of a group, for `numbers_of`; at most `AT_ONCE`.
 
-    `engines` has it do so behind many times as many.
+    A server cuts longer texts off, at the length set by `engines`.
     """
     return func.group_concat(column.distinct())
 
@@ -87,7 +86,7 @@ def numbers_of(text: str) -> list[int]:
 
 
 def all_of(text: str | None, elements: int) -> list[Any] | None:
-    """What a statement listed as so many elements of a JSON array; None where a server cut it off."""
+    """The elements of a text from `listed`, as a JSON array; None if the server cut it off."""
     try:
         found: list[Any] = json.loads(f"[{text or ''}]")
     except ValueError:
@@ -96,16 +95,16 @@ def all_of(text: str | None, elements: int) -> list[Any] | None:
 
 
 def only_compared(column: ColumnElement[str]) -> ColumnElement[str]:
-    """A column that is never null, as an expression by which no rows are looked up.
+    """A column that is never null, as an expression that SQLite does not use to look rows up.
 
-    SQLite knows nothing of how often a value is there, and may take all rows that have one of a few values, instead of
-    the few rows whose numbers are given.
+    SQLite does not know how many rows have a value. It may read all rows with one of a few values, instead of the few
+    rows whose numbers are given.
     """
     return func.coalesce(column, "")
 
 
 class _Given(FunctionElement[Any]):
-    """What a parameter holds, as rows; `taken` is how a server is told to take it apart."""
+    """A parameter's content as rows; `taken` is the server's expression that reads it."""
 
     taken: ClassVar[str]
 
@@ -146,7 +145,7 @@ def _given_of_sqlite(element: _Given, compiler: SQLCompiler, **options: Any) -> 
 
 @compiles(_Pairs, "sqlite")
 def _pairs_of_sqlite(element: _Pairs, compiler: SQLCompiler, **options: Any) -> str:
-    # The limit, which is none, has each pair taken apart once, not once for each row that it is joined with.
+    # The limit, which limits nothing, makes the server read each pair once, not once for each joined row.
     return (
         "(SELECT json_extract(value, '$[0]') AS first, json_extract(value, '$[1]') AS second "  # noqa: S608
         f"FROM json_each({compiler.process(element.clauses, **options)}) LIMIT -1)"

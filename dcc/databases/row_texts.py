@@ -1,7 +1,7 @@
 """Reads rows of numbers and texts from a server as texts of hundreds of rows.
 
 The driver of MySQL and MariaDB is written in Python, and takes 10 to 20 µs for each row; the server makes a text of all
-of them in a tenth of that. SQLite yields its rows at once.
+rows in a tenth of that. SQLite yields its rows directly.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from sqlalchemy import ColumnElement, Connection, Integer, Select, String, func,
 from dcc.databases.list_parameters import all_of
 
 _STATEMENTS: Final = 100
-"""How many statements are kept as they ask for texts; the modules that use this have two dozen."""
+"""The size of the statement cache; the modules that use this have two dozen statements."""
 _NEIGHBOURS: Final = 500
-"""How many rows come in a text, at most, if there are many: far less than a server cuts off."""
+"""The most rows in a text: far less than a server cuts off."""
 
 
 def rows_of(connection: Connection, query: Select[*tuple[Any, ...]], given: Mapping[str, object]) -> Iterable[Any]:
-    """The rows of a query, in any order, whose columns are all numbers without a fraction, or texts.
+    """The rows of a query, in any order, whose columns are all whole numbers or texts.
 
-    The query is a constant of its module; it is to yield a few hundred rows, because of more a server cuts off the
-    text, and they are asked for a second time.
+    The query is a constant of its module and should yield a few hundred rows: the server cuts off the text of many
+    more, and they are read a second time.
     """
     return _rows(connection, query, given, many=False)
 
 
 def many_rows_of(connection: Connection, query: Select[*tuple[Any, ...]]) -> Iterable[Any]:
-    """As `rows_of`, any number of rows, the first column of which is an id."""
+    """As `rows_of`, for any number of rows, whose first column is an id."""
     return _rows(connection, query, {}, many=True)
 
 
@@ -44,12 +44,12 @@ def _rows(
 
 
 def as_text(columns: Iterable[ColumnElement[Any]]) -> tuple[ColumnElement[Any], ColumnElement[Any]]:
-    """What a statement asks for to have all rows of a group as one text: how many there are, and the text."""
+    """The columns that return a group's rows as one text: their number, and the text."""
     return func.count(), func.group_concat(func.json_array(*columns))
 
 
 def rows_in(texts: Iterable[Sequence[Any]]) -> list[list[Any]] | None:
-    """The rows in what was asked for by `as_text`; None where a server cut a text off."""
+    """The rows in the columns of `as_text`; None if the server cut the text off."""
     found: list[list[Any]] = []
     for count, text in texts:
         rows = all_of(text, count)
@@ -61,7 +61,7 @@ def rows_in(texts: Iterable[Sequence[Any]]) -> list[list[Any]] | None:
 
 @lru_cache(maxsize=_STATEMENTS)
 def _as_texts(query: Select[*tuple[Any, ...]], many: bool) -> Select[Any, Any]:
-    """How many rows a query has, and all of them as one text; of `many` for each so many ids."""
+    """The number of a query's rows and all of them as one text; with `many`, for each so many ids."""
     each = query.order_by(None).subquery().c
     other = [column.name for column in each if not isinstance(column.type, Integer | String)]
     if other:

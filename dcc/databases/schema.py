@@ -1,7 +1,7 @@
 """Creates, upgrades and checks a database's schema.
 
-`dcc init` alone changes a schema. SQLite is upgraded in one transaction, or not at all; MySQL and MariaDB commit each
-table by itself, and the next upgrade goes on where one broke off.
+Only `dcc init` changes a schema. SQLite is upgraded in one transaction, or not at all; MySQL and MariaDB commit each
+table by itself, and the next upgrade continues an interrupted one.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from dcc.runtime.private_files import PRIVATE_FILE, make_directory, refuse_links
 _INIT_LOCK: Final = "dcc_init"
 _LOCK_SECONDS: Final = 60
 UNFINISHED_COPY: Final = "unfinished_copy"
-"""A table that is there for as long as rows are copied into a database: see `dcc.operations.backups`."""
+"""A table that exists while rows are copied into a database: see `dcc.operations.backups`."""
 
 
 @dataclass(frozen=True, slots=True)
 class InitReport:
-    """What `init_database` did. `created`: there was no such database before; equal revisions: it was up to date."""
+    """What `init_database` did. `created`: the database is new; equal revisions: it was up to date."""
 
     created: bool
     from_revision: str | None
@@ -40,14 +40,14 @@ class InitReport:
 
 
 def init_database(engine: Engine, database: Database, *, unfinished: bool = False) -> InitReport:
-    """Create a database, or bring it up to the schema of this version; without effect when it has it.
+    """Create a database, or upgrade it to the schema of this version; no effect if it has that.
 
-    One that rows are being copied into is refused, by StorageUnfinishedError, but with `unfinished`.
+    A database that rows are being copied into is refused with StorageUnfinishedError, unless `unfinished`.
 
-    A SQLite file is made with its folder, both private to the user; a missing MySQL or MariaDB database is created
-    if the user may. Missing rows are added (`Database.fill`). Raises the database's `outdated` error for a schema
-    newer than this version, ConfigurationError for a database with such tables of another system, its subclass
-    DatabaseServerUnfitError for a server that is too old or not set up for it, and the database's `unreachable` error.
+    A SQLite file and its folder are made private to the user; a missing MySQL or MariaDB database is created if the
+    user may. Missing rows are added (`Database.fill`). Raises the database's `outdated` error for a schema newer than
+    this version, ConfigurationError for a database with such tables of another system, its subclass
+    DatabaseServerUnfitError for a server that is too old or wrongly set up, and the database's `unreachable` error.
     """
     if engine.dialect.name == "sqlite":
         _create_file(Path(str(engine.url.database)), database)
@@ -73,8 +73,8 @@ def init_database(engine: Engine, database: Database, *, unfinished: bool = Fals
 def require_current(engine: Engine, database: Database, *, patience_seconds: float | None = None) -> None:
     """Raise the database's `outdated` error unless it has the schema of this version; changes nothing.
 
-    A database that is away is asked again for `patience_seconds`, as by `run_reading`; None: it is said at once. Raises
-    its `unreachable` error, DatabaseServerUnfitError for a server that is too old or not set up for it, and
+    An unreachable database is tried again for `patience_seconds`, as by `run_reading`; None: once. Raises its
+    `unreachable` error, DatabaseServerUnfitError for a server that is too old or wrongly set up, and
     StorageUnfinishedError for a database that rows are being copied into.
     """
     label = database_label(engine.url)
@@ -157,7 +157,7 @@ def _create_file(path: Path, database: Database) -> None:
 
 
 def create_database(url: URL, database: Database) -> None:
-    """Create a MySQL or MariaDB database unless it is there. Raises ConfigurationError where the user may not."""
+    """Create a MySQL or MariaDB database if it does not exist. Raises ConfigurationError if the user may not."""
     server = open_url(url.set(database=""), database)
     name = server.dialect.identifier_preparer.quote_identifier(str(url.database))
     try:
@@ -184,7 +184,7 @@ def exclusive_connection(engine: Engine, database: Database) -> Iterator[Connect
 
 @contextmanager
 def _alone_sqlite(engine: Engine) -> Iterator[Connection]:
-    # Rebuilding a table drops it, which with foreign keys enforced would delete what refers to its rows.
+    # Rebuilding a table drops it; with enforced foreign keys this would delete the rows that refer to its rows.
     with engine.connect().execution_options(**{WRITES: True}) as connection:
         driver = connection.connection.driver_connection
         if driver is None:

@@ -1,6 +1,6 @@
-"""What a MySQL or MariaDB server must be and be set to for the platform's databases.
+"""The version and settings that a MySQL or MariaDB server must have.
 
-It is checked when a database is opened, so that a wrong server is named before any statement fails on it.
+They are checked when a database is opened, so that a wrong server is named before any statement fails on it.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from dcc.databases.engines import database_label
 from dcc.errors import DatabaseServerUnfitError
 
 OLDEST_MARIADB: Final = (10, 6)
-"""The first that knows SKIP LOCKED, which Dagster's pools need."""
+"""The first version with SKIP LOCKED, which Dagster's pools need."""
 OLDEST_MYSQL: Final = (8, 0)
-"""The first with window functions, SKIP LOCKED and CTEs."""
+"""The first version with window functions, SKIP LOCKED and CTEs."""
 LEAST_PACKET_BYTES: Final = 4 * 1024 * 1024
-"""What one statement of a session may hold at most, with room to spare."""
+"""The most bytes of one statement of a session, generously."""
 
 _STATE: Final = text(
     "SHOW VARIABLES WHERE Variable_name IN "
@@ -34,7 +34,7 @@ _DATABASE: Final = text(
 
 
 def require_fit_server(connection: Connection, database: Database) -> None:
-    """Raise DatabaseServerUnfitError unless the server of a connection is fit for `database`; SQLite always is."""
+    """Raise DatabaseServerUnfitError unless the server of a connection suits `database`; SQLite always does."""
     if connection.dialect.name not in MYSQL_FAMILY:
         return
     problem = server_problem({name.lower(): str(value) for name, value in connection.execute(_STATE)})
@@ -45,9 +45,10 @@ def require_fit_server(connection: Connection, database: Database) -> None:
 
 
 def require_fit_defaults(connection: Connection, database: Database) -> None:
-    """Raise DatabaseServerUnfitError unless tables made without any options of their own are right in a database.
+    """Raise DatabaseServerUnfitError unless a database's defaults suit tables without options of their own.
 
-    That is what Dagster's are: names compared by their bytes, all of Unicode, transactions.
+    Dagster's tables are such: their names must be compared by bytes and hold all of Unicode, and they need
+    transactions.
     """
     if connection.dialect.name not in MYSQL_FAMILY:
         return
@@ -62,7 +63,7 @@ def require_fit_defaults(connection: Connection, database: Database) -> None:
 
 
 def server_problem(variables: Mapping[str, str]) -> str | None:
-    """What is wrong with a server of these variables, as the rest of a sentence; None if nothing is."""
+    """The problem of a server with these variables, as the rest of a sentence; None without one."""
     version = variables.get("version", "")
     is_mariadb = "mariadb" in f"{version} {variables.get('version_comment', '')}".lower()
     kind, oldest = ("MariaDB", OLDEST_MARIADB) if is_mariadb else ("MySQL", OLDEST_MYSQL)
@@ -87,7 +88,7 @@ def server_problem(variables: Mapping[str, str]) -> str | None:
 
 
 def defaults_problem(character_set: str, collation: str, engine: str) -> str | None:
-    """What is wrong with the defaults of a database, as the rest of a sentence; None if nothing is."""
+    """The problem of a database's defaults, as the rest of a sentence; None without one."""
     if character_set != "utf8mb4":
         return f"has the character set {character_set}, which cannot hold every name that centres may choose."
     if not collation.endswith(("_bin", "_as_cs")):

@@ -1,7 +1,7 @@
-"""Work with a database: write transactions that outlive a lost connection, and set-based inserts.
+"""Transactions: writes that survive a lost connection, and set-based inserts.
 
-Everything that writes does so inside `writing` or, better, `run_writing`; what reads uses `engine.connect()`. A write
-transaction never waits for the network: while it lasts, no other writer of the same SQLite database goes on.
+All writes happen inside `writing` or, better, `run_writing`; reads use `engine.connect()`. A write transaction never
+waits for the network, because it blocks all other writers of the same SQLite database.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ _RECEIPTS: Final = Table(
 
 @dataclass(eq=False)
 class _Shared:
-    """What the threads of this process share for one engine.
+    """State that the threads of this process share for one engine.
 
-    `turn` and `turn_of`: the thread that writes to SQLite, since waiting in turn beats polling for the file's lock.
-    `writers`: names under which receipts are kept and which no thread uses at present, each with its last token.
+    `turn` and `turn_of`: the thread that writes to SQLite; waiting in turn is better than polling for the file's lock.
+    `writers`: unused names of receipts, each with its last token.
     """
 
     turn: threading.Lock = field(default_factory=threading.Lock)
@@ -95,11 +95,11 @@ def _sqlite_turn(engine: Engine, seconds: float) -> Iterator[None]:
 
 @contextmanager
 def writing(engine: Engine, *, turn_seconds: float = BUSY_SECONDS) -> Iterator[Connection]:
-    """One write transaction: committed at the end of the block, rolled back when it raises.
+    """One write transaction: committed at the end of the block, rolled back if it raises.
 
-    SQLite's write lock is taken at the start (BEGIN IMMEDIATE), once no other thread of this process writes, for which
-    it waits `turn_seconds`. Raises the database's `unreachable` error when
-    it is away; a deadlock or a lock wait that took too long comes as SQLAlchemy's OperationalError (see `run_writing`).
+    SQLite's write lock is taken at the start (BEGIN IMMEDIATE), once no other thread of this process writes, which may
+    take `turn_seconds`. Raises the database's `unreachable` error; a deadlock or a lock wait that took too long raises
+    SQLAlchemy's OperationalError (see `run_writing`).
     """
     if engine.dialect.name == "sqlite":
         with (
@@ -114,14 +114,14 @@ def writing(engine: Engine, *, turn_seconds: float = BUSY_SECONDS) -> Iterator[C
 
 
 def run_writing(engine: Engine, work: Callable[[Connection], T], *, patience_seconds: float) -> T:
-    """Run `work` in a write transaction, as often as it takes for `patience_seconds`; its result.
+    """Run `work` in a write transaction, and again after failures for `patience_seconds`; returns its result.
 
-    The whole transaction is run again, after pauses that double, when the connection is lost, another writer is in
-    the way (busy, deadlock, lock wait) or the disk is full; where the disk is full or the database away, for no longer
-    than the engine's `OUTAGE_SECONDS`. So `work` must not act on anything but its connection, or know what an
-    earlier try did. On MySQL and MariaDB a receipt in the same transaction tells whether a commit whose answer was lost
-    took place: work is never done twice. Raises the database's `unreachable` error when patience runs out, and at once
-    for a failure that waiting does not cure.
+    The whole transaction runs again, after pauses that double, when the connection is lost, another writer is in the
+    way (busy, deadlock, lock wait) or the disk is full; for a full disk or an unreachable database no longer than the
+    engine's `OUTAGE_SECONDS`. So `work` may change nothing but its database, and must not depend on an earlier try. On
+    MySQL and MariaDB a receipt in the same transaction shows whether a commit whose answer was lost took place: work is
+    never done twice. Raises the database's `unreachable` error when patience runs out, and at once for a permanent
+    failure.
     """
     patience = _Patience(engine, patience_seconds)
     receipt = _Receipt(engine) if engine.dialect.name in MYSQL_FAMILY else None
@@ -142,9 +142,9 @@ def run_writing(engine: Engine, work: Callable[[Connection], T], *, patience_sec
 
 
 def run_reading(engine: Engine, work: Callable[[Connection], T], *, patience_seconds: float) -> T:
-    """Run `work`, which reads only, as often as it takes for `patience_seconds`; its result.
+    """Run `work`, which only reads, and again after failures for `patience_seconds`; returns its result.
 
-    It is run again as by `run_writing`, which see for the errors raised.
+    Repeats and raises as `run_writing`.
     """
 
     def read() -> T:
@@ -155,10 +155,10 @@ def run_reading(engine: Engine, work: Callable[[Connection], T], *, patience_sec
 
 
 def run_patiently(engine: Engine, work: Callable[[], T], *, patience_seconds: float) -> T:
-    """Run `work`, which makes connections of `engine` itself, as often as it takes for `patience_seconds`; its result.
+    """Run `work`, which makes its own connections of `engine`, and again after failures for `patience_seconds`.
 
-    It is run again as by `run_writing`, which see for the errors raised. Whether a commit whose answer was lost took
-    place is for `work` to find out. It may read another database of ours beside it, which is waited for as this one is.
+    Repeats and raises as `run_writing`; returns the result. `work` has to find out itself whether a commit whose answer
+    was lost took place. It may read another database of the platform, which is waited for in the same way.
     """
     patience = _Patience(engine, patience_seconds)
     while True:
@@ -171,8 +171,8 @@ def run_patiently(engine: Engine, work: Callable[[], T], *, patience_seconds: fl
 class _Patience:
     """Pauses between the tries of a transaction, which double, for so many seconds in all.
 
-    Who waits for other writers may be patient for hours; a database that is away or full is waited for no longer than
-    its engine says (`OUTAGE_SECONDS`), or as long if that says nothing.
+    Waiting for other writers may take hours; waiting for an unreachable or full database takes no longer than its
+    engine's `OUTAGE_SECONDS`, if it has any.
     """
 
     def __init__(self, engine: Engine, seconds: float) -> None:
@@ -183,7 +183,7 @@ class _Patience:
         self._pause = _FIRST_PAUSE
 
     def left(self) -> float:
-        """The seconds that are left, 0 at least."""
+        """The seconds left, at least 0."""
         return max(0.0, self._deadline - time.monotonic())
 
     def pause_after(self, error: DBAPIError | DatabaseUnreachableError) -> None:
@@ -215,7 +215,7 @@ def _out_of_patience(engine: Engine, error: BaseException, patience_seconds: flo
 
 
 class _Receipt:
-    """A row that each of a writer's transactions changes, by which the last one can be told to have committed."""
+    """A row that each transaction of a writer changes; it shows whether the last one was committed."""
 
     def __init__(self, engine: Engine) -> None:
         self._shared = _shared(engine)
@@ -227,9 +227,9 @@ class _Receipt:
             self._new = True
 
     def confirms_or_writes(self, connection: Connection, *, maybe_committed: bool) -> bool:
-        """True when the last try, which may have committed, did; else leave this try's receipt and say False.
+        """True if the last try, which may have been committed, was; else write this try's receipt and return False.
 
-        The row is read with its lock, so that a transaction which the server has not yet given up is waited for.
+        The row is read with its lock, to wait for a transaction that the server has not yet given up.
         """
         if maybe_committed:
             row = _RECEIPTS.c
@@ -253,7 +253,7 @@ class _Receipt:
 def _remove_old_receipts(connection: Connection) -> None:
     row = _RECEIPTS.c
     old = select(row.writer).where(row.written < utc_now() - _RECEIPTS_KEPT).limit(500)
-    # What another transaction is removing is not waited for.
+    # Do not wait for rows that another transaction is deleting.
     writers = connection.scalars(old.with_for_update(skip_locked=True)).all()
     if writers:
         connection.execute(delete(_RECEIPTS).where(row.writer.in_(writers)))
@@ -264,8 +264,8 @@ def insert_rows(
 ) -> list[int]:
     """Insert `rows` (column name to value, all with the same columns) and return their new ids, in order.
 
-    `table` is a model or its `__table__` and has the key `id`, which the database gives. A few statements whatever
-    the number of rows, but on MySQL, which cannot return ids, one a row. Call inside a write transaction.
+    `table` is a model or its `__table__`, with a generated key `id`. Takes a few statements for any number of rows; on
+    MySQL, which cannot return ids, one for each row. Call inside a write transaction.
     """
     if not rows:
         return []
@@ -280,7 +280,7 @@ def insert_rows(
 
 
 def _insert_numbered(connection: Connection, table: Table, rows: list[dict[str, object]]) -> list[int]:
-    # SQLite has one writer at a time, so that the ids can be given here: the next ones after the last ever given.
+    # SQLite has one writer at a time, so the ids can be given here: those after the last ever given.
     connection.execute(_TAKE_WRITE_LOCK)
     last = connection.execute(_LAST_ID, {"table": table.name}).scalar() or 0
     ids = list(range(last + 1, last + 1 + len(rows)))
@@ -291,7 +291,7 @@ def _insert_numbered(connection: Connection, table: Table, rows: list[dict[str, 
 
 
 _LAST_ID = text("SELECT seq FROM sqlite_sequence WHERE name = :table")
-# Without effect inside a write transaction; begun as a reader, the transaction is refused here and not after the ids.
+# No effect inside a write transaction; a transaction that began as a reader is refused here, before ids are given.
 _TAKE_WRITE_LOCK = text("DELETE FROM write_receipt WHERE 0")
 
 

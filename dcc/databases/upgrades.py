@@ -1,9 +1,9 @@
-"""Makes the tables, indexes and views that a database lacks, and converts what an earlier version left in it.
+"""Makes the tables, indexes and views that a database lacks, and converts rows of earlier versions.
 
-What the models say is made where it is missing: tables, columns (with their default in rows that are there), indexes.
-A revision is the number of a schema; only one whose rows must be converted has a function, in `Database.revisions`.
-That function may find its work done, in part or whole: by an upgrade that broke off on MySQL or MariaDB, or because the
-database is new. To change or remove a column it may use Alembic's `Operations`.
+Missing tables, columns (with their default in existing rows) and indexes of the models are made. A revision is the
+number of a schema; it has a function in `Database.revisions` only if rows must be converted. The function may find its
+work done, partly or completely: by an upgrade that was interrupted on MySQL or MariaDB, or because the database is new.
+It may use Alembic's `Operations` to change or remove a column.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from sqlalchemy.schema import CreateColumn, CreateTable
 from dcc.databases.database import MADE_FIRST, Database
 
 _VERSION = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))
-"""Alembic's, which made the upgrades of the first versions."""
+"""Alembic's table, which the first versions used."""
 _TRIGGER = (
     "CREATE TRIGGER IF NOT EXISTS tr_{table}_last_update AFTER UPDATE ON {table} FOR EACH ROW "
     "WHEN NEW.last_update = OLD.last_update AND NEW.last_update <> CURRENT_TIMESTAMP BEGIN "
@@ -23,24 +23,24 @@ _TRIGGER = (
 
 
 def revision_in(connection: Connection) -> str | None:
-    """The revision that a database has; None where nothing tells."""
+    """The revision of a database; None if it has none."""
     if not inspect(connection).has_table(_VERSION.name):
         return None
     return connection.scalar(select(_VERSION.c.version_num))
 
 
 def record_revision(connection: Connection, revision: str) -> None:
-    """Have a database say that it has a revision."""
+    """Record a database's revision."""
     _VERSION.create(connection, checkfirst=True)
     connection.execute(_VERSION.delete())
     connection.execute(_VERSION.insert().values(version_num=revision))
 
 
 def upgrade(connection: Connection, database: Database) -> None:
-    """Bring a database of any revision, or an empty one, to the newest.
+    """Upgrade a database of any revision, or an empty one, to the newest.
 
     SQLite: inside the caller's transaction, with foreign keys off; raises the database's `outdated` error, for the
-    caller to roll back, when rows would be left that refer to nothing.
+    caller to roll back, if a row would refer to nothing.
     """
     known = revision_in(connection)
     if known != database.head:
@@ -59,7 +59,7 @@ def upgrade(connection: Connection, database: Database) -> None:
 
 
 def make_tables(connection: Connection, metadata: MetaData) -> None:
-    """Make each table, column and index that is missing; parents before children, and first what marks a database."""
+    """Make each missing table, column and index; parents before children, first the table that marks a database."""
     present = set(inspect(connection).get_table_names())
     for table in sorted(metadata.sorted_tables, key=lambda table: table.name != MADE_FIRST):
         if table.name not in present:
@@ -82,18 +82,18 @@ def _add_columns(connection: Connection, table: Table) -> None:
 
 
 def make_views(connection: Connection, database: Database) -> None:
-    """Make the views of a database that has none."""
+    """Make the views of a database without views."""
     for name, query in database.views(connection.dialect.name).items():
         connection.exec_driver_sql(f"CREATE VIEW {name} AS {query}")
 
 
 def columns_of(connection: Connection, table: str) -> set[str]:
-    """The names of the columns that a table has by now."""
+    """The names of a table's present columns."""
     return {column["name"] for column in inspect(connection).get_columns(table)}
 
 
 def keep_last_update(connection: Connection) -> None:
-    """Let SQLite do what `on update current_timestamp` does elsewhere: a rebuilt table has lost its trigger."""
+    """A trigger that does in SQLite what `on update current_timestamp` does elsewhere; a rebuilt table loses it."""
     inspector = inspect(connection)
     for table in inspector.get_table_names():
         if any(column["name"] == "last_update" for column in inspector.get_columns(table)):

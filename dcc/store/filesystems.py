@@ -1,7 +1,7 @@
-"""How fsspec is set up for each kind of store, and what its errors mean.
+"""The set-up of fsspec for each kind of store, and the meaning of its errors.
 
-A directory and S3 have what they need here; `gs://` and `az://` work with what fsspec and their packages find by
-themselves. Of all of them an upload is whole or not there.
+A directory and S3 are set up here; `gs://` and `az://` use what fsspec and their packages find by themselves. On all of
+them an upload is complete or absent.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ _PASSING: Final = frozenset(
 
 
 class Directory(LocalFileSystem):  # type: ignore[misc]
-    """Files of a directory: each takes its name when it is whole and on the disk."""
+    """A directory's files: each gets its name once it is complete and on the disk."""
 
     def put_file(self, source: str, target: str, **_: object) -> None:
-        """Copy a file there, with the directories that it needs. Raises OSError."""
+        """Copy a file there, and make its directories. Raises OSError."""
         make_directory(Path(target).parent)
         with replacement_file(Path(target), PRIVATE_FILE) as part:
             shutil.copyfile(source, part)
 
     def find(self, path: str, **_: object) -> list[str]:
-        """The files below a directory, none where it is not there. Raises OSError for one that cannot be read."""
+        """The files below a directory; none if it does not exist. Raises OSError if it cannot be read."""
         if not Path(path).is_dir():
             return []
         return [f"{folder}/{name}" for folder, _, names in os.walk(path, onerror=_raise) for name in names]
@@ -68,9 +68,9 @@ def _raise(error: OSError) -> None:
 
 
 def open_filesystem(settings: Settings, scheme: str) -> AbstractFileSystem:
-    """The file system of a kind of store, set up as the settings say; nothing is connected to yet.
+    """The file system of a kind of store, set up by the settings; it connects on first use.
 
-    Raises ConfigurationError for a kind whose package is not installed, and a secret that cannot be read.
+    Raises ConfigurationError for a kind whose package is not installed, and for an unreadable secret.
     """
     if scheme == "file":
         return Directory(skip_instance_cache=True)
@@ -84,7 +84,7 @@ def open_filesystem(settings: Settings, scheme: str) -> AbstractFileSystem:
             f"DCC_STORE begins with {scheme}://, for which the package {package} is not installed. "
             f"Install it: pip install {package}"
         ) from error
-    # Whoever asks tries again, for as long as the settings say.
+    # The caller repeats, for as long as the settings say.
     files.retries = 1
     return files
 
@@ -92,7 +92,7 @@ def open_filesystem(settings: Settings, scheme: str) -> AbstractFileSystem:
 def _s3_options(settings: Settings) -> Mapping[str, Any]:
     secret = settings.store_secret_access_key
     trusted = settings.tls_ca_file or ssl.get_default_verify_paths().cafile
-    # Those that the library may find by itself.
+    # Credentials that the library may find by itself.
     keep_secret(os.environ.get("AWS_SECRET_ACCESS_KEY"), os.environ.get("AWS_SESSION_TOKEN"))
     return {
         "endpoint_url": settings.store_endpoint,
@@ -105,7 +105,7 @@ def _s3_options(settings: Settings) -> Mapping[str, Any]:
             "connect_timeout": settings.connect_timeout,
             "read_timeout": settings.idle_timeout,
             "retries": {"max_attempts": 0},
-            # Not every server has the newer checksums; the MD5 is sent with what fits into one request.
+            # Some servers lack the newer checksums; the MD5 is sent with uploads of a single request.
             "request_checksum_calculation": "when_required",
             "response_checksum_validation": "when_required",
         },
@@ -117,21 +117,21 @@ def _s3_options(settings: Settings) -> Mapping[str, Any]:
 
 
 def upload_options(files: AbstractFileSystem, settings: Settings, size_bytes: int, md5: str) -> Mapping[str, Any]:
-    """What an upload is told beside the file: the size of its parts, its time, the MD5 for the server to compare."""
+    """Options of an upload: the size of its parts, its time limit, and the MD5 for the server to compare."""
     if "s3" not in files.protocol:
         return {}
     return {
         "chunksize": max(_PART, -(-size_bytes // _MOST_PARTS)),
         "ContentMD5": base64.b64encode(bytes.fromhex(md5)).decode("ascii"),
-        # The library does not bound how long a server may take to let it go on.
+        # The library does not limit how long a server may take before it accepts data.
         "timeout": settings.connect_timeout + settings.idle_timeout + size_bytes / _SLOWEST,
     }
 
 
 def remove_parts(files: AbstractFileSystem, root: str, before: datetime) -> None:
-    """Remove parts of uploads to a store that nobody went on with since `before`; raises what the file system raises.
+    """Remove parts of uploads that were not continued since `before`; raises errors of the file system.
 
-    Of S3 at most a thousand at once. `gs://` and `az://` remove such parts by themselves after a week.
+    On S3 at most a thousand at once. `gs://` and `az://` remove such parts themselves after a week.
     """
     if isinstance(files, Directory):
         for part in Path(root).rglob(PART_NAMES):
@@ -147,7 +147,7 @@ def remove_parts(files: AbstractFileSystem, root: str, before: datetime) -> None
 
 
 def is_away(error: BaseException) -> bool:
-    """Whether an error says that the store does not answer, so that the next try may do."""
+    """Whether an error means that the store does not answer, so that another try may succeed."""
     if isinstance(error, (TimeoutError, ConnectionError)) or _is_of(error, "aiohttp", "ClientError"):
         return True
     if _is_of(error, "botocore", "SSLError"):
@@ -158,10 +158,10 @@ def is_away(error: BaseException) -> bool:
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Whether an error says that the store does not do what was asked, however often it is asked."""
+    """Whether an error means that the store refuses, however often it is asked."""
     return isinstance(error, OSError) or any(_is_of(error, "botocore", kind) for kind in ("BotoCoreError", "SSLError"))
 
 
 def _is_of(error: BaseException, package: str, name: str) -> bool:
-    """Whether an error is of a kind of a package that may not be installed."""
+    """Whether an error is of a class of a package that may not be installed."""
     return any(kind.__name__ == name and kind.__module__.startswith(package) for kind in type(error).__mro__)

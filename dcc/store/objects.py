@@ -1,8 +1,8 @@
-"""The object store: where archives and prepared files are that several machines work with.
+"""The object store: archives and prepared files for several machines.
 
-DCC_STORE names it: a directory, or a bucket (`s3://bucket/prefix`). An object never changes, for its key is its name, a
-point, and the MD5 of its bytes: it is there whole or not at all, what is read back is checked, and who puts the same
-bytes there twice, or beside others, gets the same key.
+DCC_STORE names it: a directory, or a bucket (`s3://bucket/prefix`). An object never changes: its key is its name, a
+point, and the MD5 of its bytes. It is complete or absent, its bytes are checked when they are read, and storing the
+same bytes twice gives the same key.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _UNFIT: Final = re.compile(r"[\\?]|(^|/)(\.|/|$)")
 _LONGEST_NAME: Final = 255 - 33
 """Bytes of the last part of a name: with the MD5 it is a file's name."""
 _LONGEST_KEY: Final = 1_024 - 33 - 200
-"""Bytes of a name: with the MD5 and a prefix it is the key of an object of S3."""
+"""Bytes of a name: with the MD5 and a prefix it is the key of an S3 object."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
 
 
@@ -60,7 +60,7 @@ def key_of(name: str, md5: str) -> str:
 
 
 def is_key(text: str) -> bool:
-    """Whether a text can be the key of an object; others may have put anything beside the objects."""
+    """Whether a text can be the key of an object; a bucket may contain other files."""
     name, _, md5 = text.rpartition(".")
     return _MD5.fullmatch(md5) is not None and _is_name(name)
 
@@ -71,11 +71,11 @@ def _is_name(text: str) -> bool:
 
 
 class ObjectStore:
-    """The object store that the settings name. Threads may share it, and a process that was forked may go on with it.
+    """The object store of the settings. Threads may share it, and a forked process may go on using it.
 
-    All methods try again for DCC_STORE_RETRY seconds while the store is away. They raise StoreUnreachableError when it
-    stays away, StoreRefusedError when it refuses, ConfigurationError when a setting is wrong, and DiskFullError when
-    its disk is full.
+    All methods try again for DCC_STORE_RETRY seconds while the store is away. They raise StoreUnreachableError if it
+    stays away, StoreRefusedError if it refuses, ConfigurationError for a wrong setting, and DiskFullError if its disk
+    is full.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -90,9 +90,9 @@ class ObjectStore:
         return f"ObjectStore({self.url!r})"
 
     def put(self, name: str, path: Path) -> str:
-        """Put a file there. Returns the key of the object, which is then there whole.
+        """Store a file. Returns the key of the object, which is then complete in the store.
 
-        Raises BadFileNameError for a name that no object can have, and OSError when the file cannot be read.
+        Raises BadFileNameError for an impossible name, and OSError if the file cannot be read.
         """
         size_bytes, md5 = path.stat().st_size, md5_of(path)
         key = key_of(name, md5)
@@ -111,10 +111,10 @@ class ObjectStore:
         return key
 
     def get(self, key: str, path: Path) -> None:
-        """Write the bytes of an object to a file, which takes its place at once when they have proved right.
+        """Write the bytes of an object to a file, which appears once they are checked.
 
-        Raises StoredObjectLostError when the object is not there or has other bytes than were put there, and OSError
-        when the file cannot be written.
+        Raises StoredObjectLostError if the object is missing or has other bytes than its key says, and OSError if the
+        file cannot be written.
         """
         place = self._place(key)
         with replacement_file(path, PRIVATE_FILE) as part:
@@ -126,7 +126,7 @@ class ObjectStore:
                 raise self._lost(key, "has other bytes in the store than were put there")
 
     def exists(self, key: str) -> bool:
-        """Whether an object is there."""
+        """Whether an object exists."""
         place = self._place(key)
         try:
             found = self._do(f"look for {key}", lambda files: files.info(place)["type"])
@@ -135,7 +135,7 @@ class ObjectStore:
         return bool(found == "file")
 
     def delete(self, key: str) -> None:
-        """Delete an object; one that is not there is gone already."""
+        """Delete an object, if it exists."""
         place = self._place(key)
         try:
             self._do(f"delete {key}", lambda files: files.rm_file(place))
@@ -143,7 +143,7 @@ class ObjectStore:
             return
 
     def keys(self, prefix: str = "") -> list[str]:
-        """The keys that begin with a prefix, in order: `<name>.` for one name, `<folder>/` for all below a folder."""
+        """The keys with a prefix, in order: `<name>.` for one name, `<folder>/` for all below a folder."""
         folder, _, start = prefix.rpartition("/")
         place = f"{self._root}/{folder}".rstrip("/")
         try:
@@ -154,24 +154,24 @@ class ObjectStore:
         return sorted(key for key in keys if key.startswith(prefix) and is_key(key))
 
     def remove_parts(self, older_than: timedelta) -> None:
-        """Remove what processes left that were killed while they put an object there, longer ago than that."""
+        """Remove what killed processes left of uploads, older than that."""
         before = datetime.now(UTC) - older_than
         with suppress(FileNotFoundError):
             self._do("remove parts of uploads", lambda files: remove_parts(files, self._root, before))
 
     def _place(self, key: str) -> str:
-        """Where an object is. Raises BadFileNameError for what is no key."""
+        """The path of an object. Raises BadFileNameError for an invalid key."""
         name, _, md5 = key.rpartition(".")
         return f"{self._root}/{key_of(name, md5)}"
 
     def _opened(self) -> AbstractFileSystem:
-        # What talks to a server has a thread, which a forked process lacks.
+        # Clients of servers have a thread, which a forked process lacks.
         if self._files is None or self._process != os.getpid():
             self._files, self._process = open_filesystem(self._settings, self._scheme), os.getpid()
         return self._files
 
     def _do(self, doing: str, ask: Callable[[AbstractFileSystem], _T]) -> _T:
-        """Ask the store, again while it is away. Raises FileNotFoundError, and as the class says."""
+        """Call the store, again while it is away. Raises FileNotFoundError, and as the class says."""
         tries = Retrying(
             retry=retry_if_exception(is_away),
             stop=stop_after_delay(self._settings.store_retry),

@@ -1,4 +1,4 @@
-"""Documents in staging, as they were when they were validated."""
+"""Documents in staging, unchanged since their validation."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from dcc.runtime.checksums import md5_of
 from dcc.store.staging import Staging
 
 PREPARED_FILE: Final = "prepared.rows"
-"""The file beside the documents of an archive that holds their rows; the names of its parts begin with this."""
+"""The file beside an archive's documents with their rows; the names of its parts begin with this."""
 
 
 def place_of_document(staging: Staging, key: ZipKey, file_name: str) -> str | None:
-    """Where a document was extracted to; None where its archive has a name that no file can have.
+    """The path of an extracted document; None if its archive's name cannot be a file's name.
 
-    As text, for there may be many of them, and a Path holds 500 bytes.
+    As text, because there may be many: a Path takes 500 bytes.
     """
     try:
         return f"{staging.contents(key)}/{file_name}"
@@ -28,14 +28,14 @@ def place_of_document(staging: Staging, key: ZipKey, file_name: str) -> str | No
 
 
 def prepared_place(staging: Staging, key: ZipKey) -> Path:
-    """Where the documents of an archive lie as they were prepared. Raises BadFileNameError as `Staging.contents`."""
+    """The path of an archive's prepared file. Raises BadFileNameError as `Staging.contents`."""
     return staging.contents(key) / PREPARED_FILE
 
 
 def staged_path(staging: Staging, key: ZipKey, file_name: str, md5: str | None) -> Path:
-    """Where a document lies in staging.
+    """The path of a document in staging.
 
-    Raises StagedDocumentLostError when it is not there, cannot be read or has another MD5 than when it was extracted.
+    Raises StagedDocumentLostError if it is missing, cannot be read or has another MD5 than when it was extracted.
     """
     try:
         path = staging.contents(key) / file_name
@@ -48,7 +48,7 @@ def staged_path(staging: Staging, key: ZipKey, file_name: str, md5: str | None) 
 
 
 def document_lost(key: ZipKey, file_name: str, error: Exception | None = None) -> StagedDocumentLostError:
-    """That a document cannot be read because of an error, or is another one than was extracted."""
+    """The error for a document that cannot be read, or that changed since its extraction."""
     what = "is not in staging any more as it was extracted"
     if error is not None:
         reason = os.strerror(error.errno or 0) if isinstance(error, OSError) else str(error)

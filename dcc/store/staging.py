@@ -1,7 +1,7 @@
-"""Where archives and their contents lie on disk: `<staging>/<action>/<zip>` and `<zip>.contents/` beside it.
+"""Archives and their contents on disk: `<staging>/<action>/<zip>` and `<zip>.contents/` beside it.
 
-An archive stands under its own name only when it has been received whole. While it is being received it is
-`<zip>.part`, with what is known of its origin in `<zip>.part.json`, so that a later attempt can go on with it.
+An archive gets its own name once it is complete. During the download it is `<zip>.part`, with its origin in
+`<zip>.part.json`, so that a later attempt can continue it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NEW_PART = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What a partly received archive is a part of: it may be resumed only from exactly this."""
+    """The file that a part belongs to: a download may continue only from exactly this one."""
 
     source_id: int
     size_bytes: int | None
@@ -54,15 +54,15 @@ class Staging:
         self._lock = threading.Lock()
 
     def archive(self, key: ZipKey) -> Path:
-        """Path of the whole archive. Raises BadFileNameError for a name that would lead elsewhere."""
+        """The path of the complete archive. Raises BadFileNameError for a name that would lead elsewhere."""
         return Path(_places(self.root, key).archive)
 
     def contents(self, key: ZipKey) -> Path:
-        """Path of the directory with the archive's documents, private to the archive."""
+        """The path of the directory with the archive's documents, private to the archive."""
         return Path(_places(self.root, key).contents)
 
     def part(self, key: ZipKey) -> Path:
-        """Path of the archive while it is being received."""
+        """The path of the archive during its download."""
         return Path(_places(self.root, key).part)
 
     def make(self) -> None:
@@ -76,13 +76,13 @@ class Staging:
             raise _unusable(self.root, "this user may not write there")
 
     def prepare(self, key: ZipKey) -> None:
-        """Make the directory that the archive goes into, readable by this user only."""
+        """Make the directory for the archive, readable by this user only."""
         if key.action not in self._prepared:
             make_directory(self.root / key.action)
             self._prepared.add(key.action)
 
     def resumable(self, key: ZipKey, origin: Origin) -> int:
-        """How many bytes of this very archive are here already; 0 to begin at the beginning."""
+        """How many bytes of exactly this archive are here already; 0 to begin at the beginning."""
         places = _places(self.root, key)
         if origin.size_bytes is None or origin.modified is None or not os.path.lexists(places.origin):
             return 0
@@ -94,24 +94,24 @@ class Staging:
         return received if known == asdict(origin) and received <= origin.size_bytes else 0
 
     def begin_part(self, key: ZipKey) -> int:
-        """Begin a part, of which nothing is noted yet: it is not gone on with. Returns it open for writing."""
+        """Begin a part without an origin, so that it cannot be continued yet. Returns it open for writing."""
         places = _places(self.root, key)
         _remove(places.origin)
         try:
             return os.open(places.part, _NEW_PART)
         except FileExistsError:
-            # Whoever writes to the old one still, such as a thread of a session that was stopped, has that for itself.
+            # A thread of a stopped session may still write to the old file, which is separate then.
             _remove(places.part)
         except FileNotFoundError:
             make_directory(self.root / key.action)
         return os.open(places.part, _NEW_PART)
 
     def note_origin(self, key: ZipKey, origin: Origin) -> None:
-        """Note what the part is a part of, so that it can be gone on with."""
+        """Record the part's origin, so that it can be continued."""
         Path(_places(self.root, key).origin).write_text(json.dumps(asdict(origin)), "utf-8")
 
     def finish_part(self, key: ZipKey) -> Path:
-        """Give the part, which is whole, the archive's name; contents of an earlier one go. Returns the path."""
+        """Give the complete part the archive's name, and remove contents of an earlier one. Returns the path."""
         places = _places(self.root, key)
         if os.path.lexists(places.contents):
             shutil.rmtree(places.contents, ignore_errors=True)
@@ -120,16 +120,16 @@ class Staging:
         return Path(places.archive)
 
     def drop_part(self, key: ZipKey) -> None:
-        """Remove what was received of an archive, so that the next attempt begins anew."""
+        """Remove the part, so that the next attempt begins at the beginning."""
         places = _places(self.root, key)
         _remove(places.origin)
         _remove(places.part)
 
     @contextmanager
     def room_for(self, key: ZipKey, needed: int) -> Iterator[Callable[[int], None]]:
-        """Hold `needed` bytes of the disk for one transfer. Raises DiskFullError when they are not free.
+        """Reserve `needed` bytes of the disk for one transfer. Raises DiskFullError if they are not free.
 
-        Yields what is to be told of the bytes as they are written, which need not be held any longer.
+        Yields a function to be called with the number of bytes written, which need not be reserved any longer.
         """
         with self._lock:
             free = shutil.disk_usage(self.root).free - self._held
@@ -181,15 +181,15 @@ class Staging:
             )
 
     def holds(self, key: ZipKey, size_bytes: int, md5: str | None) -> bool:
-        """Whether the archive in staging is the one that arrived: the same size and, where known, the same MD5.
+        """Whether the archive in staging has this size and, if known, this MD5.
 
-        One that cannot be read is not.
+        False if it cannot be read.
         """
         try:
             archive = self.archive(key)
             if archive.stat().st_size != size_bytes:
                 return False
-            # Also where there is nothing to compare with: one that cannot be read could not be opened either.
+            # Even without an MD5 to compare: an unreadable archive could not be opened either.
             found = md5_of(archive)
         except OSError as error:
             log.warning("The archive %s is fetched anew, for it cannot be read: %s", key, os.strerror(error.errno or 0))
@@ -198,7 +198,7 @@ class Staging:
 
 
 class _Places(NamedTuple):
-    """Where an archive lies, and what is kept beside it."""
+    """The paths of an archive and of the files beside it."""
 
     archive: str
     contents: str
@@ -208,7 +208,9 @@ class _Places(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _places(root: Path, key: ZipKey) -> _Places:
-    """The paths for an archive, which are asked for a dozen times in turn, as text: a Path takes as long as a file."""
+    """The paths of an archive, as text: they are needed a dozen times in turn, and making a Path takes as long as a
+    file access.
+    """
     name = key.file_name
     if name in {"", ".", ".."} or "/" in name or "\\" in name or "\0" in name:
         raise BadFileNameError(
@@ -233,7 +235,7 @@ def _unusable(root: Path, reason: str) -> ConfigurationError:
 
 @contextmanager
 def disk_errors(archive: object, place: Path) -> Iterator[None]:
-    """Turn a full disk or quota into DiskFullError, which names the place; let other errors through."""
+    """Turn a full disk or quota into DiskFullError with the place; other errors pass."""
     try:
         yield
     except OSError as error:
@@ -254,10 +256,10 @@ _UNPACKING = ".unpacking-"
 
 
 def remove_leftovers(root: Path, is_own: Callable[[str], bool] = lambda _: True) -> int:
-    """Remove what killed processes left in staging: half-written contents, half-removed ones. Returns how many.
+    """Remove what killed processes left in staging, such as incomplete contents; returns their number.
 
-    `is_own` says of the name of an archive whether nobody else unpacks it. What a process that lives is removing is
-    left to it. Raises OSError for what cannot be removed.
+    `is_own` says of an archive's name whether no other process unpacks it. Directories that a running process is
+    removing are left out. Raises OSError for what cannot be removed.
     """
     removed = 0
     for pattern in (f"*/.*{_UNPACKING}*", "*/.*.removed-*", ".*.removed-*"):
@@ -271,19 +273,19 @@ def remove_leftovers(root: Path, is_own: Callable[[str], bool] = lambda _: True)
 
 
 def is_locked(directory: str | Path, *, within: int | None = None) -> bool:
-    """Whether a process has a directory locked that it removes from; False for what is no directory, or is gone.
+    """Whether a process has locked a directory for removal; False for a missing one, and for a file.
 
-    `within` is an open directory that the path is relative to.
+    The path is relative to `within`, an open directory.
     """
     try:
         descriptor = os.open(directory, _DIRECTORY, dir_fd=within)
     except OSError:
-        # Whoever wants to remove it hears why it cannot be opened.
+        # A process that tries to remove it gets the reason.
         return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError as error:
-        # A file system without locks says so by another error.
+        # A file system without locks reports another error.
         return isinstance(error, BlockingIOError)
     finally:
         os.close(descriptor)
@@ -291,9 +293,9 @@ def is_locked(directory: str | Path, *, within: int | None = None) -> bool:
 
 
 def remove_tree(path: str | Path, *, within: int | None = None) -> None:
-    """Remove a directory with all in it, which others may be removing too. Raises OSError.
+    """Remove a directory with its content, which other processes may be removing too. Raises OSError.
 
-    `within` is an open directory that the path is relative to.
+    The path is relative to `within`, an open directory.
     """
     shutil.rmtree(path, dir_fd=within, onerror=_raise_unless_gone)
 
