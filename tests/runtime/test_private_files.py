@@ -245,7 +245,7 @@ def test_every_writer_of_a_file_that_somebody_names_takes_the_longest_name_and_a
         return replace(part, target)
 
     monkeypatch.setattr(Path, "replace", after_another)
-    monkeypatch.setattr(spreadsheet, "_facts", lambda *_: ())
+    monkeypatch.setattr(spreadsheet, "_facts", lambda *_: iter(()))
     writer(path)
     assert beside
     assert path.stat().st_size > 0
