@@ -106,8 +106,8 @@ class Problem:
 
     @property
     def marked(self) -> Message:
-        """The message, translatable."""
-        mark = MARKS.get(self.severity)
+        """The message, translatable; one that an earlier version recorded as text alone has its mark already."""
+        mark = None if self.fact.details is None else MARKS.get(self.severity)
         return self.fact if mark is None else message(mark, problem=self.fact)
 
     @property

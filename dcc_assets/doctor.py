@@ -16,7 +16,7 @@ from dcc.errors import ConfigurationError, DccError
 from dcc.operations.consistency.check import check_consistency
 from dcc.operations.consistency.inconsistency import RULES, Inconsistency
 from dcc.operations.doctor.environment import Environment
-from dcc.operations.doctor.verdicts import Check, Finding, failed, not_checked, ok, split_advice, warning
+from dcc.operations.doctor.verdicts import Check, Finding, explained, failed, not_checked, ok, warning
 from dcc.qc.database import QC_DATABASE
 from dcc.session.leases import active_sessions
 from dcc.settings import variable_of
@@ -56,8 +56,7 @@ def check_dagster(surroundings: Environment) -> Iterator[Finding]:
     try:
         instance = open_instance(settings)
     except DccError as error:
-        said, advice = split_advice(str(error))
-        yield failed("Dagster instance", said, advice)
+        yield failed("Dagster instance", *explained(error))
         return
     with instance:
         yield from _check_storage(instance, surroundings)
@@ -142,13 +141,13 @@ def check_workers(surroundings: Environment) -> Iterator[Finding]:
     try:
         require_executor(settings)
     except ConfigurationError as error:
-        yield failed("workers", *split_advice(str(error)))
+        yield failed("workers", *explained(error))
         return
     try:
         yield ok("workers", reach_workers(settings))
     except ConfigurationError as error:
         # Sessions do all by themselves then.
-        yield warning("workers", *split_advice(str(error)))
+        yield warning("workers", *explained(error))
     if settings.executor is ExecutorKind.MULTIPROCESS:
         return
     urls = {name: getattr(settings, name) for name in ("tracker_url", "qc_url", "dagster_url")}

@@ -56,6 +56,38 @@ def test_nothing_cites_what_its_readers_do_not_have() -> None:
     assert found == []
 
 
+_MESSAGES = {"message", "said", "fact", "marked", "problem", "statement", "remedy"}
+_TAKE_APART = {"partition", "rpartition", "split", "rsplit", "splitlines", "removeprefix", "removesuffix", "endswith"}
+_PATTERNS = {"match", "search", "fullmatch", "sub", "subn", "split", "findall", "finditer"}
+
+
+def _is_message(node: ast.AST) -> bool:
+    """Whether a node is an attribute that holds a message, or its text."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "str" and node.args:
+        return _is_message(node.args[0])
+    return isinstance(node, ast.Attribute) and node.attr in _MESSAGES
+
+
+def _takes_message_apart(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    taken_apart = node.func.attr in _TAKE_APART and _is_message(node.func.value)
+    return taken_apart or (node.func.attr in _PATTERNS and any(map(_is_message, node.args)))
+
+
+def test_no_message_is_taken_apart() -> None:
+    """What is in it is among its details."""
+    assert _takes_message_apart(ast.parse("re.match('a', str(error.said))", mode="eval").body)
+    assert _takes_message_apart(ast.parse("row.message.partition('. ')", mode="eval").body)
+    found = [
+        f"{module.relative_to(ROOT)}:{node.lineno}"
+        for module in MODULES
+        for node in ast.walk(ast.parse(module.read_text("utf-8")))
+        if isinstance(node, ast.Call) and _takes_message_apart(node)
+    ]
+    assert found == []
+
+
 def test_what_the_run_of_the_tests_is_ordered_by_exists() -> None:
     named = (*conftest.ON_ONE_DATABASE, *conftest.LONG, *sharing.OF_PAGE, *sharing.OF_BROWSER, *conftest.OF_DATABASES)
     assert [name for name in named if not list(ROOT.glob(f"{name.rstrip('/')}*"))] == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from dcc.messages import Message, message_from_json, message_to_json
-from dcc.outcomes import MARKS, Problem
+from dcc.outcomes import Problem
 from dcc.tracker.models import AnException, XmlLog, ZipActionLog, ZipLog
 from dcc.vocabulary import Severity
 
@@ -32,8 +32,7 @@ OF_ACTION: Final = (KIND, ZipActionLog.message, ZipActionLog.code, ZipActionLog.
 def problem_of(row: Any) -> Problem:
     """The problem of a row with such columns."""
     severity = Severity(getattr(row, "severity", None) or Severity.ERROR)
-    words = (row.message or "").removeprefix(MARKS[severity].format(problem="") if severity in MARKS else "")
-    said = message_from_json(row.details, words)
+    said = message_from_json(row.details, row.message or "")
     return Problem(row.kind, said, getattr(row, "line", None), getattr(row, "col", None), row.code or "", severity)
 
 

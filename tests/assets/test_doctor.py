@@ -140,7 +140,7 @@ def test_workers_that_lack_something(
     assert found(executor="multiprocess")[0] == "ok"
     assert found(executor="celery") == (
         "failed",
-        "DCC_BROKER names no broker. Set it to the URL of Redis or RabbitMQ.",
+        "DCC_BROKER names no broker. Set it to the URL of Redis or RabbitMQ. dcc explain configuration",
     )
     verdict, said = found(executor="celery", broker=f"redis://:s3cret4711@127.0.0.1:{free_port()}/0")
     assert (verdict, "Start it, or correct the setting" in said, "s3cret" in said) == ("warning", True, False)

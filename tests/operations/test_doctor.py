@@ -22,11 +22,12 @@ from pydantic import SecretStr
 from sqlalchemy import Engine, text, update
 
 from dcc.databases.columns import utc_now
+from dcc.errors import StoreRefusedError
 from dcc.operations.doctor import databases, environment, machine, sources, work
 from dcc.operations.doctor.environment import Environment, NotReadyError
 from dcc.operations.doctor.examination import examine
 from dcc.operations.doctor.machine import clock_finding
-from dcc.operations.doctor.verdicts import Check, Finding, Verdict, ok, split_advice, worst
+from dcc.operations.doctor.verdicts import Check, Finding, Verdict, explained, ok, worst
 from dcc.operations.sessions import open_session
 from dcc.qc.models.judgements import ReferenceSnapshot
 from dcc.qc.reference.refresh import ensure_reference
@@ -119,9 +120,9 @@ class TestExamining:
         assert worst([Verdict.WARNING, Verdict.OK, Verdict.NOT_CHECKED]) is Verdict.WARNING
         assert worst([Verdict.WARNING, Verdict.FAILED]) is Verdict.FAILED
 
-    def test_an_error_is_what_is_wrong_and_what_to_do(self) -> None:
-        assert split_advice("It is away. Start it. Then wait.") == ("It is away.", "Start it. Then wait.")
-        assert split_advice("It is away") == ("It is away", "")
+    def test_an_error_is_shown_whole_and_with_what_explains_it(self) -> None:
+        found = explained(StoreRefusedError("It is away. Start it. Then wait."))
+        assert found == ("It is away. Start it. Then wait.", "dcc explain store-refused")
 
 
 class TestDatabases:
@@ -193,14 +194,15 @@ class TestDatabases:
             connection.execute(text("UPDATE alembic_version SET version_num = '0001'"))
         verdict, message, advice = _found(databases.check_schemas, settings)["tracker database schema"]
         assert (verdict, "has the schema 0001" in message) == ("failed", True)
-        assert "dcc init" in advice
+        assert ("dcc init" in message, advice) == (True, "dcc explain tracker-outdated")
 
     @only_mariadb
     def test_a_wrong_password_is_found_and_not_told(self, mariadb: MariaDb, settings: Settings) -> None:
         url = mariadb.url("phenodcc_tracker").replace(":", ":wrong", 2).replace("wrong", "", 1)
         wrong = settings.model_copy(update={"tracker_url": SecretStr(url)})
         verdict, message, advice = _found(databases.check_databases, wrong)["tracker database"]
-        assert (verdict, advice) == ("failed", "Check the user name and password in DCC_TRACKER_URL.")
+        assert (verdict, "password in DCC_TRACKER_URL." in message) == ("failed", True)
+        assert advice.startswith("dcc explain ")
         assert "wrong" not in message.replace("wrongly", "")
 
     @only_sqlite
@@ -512,7 +514,7 @@ class TestWork:
         verdict, said, advice = _found(work.check_store, Settings(home=tmp_path, store=str(tmp_path / "file" / "x")))[
             "store"
         ]
-        assert (verdict, "refused to put" in said, "DCC_STORE" in advice) == ("failed", True, True)
+        assert (verdict, "refused to put" in said, advice) == ("failed", True, "dcc explain store-refused")
 
     def test_the_mail_server_that_reports_are_sent_by(self) -> None:
         assert _verdicts(work.check_reports, Settings()) == {"session reports": "not checked"}

@@ -19,7 +19,7 @@ from dcc.databases.schema import require_current
 from dcc.databases.server_requirements import require_fit_server
 from dcc.errors import DccError
 from dcc.operations.doctor.environment import Environment
-from dcc.operations.doctor.verdicts import Finding, failed, not_checked, ok, split_advice, warning
+from dcc.operations.doctor.verdicts import Finding, explained, failed, not_checked, ok, warning
 from dcc.qc.database import QC_DATABASE
 from dcc.tracker.database import TRACKER
 
@@ -48,8 +48,7 @@ def _check_database(surroundings: Environment, database: Database) -> Iterator[F
             require_fit_server(connection, database)
             what = _described(connection, engine)
     except DccError as error:
-        said, advice = split_advice(str(error))
-        yield failed(database.name, said, advice)
+        yield failed(database.name, *explained(error))
         return
     message = f"{what} answers within {latency:.1f} ms."
     if latency > _SLOW_MILLISECONDS:
@@ -133,7 +132,6 @@ def check_schemas(surroundings: Environment) -> Iterator[Finding]:
         try:
             require_current(surroundings.engine(database), database)
         except DccError as error:
-            said, advice = split_advice(str(error))
-            yield failed(subject, said, advice or "dcc init")
+            yield failed(subject, *explained(error))
         else:
             yield ok(subject, f"It is {database.head}, as this version needs.")

@@ -14,7 +14,7 @@ from dcc.notify.channels.mail import MailTransport, Wording
 from dcc.notify.digests import addresses_of
 from dcc.notify.ledger import Sending
 from dcc.notify.messages import Kind
-from dcc.operations.doctor.verdicts import Finding, failed, ok, split_advice, warning
+from dcc.operations.doctor.verdicts import Finding, explained, failed, ok, warning
 from dcc.settings import Settings
 from dcc.settings.recipients import parse_smtp_url, parse_webhook
 from dcc.tracker.models import NotificationRow
@@ -53,8 +53,7 @@ def _mail_server(settings: Settings) -> Finding:
     try:
         label = MailTransport(parse_smtp_url(settings.smtp_url), settings, wording).reach()
     except DccError as error:
-        said, advice = split_advice(str(error))
-        return failed("notifications by e-mail", said, advice)
+        return failed("notifications by e-mail", *explained(error))
     return ok("notifications by e-mail", f"The mail server {label} can be used.")
 
 

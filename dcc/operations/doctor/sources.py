@@ -16,7 +16,7 @@ from typing import Final
 from dcc.errors import ConfigurationError, SourceError
 from dcc.operations.doctor.environment import Environment
 from dcc.operations.doctor.machine import clock_finding
-from dcc.operations.doctor.verdicts import Finding, failed, not_checked, ok, split_advice, warning
+from dcc.operations.doctor.verdicts import Finding, explained, failed, not_checked, ok, warning
 from dcc.runtime.legible_text import archive_count
 from dcc.session.crawling import list_source
 from dcc.sources.access import parse_hostname, resolve_accesskey
@@ -57,10 +57,10 @@ def check_registered(surroundings: Environment) -> Iterator[Finding]:
         elif crawl.outcome == "ok":
             yield ok(subject, f"It was last crawled at {crawl.finished or crawl.started:%Y-%m-%d %H:%M} UTC.")
         else:
-            said, advice = split_advice(crawl.error.message if crawl.error is not None else "It was not listed whole.")
+            error = "It was not listed whole." if crawl.error is None else crawl.error.message
             when = f"{crawl.finished or crawl.started:%Y-%m-%d %H:%M} UTC"
             yield warning(
-                subject, f"Its last crawl, at {when}, {crawl.outcome}: {said}", advice or f"dcc source test {entry.id}"
+                subject, f"Its last crawl, at {when}, {crawl.outcome}: {error}", f"dcc source test {entry.id}"
             )
 
 
@@ -98,8 +98,7 @@ def _access_problems(surroundings: Environment, subject: str, address: SourceAdd
 
             load_private_key(credential, credential.private_key)
     except ConfigurationError as error:
-        said, advice = split_advice(str(error))
-        yield failed(subject, said, advice or change)
+        yield failed(subject, str(error), change)
         return
     for path in _secret_files(address.accesskey.get_secret_value()):
         yield from _check_secret_file(subject, path)
@@ -134,8 +133,7 @@ def _check_host_key(surroundings: Environment, subject: str, address: SourceAddr
         endpoint = parse_hostname(address.hostname, SSH_PORT)
         trusted = trusted_keys(address, endpoint, surroundings.settings.known_hosts)
     except ConfigurationError as error:
-        said, advice = split_advice(str(error))
-        yield failed(subject, said, advice)
+        yield failed(subject, *explained(error))
         return
     if not trusted.accepted:
         yield failed(subject, "No host key of it was ever accepted, so that nothing is sent to it.", accept)
@@ -171,8 +169,8 @@ def _ask_all(surroundings: Environment, addresses: Sequence[SourceAddress]) -> I
         try:
             listing = list_source(address, settings)
             if listing.error is not None:
-                said, advice = split_advice(str(listing.error.said.problem))
-                answers.put((address.id, [failed(subject, said, advice or f"dcc source test {address.id}")]))
+                error = str(listing.error.said.problem)
+                answers.put((address.id, [failed(subject, error, f"dcc source test {address.id}")]))
                 return
             zips = sum(len(part.zips) for part in listing.listings)
             found = [ok(subject, f"It lists {archive_count(zips)}, in {listing.seconds:.1f} s.")]

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from dcc.errors import DccError
+
 if TYPE_CHECKING:
     from dcc.operations.doctor.environment import Environment
 
@@ -70,10 +72,9 @@ def not_checked(subject: str, message: str, advice: str = "") -> Finding:
     return Finding(Verdict.NOT_CHECKED, subject, message, advice)
 
 
-def split_advice(text: str) -> tuple[str, str]:
-    """A message of the platform's errors as what is wrong (its first sentence) and what to do (the others)."""
-    said, found, advice = text.partition(". ")
-    return (f"{said}.", advice) if found else (text, "")
+def explained(error: DccError) -> tuple[str, str]:
+    """The message of an error, which says what to do, and the command that explains errors of its kind."""
+    return str(error), f"dcc explain {error.error_id()}"
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:

@@ -15,7 +15,7 @@ from dcc.databases.columns import utc_now
 from dcc.documents.schema_set import SchemaSet
 from dcc.errors import DccError
 from dcc.operations.doctor.environment import Environment
-from dcc.operations.doctor.verdicts import Finding, failed, not_checked, ok, split_advice, warning
+from dcc.operations.doctor.verdicts import Finding, explained, failed, not_checked, ok, warning
 from dcc.operations.retention.cleanup import review_staging
 from dcc.operations.retention.policy import Policy, Verdict
 from dcc.operations.retention.staged_files import Kind
@@ -94,8 +94,7 @@ def check_reference(surroundings: Environment) -> Iterator[Finding]:
         return
     for each in sets:
         if each.message is not None:
-            said, advice = split_advice(each.message)
-            yield warning(f"reference data {each.name}", said, advice)
+            yield warning(f"reference data {each.name}", each.message, f"dcc reference refresh {each.name}")
         elif each.is_shipped:
             yield ok(f"reference data {each.name}", "They are those that come with the platform, for the demo only.")
         else:
@@ -118,7 +117,7 @@ def check_store(surroundings: Environment) -> Iterator[Finding]:
             finally:
                 store.delete(key)
     except DccError as error:
-        yield failed("store", *split_advice(str(error)))
+        yield failed("store", *explained(error))
     else:
         yield ok("store", f"{store.url} took an object, gave it back and deleted it.")
 
@@ -129,8 +128,7 @@ def check_schema_files(surroundings: Environment) -> Iterator[Finding]:
     try:
         SchemaSet.load(directory)
     except DccError as error:
-        said, advice = split_advice(str(error))
-        yield failed("XML schemas", said, advice)
+        yield failed("XML schemas", *explained(error))
     else:
         yield ok(
             "XML schemas", f"Those of {directory} can be used." if directory else "Those of the platform are used."
@@ -192,7 +190,6 @@ def check_reports(surroundings: Environment) -> Iterator[Finding]:
     try:
         label = reach_mail_server(settings)
     except DccError as error:
-        said, advice = split_advice(str(error))
-        yield failed("session reports", said, advice)
+        yield failed("session reports", *explained(error))
     else:
         yield ok("session reports", f"The mail server {label} can be used.")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import http.client
-import re
 import socket
 import ssl
 from collections.abc import Callable, Iterator, Mapping
@@ -323,6 +322,8 @@ def describe(error: BaseException) -> str:
     if isinstance(error, http.client.IncompleteRead):
         missing = f", {error.expected:,} bytes missing" if error.expected else ""
         return f"the server closed the connection in the middle{missing}"
+    if isinstance(error, ssl.SSLError) and error.reason:
+        return f"TLS: {error.reason}"
     if isinstance(error, OSError) and error.strerror:
-        return re.sub(r"\s*\(_ssl\.c:\d+\)", "", error.strerror)
+        return error.strerror
     return "the server's answer is no HTTP"
