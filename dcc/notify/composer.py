@@ -164,6 +164,7 @@ class Composer:
             "causes": shown[:_MOST_CAUSES],
             "causes_total": len(shown),
             "attached": len(attachments),
+            "proposals": digest.proposals,
         }
         data = {
             "accepted": [str(line.key) for line in accepted[:_MOST_IN_DATA]],
@@ -172,6 +173,7 @@ class Composer:
             "failed_total": len(bad),
             "causes": [as_json(cause, catalogue) for cause in shown[:_MOST_CAUSES]],
             "causes_total": len(shown),
+            "proposals": digest.proposals,
         }
         code = digest.centre.short_name
         return self._message(
@@ -204,7 +206,13 @@ class Composer:
         ]
         session = digests[0].session
         bad = sum(len(digest.bad) for digest in digests)
-        values = {"session": session, "headline": _headline(catalogue, bad, 0), "parts": parts}
+        proposals = sum(digest.proposals for digest in digests)
+        values = {
+            "session": session,
+            "headline": _headline(catalogue, bad, 0),
+            "parts": parts,
+            "proposals": proposals,
+        }
         return self._message(message_id, Kind.SESSION, "summary", catalogue, values, {}, session=session)
 
     def outages(self, message_id: str, away: Sequence[Trouble], back: Mapping[str, str]) -> Message:

@@ -24,6 +24,7 @@ from dcc.reports.submissions.zip_lines import zips_of_session
 from dcc.settings import Settings
 from dcc.settings.recipients import parse_addresses
 from dcc.tracker.crawls import SessionEntry, list_sessions
+from dcc.tracker.hostings.proposed_withdrawals import count_open
 from dcc.tracker.models import ZipFile
 from dcc.tracker.queries.session_zips import session_zips
 from dcc.tracker.register.centres import CentreEntry, list_centres
@@ -47,13 +48,17 @@ _MOST_CAUSES: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """What happened to a centre's submissions in a session; `lines` begin with the worst."""
+    """What happened to a centre's submissions in a session; `lines` begin with the worst.
+
+    `proposals`: of how many of its archives the withdrawal is proposed.
+    """
 
     session: int
     centre: CentreEntry
     centre_id: int
     lines: tuple[ZipLine, ...]
     items: Mapping[ZipKey, Item]
+    proposals: int = 0
 
     @property
     def item(self) -> Item:
@@ -104,7 +109,7 @@ def collect_digests(
         return []
     of_centre = _by_centre(connection, sessions[0], lines)
     md5s = _md5s(connection, [line.key.file_name for line in lines])
-    ids = centre_ids(connection)
+    ids, proposals = centre_ids(connection), count_open(connection)
     return [
         Digest(
             session=session_id,
@@ -115,6 +120,7 @@ def collect_digests(
                 line.key: _item(line, md5s.get(line.key.file_name), session_id, ids[entry.short_name])
                 for line in of_centre[entry.short_name]
             },
+            proposals=proposals.get(entry.short_name, 0),
         )
         for entry in list_centres(connection)
         if entry.short_name in of_centre and centre in (None, entry.short_name)

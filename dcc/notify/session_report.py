@@ -26,6 +26,7 @@ from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
 from dcc.tracker.crawls import CrawlEntry, Finding, SessionEntry, list_sessions, session_findings
 from dcc.tracker.hostings.older_archives import zips_that_wait
+from dcc.tracker.hostings.proposed_withdrawals import count_open
 from dcc.tracker.queries.session_zips import (
     SessionZip,
     session_documents,
@@ -100,6 +101,7 @@ class SessionFacts:
     late: Mapping[ZipKey, Sequence[tuple[str, Problem]]]
     without_room: Sequence[tuple[ZipKey, str]]
     in_order: Sequence[tuple[ZipKey, str]]
+    proposals: int
 
     @property
     def failed_zips(self) -> int:
@@ -151,6 +153,7 @@ def load_facts(connection: Connection, session_id: int) -> SessionFacts:
         late=late,
         without_room=zips_without_room(connection),
         in_order=_in_order(connection, session),
+        proposals=sum(count_open(connection).values()),
     )
 
 
@@ -166,6 +169,8 @@ def render_report(facts: SessionFacts) -> Report:
         *_waiting_lines("What waits for an older archive of its centre", facts.in_order),
     ]
     lines += [*_entry_lines("What waits to be confirmed", facts.held), *_entry_lines("What came late", facts.late)]
+    if facts.proposals:
+        lines += ["", f"{_count(facts.proposals, 'proposed withdrawal')} to decide on: dcc data proposals"]
     lines += [*_finding_lines(facts), "", "See also: dcc status; dcc show <action>/<zip>; dcc ui", ""]
     return Report(facts.session.id, _subject(facts), "\n".join(lines))
 

@@ -36,6 +36,25 @@ class SourceProtocol(StrEnum):
     FILE = "file"
 
 
+class DeltaStrategy(StrEnum):
+    """How much of the differences between two listings of a source is recorded.
+
+    New archives are taken with each of them. `disabled`: what was fetched before is not looked at, neither recorded as
+    changed nor as gone. `initial`: how it is listed is recorded, not compared. `additive`: both. `full`: the withdrawal
+    of what is gone is proposed to a person too.
+    """
+
+    DISABLED = "disabled"
+    INITIAL = "initial"
+    ADDITIVE = "additive"
+    FULL = "full"
+
+    @property
+    def compares(self) -> bool:
+        """Whether what changed or went since the last listing is recorded."""
+        return self in (DeltaStrategy.ADDITIVE, DeltaStrategy.FULL)
+
+
 @dataclass(frozen=True, slots=True)
 class SourceAddress:
     """Where a file source is and how to log in; a row of `file_source`, ready to use.
@@ -44,7 +63,7 @@ class SourceAddress:
     `[ipv6]:port`. `accesskey` is a password, the path of a private key, `env:NAME` or `file:PATH`; its value never
     shows in a repr. `host_keys` are the pinned SSH host keys, each as `<type> <base64>`; `tls_authorities` the
     certificates, in PEM, of authorities that count in place of the system's; `tls_fingerprints` those of the server's
-    own certificate, of which it must show one.
+    own certificate, of which it must show one. `delta`: what of its listings is recorded.
     """
 
     id: int
@@ -57,6 +76,7 @@ class SourceAddress:
     host_keys: tuple[str, ...] = ()
     tls_authorities: tuple[str, ...] = ()
     tls_fingerprints: tuple[str, ...] = ()
+    delta: DeltaStrategy = DeltaStrategy.ADDITIVE
 
     @property
     def label(self) -> str:

@@ -32,5 +32,6 @@ REVISIONS: Final[Revisions] = {
     "0011": None,
     "0012": None,
     "0013": None,
+    "0014": None,
 }
 """All revisions, oldest first, and what converts the rows of the one before."""

@@ -38,6 +38,7 @@ def test_the_status_of_an_empty_tracker(dcc: Dcc) -> None:
         "session": {"active": None, "also_active": [], "last": None},
         "held": [],
         "held_archives": [],
+        "proposals": 0,
         "findings": [],
     }
     assert "dcc source add" in dcc("status").stdout
@@ -49,7 +50,16 @@ def test_the_status_of_an_empty_tracker(dcc: Dcc) -> None:
 def test_the_status_counts_zip_actions_and_documents_and_tells_of_each_source(dcc: Dcc) -> None:
     crawled(dcc)
     status = dcc.json("status")
-    assert list(status) == ["zip_actions", "xml_files", "sources", "session", "held", "held_archives", "findings"]
+    assert list(status) == [
+        "zip_actions",
+        "xml_files",
+        "sources",
+        "session",
+        "held",
+        "held_archives",
+        "proposals",
+        "findings",
+    ]
     assert status["zip_actions"] == [
         {"phase": "zip_name", "status": "failed", "count": 1},
         {"phase": "xsd", "status": "done", "count": 1},

@@ -24,15 +24,17 @@ from dcc.notify.rounds import Round
 from dcc.operations.doctor.notifications import examine_notifications
 from dcc.operations.sessions import open_session
 from dcc.redaction import keep_secret
+from dcc.sources.base import DeltaStrategy
 from dcc.tracker.database import writing
 from dcc.tracker.hostings.owner_notices import NewNotice, Outcome, add_notices
 from dcc.tracker.models import SessionLock, ZipAction
 from dcc.tracker.register import centres, file_sources
 from dcc.tracker.register.source_addresses import SourceState
 from tests.support.databases import only_sqlite
-from tests.support.installations import MODIFIED, Folder, Installation, specimens
+from tests.support.installations import MODIFIED, Folder, Installation, note_uploaded, specimens
 from tests.support.mail_server import MailServerForTests, Starter
 from tests.support.ports import free_port
+from tests.support.session_reports import session_report
 
 WRANGLER = "wrangler@dcc.example"
 CENTRE = "data@h.example"
@@ -119,6 +121,29 @@ def test_a_centre_is_told_what_came_through_and_what_did_not_in_one_message(
     assert BAD in text_of(summary)
     assert GOOD not in text_of(summary)
     assert summary["References"] != letter["References"]
+
+
+def test_open_proposals_of_withdrawals_are_mentioned(
+    installation: Installation, folder: Folder, mail_server: Starter
+) -> None:
+    server = mail_server()
+    folder.put(GOOD)
+    folder.put("add/H.2013-11-01.1.impc.zip", specimens(stem="2013-11-01.1"))
+    installation.run_session()
+    note_uploaded(installation.tracker)
+    with writing(installation.tracker) as connection:
+        file_sources.change_source(connection, folder.source_id, delta=DeltaStrategy.FULL)
+    (folder.path / GOOD).unlink()
+    folder.put(BAD, broken())
+    result = notified(installation, server).run_session()
+    (letter,) = letters(server, CENTRE)
+    assert "1 archive is not on your server any more." in text_of(letter)
+    (summary,) = letters(server, WRANGLER)
+    for said in (text_of(summary), html_of(summary)):
+        assert "1 proposed withdrawal to decide on: dcc data proposals" in said
+    with installation.tracker.connect() as connection:
+        report = session_report(connection, result.id).text
+    assert "1 proposed withdrawal to decide on: dcc data proposals" in report
 
 
 def test_nothing_is_told_twice_and_what_fails_again_after_it_came_right_is_news(

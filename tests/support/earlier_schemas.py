@@ -15,6 +15,7 @@ from dcc.tracker.database import TRACKER
 _LOGS = ("xml_log", "zip_log", "zip_action_log", "source_crawl")
 _FACTS = tuple(f"{table}.{column}" for table in _LOGS for column in ("code", "details"))
 TRACKER_LATER = {
+    "0014": ("proposed_withdrawal", "file_source.delta"),
     "0013": tuple(
         f"zip_download.{column}"
         for column in ("outcome", "session_id", "content_size_bytes", "content_md5", "etag", "last_modified")

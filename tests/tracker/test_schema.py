@@ -47,7 +47,8 @@ SEED_TABLES = {
     "file_source": (
         SMALL,
         f"centre_id {SMALL} nn | protocol_id {SMALL} nn | hostname varchar(512) nn | username varchar(128) nn | "
-        f"accesskey varchar(256) nn | base_path varchar(256) | state_id {SMALL} nn | created datetime nn",
+        f"accesskey varchar(256) nn | base_path varchar(256) | state_id {SMALL} nn | created datetime nn | "
+        "delta varchar(16) nn",
     ),
     "phase": (SMALL, "short_name varchar(64) nn | description text"),
     "a_status": (SMALL, "short_name varchar(64) nn | description text | rgba char(8) nn"),

@@ -11,6 +11,7 @@ _COMMANDS = {
     "confirm": "dcc.cli.data.changes:confirm",
     "history": "dcc.cli.data.changes:history",
     "undo": "dcc.cli.data.changes:undo",
+    "proposals": "dcc.cli.data.proposals:proposals",
     "recheck": "dcc.cli.data.changes:recheck",
     "causes": "dcc.cli.data.causes:causes",
     "findings": "dcc.cli.data.findings:findings",

@@ -58,6 +58,7 @@ NEXT: Final[Mapping[str, tuple[Step, ...]]] = {
     "source list": (Step("dcc source test {first}", "connects to the first of them, step by step"),),
     "source test": (Step("dcc crawl --source {source_id}", "collects what is there"),),
     "source why": (Step("dcc source test {source_id}", "connects to it, step by step"), _SOURCES),
+    "source missing": (Step("dcc data proposals", "the withdrawals that are proposed"),),
     "source change": (Step("dcc source test {source_id}", "whether it can be used"),),
     "source set-state": (_SOURCES,),
     "source remove": (_SOURCES,),
@@ -108,6 +109,8 @@ NEXT: Final[Mapping[str, tuple[Step, ...]]] = {
         Step("dcc show {zip_action}", "what happened to it", codes=(1,)),
     ),
     "data undo": (Step("dcc show {zip_action}", "what became of it", codes=_SHOW_CODES),),
+    "data proposals accept": (Step("dcc crawl", "brings data contexts and overviews up to date", codes=_SHOW_CODES),),
+    "data proposals turn-down": (Step("dcc source missing", "what sources do not list any more"),),
     "data history": (_STATUS,),
     "data recheck": (Step("dcc crawl", "judges them again"),),
     "data causes": (

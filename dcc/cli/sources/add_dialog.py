@@ -69,6 +69,7 @@ class Place:
     base_path: str = ""
     new_centre: NewCentre | None = None
     plain: bool = False
+    delta: str = "additive"
 
     def missing(self) -> list[str]:
         """The options without which it is no place."""
@@ -279,7 +280,7 @@ def source_address(place: Place) -> SourceAddress:
     from pydantic import SecretStr
 
     from dcc.sources.access import parse_hostname
-    from dcc.sources.base import SourceAddress, SourceProtocol
+    from dcc.sources.base import DeltaStrategy, SourceAddress, SourceProtocol
 
     hostname, base_path = place.hostname, place.base_path
     if place.protocol == SourceProtocol.FILE:
@@ -301,6 +302,7 @@ def source_address(place: Place) -> SourceAddress:
         username=place.username,
         accesskey=SecretStr(place.accesskey),
         base_path=base_path,
+        delta=DeltaStrategy(place.delta),
     )
 
 

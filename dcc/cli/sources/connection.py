@@ -19,6 +19,7 @@ from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import count_of, echo_json, printable, warn
 from dcc.cli.shell.parameter_types import ID
 from dcc.cli.sources.add_dialog import Place, register_by_asking, source_address
+from dcc.cli.sources.listing_options import delta_option
 from dcc.cli.sources.tls_options import tls_options, tls_trust
 from dcc.errors import ConfigurationError, SourceTimeoutError, UnreachableError
 from dcc.runtime.installed_packages import SOURCES, added_names
@@ -52,6 +53,7 @@ _accept_option = click.option(
 @click.option("--base-path", default="", help="The directory that holds add, edit and delete.")
 @click.option("--plain", is_flag=True, help=PLAIN_HELP)
 @_accept_option
+@delta_option(default="additive")
 @tls_options
 @click.option("--no-test", is_flag=True, help="Register it without connecting to it.")
 @json_option
@@ -64,6 +66,7 @@ def add(
     base_path: str,
     plain: bool,
     accept_host_key: bool,
+    delta: str,
     tls_ca: str | None,
     tls_fingerprints: tuple[str, ...],
     no_test: bool,
@@ -108,7 +111,7 @@ def add(
     from dcc.tracker.register import column_texts, file_sources
 
     settings = settings_from_environment()
-    given = Place(centre, protocol or "", hostname, username, base_path=base_path, plain=plain)
+    given = Place(centre, protocol or "", hostname, username, base_path=base_path, plain=plain, delta=delta)
     if given.missing():
         if not at_terminal():
             raise ConfigurationError(

@@ -18,6 +18,7 @@ from dcc.cli.shell.group import CommandGroup
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import count_of, echo_json, echo_table
 from dcc.cli.shell.parameter_types import ID
+from dcc.cli.sources.listing_options import delta_option
 from dcc.cli.sources.tls_options import tls_options, tls_trust
 from dcc.errors import ConfigurationError
 
@@ -27,6 +28,7 @@ _COMMANDS = {
     "list": "dcc.cli.sources.source:list_sources",
     "test": "dcc.cli.sources.connection:test",
     "why": "dcc.cli.sources.ignored_archives:why",
+    "missing": "dcc.cli.sources.missing_archives:missing",
     "change": "dcc.cli.sources.source:change",
     "set-state": "dcc.cli.sources.source:set_state",
     "remove": "dcc.cli.sources.source:remove",
@@ -53,7 +55,8 @@ def list_sources(as_json: bool) -> None:
     JSON: a list of {"id", "centre", "protocol", "hostname", "username", "accesskey" (a reference,
       "***" for a password, or empty), "base_path", "state", "centre_active", "created",
       "hosted" (zip actions at present), "fingerprints" (of accepted host keys),
-      "tls_authorities", "tls_fingerprints" (of the certificates trusted for it alone)}
+      "tls_authorities", "tls_fingerprints" (of the certificates trusted for it alone), "delta"
+      (disabled, initial, additive, full)}
 
     Exit codes: 0; 2 the tracker is not initialised; 4 it cannot be reached.
     """
@@ -65,7 +68,18 @@ def list_sources(as_json: bool) -> None:
         echo_json(entries)
         return
     echo_table(
-        ("id", "centre", "server", "user", "access key", "base path", "state", "hosts", "host key or certificate"),
+        (
+            "id",
+            "centre",
+            "server",
+            "user",
+            "access key",
+            "base path",
+            "state",
+            "hosts",
+            "delta",
+            "host key or certificate",
+        ),
         [
             (
                 e.id,
@@ -76,6 +90,7 @@ def list_sources(as_json: bool) -> None:
                 e.base_path,
                 e.state if e.centre_active else f"{e.state}, centre inactive",
                 e.hosted,
+                e.delta,
                 " ".join([*e.fingerprints, *e.tls_fingerprints, *(f"CA {one}" for one in e.tls_authorities)]),
             )
             for e in entries
@@ -116,6 +131,7 @@ def set_state(source_id: int, state: str) -> None:
 @click.option("--accesskey", help="As with `dcc source add`; - reads it from standard input.")
 @click.option("--plain", is_flag=True, help=PLAIN_HELP)
 @click.option("--base-path", help="The directory that holds add, edit and delete.")
+@delta_option()
 @tls_options
 def change(
     source_id: int,
@@ -124,10 +140,11 @@ def change(
     accesskey: str | None,
     plain: bool,
     base_path: str | None,
+    delta: str | None,
     tls_ca: str | None,
     tls_fingerprints: tuple[str, ...],
 ) -> None:
-    """Change how file source ID is reached.
+    """Change how file source ID is reached and listed.
 
     For a server that moved, a new password or certificate. What it hosts and has delivered stays known. A host key
     accepted before stays pinned; see `dcc source test`. An empty --tls-ca or --tls-fingerprint takes away what was
@@ -137,12 +154,14 @@ def change(
     Examples:
       dcc source change 3 --accesskey env:HARWELL_PASSWORD
       dcc source change 3 --tls-ca harwell-ca.pem
+      dcc source change 3 --delta full
 
     Exit codes: 0; 2 there is no such source, or a value is wrong.
     """
     from pydantic import SecretStr
 
     from dcc.sources.access import parse_hostname
+    from dcc.sources.base import DeltaStrategy
     from dcc.tracker.database import writing
     from dcc.tracker.register import file_sources
 
@@ -160,6 +179,7 @@ def change(
             username=username,
             accesskey=secret,
             base_path=base_path,
+            delta=None if delta is None else DeltaStrategy(delta),
             tls=tls_trust(entry.protocol, tls_ca, tls_fingerprints),
         )
     click.echo(f"Changed file source {source_id}.")

@@ -46,12 +46,13 @@ def status(as_json: bool) -> None:
       held        what waits to be confirmed: a list of {"zip", "document", "message"}
       held_archives  archives on another centre's source that are not taken, but for those that
                   `dcc archive declined` lists: a list of {"zip", "owner", "hosts", "message"}
+      proposals   how many proposed withdrawals are open: see `dcc data proposals`
       findings    a list of {"session", "source", "file_name", "kind", "message", "created"}
 
     Exit codes: 0; 2 the tracker is not initialised; 4 it cannot be reached.
     """
     from dcc.tracker import crawls
-    from dcc.tracker.hostings import foreign_archives
+    from dcc.tracker.hostings import foreign_archives, proposed_withdrawals
     from dcc.tracker.queries import zip_action_lists
     from dcc.tracker.register import file_sources
 
@@ -63,6 +64,7 @@ def status(as_json: bool) -> None:
         findings = crawls.latest_findings(connection)
         held = zip_action_lists.held_documents(connection)
         held_archives = [one for one in foreign_archives.held_archives(connection) if one.declined is None]
+        proposals = sum(proposed_withdrawals.count_open(connection).values())
         active = [entry for entry in crawls.list_held_sessions(connection) if entry.outcome == "active"]
         latest = crawls.list_sessions(connection, limit=len(active) + 1)
     note_facts(
@@ -89,6 +91,7 @@ def status(as_json: bool) -> None:
                     {"zip": str(one.key), "owner": one.owner, "hosts": one.hosts, "message": one.message}
                     for one in held_archives
                 ],
+                "proposals": proposals,
                 "findings": findings,
             }
         )
@@ -98,6 +101,8 @@ def status(as_json: bool) -> None:
     _print_sources(entries, latest_crawls)
     _print_list("Waiting to be confirmed", _held_lines(held))
     _print_list("Held archives", [one.message for one in held_archives])
+    if proposals:
+        click.echo(f"\n{count_of(proposals, 'proposed withdrawal')} to decide on: dcc data proposals")
     _print_list("Findings", [finding.message for finding in findings])
     for entry in (*active, last):
         if entry is not None:

@@ -130,7 +130,8 @@ def _noticed(
             centre, code = sources[finding.source].centre, LISTING + finding.kind
             action, _, file_name = finding.file_name.partition("/")
             if finding.kind != CONFIRMED_GONE:
-                example = Fact(code, Severity.WARNING, zip=finding.file_name, message=finding.said)
+                archive = finding.file_name if file_name else None
+                example = Fact(code, Severity.WARNING, zip=archive, message=finding.said)
                 yield _Noted(centre, example, action, file_name)
             elif number := _still_gone(connection, finding, Action(action)):
                 yield _Noted(centre, Fact(code, Severity.WARNING, message=finding.said), action, zips=number)

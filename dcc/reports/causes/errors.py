@@ -289,6 +289,11 @@ _LISTINGS: Final[Mapping[str, Declaration]] = {
         mark("Nothing, if they were taken away on purpose; else put them back."),
         Actor.CENTRE,
     ),
+    "withdrawal_proposed": _one(
+        mark("Archives are gone, and the withdrawal of their data is proposed"),
+        mark("Accept the proposals or turn them down."),
+        Actor.DCC,
+    ),
     "size_differs": _one(
         mark("Archives of one name have different sizes on two file sources"),
         mark("Say which of them is right, and have the other one removed. That of the preferred source is taken."),

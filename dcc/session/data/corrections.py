@@ -38,6 +38,7 @@ from dcc.store.staging import Staging
 from dcc.tracker import progress
 from dcc.tracker.hostings.foreign_archives import not_fetched
 from dcc.tracker.hostings.owner_notices import NewNotice, Outcome, add_notices
+from dcc.tracker.hostings.proposed_withdrawals import ProposalState, decide
 from dcc.tracker.progress import Proposal, Subject
 from dcc.tracker.register.delegations import find_archive, load_delegations
 from dcc.tracker.states import State
@@ -65,10 +66,10 @@ def withdraw_submission(
     """Withdraw all that a zip action brought, where nothing later builds on it.
 
     Its documents become (upload, cancelled), with those that wait to be uploaded or confirmed; those whose findings may
-    change are set to be judged again. Where others build on it, nothing is changed, and they are told. Raises
-    NotDelegatedError for data of a centre that has not delegated to the archive's, NotFoundError when nothing of it
-    stands or is held, and the `unreachable` error of either database; a withdrawal that the tracker has not heard of is
-    made known to it by the next session.
+    change are set to be judged again. An open proposal to withdraw it counts as accepted. Where others build on it,
+    nothing is changed, and they are told. Raises NotDelegatedError for data of a centre that has not delegated to the
+    archive's, NotFoundError when nothing of it stands or is held, and the `unreachable` error of either database; a
+    withdrawal that the tracker has not heard of is made known to it by the next session.
     """
     both = _Databases(tracker, qc, settings)
     delegations, archive = both.ask_tracker(
@@ -97,6 +98,7 @@ def withdraw_submission(
                 for one in undone.declined
             ]
             add_notices(connection, [replace(one, done_by=author, reason=reason[:_LONGEST_REASON]) for one in told])
+            decide(connection, [archive.za_id], ProposalState.ACCEPTED, author=author, reason=reason[:_LONGEST_REASON])
 
     both.tell_tracker(conclude)
     return undone

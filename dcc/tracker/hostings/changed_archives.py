@@ -22,13 +22,14 @@ from dcc.tracker.models import (
     ZipFile,
 )
 
-_LOADED = or_(
+LOADED = or_(
     and_(XmlFile.phase_id > int(Phase.UPLOAD), XmlFile.status_id != int(Status.CANCELLED)),
     and_(
         XmlFile.phase_id == int(Phase.UPLOAD),
         XmlFile.status_id.in_([int(Status.RUNNING), int(Status.DONE)]),
     ),
 )
+"""Condition on a document: the QC database holds it."""
 
 
 def loaded_zips(connection: Connection, za_ids: Collection[int]) -> set[int]:
@@ -37,7 +38,7 @@ def loaded_zips(connection: Connection, za_ids: Collection[int]) -> set[int]:
         select(FileSourceHasZip.za_id)
         .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
         .join(XmlFile, XmlFile.zip_id == ZipDownload.id)
-        .where(_LOADED)
+        .where(LOADED)
         .distinct()
     )
     return {

@@ -50,6 +50,11 @@ class KnownHosting:
         """Whether the archive is still to be downloaded, and so is taken as it is listed at present."""
         return self.state == WAITING or self.state in NOT_ARRIVED
 
+    @property
+    def concerns_more_than_listing(self) -> bool:
+        """Whether more is at stake than how it is listed: it waits, was refused, or counts as gone or incomplete."""
+        return self.to_download or self.state == REFUSED or self.gone or self.missed or self.uploading
+
 
 @dataclass(frozen=True, slots=True)
 class Compared:

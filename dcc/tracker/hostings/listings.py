@@ -7,6 +7,7 @@ steps of `_CHUNK` names, never on how much is known.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -21,7 +22,7 @@ from dcc.naming import Action, NamingConvention, ZipName
 from dcc.outcomes import Problem, ZipKey
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
 from dcc.runtime.legible_text import archive_count
-from dcc.sources.base import ActionListing, ListedFile, SourceAddress
+from dcc.sources.base import ActionListing, DeltaStrategy, ListedFile, SourceAddress
 from dcc.sources.listing_watch import ListingWatch, unheard
 from dcc.tracker import progress
 from dcc.tracker.database import exception_id, insert_rows
@@ -42,6 +43,7 @@ from dcc.tracker.hostings.listing_changes import (
     stored_name,
     uploading_message,
 )
+from dcc.tracker.hostings.proposed_withdrawals import close_returned, propose_withdrawals
 from dcc.tracker.models import CrawlFinding, FileSourceHasZip, ZipAction, ZipActionLog, ZipFile
 from dcc.tracker.problems import message_columns, problem_columns
 from dcc.tracker.progress import NewZipAction
@@ -53,6 +55,7 @@ SIZE_DIFFERS: Final = "size_differs"
 TAKEN_ANEW: Final = "taken_anew"
 UPLOADING: Final = "uploading"
 CONFIRMED_GONE: Final = "gone"
+PROPOSED: Final = "withdrawal_proposed"
 NOBODY_ACTS: Final = frozenset({TAKEN_ANEW, UPLOADING, CONFIRMED_GONE})
 """Kinds of findings that nobody has to do anything about."""
 
@@ -129,12 +132,25 @@ class ListingRecorder:
         """
         compared = compare_with_known(self.connection, address.id, listings, self._young_since)
         result = RecordedListing(listed=compared.listed, known=compared.listed - len(compared.new))
-        self._record_absent(address, listings, compared.absent, result, whole=whole)
-        self._record_seen_again(address, compared.noteworthy, result)
+        seen = compared.noteworthy
+        if address.delta.compares:
+            self._record_absent(address, listings, compared.absent, result, whole=whole)
+        elif address.delta is DeltaStrategy.DISABLED:
+            seen = {key: pair for key, pair in seen.items() if pair[0].concerns_more_than_listing}
+        self._record_seen_again(address, seen, result)
         self._reconsider_names(compared.noteworthy, result)
         self._record_new(address, compared.new, result)
+        close_returned(self.connection, self.now)
+        if address.delta is DeltaStrategy.FULL and whole and not result.shrunk:
+            self._propose_withdrawals(address, result)
         self._write_findings(address, result.findings)
         return result
+
+    def _propose_withdrawals(self, address: SourceAddress, result: RecordedListing) -> None:
+        proposed = Counter(key.action for key in propose_withdrawals(self.connection, address.id, self.now))
+        for action, number in sorted(proposed.items()):
+            said = proposed_message(address, action, number)
+            result.findings.append(Finding(PROPOSED, f"{action}/", None, said))
 
     @property
     def _young_since(self) -> float:
@@ -207,7 +223,11 @@ class ListingRecorder:
         """Report what changed since it was last listed, and note how it is listed at present."""
         rows, sizes = [], []
         uploading_anew: dict[ZipKey, int] = {}
-        changed = {key: seen[key] for key in seen if _has_changed(*seen[key])}
+        changed = {
+            key: (entry, file)
+            for key, (entry, file) in seen.items()
+            if _has_changed(entry, file) and (address.delta.compares or entry.to_download)
+        }
         anew, loaded = self._taken_anew(address, {key: entry for key, (entry, _) in changed.items()})
         for key, (entry, file) in seen.items():
             present = file if key in changed else completed(file, entry)
@@ -605,6 +625,20 @@ def confirmed_message(address: SourceAddress, listing: ActionListing, lost: int)
             "did not take it away on purpose, ask it to put it back."
         )
     return message(text, directory=listing.action.value, number=lost, source=address.label)
+
+
+def proposed_message(address: SourceAddress, action: Action, number: int) -> Message:
+    """What to say of archives whose withdrawal is proposed."""
+    text = mark(
+        "{directory}: {number} archives of {source} are gone, and the withdrawal of their data is proposed. Decide: "
+        "dcc data proposals"
+    )
+    if number == 1:
+        text = mark(
+            "{directory}: one archive of {source} is gone, and the withdrawal of its data is proposed. Decide: dcc "
+            "data proposals"
+        )
+    return message(text, directory=action.value, number=number, source=address.label)
 
 
 def _chunks(items: list[str] | list[int]) -> Iterator[list[str] | list[int]]:

@@ -11,6 +11,7 @@ from dcc.databases.columns import (
     BIG,
     DOUBLE,
     INT,
+    LONG_TEXT,
     SIGNED_BIG,
     SMALL,
     LastUpdated,
@@ -336,6 +337,29 @@ class ArchiveDecline(Base):
     created: Mapped[datetime]
     revoked: Mapped[datetime | None]
     revoked_by: Mapped[str | None] = mapped_column(String(64))
+
+
+class ProposedWithdrawal(Base):
+    """Additive: the data of an archive that a file source lists no more may be withdrawn, if a person says so.
+
+    `since` is when its listing first missed the archive, `documents` the names of the documents that stood then, as
+    JSON. `state` is one of `dcc.tracker.hostings.proposed_withdrawals.ProposalState`; `decided_by` is null where the
+    archive came back.
+    """
+
+    __tablename__ = "proposed_withdrawal"
+    __table_args__ = table_options(Index(None, "za_id"), Index(None, "file_source_id"), Index(None, "state"))
+
+    id: Mapped[int] = big_id()
+    za_id: Mapped[int] = big_reference("zip_action.id", "CASCADE")
+    file_source_id: Mapped[int] = small_reference("file_source.id", "CASCADE")
+    since: Mapped[datetime]
+    documents: Mapped[str] = mapped_column(LONG_TEXT)
+    state: Mapped[str] = mapped_column(String(16))
+    created: Mapped[datetime]
+    decided: Mapped[datetime | None]
+    decided_by: Mapped[str | None] = mapped_column(String(64))
+    reason: Mapped[str | None] = mapped_column(String(255))
 
 
 class DocumentPlace(Base):

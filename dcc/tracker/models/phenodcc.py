@@ -79,7 +79,10 @@ class ResourceStateRow(LastUpdated, Base):
 
 
 class FileSource(LastUpdated, Base):
-    """A server, or folder, from which archives are collected. `accesskey` may be a secret: never print it."""
+    """A server, or folder, from which archives are collected. `accesskey` may be a secret: never print it.
+
+    Additive: `delta`, one of `dcc.sources.base.DeltaStrategy`.
+    """
 
     __tablename__ = "file_source"
     __table_args__ = table_options(
@@ -95,6 +98,7 @@ class FileSource(LastUpdated, Base):
     base_path: Mapped[str | None] = mapped_column(String(256))
     state_id: Mapped[int] = small_reference("resource_state.id", "CASCADE")
     created: Mapped[datetime]
+    delta: Mapped[str] = mapped_column(String(16), default="additive", server_default="additive")
 
 
 class PhaseRow(LastUpdated, Base):

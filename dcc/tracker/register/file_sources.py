@@ -17,7 +17,7 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 from sqlalchemy.engine import Row
 
 from dcc.errors import ConfigurationError, NotFoundError
-from dcc.sources.base import SourceAddress
+from dcc.sources.base import DeltaStrategy, SourceAddress
 from dcc.sources.connect import OPENERS, protocols
 from dcc.tracker.database import insert_rows
 from dcc.tracker.models import (
@@ -67,6 +67,7 @@ class SourceEntry:
     fingerprints: tuple[str, ...]
     tls_authorities: tuple[str, ...] = ()
     tls_fingerprints: tuple[str, ...] = ()
+    delta: DeltaStrategy = DeltaStrategy.ADDITIVE
 
 
 def add_source(
@@ -85,6 +86,7 @@ def add_source(
         "base_path": address.base_path or None,
         "state_id": _state_id(connection, SourceState.AVAILABLE),
         "created": utc_now(),
+        "delta": address.delta,
     }
     source_id = insert_rows(connection, FileSource.__table__, [row])[0]
     pin_host_keys(connection, source_id, host_keys)
@@ -199,6 +201,7 @@ def _entry(row: Row[tuple[object, ...]], fingerprints: Sequence[str], tls: TlsTr
         fingerprints=tuple(fingerprints),
         tls_authorities=tuple(authority.fingerprint for authority in tls.authorities or ()),
         tls_fingerprints=tuple(tls.fingerprints or ()),
+        delta=DeltaStrategy(row.delta),
     )
 
 
@@ -218,9 +221,10 @@ def change_source(
     username: str | None = None,
     accesskey: SecretStr | None = None,
     base_path: str | None = None,
+    delta: DeltaStrategy | None = None,
     tls: TlsTrust | None = None,
 ) -> None:
-    """Change how a file source is reached; what is None stays. Raises NotFoundError, ConfigurationError."""
+    """Change how a file source is reached and listed; what is None stays. Raises NotFoundError, ConfigurationError."""
     _existing_source(connection, source_id)
     require_fit("host name", hostname, 512)
     require_fit("user name", username, 128)
@@ -231,6 +235,7 @@ def change_source(
         "username": username,
         "accesskey": None if accesskey is None else accesskey.get_secret_value(),
         "base_path": base_path,
+        "delta": delta,
     }
     given = {name: value for name, value in values.items() if value is not None}
     if given:

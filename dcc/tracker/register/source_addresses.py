@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import SecretStr
 from sqlalchemy import ColumnElement, Connection, and_, select
 
-from dcc.sources.base import SourceAddress
+from dcc.sources.base import DeltaStrategy, SourceAddress
 from dcc.tracker.models import Centre, FileSource, HostKey, ProtocolRow, ResourceStateRow
 from dcc.tracker.register.source_trust import TlsTrust, trusted_certificates
 
@@ -44,6 +44,7 @@ def load_addresses(
             FileSource.username,
             FileSource.accesskey,
             FileSource.base_path,
+            FileSource.delta,
         )
         .join(Centre, Centre.id == FileSource.centre_id)
         .join(ProtocolRow, ProtocolRow.id == FileSource.protocol_id)
@@ -72,6 +73,7 @@ def load_addresses(
             host_keys=tuple(keys.get(row.id, ())),
             tls_authorities=tuple(one.pem for one in trusted.get(row.id, TlsTrust()).authorities or ()),
             tls_fingerprints=tuple(trusted.get(row.id, TlsTrust()).fingerprints or ()),
+            delta=DeltaStrategy(row.delta),
         )
         for row in connection.execute(query)
     ]

@@ -1,0 +1,188 @@
+"""`dcc data proposals`: withdrawals that crawls proposed, and what a person decides on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from dcc.cli.shell.context import (
+    json_option,
+    open_qc,
+    open_tracker,
+    parse_zip_key,
+    settings_from_environment,
+    user_name,
+)
+from dcc.cli.shell.group import CommandGroup
+from dcc.cli.shell.output import count_of, echo_json, echo_table, printable
+from dcc.cli.shell.parameter_types import ID
+from dcc.errors import BuiltOnError, NotFoundError
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from dcc.session.data.proposed_withdrawals import DecidedProposal
+    from dcc.tracker.hostings.proposed_withdrawals import WithdrawalProposal
+
+_Command = TypeVar("_Command", bound=Callable[..., None])
+_STATES = ("open", "accepted", "turned_down", "came_back")
+
+
+@click.group(cls=CommandGroup, invoke_without_command=True)
+@click.option("--source", "source_id", metavar="ID", type=ID, help="Only of this file source.")
+@click.option("--centre", metavar="CODE", help="Only of archives of this centre.")
+@click.option("--state", type=click.Choice((*_STATES, "all")), default="open", show_default=True, help="Only of these.")
+@json_option
+@click.pass_context
+def proposals(ctx: click.Context, source_id: int | None, centre: str | None, state: str, as_json: bool) -> None:
+    """List proposed withdrawals; accept them or turn them down.
+
+    A crawl of a source with `--delta full` proposes to withdraw the data of each archive that the source lists no more
+    and that no other source hosts. Nothing is withdrawn before you accept it. When the archive comes back, its proposal
+    is closed.
+
+    \b
+    Examples:
+      dcc data proposals
+      dcc data proposals --source 3 --state all
+
+    \b
+    JSON: a list of {"zip", "centre", "source", "since" (not listed since then), "documents" (names of
+      those that stood), "state" (open, accepted, turned_down, came_back), "created", "decided",
+      "decided_by", "reason"}
+
+    Exit codes: 0; 2 the tracker is not initialised; 4 it cannot be reached.
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    from dcc.tracker.hostings.proposed_withdrawals import ProposalState, list_proposals
+
+    states = tuple(ProposalState) if state == "all" else (ProposalState(state),)
+    with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:
+        found = list_proposals(connection, states=states, source=source_id, centre=centre)
+    if as_json:
+        echo_json([_as_json(one) for one in found])
+        return
+    echo_table(
+        ("zip action", "source", "missing since", "documents", "state", "by", "reason"),
+        [(str(p.key), p.source, p.since, len(p.documents), p.state, p.decided_by, p.reason) for p in found],
+        prose=["reason"],
+    )
+    if not found:
+        click.echo("No withdrawal is proposed. What sources list no more: dcc source missing")
+
+
+def _as_json(proposal: WithdrawalProposal) -> dict[str, object]:
+    names = ("centre", "source", "since", "documents", "state", "created", "decided", "decided_by", "reason")
+    return {"zip": str(proposal.key), **{name: getattr(proposal, name) for name in names}}
+
+
+def _choice(command: _Command) -> _Command:
+    """The argument and options that say on which proposals a person decides, and why."""
+    for option in (
+        json_option,
+        click.option("--reason", required=True, help="Why, for everybody to read."),
+        click.option("--source", "source_id", metavar="ID", type=ID, help="All open ones of this file source."),
+        click.option("--all", "everything", is_flag=True, help="All open ones."),
+        click.argument("zip_actions", metavar="[ACTION/ZIP]...", nargs=-1),
+    ):
+        command = option(command)
+    return command
+
+
+@proposals.command()
+@_choice
+def accept(zip_actions: tuple[str, ...], everything: bool, source_id: int | None, reason: str, as_json: bool) -> None:
+    """Withdraw what archives that are gone brought.
+
+    As `dcc data undo` does, the newest archive first. One that something later builds on, or that has data of a centre
+    that has not delegated, stays proposed.
+
+    \b
+    Examples:
+      dcc data proposals accept add/H.2013-10-31.1.impc.zip --reason "taken back, says Harwell"
+      dcc data proposals accept --source 3 --reason "taken back, says Harwell"
+
+    \b
+    JSON: a list of {"zip", "withdrawn" (how many documents), "problem" (why it stays open, or null)}
+
+    Exit codes: 0; 1 one of them stays open; 2 no such proposal is open; 4 a database cannot be reached.
+    """
+    from dcc.session.data.proposed_withdrawals import accept_proposals
+
+    settings = settings_from_environment()
+    with open_tracker(settings) as tracker, open_qc(settings) as qc:
+        with tracker.connect() as connection:
+            chosen = _chosen(connection, zip_actions, source_id, everything=everything)
+        decided = accept_proposals(tracker, qc, settings, chosen, author=user_name(), reason=reason)
+    left = [one for one in decided if one.problem is not None]
+    if as_json:
+        echo_json([_decided_json(one) for one in decided])
+    else:
+        documents = count_of(sum(one.withdrawn for one in decided), "document")
+        click.echo(
+            f"Withdrew {documents} of {count_of(len(decided) - len(left), 'archive')}. The next session brings data "
+            "contexts and overviews up to date: dcc crawl."
+        )
+    for one in left:
+        click.echo(f"{one.proposal.key}: {printable(one.problem)}", err=True)
+    if left:
+        raise click.exceptions.Exit(BuiltOnError.exit_code)
+
+
+def _decided_json(one: DecidedProposal) -> dict[str, object]:
+    return {"zip": str(one.proposal.key), "withdrawn": one.withdrawn, "problem": one.problem}
+
+
+@proposals.command("turn-down")
+@_choice
+def turn_down(
+    zip_actions: tuple[str, ...], everything: bool, source_id: int | None, reason: str, as_json: bool
+) -> None:
+    """Keep what archives that are gone brought.
+
+    It is not proposed again, unless the archive comes back and goes once more.
+
+    \b
+    Example:
+      dcc data proposals turn-down --all --reason "Harwell cleared its server up"
+
+    JSON: a list of the zip actions
+
+    Exit codes: 0; 2 no such proposal is open; 4 the tracker cannot be reached.
+    """
+    from dcc.session.data.proposed_withdrawals import settle_proposals
+    from dcc.tracker.hostings.proposed_withdrawals import ProposalState
+
+    settings = settings_from_environment()
+    with open_tracker(settings) as tracker:
+        with tracker.connect() as connection:
+            chosen = _chosen(connection, zip_actions, source_id, everything=everything)
+        settle_proposals(tracker, settings, chosen, ProposalState.TURNED_DOWN, author=user_name(), reason=reason)
+    if as_json:
+        echo_json([str(one.key) for one in chosen])
+    else:
+        click.echo(f"Turned down {count_of(len(chosen), 'proposal')}. Their data stay.")
+
+
+def _chosen(
+    connection: Connection, zip_actions: tuple[str, ...], source_id: int | None, *, everything: bool
+) -> list[WithdrawalProposal]:
+    """The open proposals that a command names, oldest archive first. Raises NotFoundError where one is not open."""
+    from dcc.tracker.hostings.proposed_withdrawals import list_proposals
+
+    if [bool(zip_actions), source_id is not None, everything].count(True) != 1:
+        raise click.UsageError("Say which proposals: name archives, or give --source or --all.")
+    found = list_proposals(connection, source=source_id)
+    if not zip_actions:
+        return found
+    wanted: dict[Any, None] = dict.fromkeys(map(parse_zip_key, zip_actions))
+    missing = [key for key in wanted if key not in {one.key for one in found}]
+    if missing:
+        raise NotFoundError(
+            f"No withdrawal of {missing[0]} is proposed. See the open proposals: dcc data proposals. To withdraw it "
+            f"all the same: dcc data undo {missing[0]} --reason ..."
+        )
+    return [one for one in found if one.key in wanted]

@@ -1,0 +1,204 @@
+"""Proposals to withdraw the data of archives that their file sources list no more, each for a person to decide.
+
+A crawl proposes and never withdraws. An archive is proposed once for each time that it goes; it is not while another
+source hosts it, and when one lists it again, the proposal is closed. Functions that write expect the caller's write
+transaction.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Connection, and_, exists, func, or_, select, update
+
+from dcc.outcomes import ZipKey
+from dcc.phases import ACTIONS_BY_ID
+from dcc.tracker.database import insert_rows
+from dcc.tracker.hostings.changed_archives import LOADED
+from dcc.tracker.lineage import chunks
+from dcc.tracker.models import (
+    Centre,
+    FileSource,
+    FileSourceHasZip,
+    ProposedWithdrawal,
+    ResourceStateRow,
+    XmlFile,
+    ZipAction,
+    ZipDownload,
+    ZipFile,
+    utc_now,
+)
+from dcc.tracker.register.source_addresses import SourceState
+
+_PERSON_LENGTH: Final = 64
+
+
+class ProposalState(StrEnum):
+    """What became of a proposal. `came_back`: a file source lists the archive again."""
+
+    OPEN = "open"
+    ACCEPTED = "accepted"
+    TURNED_DOWN = "turned_down"
+    CAME_BACK = "came_back"
+
+
+@dataclass(frozen=True, slots=True)
+class WithdrawalProposal:
+    """That the data of an archive be withdrawn, which `source` has not listed `since` then.
+
+    `centre` is that of its name; `documents` stood when it was proposed.
+    """
+
+    za_id: int
+    key: ZipKey
+    centre: str | None
+    source: int
+    since: datetime
+    documents: tuple[str, ...]
+    state: ProposalState
+    created: datetime
+    decided: datetime | None
+    decided_by: str | None
+    reason: str | None
+
+
+def hosted_elsewhere(hosting: Any) -> ColumnElement[bool]:
+    """Whether another file source, not removed, lists the archive of a hosting at present."""
+    other = FileSourceHasZip.__table__.alias("other_hosting")
+    return (
+        exists()
+        .where(other.c.za_id == hosting.za_id, other.c.gone_since.is_(None))
+        .where(other.c.file_source_id == FileSource.id, FileSource.state_id == ResourceStateRow.id)
+        .where(ResourceStateRow.short_name != SourceState.REMOVED)
+        .correlate(hosting.__table__)
+    )
+
+
+def propose_withdrawals(connection: Connection, source_id: int, now: datetime) -> list[ZipKey]:
+    """Propose the withdrawal of all that a file source does not list any more; the archives first proposed now.
+
+    To be called after a listing that was whole and is believed. What nobody hosts and has documents that stand is
+    proposed, unless that was decided since it went.
+    """
+    of_any = FileSourceHasZip.__table__.alias("any_hosting")
+    known = exists().where(
+        ProposedWithdrawal.za_id == FileSourceHasZip.za_id,
+        or_(
+            ProposedWithdrawal.state == ProposalState.OPEN,
+            and_(
+                ProposedWithdrawal.created >= FileSourceHasZip.gone_since,
+                ProposedWithdrawal.state != ProposalState.CAME_BACK,
+            ),
+        ),
+    )
+    query = (
+        select(ZipAction.id, ZipAction.todo_id, ZipFile.file_name, FileSourceHasZip.gone_since, XmlFile.fname)
+        .select_from(FileSourceHasZip)
+        .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .join(of_any, of_any.c.za_id == ZipAction.id)
+        .join(ZipDownload, ZipDownload.zf_id == of_any.c.id)
+        .join(XmlFile, XmlFile.zip_id == ZipDownload.id)
+        .where(FileSourceHasZip.file_source_id == source_id, FileSourceHasZip.gone_since.is_not(None), LOADED)
+        .where(~hosted_elsewhere(FileSourceHasZip), ~known)
+        .order_by(ZipAction.id, XmlFile.fname)
+    )
+    found: dict[tuple[int, ZipKey, datetime | None], list[str]] = defaultdict(list)
+    for za_id, todo, name, since, document in connection.execute(query):
+        found[za_id, ZipKey(ACTIONS_BY_ID[todo], name), since].append(document)
+    rows = [
+        {
+            "za_id": za_id,
+            "file_source_id": source_id,
+            "since": since,
+            "documents": json.dumps(documents),
+            "state": ProposalState.OPEN,
+            "created": now,
+        }
+        for (za_id, _, since), documents in found.items()
+    ]
+    if rows:
+        insert_rows(connection, ProposedWithdrawal.__table__, rows)
+    return [key for _, key, _ in found]
+
+
+def close_returned(connection: Connection, now: datetime) -> None:
+    """Close the open proposals of archives that a file source lists again."""
+    connection.execute(
+        update(ProposedWithdrawal)
+        .where(ProposedWithdrawal.state == ProposalState.OPEN, hosted_elsewhere(ProposedWithdrawal))
+        .values(state=ProposalState.CAME_BACK, decided=now)
+    )
+
+
+def decide(connection: Connection, za_ids: Collection[int], state: ProposalState, *, author: str, reason: str) -> None:
+    """Record what a person decided on the open proposals of some zip actions."""
+    values = {
+        "state": state,
+        "decided": utc_now(),
+        "decided_by": author[:_PERSON_LENGTH],
+        "reason": reason,
+    }
+    is_open = ProposedWithdrawal.state == ProposalState.OPEN
+    for ids in chunks(za_ids):
+        connection.execute(update(ProposedWithdrawal).where(ProposedWithdrawal.za_id.in_(ids), is_open).values(values))
+
+
+def list_proposals(
+    connection: Connection,
+    *,
+    states: Collection[ProposalState] = (ProposalState.OPEN,),
+    source: int | None = None,
+    centre: str | None = None,
+) -> list[WithdrawalProposal]:
+    """The proposals in some states, the oldest archive first; with `source` or `centre`, of that file source, or of
+    that centre's archives.
+    """
+    query = (
+        select(ProposedWithdrawal, ZipAction.todo_id, ZipFile.file_name, Centre.short_name.label("centre"))
+        .join(ZipAction, ZipAction.id == ProposedWithdrawal.za_id)
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .outerjoin(Centre, Centre.id == ZipFile.centre_id)
+        .where(ProposedWithdrawal.state.in_(states))
+        .order_by(ZipFile.created, ZipFile.inc, ProposedWithdrawal.id)
+    )
+    if source is not None:
+        query = query.where(ProposedWithdrawal.file_source_id == source)
+    if centre is not None:
+        query = query.where(Centre.short_name == centre)
+    return [
+        WithdrawalProposal(
+            za_id=row.za_id,
+            key=ZipKey(ACTIONS_BY_ID[row.todo_id], row.file_name),
+            centre=row.centre,
+            source=row.file_source_id,
+            since=row.since,
+            documents=tuple(json.loads(row.documents)),
+            state=ProposalState(row.state),
+            created=row.created,
+            decided=row.decided,
+            decided_by=row.decided_by,
+            reason=row.reason,
+        )
+        for row in connection.execute(query)
+    ]
+
+
+def count_open(connection: Connection) -> dict[str | None, int]:
+    """How many proposals are open, by the centre of the archive's name."""
+    query = (
+        select(Centre.short_name, func.count())
+        .select_from(ProposedWithdrawal)
+        .join(ZipAction, ZipAction.id == ProposedWithdrawal.za_id)
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .outerjoin(Centre, Centre.id == ZipFile.centre_id)
+        .where(ProposedWithdrawal.state == ProposalState.OPEN)
+        .group_by(Centre.short_name)
+    )
+    return {row[0]: row[1] for row in connection.execute(query)}

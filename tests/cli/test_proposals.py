@@ -1,0 +1,100 @@
+"""`dcc data proposals` and `dcc source missing`: what a source lists no more, and what a person decides on it."""
+
+from __future__ import annotations
+
+import pytest
+
+from dcc.cli.demo import submissions
+from tests.cli.conftest import Dcc
+from tests.support.databases import only_sqlite
+from tests.support.installations import Folder
+
+ANIMALS = "add/H.2013-10-31.1.impc.zip"
+WEIGHTS = "add/H.2013-11-01.1.impc.zip"
+OTHERS = "add/H.2013-11-02.1.impc.zip"
+
+
+@pytest.fixture
+def folder(dcc: Dcc) -> Folder:
+    """A source of the strategy full, two of whose three archives are gone; the second builds on the first."""
+    dcc.environment["DCC_UNTIL"] = "qc"
+    folder = dcc.add_folder()
+    dcc("source", "change", folder.source_id, "--delta", "full")
+    animals = submissions.specimen_document("H", mice=2)
+    weights = submissions.experiment_document("H", procedure="IMPC_BWT_001", animals=2)
+    folder.put(ANIMALS, {"H.2013-10-31.1.specimen.impc.xml": animals})
+    folder.put(WEIGHTS, {"H.2013-11-01.1.experiment.impc.xml": weights})
+    folder.put(OTHERS, {"H.2013-11-02.1.specimen.impc.xml": submissions.specimen_document("H", mice=2, first=5)})
+    dcc("crawl")
+    for key in (ANIMALS, WEIGHTS):
+        (folder.path / key).unlink()
+    # A crawl proposes, and never withdraws.
+    assert "the withdrawal of their data is proposed" in dcc("crawl", exit_code=1).stdout
+    dcc("crawl")
+    return folder
+
+
+def states(dcc: Dcc, *keys: str) -> list[str]:
+    shown = {f"{one['action']}/{one['file_name']}": f"{one['phase']} {one['status']}" for one in dcc.json("zips")}
+    return [shown[key] for key in keys or (ANIMALS, WEIGHTS, OTHERS)]
+
+
+def test_proposals_are_listed_and_carried_out_when_a_person_accepts_them(dcc: Dcc, folder: Folder) -> None:
+    listed = dcc.json("source", "list")
+    assert [one["delta"] for one in listed] == ["full"]
+    assert states(dcc, ANIMALS, WEIGHTS)[0] != "upload cancelled"
+    missing = dcc.json("source", "missing", folder.source_id)
+    assert [(one["zip"], one["loaded"], one["proposal"]) for one in missing] == [
+        (ANIMALS, True, "open"),
+        (WEIGHTS, True, "open"),
+    ]
+    assert WEIGHTS in dcc("source", "missing").stdout
+    proposals = dcc.json("data", "proposals")
+    assert [(one["zip"], one["source"], one["centre"], one["state"]) for one in proposals] == [
+        (ANIMALS, folder.source_id, "H", "open"),
+        (WEIGHTS, folder.source_id, "H", "open"),
+    ]
+    assert proposals[0]["documents"] == ["H.2013-10-31.1.specimen.impc.xml"]
+    assert dcc.json("data", "proposals", "--centre", "J") == dcc.json("data", "proposals", "--source", 99) == []
+    assert dcc.json("status")["proposals"] == 2
+    assert "2 proposed withdrawals to decide on: dcc data proposals" in dcc("status").stdout
+
+    accept = ("data", "proposals", "accept")
+    kept = dcc(*accept, ANIMALS, "--reason", "gone", exit_code=1)
+    assert f"{ANIMALS}: {WEIGHTS}: H.2013-11-01.1.experiment.impc.xml brought experiments" in kept.stderr
+    assert len(dcc.json("data", "proposals")) == 2
+    accepted = dcc.json(*accept, "--all", "--reason", "taken back, says H")
+    # The newest first: the other one could not be withdrawn before it.
+    assert accepted == [
+        {"zip": WEIGHTS, "withdrawn": 1, "problem": None},
+        {"zip": ANIMALS, "withdrawn": 1, "problem": None},
+    ]
+    assert states(dcc)[:2] == ["upload cancelled"] * 2
+    assert dcc.json("status")["proposals"] == 0
+    ended = dcc.json("data", "proposals", "--state", "accepted")
+    assert [(one["zip"], one["reason"]) for one in ended] == [(key, "taken back, says H") for key in (ANIMALS, WEIGHTS)]
+    assert all(one["decided_by"] and one["decided"] for one in ended)
+    dcc("crawl")
+    assert dcc.json("data", "proposals") == []
+
+
+@only_sqlite
+def test_proposals_that_are_turned_down_keep_their_data_and_a_withdrawal_by_hand_accepts(
+    dcc: Dcc, folder: Folder
+) -> None:
+    turn_down = ("data", "proposals", "turn-down")
+    assert "Say which proposals" in dcc.error(*turn_down, "--reason", "x", exit_code=2)
+    assert "Say which proposals" in dcc.error(*turn_down, ANIMALS, "--all", "--reason", "x", exit_code=2)
+    assert f"No withdrawal of {OTHERS} is proposed" in dcc.error(*turn_down, OTHERS, "--reason", "x", exit_code=2)
+    assert "reason is empty" in dcc.error(*turn_down, "--all", "--reason", " ", exit_code=2)
+    before = states(dcc)
+    assert dcc.json(*turn_down, ANIMALS, "--reason", "H cleared its server up") == [ANIMALS]
+    dcc("data", "undo", WEIGHTS, "--reason", "wrong")
+    assert states(dcc) == [before[0], "upload cancelled", before[2]]
+    assert {one["zip"]: one["state"] for one in dcc.json("data", "proposals", "--state", "all")} == {
+        ANIMALS: "turned_down",
+        WEIGHTS: "accepted",
+    }
+    assert "No withdrawal is proposed" in dcc("data", "proposals").stdout
+    dcc("crawl")
+    assert dcc.json("data", "proposals") == []
