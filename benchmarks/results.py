@@ -61,28 +61,29 @@ def as_markdown(entries: Mapping[str, Entry]) -> str:
 
 
 def goals_table(entries: Mapping[str, Entry]) -> str:
-    """Everything that has a goal, in a table; nothing where nothing has."""
-    lines = [
-        "| what | measured | goal | met | benchmark | date |",
-        "| --- | ---: | ---: | --- | --- | --- |",
-    ]
+    """Everything that has a goal, a line for each benchmark's comparison or note; nothing where nothing has."""
+    lines = ["| what | measured (goal) | benchmark |", "| --- | --- | --- |"]
     for name, each in sorted(entries.items()):
-        date = each["measured"][:10]
-        for comparison in each["comparisons"]:
-            for row in comparison["contenders"]:
-                if row["goal"] is not None:
-                    what = f"{comparison['title']}: {row['name']} beside {comparison['contenders'][0]['name']}"
-                    lines.append(
-                        f"| {what} | {row['ratio']:.2f} | {row['goal']:g} | {_met(row['met'])} | {name} | {date} |"
-                    )
         for found in (*each["comparisons"], *each["notes"]):
-            lines += [
-                f"| {found['title']}: {figure['name']} | {_amount(figure['value'])} {figure['unit']} "
-                f"| {figure['goal']:g} {figure['unit']} | {_met(figure['met'])} | {name} | {date} |"
-                for figure in found["figures"]
-                if figure["goal"] is not None
-            ]
+            if told := _with_goals(found):
+                lines.append(f"| {found['title']} | {', '.join(told)} | {name} |")
     return "\n".join(lines) if len(lines) > 2 else ""
+
+
+def _with_goals(found: Entry) -> list[str]:
+    """What was found that has a goal: each ratio, and of figures with the same unit and goal the largest."""
+    told = [f"{row['ratio']:.2f} ({_met_goal(row)})" for row in found.get("contenders", ()) if row["goal"] is not None]
+    largest: dict[tuple[str, float], dict[str, Any]] = {}
+    for figure in found["figures"]:
+        if figure["goal"] is not None:
+            of_unit = (figure["unit"], figure["goal"])
+            largest[of_unit] = max(figure, largest.get(of_unit, figure), key=lambda one: one["value"])
+    told += [f"{_amount(one['value'])}{unit and ' '}{unit} ({_met_goal(one)})" for (unit, _), one in largest.items()]
+    return told
+
+
+def _met_goal(found: Mapping[str, Any]) -> str:
+    return f"{found['goal']:g}" if found["met"] else f"{found['goal']:g}, missed"
 
 
 def _section(name: str, found: Entry) -> str:

@@ -192,7 +192,7 @@ def ui_times(folder: Path, known: int = KNOWN, shown: int = SHOWN) -> Note:
         Figure("The first session, which shows them", seconds, "s"),
         Figure("The slowest answer", slowest, "s", SLOWEST_SECONDS),
     ]
-    return Note(f"Dagster's pages: {known:,} known zip actions, {shown:,} of them shown", as_markdown(asked), figures)
+    return Note(f"Dagster's pages: {known:,} known submissions, {shown:,} of them shown", as_markdown(asked), figures)
 
 
 def _measure(bench: Bench) -> Iterator[Note]:

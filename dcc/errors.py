@@ -334,43 +334,43 @@ class BadFileNameError(FaultyDataError):
 
 
 class ArchiveError(FaultyDataError):
-    """The zip archive could not be read."""
+    """The archive could not be read."""
 
 
 class CorruptArchiveError(ArchiveError):
-    """The zip archive is damaged."""
+    """The archive is damaged."""
 
 
 class EncryptedArchiveError(ArchiveError):
-    """The zip archive is encrypted."""
+    """The archive is encrypted."""
 
 
 class UnsafeArchiveError(ArchiveError):
-    """The zip archive holds paths, links or names that lead outside."""
+    """The archive holds paths, links or names that lead outside."""
 
 
 class OversizedArchiveError(ArchiveError):
-    """The zip archive would unpack to more than the limits allow."""
+    """The archive would unpack to more than the limits allow."""
 
 
 class EmptyArchiveError(ArchiveError):
-    """The zip archive holds no XML document."""
+    """The archive holds no XML document."""
 
 
 class DuplicateMemberError(ArchiveError):
-    """The zip archive holds two entries of the same name."""
+    """The archive holds two entries of the same name."""
 
 
 class ManifestError(ArchiveError):
-    """The zip archive differs from its manifest."""
+    """The archive differs from its manifest."""
 
 
 class MemberIgnoredError(FaultyDataError):
-    """An entry of the zip archive was ignored."""
+    """An entry of the archive was ignored."""
 
 
 class MemberNotOpenedError(FaultyDataError):
-    """An archive inside the zip archive was not opened."""
+    """An archive inside the archive was not opened."""
 
 
 class DocumentError(FaultyDataError):

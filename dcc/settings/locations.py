@@ -26,31 +26,30 @@ class LocationSettings(SettingsGroup):
 
     home: AbsolutePath = Field(
         default_factory=_default_home,
-        description="Directory of the embedded databases, staging and the Dagster instance.",
+        description="Directory of databases, staging and the Dagster instance.",
     )
     tracker_url: SecretStr | None = Field(
         default=None,
-        description="URL of the tracker database, such as mysql://user:password@host/phenodcc_tracker; by "
-        "default SQLite in DCC_HOME.",
+        description="URL of the tracker, such as mysql://user:password@host/phenodcc_tracker; else SQLite in DCC_HOME.",
     )
     qc_url: SecretStr | None = Field(
         default=None,
-        description="URL of the QC database, which holds the data; by default SQLite in DCC_HOME.",
+        description="URL of the QC database; else SQLite in DCC_HOME.",
     )
     dagster_url: SecretStr | None = Field(
         default=None,
-        description="URL of the database of Dagster's runs and events; by default SQLite in DCC_HOME.",
+        description="URL of the database of Dagster's runs and events; else SQLite in DCC_HOME.",
     )
     target_tracker_url: SecretStr | None = Field(
         default=None,
-        description="URL of the database that `dcc migrate-storage` copies the tracker to.",
+        description="URL to which `dcc migrate-storage` copies the tracker.",
     )
     target_qc_url: SecretStr | None = Field(
         default=None,
-        description="URL of the database that `dcc migrate-storage` copies the QC database to.",
+        description="URL to which `dcc migrate-storage` copies the QC database.",
     )
     staging: AbsolutePath | None = Field(
-        default=None, description="Directory of archives and their documents; by default DCC_HOME/staging."
+        default=None, description="Directory of archives and documents; else DCC_HOME/staging."
     )
     xsd_dir: AbsolutePath | None = Field(
         default=None,
@@ -59,11 +58,11 @@ class LocationSettings(SettingsGroup):
 
     zip_pattern: str = Field(
         default=DEFAULT_ZIP_PATTERN,
-        description="Names of archives: a regular expression with the groups centre, date, inc.",
+        description="Archive names: a regular expression with centre, date, inc.",
     )
     document_pattern: str = Field(
         default=DEFAULT_DOCUMENT_PATTERN,
-        description="Names of documents: a regular expression with the groups centre, date, inc, kind.",
+        description="Document names: a regular expression with centre, date, inc, kind.",
     )
 
     min_free_bytes: int = Field(default=500 * MEGABYTE, ge=0, description="Bytes that stay free on the staging disk.")
@@ -71,23 +70,23 @@ class LocationSettings(SettingsGroup):
         default=90,
         ge=0,
         le=36_500,
-        description="Days that an archive stays in staging after it is through.",
+        description="Days in staging of archives that are through.",
     )
     staging_keep_failed_days: int = Field(
         default=365,
         ge=0,
         le=36_500,
-        description="Days that failed and withdrawn archives, and those to be downloaded again, stay in staging.",
+        description="Days in staging of archives that failed, were withdrawn or must be downloaded again.",
     )
     staging_keep_part_days: int = Field(
         default=7,
         ge=0,
         le=36_500,
-        description="Days that part of an archive stays in staging when no file source hosts it.",
+        description="Days in staging of parts of archives that no file source hosts.",
     )
     staging_keep_phase: Literal["xsd", "upload", "data", "context", "overview", "qc"] = Field(
         default="qc",
-        description="Phase that counts as through for DCC_STAGING_KEEP_DAYS.",
+        description="Phase after which an archive is through.",
     )
     staging_clean: bool = Field(default=False, description="Whether each session ends by cleaning staging.")
 

@@ -26,7 +26,7 @@ class NotificationSettings(SettingsGroup):
         default=30,
         ge=1,
         le=3_650,
-        description="Days without a new archive after which a centre counts as silent.",
+        description="Days without a new archive after which a centre is silent.",
     )
     overdue_days: int = Field(
         default=3,
@@ -37,94 +37,88 @@ class NotificationSettings(SettingsGroup):
 
     smtp_url: SecretStr = Field(
         default=SecretStr("smtp://localhost"),
-        description="Mail server: smtp://user:password@host:port, or smtps:// for TLS from the start; by "
-        "default this machine.",
+        description="Mail server, smtp://user:password@host:port or smtps://; else this machine.",
     )
-    report_to: str = Field(
-        default="", description="E-mail addresses, between commas, that get a report of each session."
-    )
-    report_from: str | None = Field(default=None, description="Sender of e-mails; by default dcc at this machine.")
-    report_directory: AbsolutePath | None = Field(
-        default=None, description="Directory that gets the report of each session as a file."
-    )
+    report_to: str = Field(default="", description="E-mail addresses of session reports, with commas.")
+    report_from: str | None = Field(default=None, description="Sender of e-mails; else dcc at this machine.")
+    report_directory: AbsolutePath | None = Field(default=None, description="Directory of session reports.")
     report_quiet_sessions: bool = Field(
-        default=True, description="Whether sessions are reported in which nothing happened."
+        default=True, description="Whether to report sessions in which nothing happened."
     )
     submission_reports: Literal["none", "failed", "all"] = Field(
         default="none",
-        description="Submission reports that sessions keep in DCC_HOME/reports: none, failed or all.",
+        description="Submission reports that sessions keep: none, failed or all.",
     )
     templates_directory: AbsolutePath | None = Field(
         default=None,
-        description="Directory with your own templates of reports and notifications.",
+        description="Directory of your own templates of reports and notifications.",
     )
 
     language: str = Field(
         default="en",
         pattern=f"^{LANGUAGE_CODE}$",
-        description="Language of what centres read, unless theirs is another, such as de.",
+        description="Language of centres that have none of their own, such as de.",
     )
     languages_directory: AbsolutePath | None = Field(
         default=None,
-        description="Directory with your own catalogues, such as fr.po.",
+        description="Directory of your own catalogues, such as fr.po.",
     )
 
     suggestions: bool = Field(
         default=True,
-        description="Whether commands end with the one that comes next.",
+        description="Whether commands suggest the next one.",
     )
 
     notify_centres: bool = Field(
         default=False,
-        description="Whether each centre is mailed what became of its submissions.",
+        description="Whether centres get e-mails about their submissions.",
     )
     notify_to: str = Field(
         default="",
-        description="E-mail addresses, between commas, that hear of outages and failures.",
+        description="E-mail addresses that hear of outages and failures, with commas.",
     )
     notify_webhook: SecretStr | None = Field(
         default=None,
-        description="URL that gets every notification as JSON by POST.",
+        description="URL that gets notifications as JSON by POST.",
     )
     notify_webhook_secret: SecretStr | None = Field(
         default=None,
-        description="Key that signs what the webhook gets (HMAC-SHA256).",
+        description="Key that signs the webhook's messages (HMAC-SHA256).",
     )
-    notify_log: bool = Field(default=False, description="Whether every notification is a line of the log.")
+    notify_log: bool = Field(default=False, description="Whether notifications go to the log too.")
     notify_outage_crawls: int = Field(
         default=1,
         ge=1,
         le=1_000,
-        description="Failed crawls of a file source in a row that count as an outage.",
+        description="Failed crawls in a row that are an outage of a file source.",
     )
     notify_attachment_bytes: int = Field(
         default=1_000_000,
         ge=0,
         le=20_000_000,
-        description="Bytes of submission reports that one e-mail may carry; 0 for none.",
+        description="Bytes of reports that one e-mail may carry; 0 for none.",
     )
     notify_seconds: float = Field(
         default=30.0,
         gt=0,
         le=600,
-        description="Seconds that sending notifications may take after a session.",
+        description="Seconds for sending notifications after a session.",
     )
 
     log_format: Literal["text", "json"] | None = Field(
         default=None,
-        description="Form of the log: text or json. By default text if DCC_LOG_LEVEL or DCC_LOG_FILE is set, "
-        "else no log.",
+        description="Form of the log: text or json; text if DCC_LOG_LEVEL or DCC_LOG_FILE is set, else no log.",
     )
     log_level: Literal["debug", "info", "warning", "error"] | None = Field(
-        default=None, description="Least level that is logged: debug, info, warning or error; by default info."
+        default=None, description="Least level of the log: debug, info, warning or error; else info."
     )
     log_file: AbsolutePath | None = Field(
         default=None,
-        description="File that the log is appended to; by default standard error.",
+        description="File of the log; else standard error.",
     )
     metrics_file: AbsolutePath | None = Field(
         default=None,
-        description="File that gets the metrics after each session, in the text format of Prometheus.",
+        description="File of metrics after each session, in the text format of Prometheus.",
     )
 
     @field_validator("smtp_url")

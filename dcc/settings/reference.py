@@ -91,23 +91,23 @@ class ReferenceSettings(SettingsGroup):
 
     reference_impress: ReferenceSource | None = Field(
         default=None,
-        description="IMPReSS: the URL of its API, or a URL, file or folder with impress.json.",
+        description="IMPReSS: URL of its API, or URL, file or folder with impress.json.",
     )
     reference_status_codes: ReferenceSource | None = Field(
-        default=None, description="Status codes: a URL, file or folder with status_codes.csv."
+        default=None, description="Status codes: URL, file or folder with status_codes.csv."
     )
     reference_projects: ReferenceSource | None = Field(
-        default=None, description="Projects: a URL, file or folder with projects.csv."
+        default=None, description="Projects: URL, file or folder with projects.csv."
     )
     reference_colonies: ReferenceSource | None = Field(
-        default=None, description="Colonies: a URL, file or folder with colonies.csv."
+        default=None, description="Colonies: URL, file or folder with colonies.csv."
     )
     reference_strains: ReferenceSource | None = Field(
         default=None,
-        description="Strains: a URL, file or folder with strains.csv or MGI_Strain.rpt.",
+        description="Strains: URL, file or folder with strains.csv or MGI_Strain.rpt.",
     )
     reference_max_age_days: int = Field(
-        default=30, ge=1, le=3_650, description="Days after which a set of reference data counts as stale."
+        default=30, ge=1, le=3_650, description="Days after which a set of reference data is stale."
     )
 
     @property

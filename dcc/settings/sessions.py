@@ -18,7 +18,7 @@ class SessionSettings(SettingsGroup):
 
     until: Literal["zip_name", "xsd", "upload", "data", "context", "overview", "qc"] = Field(
         default="qc",
-        description="Last phase of sessions: zip_name only lists, xsd validates, later ones take the data over.",
+        description="Last phase of sessions: zip_name lists, xsd validates, later ones take the data over.",
     )
     hold_threshold: int = Field(
         default=500,
@@ -35,19 +35,19 @@ class SessionSettings(SettingsGroup):
         default=4,
         ge=1,
         le=16,
-        description="Connections to one file source, of all sessions and workers together.",
+        description="Connections to one file source, of all sessions and workers.",
     )
     connections_per_server: int | None = Field(
         default=None,
         ge=1,
-        description="Connections to one server of several file sources; by default the sum of theirs.",
+        description="Connections to one server of several file sources; else the sum of theirs.",
     )
     workers: int = Field(default=2, ge=1, le=64, description="Archives and documents checked at once.")
     max_retries: int = Field(
         default=1,
         ge=0,
         le=20,
-        description="Further tries of an archive at each file source, in one session.",
+        description="Further tries of an archive at each file source in a session.",
     )
     retry_delay: float = Field(
         default=2.0, ge=0, description="Seconds before the first further try; the delay doubles."
@@ -55,51 +55,47 @@ class SessionSettings(SettingsGroup):
     source_failure_limit: int = Field(
         default=3,
         ge=1,
-        description="Failed connections or stalls in a row after which a session leaves a source alone.",
+        description="Failed connections in a row after which a session leaves a source alone.",
     )
 
     connect_timeout: float = Field(default=15.0, gt=0, description="Seconds to connect to a server.")
-    login_timeout: float = Field(default=20.0, gt=0, description="Seconds for a server to accept a login.")
+    login_timeout: float = Field(default=20.0, gt=0, description="Seconds to log in to a server.")
     quiet_seconds: float = Field(
         default=5.0,
         ge=0,
         le=600,
-        description="Seconds that an archive must stay unchanged before it is taken.",
+        description="Seconds for which an archive must stay unchanged.",
     )
     listing_shrink_limit: float = Field(
         default=0.2,
         ge=0,
         le=1,
-        description="Share of its archives that a directory may lose before the next listing must confirm it.",
+        description="Share of its archives that a directory may lose unconfirmed.",
     )
-    list_timeout: float = Field(
-        default=300.0, gt=0, description="Seconds to list a file source, all directories together."
-    )
-    idle_timeout: float = Field(default=60.0, gt=0, description="Seconds without a byte before a transfer is given up.")
+    list_timeout: float = Field(default=300.0, gt=0, description="Seconds to list a file source.")
+    idle_timeout: float = Field(default=60.0, gt=0, description="Seconds without a byte that end a transfer.")
     min_download_speed: int = Field(
         default=100,
         ge=0,
-        description="Bytes per second, over five minutes, below which a download is given up.",
+        description="Bytes per second, over five minutes, below which a download ends.",
     )
     download_timeout: float = Field(
         default=12 * 3600.0,
         gt=0,
-        description="Seconds for one download; a later session continues it.",
+        description="Seconds for one download; the next session continues it.",
     )
     max_unsized_bytes: int = Field(
         default=4096 * MEGABYTE,
         gt=0,
-        description="Bytes that may arrive of an archive of unknown size.",
+        description="Bytes of an archive of unknown size.",
     )
     known_hosts: AbsolutePath | None = Field(
-        default=None, description="File of further host keys, in OpenSSH's known_hosts format."
+        default=None, description="File of further host keys, as OpenSSH's known_hosts."
     )
-    key_passphrase: SecretStr | None = Field(
-        default=None, description="Passphrase of SSH private keys whose access key names none."
-    )
+    key_passphrase: SecretStr | None = Field(default=None, description="Passphrase of SSH keys.")
     tls_ca_file: AbsolutePath | None = Field(
         default=None,
-        description="Certificate authorities for ftps, https, S3 and e-mail, in PEM; by default the system's.",
+        description="Certificate authorities for ftps, https, S3 and e-mail, in PEM; else the system's.",
     )
 
     max_archive_bytes: int = Field(
@@ -111,21 +107,21 @@ class SessionSettings(SettingsGroup):
     max_tree_bytes: int = Field(
         default=4 * MEGABYTE,
         ge=0,
-        description="Bytes of a document above which it is validated as a stream.",
+        description="Bytes of a document above which DCC validates it as a stream.",
     )
 
     database_retry: float = Field(
-        default=60.0, ge=0, description="Seconds for which a lost database connection is tried again."
+        default=60.0, ge=0, description="Seconds for which DCC tries a lost database connection."
     )
     lease_timeout: float = Field(
-        default=60.0, gt=1, description="Seconds without a sign of life after which a session counts as dead."
+        default=60.0, gt=1, description="Seconds without a sign of life after which a session is dead."
     )
     crawl_interval: str = Field(
-        default="0 * * * *", description="When the daemon crawls all sources: a cron expression, in UTC."
+        default="0 * * * *", description="When the daemon crawls all sources: a cron expression in UTC."
     )
     groups: str = Field(
         default="",
-        description="Groups of centres for `dcc crawl --group`, such as europe=H,Wtsi;asia=Rbrc.",
+        description="Groups of centres, such as europe=H,Wtsi;asia=Rbrc.",
     )
     group_intervals: str = Field(
         default="",
@@ -139,17 +135,17 @@ class SessionSettings(SettingsGroup):
         default=5_000,
         ge=1,
         le=1_000_000,
-        description="Submissions that came through and that Dagster shows, the last changed ones.",
+        description="Submissions that came through and stay in Dagster, the last changed ones.",
     )
     dagster_failed_zips: int = Field(
         default=1_000,
         ge=1,
         le=1_000_000,
-        description="Submissions that failed and that Dagster shows, the last changed ones.",
+        description="Submissions that failed and stay in Dagster, the last changed ones.",
     )
     ui_hosts: str = Field(
         default="",
-        description="Names, between commas, by which browsers ask for the web page.",
+        description="Names by which browsers ask for the web page, with commas.",
     )
 
     @field_validator("groups")

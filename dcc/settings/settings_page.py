@@ -23,8 +23,8 @@ _BEGINNING: Final = """\
 Settings are environment variables. Set them for every `dcc` process, in `/etc/dcc/dcc.env` for
 [services](operations/install.md#as-a-service). An empty one counts as not set. `dcc settings` shows the values in use.
 
-Commands refuse an unknown variable that begins with `DCC_` and name the nearest setting. Give your own variables other
-names, such as `HARWELL_PASSWORD`.
+Commands refuse an unknown variable that begins with `DCC_`. Give your own variables other names, such as
+`HARWELL_PASSWORD`.
 
 Defaults are in brackets.
 """

@@ -58,18 +58,20 @@ class StoreSettings(SettingsGroup):
 
     store: Annotated[str, AfterValidator(parse_store)] | None = Field(
         default=None,
-        description="Object store that machines share: s3://bucket/prefix or a directory; by default DCC_HOME/store.",
+        description="Object store: s3://bucket/prefix or a shared directory; else DCC_HOME/store.",
     )
     store_endpoint: Annotated[str, AfterValidator(parse_endpoint)] | None = Field(
         default=None,
-        description="URL of the S3 server; by default Amazon's.",
+        description="URL of the S3 server; else Amazon's.",
     )
     store_access_key_id: str | None = Field(
         default=None,
-        description="Name of the S3 key; by default as the AWS command finds it.",
+        description="Name of the S3 key; else as the AWS command finds it.",
     )
     store_secret_access_key: SecretStr | None = Field(
         default=None,
         description="Secret of the S3 key, or file:PATH or env:NAME.",
     )
-    store_retry: float = Field(default=60.0, ge=0, description="Seconds for which a store that is away is tried again.")
+    store_retry: float = Field(
+        default=60.0, ge=0, description="Seconds for which a session tries a store that is away."
+    )

@@ -27,32 +27,29 @@ class WorkerSettings(SettingsGroup):
 
     executor: ExecutorKind = Field(
         default=ExecutorKind.IN_PROCESS,
-        description="Who prepares archives: the session (in_process), processes of this machine "
-        "(multiprocess), celery or k8s.",
+        description="Who prepares archives: in_process (the session), multiprocess (this machine), celery or k8s.",
     )
     broker: SecretStr | None = Field(
         default=None,
         description="URL of Celery's broker, redis://:password@broker:6379/0, or file:PATH or env:NAME.",
     )
-    k8s_image: str | None = Field(
-        default=None, description="Image of Kubernetes jobs, from deploy/Containerfile of this version."
-    )
+    k8s_image: str | None = Field(default=None, description="Image of Kubernetes jobs, from deploy/Containerfile.")
     k8s_namespace: str = Field(default="default", pattern=_KUBERNETES_NAME, description="Namespace of Kubernetes jobs.")
     k8s_secret: str | None = Field(
         default=None,
         pattern=_KUBERNETES_NAME,
-        description="Kubernetes Secret with the settings of jobs that hold passwords.",
+        description="Kubernetes Secret with passwords for jobs.",
     )
     k8s_config_map: str | None = Field(
         default=None,
         pattern=_KUBERNETES_NAME,
-        description="Kubernetes ConfigMap with the other settings of jobs.",
+        description="Kubernetes ConfigMap with other settings of jobs.",
     )
-    k8s_jobs: int = Field(default=10, ge=1, le=1_000, description="Kubernetes jobs of one session at once.")
+    k8s_jobs: int = Field(default=10, ge=1, le=1_000, description="Kubernetes jobs of a session at once.")
     worker_patience: float = Field(
         default=300.0,
         gt=0,
-        description="Seconds for a worker's next result, after which the session does the rest itself.",
+        description="Seconds without a worker's result, after which the session does the work.",
     )
 
     @field_validator("broker")

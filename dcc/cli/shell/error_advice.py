@@ -45,28 +45,28 @@ SECTIONS: Final = (
         "operator",
         {
             "internal-fault": "Report it with the output of `dcc --debug`; nothing is lost.",
-            "helper-ended": "No action needed. If it repeats, memory is short.",
+            "helper-ended": "If it repeats, memory is short.",
             "configuration": "Correct what the message names; see `--help` and `dcc settings`.",
             "database-outdated": "Run `dcc init`. Newer tables need a newer version.",
             "tracker-outdated": "Run `dcc init`. `DCC_TRACKER_URL` names the tracker.",
             "qc-database-outdated": "Run `dcc init`. `DCC_QC_URL` names it.",
             "dagster-storage-outdated": "Run `dcc init --production`.",
             "database-server-unfit": "Use the version or character set in the message.",
-            "reference-data": "Correct it, then `dcc reference refresh`; the last good one stays.",
+            "reference-data": "Correct it, then `dcc reference refresh`.",
             "export": "Check the path, its permissions and its disk.",
-            "backup": "Check the path and its disk. Restore another set.",
+            "backup": "Check the path and its disk, or use another set.",
             "storage-not-empty": "Name an empty database, or confirm as the message says.",
             "storage-unfinished": "Repeat the command: `dcc restore` or `dcc migrate-storage`.",
             "store-refused": "Correct `DCC_STORE` and its key's rights; `dcc doctor` tries them.",
             "copy-failed": "Correct what the message names, then copy again.",
             "not-delegated": "Ask that centre. If it agrees, give the command in the message.",
-            "built-on": "Withdraw those in the message first, the latest before the others.",
+            "built-on": "Withdraw those in the message first, the latest before others.",
             "not-found": "See `dcc centre list`, `dcc source list`, `dcc zips`, `dcc sessions`.",
-            "disk-full": "Free space, or run `dcc staging clean`; the next session goes on.",
+            "disk-full": "Free space, or run `dcc staging clean`.",
             "cleaning": "Check its permissions and disk; clean again.",
-            "archive-removed": "No action needed. `dcc retry` downloads it again.",
-            "staged-document-lost": "No action needed. Find out who else writes there.",
-            "stored-object-lost": "No action needed. Find out who else writes there.",
+            "archive-removed": "`dcc retry` downloads it again.",
+            "staged-document-lost": "Find out who else writes there.",
+            "stored-object-lost": "Find out who else writes there.",
         },
     ),
     Section(
@@ -74,7 +74,7 @@ SECTIONS: Final = (
         "nobody",
         {
             "session-active": "Wait (`dcc sessions`), or stop the process in the message.",
-            "session-lost": "No action needed. If it repeats, the machine stalls for longer than `DCC_LEASE_TIMEOUT`.",
+            "session-lost": "If it repeats, the machine stalls for longer than `DCC_LEASE_TIMEOUT`.",
             "export-active": "Wait, or use another directory.",
             "daemon-active": "Stop it, or use `dcc ui --without-daemon`.",
             "backup-active": "Wait, or use another directory.",
@@ -84,13 +84,13 @@ SECTIONS: Final = (
         "Databases and the store",
         "operator",
         {
-            "unreachable": "Check network and server; the next session tries again.",
-            "database-unreachable": "Check its server and disk. Sessions try for `DCC_DATABASE_RETRY` seconds.",
+            "unreachable": "Check the network and the server.",
+            "database-unreachable": "Check its server and disk.",
             "tracker-unreachable": "Check its server and disk (`DCC_TRACKER_URL`).",
-            "qc-database-unreachable": "Check its server and disk (`DCC_QC_URL`); the next session goes on.",
-            "dagster-storage": "Check its disk or server. The work is done; the next session shows it.",
+            "qc-database-unreachable": "Check its server and disk (`DCC_QC_URL`).",
+            "dagster-storage": "Check its disk or server. The next session shows the work.",
             "dagster-unreachable": "Check the server of `DCC_DAGSTER_URL`.",
-            "store-unreachable": "Check the server of `DCC_STORE`; the next session goes on.",
+            "store-unreachable": "Check the server of `DCC_STORE`.",
         },
     ),
     Section(
@@ -99,8 +99,8 @@ SECTIONS: Final = (
         {
             "source": "Run `dcc source test ID`.",
             "source-misconfigured": "Correct it: `dcc source change ID`.",
-            "source-unreachable": "Wait. If it lasts, ask whether it moved, or mount the folder.",
-            "source-timeout": "Wait. If it is always slow, raise the limit in the message.",
+            "source-unreachable": "If it lasts, ask whether it moved, or mount the folder.",
+            "source-timeout": "If it is always slow, raise the limit in the message.",
             "login-refused": "Ask the centre for valid ones, then `dcc source change ID`.",
             "host-key-unknown": (
                 "Compare the fingerprint with the centre's, then `dcc source test ID --accept-host-key`."
@@ -111,15 +111,15 @@ SECTIONS: Final = (
             "certificate-refused": ("Have it corrected, or trust it: `dcc source change ID --tls-fingerprint`."),
             "certificate-changed": "Ask the centre. Accept the fingerprint only if it confirms it.",
             "listing-failed": "Correct the base path, or ask for the right to list it.",
-            "listing-shrunk": "Ask the centre whether it removed them. The next listing decides.",
-            "file-missing": "No action needed: the centre removed or renamed it.",
-            "transfer-failed": "No action needed: a later try goes on from what arrived.",
-            "file-changed": "No action needed: a later session takes it.",
-            "size-mismatch": "No action needed. If it repeats, ask whether it was still uploaded.",
+            "listing-shrunk": "Ask the centre whether it removed them.",
+            "file-missing": "The centre removed or renamed it.",
+            "transfer-failed": "A later try continues it.",
+            "file-changed": "A later session takes it.",
+            "size-mismatch": "If it repeats, ask whether it was still uploaded.",
             "checksum-mismatch": "Correct the file or its `.md5`.",
-            "reference-unreachable": "Check its address; the last good data stay.",
+            "reference-unreachable": "Check its address.",
             "report-not-sent": "Correct `DCC_SMTP_URL`, `DCC_REPORT_TO` or `DCC_REPORT_DIRECTORY`.",
-            "notification-not-sent": "Correct what the message names; the next session sends what is left.",
+            "notification-not-sent": "Correct what the message names.",
         },
     ),
     Section(
@@ -127,7 +127,7 @@ SECTIONS: Final = (
         "centre",
         {
             "faulty-data": "Correct what the message names.",
-            "bad-file-name": "Rename it as [For centres](centres.md) says; submit documents in a new archive.",
+            "bad-file-name": "Rename it as [For centres](centres.md) says.",
             "archive": "Make it again, check it with `dcc validate`, and replace it under the same name.",
             "corrupt-archive": "Replace it under the same name.",
             "encrypted-archive": "Replace it by one without a password, under the same name.",
@@ -135,8 +135,8 @@ SECTIONS: Final = (
             "oversized-archive": ("Split it. The operator sets `DCC_MAX_ARCHIVE_BYTES` and `DCC_MAX_ARCHIVE_RATIO`."),
             "empty-archive": "Replace it by one with documents, under the same name.",
             "duplicate-member": "Give each document its own name; replace the archive.",
-            "manifest": "Correct it or its manifest (`dcc manifest`), and replace it under the same name.",
-            "member-ignored": "No action needed, unless it is a document: end its name with `.xml`.",
+            "manifest": "Correct it or its manifest, and replace it under the same name.",
+            "member-ignored": "If it is a document, end its name with `.xml`.",
             "member-not-opened": "Submit its content in a `.zip` archive of its own.",
             "document": "Correct what the message names; submit it in a new archive.",
             "not-well-formed": "Export it again and check it with `dcc validate`.",
@@ -160,19 +160,8 @@ $ dcc show add/H.2013-10-31.1.impc.zip
 Error (tracker-outdated): ...
 ```
 
-`dcc explain` says what an id means, also that of a [rule](rules.md) or cause:
-
-```console run
-$ dcc explain tracker-outdated
-tracker-outdated (TrackerOutdatedError)
-means ...
-to do Run `dcc init`. ...
-who acts operator
-...
-```
-
-The tracker, JSON and reports use the name: `BadFileNameError` for `bad-file-name`. `dcc show` and `dcc status` print
-whole messages, `dcc --help` exit codes. Brackets say who acts, if not who the section names.
+`dcc explain tracker-outdated` says the same as this page; it also knows [rules](rules.md) and causes. The tracker, JSON
+and reports use the name, `BadFileNameError` for `bad-file-name`. Brackets say who acts, if not who the section names.
 """
 
 
