@@ -40,10 +40,10 @@ _PROCEDURES_SHOWN: Final = 100
 def measurements(context: AssetExecutionContext, qc_database: QcDatabaseResource) -> MaterializeResult[None]:
     """Export the centre of the run's partition.
 
-    Raises ExportError where the files cannot be written, ExportActiveError while another export writes them,
+    Raises ExportError if the files cannot be written, ExportActiveError while another export writes them,
     QcDatabaseOutdatedError and QcDatabaseUnreachableError.
     """
-    # These bring large libraries with them, which nothing else here needs.
+    # Imported here, because these load large libraries.
     from dcc.analysis.columns import COLUMNS
     from dcc.analysis.export import MeasurementFilter, export_measurements
 
@@ -68,5 +68,5 @@ def measurements(context: AssetExecutionContext, qc_database: QcDatabaseResource
 
 
 def measurements_directory(settings: Settings, centre: str) -> Path:
-    """Where the files of a centre are."""
+    """The directory with a centre's files."""
     return settings.home / "measurements" / quote(centre, safe="")

@@ -1,7 +1,8 @@
-"""Batches of archives fetched and prepared by workers: a run with a step for each, on the executor of the settings.
+"""Batches of archives fetched and prepared by workers: a run with a step for each batch, on the executor of the
+settings.
 
-A worker is told the names of its session and batch alone; what it needs it takes from the object store, the databases
-and its own environment. The run is a process of its own, which the session ends where nothing more comes of it.
+A worker gets only the names of its session and batch; it takes the rest from the object store, the databases and its
+own environment. The run is a process of its own, which the session ends when workers make no progress.
 """
 
 import importlib
@@ -52,10 +53,10 @@ _STOP_SECONDS: Final = 10.0
 
 
 class _Names(IOManager):
-    """Hands on nothing but the names of batches, which are in the keys of the steps: so no disk has to be shared."""
+    """Passes only the names of batches, which are in the keys of the steps, so that workers share no disk."""
 
     def handle_output(self, context: OutputContext, obj: object) -> None:
-        """There is nothing to keep."""
+        """Nothing to keep."""
 
     def load_input(self, context: InputContext) -> str:
         """The name of the batch."""
@@ -64,7 +65,7 @@ class _Names(IOManager):
 
 
 class BatchNames(Config):
-    """The session, and its batches by their names in the object store."""
+    """The session, and the names of its batches in the object store."""
 
     session_id: int
     names: list[str]
@@ -106,12 +107,12 @@ def prepare_batch(
 
 
 def prepare_batches() -> JobDefinition:
-    """The job by the settings of this process: workers find it by this function's name."""
+    """The job for the settings of this process; workers find it by this function's name."""
     return batches_job(load_settings())
 
 
 def batches_job(settings: Settings) -> JobDefinition:
-    """The job, by the executor that the settings name."""
+    """The job for the executor of the settings."""
 
     @job(
         name=BATCHES_JOB,
@@ -130,7 +131,7 @@ def batches_job(settings: Settings) -> JobDefinition:
 
 
 def run_config(settings: Settings, session_id: int, names: Sequence[str]) -> dict[str, Any]:
-    """What a run is given: names, and what its executor is told."""
+    """A run's configuration: names, and that of the executor."""
     told: dict[str, Any] = {
         "ops": {
             "batches": {"config": {"session_id": session_id, "names": list(names)}},
@@ -144,12 +145,12 @@ def run_config(settings: Settings, session_id: int, names: Sequence[str]) -> dic
 
 @dataclass(frozen=True)
 class DagsterWorkers:
-    """Workers by the executor of the settings; see `Workers`."""
+    """Workers on the executor of the settings; see `Workers`."""
 
     settings: Settings
 
     def run(self, session_id: int, names: Sequence[str], check: Callable[[], object], results: FromWorkers) -> None:
-        """Have batches prepared in a run; ends with it, or when workers leave nothing new for too long."""
+        """Have batches prepared in a run; returns when it ends, or when workers make no progress for too long."""
         environment = os.environ | dagster_environment(self.settings)
         if self.settings.broker is not None:
             environment[BROKER] = broker_of(self.settings)
@@ -183,7 +184,7 @@ def _stop(run: subprocess.Popen[bytes]) -> None:
 
 
 def workers_of(settings: Settings) -> Workers | None:
-    """The workers of the settings; None where the session does all by itself. Raises ConfigurationError."""
+    """The workers of the settings; None if the session does everything itself. Raises ConfigurationError."""
     require_executor(settings)
     return None if settings.executor is ExecutorKind.IN_PROCESS else DagsterWorkers(settings)
 

@@ -1,4 +1,4 @@
-"""The group `collection`: what file sources list, the zip actions found there, and their archives once downloaded."""
+"""The group `collection`: listings of sources, the submissions in them, and the downloaded archives."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -117,7 +117,7 @@ def chosen_file_sources(
     http: HttpResource,
     folder: FolderResource,
 ) -> Iterator[Result]:
-    """Crawl the file sources of the run's partitions. Raises as `crawl`, and NotFoundError for an unknown one."""
+    """Crawl the sources of the run's partitions. Raises as `crawl`, and NotFoundError for an unknown one."""
     run = context.op_execution_context
     with session_work(run, session, sftp, ftp, http, folder) as work, session_recorder(run, work) as recorder:
         chosen = known_sources(work.tracker, work.settings, context.partition_keys)
@@ -130,9 +130,9 @@ def crawl(
     recorder: EventRecorder,
     source_ids: Sequence[int] | None = None,
 ) -> Iterator[Report]:
-    """Crawl all available file sources, or those of `source_ids`; record the archives found; report on each source.
+    """Crawl all available sources, or those of `source_ids`; record the archives found; report on each source.
 
-    Raises what the crawl raises.
+    Raises as the crawl.
     """
     sources = run_reading(work.tracker, source_partitions, patience_seconds=work.settings.database_retry)
     context.instance.add_dynamic_partitions(str(FILE_SOURCES.name), list(sources))

@@ -1,4 +1,4 @@
-"""What `dcc`'s commands ask of Dagster (`dcc.cli.shell.dagster_side`); each function loads what it needs."""
+"""Dagster for the commands of `dcc` (`dcc.cli.shell.dagster_side`); each function imports what it needs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,9 @@ def make_instance(settings: Settings) -> None:
 
 
 def mend_instance(settings: Settings) -> None:
-    """Bring the instance's `dagster.yaml` up to date, and make its SQLite files whole; the first session makes one."""
+    """Bring the instance's `dagster.yaml` up to date, and complete its SQLite files; the first session makes an
+    instance.
+    """
     if not settings.dagster_home.is_dir():
         return
     from dcc_dagster.earlier_configuration import bring_up_to_date
@@ -71,7 +73,7 @@ def dagster_environment(settings: Settings) -> dict[str, str]:
 
 
 def daemon_beats(instance: DagsterInstance, since: float) -> bool:
-    """Whether each part of the daemon that the instance needs was heard of since a time, in seconds of Unix."""
+    """Whether each part of the daemon that the instance needs has reported since a time, in Unix seconds."""
     heard = {kind for kind, beat in instance.get_daemon_heartbeats().items() if beat.timestamp >= since}
     return heard >= set(instance.get_required_daemon_types())
 
@@ -100,9 +102,9 @@ def configuration_path(settings: Settings) -> Path:
 
 
 def write_configuration(settings: Settings, *, replace: bool = False) -> Path | None:
-    """Write `dagster.yaml` where there is none, or in place of one with `replace`, and check that it fits the settings.
+    """Write `dagster.yaml` if there is none, or replace it with `replace`, and check that it fits the settings.
 
-    Returns where one that was replaced is kept. Raises ConfigurationError and DagsterStorageError.
+    Returns the path of the kept copy of a replaced file. Raises ConfigurationError and DagsterStorageError.
     """
     from dcc_dagster import instance_configuration
 

@@ -1,6 +1,6 @@
-"""The group `data`: documents in the QC database, and whether they keep the integrity rules.
+"""The group `data`: documents in the QC database, and whether they satisfy the integrity rules.
 
-One step takes valid documents on to quality control, since every phase goes over all documents before the next begins.
+One step takes valid documents to quality control, because every phase processes all documents before the next begins.
 It has the concurrency pool of the QC database to itself.
 """
 
@@ -90,14 +90,14 @@ DATA_CHECKS: Final = (
 def chosen_data(
     context: AssetExecutionContext, session: SessionResource, qc_database: QcDatabaseResource
 ) -> Iterator[Result]:
-    """Upload what waits and judge everything of the run's zip actions. Raises as `load_chosen`."""
+    """Upload waiting documents of the run's submissions, and judge all of theirs. Raises as `load_chosen`."""
     yield from load_chosen(context, session, qc_database, again=True)
 
 
 def load(context: OpExecutionContext, work: Work, qc: Engine, recorder: EventRecorder) -> Iterator[Report]:
-    """Take on all documents that wait, and report what became of them and what changed outside of sessions.
+    """Process all waiting documents; report their results, and changes made outside of sessions.
 
-    Faulty data fail checks, never the run. Raises what the work raises.
+    Faulty data fail checks, never the run. Raises as the work.
     """
     mirror = Mirror(context.instance, work.tracker, qc, work.settings, work.session.group)
     yield from mirror.catch_up()
@@ -115,10 +115,11 @@ def load_chosen(
     *,
     again: bool = False,
 ) -> Iterator[Result]:
-    """Take on the documents of the run's zip actions, `again` those that were judged; yield what became of them.
+    """Process the documents of the run's submissions, with `again` those that were judged before too; yields the
+    results.
 
-    Raises what SessionResource.work and the work raise, and NotFoundError for a zip action that is not known or has no
-    valid document.
+    Raises as SessionResource.work and the work, and NotFoundError for a submission that is unknown or has no valid
+    document.
     """
     run = context.op_execution_context
     with session_work(run, session) as work:

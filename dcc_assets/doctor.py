@@ -1,4 +1,4 @@
-"""The checks of `dcc doctor` that look at Dagster: its storage, daemon, runs and workers; and at all of it in depth."""
+"""The checks of `dcc doctor` for Dagster: its storage, daemon, runs and workers; and the deep check of everything."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from dcc_dagster.instance_configuration import CONFIGURATION_FILE
 from dcc_dagster.workers import reach_workers
 
 _DAEMON_SECONDS: Final = 300
-"""A daemon says twice a minute that it is there."""
+"""A daemon reports twice a minute."""
 _STUCK: Final = timedelta(minutes=30)
 _UNFINISHED: Final = [
     DagsterRunStatus.QUEUED,
@@ -133,7 +133,7 @@ def _check_runs(instance: DagsterInstance, surroundings: Environment) -> Finding
 
 
 def check_workers(surroundings: Environment) -> Iterator[Finding]:
-    """Workers of the settings can be reached, and what they share with sessions is not of this machine alone."""
+    """The workers of the settings can be reached, and other machines can reach what they share with sessions."""
     settings = surroundings.hurried_settings
     if settings.executor is ExecutorKind.IN_PROCESS:
         yield ok("workers", "Sessions do all by themselves (DCC_EXECUTOR).")
@@ -146,7 +146,7 @@ def check_workers(surroundings: Environment) -> Iterator[Finding]:
     try:
         yield ok("workers", reach_workers(settings))
     except ConfigurationError as error:
-        # Sessions do all by themselves then.
+        # Sessions do everything themselves then.
         yield warning("workers", *explained(error))
     if settings.executor is ExecutorKind.MULTIPROCESS:
         return
@@ -162,7 +162,7 @@ def check_workers(surroundings: Environment) -> Iterator[Finding]:
 
 
 def check_depths(surroundings: Environment) -> Iterator[Finding]:
-    """The tracker, staging, the QC database and what Dagster shows fit together; reads all of them."""
+    """The tracker, staging, the QC database and Dagster are consistent; reads all of them."""
     settings = surroundings.settings
     with surroundings.reading(TRACKER), surroundings.reading(QC_DATABASE):
         pass

@@ -1,8 +1,8 @@
 """The jobs of sessions, and all assets and jobs of the Dagster code location.
 
-A job works on whatever is due and reports on the partitions that it comes across: file sources, zip actions and centres
-in one run. So it is made of an op rather than of the assets, which a run takes only with partitions chosen beforehand,
-all of one kind. `materialises` names its assets: the page of each shows the job and what starts it.
+A job does all work that is due and reports on the partitions that it meets: sources, submissions and centres in one
+run. So it is made of an op: a run of assets takes only partitions of one kind, chosen beforehand. `materialises` names
+its assets: the page of each shows the job and what starts it.
 """
 
 from typing import Final
@@ -125,7 +125,7 @@ def crawl_file_sources() -> None:
     description="Downloads, extracts and validates every waiting zip action, and tries failed downloads again.",
 )
 def process_zip_actions() -> None:
-    """Process all zip actions that wait."""
+    """Process all waiting submissions."""
     _process()
 
 
@@ -137,7 +137,7 @@ def process_zip_actions() -> None:
     "hands the archives to quality control. It judges documents again when the cause of a finding has gone.",
 )
 def load_data() -> None:
-    """Take up all documents that wait."""
+    """Process all waiting documents."""
     _load()
 
 
@@ -148,12 +148,12 @@ def load_data() -> None:
     description="Shows what `dcc` commands changed: quality control, withdrawals, confirmations. It changes no data.",
 )
 def show_changes() -> None:
-    """Show what has changed beside sessions."""
+    """Show changes made outside of sessions."""
     _show()
 
 
 def asset_definitions(settings: Settings | None = None) -> Definitions:
-    """The assets, checks and jobs, all run in the run's own process, and the resources, with what `settings` say."""
+    """Assets, checks and jobs, all run in the run's own process, and the resources with the values of `settings`."""
     return Definitions(
         assets=[
             chosen_file_sources,

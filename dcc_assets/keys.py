@@ -1,11 +1,10 @@
-"""The asset graph by name: partitions, assets and checks. The module of each group says what they are.
+"""The asset graph by name: partitions, assets and checks. The module of each group describes them.
 
-file_source_listings -> zip_actions -> zip_downloads -> xml_documents -> validated_documents
--> uploaded_data -> data_integrity -> contexts -> overviews -> qc -> submission_reports
+    file_source_listings -> zip_actions -> zip_downloads -> xml_documents -> validated_documents
+    -> uploaded_data -> data_integrity -> contexts -> overviews -> qc -> submission_reports
 
-A partition key is `<centre>-<id>` for a file source, `<action>/<file name>` for a zip action (`dcc.outcomes`), and a
-centre's code. A check is named after the phase of the tracker, or the group of rules (`dcc.rules.groups`), that it
-shows.
+A partition key is `<centre>-<id>` for a source, `<action>/<file name>` for a submission (`dcc.outcomes`), and a
+centre's code. A check is named after its phase in the tracker, or its group of rules (`dcc.rules.groups`).
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ QC: Final = AssetKey("qc")
 SUBMISSION_REPORTS: Final = AssetKey("submission_reports")
 MEASUREMENTS: Final = AssetKey("measurements")
 REFERENCE: Final = {name: AssetKey(f"reference_{name}") for name in SETS}
-"""The sets of reference data that data are judged by, by their names."""
+"""The names of the sets of reference data that data are judged by."""
 
 REACHABLE: Final = AssetCheckKey(FILE_SOURCE_LISTINGS, "reachable")
 CRAWL_OVERDUE: Final = AssetCheckKey(FILE_SOURCE_LISTINGS, "crawl_overdue")
@@ -47,7 +46,7 @@ CHECK_OF_PHASE: Final = {
     Phase.XML_NAME: AssetCheckKey(XML_DOCUMENTS, "xml_name"),
     Phase.XSD: AssetCheckKey(VALIDATED_DOCUMENTS, "xsd"),
 }
-"""The checks of a zip action in the order in which they are made: a name is looked at before any download."""
+"""A submission's checks in the order in which they are made: the name comes before any download."""
 UPLOAD_CHECK: Final = AssetCheckKey(UPLOADED_DATA, "upload")
 CHECK_OF_GROUP: Final = {group.name: AssetCheckKey(DATA_INTEGRITY, group.name) for group in GROUPS}
 CENTRE_SILENT: Final = AssetCheckKey(CONTEXTS, "centre_silent")

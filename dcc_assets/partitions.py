@@ -1,4 +1,4 @@
-"""Which file sources and zip actions the partition keys stand for."""
+"""The sources and submissions of partition keys."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dcc.tracker.queries.zip_action_lists import find_zips
 
 @contextmanager
 def open_qc(settings: Settings) -> Iterator[Engine]:
-    """The QC database that the settings name, of whatever version; its connections are closed afterwards."""
+    """The QC database of the settings, of any version; its connections are closed afterwards."""
     qc = open_qc_database(settings)
     try:
         yield qc
@@ -28,13 +28,13 @@ def open_qc(settings: Settings) -> Iterator[Engine]:
 
 
 def source_partitions(connection: Connection) -> dict[str, int]:
-    """The partition keys of all file sources, with their ids."""
+    """The partition keys of all sources, with their ids."""
     query = select(Centre.short_name, FileSource.id).join(FileSource, FileSource.centre_id == Centre.id)
     return {source_partition(centre, number): number for centre, number in connection.execute(query)}
 
 
 def known_sources(tracker: Engine, settings: Settings, partitions: Sequence[str]) -> list[int]:
-    """The ids of file sources by their partition keys. Raises NotFoundError for one that the tracker does not know."""
+    """The ids of sources by their partition keys. Raises NotFoundError for an unknown one."""
     sources = run_reading(tracker, source_partitions, patience_seconds=settings.database_retry)
     unknown = [partition for partition in partitions if partition not in sources]
     if unknown:
@@ -46,7 +46,7 @@ def known_sources(tracker: Engine, settings: Settings, partitions: Sequence[str]
 
 
 def known_keys(tracker: Engine, settings: Settings, partitions: Sequence[str]) -> list[ZipKey]:
-    """The zip actions of partition keys. Raises NotFoundError for one that the tracker does not know."""
+    """The submissions of partition keys. Raises NotFoundError for an unknown one."""
     keys = run_reading(
         tracker,
         lambda connection: keys_of_partitions(connection, partitions),
@@ -62,9 +62,9 @@ def known_keys(tracker: Engine, settings: Settings, partitions: Sequence[str]) -
 
 
 def keys_of_partitions(connection: Connection, partitions: Sequence[str]) -> list[ZipKey]:
-    """The zip actions of partition keys; those that no zip action has are left out.
+    """The submissions of partition keys, without unknown ones.
 
-    A key is the zip action's name itself unless the name is odd or long (ZipKey.partition): then the tracker is
+    A key is the submission's name itself unless the name is odd or long (ZipKey.partition): then the tracker is
     searched.
     """
     keys = [plain_key(partition) for partition in partitions]
@@ -75,7 +75,7 @@ def keys_of_partitions(connection: Connection, partitions: Sequence[str]) -> lis
 
 
 def plain_key(partition: str) -> ZipKey | None:
-    """The zip action whose name is its partition key, to the letter; None where only the tracker can tell."""
+    """The submission whose name is exactly its partition key; None if only the tracker can tell."""
     action, _, file_name = partition.partition("/")
     if action not in set(Action):
         return None

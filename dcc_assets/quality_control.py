@@ -1,4 +1,4 @@
-"""The group `quality_control`: contexts and overviews of each centre, and the archives that came to quality control."""
+"""The group `quality_control`: contexts and overviews of each centre, and the archives that reached quality control."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -92,7 +92,7 @@ def chosen_contexts(
 ) -> Iterator[Result]:
     """Build what is due and show the run's centres.
 
-    Raises what SessionResource.work and the work raise, and NotFoundError for a centre without data.
+    Raises as SessionResource.work and the work, and NotFoundError for a centre without data.
     """
     run, chosen = context.op_execution_context, frozenset(context.partition_keys)
     with session_work(run, session) as work:
@@ -123,5 +123,5 @@ def chosen_contexts(
 def chosen_qc(
     context: AssetExecutionContext, session: SessionResource, qc_database: QcDatabaseResource
 ) -> Iterator[Result]:
-    """Take the run's zip actions on as far as they may go. Raises as `load_chosen`."""
+    """Take the run's submissions as far as they may go. Raises as `load_chosen`."""
     yield from load_chosen(context, session, qc_database)

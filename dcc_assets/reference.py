@@ -1,4 +1,4 @@
-"""Reference data as assets, one for each set: materialise one to bring it up to date from its source."""
+"""Reference data as assets, one for each set: materialise one to refresh it from its source."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -129,7 +129,7 @@ def _materialisation(refreshed: Refreshed, age: Freshness) -> MaterializeResult[
 
 
 def _check(age: Freshness, refreshed: Refreshed | None) -> AssetCheckResult:
-    """The set itself decides how bad it is; a refresh that failed is a warning as long as the last one is young."""
+    """The set's own severity; a failed refresh is a warning as long as the last one is recent."""
     failed = refreshed is not None and refreshed.outcome is RefreshOutcome.FAILED
     messages = [age.message, refreshed.message if refreshed is not None and failed and not age.refusal else None]
     metadata: Metadata = {"rows": age.rows or 0}

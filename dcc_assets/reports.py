@@ -1,7 +1,7 @@
 """The group `reports`: submission reports that are kept as files, with a summary beside each.
 
-`dcc ui` makes the report of any zip action when somebody opens it, and sessions keep those that DCC_SUBMISSION_REPORTS
-names. Here a person keeps one.
+`dcc ui` makes the report of any submission on request, and sessions keep those that DCC_SUBMISSION_REPORTS names. With
+this asset a person keeps one.
 """
 
 from collections.abc import Iterator
@@ -53,9 +53,9 @@ REPORT_SPEC: Final = asset(
 def chosen_reports(
     context: AssetExecutionContext, tracker: TrackerResource, qc_database: QcDatabaseResource
 ) -> Iterator[Result]:
-    """Write the report of each of the run's zip actions to DCC_HOME/reports; no session is needed.
+    """Write the reports of the run's submissions to DCC_HOME/reports; no session is needed.
 
-    Raises NotFoundError for a zip action that is not known, ExportError where a page cannot be written, and
+    Raises NotFoundError for an unknown submission, ExportError if a page cannot be written, and
     DatabaseUnreachableError.
     """
     from dcc.reports.submissions.kept import qc_at_hand
@@ -67,7 +67,7 @@ def chosen_reports(
 
 
 def _kept(tracker: Connection, qc: Connection | None, missing: str | None, key: ZipKey, settings: Settings) -> Report:
-    # Pictures and pages bring large libraries with them, which nothing else here needs.
+    # Imported here, because plots and pages load large libraries.
     from dcc.reports.languages import load_catalogue
     from dcc.reports.submissions.audience import language_of_zip
     from dcc.reports.submissions.collecting import collect_submission

@@ -1,4 +1,4 @@
-"""What a step needs to know of the run that it is part of."""
+"""What a step needs to know of its run."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from dcc_resources.session import SessionResource
 from dcc_resources.work import Work
 
 SESSION_TAG: Final = "dcc/session"
-"""Tag on every run of a crawling session: the session's id in the tracker."""
+"""Tag of every run of a crawling session: the session's id in the tracker."""
 GROUP_TAG: Final = "dcc/group"
-"""Tag on every run of a session of a group of centres: the group. A run begun with it is such a session."""
+"""Tag of every run of a session for a group of centres: the group. A run started with it is such a session."""
 STARTED_BY_TAG: Final = "dcc/started_by"
-"""Tag on every run that no sensor, schedule or person on Dagster's pages started: the command, or what else did."""
+"""Tag of every run that no sensor, schedule or person in the UI started: the command, or what else did."""
 
 QUIET: Final = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
-"""Run configuration under which Dagster prints nothing: what there is to say the command says."""
+"""Run configuration under which Dagster prints nothing: the command prints instead."""
 
 PROCESS_TAG: Final = ".dagster/dcc_process"
-"""Tag on every run of a session: the process that holds it. Dagster hides tags that begin with `.dagster/`."""
+"""Tag of every run of a session: its process. Dagster hides tags that begin with `.dagster/`."""
 
 _FORMER_PROCESS_TAG: Final = "dcc/process"
-"""What runs have that a version before this one began."""
+"""The tag of runs that earlier versions started."""
 
 _UNDER_WAY = [DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING]
 
@@ -43,9 +43,9 @@ def step_of(context: OpExecutionContext) -> Step:
 
 @contextmanager
 def session_work(context: OpExecutionContext, session: SessionResource, *kinds: FileSourceResource) -> Iterator[Work]:
-    """The work of the crawling session that the run is part of; `kinds` say how to connect to sources of each kind.
+    """The work of the run's crawling session; `kinds` configure the connections to sources of each kind.
 
-    The run gets the session's tags. Raises what SessionResource.work raises.
+    Tags the run with its session. Raises as SessionResource.work.
     """
     with session.work(_session_to_resume(context), *kinds, group=context.run.tags.get(GROUP_TAG)) as work:
         _tag_session(context, work.session)
@@ -53,13 +53,13 @@ def session_work(context: OpExecutionContext, session: SessionResource, *kinds: 
 
 
 def _session_to_resume(context: OpExecutionContext) -> int | None:
-    """The session that the run's tag names."""
+    """The session in the run's tag."""
     tag = context.run.tags.get(SESSION_TAG, "")
     return int(tag) if tag.isdecimal() else None
 
 
 def _tag_session(context: OpExecutionContext, session: Session) -> None:
-    """Tag the run with its session and process; finish runs of processes that died as failed."""
+    """Tag the run with its session and process; mark runs of dead processes as failed."""
     tags = session_tags(session)
     if not tags.items() <= context.run.tags.items():
         context.instance.add_run_tags(context.run.run_id, tags)
@@ -67,21 +67,21 @@ def _tag_session(context: OpExecutionContext, session: Session) -> None:
 
 
 def session_tags(session: Session) -> dict[str, str]:
-    """The tags of a run that is part of a session held by this process."""
+    """The tags of a run in a session of this process."""
     process = Process.this()
     tags = {SESSION_TAG: str(session.id), PROCESS_TAG: f"{process.host}:{process.pid}:{process.started}"}
     return tags if session.group is None else tags | {GROUP_TAG: session.group.name}
 
 
 def ready_made(resource: object) -> ResourceDefinition:
-    """A resource that is used as it is, and not configured or closed by Dagster."""
+    """A resource that Dagster uses as it is, without configuring or closing it."""
     return ResourceDefinition.hardcoded_resource(resource)
 
 
 def finish_dead_runs(instance: DagsterInstance, *, besides: str = "") -> int:
-    """Mark runs as failed whose process, on this machine, is gone without having said so; returns how many.
+    """Mark runs as failed whose process on this machine died without reporting it; returns their number.
 
-    Otherwise Dagster would wait for them for ever, and for the place in the pool that a killed one holds.
+    Otherwise Dagster would wait for them, and for their places in the pool, for ever.
     """
     dead = [
         run
@@ -97,7 +97,7 @@ def finish_dead_runs(instance: DagsterInstance, *, besides: str = "") -> int:
 
 
 def _free_pool(instance: DagsterInstance) -> None:
-    """Free the places in the pool that runs hold which are over: a process that is killed frees none."""
+    """Free the pool's places of finished runs: a killed process frees none."""
     storage = instance.event_log_storage
     if QC_DATABASE_POOL not in storage.get_concurrency_keys():
         return

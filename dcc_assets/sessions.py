@@ -1,6 +1,6 @@
-"""A whole crawling session in this process, through the same jobs and the same instance as Dagster's own processes.
+"""A complete crawling session in this process, through the same jobs and instance as Dagster's own processes.
 
-The tracker is the truth and Dagster shows it: when Dagster's storage fails, the work is done all the same, and the
+The tracker is the truth and Dagster shows it: if Dagster's storage fails, the work is done all the same, and the
 failure is raised at the end.
 """
 
@@ -42,7 +42,7 @@ _REPOSITORY_TAG = {".dagster/repository": f"__repository__@{LOCATION_NAME}"}
 
 @dataclass(frozen=True, slots=True)
 class SessionReport:
-    """A session that was run: its id, what it has to say beside its work (`Session.notices`), its runs in Dagster."""
+    """A finished session: its id, its notices (`Session.notices`), and its runs in Dagster."""
 
     session_id: int
     notices: tuple[str, ...]
@@ -62,13 +62,13 @@ def run_session(
     on_data: Callable[[DataOutcome], None] = unheard,
     on_begin: Callable[[Session], None] = unheard,
 ) -> SessionReport:
-    """Crawl all available file sources, or those of `source_ids`, then take what waits on to the phase `until`.
+    """Crawl all available sources, or those of `source_ids`, then process what waits up to the phase `until`.
 
-    With `group`, it is a session of these centres: it crawls their sources and takes on their archives.
-    Up to the validation zip actions are processed, after it documents are taken up; before `xsd` there is nothing but
-    the crawl. `on_crawl`, `on_zip` and `on_data` hear of each outcome once it is recorded, in the caller's thread,
-    `on_begin` of the session. Raises SessionActiveError, SessionLostError, DatabaseUnreachableError,
-    QcDatabaseOutdatedError and InternalFaultError, and, when everything is done, DagsterStorageError.
+    With `group`, the session crawls the sources of these centres and processes their archives. Before `xsd` there is
+    only the crawl; up to `xsd` submissions are processed, after it documents. `on_crawl`, `on_zip` and `on_data` are
+    called with each recorded outcome, in the caller's thread, `on_begin` with the session. Raises SessionActiveError,
+    SessionLostError, DatabaseUnreachableError, QcDatabaseOutdatedError and InternalFaultError, and, after all work,
+    DagsterStorageError.
     """
     with open_session(tracker, settings, group=group) as session:
         on_begin(session)
@@ -94,10 +94,10 @@ def run_zip_actions(
     on_data: Callable[[DataOutcome], None] = unheard,
     on_begin: Callable[[Session], None] = unheard,
 ) -> SessionReport:
-    """Re-open the zip actions of `keys` in the name of `requested_by` and take them on to `until`, in a session.
+    """Open the submissions of `keys` again in the name of `requested_by` and process them up to `until`, in a session.
 
-    Raises as `run_session`, NotFoundError for a zip action that is not known or hosted, and ConfigurationError for one
-    whose name is refused.
+    Raises as `run_session`, NotFoundError for a submission that is unknown or not hosted, and ConfigurationError for
+    one with a bad name.
     """
     with open_session(tracker, settings) as session:
         on_begin(session)
@@ -119,7 +119,7 @@ def run_zip_actions(
 
 @dataclass(frozen=True, slots=True)
 class HeldSession:
-    """Stands for SessionResource in runs inside a process that holds the session itself."""
+    """Replaces SessionResource in runs inside a process that has the session itself."""
 
     held: Work
 
@@ -129,12 +129,12 @@ class HeldSession:
         *sources: FileSourceResource,  # noqa: ARG002
         group: str | None = None,  # noqa: ARG002
     ) -> AbstractContextManager[Work]:
-        """The work that is held; it is all by the settings of the process."""
+        """The session's work, with the settings of the process."""
         return nullcontext(self.held)
 
 
 def held_resources(work: Work) -> Mapping[str, ResourceDefinition]:
-    """The resources of the jobs of a session that this process holds."""
+    """The resources of the jobs in a session of this process."""
     of_settings = {kind.key: ready_made(kind.of(work.settings)) for kind in (*SOURCES, StoreResource)}
     return of_settings | {SessionResource.key: ready_made(HeldSession(work))}
 
@@ -186,7 +186,7 @@ class _Runs:
         return str(failure)
 
     def _execute(self, job: JobDefinition, more: Mapping[str, ResourceDefinition] = MappingProxyType({})) -> None:
-        """Execute a job; what the work itself raises goes through, what Dagster raises is kept for the report."""
+        """Execute a job; errors of the work pass, errors of Dagster are kept for the report."""
         if self._storage_failure is not None:
             return
         try:

@@ -27,7 +27,7 @@ def asset(
     partitions: PartitionsDefinition[str] | None = None,
     deps: Iterable[AssetKey | AssetDep] = (),
 ) -> AssetSpec:
-    """An asset of a group, whose partitions may be left out of a run: those that failed are not materialised."""
+    """An asset of a group. A run may leave partitions out: those that failed are not materialised."""
     return AssetSpec(
         key,
         deps=list(deps),

@@ -1,6 +1,6 @@
 """The group `validation`: the documents of archives, extracted and validated.
 
-One step takes an archive from its download to its validation, and many archives at once.
+One step takes many archives at once from their download to their validation.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -93,9 +93,9 @@ def chosen_zip_actions(
     http: HttpResource,
     folder: FolderResource,
 ) -> Iterator[Result]:
-    """Process the zip actions of the run's partitions again. Raises as `process`, and NotFoundError for others.
+    """Process the submissions of the run's partitions again. Raises as `process`, and NotFoundError for unknown ones.
 
-    If the run chose the zip actions alone, it shows what the tracker has of them and processes nothing.
+    If the run chose only the asset of submissions, it shows the tracker's state and processes nothing.
     """
     run, chosen = context.op_execution_context, context.selected_asset_keys
     if chosen == {ZIP_ACTIONS_ASSET}:
@@ -118,13 +118,13 @@ def process(
     keys: Sequence[ZipKey] | None = None,
     report: Callable[[ZipOutcome, Staging], Report] = zip_report,
 ) -> Iterator[Report]:
-    """Process the zip actions of `keys` again, or all that wait and all downloads that failed; report on each.
+    """Process the submissions of `keys` again, or all that wait and all failed downloads; report on each.
 
-    `report` makes a report of an outcome. Faulty data fail checks, never the run. Raises what the processing raises.
+    `report` makes a report of an outcome. Faulty data fail checks, never the run. Raises as the processing.
     """
     show_unshown(context.instance, recorder, work)
     for outcome in work.process(keys, workers_of(work.settings)):
-        # If nothing could be fetched, what is shown of the last attempt stays right.
+        # If nothing could be fetched, the last attempt's events stay right.
         if not outcome.kept:
             yield report(outcome, staging)
     recorder.when_stored(lambda: note_shown(context.instance, work))

@@ -97,7 +97,7 @@ def pytest_configure() -> None:
 
     Else every process that a test interrupts would ignore it too.
     """
-    hypothesis.settings.register_profile("trials", max_examples=trials(100))
+    hypothesis.settings.register_profile("trials", max_examples=trials(100), deadline=None)
     hypothesis.settings.load_profile("trials")
     for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:

@@ -1,1 +1,1 @@
-"""What Dagster's pages show beside the events of assets and checks: facts, causes, links."""
+"""Metadata of asset and check events: facts, causes, links."""

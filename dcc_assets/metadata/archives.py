@@ -1,7 +1,7 @@
-"""What became of a zip action, as Dagster shows it on the zip action's partition.
+"""A submission's results, as Dagster shows them on its partition.
 
-An asset's partition is materialised when the archive got that far, and at the asset whose check it failed: there with
-the phase, the reason, the documents and the lines, which the result of the check has too.
+An asset's partition is materialised when the archive got that far, and also at the asset whose check it failed: there
+with the phase, the reason, the documents and the lines, like the check's result.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ _PASSED = {
 
 
 def zip_report(outcome: ZipOutcome, staging: Staging) -> Report:
-    """What became of a zip action: what it has reached, and the checks that it failed or passed on the way."""
+    """A submission's results: the assets that it reached, and the checks that it failed or passed."""
     return Report(
         outcome.key.partition,
         tuple(_materialised(outcome, staging)),
@@ -92,7 +92,7 @@ def zip_report(outcome: ZipOutcome, staging: Staging) -> Report:
 
 
 def whole_zip_report(outcome: ZipOutcome, staging: Staging) -> Report:
-    """As `zip_report`, with the zip action itself: that it is there, its name accepted or refused."""
+    """As `zip_report`, including the submission itself: that it exists, its name accepted or refused."""
     report = zip_report(outcome, staging)
     if outcome.phase is Phase.ZIP_NAME and outcome.failed:
         return replace(report, whole=True)
@@ -143,7 +143,7 @@ def _verdicts(outcome: ZipOutcome, staging: Staging) -> Iterator[Verdict]:
 
 
 def _passed(outcome: ZipOutcome, phase: Phase) -> bool:
-    """Whether the check was made, given that it did not fail."""
+    """Whether a check that did not fail was made."""
     if phase in {Phase.ZIP_NAME, Phase.DOWNLOAD, Phase.ZIP_MD5}:
         return outcome.downloaded
     if phase is Phase.UNZIP:
@@ -192,7 +192,7 @@ def _failure(outcome: ZipOutcome, phase: Phase, headline: str, staging: Staging)
 
 
 def _kinds_of(outcome: ZipOutcome, phase: Phase) -> frozenset[str]:
-    """The kinds of what failed in a phase."""
+    """The kinds of the errors in a phase."""
     if phase in _OF_DOCUMENTS and (faulty := _failed_documents(outcome, phase)):
         return frozenset(error.kind for document in faulty for error in document.errors)
     if phase is Phase.DOWNLOAD or outcome.main_reason is None:
@@ -213,7 +213,7 @@ def _about(outcome: ZipOutcome) -> Metadata:
 
 
 def _links(outcome: ZipOutcome, besides: AssetKey) -> Metadata:
-    """Links from a zip action's event to its report, its file source, and the steps that it took where it failed."""
+    """Links from a submission's event to its report and source, and to the steps before a failure."""
     wanted = [("Submission report", report_of_zip(outcome.key))]
     if outcome.source_partition is not None and besides in {ZIP_ACTIONS_ASSET, ZIP_DOWNLOADS}:
         wanted.append(("File source", page_of_partition(FILE_SOURCE_LISTINGS, outcome.source_partition)))
@@ -223,7 +223,7 @@ def _links(outcome: ZipOutcome, besides: AssetKey) -> Metadata:
 
 
 def links_to_steps(partition: str, besides: AssetKey) -> list[Link]:
-    """Links to what became of a zip action on other assets' pages."""
+    """Links to the submission on other assets' pages."""
     return [(text, page_of_partition(asset, partition)) for text, asset in _STEPS if asset != besides]
 
 
@@ -267,7 +267,7 @@ def _documents(documents: Sequence[DocumentOutcome]) -> Metadata:
 
 
 def _kinds(documents: Sequence[DocumentOutcome]) -> Metadata:
-    """How many errors there are, and of which kinds: a kind is explained under its id in docs/errors.md."""
+    """The number and kinds of errors; docs/errors.md explains each kind under its id."""
     kinds = Counter(error.kind for document in documents for error in document.errors)
     return {
         "errors in all": kinds.total(),

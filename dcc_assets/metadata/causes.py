@@ -1,7 +1,7 @@
-"""The causes of what fails a check of a zip action, beside that check: what, who acts, what to do.
+"""The causes of a submission's failed check, shown with the check: what, who acts, what to do.
 
-To find causes takes tens of milliseconds a zip action, and a session does not wait for it: a run tells those of the
-first archives that fail. The report, which every check links, has those of all.
+Finding causes takes tens of milliseconds for a submission, and a session does not wait for it: a run shows those of the
+first archives that fail. The report, which every check links to, has all.
 """
 
 from __future__ import annotations
@@ -30,24 +30,23 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 EXPLAINED: Final = 20
-"""Zip actions of a run whose causes are told beside their checks."""
+"""How many of a run's submissions get their causes."""
 CAUSES_SHOWN: Final = 20
 _CAUSES_READ: Final = 200
-"""Causes of a zip action among which those of a check are looked for, the worst first."""
+"""How many of a submission's worst causes are searched for those of a check."""
 
 _COLUMNS: Final = ("cause", "who acts", "what to do", "found", "document", "line")
 
 
 def causes_explained(tracker: Engine, settings: Settings) -> Explain:
-    """What tells the causes of failed checks, for the first `EXPLAINED` zip actions that it is asked for.
+    """A function that returns the causes of failed checks, for the first `EXPLAINED` submissions.
 
-    It may be called in any thread. Databases that are away are no reason to show less: that is logged, and no cause is
-    told.
+    It may be called in any thread. If a database is away, that is logged, and it returns no cause.
     """
     known: dict[str, Sequence[Cause]] = {}
 
     def explain(failures: Sequence[Failure]) -> Sequence[Metadata]:
-        # Looking for a zip action by a name that is not its key takes longer than its causes are worth here.
+        # Searching for a submission whose key is not its name takes too long here.
         keys = {partition: plain_key(partition) for partition, _ in failures if partition not in known}
         wanted = [key for key in keys.values() if key is not None][: max(EXPLAINED - len(known), 0)]
         try:
@@ -66,7 +65,7 @@ def causes_explained(tracker: Engine, settings: Settings) -> Explain:
 
 
 def causes_table(causes: Sequence[Cause], catalogue: Catalogue) -> Metadata:
-    """Causes as a table, the worst first; nothing where there are none."""
+    """Causes as a table, the worst first; nothing without causes."""
     rows = [
         (
             cause.title(catalogue),
@@ -82,15 +81,15 @@ def causes_table(causes: Sequence[Cause], catalogue: Catalogue) -> Metadata:
 
 
 def wranglers_catalogue(settings: Settings) -> Catalogue:
-    """The catalogue of what Dagster's pages say: they are in English, as everything of Dagster's."""
+    """The catalogue of Dagster's pages: English, like the rest of them."""
     from dcc.reports.languages import load_catalogue
 
     return load_catalogue("en", settings)
 
 
 def _of_check(causes: Sequence[Cause], verdict: Verdict) -> Sequence[Cause]:
-    """The causes that a check looks for."""
-    # This takes a tenth of a second to import, which a session without failures is spared.
+    """The causes that a check covers."""
+    # Takes a tenth of a second to import; a session without failures saves that.
     from dcc.reports.causes.errors import kind_of
 
     kinds = {kind if kind in CATALOGUE else kind_of(kind) for kind in verdict.kinds}
@@ -98,14 +97,14 @@ def _of_check(causes: Sequence[Cause], verdict: Verdict) -> Sequence[Cause]:
 
 
 def _causes(tracker: Connection, keys: Sequence[ZipKey], settings: Settings) -> Mapping[str, Sequence[Cause]]:
-    """The causes of zip actions by their partitions."""
+    """The causes of submissions by their partitions."""
     from dcc.reports.causes.collecting import causes_of_zip
 
     with open_qc(settings) as engine:
         try:
             require_current(engine)
         except QcDatabaseOutdatedError:
-            # Nothing was uploaded yet: the tracker knows it all.
+            # Nothing was uploaded yet: the tracker has everything.
             connected: AbstractContextManager[Connection | None] = nullcontext()
         else:
             connected = engine.connect()

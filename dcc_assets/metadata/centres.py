@@ -1,4 +1,4 @@
-"""What became of data contexts and overviews, as Dagster shows it on the partition of their centre."""
+"""Results of data contexts and overviews, as Dagster shows them on their centre's partition."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from dcc_dagster.metadata import Metadata, table, utc_timestamp
 from dcc_dagster.partition_events import Materialised, Report
 
 _PICTURES: Final = (1, 2)
-"""The pictures of a centre's data that are shown beside its overviews: of the parameters with most values."""
+"""How many plots of a centre are shown with its overviews: of the parameters with most values."""
 
 
 def contexts_reports(built: ContextsBuilt) -> Iterator[Report]:
-    """The data contexts of each centre that the build touched."""
+    """The data contexts of each centre that the build changed."""
     for counts in built.centres:
         yield Report(
             counts.centre,
@@ -29,7 +29,7 @@ def contexts_reports(built: ContextsBuilt) -> Iterator[Report]:
 
 
 def overviews_reports(built: OverviewsBuilt) -> Iterator[Report]:
-    """The overviews of each centre that the build touched."""
+    """The overviews of each centre that the build changed."""
     for centre, counts in sorted(built.centres.items()):
         summary = ", ".join(f"{number:,} {_words(name)}" for name, number in counts.items())
         there = Materialised(OVERVIEWS, _overviews(centre, counts), summary)
@@ -69,7 +69,7 @@ def _overviews(centre: str, counts: Mapping[str, int]) -> Metadata:
         "centre": centre,
         **numbers,
         "Links": links([("Report on the centre, with all pictures", report_of_centre(centre))]),
-        # Drawn by the web server when they are looked at: an event holds their addresses, and no session waits.
+        # The web server draws them on request: an event has only their addresses, and no session waits.
         "pictures": pictures(shown),
     }
 

@@ -1,8 +1,8 @@
-"""What became of a zip action's documents after validation, as Dagster shows it on the zip action's partition.
+"""Results of a submission's documents after validation, as Dagster shows them on its partition.
 
-One event a phase and zip action when all is well. A check has a result where it failed, and where it passes after it
-had failed. A warning (in yellow) is what nobody has to put right: a document that waits to be confirmed or was
-withdrawn, a rule that could not be checked.
+One event for a phase and submission if all is well. A check has a result when it failed, and when it passes after a
+failure. A warning (yellow) needs no correction: a document that waits for confirmation or was withdrawn, or a rule that
+could not be checked.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from dcc_dagster.metadata import Metadata, table, utc_timestamp
 from dcc_dagster.partition_events import Materialised, Report, Verdict
 
 SHOWN_PHASES: Final = (Phase.UPLOAD, Phase.DATA, Phase.QC)
-"""The phases that zip actions show; contexts and overviews are shown by centre."""
+"""The phases shown on submissions; contexts and overviews are shown on centres."""
 
 _WORST_FIRST: Final = (Severity.FATAL, Severity.ERROR, Severity.WARNING, Severity.UNCHECKED)
 _FAILING: Final = frozenset({Severity.FATAL, Severity.ERROR})
 _NOT_UPLOADED: Final = frozenset({InternalFaultError.short_name(), StagedDocumentLostError.short_name()})
-"""Errors that keep a document from the upload, beside what rules find."""
+"""Errors other than findings of rules that keep a document from the upload."""
 _Wanted = Callable[[str], bool]
-"""Whether findings of a rule are asked for."""
+"""Selects findings by their rule."""
 _FINDING_COLUMNS: Final = ("severity", "rule", "document", "line", "value", "message", "judged by")
 
 
@@ -69,9 +69,9 @@ class _Placed:
 
 
 def data_report(outcome: ZipData) -> Report | None:
-    """What the phase that was reached shows; None for one that shows nothing of zip actions.
+    """The report of the phase that was reached; None for a phase that is not shown on submissions.
 
-    For the phase data, `outcome.documents` must be all of the zip action's: a check says something of all of them.
+    For the phase data, `outcome.documents` must be all of the submission's: a check is about all of them.
     """
     if outcome.reached is Phase.UPLOAD:
         materialised, verdicts = _upload(outcome)
@@ -167,7 +167,7 @@ def _integrity(outcome: ZipData) -> tuple[Sequence[Materialised], list[Verdict]]
 
 
 def _was_judged(document: DocumentData) -> bool:
-    """Whether there is nothing more to be found in a document: it was judged, or withdrawn."""
+    """Whether a document's findings are complete: it was judged, or withdrawn."""
     if document.phase is Phase.DATA:
         return document.status in {Status.DONE, Status.FAILED}
     return document.phase > Phase.DATA or (document.phase is Phase.UPLOAD and document.status is Status.CANCELLED)
@@ -224,7 +224,7 @@ def _quality_control(outcome: ZipData) -> Sequence[Materialised]:
 
 
 def _whole(outcome: ZipData, phase: Phase) -> bool:
-    """Whether the zip action has come through a phase with all its documents."""
+    """Whether all documents of the submission have passed a phase."""
     if outcome.status is Status.FAILED:
         return outcome.phase > phase
     return (outcome.phase, outcome.status) >= (phase, Status.DONE) and outcome.status is not Status.CANCELLED
@@ -248,7 +248,7 @@ def _advice(advice: _Advice) -> Metadata:
 
 
 def _links(outcome: ZipData, besides: AssetKey) -> Metadata:
-    """Links from a zip action's event to its report; where it failed or has come to its end also to what was before."""
+    """Links from a submission's event to its report; after a failure or at the end also to earlier steps."""
     wanted = [("Submission report", report_of_zip(outcome.key))]
     if outcome.status is Status.FAILED or besides == QC:
         if outcome.centre:
@@ -287,7 +287,7 @@ def _count(documents: Iterable[DocumentData], wanted: _Wanted) -> Counter[tuple[
 
 
 def _tally(counts: Mapping[tuple[str, Severity], int]) -> Metadata:
-    """The table of counts by rule, the worst and most frequent first; nothing where there are none."""
+    """The table of counts by rule, the worst and most frequent first; nothing without counts."""
     rows = sorted(
         ((rule, severity, number) for (rule, severity), number in counts.items()),
         key=lambda row: (_WORST_FIRST.index(row[1]), -row[2], row[0]),
@@ -308,7 +308,7 @@ def _worst(documents: Iterable[DocumentData], wanted: _Wanted) -> list[_Placed]:
 
 
 def _findings(documents: Sequence[DocumentData], wanted: _Wanted) -> Metadata:
-    """The table of findings, the worst first; nothing where there are none."""
+    """The table of findings, the worst first; nothing without findings."""
     shown = _worst(documents, wanted)[:ERRORS_SHOWN]
     left = _count(documents, wanted).total() - len(shown)
     rows = [_finding_row(one.document, one.finding) for one in shown]

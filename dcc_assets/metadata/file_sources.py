@@ -1,4 +1,4 @@
-"""What a crawl of a file source shows in Dagster: the source's own partition and those of the archives it found."""
+"""A crawl's results in Dagster: on the source's own partition and on those of the archives found."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WHAT = "Test the connection step by step: `dcc source test`. Every session trie
 
 
 def source_report(crawl: SourceCrawl) -> Report:
-    """What became of a file source: materialised when all its directories could be listed, else a failed check."""
+    """A source's result: a materialisation if all its directories could be listed, else a failed check."""
     reason = "" if crawl.error is None else crawl.error.message
     details: Metadata = {
         "file source": crawl.label,
@@ -46,7 +46,7 @@ def source_report(crawl: SourceCrawl) -> Report:
 
 
 def found_zip_reports(crawl: SourceCrawl) -> Iterator[Report]:
-    """What a crawl says of zip actions: those new, those refused by their names, those accepted after all."""
+    """A crawl's results for submissions: new ones, ones with bad names, ones whose names are accepted now."""
     refused = dict(crawl.refused_zips)
     finished = utc_timestamp(crawl.finished)
     found_on = {"file source": crawl.label, "centre": crawl.centre}
@@ -109,7 +109,7 @@ def _counts(crawl: SourceCrawl) -> Metadata:
     if crawl.ignored_examples:
         counts["ignored entries"] = table(("entry", "reason"), crawl.ignored_examples)
     if noticed := (*crawl.findings, *crawl.notes):
-        # Not as Markdown, in which a file name could be a link or a picture.
+        # Not as Markdown, where a file name could be a link or an image.
         counts["findings"] = table(("finding",), [(str(finding),) for finding in noticed])
     return counts
 

@@ -1,1 +1,1 @@
-"""The pages that `dcc ui` serves beside Dagster's own."""
+"""The pages that `dcc ui` serves in addition to Dagster's."""

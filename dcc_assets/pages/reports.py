@@ -1,7 +1,7 @@
-"""What the web server of `dcc ui` answers where it is asked for a report or a picture: made then, kept nowhere.
+"""Reports and plots of the web server of `dcc ui`: made on request, and not kept.
 
-Both databases are only read. An answer says by its status what is the matter: 404 where there is no such thing, 503
-where a database is away or has not been made, 400 for a language or form that is not known; and always what to do.
+Both databases are only read. The status of an answer says what is wrong: 404 if there is no such thing, 503 if a
+database is away or has not been made, 400 for an unknown language or format; the text always says what to do.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 MOST_PICTURES: Final = 4
-"""Pictures of a centre that there are at most."""
+"""The most plots of a centre."""
 
 _SESSIONS_LISTED: Final = 25
 _HTML, _JSON, _PNG, _SVG = "text/html; charset=utf-8", "application/json", "image/png", "image/svg+xml"
@@ -61,7 +61,7 @@ _NO_PICTURE: Final = b'<svg xmlns="http://www.w3.org/2000/svg" width="1" height=
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer of the web server: its status of HTTP, what kind of thing it is, its bytes, the name of a file."""
+    """An answer of the web server: its HTTP status, media type, bytes, and the name of a file."""
 
     status: int
     media_type: str
@@ -71,7 +71,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class _Databases:
-    """What an answer is made of: open connections, and why there is none to the QC database."""
+    """Open connections for an answer, and why there is none to the QC database."""
 
     settings: Settings
     tracker: Connection
@@ -80,7 +80,7 @@ class _Databases:
 
 
 def zip_page(partition: str, language: str | None = None, form: str = "html") -> Answer:
-    """The report of a zip action by its partition key, `<action>/<file name>`."""
+    """The report of a submission by its partition key, `<action>/<file name>`."""
 
     def collect(asked: _Databases, catalogue: Catalogue) -> Report:
         return collect_submission(
@@ -123,7 +123,7 @@ def session_page(session_id: int, language: str | None = None, form: str = "html
 
 
 def index_page() -> Answer:
-    """The reports that there are: of each centre and of the last sessions."""
+    """The list of reports: of each centre and of the last sessions."""
 
     def make() -> Answer:
         def read(asked: _Databases) -> str:
@@ -145,7 +145,7 @@ def index_page() -> Answer:
 
 
 def centre_picture(centre: str, number: int) -> Answer:
-    """A picture of a centre's data, the first being number 1; nothing to be seen where there are not so many."""
+    """A plot of a centre's data, the first being number 1; an empty image if there are not so many."""
 
     def make() -> Answer:
         def draw(asked: _Databases) -> bytes | None:
@@ -161,7 +161,7 @@ def centre_picture(centre: str, number: int) -> Answer:
 
 
 def not_there(path: str) -> Answer:
-    """Where nothing is."""
+    """The answer for a missing page."""
     return _problem(404, f"There is no page {path}. The reports that there are: {REPORTS}.")
 
 
@@ -217,7 +217,7 @@ def _all(asked: _Databases) -> list[CentreEntry]:
 
 
 def _reading(work: Callable[[_Databases], T]) -> T:
-    """Do work with both databases, without the QC database where that cannot be asked."""
+    """Call `work` with both databases, without the QC database if it cannot be used."""
     settings = load_settings()
     with _opened(open_tracker(settings)) as tracker, _opened(open_qc_database(settings)) as qc:
         require_current(tracker, patience_seconds=_PATIENCE_SECONDS)

@@ -1,4 +1,4 @@
-"""The pages that `dcc ui` serves beside Dagster's: reports and pictures below `/dcc`.
+"""The pages that `dcc ui` serves in addition to Dagster's: reports and plots below `/dcc`.
 
 As a program it is the web server with all of them (`dcc_dagster.web_server`).
 """
@@ -50,11 +50,11 @@ HEADERS: Final = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-"""Sent with every report and picture: no script runs, nothing is loaded from elsewhere, no other page shows it."""
+"""Headers of every report and plot: no script runs, nothing is loaded from elsewhere, no other page embeds it."""
 
 
 def report_routes() -> list[BaseRoute]:
-    """The pages beside Dagster's: reports of zip actions, centres and sessions, and pictures. They only read."""
+    """The additional pages: reports of submissions, centres and sessions, and plots. They only read."""
     return [
         Route(REPORTS, _served(lambda _: index_page())),
         Route(f"{REPORTS}/centre/{{centre}}", _served(_centre)),
@@ -88,7 +88,7 @@ def _picture(request: Request) -> Answer:
 
 
 def _wanted(request: Request) -> tuple[str | None, str]:
-    """The language and the form that the address asks for."""
+    """The language and the format that the address asks for."""
     return request.query_params.get("language"), request.query_params.get("form", "html")
 
 
@@ -102,7 +102,9 @@ def _served(answer: Callable[[Request], Answer]) -> Callable[[Request], Any]:
 
 
 def _turns() -> anyio.CapacityLimiter:
-    """How many reports are made at once; the others wait without a thread, since Dagster's pages need these as well."""
+    """How many reports are made at once; the others wait without a thread, because Dagster's pages need threads as
+    well.
+    """
     try:
         return _limiter.get()
     except LookupError:
@@ -112,14 +114,14 @@ def _turns() -> anyio.CapacityLimiter:
 
 
 def _watch_overdue(instance: DagsterInstance) -> None:
-    """Look every ten minutes, for as long as the process lives; what fails is logged, and looked at again."""
+    """Check every ten minutes, for as long as the process lives; failures are logged, and the check is repeated."""
     while True:
         try:
             _look_at_overdue(instance)
         except DccError as error:
             log.warning("The checks of what is overdue could not be looked at: %s", error)
         except Exception:
-            # Dagster's storage raises what its database does.
+            # Dagster's storage raises its database's errors.
             log.exception("The checks of what is overdue could not be looked at")
         time.sleep(_WATCH_SECONDS)
 
@@ -143,7 +145,7 @@ def _look_at_overdue(instance: DagsterInstance) -> None:
 @click.option("--log-level", default="warning", show_default=True, help="Log messages of this level and above.")
 @click.option("--log-format", default="colored", show_default=True, help="colored, json or rich.")
 def main(watch_overdue: bool, **serving: Any) -> None:
-    """Serve Dagster's pages, and the reports and pictures beside them, until SIGINT or SIGTERM."""
+    """Serve Dagster's pages, reports and plots, until SIGINT or SIGTERM."""
     with DagsterInstance.get() as instance:
         if watch_overdue:
             threading.Thread(target=_watch_overdue, args=(instance,), daemon=True).start()

@@ -1,1 +1,1 @@
-"""Keeps what Dagster shows in step with the tracker and the QC database."""
+"""Keeps Dagster's events in step with the tracker and the QC database."""
