@@ -132,15 +132,15 @@ def batches_job(settings: Settings) -> JobDefinition:
 
 def run_config(settings: Settings, session_id: int, names: Sequence[str]) -> dict[str, Any]:
     """A run's configuration: names, and that of the executor."""
-    told: dict[str, Any] = {
+    configuration: dict[str, Any] = {
         "ops": {
             "batches": {"config": {"session_id": session_id, "names": list(names)}},
             "prepare_batch": {"config": {"session_id": session_id}},
         }
     }
     if execution := execution_of(settings):
-        told["execution"] = {"config": execution}
-    return told
+        configuration["execution"] = {"config": execution}
+    return configuration
 
 
 @dataclass(frozen=True)

@@ -140,7 +140,7 @@ def crawl(
     listed = []
     for outcome in work.crawl(source_ids):
         listed.append(outcome.partition)
-        recorder.tell_of_many(found_zip_reports(outcome))
+        recorder.record_many(found_zip_reports(outcome))
         yield source_report(outcome)
     yield from overdue_changes(context.instance, recorder, work.tracker, work.settings, listed)
     recorder.when_stored(lambda: note_shown(context.instance, work))

@@ -101,7 +101,7 @@ def load(context: OpExecutionContext, work: Work, qc: Engine, recorder: EventRec
     """
     mirror = Mirror(context.instance, work.tracker, qc, work.settings, work.session.group)
     yield from mirror.catch_up()
-    yield from mirror.told(work.take_up_data(qc))
+    yield from mirror.of_session(work.take_up_data(qc))
     yield from mirror.catch_up()
     yield from overdue_changes(context.instance, recorder, work.tracker, work.settings, mirror.centres_shown)
     recorder.when_stored(mirror.note_shown)
@@ -128,7 +128,7 @@ def load_chosen(
         with session_recorder(run, work, qc) as recorder:
             mirror = Mirror(context.instance, work.tracker, qc, work.settings)
             outcomes = work.take_up_data(qc, keys, again=again)
-            recorder.tell_of_many(mirror.told(outcomes, but=frozenset(keys)))
+            recorder.record_many(mirror.of_session(outcomes, but=frozenset(keys)))
             reports = _of_all(mirror.recorded(keys, ()), context.partition_keys)
             yield from results(context, reports, causes_explained(work.tracker, work.settings))
 

@@ -68,9 +68,9 @@ def _check_storage(instance: DagsterInstance, surroundings: Environment) -> Iter
     began = time.monotonic()
     outdated = []
     for name in ("run_storage", "event_log_storage", "schedule_storage"):
-        told = getattr(getattr(instance, name), "alembic_version", lambda: None)()
-        if told is not None and told[0] != told[1]:
-            outdated.append(f"the {name.replace('_', ' ')} has {told[0]} instead of {told[1]}")
+        revisions = getattr(getattr(instance, name), "alembic_version", lambda: None)()
+        if revisions is not None and revisions[0] != revisions[1]:
+            outdated.append(f"the {name.replace('_', ' ')} has {revisions[0]} instead of {revisions[1]}")
     instance.get_runs(limit=1)
     seconds = time.monotonic() - began
     if outdated:

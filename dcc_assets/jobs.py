@@ -59,7 +59,7 @@ def _crawl(
         session_work(context, session, sftp, ftp, http, folder) as work,
         session_recorder(context, work) as recorder,
     ):
-        recorder.tell_of_many(crawl(context, work, recorder))
+        recorder.record_many(crawl(context, work, recorder))
 
 
 @op(
@@ -79,7 +79,7 @@ def _process(
         session_work(context, session, sftp, ftp, http, folder) as work,
         session_recorder(context, work) as recorder,
     ):
-        recorder.tell_of_many(process(context, work, recorder, store.staging()))
+        recorder.record_many(process(context, work, recorder, store.staging()))
 
 
 @op(
@@ -91,7 +91,7 @@ def _load(context: OpExecutionContext, session: SessionResource, qc_database: Qc
     with session_work(context, session) as work:
         qc = work.ready(qc_database)
         with session_recorder(context, work, qc) as recorder:
-            recorder.tell_of_many(load(context, work, qc, recorder))
+            recorder.record_many(load(context, work, qc, recorder))
 
 
 @op(
@@ -102,8 +102,8 @@ def _show(context: OpExecutionContext, tracker: TrackerResource, qc_database: Qc
     settings, engine, qc = tracker.settings_with(qc_database), tracker.ready(), qc_database.ready()
     with recorder_of(context, engine, settings, qc) as recorder:
         mirror = Mirror(context.instance, engine, qc, settings)
-        recorder.tell_of_many(mirror.catch_up())
-        recorder.tell_of_many(overdue_changes(context.instance, recorder, engine, settings, mirror.centres_shown))
+        recorder.record_many(mirror.catch_up())
+        recorder.record_many(overdue_changes(context.instance, recorder, engine, settings, mirror.centres_shown))
         recorder.when_stored(mirror.note_shown)
 
 

@@ -33,7 +33,7 @@ from dcc_resources.file_source import FileSourceResource
 from dcc_resources.qc_database import QcDatabaseResource
 from dcc_resources.session import SessionResource
 from dcc_resources.store import StoreResource
-from dcc_resources.work import Work, unheard
+from dcc_resources.work import Work, ignore
 
 log = logging.getLogger(__name__)
 
@@ -57,10 +57,10 @@ def run_session(
     source_ids: Sequence[int] | None = None,
     group: str | None = None,
     until: Phase = Phase.QC,
-    on_crawl: Callable[[SourceCrawl], None] = unheard,
-    on_zip: Callable[[ZipOutcome], None] = unheard,
-    on_data: Callable[[DataOutcome], None] = unheard,
-    on_begin: Callable[[Session], None] = unheard,
+    on_crawl: Callable[[SourceCrawl], None] = ignore,
+    on_zip: Callable[[ZipOutcome], None] = ignore,
+    on_data: Callable[[DataOutcome], None] = ignore,
+    on_begin: Callable[[Session], None] = ignore,
 ) -> SessionReport:
     """Crawl all available sources, or those of `source_ids`, then process what waits up to the phase `until`.
 
@@ -90,9 +90,9 @@ def run_zip_actions(
     *,
     requested_by: str = "dcc",
     until: Phase = Phase.QC,
-    on_zip: Callable[[ZipOutcome], None] = unheard,
-    on_data: Callable[[DataOutcome], None] = unheard,
-    on_begin: Callable[[Session], None] = unheard,
+    on_zip: Callable[[ZipOutcome], None] = ignore,
+    on_data: Callable[[DataOutcome], None] = ignore,
+    on_begin: Callable[[Session], None] = ignore,
 ) -> SessionReport:
     """Open the submissions of `keys` again in the name of `requested_by` and process them up to `until`, in a session.
 

@@ -20,7 +20,7 @@ from dcc_assets.keys import (
     ZIP_ACTIONS_ASSET,
     ZIP_DOWNLOADS,
 )
-from dcc_assets.metadata.archives import whole_zip_report, zip_report
+from dcc_assets.metadata.archives import complete_zip_report, zip_report
 from dcc_assets.metadata.causes import causes_explained
 from dcc_assets.partitions import known_keys
 from dcc_assets.runs import session_work
@@ -105,7 +105,7 @@ def chosen_zip_actions(
         return
     with session_work(run, session, sftp, ftp, http, folder) as work, session_recorder(run, work) as recorder:
         keys = known_keys(work.tracker, work.settings, context.partition_keys)
-        report = whole_zip_report if ZIP_ACTIONS_ASSET in chosen else zip_report
+        report = complete_zip_report if ZIP_ACTIONS_ASSET in chosen else zip_report
         reports = process(run, work, recorder, store.staging(), keys, report)
         yield from results(context, reports, causes_explained(work.tracker, work.settings))
 

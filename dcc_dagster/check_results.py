@@ -1,4 +1,4 @@
-"""The latest result of checks, as Dagster keeps it for each partition: what its public interface does not tell."""
+"""The latest result of each check and partition, which Dagster's public interface does not return."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dagster._core.storage.asset_check_execution_record import AssetCheckExecuti
 
 @dataclass(frozen=True, slots=True)
 class LatestResult:
-    """The last evaluation of a check, and the number by which Dagster keeps it."""
+    """The last evaluation of a check, and its storage id in Dagster."""
 
     id: int
     passed: bool
@@ -21,7 +21,7 @@ class LatestResult:
 def failing_partitions(
     instance: DagsterInstance, checks: Collection[AssetCheckKey], partitions: Collection[str] | None = None
 ) -> set[tuple[AssetCheckKey, str | None]]:
-    """Which checks fail for which partitions, of those that are named or of all."""
+    """The partitions for which each check fails, among those given or all."""
     infos = instance.event_log_storage.get_asset_check_partition_info(
         sorted(checks, key=AssetCheckKey.to_user_string),
         partition_keys=None if partitions is None else sorted(partitions),
@@ -33,7 +33,7 @@ def failing_partitions(
 def latest_results(
     instance: DagsterInstance, checks: Collection[AssetCheckKey]
 ) -> Mapping[AssetCheckKey, LatestResult]:
-    """The last result of each check that has one; nothing of a check that is being evaluated."""
+    """The last result of each check; none for a check without one, or that is being evaluated."""
     verdicts = {AssetCheckExecutionRecordStatus.SUCCEEDED: True, AssetCheckExecutionRecordStatus.FAILED: False}
     latest = instance.event_log_storage.get_latest_asset_check_execution_by_key(list(checks))
     return {

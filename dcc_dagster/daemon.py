@@ -1,4 +1,4 @@
-"""Dagster's daemon, started as its own command `dagster-daemon` is, without looking for that command on the disk."""
+"""Dagster's daemon, started like its own command `dagster-daemon`, without searching the disk for that command."""
 
 from __future__ import annotations
 

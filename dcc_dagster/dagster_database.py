@@ -1,8 +1,8 @@
-"""The tables of Dagster's storage on MySQL and MariaDB: made, brought up to date, and checked before use.
+"""The tables of Dagster's storage on MySQL and MariaDB: made, upgraded, and checked before use.
 
-`dcc init` alone makes and changes them, by Dagster's own migrations. Two things of Dagster's schema are mended there:
-texts end after 65,535 bytes, which the verdict of a check with many findings exceeds; and partitions count as the same
-whose first 64 characters are.
+Only `dcc init` makes and changes them, by Dagster's own migrations. It corrects two things in Dagster's schema: texts
+end after 65,535 bytes, less than a check with many findings needs; and partitions with the same first 64 characters
+count as one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dcc_dagster.mysql_connections import DAGSTER, open_dagster_database, url_fo
 
 _TABLES: Final = frozenset({"event_logs", "runs", "jobs"})
 _PARTITION_CHARACTERS: Final = 512
-"""More than the name of any partition has: an action and a file's name."""
+"""Longer than any partition's name: an action and a file's name."""
 _WIDER: Final = {"text": "LONGTEXT", "blob": "LONGBLOB"}
 _NARROW_COLUMNS: Final = text(
     "SELECT c.table_name, c.column_name, c.data_type, c.is_nullable FROM information_schema.columns c "
@@ -45,11 +45,11 @@ _INDEX_COLUMNS: Final = text(
 
 
 def init_dagster_database(url: str) -> InitReport:
-    """Make Dagster's database with its tables, or bring older ones up to date; without effect when they are.
+    """Make Dagster's database with its tables, or upgrade older ones; no effect on current ones.
 
-    Raises DagsterStorageOutdatedError for tables newer than the installed Dagster, ConfigurationError for a database of
-    something else or that the user may not create, its subclass DatabaseServerUnfitError for a server or database that
-    will not do, and DagsterStorageError.
+    Raises DagsterStorageOutdatedError for tables newer than the installed Dagster, ConfigurationError for a database
+    with other tables or that the user may not create, its subclass DatabaseServerUnfitError for an unfit server or
+    database, and DagsterStorageError.
     """
     engine = open_dagster_database(url)
     try:
@@ -79,8 +79,8 @@ def init_dagster_database(url: str) -> InitReport:
 def require_current(engine: Engine) -> None:
     """Raise unless the database has the tables of the installed Dagster; changes nothing.
 
-    Raises DagsterStorageOutdatedError, DatabaseServerUnfitError for a server or database that will not do,
-    ConfigurationError for a database of something else, and DagsterStorageError.
+    Raises DagsterStorageOutdatedError, DatabaseServerUnfitError for an unfit server or database, ConfigurationError for
+    a database with other tables, and DagsterStorageError.
     """
     label = database_label(engine.url)
     with engine.connect() as connection:
@@ -101,14 +101,14 @@ def require_current(engine: Engine) -> None:
 
 @lru_cache(maxsize=1)
 def head_revision() -> str:
-    """The revision of Dagster's tables that the installed Dagster works with."""
+    """The revision of Dagster's tables for the installed Dagster."""
     return str(_scripts().as_revision_number("head"))
 
 
 def _scripts() -> ScriptDirectory:
     from dagster_mysql import utils
 
-    # Found from the module of the storage, one folder below.
+    # Relative to the module of the storage, one folder below.
     return ScriptDirectory.from_config(get_alembic_config(utils.__file__, "alembic/alembic.ini"))
 
 
@@ -133,7 +133,7 @@ def _refuse_unfit(connection: Connection, revision: str | None) -> None:
 
 
 def _make_or_upgrade(url: str, revision: str | None) -> None:
-    # Each makes the tables that are missing when it is made.
+    # Each storage makes its missing tables when it is created.
     runs, events, schedules = MySQLRunStorage(url), MySQLEventLogStorage(url), MySQLScheduleStorage(url)
     if revision is not None and revision != head_revision():
         runs.upgrade()

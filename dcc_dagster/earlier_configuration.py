@@ -1,7 +1,7 @@
-"""A `dagster.yaml` of an earlier version of the platform, brought up to date in place.
+"""Updates a `dagster.yaml` of an earlier version of the platform in place.
 
-Dagster's processes load what such a file names, so names that have moved are exchanged in it. All else in it, which may
-be the operator's, stays byte for byte.
+Dagster's processes load the modules that such a file names, so names that have moved are replaced in it. Everything
+else, which may be the operator's, stays byte for byte.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MODULES: Final = {
     "dcc_assets.event_storage": "dcc_dagster.event_storage",
     "dcc_assets.mysql_storage": "dcc_dagster.mysql_storage",
 }
-"""Where the modules are that earlier versions have named."""
+"""The present places of modules that earlier versions named."""
 
 _LOGGERS: Final = "managed_python_loggers"
 _FORMER_LOGGER: Final = "dcc_resources"
@@ -34,20 +34,20 @@ _DIVIDED_LOGGER: Final = "dcc_assets"
 _ITS_OTHER_PART: Final = "dcc_dagster"
 
 Change = tuple[int, int, str]
-"""From where to where in the text, and what comes there."""
+"""A replacement: start and end in the text, and the new text."""
 
 
 def bring_up_to_date(path: Path) -> None:
-    """Exchange what has moved in a `dagster.yaml`, in one step, and say so in the log; nothing where it names none.
+    """Replace moved names in a `dagster.yaml`, in one step, and log it; no effect without such names.
 
-    Raises DagsterStorageError where Dagster cannot work with the file as it is, and it cannot be changed.
+    Raises DagsterStorageError if Dagster cannot work with the file as it is, and it cannot be changed.
     """
     try:
-        # Not by read_text, which would take the ends of lines for others.
+        # Not by read_text, which would change the line ends.
         text = path.read_bytes().decode("utf-8")
         changes = sorted(set(_changes(text)))
     except (OSError, ValueError, yaml.YAMLError):
-        # What is wrong with it Dagster says.
+        # Dagster reports errors in it.
         return
     if not changes:
         return
@@ -55,14 +55,16 @@ def bring_up_to_date(path: Path) -> None:
     try:
         _replace(path.resolve(), _changed(text, changes))
     except OSError as error:
-        told = f"{path} names what was moved by this version ({', '.join(names)}), and could not be changed ({error})."
+        message = (
+            f"{path} names what was moved by this version ({', '.join(names)}), and could not be changed ({error})."
+        )
         if any(name in text for name in _MODULES):
             moved = " and ".join(f"{old} to {new}" for old, new in _MODULES.items() if old in text)
-            raise DagsterStorageError(f"{told} See to its permissions, or change {moved} in it yourself.") from error
-        log.warning("%s Change %s in it to %s yourself.", told, _FORMER_LOGGER, _LOGGER, extra={NOTICE: True})
+            raise DagsterStorageError(f"{message} See to its permissions, or change {moved} in it yourself.") from error
+        log.warning("%s Change %s in it to %s yourself.", message, _FORMER_LOGGER, _LOGGER, extra={NOTICE: True})
         return
-    told = f"{path} was brought up to date: it named {', '.join(names)}, which this version has moved."
-    log.warning("%s", told, extra={NOTICE: True})
+    message = f"{path} was brought up to date: it named {', '.join(names)}, which this version has moved."
+    log.warning("%s", message, extra={NOTICE: True})
 
 
 def _changes(text: str) -> Iterator[Change]:
@@ -84,7 +86,7 @@ def _entries(node: yaml.Node | None) -> Iterator[tuple[str, yaml.Node]]:
 
 
 def _changed_loggers(text: str, loggers: yaml.SequenceNode) -> Iterator[Change]:
-    """The library's logger has another name; that of the assets is two, and the second is added behind the last."""
+    """Changes for loggers: the library's is renamed; the assets have two, the second is added after the last."""
     items = [item for item in loggers.value if isinstance(item, yaml.ScalarNode)]
     named = {item.value for item in items}
     if _FORMER_LOGGER not in named or _LOGGER in named:
@@ -95,7 +97,7 @@ def _changed_loggers(text: str, loggers: yaml.SequenceNode) -> Iterator[Change]:
 
 
 def _added(text: str, last: yaml.ScalarNode, *, flow: bool) -> Change:
-    """The other logger behind the last one: within the brackets, or on a line that begins alike."""
+    """The other logger after the last one: within the brackets, or on a line with the same indent."""
     if flow:
         return last.end_mark.index, last.end_mark.index, f", {_ITS_OTHER_PART}"
     begin = text.rfind("\n", 0, last.start_mark.index) + 1
@@ -106,7 +108,7 @@ def _added(text: str, last: yaml.ScalarNode, *, flow: bool) -> Change:
 
 
 def _exchange(text: str, node: yaml.ScalarNode, value: str) -> Change:
-    """Exchange a word, within its quotes if it has any."""
+    """Replace a word, within its quotes if it has any."""
     begin, end = node.start_mark.index, node.end_mark.index
     within = text.index(node.value, begin, end)
     return within, within + len(node.value), value
@@ -121,7 +123,7 @@ def _changed(text: str, changes: list[Change]) -> str:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Put a text in the place of a file, whose owner and rights stay. Raises OSError."""
+    """Replace a file's text; its owner and permissions stay. Raises OSError."""
     before = path.stat()
     if not os.access(path, os.W_OK):
         raise PermissionError(f"it is not writable for user {os.geteuid()}")

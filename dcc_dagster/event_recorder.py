@@ -1,8 +1,8 @@
 """The recorder of sessions: stores the events about hundreds of archives together, while the step works.
 
-Which archives succeed is known only as they finish. The step tells the recorder about each, and the recorder's own
-thread stores the events about once a second, as `context.log_event` would have stored them one at a time, in a tenth of
-the time (docs/design.md, "Dagster").
+Which archives succeed is known only when they finish. The step gives the recorder a report of each, and the recorder's
+own thread stores the events about once a second: the same events that `context.log_event` would have stored one at a
+time, in a tenth of the time (docs/design.md, "Dagster").
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _SECONDS_BETWEEN_WRITES = 1.0
 
 
 def nothing_more(_partitions: Sequence[str]) -> Iterable[Report]:
-    """Where new partitions have no past to be recalled."""
+    """For recorders without a past to recall."""
     return ()
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The step on whose behalf events are stored."""
+    """The step that the events belong to."""
 
     run_id: str
     job_name: str
@@ -52,11 +52,11 @@ class Step:
 
 
 class EventRecorder:
-    """Stores reports as Dagster events. A context manager; on leaving, everything told is stored.
+    """Stores reports as Dagster events. A context manager: on leaving, all reports are stored.
 
-    `recall` says all that is recorded of partitions that are missing, such as archives that had left Dagster, where a
-    report of them is not whole. It is called in the recorder's thread, as `events` are. A failure to store never holds
-    up the work, which the tracker has in any case: it is raised on leaving, as DagsterStorageError.
+    `recall` returns everything recorded about partitions that are missing in Dagster, such as archived ones, if a
+    report does not cover it. It is called in the recorder's thread, like `events`. A failure to store never delays the
+    work, which the tracker has in any case: it is raised on leaving, as DagsterStorageError.
     """
 
     def __init__(
@@ -76,21 +76,21 @@ class EventRecorder:
         self._written = threading.Event()
         self._thread = threading.Thread(target=self._write_all, name="dagster events", daemon=True)
 
-    def tell(self, report: Report) -> None:
-        """Have a report stored soon; returns at once."""
+    def record(self, report: Report) -> None:
+        """Queue a report; returns at once."""
         if self._error is None:
             self._told.put(report)
 
-    def tell_of_many(self, reports: Iterable[Report]) -> None:
-        """Have reports stored soon, no faster than that is done, so that they do not fill the memory."""
+    def record_many(self, reports: Iterable[Report]) -> None:
+        """Queue reports, no faster than they are stored, so that they do not fill the memory."""
         for report in reports:
             while self._told.qsize() > _MOST_WAITING and self._error is None:
                 self._written.clear()
                 self._written.wait(_SECONDS_BETWEEN_WRITES)
-            self.tell(report)
+            self.record(report)
 
     def when_stored(self, note: Callable[[], object]) -> None:
-        """Have something noted once everything told is stored; in the order of the calls, and not after an error."""
+        """Call a function once all reports so far are stored; in the order of the calls, and not after an error."""
         self._when_stored.append(note)
 
     def __enter__(self) -> Self:
@@ -123,18 +123,18 @@ class EventRecorder:
             log.debug("Events could not be stored in Dagster", exc_info=True)
             self._error = error
 
-    def _write(self, told: Sequence[Report]) -> None:
-        new = self._new_partitions(told)
+    def _write(self, reported: Sequence[Report]) -> None:
+        new = self._new_partitions(reported)
         to_recall = [partition for (_, partition), whole in new.items() if not whole]
-        reports = [*(self._recall(to_recall) if to_recall else ()), *told]
+        reports = [*(self._recall(to_recall) if to_recall else ()), *reported]
         for batch in self._events.batches(reports, {partition for partition, whole in new.items() if whole}):
             self._store(self._entry(report, event) for report, event in batch)
-        # At last: one that is there is not recalled again, so all that was recalled must be stored.
+        # Last: an existing partition is not recalled again, so everything recalled must be stored first.
         for name in {name for name, _ in new}:
             self._instance.add_dynamic_partitions(name, [partition for of, partition in new if of == name])
 
     def _new_partitions(self, reports: Sequence[Report]) -> dict[tuple[str, str], bool]:
-        """The partitions that are missing, after the name of their set, and whether the reports are whole of each."""
+        """The missing partitions, by the name of their set, and whether the reports are complete for each."""
         sets: dict[str, dict[str, bool]] = {}
         for report in reports:
             if report.partitions is not None:
@@ -177,23 +177,23 @@ class EventRecorder:
 def _stored(
     event: Event,
 ) -> tuple[DagsterEventType, StepMaterializationData | AssetCheckEvaluation]:
-    """The type of an event, and the data in which Dagster stores it."""
+    """The type of an event, and its data as Dagster stores them."""
     if isinstance(event, AssetMaterialization):
         return DagsterEventType.ASSET_MATERIALIZATION, StepMaterializationData(event)
     return DagsterEventType.ASSET_CHECK_EVALUATION, event
 
 
-def _batches(told: queue.SimpleQueue[Report | None]) -> Iterator[list[Report]]:
-    """Gather reports until there are many or a second has passed since the first; end at None."""
+def _batches(reported: queue.SimpleQueue[Report | None]) -> Iterator[list[Report]]:
+    """Gather reports until there are many or a second has passed since the first; stop at None."""
     while True:
-        report = told.get()
+        report = reported.get()
         if report is None:
             return
         batch = [report]
         deadline = time.monotonic() + _SECONDS_BETWEEN_WRITES
         while len(batch) < _MOST_AT_ONCE:
             try:
-                report = told.get(timeout=max(deadline - time.monotonic(), 0))
+                report = reported.get(timeout=max(deadline - time.monotonic(), 0))
             except queue.Empty:
                 break
             if report is None:

@@ -1,11 +1,11 @@
-"""Dagster's event log on SQLite, made cheap enough to show every zip.
+"""Dagster's event log on SQLite, fast enough to show every archive.
 
 Dagster's own class makes a new engine for every event and commits each event up to four times: 6 ms an event. This one
-keeps its engines and stores a batch of events in one transaction for each database file, at a tenth of that. What it
-stores is the same, row by row. It leans on private methods of Dagster: where those are not as expected, it does
-everything as Dagster's own class does, slower and right.
+keeps its engines and stores a batch of events in one transaction for each database file, in a tenth of the time. It
+stores the same rows. It depends on private methods of Dagster: if they are not as expected, it does everything as
+Dagster's own class does, slower and right.
 
-Chosen in the `dagster.yaml` that `dcc_dagster.instance` writes.
+The `dagster.yaml` that `dcc_dagster.instance` writes selects it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 EVENTS_BELOW_HOME: Final = ("history", "runs")
-"""Where events are kept in a Dagster instance's directory: as Dagster's own default is."""
+"""The directory of events in a Dagster instance's directory, as in Dagster's default."""
 
 _INDEX = "index"
 _BUSY_SECONDS = 30
@@ -61,7 +61,7 @@ _LEANED_ON = {
 
 
 def dagster_fits() -> bool:
-    """Whether the installed Dagster has the private methods, with the arguments, that the fast way leans on."""
+    """Whether the installed Dagster has the private methods, with the arguments, that the batches need."""
     for name, expected in _LEANED_ON.items():
         method = getattr(SqliteEventLogStorage, name, None)
         if method is None or tuple(inspect.signature(method).parameters) != expected:
@@ -72,8 +72,8 @@ def dagster_fits() -> bool:
 class BatchingSqliteEventLogStorage(SqliteEventLogStorage):
     """Dagster's SQLite event log, with engines that are kept and events that are stored in batches.
 
-    `store_event_batch` is the fast way in. The files and rows are those of Dagster's own class, so either class reads
-    what the other wrote, also at the same time.
+    `store_event_batch` stores a batch. The files and rows are those of Dagster's own class, so either class reads what
+    the other wrote, even at the same time.
     """
 
     def __init__(self, base_dir: str, inst_data: ConfigurableClassData | None = None) -> None:
@@ -87,14 +87,16 @@ class BatchingSqliteEventLogStorage(SqliteEventLogStorage):
 
     @classmethod
     def config_type(cls) -> UserConfigSchema:
-        """What `dagster.yaml` may say: `base_dir`; by default where Dagster itself keeps events in DAGSTER_HOME."""
+        """The schema of its entry in `dagster.yaml`: `base_dir`; by default Dagster's own directory of events in
+        DAGSTER_HOME.
+        """
         return {"base_dir": Field(StringSource, is_required=False)}
 
     @classmethod
     def from_config_value(
         cls, inst_data: ConfigurableClassData | None, config_value: Mapping[str, Any]
     ) -> BatchingSqliteEventLogStorage:
-        """Build the storage from its entry in `dagster.yaml`."""
+        """Make the storage from its entry in `dagster.yaml`."""
         base_dir = config_value.get("base_dir") or str(Path(os.environ["DAGSTER_HOME"], *EVENTS_BELOW_HOME))
         return cls(base_dir, inst_data)
 
@@ -118,8 +120,9 @@ class BatchingSqliteEventLogStorage(SqliteEventLogStorage):
     def _engine(self, shard: str) -> Engine:
         engine = self._engines.get(shard)
         if engine is None:
-            # The web page follows a run by the changes of its file, which in WAL mode changes when the last connection
-            # closes: so a run's engine is kept, its connections are not.
+            # The web page follows a run by the changes of its file. In WAL mode the file changes when the last
+            # connection closes:
+            # so a run's engine is kept, its connections are not.
             engine = sa.create_engine(
                 self.conn_string_for_shard(shard),
                 poolclass=StaticPool if shard == _INDEX else NullPool,
@@ -138,9 +141,9 @@ class BatchingSqliteEventLogStorage(SqliteEventLogStorage):
         return engine
 
     def _make_alike(self, shard: str) -> bool:
-        """Make the database of a run: as Dagster does, with the tables of the index, but in one transaction.
+        """Make the database of a run: with the tables of the index, as Dagster does, but in one transaction.
 
-        False where that is not possible, for instance on a disk without hard links.
+        False if that is impossible, for instance on a disk without hard links.
         """
         with self._connect(_INDEX) as index:
             statements = index.exec_driver_sql(_SCHEMA).scalars().all()
@@ -156,7 +159,7 @@ class BatchingSqliteEventLogStorage(SqliteEventLogStorage):
                     connection.execute(statement)
                 connection.executemany("INSERT INTO alembic_version VALUES (?)", [(r,) for r in revisions])
                 connection.execute("COMMIT")
-            # Another process may have been faster: its database stays.
+            # Another process was faster: its database stays.
             with suppress(FileExistsError):
                 path.hardlink_to(draft)
         except (OSError, sqlite3.Error):
@@ -193,7 +196,8 @@ class BatchingSqliteEventLogStorage(SqliteEventLogStorage):
                 self._mirror(connection, mirrored)
 
     def _mirror(self, connection: Connection, mirrored: list[tuple[EventLogEntry, dict[str, Any]]]) -> None:
-        # SQLite has one writer at a time, which may give the next ids itself; asking for each costs a statement a row.
+        # SQLite has one writer at a time, which may assign the next ids itself; reading each would cost a statement a
+        # row.
         connection.exec_driver_sql(_TAKE_WRITE_LOCK)
         last = connection.execute(_LAST_ID).scalar() or 0
         ids = range(last + 1, last + 1 + len(mirrored))
@@ -202,12 +206,12 @@ class BatchingSqliteEventLogStorage(SqliteEventLogStorage):
         store_about_assets(self, connection, zip((event for event, _ in mirrored), ids, strict=True))
 
     def remove_partitions(self, name: str, assets: Sequence[AssetKey], keys: Sequence[str]) -> None:
-        """Take partitions out of the set `name`, with the events of `assets` about them, in one transaction."""
+        """Remove partitions from the set `name`, with the events of `assets` about them, in one transaction."""
         with self.index_connection() as connection:
             remove_rows(connection, name, assets, keys)
 
     def has_table(self, table_name: str) -> bool:
-        """Whether the index database has a table; a table that was seen once is not looked for again."""
+        """Whether the index database has a table; a table that was found once is not searched for again."""
         if not self._fits:
             return super().has_table(table_name)
         if table_name not in self._known_tables and super().has_table(table_name):
@@ -245,5 +249,5 @@ _LAST_ID = sa.select(sa.func.max(SqlEventLogStorageTable.c.id))
 
 
 def _relax_synchronous(connection: Any, _record: object) -> None:
-    # With WAL, a crash of the machine may lose the last events (never the file): the tracker has the truth.
+    # With WAL, a crash of the machine may lose the last events, but never damages the file; the tracker has everything.
     connection.execute("PRAGMA synchronous=NORMAL")

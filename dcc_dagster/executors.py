@@ -1,7 +1,7 @@
-"""The executors of the steps that workers take: which one the settings name, and what a run of it is told.
+"""The executors of steps on workers: which one the settings name, and the configuration of its runs.
 
-Secrets are never told: a run names the environment variable of the broker's URL, and a Kubernetes job the Secret that
-its settings come from.
+It contains no secret: a run names the environment variable with the broker's URL, and a Kubernetes job the Secret with
+its settings.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 BROKER: Final = "DCC_BROKER"
 
 _USER: Final = 10001
-"""The user of the image (deploy/Containerfile), by its number, as Kubernetes wants it."""
+"""The number of the image's user (deploy/Containerfile), as Kubernetes wants it."""
 _WRITABLE: Final = ("/tmp", "/var/lib/dcc")  # noqa: S108 - of the job's own container
 
 
 def executor_of(settings: Settings) -> ExecutorDefinition:
-    """The executor that the settings name. Raises ConfigurationError where its package is not installed."""
+    """The executor of the settings. Raises ConfigurationError if its package is not installed."""
     if settings.executor is ExecutorKind.MULTIPROCESS:
         return multiprocess_executor.configured({"max_concurrent": settings.workers}, name="processes")
     if settings.executor is ExecutorKind.CELERY:
@@ -52,7 +52,7 @@ def _executor(package: str, name: str, settings: Settings) -> ExecutorDefinition
 
 
 def require_executor(settings: Settings) -> None:
-    """Raise ConfigurationError where the executor that the settings name lacks a package or a setting."""
+    """Raise ConfigurationError if the executor of the settings lacks a package or a setting."""
     executor_of(settings)
     if settings.executor is ExecutorKind.CELERY:
         broker_of(settings)
@@ -63,14 +63,14 @@ def require_executor(settings: Settings) -> None:
 
 
 def broker_of(settings: Settings) -> str:
-    """The broker's URL. Raises ConfigurationError where there is none, or where it cannot be read."""
+    """The broker's URL. Raises ConfigurationError if it is missing or cannot be read."""
     if settings.broker is None:
         raise ConfigurationError(f"{BROKER} names no broker. Set it to the URL of Redis or RabbitMQ.")
     return resolved(settings.broker.get_secret_value(), f"the setting {BROKER}")
 
 
 def execution_of(settings: Settings) -> dict[str, Any]:
-    """What a run tells its executor."""
+    """The configuration of the executor for a run."""
     if settings.executor is ExecutorKind.CELERY:
         return {"broker": {"env": BROKER}, "backend": {"env": BROKER}}
     if settings.executor is ExecutorKind.K8S:
@@ -90,11 +90,11 @@ def _named(name: str | None) -> list[str]:
 
 
 def _locked_in() -> dict[str, Any]:
-    """A container that may write where it works, and no more; it needs no answer of Kubernetes."""
+    """A container that may write only to its working directories, and that cannot use the Kubernetes API."""
     volumes = {f"own-{number}": path for number, path in enumerate(_WRITABLE)}
     return {
         "container_config": {
-            # The arguments are `dagster api ...`. A session in the cluster is of the same image.
+            # The arguments are `dagster api ...`. A session in the cluster uses the same image.
             "command": [sys.executable, "-m"],
             "security_context": {
                 "allow_privilege_escalation": False,
@@ -114,10 +114,10 @@ def _locked_in() -> dict[str, Any]:
 
 
 def instance_overrides(settings: Settings) -> DagsterInstanceOverrides:
-    """What the instance of such a run has beside its `dagster.yaml`.
+    """Additions to the `dagster.yaml` of the instance of such a run.
 
-    The executor of Kubernetes asks the launcher of runs for what it is not told, though it launches none: how the
-    cluster is reached, which is told by the pod that this is, or else by a kubeconfig.
+    The executor of Kubernetes takes missing values from the run launcher, although that launches nothing: how to reach
+    the cluster, known from the pod that this process is in, or else from a kubeconfig.
     """
     if settings.executor is not ExecutorKind.K8S:
         return {}
@@ -137,5 +137,5 @@ def is_in_cluster() -> bool:
 
 
 def kubeconfig() -> str | None:
-    """The file that says how the cluster is reached; None for the usual one, and in the cluster."""
+    """The file with the cluster's address; None for the usual one, and inside the cluster."""
     return None if is_in_cluster() else os.environ.get("KUBECONFIG")

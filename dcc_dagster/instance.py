@@ -1,7 +1,7 @@
-"""The Dagster instance of an installation: where it is kept, and how it is set up.
+"""The Dagster instance of an installation: its place and set-up.
 
-It lives in `DCC_HOME/dagster`, and in the database that DCC_DAGSTER_URL names if it names any, and only mirrors the
-tracker: it may be deleted and rebuilt (`rebuilding`).
+It is in `DCC_HOME/dagster`, and in the database of DCC_DAGSTER_URL if that is set. It only mirrors the tracker: it may
+be deleted and rebuilt (`dcc_assets.sync.rebuild`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dagster._core.instance import DagsterInstanceOverrides
 
 QC_DATABASE_POOL: Final = "qc_database"
-"""The concurrency pool of the steps that write to the QC database: one at a time, whatever run they are in."""
+"""The concurrency pool of the steps that write to the QC database: one at a time, in any run."""
 
 _OPENING_LOCK: Final = "opening.lock"
 
@@ -35,10 +35,9 @@ _OPENING_LOCK: Final = "opening.lock"
 def open_instance(settings: Settings, more: DagsterInstanceOverrides | None = None) -> DagsterInstance:
     """The Dagster instance, for runs in this process; a context manager that closes it.
 
-    It is as its `dagster.yaml` and `more` say. Its pool of the QC database has one place, also in an instance that was
-    made without. Whatever the process prints stays its own: the output of steps is not captured. Raises
-    DagsterStorageError, its subclass DagsterUnreachableError when Dagster's database is away,
-    DagsterStorageOutdatedError, DatabaseServerUnfitError and ConfigurationError.
+    It follows its `dagster.yaml` and `more`. Its pool of the QC database has one place, even if the instance was made
+    without. The output of steps is not captured. Raises DagsterStorageError, its subclass DagsterUnreachableError if
+    Dagster's database is away, DagsterStorageOutdatedError, DatabaseServerUnfitError and ConfigurationError.
     """
     home = settings.dagster_home
     overrides: DagsterInstanceOverrides = {
@@ -73,9 +72,9 @@ def open_instance(settings: Settings, more: DagsterInstanceOverrides | None = No
 
 
 def make_instance(settings: Settings) -> None:
-    """Make the Dagster instance, or what it lacks, before processes of Dagster open it, which would each make that.
+    """Make the Dagster instance, or its missing parts, before several processes of Dagster open it.
 
-    Raises what `open_instance` does.
+    Raises as `open_instance`.
     """
     home = prepare_dagster_home(settings)
     if settings.dagster_url is not None:
@@ -87,7 +86,7 @@ def make_instance(settings: Settings) -> None:
 
 @contextmanager
 def _alone_at(home: Path) -> Iterator[None]:
-    """Wait until no other command opens the instance: Dagster makes its SQLite files as if nobody else could be."""
+    """Wait until no other command opens the instance: Dagster makes its SQLite files as if it were alone."""
     descriptor = os.open(home / _OPENING_LOCK, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE_FILE)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -103,7 +102,7 @@ def _make_pool(instance: DagsterInstance) -> None:
 
 
 def require_dagster_database(settings: Settings) -> None:
-    """Raise unless Dagster's database, if there is any, can be reached and has the tables of the installed Dagster.
+    """Raise unless Dagster's database, if any, is reachable and has the tables of the installed Dagster.
 
     Raises DagsterUnreachableError, DagsterStorageOutdatedError, DatabaseServerUnfitError and ConfigurationError.
     """
@@ -120,7 +119,7 @@ def require_dagster_database(settings: Settings) -> None:
 
 
 def storage_place(settings: Settings) -> str:
-    """What to see to when Dagster's storage fails, for messages: its database, without the password, or its disk."""
+    """What to check when Dagster's storage fails, for messages: its database, without the password, or its disk."""
     if settings.dagster_url is None:
         return f"the disk of {settings.dagster_home}"
     from dcc.databases.engines import database_label

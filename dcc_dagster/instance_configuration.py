@@ -1,4 +1,4 @@
-"""The `dagster.yaml` of an installation: written once, kept as its operator has it, agreeing with DCC_DAGSTER_URL."""
+"""The `dagster.yaml` of an installation: written once, then the operator's, and consistent with DCC_DAGSTER_URL."""
 
 from __future__ import annotations
 
@@ -91,10 +91,10 @@ retention:
 
 
 def prepare_dagster_home(settings: Settings) -> Path:
-    """Make the instance's directory with its `dagster.yaml`, unless they are there; returns the directory.
+    """Make the instance's directory with its `dagster.yaml`, unless they exist; returns the directory.
 
-    One that an earlier version has written is brought up to date. Raises DagsterStorageError, and ConfigurationError
-    where `dagster.yaml` and DCC_DAGSTER_URL contradict each other.
+    A file of an earlier version is updated. Raises DagsterStorageError, and ConfigurationError if `dagster.yaml` and
+    DCC_DAGSTER_URL contradict each other.
     """
     home = settings.dagster_home
     write_configuration(settings)
@@ -104,15 +104,15 @@ def prepare_dagster_home(settings: Settings) -> Path:
 
 
 def configuration_path(settings: Settings) -> Path:
-    """Where an installation's `dagster.yaml` is."""
+    """The path of an installation's `dagster.yaml`."""
     return settings.dagster_home / CONFIGURATION_FILE
 
 
 def write_configuration(settings: Settings, *, replace: bool = False) -> Path | None:
-    """Write the `dagster.yaml` that fits the settings where there is none.
+    """Write a `dagster.yaml` for the settings if there is none.
 
-    One that is there stays; with `replace` it is kept beside the new one, as `dagster.yaml.before`, and that path is
-    returned. Raises DagsterStorageError.
+    An existing one stays; with `replace` it is kept as `dagster.yaml.before`, whose path is returned. Raises
+    DagsterStorageError.
     """
     path = configuration_path(settings)
     kept: Path | None = None
@@ -139,7 +139,7 @@ def _require_agreement(path: Path, settings: Settings) -> None:
     try:
         configuration = yaml.safe_load(path.read_text("utf-8"))
     except (OSError, ValueError, yaml.YAMLError):
-        # What is wrong with it Dagster says.
+        # Dagster reports errors in it.
         return
     uses_database = _names_variable(configuration)
     if uses_database and settings.dagster_url is None:

@@ -1,8 +1,8 @@
-"""Jobs of ops whose assets are known: an asset's page shows its jobs, and the schedules and sensors that start them.
+"""Jobs of ops with known assets: an asset's page shows its jobs, and the schedules and sensors that start them.
 
-Dagster's own asset jobs cannot stand for a session: all assets of one must have the same partitions, and the web page
-launches them for chosen partitions only. So a job keeps its op, and says beside it which assets its runs materialise.
-What a run does, its events and its launchpad stay those of a job of ops.
+Dagster's own asset jobs do not suit a session: all assets of one must have the same partitions, and the web page
+launches them for chosen partitions only. So a job keeps its op, and declares which assets its runs materialise. Its
+runs, events and launchpad stay those of a job of ops.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from dagster._core.definitions.assets.job.asset_layer import AssetLayer
 
 
 def materialises(*assets: AssetKey) -> Callable[[JobDefinition], JobDefinition]:
-    """Say of a job, as a decorator above `@job`, which assets its runs materialise."""
+    """Declares, as a decorator above `@job`, which assets the job's runs materialise."""
 
     def of_assets(job: JobDefinition) -> JobDefinition:
         return JobDefinition(

@@ -1,4 +1,4 @@
-"""Facts in the form in which Dagster shows them beside an event."""
+"""Facts as Dagster's event metadata."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ else:
 
 
 LONGEST_CELL: Final = 400
-"""Characters of a text that a table shows; an event with a hundred rows stays below 100 KB."""
+"""Characters of a text that a table shows, so that an event with a hundred rows stays below 100 KB."""
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str | int | None]]) -> TableMetadataValue:
-    """A table of text and numbers; what is None is left empty, what is long is cut. `dcc show` has it whole."""
+    """A table of texts and numbers; None is left empty, long texts are cut. `dcc show` has all."""
     return MetadataValue.table(
         [TableRecord({column: _cell(cell) for column, cell in zip(columns, row, strict=True)}) for row in rows],
         TableSchema([TableColumn(column, "any") for column in columns]),
@@ -39,10 +39,10 @@ def _cell(value: str | int | None) -> str | int:
 
 
 def as_shown(metadata: Mapping[str, RawMetadataValue]) -> Metadata:
-    """Metadata whose texts are legible, whatever centres put into them; none of them is a link or Markdown."""
+    """Metadata with legible texts, whatever centres wrote; none of them becomes a link or Markdown."""
     return {name: legible(value) if isinstance(value, str) else value for name, value in metadata.items()}
 
 
 def utc_timestamp(time: datetime) -> float:
-    """Seconds since 1970 of a time as the tracker stores it: naive, in UTC."""
+    """Seconds since 1970 of a time from the tracker: naive, in UTC."""
     return time.replace(tzinfo=UTC).timestamp() if time.tzinfo is None else time.timestamp()

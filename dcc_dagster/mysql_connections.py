@@ -1,7 +1,7 @@
-"""Connections to the MySQL or MariaDB database of Dagster's storage, and patience with it.
+"""Connections to the MySQL or MariaDB database of Dagster's storage, with repeats after failures.
 
-Dagster's own classes connect anew for every statement and give up after a second. These keep a few connections for all
-of a process, and do what failed again for as long as DCC_DATABASE_RETRY says: after a lost connection, a restart of the
+Dagster's own classes connect for every statement and give up after a second. These keep a few connections for the whole
+process, and repeat failed work for as long as DCC_DATABASE_RETRY says: after a lost connection, a restart of the
 server, a deadlock, a lock wait that took too long.
 """
 
@@ -37,9 +37,9 @@ DAGSTER: Final = Database(
     unreachable=DagsterUnreachableError,
     made_by="dcc init --production",
 )
-"""Dagster's database, as messages name it. Its tables and their migrations are Dagster's own."""
+"""Dagster's database in messages. Its tables and their migrations are Dagster's own."""
 
-# Storing events sees to itself: it is not done twice when the answer to a commit is lost.
+# Storing events repeats itself: it must not store twice when the answer to a commit is lost.
 _LEFT_ALONE: Final = frozenset(
     {
         "dispose",
@@ -59,9 +59,9 @@ _ANSWER_SECONDS: Final = "300"
 
 
 def open_dagster_database(url: str) -> Engine:
-    """The engine of Dagster's database by its URL; connects on first use only.
+    """The engine of Dagster's database by its URL; it connects on first use.
 
-    Raises ConfigurationError for a URL that names no MySQL or MariaDB database.
+    Raises ConfigurationError for a URL of another kind of database.
     """
     engine = open_database(url, DAGSTER)
     if engine.dialect.name not in MYSQL_FAMILY:
@@ -73,7 +73,7 @@ def open_dagster_database(url: str) -> Engine:
 
 
 def url_for_dagster(url: str) -> str:
-    """The URL by which Dagster's own classes connect, through the same driver as the platform. Never print it."""
+    """The URL for Dagster's own classes, with the platform's driver. Never print it."""
     parsed: URL = make_url(url)
     options = {
         **parsed.query,
@@ -82,14 +82,14 @@ def url_for_dagster(url: str) -> str:
         "read_timeout": _ANSWER_SECONDS,
         "write_timeout": _ANSWER_SECONDS,
     }
-    # The driver encodes the text of a password in Latin-1; servers expect UTF-8.
+    # The driver encodes a password in Latin-1; servers expect UTF-8.
     password = None if parsed.password is None else parsed.password.encode().decode("latin-1")
     address = parsed.set(drivername="mysql+pymysql", password=password, query=options)
     return address.render_as_string(hide_password=False)
 
 
 class Connections:
-    """The connections of this process to one database, for all the storages that use it."""
+    """The connections of this process to one database, for all storages that use it."""
 
     def __init__(self, url: str, patience_seconds: float) -> None:
         self.engine = open_dagster_database(url)
@@ -110,7 +110,7 @@ class Connections:
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
-        """A transaction that everything which this thread asks of the storages meanwhile is part of."""
+        """A transaction for everything that this thread asks of the storages in the block."""
         with self.engine.begin() as connection:
             self._of_thread.held = connection
             try:
@@ -119,10 +119,10 @@ class Connections:
                 self._of_thread.held = None
 
     def patiently(self, work: Callable[[], T]) -> T:
-        """Do `work` as often as it takes, unless this thread is about to already; see `run_patiently`.
+        """Repeat `work` after failures, unless this thread is doing so already; see `run_patiently`.
 
-        A database that was waited for in vain is not waited for again before it answers: what it would only show must
-        not hold up a session for each of its messages.
+        After waiting in vain it does not wait again until the database answers: what Dagster only shows must not delay
+        a session for each message.
         """
         if getattr(self._of_thread, "is_patient", False):
             return work()
@@ -145,7 +145,7 @@ _opening = threading.Lock()
 
 
 def borrow_connections(url: str, patience_seconds: float) -> Connections:
-    """The connections of this process to a database. Give them back with `give_back_connections`."""
+    """The connections of this process to a database. Return them with `give_back_connections`."""
     key = (url, patience_seconds)
     with _opening:
         connections = _open.get(key)
@@ -156,7 +156,7 @@ def borrow_connections(url: str, patience_seconds: float) -> Connections:
 
 
 def give_back_connections(connections: Connections) -> None:
-    """Close the connections when this was their last user."""
+    """Close the connections if this was their last user."""
     with _opening:
         connections.users -= 1
         if connections.users > 0:
@@ -167,13 +167,13 @@ def give_back_connections(connections: Connections) -> None:
 
 
 class PatientStorage:
-    """What Dagster's storages on MySQL have in common here. `_connections` is there before Dagster's class is made."""
+    """Common parts of Dagster's storages on MySQL. `_connections` must exist before Dagster's class is initialised."""
 
     _connections: Connections
     _given_back: bool = False
 
     def optimize_for_webserver(self, statement_timeout: int, pool_recycle: int, max_overflow: int) -> None:
-        """Nothing is left to do: connections are kept, for every process."""
+        """Nothing to do: every process keeps its connections."""
 
     def dispose(self) -> None:
         """Give the connections back."""
@@ -184,7 +184,7 @@ class PatientStorage:
 
 
 def patient(interface: type) -> Callable[[type[T]], type[T]]:
-    """Decorate a PatientStorage: whatever Dagster asks of it by `interface` is done as often as it takes."""
+    """Decorates a PatientStorage: every method of `interface` is repeated after failures."""
 
     def decorate(storage: type[T]) -> type[T]:
         for name, member in inspect.getmembers(storage, inspect.isfunction):

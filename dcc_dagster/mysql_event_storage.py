@@ -1,8 +1,8 @@
 """Dagster's event log on MySQL and MariaDB, with events stored in batches.
 
 Dagster's own class stores each event in up to four transactions, each on a connection of its own. This one stores a
-batch in one transaction, on connections that are kept. The rows are the same. It leans on private methods of Dagster:
-where those are not as expected, it does everything as Dagster's own class does, slower and right.
+batch in one transaction, on connections that are kept. The rows are the same. It depends on private methods of Dagster:
+if they are not as expected, it does everything as Dagster's own class does, slower and right.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _INSERT_RETURNING: Final = _INSERT.returning(_ROW.id, sort_by_parameter_order=Tr
 
 
 def dagster_fits() -> bool:
-    """Whether the installed Dagster has the private methods, with the arguments, that the fast way leans on."""
+    """Whether the installed Dagster has the private methods, with the arguments, that the batches need."""
     for name, expected in _LEANED_ON.items():
         method = getattr(MySQLEventLogStorage, name, None)
         if method is None or tuple(inspect.signature(method).parameters) != expected:
@@ -61,8 +61,8 @@ def dagster_fits() -> bool:
 class BatchingMysqlEventLogStorage(PatientStorage, MySQLEventLogStorage):
     """Dagster's event log on MySQL, with connections that are kept and events that are stored in batches.
 
-    `store_event_batch` is the fast way in. The tables and rows are those of Dagster's own class, so either class reads
-    what the other wrote, also at the same time.
+    `store_event_batch` stores a batch. The tables and rows are those of Dagster's own class, so either class reads what
+    the other wrote, even at the same time.
     """
 
     def __init__(self, connections: Connections, url: str) -> None:
@@ -102,7 +102,7 @@ class BatchingMysqlEventLogStorage(PatientStorage, MySQLEventLogStorage):
         self._connections.patiently(store)
 
     def remove_partitions(self, name: str, assets: Sequence[AssetKey], keys: Sequence[str]) -> None:
-        """Take partitions out of the set `name`, with the events of `assets` about them, in one transaction."""
+        """Remove partitions from the set `name`, with the events of `assets` about them, in one transaction."""
 
         def remove() -> None:
             with self._connections.transaction() as connection:
@@ -111,15 +111,15 @@ class BatchingMysqlEventLogStorage(PatientStorage, MySQLEventLogStorage):
         self._connections.patiently(remove)
 
     def has_table(self, table_name: str) -> bool:
-        """Whether the database has a table; a table that was seen once is not looked for again."""
+        """Whether the database has a table; a table that was found once is not searched for again."""
         if table_name not in self._known_tables and super().has_table(table_name):
             self._known_tables.add(table_name)
         return table_name in self._known_tables
 
     def update_asset_cached_status_data(self, asset_key: AssetKey, cache_values: AssetStatusCacheValue) -> None:
-        """Keep what was found out about the partitions of an asset, for the next page that shows it.
+        """Store an asset's partition status for the next page that shows it.
 
-        Pages of an account that may only read find it out each time.
+        Pages of an account with read access only compute it each time.
         """
         try:
             super().update_asset_cached_status_data(asset_key, cache_values)
@@ -129,7 +129,7 @@ class BatchingMysqlEventLogStorage(PatientStorage, MySQLEventLogStorage):
             log.debug("The status of %s is not kept: the account may only read", asset_key)
 
     def add_dynamic_partitions(self, partitions_def_name: str, partition_keys: Sequence[str]) -> None:
-        """Add partitions; those that are there already, or come from another process meanwhile, are left."""
+        """Add partitions; existing ones, also from another process meanwhile, are skipped."""
         try:
             super().add_dynamic_partitions(partitions_def_name, partition_keys)
         except IntegrityError:
@@ -137,7 +137,7 @@ class BatchingMysqlEventLogStorage(PatientStorage, MySQLEventLogStorage):
 
 
 def _insert(connection: Connection, rows: Sequence[dict[str, Any]]) -> list[int]:
-    """Insert event rows; their ids, in order. MySQL, which cannot return ids, is asked row by row."""
+    """Insert event rows and return their ids, in order; on MySQL, which cannot return ids, row by row."""
     if not connection.dialect.insert_returning:
         return [_only_id(connection.execute(_INSERT, row)) for row in rows]
     ids: list[int] = []
@@ -154,7 +154,7 @@ def _only_id(result: sa.CursorResult[Any]) -> int:
 
 
 def _parts(rows: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """Rows in parts that a statement can hold."""
+    """Rows in chunks for one statement each."""
     parts: list[list[dict[str, Any]]] = [[]]
     size = 0
     for row in rows:
@@ -168,6 +168,6 @@ def _parts(rows: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
 
 
 def _is_stored(connection: Connection, row: dict[str, Any]) -> bool:
-    """Whether a transaction that stored this row, and whose answer was lost, was committed after all."""
+    """Whether a transaction that stored this row was committed although its answer was lost."""
     same = (_ROW.run_id == row["run_id"]) & (_ROW.timestamp == row["timestamp"]) & (_ROW.event == row["event"])
     return connection.scalar(sa.select(_ROW.id).where(same).limit(1)) is not None

@@ -1,6 +1,6 @@
 """Dagster's storage on MySQL and MariaDB: runs, events and schedules in one database beside the platform's own.
 
-Chosen in the `dagster.yaml` that `dcc init --production` writes. Its tables are made by `dcc init` alone
+The `dagster.yaml` that `dcc init --production` writes selects it. Only `dcc init` makes its tables
 (`dcc_dagster.dagster_database`).
 """
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @patient(RunStorage)
 class PatientMysqlRunStorage(PatientStorage, MySQLRunStorage):
-    """Dagster's run storage on MySQL, on connections that are kept, and patient."""
+    """Dagster's run storage on MySQL, with kept connections and repeats."""
 
     def __init__(self, connections: Connections, url: str) -> None:
         self._connections = connections
@@ -51,9 +51,9 @@ class PatientMysqlRunStorage(PatientStorage, MySQLRunStorage):
         return self._connections.connect()
 
     def get_run_storage_id(self) -> str:
-        """The id by which telemetry, which is off, would know this storage: every page asks for it.
+        """The id of this storage for telemetry, which is off: every page asks for it.
 
-        Dagster makes one when there is none yet. Pages of an account that may only read do without.
+        Dagster makes one if it is missing; pages of an account with read access only do without.
         """
         try:
             return super().get_run_storage_id()
@@ -65,7 +65,7 @@ class PatientMysqlRunStorage(PatientStorage, MySQLRunStorage):
 
 @patient(ScheduleStorage)
 class PatientMysqlScheduleStorage(PatientStorage, MySQLScheduleStorage):
-    """Dagster's schedule storage on MySQL, on connections that are kept, and patient."""
+    """Dagster's schedule storage on MySQL, with kept connections and repeats."""
 
     def __init__(self, connections: Connections, url: str) -> None:
         self._connections = connections
@@ -79,9 +79,9 @@ class PatientMysqlScheduleStorage(PatientStorage, MySQLScheduleStorage):
 class PatientMysqlStorage(DagsterStorage, ConfigurableClass):
     """Dagster's storage on MySQL or MariaDB, which must have the tables of the installed Dagster.
 
-    Raises, when it is made, DagsterStorageError if the server is away for longer than DCC_DATABASE_RETRY says,
-    DagsterStorageOutdatedError for a database without the tables, DatabaseServerUnfitError for a server or database
-    that will not do, and ConfigurationError for a URL that names none.
+    Its constructor raises DagsterStorageError if the server is away for longer than DCC_DATABASE_RETRY,
+    DagsterStorageOutdatedError for a database without the tables, DatabaseServerUnfitError for an unfit server or
+    database, and ConfigurationError for another kind of URL.
     """
 
     def __init__(self, mysql_url: str, inst_data: ConfigurableClassData | None = None) -> None:
@@ -104,14 +104,14 @@ class PatientMysqlStorage(DagsterStorage, ConfigurableClass):
 
     @classmethod
     def config_type(cls) -> UserConfigSchema:
-        """What `dagster.yaml` says: `mysql_url`, by `env: DCC_DAGSTER_URL`, so that no file holds the password."""
+        """Its entry in `dagster.yaml`: `mysql_url`, by `env: DCC_DAGSTER_URL`, so no file contains the password."""
         return {"mysql_url": StringSource}
 
     @classmethod
     def from_config_value(
         cls, inst_data: ConfigurableClassData | None, config_value: Mapping[str, Any]
     ) -> PatientMysqlStorage:
-        """Build the storage from its entry in `dagster.yaml`."""
+        """Make the storage from its entry in `dagster.yaml`."""
         return cls(config_value["mysql_url"], inst_data)
 
     @property
@@ -131,15 +131,15 @@ class PatientMysqlStorage(DagsterStorage, ConfigurableClass):
 
     @property
     def event_storage_data(self) -> ConfigurableClassData | None:
-        """None: the storage is one."""
+        """None: all parts are one storage."""
         return None
 
     @property
     def run_storage_data(self) -> ConfigurableClassData | None:
-        """None: the storage is one."""
+        """None: all parts are one storage."""
         return None
 
     @property
     def schedule_storage_data(self) -> ConfigurableClassData | None:
-        """None: the storage is one."""
+        """None: all parts are one storage."""
         return None

@@ -1,7 +1,7 @@
-"""What became of partitions, and the Dagster events that say so.
+"""Results of partitions, and the Dagster events for them.
 
-A step makes a report of each partition. In a run over chosen partitions the asset function yields what `results` makes
-of them. A session, whose run covers hundreds of archives, hands them to the recorder (`event_recorder`).
+A step makes a report of each partition. In a run over chosen partitions the asset function yields the events of
+`results`. A session, whose run covers hundreds of archives, passes the reports to the recorder (`event_recorder`).
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ log = logging.getLogger(__name__)
 
 Event: TypeAlias = AssetMaterialization | AssetCheckEvaluation
 Result: TypeAlias = Event | MaterializeResult[None] | AssetCheckResult
-"""What the function of an asset may yield about a partition."""
+"""What an asset function may yield about a partition."""
 Target = AssetCheckEvaluationTargetMaterializationData
 
 
 @dataclass(frozen=True, slots=True)
 class Materialised:
-    """An asset's partition that is there (again)."""
+    """An asset's partition that was materialised."""
 
     asset: AssetKey
     metadata: Metadata
@@ -50,18 +50,18 @@ class Materialised:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a check says of a partition. One that is not `told` is stored only where the check failed before.
+    """A check's verdict on a partition. Unless `always`, it is stored only if the check failed before.
 
-    `severity` is how bad a failure is: a warning is nobody's fault, or nothing that needs to be put right. `kinds` are
-    the ids of the rules and the classes of the errors that the check looks for: their causes stand beside a failure. A
-    reminder says that something is overdue: the asset's partition goes on showing what it holds.
+    `severity` is how bad a failure is: a warning is nobody's fault, or needs no correction. `kinds` are the ids of
+    rules and classes of errors that the check covers: their causes are shown with a failure. A reminder says that
+    something is overdue: the asset's partition keeps its content.
     """
 
     check: AssetCheckKey
     passed: bool
     description: str
     metadata: Metadata = field(default_factory=dict)
-    told: bool = True
+    always: bool = True
     severity: AssetCheckSeverity = AssetCheckSeverity.ERROR
     kinds: Collection[str] = ()
     is_reminder: bool = False
@@ -69,10 +69,10 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What became of one partition. `timestamp`: when, in seconds since 1970; None for the present.
+    """The results of one partition. `timestamp` is their time, in seconds since 1970; None for the present.
 
-    `partitions` is the set of partitions that the recorder adds it to where it is missing; None where somebody else
-    does. `whole`: the report says all about a partition that is new.
+    `partitions` is the set of partitions to which the recorder adds a missing one; None if somebody else does. `whole`:
+    the report is complete for a new partition.
     """
 
     partition: str
@@ -84,21 +84,21 @@ class Report:
 
 
 Failure: TypeAlias = tuple[str, Verdict]
-"""A partition, and what a check that failed says of it."""
+"""A partition, and the verdict of a failed check."""
 Explain: TypeAlias = Callable[[Sequence[Failure]], Sequence[Metadata]]
-"""Says more about each failure, such as its causes."""
+"""Adds to each failure, such as its causes."""
 
 
 def explain_nothing(failures: Sequence[Failure]) -> Sequence[Metadata]:
-    """Say no more than the verdicts say."""
+    """Add nothing."""
     return [{} for _ in failures]
 
 
 class PartitionEvents:
     """Makes the events of reports.
 
-    `planned` are the checks that the run announced for its partitions: every verdict of these is stored. So is every
-    verdict about the first `passes` partitions. `explain` says more about failures.
+    `planned` are the checks that the run announced for its partitions: all of their verdicts are stored. So are all
+    verdicts on the first `passes` partitions. `explain` adds to failures.
     """
 
     def __init__(
@@ -117,10 +117,10 @@ class PartitionEvents:
     def batches(
         self, reports: Sequence[Report], new: Collection[tuple[str, str]] = ()
     ) -> Iterator[list[tuple[Report, Event]]]:
-        """The events of reports in batches. Each batch must be stored before the next is asked for.
+        """The events of reports in batches. Store each batch before asking for the next.
 
-        `new` are partitions, after the name of their set, that were missing and are reported whole: none of their
-        checks has failed before.
+        `new` are partitions, by the name of their set, that were missing and have complete reports: none of their
+        checks failed before.
         """
         wanted = self._explained(self._wanted(reports, new))
         failures: dict[int, list[Verdict]] = {}
@@ -139,7 +139,7 @@ class PartitionEvents:
         ]
 
     def of(self, report: Report) -> Iterator[Event]:
-        """The events of one report, each made when those before it are stored."""
+        """The events of one report, each made after the earlier ones are stored."""
         for batch in self.batches([report]):
             yield from (event for _, event in batch)
 
@@ -159,28 +159,28 @@ class PartitionEvents:
                 check = (verdict.check, report.partition)
                 if self._is_told(report, verdict) or check in red:
                     wanted.append((report, verdict))
-                    # What follows in the same batch follows upon this one.
+                    # Later reports in the same batch come after this one.
                     (red.discard if verdict.passed else red.add)(check)
         return wanted
 
     def _is_told(self, report: Report, verdict: Verdict) -> bool:
-        if verdict.told or verdict.check in self.planned:
+        if verdict.always or verdict.check in self.planned:
             return True
         if len(self._passing) < self._passes:
             self._passing.add(report.partition)
         return report.partition in self._passing
 
     def _failing(self, wanted: Collection[tuple[AssetCheckKey, str]]) -> set[tuple[AssetCheckKey, str | None]]:
-        """Which checks fail for which partitions, among others of those that are wanted."""
+        """The partitions for which each check fails, including the given verdicts."""
         checks, partitions = {check for check, _ in wanted}, {partition for _, partition in wanted}
         return failing_partitions(self._instance, checks, partitions)
 
     def _explained(self, wanted: Sequence[tuple[Report, Verdict]]) -> list[tuple[Report, Verdict]]:
-        """The verdicts, with what explains those that failed."""
+        """The verdicts, with explanations of failures."""
         failures = [(report.partition, verdict) for report, verdict in wanted if not verdict.passed and verdict.kinds]
         try:
             said = iter(self._explain(failures) if failures else ())
-        except Exception:  # the partitions are shown, whatever befalls the explanation
+        except Exception:  # the partitions are shown even if explaining fails
             log.exception("Failed checks could not be explained")
             said = iter(())
         return [
@@ -217,10 +217,10 @@ class PartitionEvents:
 def results(
     context: AssetExecutionContext, reports: Iterable[Report], explain: Explain = explain_nothing
 ) -> Iterator[Result]:
-    """What an asset function yields about the chosen partitions of its run: the events of reports, as they are made.
+    """The events of reports for an asset function, about the chosen partitions of its run.
 
-    In a run for one partition these are MaterializeResult and AssetCheckResult for what the run was to make, so that
-    the steps that follow in the same run are executed. In a run over several, MaterializeResult would stand for all of
+    In a run for one partition these are MaterializeResult and AssetCheckResult for the selected assets and checks, so
+    that the following steps of the run are executed. In a run over several, MaterializeResult would stand for all of
     them: there each event names its partition.
     """
     alone = context.partition_key if context.has_partition_key else None
@@ -232,7 +232,8 @@ def results(
             if report.partition != alone:
                 yield event
             elif isinstance(event, AssetMaterialization) and event.asset_key in assets & reached:
-                # Dagster takes one result of each asset. One that only failed has none, or the next steps would run.
+                # Dagster takes one result for each asset. An asset that only failed has none, or the next steps would
+                # run.
                 assets.discard(event.asset_key)
                 yield MaterializeResult(asset_key=event.asset_key, metadata=event.metadata)
             elif isinstance(event, AssetCheckEvaluation) and event.asset_check_key in checks:
@@ -260,9 +261,9 @@ def _materialisation(report: Report, materialised: Materialised) -> AssetMateria
 
 
 def _shown(report: Report, failures: Sequence[Verdict]) -> Iterator[Materialised]:
-    """What the web page is to show of each asset, once: it shows a partition's latest materialisation, not its checks.
+    """Each asset once, with what the web page shows: it shows a partition's latest materialisation, not its checks.
 
-    An asset whose checks failed is shown with what they say, also where the partition did not get that far.
+    An asset with failed checks is shown with their verdicts, even if the partition did not get that far.
     """
     reached = {materialised.asset: materialised for materialised in report.materialised}
     for asset in dict.fromkeys((*reached, *(verdict.check.asset_key for verdict in failures))):
@@ -271,7 +272,7 @@ def _shown(report: Report, failures: Sequence[Verdict]) -> Iterator[Materialised
 
 
 def _failed(asset: AssetKey, failures: Sequence[Verdict], reached: Materialised | None) -> Materialised:
-    """An asset's partition with what its failed checks say: all of the worst, and one line of each."""
+    """An asset's partition with its failed checks: the worst in full, and one line of each other."""
     worst_first = sorted(failures, key=lambda verdict: verdict.severity is not AssetCheckSeverity.ERROR)
     lines = [f"{verdict.check.name} failed: {verdict.description}" for verdict in worst_first]
     several: Metadata = {}
@@ -303,10 +304,10 @@ _QUOTES = str.maketrans("<>", "‹›")
 
 
 def _as_description(text: str) -> str:
-    """Text that reads well on all pages: some take descriptions for Markdown, which would swallow `<mouse>`."""
+    """Text that is legible on all pages: some read descriptions as Markdown, which would drop `<mouse>`."""
     return _MARKUP.sub(r"\\\1", one_line(text).translate(_QUOTES))
 
 
 def one_line(text: str) -> str:
-    """Text without line breaks and without characters that no page shows."""
+    """Text without line breaks and invisible characters."""
     return legible(" ".join(text.splitlines()))

@@ -1,7 +1,7 @@
-"""Partitions taken out of a Dagster instance, with all that it keeps of them for its pages.
+"""Removes partitions from a Dagster instance, with everything that its pages show of them.
 
-Dagster can delete a partition's key, one at a time, and keeps its events, which then count on some pages. The events of
-runs stay where Dagster keeps each run in a file of its own.
+Dagster can delete a partition's key, one at a time, and keeps its events, which some pages still count. The events of
+runs stay if Dagster keeps each run in a file of its own.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _TYPES: Final = [
 
 
 class RemovesPartitions(Protocol):
-    """A storage that can take out many partitions at once."""
+    """A storage that can remove many partitions at once."""
 
     def remove_partitions(self, name: str, assets: Sequence[AssetKey], keys: Sequence[str]) -> None:
-        """Take the partitions `keys` out of the set `name`, with their events of `assets`, in one transaction."""
+        """Remove the partitions `keys` from the set `name`, with their events of `assets`, in one transaction."""
 
 
 def remove_partitions(storage: EventLogStorage, name: str, assets: Sequence[AssetKey], keys: Sequence[str]) -> int:
-    """Take those of the partitions that are there out of the set `name`; how many. Raises what the storage raises."""
+    """Remove the existing ones of these partitions from the set `name`; returns their number. Raises as the storage."""
     there = sorted(storage.get_existing_dynamic_partitions(name, keys))
     if not there:
         return 0
@@ -59,7 +59,7 @@ def remove_partitions(storage: EventLogStorage, name: str, assets: Sequence[Asse
 
 
 def remove_rows(connection: Connection, name: str, assets: Sequence[AssetKey], keys: Sequence[str]) -> None:
-    """Take partitions out of Dagster's tables, in the transaction of `connection`."""
+    """Remove partitions from Dagster's tables, in the transaction of `connection`."""
     names = [asset.to_string() for asset in assets]
     events = (_EVENT.asset_key.in_(names), _EVENT.dagster_event_type.in_(_TYPES), _EVENT.partition.in_(keys))
     ids = connection.scalars(select(_EVENT.id).where(*events)).all()
@@ -71,7 +71,7 @@ def remove_rows(connection: Connection, name: str, assets: Sequence[AssetKey], k
     connection.execute(
         delete(DynamicPartitionsTable).where(_PARTITION.partitions_def_name == name, _PARTITION.partition.in_(keys))
     )
-    # What pages keep of an asset counts what is gone.
+    # An asset's cached status counts removed partitions.
     connection.execute(
         update(AssetKeyTable).values(cached_status_data=None).where(AssetKeyTable.c.asset_key.in_(names))
     )

@@ -1,7 +1,7 @@
-"""Which requests the web page answers: those of its own pages, of programs without a browser, and no other site's.
+"""Which requests the web page answers: those of its own pages and of programs without a browser, but of no other site.
 
-Dagster's web server asks for no login and looks at neither Host nor Origin. So any page that is open in the browser of
-somebody who reaches the server could start runs, wipe assets or read reports.
+Dagster's web server asks for no login and ignores Host and Origin. Without these checks, any page open in the browser
+of a person who reaches the server could start runs, wipe assets or read reports.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ _NO_FOREIGN_FRAMES: Final = "frame-ancestors 'self'"
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a request is not answered: the status of HTTP, and what is wrong and to be done."""
+    """Why a request is refused: the HTTP status, what is wrong and what to do."""
 
     status: HTTPStatus
     reason: str
 
 
 class RequestChecks:
-    """Answers what other sites ask for by a refusal, and hands everything else on to the web page.
+    """Refuses requests of other sites, and passes all others on to the web page.
 
-    `hosts` are the names and addresses that it is served under; those of this machine alone need not be among them.
+    `hosts` are the names and addresses under which it is served; those of this machine alone may be left out.
     """
 
     def __init__(self, app: ASGIApp, hosts: Collection[str] = ()) -> None:
@@ -82,7 +82,7 @@ class RequestChecks:
 
 
 def _of_origin(headers: Headers, host: Authority) -> Refusal | None:
-    """Browsers name the page that sends a request, unless it only asks for a picture, a script or a page."""
+    """Browsers name the page that sends a request, unless it only asks for an image, a script or a page."""
     for origin in headers.getlist("origin"):
         parsed = parse_origin(origin)
         if parsed is None or not parsed[1].is_same(host, parsed[0]):
@@ -95,7 +95,7 @@ def _of_origin(headers: Headers, host: Authority) -> Refusal | None:
 
 
 def _of_site(headers: Headers, method: str) -> Refusal | None:
-    """What another site's page embeds or sends is refused; a link on it may be followed."""
+    """Requests that another site's page embeds or sends are refused; a link on it may be followed."""
     site = headers.get("sec-fetch-site")
     if site is None or site in _OWN_SITE:
         return None
@@ -108,7 +108,7 @@ def _of_site(headers: Headers, method: str) -> Refusal | None:
 
 
 def _of_content(headers: Headers, method: str) -> Refusal | None:
-    """No form can send JSON, and a script of another site only when it is allowed to, which it is not."""
+    """No form can send JSON, and a script of another site only with permission, which it does not get."""
     if method in _READING:
         return None
     types = headers.getlist("content-type")
@@ -129,12 +129,12 @@ async def _refuse(refusal: Refusal, scope: Scope, receive: Receive, send: Send) 
 
 
 def refused(refusal: Refusal) -> Response:
-    """The answer to a request that is refused."""
+    """The answer to a refused request."""
     return PlainTextResponse(f"{refusal.reason}\n", refusal.status, {**_FRAME_HEADERS, "Cache-Control": "no-store"})
 
 
 def _without_foreign_frames(send: Send) -> Send:
-    """Keep other sites from showing a page in a frame, where its buttons could be clicked unseen."""
+    """Keep other sites from showing a page in a frame, where a user could click its buttons unknowingly."""
 
     async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":

@@ -1,8 +1,8 @@
-"""The SQLite files of a Dagster instance: each is made whole elsewhere and then put in its place.
+"""The SQLite files of a Dagster instance: each is completed elsewhere and then moved to its place.
 
-Dagster makes its tables one by one. Killed meanwhile, it takes them for those of an older version ever after: their
-version is wrong for good, and what it migrated on the way is done the slow way. Such files, of an earlier version of
-the platform or of Dagster's own processes, are mended here. A file that holds anything is never replaced.
+Dagster makes its tables one by one. If it is killed meanwhile, it takes them for those of an older version from then
+on: their version stays wrong, and its migrations of rows run in the slow way. Such files, of an earlier version of the
+platform or of Dagster's own processes, are repaired here. A file with content is never replaced.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _MARKS: Final[Mapping[str, frozenset[str]]] = {
     "history/runs/index.db": frozenset({*EVENT_LOG_DATA_MIGRATIONS, *ASSET_DATA_MIGRATIONS}),
     "schedules/schedules.db": frozenset({*REQUIRED_SCHEDULE_DATA_MIGRATIONS, *OPTIONAL_SCHEDULE_DATA_MIGRATIONS}),
 }
-"""Of each file, what it says of the migrations of its rows once it is whole."""
+"""For each file, the names of the migrations of its rows that a complete file has recorded."""
 
 _SAY_LITTLE: Final = frozenset({"alembic_version", "secondary_indexes", "instance_info"})
-"""Tables whose rows are there before anything was recorded."""
+"""Tables with rows before anything was recorded."""
 
 _OF_OTHERS: Final = frozenset({"storage", "run_storage", "schedule_storage"})
 _BEING_MADE: Final = ".being-made-"
@@ -46,14 +46,14 @@ _BUSY_SECONDS: Final = 30.0
 
 
 def are_whole(home: Path) -> bool:
-    """Whether the instance's SQLite files are there, with all that belongs to them; so it is where it has none."""
+    """Whether the instance's SQLite files exist and are complete; true if it has none."""
     return not _keeps_sqlite(home) or all(_is_whole(home / name, _MARKS[name]) for name in _MARKS)
 
 
 def make_whole(home: Path) -> bool:
-    """Make the SQLite files that are missing and mend those that are half-made; whether their rows are to be migrated.
+    """Make missing SQLite files and repair incomplete ones; returns whether their rows need a migration.
 
-    Nobody else may be making them. Raises OSError, sqlite3.Error and what Dagster raises.
+    No other process may be making them. Raises OSError, sqlite3.Error and errors of Dagster.
     """
     if are_whole(home):
         return False
@@ -63,7 +63,7 @@ def make_whole(home: Path) -> bool:
 
 
 def migrate_rows(instance: DagsterInstance) -> None:
-    """Migrate the rows of storages that do not say that it was done; it is noted in each that it was."""
+    """Migrate the rows of storages that have not recorded this, and record it."""
     instance.run_storage.migrate()
     instance.run_storage.optimize()
     instance.event_log_storage.reindex_events()
@@ -74,9 +74,9 @@ def migrate_rows(instance: DagsterInstance) -> None:
 
 
 def _keeps_sqlite(home: Path) -> bool:
-    """Whether the instance keeps everything in SQLite files in its own directory, as `dagster.yaml` says.
+    """Whether `dagster.yaml` keeps everything in SQLite files in the instance's own directory.
 
-    So it does for all that is known where that cannot be read: what opens the instance then says so.
+    True if it cannot be read; opening the instance reports that.
     """
     try:
         configuration: Any = yaml.safe_load((home / CONFIGURATION_FILE).read_text("utf-8")) or {}
@@ -122,7 +122,7 @@ def _marks(connection: sqlite3.Connection) -> set[str]:
 
 @contextmanager
 def _made_elsewhere(home: Path) -> Iterator[Path]:
-    """A directory beside the files with new ones, whole and closed."""
+    """A directory beside the files with new ones, complete and closed."""
     for left_over in home.glob(f"{_BEING_MADE}*"):
         shutil.rmtree(left_over, ignore_errors=True)
     directory = home / f"{_BEING_MADE}{uuid4().hex}"
@@ -139,7 +139,7 @@ def _made_elsewhere(home: Path) -> Iterator[Path]:
 
 
 def _mend(path: Path, whole: Path, marks: frozenset[str]) -> bool:
-    """Have a file be whole, or leave it to Dagster; whether it was kept, and its rows are to be migrated."""
+    """Complete a file, or leave it to Dagster; returns whether it was kept and its rows need a migration."""
     if _is_whole(path, marks):
         return False
     if path.exists() and not _is_empty(path):
@@ -154,7 +154,7 @@ def _mend(path: Path, whole: Path, marks: frozenset[str]) -> bool:
 
 
 def _is_empty(path: Path) -> bool:
-    """Whether nothing was ever recorded in a file, so that it can be exchanged."""
+    """Whether nothing was ever recorded in a file, so that it can be replaced."""
     with closing(_opened(path)) as connection:
         return not any(
             connection.execute(f'SELECT 1 FROM "{table}" LIMIT 1').fetchone()  # noqa: S608 - a table of its own
@@ -166,7 +166,7 @@ def _is_empty(path: Path) -> bool:
 def _complete(path: Path, whole: Path) -> bool:
     """Add the tables, indexes and version that a file of Dagster's present schema lacks, in one transaction.
 
-    False, and nothing is changed, for one of an older schema: Dagster migrates that when it is told to.
+    Returns False without a change for an older schema, which Dagster migrates on request.
     """
     with closing(_opened(whole)) as connection:
         wanted, head = _schema(connection), _revision(connection)
@@ -189,7 +189,7 @@ def _complete(path: Path, whole: Path) -> bool:
 
 
 def _schema(connection: sqlite3.Connection) -> dict[str, tuple[str, str | None]]:
-    """What a file is made of: of each table and index its kind, and what makes it."""
+    """The schema of a file: the kind and the statement of each table and index."""
     return {name: (kind, made_by) for name, kind, made_by in connection.execute(_SCHEMA)}
 
 

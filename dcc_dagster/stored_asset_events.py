@@ -1,4 +1,4 @@
-"""What Dagster's event log keeps of assets and checks beside the events themselves, for a batch of them at once."""
+"""Dagster's tables about assets and checks, updated for a batch of events at once."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from sqlalchemy.engine import Connection
 def store_about_assets(
     storage: SqlEventLogStorage, connection: Connection, events: Iterable[tuple[EventLogEntry, int]]
 ) -> None:
-    """Store what events, each with its id, say of assets and checks, in the transaction of `connection`.
+    """Store what events, each with its id, mean for assets and checks, in the transaction of `connection`.
 
-    Leans on private methods of Dagster's class, whose arguments the batching storages look at.
+    Depends on private methods of Dagster's class, whose arguments the batching storages check.
     """
     about_assets: list[tuple[EventLogEntry, int]] = []
     newest: dict[tuple[str, str], tuple[EventLogEntry, int]] = {}

@@ -1,7 +1,6 @@
-"""Dagster's web server with pages of our own before its pages, and checks of requests before everything.
+"""Dagster's web server with additional pages before its own, and checks of requests before everything.
 
-Dagster's server is a class that makes a Starlette application: this one is derived from it, and served as Dagster
-serves its own.
+Dagster's server is a class that makes a Starlette application: this one is derived from it, and served in the same way.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _STATEMENT_MILLISECONDS: Final = 15_000
 _CONNECTION_SECONDS: Final = 3_600
 _MORE_CONNECTIONS: Final = 20
 _POLL_MILLISECONDS: Final = 2_000
-"""These four are what `dagster-webserver` takes when nothing else is said."""
+"""These four are the defaults of `dagster-webserver`."""
 
 _CODE_SERVER_LOG_LEVEL: Final = "warning"
 _NO_QUERY_IN_ADDRESS: Final = Refusal(
@@ -53,7 +52,7 @@ class Serving:
 
 
 class ExtendedWebserver(DagsterWebserver[Any, Any]):
-    """Dagster's web server with routes of our own first: the last of Dagster's answers to every path.
+    """Dagster's web server with additional routes first, because Dagster's last route answers every path.
 
     `middleware` comes before everything else, so it also sees WebSockets and Dagster's own pages.
     """
@@ -64,17 +63,17 @@ class ExtendedWebserver(DagsterWebserver[Any, Any]):
         super().__init__(process_context, live_data_poll_rate=_POLL_MILLISECONDS)
 
     def build_middleware(self) -> list[Middleware]:
-        """Ours before Dagster's."""
+        """The additional middleware before Dagster's."""
         return [*self._middleware, *super().build_middleware()]
 
     def build_routes(self) -> list[BaseRoute]:
-        """Ours before Dagster's."""
+        """The additional routes before Dagster's."""
         return [*self._routes, *super().build_routes()]  # type: ignore[no-untyped-call]
 
     async def graphql_http_endpoint(self, request: Request) -> Response:
-        """Dagster's, without queries in addresses: another site's page could have a browser ask for any address.
+        """Dagster's endpoint, without queries in addresses: another site's page could make a browser open any address.
 
-        GET answers with the page in which queries are written, as Dagster does for browsers.
+        GET answers with the page for writing queries, as Dagster does for browsers.
         """
         if request.method == "GET" and "text/html" not in request.headers.get("Accept", ""):
             return refused(_NO_QUERY_IN_ADDRESS)
@@ -100,5 +99,5 @@ def serve(
             )
         )
         app = ExtendedWebserver(context, routes, middleware).create_asgi_app()
-        # Nothing here starts or ends with the server, and a server that is interrupted would complain of it.
+        # No startup or shutdown depends on the server, and an interrupted server would complain about it.
         uvicorn.run(app, host=serving.host, port=serving.port, log_level=serving.log_level, lifespan="off")

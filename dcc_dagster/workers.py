@@ -1,4 +1,4 @@
-"""Whether workers can be reached that take the steps of a run: Celery's at their broker, or a cluster of Kubernetes."""
+"""Whether workers are reachable: Celery's at their broker, or a Kubernetes cluster."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _ANSWER_SECONDS = 2.0
 
 
 def reach_workers(settings: Settings) -> str:
-    """Ask for workers; says what answered. Raises ConfigurationError that says what is missing or refused."""
+    """Reach the workers; returns what answered. Raises ConfigurationError with what is missing or refused."""
     if settings.executor is ExecutorKind.CELERY:
         return _reach_celery(settings)
     if settings.executor is ExecutorKind.K8S:

@@ -26,10 +26,10 @@ OF_SESSIONS = (TrackerResource, QcDatabaseResource, StoreResource, MailResource,
 
 
 def platform_resources(settings: Settings | None = None) -> Mapping[str, Any]:
-    """The resources by name. With `settings`, their page and the launchpad show what the fields are by these.
+    """The resources by name. With `settings`, their page and the launchpad show the values of these.
 
-    All can be configured for one run: those that the session depends on are, because Dagster gives it what is
-    configured for the run only of resources that are configured at launch.
+    Dagster passes configured values only to the resources that a run itself configures, so all resources that the
+    session depends on can be configured for one run.
     """
     alone = {
         kind.key: kind.configure_at_launch(**dict(_values(kind, settings)))
@@ -41,7 +41,7 @@ def platform_resources(settings: Settings | None = None) -> Mapping[str, Any]:
 
 
 def _values(kind: type[PlatformResource], settings: Settings | None) -> Iterator[tuple[str, Any]]:
-    """The fields of a resource that the settings have something for; of secrets, the environment variable."""
+    """The settings' values for a resource's fields; for secrets, the environment variable."""
     if settings is None:
         return
     for name, field in kind.model_fields.items():

@@ -1,4 +1,4 @@
-"""What the resources of both databases have in common: an engine that is made on first use, and closed with the run."""
+"""Common parts of both databases' resources: an engine that is made on first use, and closed with the run."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ class DatabaseResource(PlatformResource):
         """Raise DatabaseOutdatedError or DatabaseUnreachableError."""
 
     def engine(self) -> Engine:
-        """The engine of the database, of whatever version. Raises ConfigurationError."""
+        """The engine of the database, of any version. Raises ConfigurationError."""
         if self._engine is None:
             self._engine = self._open(self.settings_with())
         return self._engine
 
     def ready(self, *, patience_seconds: float | None = None) -> Engine:
-        """The engine, of a database that is there and of this version; one that is away is waited for so long.
+        """The engine, after checking that the database is there and of this version.
 
-        By default it is waited for as long as the settings say. Raises DatabaseOutdatedError,
+        An unreachable database is waited for, by default as long as the settings say. Raises DatabaseOutdatedError,
         DatabaseUnreachableError and ConfigurationError.
         """
         patience = self.settings_with().database_retry if patience_seconds is None else patience_seconds
@@ -56,6 +56,6 @@ class DatabaseResource(PlatformResource):
 
     @contextmanager
     def yield_for_execution(self, context: InitResourceContext) -> Iterator[Self]:  # noqa: ARG002 - Dagster's signature
-        """For as long as a run, or a look of a sensor, lasts."""
+        """The resource for the time of a run, or of a sensor's tick."""
         with self.opened():
             yield self

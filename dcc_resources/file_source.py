@@ -1,4 +1,4 @@
-"""What the resources of all kinds of file sources have in common: time limits and connections."""
+"""Common fields of the resources of all kinds of sources: time limits and connections."""
 
 from typing import ClassVar
 
@@ -8,7 +8,7 @@ from dcc_resources.platform_resource import PlatformResource, setting
 
 
 class FileSourceResource(PlatformResource):
-    """How file sources of one kind are listed and downloaded from."""
+    """How sources of one kind are listed and downloaded from."""
 
     protocols: ClassVar[tuple[SourceProtocol, ...]]
 
@@ -19,12 +19,12 @@ class FileSourceResource(PlatformResource):
     min_download_speed: int | None = setting("min_download_speed")
 
     def applied_to(self, settings: Settings) -> Settings:
-        """These settings with the fields that are given here, for file sources of this kind alone."""
+        """These settings with the given fields, for sources of this kind alone."""
         return settings.changed_for(self.protocols, self._given(), self._field_of)
 
 
 class FileServerResource(FileSourceResource):
-    """How file sources on servers are spoken to."""
+    """How to connect to sources on servers."""
 
     connect_timeout: float | None = setting("connect_timeout")
     login_timeout: float | None = setting("login_timeout")

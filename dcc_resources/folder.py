@@ -1,4 +1,4 @@
-"""The resource for file sources that are folders of this machine."""
+"""The resource for sources that are folders of this machine."""
 
 from typing import ClassVar
 
@@ -7,9 +7,10 @@ from dcc_resources.file_source import FileSourceResource
 
 
 class FolderResource(FileSourceResource):
-    """File sources that are folders of this machine, mounted ones among them: time limits, and archives at once.
+    """Sources that are folders of this machine, including mounted ones: time limits, and the number of archives at
+    once.
 
-    Where each folder is, `dcc source add` says.
+    `dcc source add` sets each folder's path.
     """
 
     key: ClassVar[str] = "folder"

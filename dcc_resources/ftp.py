@@ -1,4 +1,4 @@
-"""The resource for file sources on FTP servers, with TLS or without."""
+"""The resource for sources on FTP servers, with TLS or without."""
 
 from typing import ClassVar
 
@@ -8,10 +8,9 @@ from dcc_resources.platform_resource import setting
 
 
 class FtpResource(FileServerResource):
-    """File sources on FTP servers, with TLS (ftps) or without: time limits, connections and trusted authorities.
+    """Sources on FTP servers, with TLS (ftps) or without: time limits, connections and trusted authorities.
 
-    Where each source is and what it is logged into with, `dcc source add` says; certificates that are pinned there
-    count in place of the authorities.
+    `dcc source add` sets each source's address and access; certificates that are pinned there replace the authorities.
     """
 
     key: ClassVar[str] = "ftp"

@@ -1,4 +1,4 @@
-"""The resource for file sources on web servers."""
+"""The resource for sources on web servers."""
 
 from typing import ClassVar
 
@@ -8,10 +8,9 @@ from dcc_resources.platform_resource import setting
 
 
 class HttpResource(FileServerResource):
-    """File sources on web servers, http or https: time limits, connections and trusted authorities.
+    """Sources on web servers, http or https: time limits, connections and trusted authorities.
 
-    Where each source is and what it is logged into with, `dcc source add` says; certificates that are pinned there
-    count in place of the authorities.
+    `dcc source add` sets each source's address and access; certificates that are pinned there replace the authorities.
     """
 
     key: ClassVar[str] = "http"

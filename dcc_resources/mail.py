@@ -6,7 +6,7 @@ from dcc_resources.platform_resource import PlatformResource, setting
 
 
 class MailResource(PlatformResource):
-    """E-mail: the server that it goes by, who it is from, and who is told what."""
+    """E-mail: the server, the sender and the recipients."""
 
     key: ClassVar[str] = "mail"
 

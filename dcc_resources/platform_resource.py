@@ -1,7 +1,7 @@
-"""What all resources have in common: their fields are settings, and those left out are as the settings say.
+"""Common parts of all resources: their fields are settings, and fields left out have the settings' values.
 
-So `dcc` and Dagster agree without being told twice, and a value that the launchpad or `dcc_definitions.py` gives counts
-for the run. A secret is never given as text, which Dagster would store and show, but by where it is.
+So `dcc` and Dagster agree without being configured twice, and a value in the launchpad or in `dcc_definitions.py`
+counts for the run. A secret is never given as text, which Dagster would store and show, but by reference.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _WHERE = 'Say where a secret is: {env: NAME} in the launchpad, EnvVar("NAME") in
 
 
 def setting(name: str, description: str | None = None, *, secret: bool = False, plain: str | None = None) -> Any:
-    """A field of a resource that stands for the setting `name`, of which it has the description if none is given.
+    """A resource's field for the setting `name`, with that setting's description unless one is given.
 
-    `secret`: it may hold one, so the pages of Dagster mask it, and it is not given as text unless that matches the
+    `secret`: it may contain one, so Dagster's pages mask it, and it is not accepted as text unless the text matches the
     regular expression `plain`.
     """
     known = Settings.model_fields[name]
@@ -60,24 +60,24 @@ class PlatformResource(ConfigurableResource["PlatformResource"]):
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
-        """One that takes all from these settings: for runs inside a process that has them."""
+        """A resource with all values from these settings: for runs inside a process that has them."""
         resource = cls()
         resource._base = settings
         return resource
 
     def settings_with(self, *others: PlatformResource) -> Settings:
-        """The settings, with what this resource and others change of them. Raises ConfigurationError."""
+        """The settings with the changes of this resource and others. Raises ConfigurationError."""
         settings = self._base or load_settings()
         for resource in (self, *others):
             settings = resource.applied_to(settings)
         return settings
 
     def applied_to(self, settings: Settings) -> Settings:
-        """These settings with the fields that are given here. Raises ConfigurationError, which names the field."""
+        """These settings with the given fields. Raises ConfigurationError with the field's name."""
         return settings.changed(self._given(), self._field_of)
 
     def _given(self) -> dict[str, object]:
-        """The fields that are given, by the names of their settings."""
+        """The given fields, by the names of their settings."""
         return {
             setting_of(field): self._value(name, field)
             for name, field in type(self).model_fields.items()
@@ -85,7 +85,7 @@ class PlatformResource(ConfigurableResource["PlatformResource"]):
         }
 
     def _is_left_out(self, name: str, field: FieldInfo) -> bool:
-        """Whether a field is as the settings say: the launchpad fills those of secrets in with Dagster's mask."""
+        """Whether a field is left to the settings: the launchpad fills those of secrets in with Dagster's mask."""
         value = getattr(self, name)
         return value is None or (is_secret(field) and value == _MASK)
 
@@ -97,7 +97,7 @@ class PlatformResource(ConfigurableResource["PlatformResource"]):
         if is_reference(value):
             value = read_reference(value, called)
         elif not _is_plain(value, field) and value not in os.environ.values():
-            # What an EnvVar stood for is in the environment; anything else was written out.
+            # An EnvVar's value is in the environment; anything else was written out.
             raise ConfigurationError(
                 f"{called[0].upper()}{called[1:]} is given as text, which may hold a secret that Dagster would store "
                 f"and show. {_WHERE} If a run was launched with it, delete that run."
@@ -112,22 +112,22 @@ class PlatformResource(ConfigurableResource["PlatformResource"]):
 
 
 def is_setting(field: FieldInfo) -> bool:
-    """Whether a field of a resource stands for a setting."""
+    """Whether a resource's field is a setting."""
     return _SETTING in _extra(field)
 
 
 def setting_of(field: FieldInfo) -> str:
-    """The setting that a field stands for."""
+    """The setting of a field."""
     return str(_extra(field)[_SETTING])
 
 
 def is_secret(field: FieldInfo) -> bool:
-    """Whether the value of a field is masked."""
+    """Whether a field's value is masked."""
     return bool(_extra(field).get(_SECRET))
 
 
 def _is_plain(value: str, field: FieldInfo) -> bool:
-    """Whether a value can hold no secret, though its field is one for secrets."""
+    """Whether a value contains no secret, although its field may."""
     plain = _extra(field).get(_PLAIN)
     return plain is not None and re.fullmatch(str(plain), value) is not None
 

@@ -11,7 +11,7 @@ from dcc_resources.platform_resource import setting
 
 
 class QcDatabaseResource(DatabaseResource):
-    """The QC database: what valid documents say, what was found in them, and how far quality control is."""
+    """The QC database: the data of valid documents, the findings in them, and the state of quality control."""
 
     key: ClassVar[str] = "qc_database"
 

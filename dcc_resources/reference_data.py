@@ -1,4 +1,4 @@
-"""The resource for reference data: where each set is read from."""
+"""The resource for reference data: the sources of each set."""
 
 from typing import ClassVar, Final
 
@@ -8,9 +8,9 @@ _NO_QUERY: Final = r"[^?]*"
 
 
 class ReferenceDataResource(PlatformResource):
-    """Reference data: where IMPReSS and the registries are read from, within which time, and how old they may become.
+    """Reference data: where IMPReSS and the registries are read from, with time limits, and how old they may become.
 
-    An address may hold a token, so none is shown here: `dcc reference list` says what each set was read from.
+    An address may contain a token, so none is shown here: `dcc reference list` names the source of each set.
     """
 
     key: ClassVar[str] = "reference_data"

@@ -1,4 +1,4 @@
-"""The resource for the crawling session that a step is part of."""
+"""The resource for the crawling session that a step belongs to."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,10 +19,10 @@ from dcc_resources.work import Work
 
 
 class SessionResource(PlatformResource):
-    """The crawling session that a run works in: how far it goes, how much at once, and within which bounds.
+    """The crawling session of a run: its last phase, how much it does at once, and its limits.
 
-    Only one session of a centre is at work at a time. It is registered in the tracker, uses the store and the QC
-    database, and tells people by e-mail and webhook when it ends.
+    Only one session of a centre works at a time. It is registered in the tracker, uses the store and the QC database,
+    and notifies people by e-mail and webhook when it ends.
     """
 
     key: ClassVar[str] = "session"
@@ -49,9 +49,9 @@ class SessionResource(PlatformResource):
 
     @contextmanager
     def work(self, resume: int | None, *sources: FileSourceResource, group: str | None = None) -> Iterator[Work]:
-        """The work, with a session that is open for as long as the block lasts; `sources` are what it may crawl.
+        """The work, with a session that is open during the block; `sources` configure the connections.
 
-        `resume` names a session that an earlier run handed over; a new one is of a `group` of centres, or of all.
+        `resume` names a session that an earlier run handed over; a new one is for a `group` of centres, or for all.
         Raises NotFoundError for a group that DCC_GROUPS does not name, SessionActiveError, TrackerOutdatedError,
         TrackerUnreachableError and ConfigurationError.
         """
@@ -60,5 +60,5 @@ class SessionResource(PlatformResource):
             yield Work(settings, tracker, session, hands_over=True, until=settings.last_phase)
 
     def session_settings(self, *sources: FileSourceResource) -> Settings:
-        """The settings that sessions work by. Raises ConfigurationError."""
+        """The settings of sessions. Raises ConfigurationError."""
         return self.tracker.settings_with(self.qc_database, self.store, self.mail, self.webhook, self, *sources)

@@ -1,4 +1,4 @@
-"""The resource for file sources on SFTP servers."""
+"""The resource for sources on SFTP servers."""
 
 from typing import ClassVar
 
@@ -8,10 +8,10 @@ from dcc_resources.platform_resource import setting
 
 
 class SftpResource(FileServerResource):
-    """File sources on SFTP servers: time limits, connections and which host keys are trusted.
+    """Sources on SFTP servers: time limits, connections and trusted host keys.
 
-    Where each source is and what it is logged into with, `dcc source add` says. A server whose host key is neither
-    pinned there nor known is not spoken to.
+    `dcc source add` sets each source's address and access. A server whose host key is neither pinned there nor known is
+    refused.
     """
 
     key: ClassVar[str] = "sftp"

@@ -8,7 +8,7 @@ from dcc_resources.platform_resource import PlatformResource, setting
 
 
 class StoreResource(PlatformResource):
-    """The store: where archives and their contents are kept, how long, and how much of the disk must stay free."""
+    """The store: where and how long archives and their contents are kept, and how much of the disk must stay free."""
 
     key: ClassVar[str] = "store"
 

@@ -11,7 +11,7 @@ from dcc_resources.platform_resource import setting
 
 
 class TrackerResource(DatabaseResource):
-    """The tracker: the database of what became of every archive and document. It is the truth that Dagster shows."""
+    """The tracker: the database with the state of every archive and document. It is the truth that Dagster shows."""
 
     key: ClassVar[str] = "tracker"
 
@@ -22,7 +22,7 @@ class TrackerResource(DatabaseResource):
 
     @classmethod
     def holding(cls, settings: Settings, engine: Engine) -> Self:
-        """One of these settings, with an engine that is already there and that somebody else closes."""
+        """A resource with these settings and an existing engine that its owner closes."""
         resource = cls.of(settings)
         resource._engine = engine
         return resource

@@ -6,7 +6,7 @@ from dcc_resources.platform_resource import PlatformResource, setting
 
 
 class WebhookResource(PlatformResource):
-    """The webhook: a web address that gets every notification as a JSON object, signed where a key is given."""
+    """The webhook: a web address that gets every notification as a JSON object, signed if a key is given."""
 
     key: ClassVar[str] = "webhook"
 

@@ -1,4 +1,4 @@
-"""A crawling session with what it is asked to do: what a step of a run works with."""
+"""A crawling session and what it has to do: what a step of a run works with."""
 
 from __future__ import annotations
 
@@ -22,19 +22,18 @@ if TYPE_CHECKING:
     from dcc_resources.qc_database import QcDatabaseResource
 
 
-def unheard(_outcome: object) -> None:
-    """Where nobody wants to hear of outcomes."""
+def ignore(_outcome: object) -> None:
+    """Ignore outcomes."""
 
 
 @dataclass
 class Work:
-    """A session with what it is asked to do.
+    """A session and what it has to do.
 
-    `source_ids`: the file sources to crawl, `keys`: the zip actions to process; None for all that are due.
-    `requested_by` is in whose name. `hands_over`: what follows on a run is left to a later run of the same session.
-    `until` is the last phase that documents are taken to. `on_crawl`, `on_zip` and `on_data` hear of each outcome, in
-    the step's thread. `crawled`, `processed` and `loaded`: that part was done to its end. `failure`: what the work
-    itself raised.
+    `source_ids`: the sources to crawl, `keys`: the submissions to process; None for all that are due. `requested_by` is
+    the person who asked. `hands_over`: work that a run brings about is left to a later run of the same session. `until`
+    is the last phase for documents. `on_crawl`, `on_zip` and `on_data` are called with each outcome, in the step's
+    thread. `crawled`, `processed` and `loaded`: that part was completed. `failure`: what the work itself raised.
     """
 
     settings: Settings
@@ -44,17 +43,17 @@ class Work:
     keys: Sequence[ZipKey] | None = None
     requested_by: str = "Dagster"
     hands_over: bool = False
-    on_crawl: Callable[[SourceCrawl], None] = unheard
-    on_zip: Callable[[ZipOutcome], None] = unheard
+    on_crawl: Callable[[SourceCrawl], None] = ignore
+    on_zip: Callable[[ZipOutcome], None] = ignore
     until: Phase = Phase.QC
-    on_data: Callable[[DataOutcome], None] = unheard
+    on_data: Callable[[DataOutcome], None] = ignore
     crawled: bool = field(default=False, init=False)
     processed: bool = field(default=False, init=False)
     loaded: bool = field(default=False, init=False)
     failure: BaseException | None = field(default=None, init=False)
 
     def crawl(self, source_ids: Sequence[int] | None = None) -> Iterator[SourceCrawl]:
-        """Crawl the file sources; yield each outcome when it is in the tracker. `source_ids` narrows the work down."""
+        """Crawl the sources; yields each outcome once it is in the tracker. `source_ids` restricts the work."""
         from dcc.session.crawling import crawl_file_sources
 
         wanted = self.source_ids if source_ids is None else source_ids
@@ -65,9 +64,9 @@ class Work:
         self.crawled = True
 
     def process(self, keys: Sequence[ZipKey] | None = None, workers: Workers | None = None) -> Iterator[ZipOutcome]:
-        """Process zip actions; yield each outcome when it is in the tracker.
+        """Process submissions; yields each outcome once it is in the tracker.
 
-        `keys` narrows the work down; `workers` fetch and prepare archives where there are no keys.
+        `keys` restricts the work; `workers` fetch and prepare archives if there are no keys.
         """
         from dcc.session.archives.processing import process_zip_actions
 
@@ -88,10 +87,10 @@ class Work:
     def take_up_data(
         self, qc: Engine, keys: Collection[ZipKey] | None = None, *, again: bool = False
     ) -> Iterator[DataOutcome]:
-        """Take valid documents on to `until`; yield each outcome when it is in both databases.
+        """Process valid documents up to `until`; yields each outcome once it is in both databases.
 
-        `keys` narrows the work down. `again`: what was judged is judged again, and for that the documents go on to the
-        phase data whatever `until` says. Raises as `dcc.session.data.session_data.take_up_data`.
+        `keys` restricts the work. `again`: documents that were judged are judged again; they reach the phase data
+        whatever `until` is. Raises as `dcc.session.data.session_data.take_up_data`.
         """
         from dcc.session.data.corrections import recheck
         from dcc.session.data.session_data import take_up_data
@@ -108,12 +107,12 @@ class Work:
         self.loaded = True
 
     def hand_over_if_due(self, *, archives: bool = False) -> None:
-        """Keep the session open for a later run, if that finds documents of its centres to take on, or `archives`."""
+        """Keep the session open for a later run, if that has documents of its centres to process, or `archives`."""
         if self.hands_over and ((archives and self._archives_are_due()) or self._documents_are_due()):
             self.session.hand_over()
 
     def _archives_are_due(self) -> bool:
-        """Whether zip actions wait to be processed, or downloads that failed to be tried again."""
+        """Whether submissions wait to be processed, or failed downloads to be repeated."""
         from dcc.tracker.hostings.download_plan import count_not_arrived
         from dcc.tracker.queries.zip_action_lists import waiting_zip_actions
 
@@ -124,7 +123,7 @@ class Work:
         return self.until >= Phase.XSD and self._read(look)
 
     def _documents_are_due(self) -> bool:
-        """Whether documents wait to be taken on, as far as sessions go."""
+        """Whether documents wait for steps that sessions do."""
         from dcc.session.data.documents import count_waiting, load_due
 
         until = self.settings.last_phase
@@ -148,7 +147,7 @@ class Work:
 
     @contextmanager
     def _noting_failure(self) -> Iterator[None]:
-        # Dagster wraps what a step raises; the command wants it as it was.
+        # Dagster wraps what a step raises; the command needs the original.
         try:
             yield
         except GeneratorExit:

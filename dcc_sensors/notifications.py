@@ -1,7 +1,7 @@
-"""The sensor that has people notified of what no session tells: runs and checks that fail, a tracker that is away.
+"""The sensor that notifies people of what no session reports: failed runs and checks, an unreachable tracker.
 
-A session tells what it did when it ends, whoever runs it. The sensor looks at the ledger as well, for what could not be
-sent then, so that nothing is told twice.
+A session sends its news when it ends, whoever runs it. The sensor also sends what could not be sent then; the ledger
+prevents repeats.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from dcc_resources.webhook import WebhookResource
 
 NOTIFY_SECONDS: Final = 60
 _PATIENCE_SECONDS: Final = 20.0
-"""How long a tracker that restarts is waited for: Dagster gives a sensor a minute."""
+"""Seconds to wait for a tracker that restarts: Dagster gives a sensor a minute."""
 
 _JOBS: Final = (CRAWL_JOB, PROCESS_JOB, LOAD_JOB, SHOW_JOB, REFERENCE_JOB)
 _CHECKS: Final = tuple(AssetCheckKey(spec.asset_key, spec.name) for spec in REFERENCE_CHECK_SPECS)
@@ -51,7 +51,7 @@ _OVER: Final = [DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE]
 def notifications(
     context: SensorEvaluationContext, tracker: TrackerResource, mail: MailResource, webhook: WebhookResource
 ) -> SkipReason:
-    """Tell what is due; asks for no run."""
+    """Send the due notifications; requests no run."""
     settings = tracker.settings_with(mail, webhook)
     if not notifies(settings):
         return SkipReason("Notifications are off. Set DCC_NOTIFY_... to turn them on.")
@@ -60,12 +60,12 @@ def notifications(
         states = [*_runs(context.instance), *_checks(context.instance)]
         troubles = [state for state in states if state.since]
         fine = {state.subject: state.label for state in states if not state.since}
-        told = notify_due(engine, settings, troubles, fine)
+        notified = notify_due(engine, settings, troubles, fine)
     except TrackerUnreachableError as error:
         return SkipReason(" ".join([str(error), *notify_tracker_outage(settings, error)]))
     except DatabaseOutdatedError as error:
         return SkipReason(str(error))
-    return SkipReason(" ".join(told.sentences) or "No new notifications.")
+    return SkipReason(" ".join(notified.sentences) or "No new notifications.")
 
 
 def notification_automation() -> Definitions:
@@ -74,7 +74,9 @@ def notification_automation() -> Definitions:
 
 
 def _runs(instance: DagsterInstance) -> Iterator[Trouble]:
-    """The last run of each job: one that failed outside a session, which tells by itself; `since` empty: it is fine."""
+    """The last run of each job: failed ones outside of sessions, which report themselves; `since` is empty without a
+    failure.
+    """
     for job in _JOBS:
         runs = instance.get_runs(RunsFilter(job_name=job, statuses=_OVER), limit=1)
         if not runs:
@@ -89,7 +91,7 @@ def _runs(instance: DagsterInstance) -> Iterator[Trouble]:
 
 
 def _checks(instance: DagsterInstance) -> Iterator[Trouble]:
-    """The last evaluation of each check that no session makes; `since` empty: it passed."""
+    """The last evaluation of each check outside of sessions; `since` is empty if it passed."""
     for key, result in latest_results(instance, _CHECKS).items():
         subject = f"check {key.to_user_string()}"
         label = f"the check {key.name} of {key.asset_key.to_user_string()}"

@@ -1,4 +1,4 @@
-"""The sensor for what is overdue: it keeps the checks right and notifies people."""
+"""The sensor for overdue work: it keeps the checks right and notifies people."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ _SUBJECT: Final = "overdue: "
 def overdue(
     context: SensorEvaluationContext, tracker: TrackerResource, mail: MailResource, webhook: WebhookResource
 ) -> SkipReason:
-    """Show what changed of what is overdue, in a run of that job which begins at once, and notify people of it."""
+    """Show changes of overdue work, in a run of that job which begins at once, and notify people."""
     settings = tracker.settings_with(mail, webhook)
     try:
         engine = tracker.ready(patience_seconds=0)
         show_overdue(context.instance, engine, settings)
-        told = _notify(engine, settings)
+        notified = _notify(engine, settings)
     except DatabaseOutdatedError as error:
         return SkipReason(str(error))
-    return SkipReason(" ".join(["The checks are up to date.", *told]))
+    return SkipReason(" ".join(["The checks are up to date.", *notified]))
 
 
 def _notify(tracker: Engine, settings: Settings) -> Sequence[str]:
-    """Tell of each check that fails once, and once more when it passes, and remind centres of what they are to correct.
+    """Notify of each check that fails, once, and again when it passes, and remind centres of their failed archives.
 
-    Returns sentences for the page of the sensor.
+    Returns sentences for the sensor's page.
     """
     if not notifies(settings):
         return ()
@@ -63,7 +63,7 @@ def _notify(tracker: Engine, settings: Settings) -> Sequence[str]:
 
 
 def _state(report: Report) -> Trouble:
-    """A check as an outage; `since` empty: it passes."""
+    """A check as an outage; `since` is empty if it passes."""
     (verdict,) = report.verdicts
     name = verdict.check.name
     subject = f"{_SUBJECT}{name} of {report.partition}"
@@ -72,7 +72,7 @@ def _state(report: Report) -> Trouble:
         return Trouble(subject, "", label, "")
     facts = verdict.metadata
     reason = f"{verdict.description} Who acts: {facts['Who acts']}. {facts['What to do']}"
-    # What comes back as it was on another day is told again.
+    # A failure that returns on another day is news again.
     since = f"{facts['since']}, seen on {datetime.fromtimestamp(report.timestamp or 0, UTC):%Y-%m-%d}"
     return Trouble(subject, since, label, reason, reported=False)
 

@@ -1,4 +1,4 @@
-"""What the sensors see: the tracker and the QC database. No file source is ever spoken to from here."""
+"""The sensors' view of the tracker and the QC database. Sensors never contact a source."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from dcc_assets.sync.changes import Mark, changes_since
 from dcc_assets.sync.marks import Part
 
 _NOT_DONE_WITH: Final = State(Phase.QC, Status.PENDING)
-"""State of documents that wait for a wrangler, not for a session."""
+"""The state of documents that wait for a wrangler, not for a session."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrackerView:
-    """What there is to do for a `group` of centres, or for all: None; and who is at it.
+    """Work for a `group` of centres, or for all (None), and the sessions on it.
 
-    `waiting` and `failed_downloads` count zip actions. `open_session` is the session that a later run may resume;
-    `active` one that a process holds at this moment, which keeps it from being resumed, or one of these centres from
-    beginning. `last_crawl` and `last_crawled_session` are the newest crawl of any file source and its session,
-    `last_download_session` the newest session that downloaded, of sessions for these centres; 0 for none. `data_waits`
-    counts the documents that wait to be taken on after validation, those that are held left out.
+    `waiting` and `failed_downloads` count submissions. `open_session` is the session that a later run may resume;
+    `active` is one that a process has at this moment, so that it cannot be resumed, or none of these centres can begin.
+    `last_crawl` and `last_crawled_session` are the newest crawl of any source and its session, `last_download_session`
+    the newest session of these centres that downloaded; 0 for none. `data_waits` counts the documents that wait for the
+    steps after validation, without held ones.
     """
 
     group: str | None
@@ -55,11 +55,11 @@ class TrackerView:
     data_waits: int
 
 
-def look_at_tracker(settings: Settings) -> list[TrackerView]:
-    """Look at the tracker: a view for each session that a run may resume or begin; one at least.
+def read_tracker(settings: Settings) -> list[TrackerView]:
+    """Read the tracker: a view for each session that a run may resume or begin; at least one.
 
-    They are those that wait to be resumed. Beside sessions that are not over, one of each group with other centres may
-    begin; beside none, one of all centres. Raises TrackerOutdatedError and TrackerUnreachableError.
+    First those that can be resumed. While other sessions are open, one of each group with other centres may begin;
+    otherwise one of all centres. Raises TrackerOutdatedError and TrackerUnreachableError.
     """
     with _looking(settings) as connection:
         leases = read_leases(connection, settings)
@@ -72,7 +72,7 @@ def look_at_tracker(settings: Settings) -> list[TrackerView]:
 
 
 def active_session(settings: Settings, group: CentreGroup | None) -> Lease | None:
-    """A session that a process holds of a centre of the group, or of any. Raises as `look_at_tracker`."""
+    """A session that a process has for a centre of the group, or for any. Raises as `read_tracker`."""
     with _looking(settings) as connection:
         return _active(read_leases(connection, settings), group)
 
@@ -88,10 +88,10 @@ def _looking(settings: Settings) -> Iterator[Connection]:
         tracker.dispose()
 
 
-def look_for_changes(settings: Settings, marks: Iterable[Part[Mark]]) -> int:
-    """How many zip actions and centres have changed since the marks of what Dagster shows.
+def count_changes(settings: Settings, marks: Iterable[Part[Mark]]) -> int:
+    """The number of submissions and centres that changed since the marks of Dagster's events.
 
-    What changed in the second of the mark itself, or by a clock that was ahead, is left to the next session. Raises
+    Changes within the mark's own second, or by a clock that was ahead, are left to the next session. Raises
     DatabaseOutdatedError and DatabaseUnreachableError.
     """
     tracker, qc = open_tracker(settings), open_qc_database(settings)
@@ -106,10 +106,10 @@ def look_for_changes(settings: Settings, marks: Iterable[Part[Mark]]) -> int:
         tracker.dispose()
 
 
-def look_for_data_to_follow(settings: Settings) -> int:
-    """How many documents a session would judge again, or have contexts and overviews follow, though none waits.
+def count_follow_up_data(settings: Settings) -> int:
+    """The number of documents that need judging again, or new contexts and overviews, although none waits.
 
-    Because of withdrawals, waivers or reference data. Raises DatabaseOutdatedError and DatabaseUnreachableError.
+    That is due to withdrawals, waivers or reference data. Raises DatabaseOutdatedError and DatabaseUnreachableError.
     """
     until = settings.last_phase
     if until < Phase.DATA:
@@ -182,7 +182,7 @@ def _data_waits(connection: Connection, settings: Settings, centres: Collection[
 
 
 def _held(settings: Settings) -> set[int]:
-    """The ids of the `xml_file` of documents that wait to be confirmed."""
+    """The `xml_file` ids of documents that wait for confirmation."""
     qc = open_qc_database(settings)
     try:
         require_current_qc(qc)

@@ -1,4 +1,4 @@
-"""The schedule that brings reference data up to date every day."""
+"""The schedule that refreshes the reference data every day."""
 
 from typing import Final
 
@@ -17,7 +17,7 @@ from dcc_assets.reference import REFERENCE_JOB
 from dcc_resources.qc_database import QcDatabaseResource
 
 REFRESH_TIME: Final = "20 3 * * *"
-"""When reference data are refreshed, in UTC: at night in Europe, where most of their sources are."""
+"""The time of the refresh, in UTC: at night in Europe, where most of the sources are."""
 
 
 @schedule(
@@ -29,7 +29,7 @@ REFRESH_TIME: Final = "20 3 * * *"
     description="Brings all sets of reference data up to date, every day.",
 )
 def refresh_reference(_context: ScheduleEvaluationContext, qc_database: QcDatabaseResource) -> RunRequest | SkipReason:
-    """Ask for a refresh of all sets, once there is a QC database to keep them in."""
+    """Request a refresh of all sets, once there is a QC database for them."""
     try:
         qc_database.ready(patience_seconds=0)
     except QcDatabaseOutdatedError as error:

@@ -1,6 +1,6 @@
-"""What starts work by itself: crawl schedules, and sensors for new zip actions, failed downloads and valid data.
+"""What starts work: crawl schedules, and sensors for new submissions, failed downloads and valid data.
 
-All run as soon as Dagster's daemon does, and can be switched off in its web page. They look at the two databases only.
+All run as soon as Dagster's daemon runs, and can be switched off in its web page. They only read the two databases.
 """
 
 import time
@@ -36,9 +36,9 @@ from dcc_resources.session import SessionResource
 from dcc_sensors.pending_work import (
     TrackerView,
     active_session,
-    look_at_tracker,
-    look_for_changes,
-    look_for_data_to_follow,
+    count_changes,
+    count_follow_up_data,
+    read_tracker,
 )
 
 NEW_ZIPS_SECONDS: Final = 15
@@ -46,7 +46,7 @@ DATA_SECONDS: Final = 15
 CHANGES_SECONDS: Final = 30
 RETRY_SECONDS: Final = 120
 REPEAT_SECONDS: Final = 15 * 60
-"""How long the same work is not asked for again, when a run has left it undone."""
+"""Seconds before the same work is requested again, if a run left it undone."""
 
 _UNFINISHED = [
     DagsterRunStatus.QUEUED,
@@ -64,7 +64,7 @@ _UNFINISHED = [
     description="Processes waiting zip actions when no session is running.",
 )
 def new_zips(context: SensorEvaluationContext, session: SessionResource) -> RunRequest | SkipReason:
-    """Ask for a run over the zip actions that wait; finish the runs of processes that died, which hold up others."""
+    """Request a run for waiting submissions; mark runs of dead processes as failed, because they block others."""
     finish_dead_runs(context.instance)
     settings = session.session_settings()
 
@@ -83,7 +83,7 @@ def new_zips(context: SensorEvaluationContext, session: SessionResource) -> RunR
     description="Tries failed downloads again, once after each crawl.",
 )
 def retry_failed_downloads(context: SensorEvaluationContext, session: SessionResource) -> RunRequest | SkipReason:
-    """Ask for one run after each crawl, if downloads failed before it; new zip actions come first."""
+    """Request one run after each crawl with failed downloads before it; new submissions come first."""
 
     def due(view: TrackerView) -> str | SkipReason:
         if view.failed_downloads == 0:
@@ -102,17 +102,17 @@ def retry_failed_downloads(context: SensorEvaluationContext, session: SessionRes
     description="Loads valid documents into the QC database when all archives of a crawl are processed.",
 )
 def valid_documents(context: SensorEvaluationContext, session: SessionResource) -> RunRequest | SkipReason:
-    """Ask for one run over all documents that wait, in the session that validated them where that is still open.
+    """Request one run for all waiting documents, in the session that validated them if it is still open.
 
-    Zip actions come first, so that documents are uploaded in order across all archives of a crawl.
+    Submissions come first, so that documents are uploaded in order across all archives of a crawl.
     """
     finish_dead_runs(context.instance)
     settings = session.session_settings()
 
     def due(view: TrackerView) -> str | SkipReason:
-        # What is to follow is counted for all centres together, and by a session of a group as it comes to the data.
+        # Follow-up work is counted for all centres together, and by a session of a group when it comes to the data.
         is_free = view.active is None and view.group is None
-        waits = view.data_waits or (look_for_data_to_follow(settings) if is_free else 0)
+        waits = view.data_waits or (count_follow_up_data(settings) if is_free else 0)
         if waits == 0:
             return SkipReason("No document is waiting.")
         if view.waiting and view.last_download_session < view.last_crawled_session:
@@ -129,13 +129,13 @@ def valid_documents(context: SensorEvaluationContext, session: SessionResource) 
     description="Shows changes made with `dcc` commands: quality control, withdrawals, confirmations.",
 )
 def changes_beside_sessions(context: SensorEvaluationContext, session: SessionResource) -> RunRequest | SkipReason:
-    """Ask for one run that shows what changed in the databases since that was done last."""
+    """Request one run that shows changes in the databases since the last such run."""
     settings = session.session_settings()
     parts = DATA_SHOWN.parts(context.instance, settings)
     try:
-        if any(view.data_waits for view in look_at_tracker(settings)):
+        if any(view.data_waits for view in read_tracker(settings)):
             return SkipReason("The next session shows the changes.")
-        changed = look_for_changes(settings, parts)
+        changed = count_changes(settings, parts)
         if changed == 0:
             return SkipReason("No changes to show.")
         since = "; ".join(f"{part.mark.zips}, {part.mark.contexts}" for part in parts)
@@ -147,9 +147,9 @@ def changes_beside_sessions(context: SensorEvaluationContext, session: SessionRe
 
 
 def crawl_schedules(settings: Settings) -> list[ScheduleDefinition]:
-    """The schedule that has all file sources crawled, and those of groups of centres with an interval of their own.
+    """The schedule that crawls all sources, and those of groups of centres with an interval of their own.
 
-    Raises ConfigurationError for what is no cron expression, and for an interval of a group that is not named.
+    Raises ConfigurationError for an invalid cron expression, and for an interval of an unknown group.
     """
     for name in settings.intervals_of_groups:
         if name not in settings.centre_groups:
@@ -200,14 +200,14 @@ def _first_due(
 ) -> RunRequest | SkipReason:
     """A run of the first session that can be resumed or begun and has something `due`, or why there is none.
 
-    `due` tells the key of such a run. There is none where sessions stop before a phase.
+    `due` returns the run key. There is none if sessions stop before a phase.
     """
     until = settings.last_phase
     if until < phase:
         return SkipReason(f"Sessions stop at {until.short_name} (DCC_UNTIL).")
     reasons = []
     try:
-        for view in look_at_tracker(settings):
+        for view in read_tracker(settings):
             key = due(view)
             reason = key if isinstance(key, SkipReason) else _busy_beside(instance, view.active, view.group)
             if reason is None:
@@ -239,10 +239,10 @@ def _session_tags(view: TrackerView) -> dict[str, str]:
 
 
 def _excludes(one: str | None, other: str | None) -> bool:
-    """Whether runs for two groups of centres, or for all, may not go on at once."""
+    """Whether runs for two groups of centres, or for all, exclude each other."""
     return one is None or other is None or one == other
 
 
 def _of_group(view: TrackerView) -> str:
-    """What tells the key of a run for a group from that of one for another."""
+    """The part of a run key that distinguishes groups."""
     return "" if view.group is None else f"{view.group}: "

@@ -91,12 +91,12 @@ def zip_report(outcome: ZipOutcome, staging: Staging) -> Report:
     )
 
 
-def whole_zip_report(outcome: ZipOutcome, staging: Staging) -> Report:
+def complete_zip_report(outcome: ZipOutcome, staging: Staging) -> Report:
     """As `zip_report`, including the submission itself: that it exists, its name accepted or refused."""
     report = zip_report(outcome, staging)
     if outcome.phase is Phase.ZIP_NAME and outcome.failed:
         return replace(report, whole=True)
-    name = Verdict(CHECK_OF_PHASE[Phase.ZIP_NAME], True, _PASSED[Phase.ZIP_NAME], _about(outcome), told=False)
+    name = Verdict(CHECK_OF_PHASE[Phase.ZIP_NAME], True, _PASSED[Phase.ZIP_NAME], _about(outcome), always=False)
     others = tuple(verdict for verdict in report.verdicts if verdict.check != name.check)
     there = Materialised(
         ZIP_ACTIONS_ASSET,
@@ -139,7 +139,7 @@ def _verdicts(outcome: ZipOutcome, staging: Staging) -> Iterator[Verdict]:
             failure = _failure(outcome, phase, headline, staging)
             yield Verdict(check, False, headline, failure, kinds=_kinds_of(outcome, phase))
         elif _passed(outcome, phase):
-            yield Verdict(check, True, _PASSED[phase], _about(outcome), told=False)
+            yield Verdict(check, True, _PASSED[phase], _about(outcome), always=False)
 
 
 def _passed(outcome: ZipOutcome, phase: Phase) -> bool:

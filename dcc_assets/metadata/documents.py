@@ -99,7 +99,7 @@ def _upload(outcome: ZipData) -> tuple[Sequence[Materialised], list[Verdict]]:
     if not _whole(outcome, Phase.UPLOAD):
         return (), []
     there = Materialised(UPLOADED_DATA, _about(outcome) | _uploaded(outcome.documents) | _links(outcome, UPLOADED_DATA))
-    return (there,), [Verdict(UPLOAD_CHECK, True, "Every document was uploaded.", _about(outcome), told=False)]
+    return (there,), [Verdict(UPLOAD_CHECK, True, "Every document was uploaded.", _about(outcome), always=False)]
 
 
 def _not_uploaded(document: DocumentData) -> bool:
@@ -179,7 +179,7 @@ def _group_verdict(outcome: ZipData, group: RuleGroup) -> Verdict:
     worst = next((severity for severity in _WORST_FIRST if any(s is severity for _, s in counts)), None)
     if worst is None or worst is Severity.WARNING:
         text = "No findings." if worst is None else f"{_number(counts.total(), 'warning')}, none that fails a document."
-        return Verdict(check, True, text, _about(outcome) | _tally(counts), told=False)
+        return Verdict(check, True, text, _about(outcome) | _tally(counts), always=False)
     headline = _group_headline(outcome.documents, counts, of_group)
     return Verdict(
         check,

@@ -60,7 +60,7 @@ def found_zip_reports(crawl: SourceCrawl) -> Iterator[Report]:
                 "Links": links([("Submission report", report_of_zip(key)), source]),
             }
             there = Materialised(ZIP_ACTIONS_ASSET, about, f"Found on {crawl.label}.")
-            fine = Verdict(_NAME, True, f"{key.file_name} follows the naming convention.", told=False)
+            fine = Verdict(_NAME, True, f"{key.file_name} follows the naming convention.", always=False)
             yield Report(key.partition, (there,), (fine,), finished, ZIP_ACTIONS.name, whole=True)
     for key, reason in refused.items():
         verdict = Verdict(

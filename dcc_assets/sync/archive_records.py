@@ -1,6 +1,6 @@
-"""Outcomes as the tracker has recorded them, in the form in which a session tells of them.
+"""Outcomes as recorded in the tracker, in the same form as a session yields them.
 
-From these Dagster can be shown what happened long ago. The tracker is read a few hundred zip actions at a time, with a
+With these Dagster can show what happened long ago. The tracker is read a few hundred submissions at a time, with a
 fixed number of statements each time.
 """
 
@@ -39,7 +39,7 @@ _CHUNK = 500
 
 
 def recorded_crawls(connection: Connection) -> list[SourceCrawl]:
-    """The latest crawl of each file source that has been crawled, without the zip actions that it found."""
+    """The latest crawl of each crawled source, without the submissions that it found."""
     crawls = latest_crawls(connection)
     return [
         SourceCrawl(
@@ -67,7 +67,7 @@ def recorded_crawls(connection: Connection) -> list[SourceCrawl]:
 def recorded_zips(
     connection: Connection, keys: Sequence[ZipKey] | None = None, wanted: ColumnElement[bool] | None = None
 ) -> Iterator[ZipOutcome]:
-    """All zip actions, those of `keys`, or those that `wanted` says, in the order in which they were first seen."""
+    """All submissions, those of `keys`, or those that `wanted` selects, in the order in which they were first seen."""
     sources = {address.id: address for address in load_addresses(connection, only_crawlable=False)}
     query = select(ZipAction.id)
     if wanted is not None:
@@ -116,7 +116,7 @@ def _chunk(connection: Connection, ids: Sequence[int], sources: Mapping[int, Sou
 
 
 def _up_to_validation(phase: int, status: int) -> tuple[Phase, Status]:
-    """The state as a session tells it: what comes after validation is the business of others."""
+    """The state up to validation; other reports show the later phases."""
     return (Phase(phase), Status(status)) if phase <= Phase.XSD else (Phase.XSD, Status.DONE)
 
 
@@ -185,7 +185,7 @@ def _errors(connection: Connection, documents: Sequence[int]) -> dict[int, list[
 
 
 def _reasons(connection: Connection, ids: Sequence[int], downloads: Sequence[int]) -> dict[int, list[Problem]]:
-    """Why zip actions failed: what is recorded of them and of their latest download, in that order."""
+    """Why submissions failed: the entries about them and about their latest download, in that order."""
     about_actions = (
         select(ZipActionLog.za_id, *OF_ACTION)
         .join(AnException, AnException.id == ZipActionLog.exception_id)

@@ -1,8 +1,8 @@
-"""What became of zip actions up to their validation, shown in Dagster where the session that did it was killed.
+"""Results of submissions up to their validation, shown in Dagster for sessions that were killed.
 
-A session tells of zip actions as they finish, a second after they are in the tracker. What one that died had not told
-is found by a mark (`marks`): up to which zip action, download, refusal and re-opening everything had been shown at
-last. It goes by ids, which no clock can put out of order.
+A session reports submissions as they finish, a second after they are in the tracker. The unreported ones of a dead
+session are found by a mark (`marks`): the submission, download, refusal and re-opening up to which everything was
+shown. It uses ids, which no clock can put out of order.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dcc.store.staging import Staging
 from dcc.tracker.database import run_reading
 from dcc.tracker.models import FileSourceHasZip, Reopening, ZipAction, ZipActionLog, ZipDownload, ZipFile
 from dcc.tracker.queries.session_zips import of_centres
-from dcc_assets.metadata.archives import whole_zip_report
+from dcc_assets.metadata.archives import complete_zip_report
 from dcc_assets.sync.archive_records import recorded_zips
 from dcc_assets.sync.horizon import archive_older, read_archive
 from dcc_assets.sync.marks import Marks, Part
@@ -36,7 +36,7 @@ _AT_ONCE: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class ZipMark:
-    """The newest ids of `zip_action`, `zip_download`, `zip_action_log` and `reopening` that had been shown."""
+    """The newest ids of `zip_action`, `zip_download`, `zip_action_log` and `reopening` that were shown."""
 
     zip_actions: int = 0
     downloads: int = 0
@@ -44,7 +44,7 @@ class ZipMark:
     reopenings: int = 0
 
     def or_later(self, other: ZipMark) -> ZipMark:
-        """What is shown by this mark or by another one."""
+        """The larger of two marks."""
         return ZipMark(*map(max, astuple(self), astuple(other)))
 
 
@@ -52,7 +52,7 @@ ZIPS_SHOWN: Final = Marks("dcc/zip actions shown", ZipMark)
 
 
 def show_unshown(instance: DagsterInstance, recorder: EventRecorder, work: Work) -> None:
-    """Show what no session told of, of the centres of this one; the marks stay until the recorder has stored it.
+    """Show unreported submissions of this session's centres; the marks stay until the recorder has stored them.
 
     Raises TrackerUnreachableError, as `note_shown` and `recorded_reports` do.
     """
@@ -70,23 +70,23 @@ def show_unshown(instance: DagsterInstance, recorder: EventRecorder, work: Work)
             tracker, partial(_unshown, part=part, shown=shown, after=last), patience_seconds=settings.database_retry
         ):
             last = max(page)
-            recorder.tell_of_many(recorded_reports(tracker, settings, list(page.values())))
+            recorder.record_many(recorded_reports(tracker, settings, list(page.values())))
 
 
 def recorded_reports(tracker: Engine, settings: Settings, keys: Sequence[ZipKey]) -> Iterator[Report]:
-    """Reports of what the tracker has recorded of zip actions."""
+    """Reports of submissions as recorded in the tracker."""
     staging = Staging(settings.staging_directory)
     for start in range(0, len(keys), _AT_ONCE):
         load = partial(_recorded, keys=keys[start : start + _AT_ONCE])
         for outcome in run_reading(tracker, load, patience_seconds=settings.database_retry):
-            yield whole_zip_report(outcome, staging)
+            yield complete_zip_report(outcome, staging)
 
 
 def note_shown(instance: DagsterInstance, work: Work) -> None:
-    """Note that everything of the session's centres is shown; called when the recorder is left.
+    """Record that everything of the session's centres is shown; call after leaving the recorder.
 
-    What is unfinished will be told of by a session to come, which may be killed: as long as anything is, downloads
-    count as not shown.
+    A later session, which may be killed, reports unfinished submissions: while there are any, downloads count as not
+    shown.
     """
     group = work.session.group
     newest, unfinished = run_reading(
@@ -109,7 +109,7 @@ def _newest_and_unfinished(connection: Connection, group: CentreGroup | None) ->
 
 
 def newest_zip_mark(connection: Connection) -> ZipMark:
-    """How far there is anything to be shown."""
+    """The newest ids."""
     newest = (
         connection.scalar(select(func.max(model.id))) or 0
         for model in (ZipAction, ZipDownload, ZipActionLog, Reopening)
@@ -122,7 +122,7 @@ def _recorded(connection: Connection, keys: Sequence[ZipKey]) -> list[ZipOutcome
 
 
 def _unshown(connection: Connection, part: Part[ZipMark], shown: ColumnElement[bool], after: int) -> dict[int, ZipKey]:
-    """Some hundreds of those `shown`, by ids greater than `after`, of which something is newer than their mark."""
+    """Some hundreds of the `shown` submissions with ids above `after` that have something newer than their mark."""
     mark = part.mark
     downloaded = (
         select(FileSourceHasZip.za_id)

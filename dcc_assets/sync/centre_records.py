@@ -1,4 +1,4 @@
-"""The data contexts and overviews as the QC database has them, in the form in which a session tells of them."""
+"""Data contexts and overviews as recorded in the QC database, in the same form as a session yields them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NAMES: Final = [name for columns in _COUNTED.values() for name in columns]
 
 
 def recorded_contexts(connection: Connection, centres: Collection[str] | None = None) -> ContextsBuilt:
-    """The data contexts of all centres that have any, or of those of `centres`."""
+    """The data contexts of all centres that have any, or of `centres`."""
     columns = (_CONTEXT.c.centre, _CONTEXT.c.state, _CONTEXT.c.procedure_id)
     number, total = func.count().label("contexts"), func.sum(_CONTEXT.c.measurements).label("measurements")
     states: dict[str, Counter[ContextState]] = defaultdict(Counter)
@@ -50,7 +50,7 @@ def recorded_contexts(connection: Connection, centres: Collection[str] | None = 
 
 
 def recorded_overviews(connection: Connection, centres: Collection[str] | None = None) -> OverviewsBuilt:
-    """The overviews of all centres that have any, or of those of `centres`."""
+    """The overviews of all centres that have any, or of `centres`."""
     found: dict[str, dict[str, int]] = {}
     for overview, columns in _COUNTED.items():
         numbers = [func.count(func.distinct(expression)).label(name) for name, expression in columns.items()]

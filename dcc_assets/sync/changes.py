@@ -1,8 +1,8 @@
-"""What the phases after validation did, shown in Dagster: by a session, by people beside it, and by sessions that died.
+"""Results of the phases after validation, shown in Dagster: of sessions, of people, and of sessions that died.
 
-A session tells of what it does. What `dcc qc done`, `dcc data undo` or `dcc data confirm` changed, and what a session
-that was killed had not shown, is found by a mark (`marks`): how far what changed in the tracker and in the data
-contexts had been shown at last.
+A session reports its own work. Changes by `dcc qc done`, `dcc data undo` or `dcc data confirm`, and those of a killed
+session, are found by a mark (`marks`): the changes in the tracker and in the data contexts up to which everything was
+shown.
 """
 
 from __future__ import annotations
@@ -43,28 +43,28 @@ T = TypeVar("T")
 _JUDGED_AT_ONCE: Final = 100
 _HISTORY: Final = ContextHistory.__table__
 _CONTEXT: Final = DataContext.__table__
-# As the databases keep times: to the second.
+# As the databases store times: to the second.
 _CHANGED: Final[ColumnElement[Any]] = type_coerce(ZipAction.last_update, UtcDateTime())
 _MOST_KNOWN: Final = 5_000
-"""Zip actions that a mark knows: some tens of kilobytes."""
+"""The most submissions in a mark: some tens of kilobytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """How far changes had been shown: the newest `last_update` of zip actions, and id of `context_history`.
+    """Up to where changes were shown: the newest `last_update` of submissions, and id of `context_history`.
 
-    `is_open`: more may have changed within that second. What changed by a clock that was ahead is not counted: it is
-    shown again until then.
+    `is_open`: more may have changed within that second. Changes by a clock that was ahead do not count: they are shown
+    again until that time has come.
     """
 
     zips: str = ""
     is_open: bool = False
     contexts: int = 0
     known: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    """Of a second that is open, the zip actions by their states, `<phase>/<status>`: in these they were shown."""
+    """Of an open second, the submissions by the states in which they were shown, `<phase>/<status>`."""
 
     def or_later(self, other: Mark) -> Mark:
-        """What is shown by this mark or by another one; of the same second, by the one that is closed."""
+        """The later of two marks; of the same second, the closed one."""
         later = max(self, other, key=lambda mark: (mark.zips, not mark.is_open))
         return replace(later, contexts=max(self.contexts, other.contexts))
 
@@ -74,17 +74,17 @@ DATA_SHOWN: Final = Marks("dcc/data shown", Mark)
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Zip actions that changed with their states, and centres with the newest id of `context_history` of each."""
+    """Changed submissions with their states, and changed centres with the newest id of `context_history` of each."""
 
     zips: Mapping[ZipKey, State]
     centres: Mapping[str, int]
 
 
 class Mirror:
-    """Makes reports of what the two databases hold of documents and centres. Both are only read.
+    """Makes reports of documents and centres in the two databases, which are only read.
 
-    What changed is looked for among the centres of a `group`, or of all. The mark may be set (`note_shown`) once the
-    reports are stored.
+    Changes are looked for among the centres of a `group`, or of all. Set the mark (`note_shown`) once the reports are
+    stored.
     """
 
     def __init__(
@@ -103,12 +103,13 @@ class Mirror:
         self._told_contexts: dict[str, int] = {}
         self._mark: Mark | None = None
         self.centres_shown: set[str] = set()
-        """Centres of which there was a report."""
+        """Centres that were reported."""
 
-    def told(self, outcomes: Iterable[DataOutcome], but: Collection[object] = ()) -> Iterator[Report]:
-        """Reports of what a session did; without the zip actions and centres of `but`, which the caller reports whole.
+    def of_session(self, outcomes: Iterable[DataOutcome], but: Collection[object] = ()) -> Iterator[Report]:
+        """Reports of a session's outcomes; without the submissions and centres of `but`, which the caller reports
+        completely.
 
-        What was judged is reported also where the session then fails.
+        Judged documents are reported even if the session fails later.
         """
         try:
             for outcome in outcomes:
@@ -138,7 +139,7 @@ class Mirror:
             yield from _reports([outcome])
 
     def _of_judged(self) -> Iterator[Report]:
-        """The zip actions that were judged, by all that is recorded of them: checks are of all documents."""
+        """The judged submissions, with everything recorded of them: checks are about all documents."""
         keys, self._judged = self._judged, []
         if keys:
             yield from _reports(outcome for outcome in self._recorded(keys) if outcome.reached is Phase.DATA)
@@ -146,7 +147,7 @@ class Mirror:
     def recorded(
         self, keys: Collection[ZipKey] | None = None, centres: Collection[str] | None = None
     ) -> Iterator[Report]:
-        """Reports of what is recorded of all zip actions and centres, or of these."""
+        """Reports of everything recorded, for all submissions and centres or for these."""
         yield from _reports(self._recorded(keys))
         contexts, overviews = self._read(
             lambda _, qc: (recorded_contexts(qc, centres), recorded_overviews(qc, centres))
@@ -155,7 +156,7 @@ class Mirror:
         yield from self._of_overviews(overviews)
 
     def everything(self) -> Iterator[Report]:
-        """Reports of all that is recorded."""
+        """Reports of everything recorded."""
         newest = self._read(partial(_newest, shown=0))
         yield from self.recorded()
         self._mark = newest
@@ -169,19 +170,20 @@ class Mirror:
         yield from (report for report in overviews_reports(built) if report.partition not in but)
 
     def catch_up(self) -> Iterator[Report]:
-        """Reports of what changed since the mark, or since this was done before, but for what a session told."""
+        """Reports of changes since the mark, or since the last call, without those that the session reported."""
         if self._mark is None:
             parts = DATA_SHOWN.parts(self._instance, self._settings, self._group)
         else:
             parts = [Part(self._mark, None if self._group is None else self._group.centres)]
         now = utc_now()
-        # Where the clock was put back, what has changed since then cannot be told.
+        # If the clock was put back, changes since then cannot be found.
         parts = [replace(part, mark=replace(part.mark, zips="")) if _is_after(part, now) else part for part in parts]
         contexts = min(part.mark.contexts for part in parts)
         newest, changes = self._read(
             lambda tracker, qc: (_newest(tracker, qc, contexts), changes_since(tracker, qc, parts, shown=self._shown))
         )
-        # What is in another state than the one told was changed beside the session, such as by `dcc data undo`.
+        # A submission in another state than the reported one was changed outside of the session, such as by `dcc data
+        # undo`.
         keys = {key for key, state in changes.zips.items() if self._told.get(key) != state}
         centres = {centre for centre, change in changes.centres.items() if change > self._told_contexts.get(centre, 0)}
         if keys or centres:
@@ -189,14 +191,14 @@ class Mirror:
         self._mark = newest
 
     def note_shown(self) -> None:
-        """Set the mark, once all reports are stored: a process that is killed has left it where it was."""
+        """Set the mark, once all reports are stored: a killed process leaves it where it was."""
         if self._mark is not None:
             DATA_SHOWN.write(self._instance, self._mark, self._group)
 
     def _note_told(self, outcome: ZipData) -> None:
-        """Note the state that what is told of a phase stands for: one of that phase, of validation, or told before.
+        """Record the state that a report stands for: one of its phase, of validation, or an earlier reported one.
 
-        Another one was given beside the session, and is told at the end.
+        Any other state was set outside of the session, and is reported at the end.
         """
         state = State(outcome.phase, outcome.status)
         if outcome.reached is outcome.phase or outcome.phase < Phase.UPLOAD:
@@ -205,7 +207,7 @@ class Mirror:
             self._told.pop(outcome.key, None)
 
     def _recorded(self, keys: Collection[ZipKey] | None) -> Iterator[ZipData]:
-        """As `recorded_data`. What was read at once is told when it is whole, so that nothing is told twice."""
+        """As `recorded_data`. Each page is reported once it is complete, so that no retry reports anything twice."""
         ids = self._read(lambda tracker, _: documented_zip_actions(tracker, keys, self._shown))
         for start in range(0, len(ids), AT_ONCE):
             yield from self._read(partial(recorded_page, ids=ids[start : start + AT_ONCE]))
@@ -240,9 +242,9 @@ def changes_since(
     until: datetime | None = None,
     shown: ColumnElement[bool] | None = None,
 ) -> Changes:
-    """What has changed since marks: zip actions of which documents were uploaded, and centres with data contexts.
+    """What changed since the marks: submissions with uploaded documents, and centres with data contexts.
 
-    `until` leaves out zip actions that changed later: by a clock that was ahead. `shown` says which are shown at all.
+    `until` leaves out submissions that changed later: by a clock that was ahead. `shown` selects submissions.
     """
     zips: dict[ZipKey, State] = {}
     centres: dict[str, int] = {}
@@ -283,17 +285,17 @@ def _zips_since(
 
 
 def _failed_in_part() -> ColumnElement[bool]:
-    """Which zip actions have the state of a document that failed in validation; others of it may have gone on."""
+    """Submissions in the state of a document that failed in validation; others of their documents may be further."""
     validated = ZipAction.phase_id.between(int(Phase.XML_NAME), int(Phase.XSD))
     return and_(validated, ZipAction.status_id == int(Status.FAILED))
 
 
 def _newest(tracker: Connection, qc: Connection, shown: int) -> Mark:
-    """The mark of all that there is, but for contexts that up to which all are `shown`, while any are written.
+    """The mark of everything; of contexts only up to the `shown` ones while any are being written.
 
-    What is being written has its ids already, and may be committed after what has higher ones.
+    Rows that are being written have their ids already, and may be committed after rows with higher ones.
     """
-    # The clock is read first: what changes in the same second after this is found once more by the next look.
+    # Read the clock first: the next call finds what changes in the same second after this.
     now = utc_now()
     newest = tracker.scalar(select(func.max(ZipAction.last_update)))
     contexts = newest_history(qc)
@@ -306,7 +308,7 @@ def _newest(tracker: Connection, qc: Connection, shown: int) -> Mark:
 
 
 def _states_at(tracker: Connection, second: datetime) -> dict[str, list[int]]:
-    """The zip actions that changed last in a second, by their states; none of too many to be kept in a mark."""
+    """The submissions that changed last in a second, by their states; none if there are too many for a mark."""
     query = select(ZipAction.id, ZipAction.phase_id, ZipAction.status_id).where(_CHANGED.in_([second]))
     rows = tracker.execute(query.limit(_MOST_KNOWN + 1)).all()
     states: dict[str, list[int]] = defaultdict(list)

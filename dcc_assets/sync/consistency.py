@@ -1,7 +1,6 @@
-"""Whether Dagster shows what the tracker and the QC database hold: the rules C20 to C22 of a consistent installation.
+"""Whether Dagster shows what the tracker and the QC database have: the rules C20 to C22 of a consistent installation.
 
-What it must show is what a new instance would be shown (`rebuilding`), so that the two cannot differ in what they take
-for right.
+It is compared with the events of a rebuilt instance (`rebuild`), so that the two cannot differ.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from dcc.qc.database import require_current
 from dcc.settings import Settings
 from dcc.store.staging import Staging
 from dcc_assets.keys import CENTRES, CHECK_OF_GROUP, CHECK_OF_PHASE, FILE_SOURCES, REACHABLE, UPLOAD_CHECK, ZIP_ACTIONS
-from dcc_assets.metadata.archives import whole_zip_report
+from dcc_assets.metadata.archives import complete_zip_report
 from dcc_assets.metadata.centres import contexts_reports, overviews_reports
 from dcc_assets.metadata.documents import data_report
 from dcc_assets.metadata.file_sources import source_report
@@ -36,10 +35,11 @@ _SHOW: Final = "Have Dagster shown everything anew: dcc instance rebuild"
 
 
 def check_events(tracker: Engine, settings: Settings, instance: DagsterInstance) -> list[Inconsistency]:
-    """What a Dagster instance does not show, or shows and is not so; nothing where all is well, or a session active.
+    """The inconsistencies of a Dagster instance; none if all is well, or while a session is active.
 
-    All are only read. Of each rule the first are told, and how many more there are. Memory grows with the number of
-    partitions, by their names. Raises DatabaseUnreachableError, SQLAlchemy's errors and those of Dagster's storage.
+    Everything is only read. The first of each rule are returned, and the number of the others. Memory grows with the
+    number of partitions, by their names. Raises DatabaseUnreachableError, SQLAlchemy's errors and those of Dagster's
+    storage.
     """
 
     def look(connection: Connection) -> Iterator[Inconsistency]:
@@ -50,7 +50,7 @@ def check_events(tracker: Engine, settings: Settings, instance: DagsterInstance)
             try:
                 require_current(qc)
             except QcDatabaseOutdatedError:
-                # It was not made yet: nothing is in it.
+                # It was not made yet, so it is empty.
                 return
             with qc.connect() as qc_connection:
                 yield from shown.missing(ZIP_ACTIONS.name, _of_data(connection, qc_connection, wanted))
@@ -64,7 +64,7 @@ def _of_sources(connection: Connection) -> Iterator[Report]:
 
 
 def _of_zips(connection: Connection, staging: Staging, wanted: ColumnElement[bool]) -> Iterator[Report]:
-    return (whole_zip_report(outcome, staging) for outcome in recorded_zips(connection, wanted=wanted))
+    return (complete_zip_report(outcome, staging) for outcome in recorded_zips(connection, wanted=wanted))
 
 
 def _of_data(tracker: Connection, qc: Connection, wanted: ColumnElement[bool]) -> Iterator[Report]:
@@ -78,7 +78,7 @@ def _of_centres(qc: Connection) -> Iterator[Report]:
 
 
 class _Shown:
-    """What an instance shows, read once for each asset and check."""
+    """An instance's events, read once for each asset and check."""
 
     def __init__(self, instance: DagsterInstance) -> None:
         self._instance = instance
@@ -86,7 +86,7 @@ class _Shown:
         self._failing: dict[AssetCheckKey, Collection[str]] = {}
 
     def missing(self, partitions: str | None, reports: Iterable[Report]) -> Iterator[Inconsistency]:
-        """What the reports would show and is not, or is otherwise; their partitions are of the set `partitions`."""
+        """Differences between the reports and the instance; their partitions are of the set `partitions`."""
         known = set(self._instance.get_dynamic_partitions(str(partitions)))
         for report in reports:
             name = report.partition

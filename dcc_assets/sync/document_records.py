@@ -1,9 +1,8 @@
-"""What the tracker and the QC database have recorded of zip actions after validation, in the form a session tells it.
+"""Results after validation as recorded in the tracker and the QC database, in the same form as a session yields them.
 
-From this Dagster is shown what changed outside of a session, what happened long ago, and what the rules found: a
-session tells of the documents that it judged, a check says something of all documents of the zip action. Both databases
-are read a few hundred zip actions at a time, with a fixed number of statements each time and one more for each document
-that has findings.
+With these Dagster shows changes outside of sessions, old results, and findings: a session reports the documents that it
+judged, while a check is about all documents of the submission. Both databases are read a few hundred submissions at a
+time, with a fixed number of statements each time and one more for each document with findings.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from dcc_assets.metadata.archives import ERRORS_SHOWN
 from dcc_assets.metadata.documents import SHOWN_PHASES
 
 AT_ONCE: Final = 500
-"""How many zip actions are read together."""
+"""How many submissions are read together."""
 _DOCUMENT: Final = Document.__table__
 _FINDING: Final = Finding.__table__
 _SNAPSHOT: Final = ReferenceSnapshot.__table__
@@ -40,7 +39,7 @@ _RANK: Final = case(
 
 @dataclass(frozen=True, slots=True)
 class _Recorded:
-    """The documents of one zip action in the tracker, and what the QC database has of them by their ids."""
+    """The documents of one submission in the tracker, and their data in the QC database by their ids."""
 
     key: ZipKey
     zip_action: Row[Any]
@@ -49,7 +48,7 @@ class _Recorded:
 
 @dataclass(frozen=True, slots=True)
 class _Judged:
-    """What the QC database has of documents, by the ids of their `xml_file`."""
+    """The QC database's data on documents, by the ids of their `xml_file`."""
 
     rows: Mapping[int, Row[Any]] = field(default_factory=dict)
     counts: Mapping[int, Mapping[tuple[str, Severity], int]] = field(default_factory=dict)
@@ -62,11 +61,10 @@ def recorded_data(
     keys: Collection[ZipKey] | None = None,
     wanted: ColumnElement[bool] | None = None,
 ) -> Iterator[ZipData]:
-    """The zip actions with documents after validation, those of `keys`, or those that `wanted` says.
+    """The submissions with documents after validation, those of `keys`, or those that `wanted` selects.
 
-    Each is told once for each phase that shows itself.
-
-    A phase is told of that some document has come to; with all documents that have come to it or stopped before it.
+    Each is yielded once for each shown phase that one of its documents has reached, with all documents that reached it
+    or stopped before it.
     """
     ids = documented_zip_actions(tracker, keys, wanted)
     for start in range(0, len(ids), AT_ONCE):
@@ -74,7 +72,7 @@ def recorded_data(
 
 
 def recorded_page(tracker: Connection, qc: Connection, ids: Sequence[int]) -> list[ZipData]:
-    """What `recorded_data` tells of zip actions by their ids, of which there are `AT_ONCE` at most."""
+    """As `recorded_data`, for the ids of at most `AT_ONCE` submissions."""
     found = list(_documents(tracker, ids))
     xml_ids = [document.id for recorded in found for document in recorded.documents]
     reasons = _reasons(tracker, [d.id for recorded in found for d in recorded.documents if _failed_upload(d)])
@@ -85,9 +83,9 @@ def recorded_page(tracker: Connection, qc: Connection, ids: Sequence[int]) -> li
 def documented_zip_actions(
     tracker: Connection, keys: Collection[ZipKey] | None, wanted: ColumnElement[bool] | None = None
 ) -> list[int]:
-    """The ids of all zip actions that may have documents, of those of `keys`, or of those that `wanted` says."""
+    """The ids of submissions that may have documents: of all, of those of `keys`, or of those that `wanted` selects."""
     query = select(ZipAction.id, ZipAction.todo_id, ZipFile.file_name).join(ZipFile, ZipFile.id == ZipAction.zip_id)
-    # Where the name alone, or the download, came to nothing there is no document.
+    # After a bad name or a failed download there is no document.
     query = query.where(ZipAction.phase_id >= int(Phase.XML_NAME)).order_by(ZipAction.id)
     if wanted is not None:
         query = query.where(wanted)
@@ -126,7 +124,7 @@ def _failed_upload(document: Row[Any]) -> bool:
 
 
 def _reasons(tracker: Connection, xml_ids: Sequence[int]) -> dict[int, str]:
-    """Why documents could not be uploaded: the first entry of their logs that holds."""
+    """Why documents could not be uploaded: the first valid entry of their logs."""
     reasons: dict[int, str] = {}
     query = (
         select(XmlLog.xml_id, AnException.short_name, XmlLog.message)
@@ -233,5 +231,5 @@ def _document(row: Row[Any], judged: _Judged, reasons: Mapping[int, str]) -> Doc
 
 
 def _kind_of(file_name: str) -> DocumentKind:
-    """The kind of a document of which the QC database has nothing, for a view that tells little of it."""
+    """The kind of a document that is not in the QC database, for a view with few details."""
     return next((kind for kind in DocumentKind if f".{kind.value}." in file_name), DocumentKind.EXPERIMENT)

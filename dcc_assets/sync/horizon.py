@@ -1,11 +1,12 @@
-"""Which zip actions Dagster shows: all that are at work, and of those at rest the ones that changed last.
+"""Which submissions Dagster shows: all unfinished ones, and of the finished ones those that changed last.
 
-Dagster is made for up to 100,000 partitions of an asset, and its pages ask for all of them at once. So the oldest zip
-actions that are at rest are archived: their partitions and events go from the instance, the tracker keeps all of it. Of
-those that came through DCC_DAGSTER_ZIPS stay, of those that failed DCC_DAGSTER_FAILED_ZIPS.
+Dagster is made for up to 100,000 partitions of an asset, and its pages read all of them at once. So the oldest finished
+submissions are archived: their partitions and events are removed from the instance, while the tracker keeps everything.
+DCC_DAGSTER_ZIPS successful and DCC_DAGSTER_FAILED_ZIPS failed ones stay.
 
-How far zip actions are archived, the horizon, is kept in the instance. It goes by what the tracker says a zip action is
-and when that last changed: one that is re-opened, judged again, or whose quality control changes is shown again, whole.
+The instance stores up to where submissions are archived: the horizon. It depends on the tracker's state of a submission
+and the time of its last change: one that is re-opened, judged again, or whose quality control changes is shown again
+completely.
 """
 
 from __future__ import annotations
@@ -60,13 +61,13 @@ _FAILED: Final = ZipAction.status_id == int(Status.FAILED)
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A place in the order in which zip actions changed last: when, and the id among those of the same second."""
+    """A position in the order of last changes: the time, and the id among those of the same second."""
 
     changed: str = ""
     zip_action: int = 0
 
     def before(self) -> ColumnElement[bool]:
-        """Which zip actions changed before it."""
+        """Selects submissions that changed before it."""
         if not self.changed:
             return not_(true())
         when = datetime.fromisoformat(self.changed)
@@ -76,9 +77,9 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Horizon:
-    """Zip actions at rest that changed before it are archived: those that came through, and those that failed.
+    """Finished submissions that changed before it are archived: successful ones, and failed ones.
 
-    `until` is the id of the phase in which sessions are done with documents.
+    `until` is the id of the last phase of sessions.
     """
 
     finished: Moment = Moment()
@@ -86,26 +87,26 @@ class Horizon:
     until: int = int(Phase.QC)
 
     def shows(self) -> ColumnElement[bool]:
-        """Which zip actions are shown."""
+        """Selects the shown submissions."""
         finished = and_(_is_finished(self.until), self.finished.before())
         return not_(or_(finished, and_(_FAILED, self.failed.before())))
 
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """How far zip actions are archived in an instance, and before which horizon they have gone from it already."""
+    """Up to where an instance's submissions are archived, and up to where they are removed from it already."""
 
     horizon: Horizon = Horizon()
     removed: Horizon = Horizon()
 
 
 def read_archive(instance: DagsterInstance) -> Archive:
-    """The archive that an instance keeps; in a new one nothing is archived."""
+    """An instance's archive; a new instance has archived nothing."""
     kept = instance.daemon_cursor_storage.get_cursor_values({_MARK}).get(_MARK)
     if not kept:
         return Archive()
-    told = json.loads(kept)
-    return Archive(_horizon(told["horizon"]), _horizon(told["removed"]))
+    stored = json.loads(kept)
+    return Archive(_horizon(stored["horizon"]), _horizon(stored["removed"]))
 
 
 def archive_older(
@@ -116,11 +117,11 @@ def archive_older(
     session: Session | None = None,
     anew: bool = False,
 ) -> int:
-    """Archive zip actions at rest of which there are too many, the oldest first; how many went from the instance.
+    """Archive the oldest finished submissions beyond the limits; returns the number removed from the instance.
 
-    `session` is the one that asks: while others are active too, it is left to the one that ends last. `anew`: as if
-    nothing were archived, for an instance that is shown everything again. Call when everything told is stored. What
-    one that was killed had not removed goes with the next. Raises TrackerUnreachableError.
+    `session` is the caller's; while others are active too, the last one to end does the work. `anew`: as if nothing
+    were archived, for an instance that is rebuilt. Call after all reports are stored. The next call removes what a
+    killed one left. Raises TrackerUnreachableError.
     """
     if session is not None and session.group is not None and _others_are_active(tracker, settings, session):
         return 0
@@ -157,12 +158,12 @@ def _write(instance: DagsterInstance, archive: Archive) -> None:
     instance.daemon_cursor_storage.set_cursor_values({_MARK: json.dumps(asdict(archive))})
 
 
-def _horizon(told: Mapping[str, Any]) -> Horizon:
-    return Horizon(Moment(**told["finished"]), Moment(**told["failed"]), told["until"])
+def _horizon(stored: Mapping[str, Any]) -> Horizon:
+    return Horizon(Moment(**stored["finished"]), Moment(**stored["failed"]), stored["until"])
 
 
 def _is_finished(until: int) -> ColumnElement[bool]:
-    """Whether no session does anything more with a zip action, and it did not fail."""
+    """Whether no session has more to do with a submission, and it did not fail."""
     done = and_(ZipAction.phase_id >= until, ZipAction.status_id == int(Status.DONE))
     withdrawn = ZipAction.status_id == int(Status.CANCELLED)
     return and_(or_(ZipAction.phase_id == int(Phase.QC), done, withdrawn), not_(_FAILED))
@@ -178,7 +179,7 @@ def _next_horizon(connection: Connection, settings: Settings, now: Horizon) -> H
 
 
 def _next_moment(connection: Connection, kind: ColumnElement[bool], now: Moment, kept: int) -> Moment:
-    """The same moment while few more than `kept` of a kind changed since it, else that of the oldest to stay."""
+    """The same moment while at most `kept` of a kind changed since it (plus some), else that of the oldest to stay."""
     shown = and_(kind, not_(now.before()))
     if (connection.scalar(select(func.count()).where(shown)) or 0) <= kept + kept // _SLACK:
         return now

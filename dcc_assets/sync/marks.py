@@ -1,8 +1,8 @@
-"""Marks in a Dagster instance of how far it shows what the databases hold, set by sessions.
+"""Marks in a Dagster instance: up to where it shows the databases, set by sessions.
 
-There is a mark of all centres, and one of each group of centres, which sessions of that group set: those of two groups
-go on at once, and neither knows what the other has shown yet. What is shown of a centre is told by the later of both.
-A new instance has none, and is shown everything.
+There is a mark for all centres, and one for each group of centres, which that group's sessions set: two groups'
+sessions run at once, and neither knows what the other has shown. For a centre the later of both counts. A new instance
+has none, and is shown everything.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from dcc.tracker.queries.session_zips import of_centres
 
 
 class Mark(Protocol):
-    """A mark: a dataclass of what JSON holds, which is made without arguments where nothing is shown."""
+    """A mark: a dataclass of JSON values; without arguments nothing is shown."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
     def or_later(self, other: Self) -> Self:
-        """What is shown by this mark or by another one."""
+        """The later of two marks."""
         ...
 
 
@@ -42,11 +42,11 @@ class Part(Generic[M]):
     but: bool = False
 
     def of_zip_actions(self) -> ColumnElement[bool]:
-        """Which zip actions it is for."""
+        """Selects its submissions."""
         return true() if self.centres is None else self._either(of_centres(self.centres))
 
     def of_column(self, centre: ColumnElement[str]) -> ColumnElement[bool]:
-        """Which rows it is for, by the column that names their centre."""
+        """Selects its rows, by the column with their centre."""
         return true() if self.centres is None else self._either(centre.in_(sorted(self.centres)))
 
     def _either(self, are_named: ColumnElement[bool]) -> ColumnElement[bool]:
@@ -55,7 +55,7 @@ class Part(Generic[M]):
 
 @dataclass(frozen=True, slots=True)
 class Marks(Generic[M]):
-    """The marks of a `kind` that an instance keeps under a name."""
+    """The marks of a `kind` that an instance stores under a name."""
 
     name: str
     kind: type[M]
@@ -67,25 +67,25 @@ class Marks(Generic[M]):
 
     def write(self, instance: DagsterInstance, mark: M, group: CentreGroup | None = None) -> None:
         """Set the mark of a group, or of all centres."""
-        told: dict[str, Any] = asdict(mark)
+        stored: dict[str, Any] = asdict(mark)
         if group is not None:
-            told = {"centres": group.text, "mark": told}
-        instance.daemon_cursor_storage.set_cursor_values({self._key(group): json.dumps(told)})
+            stored = {"centres": group.text, "mark": stored}
+        instance.daemon_cursor_storage.set_cursor_values({self._key(group): json.dumps(stored)})
 
     def parts(self, instance: DagsterInstance, settings: Settings, group: CentreGroup | None = None) -> list[Part[M]]:
-        """The marks that hold for the centres of a group, or for all: of each group of the settings, and of the rest.
+        """The marks for the centres of a group, or for all: of each group of the settings, and of the rest.
 
-        A group that has got another centre since its mark was set has that of all.
+        A group with an additional centre since its mark was set has the mark of all.
         """
         of_all = self.read(instance)
         groups = list(settings.centre_groups.values()) if group is None else [group]
         kept = self._kept(instance, {self._key(one) for one in groups})
         parts = []
         for one in groups:
-            told = kept.get(self._key(one))
-            known = None if told is None else CentreGroup.of_texts(one.name, told["centres"])
-            if told is not None and known is not None and one.centres <= known.centres:
-                parts.append(Part(of_all.or_later(self.kind(**told["mark"])), one.centres))
+            stored = kept.get(self._key(one))
+            known = None if stored is None else CentreGroup.of_texts(one.name, stored["centres"])
+            if stored is not None and known is not None and one.centres <= known.centres:
+                parts.append(Part(of_all.or_later(self.kind(**stored["mark"])), one.centres))
             elif group is not None:
                 parts.append(Part(of_all, one.centres))
         if group is None:

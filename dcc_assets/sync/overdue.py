@@ -1,9 +1,9 @@
-"""What ought to have happened by now, as checks: right in the pages after each session, with a daemon and without.
+"""Checks of overdue work: correct in the UI after each session, with a daemon and without.
 
-Dagster's own freshness policies are of whole assets and looked at by its daemon alone, so they say nothing of one file
-source or centre, and nothing at all where sessions are started by a timer. These checks have a partition for each
-source or centre. Sessions, the sensor `overdue` and the web server of `dcc ui` look; an event is stored where what
-there is to say has changed, so that their number does not grow with how often somebody looks.
+Dagster's own freshness policies are about complete assets and evaluated by its daemon alone, so they say nothing of one
+source or centre, and nothing at all if a timer starts sessions. These checks have a partition for each source or
+centre. Sessions, the sensor `overdue` and the web server of `dcc ui` evaluate them; an event is stored when a verdict
+changes, so that their number does not grow with the evaluations.
 """
 
 import hashlib
@@ -59,7 +59,7 @@ OVERDUE_JOB: Final = "show_overdue"
 
 
 def read_overdue(tracker: Engine, settings: Settings) -> list[Report]:
-    """What there is to say at this moment, with one verdict in each. Raises TrackerUnreachableError."""
+    """The present reports, with one verdict in each. Raises TrackerUnreachableError."""
     return run_reading(
         tracker,
         lambda connection: list(overdue_reports(connection, settings, utc_now())),
@@ -74,10 +74,10 @@ def overdue_changes(
     settings: Settings,
     anew: Collection[str] | None = (),
 ) -> list[Report]:
-    """Reports of what changed of what is overdue; once the recorder has stored everything, they count as shown.
+    """Reports of changes in overdue work; once the recorder has stored everything, they count as shown.
 
-    `anew` are partitions that the run has materialised, None for all: of these everything is reported, since the page
-    takes a check for not evaluated when its partition is newer. Three statements, whatever the number of zip actions.
+    `anew` are partitions that the run materialised, None for all: they are reported even without a change, because the
+    page takes a check for not evaluated if its partition is newer. Three statements for any number of submissions.
     Raises TrackerUnreachableError.
     """
     changes = _look(instance, tracker, settings, anew)
@@ -90,7 +90,7 @@ def overdue_changes(
 def _show(context: OpExecutionContext, tracker: TrackerResource) -> None:
     with EventRecorder(context.instance, step_of(context)) as recorder:
         reports = overdue_changes(context.instance, recorder, tracker.ready(), tracker.settings_with())
-        recorder.tell_of_many(reports)
+        recorder.record_many(reports)
 
 
 @materialises(FILE_SOURCE_LISTINGS, CONTEXTS)
@@ -100,15 +100,15 @@ def _show(context: OpExecutionContext, tracker: TrackerResource) -> None:
     description="Updates the checks crawl_overdue, centre_silent and submissions_overdue.",
 )
 def show_overdue_job() -> None:
-    """Show what changed of what is overdue."""
+    """Show changes in overdue work."""
     _show()
 
 
 def show_overdue(instance: DagsterInstance, tracker: Engine, settings: Settings) -> bool:
-    """Show what has changed of what is overdue, in a run of its own if anything has; whether it has.
+    """Show changes in overdue work, in a run of its own; returns whether there were any.
 
-    Not without a run: Dagster keeps one evaluation of a check's partition for each run, and for no run one in all.
-    Raises TrackerUnreachableError, and DagsterStorageError when Dagster could not store it.
+    A run is needed: Dagster keeps one evaluation of a check's partition for each run, and without a run one in all.
+    Raises TrackerUnreachableError, and DagsterStorageError if Dagster could not store it.
     """
     if not _look(instance, tracker, settings).reports:
         return False
@@ -132,7 +132,7 @@ def show_overdue(instance: DagsterInstance, tracker: Engine, settings: Settings)
 
 @dataclass(frozen=True, slots=True)
 class _Changes:
-    """What there is to tell, and what has been said of all, as digests by check and partition, once it is told."""
+    """The reports of changes, and the digests of all reports by check and partition."""
 
     reports: list[Report]
     said: dict[str, dict[str, str]]
@@ -153,13 +153,13 @@ def _look(
             changes.reports.append(report)
     for name, (check, partitions) in _CHECKS.items():
         for partition in sorted(told.get(name, {}).keys() - changes.said[name].keys()):
-            over = Verdict(check, True, "It is not in use any more: nothing is expected of it.", told=False)
+            over = Verdict(check, True, "It is not in use any more: nothing is expected of it.", always=False)
             changes.reports.append(Report(partition, (), (over,), None, partitions, whole=True))
     return changes
 
 
 def overdue_reports(connection: Connection, settings: Settings, now: datetime) -> Iterator[Report]:
-    """What there is to say at a time of each file source and centre that is in use."""
+    """The reports at a time, for each source and centre in use."""
     for source in crawled_sources(connection, settings, now):
         yield _report(source.partition, str(FILE_SOURCES.name), _crawled(source, settings, now), now)
     late = late_centres(connection, settings, now)
@@ -181,7 +181,7 @@ def _crawled(source: CrawledSource, settings: Settings, now: datetime) -> Verdic
         return Verdict(CRAWL_OVERDUE, True, f"It is listed within {within}, or new.", metadata)
     when = "never" if source.listed is None else f"{source.listed:%Y-%m-%d %H:%M} UTC"
     said = f"It was last listed as a whole: {when}; that is to be within {within} (DCC_CRAWL_OVERDUE_HOURS)."
-    # Whoever is to act decides how bad it is: a server that is down is its centre's matter, no session is ours.
+    # Severity depends on who acts: a server that is down is its centre's problem, missing sessions are ours.
     advice: Metadata = (
         {"Who acts": "the centre or the DCC", "What to do": "See its check `reachable`, and `dcc source test`."}
         if source.is_tried
@@ -269,7 +269,7 @@ def _hours(since: datetime, now: datetime) -> int:
 
 
 def _digest(report: Report) -> str:
-    """What a report says, but for how long ago that was: by the day is often enough to say it again."""
+    """A digest of a report without its age, which is repeated once a day at most."""
     (verdict,) = report.verdicts
     days = "" if verdict.passed else f"{datetime.fromtimestamp(report.timestamp or 0):%Y-%m-%d}"
     said = f"{verdict.passed} {verdict.description} {days}"

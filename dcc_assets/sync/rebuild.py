@@ -1,4 +1,4 @@
-"""A Dagster instance built anew from the tracker and the QC database, after it was lost."""
+"""A Dagster instance rebuilt from the tracker and the QC database, after it was lost."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from dcc.settings import Settings
 from dcc.store.staging import Staging
 from dcc.tracker.models import ZipAction
 from dcc_assets.keys import FILE_SOURCES
-from dcc_assets.metadata.archives import whole_zip_report
+from dcc_assets.metadata.archives import complete_zip_report
 from dcc_assets.metadata.file_sources import source_report
 from dcc_assets.partitions import open_qc, source_partitions
 from dcc_assets.runs import QUIET, STARTED_BY_TAG, finish_dead_runs
@@ -33,7 +33,7 @@ _SHOWN_EVERY = 1000
 
 @dataclass(frozen=True, slots=True)
 class RebuildReport:
-    """What was shown anew: file sources, zip actions, those of them that failed; the run's id; centres with data."""
+    """What was shown: sources, submissions, failed ones of these, centres with data; and the run's id."""
 
     file_sources: int
     zip_actions: int
@@ -58,7 +58,7 @@ class _Rebuilding:
             self.progress(message)
 
     def record(self, context: OpExecutionContext) -> None:
-        """Tell of everything in the tracker."""
+        """Report everything in the tracker."""
         staging = Staging(self.settings.staging_directory)
         instance = context.instance
         with (
@@ -69,19 +69,19 @@ class _Rebuilding:
             shown = read_archive(instance).horizon.shows()
             instance.add_dynamic_partitions(str(FILE_SOURCES.name), list(source_partitions(connection)))
             for crawl in recorded_crawls(connection):
-                recorder.tell(source_report(crawl))
+                recorder.record(source_report(crawl))
                 self.file_sources += 1
             newest = newest_zip_mark(connection)
             total = connection.scalar(select(func.count()).select_from(ZipAction).where(shown)) or 0
             for zip_ in recorded_zips(connection, wanted=shown):
-                recorder.tell_of_many([whole_zip_report(zip_, staging)])
+                recorder.record_many([complete_zip_report(zip_, staging)])
                 self.zip_actions += 1
                 self.failed += zip_.failed
                 if self.zip_actions % _SHOWN_EVERY == 0:
                     self.say(f"{self.zip_actions:,} of {total:,} zip actions")
             recorder.when_stored(lambda: ZIPS_SHOWN.write(instance, newest))
             self._record_data(instance, recorder)
-            recorder.tell_of_many(overdue_changes(instance, recorder, self.tracker, self.settings, anew=None))
+            recorder.record_many(overdue_changes(instance, recorder, self.tracker, self.settings, anew=None))
 
     def _record_data(self, instance: DagsterInstance, recorder: EventRecorder) -> None:
         with self.tracker.connect() as connection:
@@ -94,7 +94,7 @@ class _Rebuilding:
                     self.say(f"What became of documents after validation is not shown: {error}")
                 return
             mirror = Mirror(instance, self.tracker, qc, self.settings)
-            recorder.tell_of_many(mirror.everything())
+            recorder.record_many(mirror.everything())
             self.centres = len(mirror.centres_shown)
             recorder.when_stored(mirror.note_shown)
 
@@ -102,11 +102,11 @@ class _Rebuilding:
 def rebuild_instance(
     settings: Settings, tracker: Engine, instance: DagsterInstance, progress: Callable[[str], None] | None = None
 ) -> RebuildReport:
-    """Show everything that the tracker knows in a Dagster instance: partitions, what they reached, what failed.
+    """Show everything in the tracker in a Dagster instance: partitions, reached assets, failures.
 
-    What became of documents after their validation is shown from the QC database, unless that was not made yet. Meant
-    for an empty instance; in one that is not, the same is recorded again. `progress` is told how far it is. Raises
-    DatabaseUnreachableError and DagsterStorageError.
+    Results after validation come from the QC database, unless that was not made yet. Meant for an empty instance; in
+    another one the same is recorded again. `progress` is called with the progress. Raises DatabaseUnreachableError and
+    DagsterStorageError.
     """
     rebuilding = _Rebuilding(settings, tracker, progress)
 

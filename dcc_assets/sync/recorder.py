@@ -1,4 +1,4 @@
-"""The recorder of the steps of sessions: it knows the past of archives and the causes of what fails."""
+"""The recorder of the steps of sessions: it knows the past of archives and the causes of failures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sqlalchemy import Engine
 from dcc.databases.transactions import run_patiently
 from dcc.settings import Settings
 from dcc.store.staging import Staging
-from dcc_assets.metadata.archives import whole_zip_report
+from dcc_assets.metadata.archives import complete_zip_report
 from dcc_assets.metadata.causes import causes_explained
 from dcc_assets.metadata.documents import data_report
 from dcc_assets.partitions import keys_of_partitions
@@ -23,18 +23,18 @@ from dcc_dagster.partition_events import PartitionEvents, Report
 from dcc_resources.work import Work
 
 PASSES_SHOWN: Final = 100
-"""Zip actions of a step whose passed checks are shown, at fifteen milliseconds each."""
+"""How many submissions of a step have their passed checks shown, at fifteen milliseconds each."""
 
 
 def session_recorder(context: OpExecutionContext, work: Work, qc: Engine | None = None) -> EventRecorder:
-    """The recorder for a step of a session. Archives are shown up to their validation where there is no `qc`."""
+    """The recorder for a step of a session. Without `qc`, archives are shown up to their validation."""
     return recorder_of(context, work.tracker, work.settings, qc)
 
 
 def recorder_of(
     context: OpExecutionContext, tracker: Engine, settings: Settings, qc: Engine | None = None
 ) -> EventRecorder:
-    """The recorder for a step that shows what the databases hold."""
+    """The recorder for a step that shows the content of the databases."""
     events = PartitionEvents(context.instance, explain=causes_explained(tracker, settings), passes=PASSES_SHOWN)
     return EventRecorder(context.instance, step_of(context), events, zips_recalled(tracker, settings, qc))
 
@@ -42,9 +42,10 @@ def recorder_of(
 def zips_recalled(
     tracker: Engine, settings: Settings, qc: Engine | None = None
 ) -> Callable[[Sequence[str]], list[Report]]:
-    """What tells all that is recorded of zip actions by their partitions; without `qc` up to their validation.
+    """A function that returns everything recorded of submissions by their partitions; without `qc` up to their
+    validation.
 
-    What it returns may be called in any thread. It raises TrackerUnreachableError and QcDatabaseUnreachableError.
+    It may be called in any thread, and raises TrackerUnreachableError and QcDatabaseUnreachableError.
     """
     staging = Staging(settings.staging_directory)
 
@@ -54,11 +55,11 @@ def zips_recalled(
     def read(partitions: Sequence[str]) -> list[Report]:
         with tracker.connect() as connection:
             keys = keys_of_partitions(connection, partitions)
-            reports = [whole_zip_report(zip_, staging) for zip_ in recorded_zips(connection, keys)]
+            reports = [complete_zip_report(zip_, staging) for zip_ in recorded_zips(connection, keys)]
             if qc is not None:
                 with qc.connect() as qc_connection:
-                    told = [data_report(outcome) for outcome in recorded_data(connection, qc_connection, keys)]
-                reports += [report for report in told if report is not None]
+                    data_reports = [data_report(outcome) for outcome in recorded_data(connection, qc_connection, keys)]
+                reports += [report for report in data_reports if report is not None]
             return reports
 
     return recall

@@ -31,30 +31,30 @@ def dagster() -> Iterator[Dagster]:
 def told(dagster: Dagster, *reports: Report, planned: Sequence[AssetCheckKey] = ()) -> None:
     with EventRecorder(dagster.instance, STEP, PartitionEvents(dagster.instance, planned)) as recorder:
         for report in reports:
-            recorder.tell(report)
+            recorder.record(report)
 
 
-def verdict(passed: bool, *, told: bool = True) -> Verdict:
-    return Verdict(CHECK, passed, "why", told=told)
+def verdict(passed: bool, *, always: bool = True) -> Verdict:
+    return Verdict(CHECK, passed, "why", always=always)
 
 
 def test_a_pass_is_stored_only_where_the_check_failed_before(dagster: Dagster) -> None:
     told(dagster, Report("bad", (), (verdict(False),)))
-    told(dagster, Report("bad", (), (verdict(True, told=False),)), Report("good", (), (verdict(True, told=False),)))
+    told(dagster, Report("bad", (), (verdict(True, always=False),)), Report("good", (), (verdict(True, told=False),)))
     assert dagster.checks(CHECK) == {"bad": "passed"}
     history = dagster.instance.event_log_storage.get_asset_check_execution_history(CHECK, limit=10)
-    told(dagster, Report("bad", (), (verdict(True, told=False),)))
+    told(dagster, Report("bad", (), (verdict(True, always=False),)))
     assert dagster.instance.event_log_storage.get_asset_check_execution_history(CHECK, limit=10) == history
 
 
 def test_a_pass_is_stored_too_where_the_failure_is_of_the_same_batch(dagster: Dagster) -> None:
-    bad, healed = Report("one", (), (verdict(False),)), Report("one", (), (verdict(True, told=False),))
+    bad, healed = Report("one", (), (verdict(False),)), Report("one", (), (verdict(True, always=False),))
     told(dagster, bad, healed)
     assert dagster.checks(CHECK) == {"one": "passed"}
 
 
 def test_a_check_that_the_run_announced_gets_every_verdict(dagster: Dagster) -> None:
-    reports = [Report("one", (), (verdict(True, told=False), Verdict(OTHER, True, "why", told=False)))]
+    reports = [Report("one", (), (verdict(True, always=False), Verdict(OTHER, True, "why", told=False)))]
     told(dagster, *reports, planned=[CHECK])
     assert dagster.checks(CHECK) == {"one": "passed"}
     assert dagster.checks(OTHER) == {}
@@ -63,8 +63,8 @@ def test_a_check_that_the_run_announced_gets_every_verdict(dagster: Dagster) -> 
 def test_of_the_first_partitions_every_pass_is_stored(dagster: Dagster) -> None:
     events = PartitionEvents(dagster.instance, passes=2)
     with EventRecorder(dagster.instance, STEP, events) as recorder:
-        recorder.tell_of_many(Report(name, (), (verdict(True, told=False),)) for name in ("one", "two", "three"))
-        recorder.tell(Report("one", (), (Verdict(OTHER, True, "why", told=False),)))
+        recorder.record_many(Report(name, (), (verdict(True, always=False),)) for name in ("one", "two", "three"))
+        recorder.record(Report("one", (), (Verdict(OTHER, True, "why", always=False),)))
     assert dagster.checks(CHECK) == {"one": "passed", "two": "passed"}
     assert dagster.checks(OTHER) == {"one": "passed"}
 
@@ -128,7 +128,7 @@ def test_nothing_is_asked_about_the_checks_of_partitions_that_are_new(
         return look(checks, partition_keys=partition_keys)  # type: ignore[arg-type]
 
     monkeypatch.setattr(dagster.instance.event_log_storage, "get_asset_check_partition_info", note)
-    fine = Verdict(CHECK, True, "fine", told=False)
+    fine = Verdict(CHECK, True, "fine", always=False)
     found = [
         Report(name, (Materialised(ASSET, {}),), (fine,), partitions="zip_actions", whole=True) for name in ("a", "b")
     ]
@@ -150,7 +150,7 @@ def test_a_storage_that_fails_never_holds_up_the_work_and_is_said_at_the_end(
     def work() -> None:
         with EventRecorder(dagster.instance, STEP) as recorder:
             for number in range(300):
-                recorder.tell(Report(f"zip {number}", (Materialised(ASSET, {}),)))
+                recorder.record(Report(f"zip {number}", (Materialised(ASSET, {}),)))
                 done.append(number)
 
     with pytest.raises(DagsterStorageError, match=r"disk full.*dcc instance rebuild") as failure:
@@ -169,7 +169,7 @@ def test_a_failure_of_the_work_itself_is_not_hidden_by_one_of_the_storage(
 
     def work() -> None:
         with EventRecorder(dagster.instance, STEP) as recorder:
-            recorder.tell(Report("one", (Materialised(ASSET, {}),)))
+            recorder.record(Report("one", (Materialised(ASSET, {}),)))
             raise ValueError("the work")
 
     with caplog.at_level(logging.ERROR), pytest.raises(ValueError, match="the work"):
@@ -191,7 +191,7 @@ def test_what_explains_a_failure_stands_beside_it_and_beside_nothing_else(dagste
     source = Report("source", (), (verdict(False),))
     events = PartitionEvents(dagster.instance, explain=explain)
     with EventRecorder(dagster.instance, STEP, events) as recorder:
-        recorder.tell_of_many([good, bad, source])
+        recorder.record_many([good, bad, source])
     assert [[partition for partition, _ in failures] for failures in asked] == [["bad"]]
     shown = {name: "Causes" in dagster.evaluation(CHECK, name).metadata for name in ("good", "bad", "source")}
     assert shown == {"good": False, "bad": True, "source": False}
@@ -203,7 +203,7 @@ def test_an_explanation_that_fails_holds_up_nothing(dagster: Dagster, caplog: py
 
     events = PartitionEvents(dagster.instance, explain=explain)
     with EventRecorder(dagster.instance, STEP, events) as recorder:
-        recorder.tell(Report("bad", (), (replace(verdict(False), kinds={"S1"}),), None, "zips"))
+        recorder.record(Report("bad", (), (replace(verdict(False), kinds={"S1"}),), None, "zips"))
     assert dagster.checks(CHECK) == {"bad": "failed"}
     assert "no such thing" in caplog.text
 
@@ -219,7 +219,7 @@ def recalled(partitions: Sequence[str]) -> list[Report]:
 
 def tell_of_an_archived_one(dagster: Dagster, partition: str) -> None:
     with EventRecorder(dagster.instance, STEP, recall=recalled) as recorder:
-        recorder.tell(Report(partition, (Materialised(ASSET, {}),), partitions="zips"))
+        recorder.record(Report(partition, (Materialised(ASSET, {}),), partitions="zips"))
 
 
 def test_what_was_archived_is_shown_whole_wherever_its_showing_was_broken_off(
@@ -254,7 +254,7 @@ def test_what_could_not_be_recalled_is_recalled_the_next_time(dagster: Dagster) 
         raise OSError("the tracker is away")
 
     with pytest.raises(DagsterStorageError), EventRecorder(dagster.instance, STEP, recall=refuse) as recorder:
-        recorder.tell(Report("one", (Materialised(ASSET, {}),), partitions="zips"))
+        recorder.record(Report("one", (Materialised(ASSET, {}),), partitions="zips"))
     tell_of_an_archived_one(dagster, "one")
     assert dagster.materialised("zip_actions") == {"one"}
 

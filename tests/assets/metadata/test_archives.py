@@ -11,7 +11,7 @@ from dcc.naming import Action
 from dcc.outcomes import HELD, DocumentOutcome, Problem, ZipKey, ZipOutcome
 from dcc.phases import Phase, Status
 from dcc.store.staging import Staging
-from dcc_assets.metadata.archives import DOCUMENTS_SHOWN, ERRORS_SHOWN, whole_zip_report, zip_report
+from dcc_assets.metadata.archives import DOCUMENTS_SHOWN, ERRORS_SHOWN, complete_zip_report, zip_report
 from dcc_dagster.partition_events import Report, Verdict
 
 KEY = ZipKey(Action.ADD, "H.2013-10-31.1.impc.zip")
@@ -38,8 +38,8 @@ def document(name: str, phase: Phase, status: Status, *errors: Problem) -> Docum
 
 def shown(report: Report) -> tuple[list[str], dict[str, bool], dict[str, bool]]:
     """The assets materialised, the verdicts that are told, and those that count only where one failed before."""
-    told = {v.check.name: v.passed for v in report.verdicts if v.told}
-    untold = {v.check.name: v.passed for v in report.verdicts if not v.told}
+    told = {v.check.name: v.passed for v in report.verdicts if v.always}
+    untold = {v.check.name: v.passed for v in report.verdicts if not v.always}
     return [m.asset.to_user_string() for m in report.materialised], told, untold
 
 
@@ -139,13 +139,13 @@ def test_long_lists_are_cut_and_it_is_said_by_how_much() -> None:
 
 def test_a_zip_action_that_still_waits_is_there_and_nothing_more() -> None:
     there, told, untold = shown(
-        whole_zip_report(outcome(Phase.ZIP_NAME, Status.DONE, downloaded=False, extracted=False), STAGING)
+        complete_zip_report(outcome(Phase.ZIP_NAME, Status.DONE, downloaded=False, extracted=False), STAGING)
     )
     assert (there, told, untold) == (["zip_actions"], {}, {"zip_name": True})
 
 
 def test_a_zip_action_that_is_refused_by_its_name_is_not_taken_for_one() -> None:
-    there, told, _ = shown(whole_zip_report(outcome(Phase.ZIP_NAME, Status.FAILED), STAGING))
+    there, told, _ = shown(complete_zip_report(outcome(Phase.ZIP_NAME, Status.FAILED), STAGING))
     assert (there, told) == ([], {"zip_name": False})
 
 

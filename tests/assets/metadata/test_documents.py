@@ -43,7 +43,7 @@ def report(reached: Phase, phase: Phase, status: Status, *documents: DocumentDat
 def shown(made: Report) -> tuple[list[str], dict[str, str], set[str]]:
     """The assets materialised, the failed checks with their severity, and those passed where they failed before."""
     failed = {v.check.name: v.severity.value for v in made.verdicts if not v.passed}
-    assert all(v.told is not v.passed for v in made.verdicts)
+    assert all(v.always is not v.passed for v in made.verdicts)
     return (
         [m.asset.to_user_string() for m in made.materialised],
         failed,

@@ -30,7 +30,7 @@ from dcc_assets.sync.marks import Part
 from dcc_assets.sync.rebuild import rebuild_instance
 from dcc_dagster.event_recorder import EventRecorder
 from dcc_dagster.instance import open_instance
-from dcc_sensors.pending_work import look_for_changes
+from dcc_sensors.pending_work import count_changes
 from tests.assets.test_data_session import ARRIVAL, DATA_ASSETS, EXPERIMENT_CHECK, metadata, run
 from tests.support.dagster_instances import Dagster, lose_instance, show_changed_data
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
@@ -226,7 +226,7 @@ def test_no_mark_is_set_in_the_future(shown: Shown) -> None:
     mark = DATA_SHOWN.read(shown.dagster.instance)
     assert mark.zips < "2099"
     assert mark.is_open
-    assert look_for_changes(shown.data.settings, [Part(mark)]) == 0
+    assert count_changes(shown.data.settings, [Part(mark)]) == 0
 
 
 @one_database
