@@ -6,7 +6,7 @@ from dcc_resources.platform_resource import PlatformResource, setting
 
 
 class MailResource(PlatformResource):
-    """E-mail: the server, the sender and the recipients."""
+    """E-mail: the mail server, the sender, and who gets which messages."""
 
     key: ClassVar[str] = "mail"
 

@@ -40,7 +40,7 @@ def verdict(passed: bool, *, always: bool = True) -> Verdict:
 
 def test_a_pass_is_stored_only_where_the_check_failed_before(dagster: Dagster) -> None:
     told(dagster, Report("bad", (), (verdict(False),)))
-    told(dagster, Report("bad", (), (verdict(True, always=False),)), Report("good", (), (verdict(True, told=False),)))
+    told(dagster, Report("bad", (), (verdict(True, always=False),)), Report("good", (), (verdict(True, always=False),)))
     assert dagster.checks(CHECK) == {"bad": "passed"}
     history = dagster.instance.event_log_storage.get_asset_check_execution_history(CHECK, limit=10)
     told(dagster, Report("bad", (), (verdict(True, always=False),)))
@@ -54,7 +54,7 @@ def test_a_pass_is_stored_too_where_the_failure_is_of_the_same_batch(dagster: Da
 
 
 def test_a_check_that_the_run_announced_gets_every_verdict(dagster: Dagster) -> None:
-    reports = [Report("one", (), (verdict(True, always=False), Verdict(OTHER, True, "why", told=False)))]
+    reports = [Report("one", (), (verdict(True, always=False), Verdict(OTHER, True, "why", always=False)))]
     told(dagster, *reports, planned=[CHECK])
     assert dagster.checks(CHECK) == {"one": "passed"}
     assert dagster.checks(OTHER) == {}
