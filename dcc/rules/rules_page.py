@@ -15,8 +15,8 @@ _BEGINNING: Final = """\
 # The rules that data must satisfy
 
 A session checks each document against the XML schema, loads it, and judges it by these rules. `dcc rules list` lists
-them too. A **finding** says where a document breaks a rule: line, element, value, and the reference data that judged
-it.
+them too; with `--json`, it names the ids that the existing validator uses. A **finding** says where a document breaks
+a rule: line, element, value, and the reference data that judged it.
 
 | severity | meaning |
 | --- | --- |
@@ -29,7 +29,6 @@ In the tables below:
 
 - *Severity* is the usual one. Faults in the strain or colony of an animal with a status code are warnings.
 - *Who acts*: `nobody` means that the finding clears by itself.
-- *Known as*: the ids of the same rule in the existing validator.
 - *Needs*: the reference data of the rule. Without them, the session skips the rule and records the finding
   `reference`.
 
@@ -94,13 +93,13 @@ def _of_section(letter: str) -> list[RuleEntry]:
 
 def _table(entries: Iterable[RuleEntry]) -> str:
     lines = [
-        "| id | severity | what it demands | who acts | known as | needs |",
-        "| --- | --- | --- | --- | --- | --- |",
+        "| id | severity | what it demands | who acts | needs |",
+        "| --- | --- | --- | --- | --- |",
     ]
     for entry in entries:
-        known_as, needs = ", ".join(entry.known_as), ", ".join(entry.needs)
+        needs = ", ".join(entry.needs)
         who = ", ".join(ACTOR_NAMES[one] for one in acting(entry.id))
-        lines.append(f"| {entry.id} | {entry.severity.value} | {entry.demand} | {who} | {known_as} | {needs} |")
+        lines.append(f"| {entry.id} | {entry.severity.value} | {entry.demand} | {who} | {needs} |")
     return "\n".join(lines) + "\n"
 
 
