@@ -129,5 +129,6 @@ REVISIONS: Final[Revisions] = {
     "0006": _state_facts,
     "0007": None,
     "0008": _part_centres,
+    "0009": None,
 }
 """All revisions, oldest first, and what converts the rows of the one before."""

@@ -10,6 +10,8 @@ from dcc.reports.submissions.collecting import collect_submission
 from dcc.reports.submissions.plain_text import render_text
 from dcc.session.data.corrections import withdraw_submission
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
+from tests.support.databases import only_sqlite
+from tests.support.rewritten_documents import rewritten
 
 FIRST = "add/H.2013-10-31.1.impc.zip"
 AGAIN = "add/H.2013-11-01.1.impc.zip"
@@ -101,6 +103,48 @@ def test_what_was_changed_or_withdrawn_since_is_no_duplicate(data: DataInstallat
     data.run()
     assert data.states()["edit/H.2013-11-04.1.impc.zip"] == "qc done"
     assert len(data.rows(models.Specimen, "id")) == 15
+
+
+@only_sqlite
+def test_what_is_written_otherwise_and_says_the_same_is_a_duplicate(data: DataInstallation) -> None:
+    """White space between elements, the order of attributes, prefixes and comments say nothing."""
+    edits = {day: f"edit/H.2013-11-{day}.1.impc.zip" for day in ("02", "03")}
+    deletes = {day: f"delete/H.2013-11-{day}.1.impc.zip" for day in ("04", "05")}
+    data.put(FIRST, specimens(), experiments())
+    data.run()
+    data.put(AGAIN, rewritten(specimens()), experiments("2013-11-01.1", first=2, animals=1, procedure="IMPC_CBC_001"))
+    data.run()
+    assert data.states() == {FIRST: "qc pending", AGAIN: "qc pending"}
+    assert data.log("H.2013-10-31.1.specimen.impc.xml") == ["Q7"]
+    assert len(data.rows(models.Specimen, "id")) == 3
+    assert len(data.rows(models.Experiment, "id")) == 4
+    once, twice = specimens("2013-11-02.1", first=7), specimens("2013-11-02.2", first=7)
+    data.put("add/H.2013-11-02.1.impc.zip", once)
+    data.run()
+    for first, again in (edits.values(), deletes.values()):
+        data.put(first, once)
+        data.run()
+        before = versions(data)
+        data.put(again, rewritten(once))
+        data.run()
+        assert versions(data) == before
+        assert data.states()[again] == "qc done"
+    (content,) = once.values()
+    data.put("add/H.2013-11-06.1.impc.zip", once, rewritten(dict.fromkeys(twice, content)))
+    data.run()
+    assert data.states()["add/H.2013-11-06.1.impc.zip"] == "qc done"
+    assert data.log("H.2013-11-02.2.specimen.impc.xml") == ["Q7"]
+
+
+@only_sqlite
+def test_an_edit_of_white_space_that_counts_is_no_duplicate(data: DataInstallation) -> None:
+    data.put(FIRST, specimens())
+    data.run()
+    edit = "edit/H.2013-11-02.1.impc.zip"
+    data.put(edit, {name: content.replace(b"-L0", b"-L0 ") for name, content in specimens().items()})
+    data.run()
+    assert data.states()[edit] == "qc done"
+    assert opened_by(data) == {1, 2}
 
 
 def test_a_document_that_differs_in_one_value_is_no_duplicate(data: DataInstallation) -> None:

@@ -10,7 +10,7 @@ what was refused and what a delete names; the lifetimes of versions tell what to
 * delete ends the current version; what is not there is refused, and so is a specimen with current experiments.
 
 What is refused of a document does not keep the rest of it from taking effect. A document that was applied and stands is
-not applied again, unless it is an edit that came with other contents since; nor is one with the same bytes and another
+not applied again, unless it is an edit that came with other contents since; nor is one that says the same under another
 name, while all that it names stands as it says. One that would end more than its reader
 allows is held: nothing but its own row stays, until it is confirmed (`holding`).
 
@@ -255,7 +255,7 @@ class _Application:
         self._first = dict(self._next)
         self._newest = NewestDates(connection, [one.document for one in documents])
         self._current = _CurrentVersions(connection)
-        self._applied: dict[int, DocumentToApply] = {}
+        self._applied: dict[int, ToApply] = {}
 
     def apply(self, former: Sequence[Row[Any]] | None = None, confirmed: Row[Any] | None = None) -> list[Applied]:
         """Apply the documents, in the place of `former` applications of a single one; `confirmed` is one of these."""
@@ -291,7 +291,7 @@ class _Application:
         return [one.applied for one in decided]
 
     def _row_of(self, one: _Decided) -> dict[str, Any]:
-        return document_row(one.one.document, one.applied.document_id, self._at)
+        return document_row(one.one.document, one.one.prepared.content, one.applied.document_id, self._at)
 
     def _end(self, one: _Decided) -> None:
         """Write which versions of entities end, and which of those that were written did not take effect."""
@@ -324,7 +324,7 @@ class _Application:
         decision.take_all(told)
         decided = decision.decided(is_late=newest is not None)
         applied = decided.applied
-        original = self._original_of(document, decision) if if_not is NotPermitted.CONFIRMED else None
+        original = self._original_of(one, decision) if if_not is NotPermitted.CONFIRMED else None
         if original is not None:
             decided.applied = replace(
                 applied,
@@ -354,20 +354,20 @@ class _Application:
                 self._next[table] += last - before
         if decided.applied.state is DocumentState.APPLIED and not decided.applied.repeated:
             self._newest.add(document)
-            self._applied[document_id] = document
+            self._applied[document_id] = one
         return decided
 
-    def _original_of(self, document: DocumentToApply, decision: _Decision) -> DocumentPlace | None:
-        """Where the document came from that took effect, stands, and has the same bytes; None if there is none."""
-        owners = decision.owners
+    def _original_of(self, one: ToApply, decision: _Decision) -> DocumentPlace | None:
+        """Where the document came from that took effect, stands, and says the same; None if there is none."""
+        document, content, owners = one.document, one.prepared.content, decision.owners
         if document.action is Action.DELETE:
-            return same_document(self._connection, document, None) if owners == {None} else None
+            return same_document(self._connection, document, content, None) if owners == {None} else None
         if len(owners) != 1 or (owner := next(iter(owners))) is None:
             return None
         if owner not in self._applied:
-            return same_document(self._connection, document, owner)
+            return same_document(self._connection, document, content, owner)
         written = self._applied[owner]
-        return written.place if written.md5 == document.md5 else None
+        return written.document.place if written.prepared.content == content else None
 
     def _if_not(self, one: ToApply, confirmed: Row[Any] | None) -> NotPermitted:
         """What to do about data of other centres than the archive speaks for."""

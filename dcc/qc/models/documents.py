@@ -32,7 +32,8 @@ class Document(QcBase):
     the ids of the snapshots of reference data that they went by, ascending, with blanks between; `contexts_built`
     whether the data contexts take account of what it opened and ended, and of that judgement; `overviews_built`
     whether the overviews take account of what the contexts do. `author` and `reason` are those of a person who
-    confirmed or withdrew it.
+    confirmed or withdrew it. `content_digest` is the digest of what it says (`dcc.documents.content_digest`), null in
+    rows of earlier versions.
     """
 
     __tablename__ = "document"
@@ -73,6 +74,7 @@ class Document(QcBase):
     lines: Mapped[int] = mapped_column(INT, default=0)
     housings: Mapped[int] = mapped_column(INT, default=0)
     measurements: Mapped[int] = mapped_column(INT, default=0)
+    content_digest: Mapped[str | None] = mapped_column(CHAR(32))
 
 
 class CentreBlock(QcBase):

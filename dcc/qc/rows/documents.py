@@ -138,12 +138,15 @@ def known_documents(connection: Connection, documents: Sequence[DocumentToApply]
     return found
 
 
-def same_document(connection: Connection, document: DocumentToApply, document_id: int | None) -> DocumentPlace | None:
-    """Where a document came from that took effect and has the same bytes; None if there is none.
+def same_document(
+    connection: Connection, document: DocumentToApply, content: str, document_id: int | None
+) -> DocumentPlace | None:
+    """Where a document came from that took effect and has the same bytes or content; None if there is none.
 
     It is asked of the one with `document_id`; None: of the centre's deletions, of which nothing is there any more.
     """
-    same = (_DOCUMENT.c.md5 == document.md5) & (_DOCUMENT.c.state == DocumentState.APPLIED.value)
+    same = (_DOCUMENT.c.md5 == document.md5) | (_DOCUMENT.c.content_digest == content)
+    same &= _DOCUMENT.c.state == DocumentState.APPLIED.value
     if document_id is not None:
         which = _DOCUMENT.c.id == document_id
     else:
@@ -178,7 +181,7 @@ def give_way(
         close_findings(connection, row_id, row["id"])
 
 
-def document_row(document: DocumentToApply, document_id: int, at: datetime) -> dict[str, Any]:
+def document_row(document: DocumentToApply, content: str, document_id: int, at: datetime) -> dict[str, Any]:
     """The row of a document that is applied under a new id at a time; what it has not said yet is left out."""
     return {
         "id": document_id,
@@ -193,6 +196,7 @@ def document_row(document: DocumentToApply, document_id: int, at: datetime) -> d
         "action": document.action.value,
         "md5": document.md5,
         "size_bytes": document.size_bytes,
+        "content_digest": content,
         "state": DocumentState.APPLIED.value,
         "applied_at": at,
     }

@@ -25,6 +25,7 @@ from urllib.parse import quote
 from zlib import crc32
 
 from dcc.documents import contents as said
+from dcc.documents.content_digest import ContentDigest
 from dcc.documents.entity_paths import element_name, path_of_centre
 from dcc.naming import DocumentKind
 from dcc.qc.rows.building import NUMBERED, RowBuilder
@@ -33,7 +34,7 @@ from dcc.qc.rows.types import Limits, Row, TooLong
 from dcc.runtime.checksums import crc32_of
 from dcc.vocabulary import EntityKind
 
-VERSION: Final = 4
+VERSION: Final = 5
 
 _ROWS_HELD: Final = 20_000
 _TEXT_HELD: Final = 8_000_000
@@ -141,6 +142,7 @@ class DocumentWriter:
         self._number, self._kind, self._builder, self._tables = number, kind, builder, tables
         self._write, self._last, self._before, self._tell = write, last, dict(last), tell
         self._entries: dict[EntityKind | None, list[_Entry]] = {kind: [] for kind in (None, *EntityKind)}
+        self._content = ContentDigest()
         self._block: said.Block | None = None
         self._path = ""
         self._usable = False
@@ -151,6 +153,7 @@ class DocumentWriter:
 
     def take(self, content: said.Content) -> None:
         """Take what comes next in the document."""
+        self._content.take(content)
         if isinstance(content, said.Block):
             self._block, self._numbers = content, {}
             self._path = path_of_centre(self._kind, content.position)
@@ -179,6 +182,7 @@ class DocumentWriter:
         told = {
             "file_name": file_name,
             "md5": md5,
+            "content": self._content.hexdigest(),
             "number": self._number,
             "rows": {table: (self._before[table], last) for table, last in self._last.items()},
             "measured": dict(sorted(self._builder.measured.items())),
@@ -207,6 +211,7 @@ class DocumentWriter:
             if entries:
                 self._write(_ENTRY, [(kind, json.dumps(list(zip(*entries, strict=True))))])
                 entries.clear()
+        self._content.flush()
         self._flushed = (self._builder.held_rows, self._builder.held_text)
 
 
@@ -216,10 +221,12 @@ class PreparedDocument:
 
     `rows` tells by table the last row before the document and its own last one, by their ids where they have any, else
     by their numbers. `measured` counts measurements by procedure. `centres` are those that entities are of. `whole`:
-    all of its entities have rows. `findings` are as they were given to the writer.
+    all of its entities have rows. `findings` are as they were given to the writer. `content` is the digest of what it
+    says (`dcc.documents.content_digest`).
     """
 
     file: PreparedFile
+    content: str
     number: int
     rows: Mapping[str, tuple[int, int]]
     measured: Mapping[str, int]
