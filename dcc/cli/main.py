@@ -1,4 +1,4 @@
-"""The `dcc` command: the list of its commands, each with the module that has it."""
+"""The `dcc` command: the list of its commands, each with its module."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _SECTIONS = {
 }
 
 _LIGHT = ("completion", "example", "explain", "manifest", "report", "validate")
-"""The commands that `pip install dcc` alone has; all others need `dcc[platform]`."""
+"""The commands of `pip install dcc` alone; all others need `dcc[platform]`."""
 
 
 def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -103,7 +103,7 @@ def dcc(debug: bool) -> None:
 
 def main() -> NoReturn:
     """Run the command line of this process."""
-    # Imports make many objects that stay: looking through them again and again costs a tenth of a short command.
+    # Imports make many objects that stay: scanning them again and again costs a tenth of a short command.
     gc.set_threshold(50_000, 20, 100)
     keep_freed_memory_together()
     open_closed_streams()
@@ -115,6 +115,6 @@ def main() -> NoReturn:
         click.echo("Interrupted.", err=True)
         sys.exit(INTERRUPTED)
     finally:
-        # All of it goes with the process: to look through it for cycles first takes longer than `dcc --version`.
+        # All memory is freed with the process: scanning it for cycles first takes longer than `dcc --version`.
         gc.freeze()
     sys.exit(0)

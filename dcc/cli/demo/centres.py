@@ -1,4 +1,4 @@
-"""What the demonstration's four centres have put on their servers, and what must become of each archive.
+"""The archives on the servers of the demonstration's four centres, and the expected outcome of each.
 
 Every kind of fault that a wrangler meets is there once: a name outside the convention, a damaged archive, documents
 that break the schema, a document whose name or content is not what it says, data that break the integrity rules, a file
@@ -43,18 +43,18 @@ class DemoSource:
         return not self.files
 
     def write(self, folder: Path) -> None:
-        """Write the files to `folder`, which the server shows as its root."""
+        """Write the files to `folder`, the root of the server."""
         for path, content in self.files.items():
             target = folder / BASE_PATH.strip("/") / path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(content)
-            # What was uploaded a while ago need not be looked at twice.
+            # Older files need no second look.
             os.utime(target, (_UPLOADED, _UPLOADED))
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What the session must make of a zip action; `sources` are the file sources that host it."""
+    """The expected outcome of a submission; `sources` are the sources that host it."""
 
     phase: Phase
     status: Status
@@ -96,7 +96,7 @@ def demo_sources() -> tuple[DemoSource, ...]:
 
 
 def _with_md5(path: str, content: bytes) -> dict[str, bytes]:
-    """The archive with the checksum file that `md5sum` would write beside it."""
+    """The archive with a checksum file as `md5sum` writes it."""
     checksum = hashlib.md5(content, usedforsecurity=False).hexdigest()
     return {path: content, f"{path}.md5": f"{checksum}  {Path(path).name}\n".encode()}
 
@@ -164,7 +164,7 @@ def _jackson() -> dict[str, bytes]:
 
 
 def _jackson_in_error() -> bytes:
-    """Valid documents whose data break the rules: a colony and an animal that nobody knows, a weight that is none."""
+    """Valid documents whose data break the rules: an unknown colony and animal, a weight that is no number."""
     fourth = date(2013, 11, 4)
     animals = specimen_document("J", mice=6, first=41, created=fourth)
     weights = experiment_document("J", procedure="IMPC_BWT_001", animals=8, first=41, created=fourth)
@@ -178,7 +178,7 @@ def _jackson_in_error() -> bytes:
 
 
 def _measured_again(centre: str, *, animals: int, first: int, created: date) -> bytes:
-    """The blood chemistry of animals, submitted before, with another value for each of the first parameters."""
+    """The blood chemistry of submitted animals, with another value for each of the first parameters."""
     document = experiment_document(centre, animals=animals, first=first, created=created)
     return document.replace(b"<value>1", b"<value>2", animals)
 

@@ -55,7 +55,7 @@ def demonstrate(folder: Path) -> int:
 
 
 def _begin_anew(folder: Path) -> None:
-    """Make `folder` empty. Raises ConfigurationError when it holds something that no demonstration has made."""
+    """Make `folder` empty. Raises ConfigurationError if it has content that no demonstration made."""
     if folder.exists() and not (folder / _MARK).is_file() and any(folder.iterdir()):
         raise ConfigurationError(
             f"{folder} holds something else than a demonstration. Move it away, or run `dcc demo` elsewhere."
@@ -88,7 +88,7 @@ def _own_environment(home: Path) -> Iterator[None]:
 
 @contextmanager
 def _served(folder: Path, sources: Sequence[DemoSource]) -> Iterator[list[SourceAddress]]:
-    """Fill the sources' folders and run their servers; yields how each source is reached."""
+    """Fill the sources' folders and run their servers; yields each source's address."""
     accounts: dict[SourceProtocol, dict[str, Account]] = {protocol: {} for protocol in _SERVERS}
     keys = folder / "accesskeys"
     keys.mkdir(mode=0o700)
@@ -120,7 +120,7 @@ def _served(folder: Path, sources: Sequence[DemoSource]) -> Iterator[list[Source
 
 
 def _session(settings: Settings, addresses: Sequence[SourceAddress]) -> Outcome:
-    """Register everything and run one session; raises what these raise."""
+    """Register everything and run one session; raises as these."""
     from dcc.data_outcomes import DataOutcome
     from dcc.outcomes import SourceCrawl, ZipOutcome
     from dcc.qc.database import init_qc_database, open_qc_database
@@ -152,7 +152,7 @@ def _session(settings: Settings, addresses: Sequence[SourceAddress]) -> Outcome:
 
 
 def _register(tracker: Engine, settings: Settings, addresses: Sequence[SourceAddress]) -> None:
-    """What `dcc centre add` and `dcc source add --accept-host-key` do."""
+    """Do what `dcc centre add` and `dcc source add --accept-host-key` do."""
     from dcc.tracker.database import writing
     from dcc.tracker.register import centres, file_sources
 
@@ -165,7 +165,7 @@ def _register(tracker: Engine, settings: Settings, addresses: Sequence[SourceAdd
 
 
 def _host_keys(address: SourceAddress, settings: Settings) -> list[PinnedKey]:
-    """The host key that an SFTP server shows; none from a server that refuses connections."""
+    """The host key of an SFTP server; none from a server that refuses connections."""
     from dcc.errors import SourceUnreachableError
     from dcc.sources.sftp.connection import fetch_host_key
     from dcc.tracker.register.source_trust import PinnedKey

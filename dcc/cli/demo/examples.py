@@ -14,7 +14,7 @@ _LITTER = 36  # The first animal of a litter of which all are submitted together
 
 
 def example_submission(kind: str, centre: str) -> tuple[str, bytes]:
-    """An archive with its path under the base path of a file source; the same arguments give the same bytes.
+    """An archive with its path on a source; the same arguments give the same bytes.
 
     `kind` is valid, schema-errors, data-errors or corrected; `centre` one of the demonstration's.
     """

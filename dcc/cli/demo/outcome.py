@@ -23,7 +23,7 @@ _ERRORS_SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the session yielded, and what the tracker says after it."""
+    """The session's outcomes, and the tracker's content after it."""
 
     crawls: Sequence[SourceCrawl]
     zips: Sequence[ZipOutcome]
@@ -41,7 +41,7 @@ class Outcome:
         zips: Sequence[ZipOutcome],
         data: Sequence[DataOutcome],
     ) -> Self:
-        """Ask the tracker; `crawls`, `zips` and `data` are what the session yielded."""
+        """Read the tracker; `crawls`, `zips` and `data` are the session's outcomes."""
         return cls(
             crawls,
             zips,
@@ -54,7 +54,7 @@ class Outcome:
 
 
 def differences(outcome: Outcome) -> list[str]:
-    """Where the tracker says something else than `EXPECTED`; none when all is as it should be."""
+    """Differences between the tracker and `EXPECTED`; none if all is well."""
     found = {
         ZipKey(entry.action, entry.file_name): Expected(entry.phase, entry.status, len(entry.sources))
         for entry in outcome.entries
@@ -81,7 +81,7 @@ def _state(expected: Expected | None) -> str:
 
 
 def print_crawl(crawl: SourceCrawl) -> None:
-    """One line for a file source that has been crawled."""
+    """One line for a crawled source."""
     if crawl.error is not None:
         text = f"{crawl.outcome}: {printable(crawl.error.message)}"
     else:
@@ -93,7 +93,7 @@ def print_crawl(crawl: SourceCrawl) -> None:
 
 
 def print_outcome(outcome: Outcome) -> None:
-    """Totals by phase and status, then every problem under the centre that it concerns."""
+    """Totals by phase and status, then every problem under its centre."""
     for title, counts in (("Zip actions", outcome.zip_actions), ("Documents", outcome.documents)):
         click.echo(f"\n{click.style(title, bold=True)}: {sum(state.count for state in counts)}")
         rows = [(state.phase, state.status, state.count) for state in counts]
@@ -113,7 +113,7 @@ def print_outcome(outcome: Outcome) -> None:
 
 
 def _print_data(data: Sequence[DataOutcome]) -> None:
-    """A line on what was taken over from the valid documents."""
+    """A line on the data of the valid documents."""
     said: Counter[str] = Counter()
     contexts = 0
     for outcome in data:
@@ -129,7 +129,7 @@ def _print_data(data: Sequence[DataOutcome]) -> None:
 
 
 def _messages(outcome: Outcome) -> Iterator[tuple[str, str]]:
-    """Every problem as (the code of the centre to tell, a line to tell it)."""
+    """Every problem as (centre's code, line for that centre)."""
     for crawl in outcome.crawls:
         if crawl.error is not None:
             yield crawl.centre, crawl.error.message

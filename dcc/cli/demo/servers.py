@@ -1,7 +1,7 @@
 """File servers for the demonstration: real SFTP and FTP servers on loopback, each a process of its own.
 
-A server reads its accounts as one line of JSON from standard input and tells its port as the first line of standard
-output. It ends when its standard input does, so that none outlives the process that started it, however that ends.
+A server reads its accounts as one line of JSON from standard input and prints its port as the first line of standard
+output. It ends when its standard input is closed, so that it never outlives the process that started it.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class Account:
 
 
 def read_accounts() -> dict[str, Account]:
-    """The accounts by user name, from standard input; for the server's side."""
+    """The accounts by user name, from standard input; on the server's side."""
     accounts = json.loads(sys.stdin.readline())
     return {name: Account(password, Path(folder)) for name, (password, folder) in accounts.items()}
 
 
 def announce(port: int) -> None:
-    """Tell the port on standard output; for the server's side."""
+    """Print the port on standard output; on the server's side."""
     sys.stdout.write(f"{port}\n")
     sys.stdout.flush()
 
@@ -59,7 +59,7 @@ def require_packages() -> None:
 def running(module: str, accounts: Mapping[str, Account], log: Path) -> Iterator[int]:
     """Run the server `module` for `accounts`; yields its port on 127.0.0.1.
 
-    `log` receives what the server writes to standard error. Raises ConfigurationError when it does not start.
+    `log` receives the server's standard error. Raises ConfigurationError if it does not start.
     """
     with (
         log.open("ab") as errors,
@@ -80,7 +80,7 @@ def running(module: str, accounts: Mapping[str, Account], log: Path) -> Iterator
 
 @contextmanager
 def refusing_port() -> Iterator[int]:
-    """A port on 127.0.0.1 that refuses connections: taken, so that nobody else gets it, and never listening."""
+    """A port on 127.0.0.1 that refuses connections: bound, so that nobody else gets it, but never listening."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield taken.getsockname()[1]
@@ -104,7 +104,7 @@ def _port(process: subprocess.Popen[bytes], module: str, log: Path) -> int:
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """End the server: by closing its input, and if that is not enough by force."""
+    """Stop the server: by closing its input, and if that is not enough by force."""
     with suppress(BrokenPipeError):
         cast(IO[bytes], process.stdin).close()
     try:

@@ -17,7 +17,7 @@ class _Logins(asyncssh.SSHServer):
         self._accounts = accounts
 
     def password_auth_supported(self) -> bool:
-        """Passwords are the only way in."""
+        """Only passwords are accepted."""
         return True
 
     def validate_password(self, username: str, password: str) -> bool:

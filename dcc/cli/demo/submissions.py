@@ -24,8 +24,8 @@ DEFAULT_CREATED = date(2013, 10, 31)
 class Procedure:
     """A procedure of IMPReSS, as far as the documents need it.
 
-    `measured` are simple parameters as (number, unit, mean); `series` are (number, unit, increments, mean);
-    `metadata` are (number, value).
+    `measured` are simple parameters as (number, unit, mean); `series` are (number, unit, increments, mean); `metadata`
+    are (number, value).
     """
 
     identifier: str
@@ -122,7 +122,7 @@ _LITTER = 6
 
 
 def specimen_identifier(centre: str, number: int) -> str:
-    """The identifier that a centre gives its animal `number`, the same in both kinds of document."""
+    """The centre's identifier of animal `number`, the same in both kinds of document."""
     return f"{centre}-M{number:06d}"
 
 
@@ -152,7 +152,7 @@ def experiment_document(
 
 
 def damaged(document: bytes, was: str, becomes: str) -> bytes:
-    """The document with the first `was` replaced by `becomes`. Raises ValueError when it holds no `was`."""
+    """The document with the first `was` replaced by `becomes`. Raises ValueError if it does not contain `was`."""
     before, found, after = document.partition(was.encode())
     if not found:
         raise ValueError(f"The document holds no {was!r}: choose a text that it has.")

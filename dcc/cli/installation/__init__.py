@@ -1,1 +1,1 @@
-"""Commands that install, look after and restore the platform."""
+"""Commands that install, maintain and restore the platform."""

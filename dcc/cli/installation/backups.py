@@ -263,7 +263,7 @@ def _target_urls(settings: Settings) -> tuple[str, str]:
 
 @contextmanager
 def _engines(settings: Settings) -> Iterator[tuple[Engine, Engine]]:
-    """Both databases, whatever their schema is, or before they are made."""
+    """Both databases, of any schema, or before they are made."""
     from dcc.qc.database import open_qc_database
     from dcc.tracker.database import open_tracker as open_tracker_database
 
@@ -277,7 +277,7 @@ def _engines(settings: Settings) -> Iterator[tuple[Engine, Engine]]:
 
 @contextmanager
 def _progress_shown() -> Iterator[Callable[[str, int, int], None]]:
-    """What shows how far it is, on a terminal only."""
+    """A function that shows the progress, on a terminal only."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 

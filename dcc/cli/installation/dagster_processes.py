@@ -42,12 +42,12 @@ class Program:
 
 
 class _StopRequested(BaseException):
-    """Somebody wants the processes stopped."""
+    """The processes should stop."""
 
 
 @contextmanager
 def stop_signals() -> Iterator[None]:
-    """End the block quietly on SIGINT and SIGTERM; further ones do not disturb the end."""
+    """End the block quietly on SIGINT and SIGTERM; further signals do not disturb the end."""
 
     def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signature of a handler
         for ignored in _STOPPING:
@@ -66,9 +66,9 @@ def stop_signals() -> Iterator[None]:
 
 @contextmanager
 def _stopped_later() -> Iterator[None]:
-    """Have SIGINT and SIGTERM act at the end of the block, not within it.
+    """Delay SIGINT and SIGTERM to the end of the block.
 
-    They are not blocked: a process that is started would inherit that.
+    They are not blocked: a started process would inherit that.
     """
     noted: list[int] = []
     with ExitStack() as before:
@@ -82,9 +82,9 @@ def _stopped_later() -> Iterator[None]:
 
 @contextmanager
 def only_daemon(settings: Settings) -> Iterator[int]:
-    """Be the only daemon of this machine on an instance; yields the descriptor that Dagster's processes are to keep.
+    """Be the only daemon of an instance on this machine; yields the descriptor that Dagster's processes must keep.
 
-    They hold the lock as long as one of them lives, also when the command that started them was killed. Raises
+    They hold the lock as long as one of them lives, even if the command that started them was killed. Raises
     DaemonActiveError, DagsterStorageError.
     """
     path = settings.dagster_home / _LOCK_FILE
@@ -107,26 +107,26 @@ def only_daemon(settings: Settings) -> Iterator[int]:
 
 
 def write_workspace(directory: Path) -> Path:
-    """Write the workspace file that loads the platform wherever it is installed; its path."""
+    """Write the workspace file that loads the installed platform; returns its path."""
     path = directory / "workspace.yaml"
     module = {"module_name": "dcc_definitions", "location_name": LOCATION_NAME}
-    # JSON is YAML too. Another command may be reading the file, or writing it.
+    # JSON is YAML too. Another command may be reading or writing the file.
     with replacement_file(path) as draft:
         draft.write_text(json.dumps({"load_from": [{"python_module": module}]}) + "\n", "utf-8")
     return path
 
 
 def log_format() -> list[str]:
-    """The option by which Dagster's processes say what they do in the form of this process's log."""
+    """The option that gives the logs of Dagster's processes the format of this process's log."""
     plan = log_plan()
     return ["--log-format", "json"] if plan is not None and plan.form == "json" else []
 
 
 @contextmanager
 def running(settings: Settings, *programs: Program) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Programs that run together, each in a process group of its own; all end with the block.
+    """Run programs together, each in a process group of its own; all end with the block.
 
-    What they print goes to standard error.
+    Their output goes to standard error.
     """
     environment = {
         **os.environ,
@@ -137,13 +137,13 @@ def running(settings: Settings, *programs: Program) -> Iterator[list[subprocess.
     before = {}
     try:
         try:
-            # A stop in between would leave a process that nobody knows of, and that holds the lock.
+            # A stop in between would leave an unknown process that has the lock.
             with _stopped_later():
                 for program in programs:
                     processes.append(_started(program, environment))
             yield processes
         finally:
-            # Whatever is asked meanwhile, they are stopped to the end; also if that comes right before this.
+            # Signals from now on do not interrupt stopping, even if one comes right before this.
             for number in _STOPPING:
                 before[number] = signal.signal(number, signal.SIG_IGN)
     finally:
@@ -164,7 +164,7 @@ def _started(program: Program, environment: Mapping[str, str]) -> subprocess.Pop
 
 
 def wait_until(processes: Sequence[subprocess.Popen[bytes]], is_up: Callable[[], bool]) -> None:
-    """Wait until processes are up; raises InternalFaultError when one ends before, or they take too long."""
+    """Wait until processes are up; raises InternalFaultError if one ends before, or they take too long."""
     deadline = time.monotonic() + _START_SECONDS
     while not is_up():
         code = _exit_code(processes)
@@ -178,7 +178,7 @@ def wait_until(processes: Sequence[subprocess.Popen[bytes]], is_up: Callable[[],
 
 
 def wait_for_end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """Wait for a process to end, which none should by itself: raises InternalFaultError when one does."""
+    """Wait until a process ends, which none should by itself: raises InternalFaultError."""
     while (code := _exit_code(processes)) is None:
         time.sleep(_POLL_SECONDS)
     raise InternalFaultError(f"Dagster ended by itself, with exit code {code}; see what it printed.")
@@ -190,9 +190,10 @@ def _exit_code(processes: Sequence[subprocess.Popen[bytes]]) -> int | None:
 
 
 def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """End the process groups of all, gently first.
+    """Stop the process groups, gently first.
 
-    Each is asked first, and its own processes where it has not ended them: what it still asks of them is answered.
+    Each process is asked to stop, and its own processes only if it has not stopped them: until then they still serve
+    it.
     """
     asked = [process for process in processes if process.poll() is None]
     for process in asked:
@@ -221,7 +222,7 @@ def _wait(is_so: Callable[[], bool], seconds: float) -> None:
 
 
 def _signal_group(group: int, number: int) -> bool:
-    """Send a signal to a process group; whether there was any process in it."""
+    """Send a signal to a process group; returns whether it had a process."""
     try:
         os.killpg(group, number)
     except (ProcessLookupError, PermissionError):

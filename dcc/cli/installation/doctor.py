@@ -1,4 +1,4 @@
-"""`dcc doctor`: whether the installation is fit to work, and what to do where it is not."""
+"""`dcc doctor`: whether the installation is fit to work, and what to do if not."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def metrics(serve: str | None, as_json: bool) -> None:
 
 
 def _print(settings: Settings, as_json: bool) -> bool:
-    """Print the metrics; whether those of the tracker are among them."""
+    """Print the metrics; returns whether those of the tracker are among them."""
     from dcc.operations.metrics.collector import Collection, exposition
 
     families = Collection(settings).collect()

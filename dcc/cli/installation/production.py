@@ -1,4 +1,4 @@
-"""`dcc init --production`: Dagster's tables and `dagster.yaml` too, and the grants that each account needs."""
+"""`dcc init --production`: Dagster's tables and `dagster.yaml` too, and the SQL for the accounts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """A `dagster.yaml`: where it is, whether it was written at present, and where one that it replaced is kept."""
+    """A `dagster.yaml`: its path, whether it was written now, and the path of the kept copy of a replaced one."""
 
     path: Path
     written: bool
@@ -35,9 +35,9 @@ def production_grants(settings: Settings, client_host: str) -> list[str]:
 
 
 def prepare_configuration(settings: Settings, *, replace: bool) -> Configuration:
-    """Write `dagster.yaml` where there is none.
+    """Write `dagster.yaml` if there is none.
 
-    Raises ConfigurationError unless three databases are named, or for one that is there and does not use them (unless
+    Raises ConfigurationError unless three databases are named, or if an existing file does not use them (unless
     `replace`), and DagsterStorageError.
     """
     _require_production(settings)
@@ -48,7 +48,7 @@ def prepare_configuration(settings: Settings, *, replace: bool) -> Configuration
 
 
 def init_dagster(settings: Settings) -> InitReport:
-    """Make or migrate Dagster's tables; raises what `dcc_dagster.dagster_database.init_dagster_database` raises."""
+    """Make or migrate Dagster's tables; raises as `dcc_dagster.dagster_database.init_dagster_database`."""
     if settings.dagster_url is None:
         raise ConfigurationError("DCC_DAGSTER_URL is not set. Set it: mysql://user:password@host/phenodcc_dagster.")
     return dagster_side().init_dagster_database(settings.dagster_url.get_secret_value())
@@ -70,7 +70,7 @@ def _require_production(settings: Settings) -> tuple[URL, URL, URL]:
         try:
             url = None if secret is None else make_url(secret.get_secret_value())
         except (ArgumentError, ValueError):
-            # The message may quote the URL, and with it the password.
+            # The message may quote the URL with its password.
             url = None
         if url is None or url.get_backend_name() not in MYSQL_FAMILY or not url.database:
             raise ConfigurationError(

@@ -94,7 +94,7 @@ def _make_databases(settings: Settings) -> tuple[InitReport, InitReport]:
 
 
 def _mend_instance(settings: Settings) -> None:
-    """Bring a Dagster instance up to date where there is one; the first session makes one."""
+    """Update a Dagster instance if there is one; the first session makes one."""
     if settings.dagster_home.is_dir():
         dagster_side().mend_instance(settings)
 

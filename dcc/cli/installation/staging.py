@@ -1,4 +1,4 @@
-"""`dcc staging`: lists staging, and removes archives that have been kept long enough."""
+"""`dcc staging`: lists staging, and removes archives at the end of their retention time."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def _bytes(decisions: Iterable[Decision]) -> int:
 
 
 def _groups(decisions: Iterable[Decision]) -> list[dict[str, object]]:
-    """Bytes by centre and state, in the order of phases; what belongs to no known zip action is left out."""
+    """Bytes by centre and state, in the order of phases, without unknown archives."""
     found: dict[tuple[str, int, int], list[Decision]] = defaultdict(list)
     for decision in decisions:
         if decision.known is not None:

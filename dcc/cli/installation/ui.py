@@ -1,4 +1,4 @@
-"""`dcc ui` and `dcc daemon`: Dagster's pages, and the daemon that runs schedules and sensors, on this installation."""
+"""`dcc ui` and `dcc daemon`: Dagster's pages, and the daemon that runs schedules and sensors, for this installation."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def _warning(host: str, settings: Settings) -> str:
 
 
 def _served_as(host: str, settings: Settings) -> Settings:
-    """The settings with the address that is served on among those that the UI answers to, unless it is every one."""
+    """The settings with the served address among the UI's hosts, unless it is a wildcard."""
     from dcc.settings.hosts import is_any_address, parse_hosts
 
     if is_any_address(host):
@@ -158,7 +158,7 @@ def _served_as(host: str, settings: Settings) -> Settings:
 
 
 def _prepare(settings: Settings, *, needs_tracker: bool) -> Path:
-    """Check the databases, so that what is wrong is said in a line; the directory of the Dagster instance."""
+    """Check the databases, so that a problem is reported in a line; returns the directory of the Dagster instance."""
     if needs_tracker:
         with open_tracker(settings):
             pass

@@ -1,1 +1,1 @@
-"""What all commands share: options, output, errors, and the suggestion of the next command."""
+"""Common parts of all commands: options, output, errors, and the suggestion of the next command."""

@@ -1,4 +1,4 @@
-"""`dcc completion`: the script by which a shell completes commands, options and values."""
+"""`dcc completion`: the script with which a shell completes commands, options and values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opens what most commands begin with: the settings of the environment, the tracker and the QC database."""
+"""Opens what most commands need: the settings of the environment, the tracker and the QC database."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from dcc.settings import Settings
 
 _WARNED = "dcc.warned"
-"""Of what a command has warned, in what click keeps with it."""
+"""The key of a command's warnings in click's context."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
 """The option of every command that reports."""
 
 
 def settings_from_environment(**overrides: object) -> Settings:
-    """The settings; raises ConfigurationError that names each wrong one."""
+    """The settings; raises ConfigurationError with the name of each wrong one."""
     from dcc.settings import load_settings
 
     settings = load_settings(**overrides)
@@ -41,7 +41,7 @@ def settings_from_environment(**overrides: object) -> Settings:
 
 
 def _is_first_time(subject: str) -> bool:
-    """Whether a command has not warned of a subject before, which it now does; there must be a command."""
+    """Whether this is a command's first warning about a subject; there must be a command."""
     context = click.get_current_context(silent=True)
     if context is None:
         return False
@@ -52,7 +52,7 @@ def _is_first_time(subject: str) -> bool:
 
 
 def _warn_of_old_names() -> None:
-    """Warn, once in a command, of settings that are set by an old name."""
+    """Warn, once in a command, of settings with an old name."""
     from dcc.settings.renamed import warnings_of
 
     if _is_first_time("old names"):
@@ -61,7 +61,7 @@ def _warn_of_old_names() -> None:
 
 
 def _warn_root(home: Path) -> None:
-    """Warn root, once in a command, in a DCC_HOME of another user, who could not work on with what root makes."""
+    """Warn root, once in a command, in a DCC_HOME of another user, who could not use the files that root makes."""
     from dcc.settings.home import owner_beside_root
 
     owner = owner_beside_root(home)
@@ -93,8 +93,8 @@ def open_tracker(settings: Settings) -> Iterator[Engine]:
 def open_qc(settings: Settings, *, patience_seconds: float | None = None) -> Iterator[Engine]:
     """The QC database, which must have this version's schema; its connections are closed afterwards.
 
-    One that is away is asked again for `patience_seconds`, or not at all.
-    Raises QcDatabaseOutdatedError, QcDatabaseUnreachableError.
+    An unreachable database is tried again for `patience_seconds`, if given. Raises QcDatabaseOutdatedError,
+    QcDatabaseUnreachableError.
     """
     from dcc.qc import database
 
@@ -107,10 +107,9 @@ def open_qc(settings: Settings, *, patience_seconds: float | None = None) -> Ite
 
 
 def parse_zip_key(text: str) -> ZipKey:
-    """`add/H.2013-10-31.1.impc.zip` taken apart; of an archive's name alone, the zip action that there is of it.
+    """Parse `add/H.2013-10-31.1.impc.zip`; for an archive's name alone, its submission.
 
-    Raises ConfigurationError that says how to write it, and NotFoundError for a name alone that the tracker does not
-    know.
+    Raises ConfigurationError with the right form, and NotFoundError for a name alone that the tracker does not know.
     """
     action, slash, file_name = text.partition("/")
     if text and not slash and text not in set(Action):
@@ -139,17 +138,17 @@ def _only_action_of(name: str) -> ZipKey:
 
 
 def absolute_folder(path: str) -> str:
-    """The path of a folder as it is kept in the tracker, for commands run elsewhere."""
+    """The absolute path of a folder for the tracker, because other commands may run elsewhere."""
     return str(Path(path).expanduser().absolute())
 
 
 def at_terminal() -> bool:
-    """Whether somebody can be asked."""
+    """Whether a person can be asked."""
     return sys.stdin.isatty()
 
 
 def user_name() -> str:
-    """Who runs this command, for the tracker's records."""
+    """The user who runs this command, for the tracker's records."""
     try:
         return getpass.getuser()[:64]
     except (KeyError, OSError):
@@ -162,9 +161,9 @@ PLAIN_HELP = (
 
 
 def read_accesskey(given: str, *, plain: bool) -> str:
-    """The access key that an option gives; `-` reads it from standard input, unseen on a terminal.
+    """The access key of an option; `-` reads it from standard input, hidden on a terminal.
 
-    Raises ConfigurationError for a password that is not said to be kept as it is (`plain`), before it is asked for.
+    Raises ConfigurationError for a password without `plain`, before it is asked for.
     """
     from pydantic import SecretStr
 

@@ -1,6 +1,6 @@
-"""The interface by which commands use Dagster.
+"""The commands' interface to Dagster.
 
-`dcc` never imports Dagster, so that it works without. A command that needs it calls `dagster_side()`, which loads
+`dcc` never imports Dagster, so that it works without. A command that needs it calls `dagster_side()`, which imports
 `dcc_assets.commands` at that moment.
 """
 
@@ -28,7 +28,7 @@ LOCATION_NAME: Final = "dcc"
 """The code location's name in workspace.yaml."""
 
 WEB_SERVER: Final = "dcc_assets.pages.server"
-"""The module that serves the pages of Dagster and the reports beside them."""
+"""The module that serves Dagster's pages and the reports."""
 
 DAEMON: Final = "dcc_dagster.daemon"
 """The module that runs Dagster's daemon."""
@@ -36,11 +36,11 @@ DAEMON: Final = "dcc_dagster.daemon"
 _MODULE: Final = "dcc_assets.commands"
 
 Instance = Any
-"""A `DagsterInstance`, which nothing here looks into."""
+"""A `DagsterInstance`, opaque here."""
 
 
 class SessionRun(Protocol):
-    """A session that was run in Dagster: its id, and what it has to say beside its work."""
+    """A session that ran in Dagster: its id and notices."""
 
     @property
     def session_id(self) -> int:
@@ -49,12 +49,12 @@ class SessionRun(Protocol):
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What the session has to say beside its work."""
+        """The session's notices."""
         ...
 
 
 class DagsterSide(Protocol):
-    """What `dcc_assets.commands` has for commands; see there for what each does and raises."""
+    """The functions of `dcc_assets.commands`, which documents them and what they raise."""
 
     def run_session(
         self,
@@ -94,11 +94,11 @@ class DagsterSide(Protocol):
         ...
 
     def make_instance(self, settings: Settings) -> None:
-        """Make the Dagster instance, or what it lacks."""
+        """Make the Dagster instance, or its missing parts."""
         ...
 
     def mend_instance(self, settings: Settings) -> None:
-        """Bring what there is of a Dagster instance up to date, and make its SQLite files whole."""
+        """Update an existing Dagster instance, and complete its SQLite files."""
         ...
 
     def dagster_environment(self, settings: Settings) -> dict[str, str]:
@@ -106,13 +106,13 @@ class DagsterSide(Protocol):
         ...
 
     def daemon_beats(self, instance: Instance, since: float) -> bool:
-        """Whether each part of the daemon was heard of since a time, in seconds of Unix."""
+        """Whether each part of the daemon has reported since a time, in Unix seconds."""
         ...
 
     def rebuild_instance(
         self, settings: Settings, tracker: Engine, instance: Instance, say: Callable[[object], None] | None
     ) -> object:
-        """Build the instance anew from the tracker; what was written, as a dataclass."""
+        """Rebuild the instance from the tracker; returns the counts, as a dataclass."""
         ...
 
     def init_dagster_database(self, url: str) -> InitReport:
@@ -120,15 +120,15 @@ class DagsterSide(Protocol):
         ...
 
     def configuration_path(self, settings: Settings) -> Path:
-        """Where the installation's `dagster.yaml` is."""
+        """The path of the installation's `dagster.yaml`."""
         ...
 
     def write_configuration(self, settings: Settings, *, replace: bool = False) -> Path | None:
-        """Write `dagster.yaml` and check it; the path of one that was replaced."""
+        """Write `dagster.yaml` and check it; returns the path of the kept copy of a replaced one."""
         ...
 
     def doctor_checks(self) -> Sequence[Check]:
-        """The checks of `dcc doctor` that look at Dagster."""
+        """The checks of `dcc doctor` for Dagster."""
         ...
 
     def doctor_depths(self) -> Check:
@@ -137,5 +137,5 @@ class DagsterSide(Protocol):
 
 
 def dagster_side() -> DagsterSide:
-    """Load what commands need of Dagster."""
+    """Import the functions."""
     return cast(DagsterSide, importlib.import_module(_MODULE))

@@ -39,7 +39,7 @@ INTERNAL_FAULT = 70
 _WHOLE = 200
 _NO_TEXT = "dcc.no_text"
 _OF_PLATFORM = "dagster"
-"""A package that is there where the whole platform is installed."""
+"""A package that only the complete platform has."""
 
 EXIT_CODES = """\b
 Exit codes:
@@ -63,7 +63,7 @@ class CommandFailedError(click.ClickException):
         self.is_told = False
 
     def show(self, file: Any = None) -> None:
-        """Print the message on standard error, unless a program reads that and has found it among the log."""
+        """Print the message on standard error, unless a program reads that and finds it in the log."""
         if not self.is_told:
             click.echo(f"Error ({self.error_id}): {printable(self.message)}", file=file, err=file is None)
 
@@ -71,7 +71,7 @@ class CommandFailedError(click.ClickException):
 class CommandGroup(click.Group):
     """A group whose commands are imported on first use.
 
-    `places` maps a command's name to `module:attribute`; the order is the one that `--help` shows.
+    `places` maps a command's name to `module:attribute`; `--help` shows them in this order.
     """
 
     def __init__(self, *args: Any, places: Mapping[str, str] | None = None, **options: Any) -> None:
@@ -85,7 +85,7 @@ class CommandGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that arguments begin with; a wrong name is told with those that are most like it."""
+        """The command that the arguments begin with; for a wrong name the error lists the nearest ones."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
@@ -106,7 +106,7 @@ class CommandGroup(click.Group):
         if command is not None and not isinstance(command, click.Group):
             command.context_class = CommandContext
             if ctx.resilient_parsing:
-                # Only a shell that completes parses so.
+                # Only a shell that completes parses in this way.
                 from dcc.cli.shell.parameter_types import complete_values
 
                 complete_values(command)
@@ -117,7 +117,7 @@ class RootGroup(CommandGroup):
     """The `dcc` command itself: turns every way to end into an exit code.
 
     `sections` are the headings under which `--help` lists the commands, each with its `places`. All but the `light`
-    ones need the packages of the whole platform.
+    ones need the packages of the complete platform.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class RootGroup(CommandGroup):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that is asked for. Raises CommandFailedError for one whose packages are not installed."""
+        """Find the command. Raises CommandFailedError if its packages are not installed."""
         found = super().resolve_command(ctx, args)
         if found[0] not in self._light and find_spec(_OF_PLATFORM) is None:
             raise _platform_missing(_OF_PLATFORM)
@@ -153,7 +153,7 @@ class RootGroup(CommandGroup):
             raise _unexpected(error) from error
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Take the options of `dcc` itself off the arguments, and remember those that are no text."""
+        """Take the options of `dcc` itself off the arguments, and remember those without text."""
         ctx.meta[_NO_TEXT] = [argument for argument in args if not _is_text(argument)]
         return super().parse_args(ctx, args)
 
@@ -220,9 +220,9 @@ class _OneLineHandler(logging.Handler):
 
 @contextmanager
 def _log_messages_shown(level: int) -> Iterator[None]:
-    """Show what is logged at `level` or above, and notices; what is below it, commands report by themselves.
+    """Show log messages at `level` or above, and notices; commands report everything else themselves.
 
-    Not where the log goes to standard error itself.
+    Not if the log goes to standard error itself.
     """
     plan = log_plan()
     if plan is not None and plan.file is None:
@@ -239,7 +239,7 @@ def _log_messages_shown(level: int) -> Iterator[None]:
 
 @contextmanager
 def _logging(plan: LogPlan | None) -> Iterator[None]:
-    """Keep the log that the settings ask for while the command runs."""
+    """Log as the settings ask while the command runs."""
     with ExitStack() as stack:
         try:
             stack.enter_context(logging_as(plan))
@@ -284,12 +284,12 @@ def _no_text(argument: str) -> CommandFailedError:
 
 
 def _is_of_stdout(error: OSError) -> bool:
-    """Whether it was standard output that could not be written."""
+    """Whether standard output could not be written."""
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     if frame.f_code is click.echo.__code__:
         return not frame.f_locals["err"]
     try:
-        # What was not written is tried once more.
+        # Unwritten output is tried once more.
         sys.stdout.flush()
     except OSError:
         return True

@@ -1,8 +1,8 @@
 """Suggests the next command after each command: one line on standard error.
 
 Every command has its row in the table, or a reason why nothing is suggested after it. A step's `{fields}` are the
-command's own arguments and options, and what it told by `note_facts`; the first step with all fields known is shown.
-Nothing is suggested with --json, where standard error is a log, after an error, and with DCC_SUGGESTIONS=false.
+command's own arguments and options, and the facts that it passed to `note_facts`; the first step with all fields known
+is shown. Nothing is suggested with --json, if standard error is a log, after an error, and with DCC_SUGGESTIONS=false.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from dcc.runtime.logging_setup import log_plan
 
 
 class Step(NamedTuple):
-    """A command that comes next, and what it is for: `codes` are the exit codes after which it does.
+    """The next command and its purpose; `codes` are the exit codes after which it is suggested.
 
-    `needs` names something that must be known, beside the fields of the command.
+    `needs` names a further fact that must be known.
     """
 
     command: str
@@ -169,7 +169,7 @@ UNSUGGESTED: Final[Mapping[str, str]] = {
     "demo": "it prints the commands to go on with",
     "completion": "a shell reads what it prints",
 }
-"""Commands after which nothing is suggested, with the reason."""
+"""Commands without a suggestion, with the reason."""
 
 _FACTS = "dcc.facts"
 _RUN = "dcc.run"
@@ -177,7 +177,7 @@ _NO = frozenset({"0", "off", "f", "false", "n", "no"})
 
 
 class CommandContext(click.Context):
-    """The context of a command that does something, which it remembers for what is suggested afterwards."""
+    """The context of a command, which keeps its facts for the suggestion afterwards."""
 
     def invoke(self, callback: Any, /, *arguments: Any, **options: Any) -> Any:
         """Run the command."""
@@ -186,14 +186,14 @@ class CommandContext(click.Context):
 
 
 def note_facts(**facts: object) -> None:
-    """Tell what the command that runs has found, for the steps that depend on it; what is empty is not known."""
+    """Note what the running command found, for the steps that depend on it; empty values count as unknown."""
     context = click.get_current_context(silent=True)
     if context is not None:
         context.meta.setdefault(_FACTS, {}).update(facts)
 
 
 def suggest_next(root: click.Context, exit_code: int) -> None:
-    """Print what comes after the command that ended with `exit_code`, if anything does."""
+    """Print the suggestion after a command that ended with `exit_code`, if there is one."""
     ran = root.meta.get(_RUN)
     if ran is None or not _is_wanted(os.environ) or ran.params.get("as_json"):
         return
@@ -207,7 +207,7 @@ def suggest_next(root: click.Context, exit_code: int) -> None:
 
 
 def next_line(steps: Iterable[Step], exit_code: int, known: Mapping[str, object]) -> str | None:
-    """`Next: dcc crawl  # what for`, of the first step that follows this exit code and of which all is known."""
+    """`Next: dcc crawl  # purpose`, of the first step for this exit code with all facts known."""
     for step in steps:
         values = {name: _word(known.get(name)) for name in step_fields(step)}
         if exit_code in step.codes and all(values.values()):
@@ -216,13 +216,13 @@ def next_line(steps: Iterable[Step], exit_code: int, known: Mapping[str, object]
 
 
 def step_fields(step: Step) -> list[str]:
-    """The names of what a step needs to know."""
+    """The names of the facts that a step needs."""
     named = [name for _, name, _, _ in string.Formatter().parse(step.command) if name]
     return [*named, *([step.needs] if step.needs else [])]
 
 
 def _word(value: object) -> str:
-    """A value as a word of a shell's command line, the first one of several; empty if it is not known."""
+    """A value as a word of a shell's command line, the first one of several; empty if unknown."""
     if isinstance(value, list | tuple):
         value = value[0] if value else None
     if value is None or value is False or value == "":
@@ -231,6 +231,6 @@ def _word(value: object) -> str:
 
 
 def _is_wanted(environment: Mapping[str, str]) -> bool:
-    # Read by itself: the settings take longer to import than some commands to run.
+    # Read without the settings, whose import takes longer than some commands.
     said = {name.upper(): text for name, text in environment.items()}
     return said.get("DCC_SUGGESTIONS", "").lower() not in _NO

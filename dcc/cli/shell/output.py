@@ -1,7 +1,7 @@
 """How `dcc` prints: JSON for programs, plain columns for people.
 
-Times are UTC: `2026-11-21T07:28:31Z` in JSON, `2026-11-21 07:28` in tables. Text from outside (names on a server,
-a server's answer) is printed with its control characters escaped, so that it cannot steer a terminal; in JSON too.
+Times are UTC: `2026-11-21T07:28:31Z` in JSON, `2026-11-21 07:28` in tables. Text from outside (names on a server, a
+server's answer) is printed with its control characters escaped, so that it cannot control a terminal; in JSON too.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _COLOURS = {
 }
 _GAP = "  "
 _NARROW = 20
-"""How many characters of a text stay in a line, however narrow the terminal is."""
+"""The least characters of a text in a line, however narrow the terminal is."""
 
 
 def printable(value: object) -> str:
-    """The text of a value on one line, what would not be seen of it as `\\xNN`; None is the empty text."""
+    """The text of a value on one line, with invisible characters as `\\xNN`; None is the empty text."""
     if value is None:
         return ""
     if isinstance(value, datetime):
@@ -50,7 +50,7 @@ def printable(value: object) -> str:
 
 
 def json_ready(value: object) -> object:
-    """A value as JSON's own types: dataclasses are objects, times ISO 8601 in UTC, phases and statuses their names."""
+    """A value in JSON's types: dataclasses as objects, times in ISO 8601 and UTC, phases and statuses by name."""
     if isinstance(value, datetime):
         return value.isoformat(timespec="seconds") + "Z"
     if isinstance(value, date | Path):
@@ -96,10 +96,10 @@ def echo_json_list(values: Iterable[object]) -> None:
 def echo_table(
     headers: Sequence[str], rows: Sequence[Sequence[object]], *, indent: str = "", prose: Collection[str] = ()
 ) -> None:
-    """Print rows in columns under their headers; numbers stand to the right. Nothing for no rows.
+    """Print rows in columns under their headers, numbers to the right; nothing without rows.
 
-    On a terminal that is too narrow for them, the columns whose headers are in `prose` are broken between words. All
-    others are whole: who copies a name has all of it.
+    On a terminal that is too narrow, the columns whose headers are in `prose` are wrapped between words. All others
+    stay on one line, so that names can be copied.
     """
     if not rows:
         return
@@ -131,14 +131,14 @@ def _width(text: str) -> int:
 
 
 def _least(column: Sequence[str]) -> int:
-    """How narrow a column of prose can be: its header and its words stay whole, and its texts legible."""
+    """The least width of a prose column: its header and words stay on one line, and its texts legible."""
     header, *texts = column
     words = (word for text in texts for word in text.split(" "))
     return max(_width(header), *map(_width, words), min(_NARROW, max(map(_width, column))))
 
 
 def _narrowed(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
-    """Widths that fit into the room, as far as columns can be narrower: what is wide has all the same limit."""
+    """Widths that fit into the room, as far as columns can be narrower: all wide ones get the same limit."""
     gaps = len(_GAP) * (len(widths) - 1)
     for limit in range(room, 0, -1):
         narrowed = [max(few, min(width, limit)) for width, few in zip(widths, least, strict=True)]
@@ -148,7 +148,7 @@ def _narrowed(widths: Sequence[int], least: Sequence[int], room: int) -> list[in
 
 
 def _broken(text: str, width: int) -> list[str]:
-    """A text as lines of at most so many cells, longer only where one word is."""
+    """A text in lines of at most so many cells, longer only for a single longer word."""
     lines: list[str] = []
     for word in text.split(" "):
         if lines and _width(lines[-1]) + 1 + _width(word) <= width:
@@ -170,12 +170,12 @@ def _line(
 
 
 def warn(message: str) -> None:
-    """Print a warning on standard error, on one line; log it instead where that is read by a program."""
+    """Print a warning on standard error, on one line; if a program reads that, log it instead."""
     tell("Warning: ", message, logging.WARNING)
 
 
 def tell(prefix: str, message: str, level: int) -> None:
-    """Print a message for people on standard error, on one line; log it instead where that is read by a program."""
+    """Print a message for people on standard error, on one line; if a program reads that, log it instead."""
     plan = log_plan()
     if plan is not None and plan.is_json_on_stderr:
         logging.getLogger("dcc.command").log(level, "%s", message)
@@ -189,7 +189,7 @@ def count_of(number: int, noun: str) -> str:
 
 
 def byte_size(size: int | None) -> str:
-    """A number of bytes as people read it: `812 B`, `1.4 MB`; `-` when it is not known."""
+    """A number of bytes for people: `812 B`, `1.4 MB`; `-` if unknown."""
     if size is None:
         return "-"
     value = float(size)

@@ -1,8 +1,8 @@
-"""Types of arguments and options: numbers that the databases can hold, and values that a shell completes.
+"""Types of arguments and options: numbers within the databases' range, and values that a shell completes.
 
-Completed values (zip actions, centres, file sources, rules) are looked up in the tracker, in a thread that may take
-`SECONDS` once all is imported; when anything fails, nothing is offered and nothing printed. Only words that mean
-themselves to every shell are offered: a centre may have named a file otherwise.
+Completed values (submissions, centres, sources, rules) are looked up in the tracker, in a thread that may take
+`SECONDS` after its imports; if anything fails, nothing is offered and nothing printed. Only words without special
+characters for any shell are offered: a centre may have named a file otherwise.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 
 
 LARGEST_NUMBER = 2**63 - 1
-"""The largest number that the databases hold."""
+"""The largest number that the databases can store."""
 
 
 class _Id(click.ParamType[int]):
     name = "integer"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The number, which may be one that nothing has. Fails for a text that is none, and for too large a number."""
+        """The number, which may be an unknown id. Fails for other texts and too large numbers."""
         return _held(self, click.INT.convert(value, param, ctx), param, ctx)
 
 
 class _Count(click.IntRange):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The number. Fails for a text that is none, and for a number that is out of range or too large."""
+        """The number. Fails for other texts, and for a number that is out of range or too large."""
         return _held(self, super().convert(value, param, ctx), param, ctx)
 
 
@@ -48,7 +48,7 @@ ID = _Id()
 """The type of an id."""
 
 COUNT = _Count(min=1)
-"""The type of how many are to be shown or kept."""
+"""The type of a number of rows to show or keep."""
 
 SECONDS = 2.0
 MOST_VALUES = 100
@@ -64,16 +64,16 @@ class CompletedType(click.ParamType[Any]):
         self._values = values
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """What the type itself makes of the value."""
+        """The value as the type itself converts it."""
         return self.inner.convert(value, param, ctx)
 
     def shell_complete(self, _ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """The values that begin with what was typed; none where they cannot be had in time."""
+        """The values that begin with the typed text; none if they are not found in time."""
         return [CompletionItem(value) for value in completions(self._values, incomplete)]
 
 
 def complete_values(command: click.Command) -> None:
-    """Have a command offer values for its parameters that have any, by their names."""
+    """Make a command offer values for its parameters, by their names."""
     for parameter in command.params:
         values = VALUES.get(parameter.name or "")
         if values is not None and not isinstance(parameter.type, click.Choice | CompletedType):
@@ -84,7 +84,7 @@ def completions(values: Callable[[str], Iterable[str]], incomplete: str) -> list
     """At most `MOST_VALUES` of the values that begin with `incomplete`, found within `SECONDS`."""
     found: list[str] = []
     with suppress(Exception):
-        # A busy machine takes its time for this; what is not to be waited for is a database.
+        # Imports may take long on a busy machine; only the database has a time limit.
         from dcc import settings  # noqa: F401
         from dcc.cli.shell import context  # noqa: F401
         from dcc.tracker import database, models  # noqa: F401
@@ -194,4 +194,4 @@ VALUES: Final[Mapping[str, Callable[[str], Iterable[str]]]] = {
     "rule": _rules,
     "error_or_rule": _explained,
 }
-"""What is offered for a parameter, by its name."""
+"""The values to offer for a parameter, by its name."""
