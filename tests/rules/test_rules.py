@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from dcc.declarations import all_declared, rule_of
 from dcc.documents.contents import Content, MediaSampleParameter, Specimen
 from dcc.naming import Action
 from dcc.rules.findings import Severity, fails
@@ -390,6 +391,7 @@ breaks("P18", "media: one is missing", with_parameters(film("FILM", "1")))
 breaks("P18", "media: too few", with_parameters(film("LOOSE_FILM", "1")))
 breaks("P18", "media: no number", with_parameters(film("LOOSE_FILM", "1", "x")))
 holds("P18", "media: all, where the existing validator finds all missing", with_parameters(film("FILM", "1", "2")))
+edge("P18", "media: a retired one", with_parameters(film("OLD_FILM", "1", "2")), 1)
 edge("P18", "media: 2.0 is 2", with_parameters(film("FILM", "1", "2.0")))
 
 breaks("P19", "of another procedure", with_parameters(picture(associations=(association("COAT"),))))
@@ -489,6 +491,16 @@ def test_a_rule_finds_what_breaks_it_and_nothing_else_does(rule: str) -> None:
             assert finding.message.endswith(".")
             assert finding.line > 0
             assert finding.path.startswith(("/centreSpecimenSet/centre[", "/centreProcedureSet/centre["))
+
+
+def test_each_declared_case_of_a_rule_has_an_example() -> None:
+    found = {finding.code for example in EXAMPLES for finding in check(example.document, **example.options)}
+    # Of these only the cases that they share with the rules of uploads are found.
+    without_cases = {"S13", "E9"}
+    assert {code for code in all_declared() if rule_of(code) in RULES} - without_cases == {
+        code for code in found if rule_of(code) not in without_cases
+    }
+    assert {f"{rule}.{case}" for rule in without_cases for case in ("there", "twice")} <= found
 
 
 def test_all_the_rules_of_the_reference_are_registered() -> None:

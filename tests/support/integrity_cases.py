@@ -82,6 +82,9 @@ _PARAMETERS = (
     definition("PICTURE", ParameterType.MEDIA, "IMAGE"),
     definition("SAMPLES", ParameterType.MEDIA_SAMPLE, "IMAGE"),
     definition("FILM", ParameterType.SERIES_MEDIA, "IMAGE", increments=(increment("1"), increment("2"))),
+    definition(
+        "OLD_FILM", ParameterType.SERIES_MEDIA, "IMAGE", increments=(increment("1"), increment("2", is_active=False))
+    ),
     definition("LOOSE_FILM", ParameterType.SERIES_MEDIA, "IMAGE", increments=(increment(minimum=2),)),
     definition("MACHINE", ParameterType.METADATA, "TEXT"),
     definition("NEEDED", ParameterType.METADATA, "TEXT", is_required=True),
