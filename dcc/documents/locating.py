@@ -16,7 +16,7 @@ from lxml import etree
 
 from dcc.documents.prolog import LONGEST_TOKEN
 from dcc.documents.streaming import NoElementError, Pruned
-from dcc.documents.violations import Sort, Tag, Violation, quoted, violations_at
+from dcc.documents.violations import UNEXPECTED, Tag, Violation, quoted, violations_at
 
 if TYPE_CHECKING:
     from dcc.documents.schema_model import SchemaModel
@@ -174,7 +174,7 @@ class _Tandem:
         around = [*self._open, self._closed] if self._closed else self._open
         around = around[:-1] if violation.of_parent and len(around) > 1 else around
         element, parent = around[-1], around[-2] if len(around) > 1 else None
-        if violation.sort is Sort.UNEXPECTED:
+        if violation.case in UNEXPECTED:
             if element is self._closed:
                 self._ended = element.start
             else:

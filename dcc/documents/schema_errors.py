@@ -12,7 +12,7 @@ from lxml import etree
 
 from dcc.documents.locating import Located, Model, Span, hide, locate_errors
 from dcc.documents.streaming import Streamed, stream
-from dcc.documents.violations import Sort
+from dcc.documents.violations import INCOMPLETE, UNEXPECTED, UNPLACED, VALUE
 from dcc.documents.well_formedness import Chunks
 
 _LONGEST_HIDDEN = 1_000_000
@@ -43,7 +43,7 @@ def find_schema_errors(
         if not further or not readings or len(errors) >= enough or _is_utf_16(chunks()):
             return _merged(errors)
         hidden = sorted([*hidden, *further])
-        unexpected += [error for error in found.errors if error.violation.sort is Sort.UNEXPECTED]
+        unexpected += [error for error in found.errors if error.violation.case in UNEXPECTED]
         readings -= 1
         streamed = stream(_hiding(chunks(), hidden), root_tag, schema, enough)
 
@@ -66,14 +66,14 @@ def _merged(found: Sequence[Located]) -> list[Located]:
     others. An element that holds one which is not permitted may lack another only because that one is misspelt.
     """
     kept: dict[object, Located] = {}
-    explained = {error.parent for error in found if error.violation.sort is Sort.UNEXPECTED}
-    blamed = {(error.line, error.column) for error in found if error.violation.sort is Sort.OTHER}
+    explained = {error.parent for error in found if error.violation.case in UNEXPECTED}
+    blamed = {(error.line, error.column) for error in found if error.violation.case in UNPLACED}
     for error in found:
         place, violation = (error.line, error.column), error.violation
-        if violation.sort is Sort.VALUE and violation.attribute is None and place in blamed:
+        if violation.case == VALUE and violation.attribute is None and place in blamed:
             continue
-        if violation.sort is Sort.INCOMPLETE and place in explained:
+        if violation.case == INCOMPLETE and place in explained:
             continue
-        about = violation.sort if violation.sort is Sort.VALUE else violation.said
+        about = VALUE if violation.case == VALUE else violation.message
         kept.setdefault((place, violation.attribute, about), error)
     return sorted(kept.values(), key=lambda error: (error.line, error.column))

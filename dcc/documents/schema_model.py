@@ -28,16 +28,14 @@ _LONGEST_RUN: Final = 1_000
 class Refusal:
     """Why a type does not permit a value.
 
-    `facet` is the name of the facet that the value breaks, with the `limit` that it sets and the value's `length`; it
-    is empty where the value is none of the type. `permitted` are the values of an enumeration. `type` is the type of
-    XML Schema that the value's own is made of, such as `date`; empty for a list or a union.
+    `kind` is the facet that the value breaks, with the `limit` that it sets, such as `maxLength`; else the type of XML
+    Schema that the value's own is made of, such as `date`; empty for a list or a union. `permitted` are the values of
+    an enumeration.
     """
 
     value: str
-    type: str
-    facet: str = ""
+    kind: str
     limit: str = ""
-    length: int = 0
     permitted: tuple[str, ...] = ()
 
 
@@ -145,12 +143,11 @@ def _refusal(value_type: Any, value: str) -> Refusal | None:
     built_in = _built_in(value_type)
     for facet in facets:
         if isinstance(facet, XsdEnumerationFacets):
-            return Refusal(value, built_in, "enumeration", permitted=tuple(map(str, facet.enumeration)))
+            return Refusal(value, built_in, permitted=tuple(map(str, facet.enumeration)))
     facet = facets[0]
     if built_in and getattr(facet, "parent", None) is not None and not isinstance(facet.parent, XsdAtomicBuiltin):
-        is_pattern = isinstance(facet, XsdPatternFacets)
-        limit = ", ".join(facet.regexps) if is_pattern else str(facet.value)
-        return Refusal(value, built_in, etree.QName(facet.elem.tag).localname, limit, len(value))
+        limit = ", ".join(facet.regexps) if isinstance(facet, XsdPatternFacets) else str(facet.value)
+        return Refusal(value, etree.QName(facet.elem.tag).localname, limit)
     return Refusal(value, built_in)
 
 

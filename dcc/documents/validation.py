@@ -218,7 +218,7 @@ def _problems(errors: Sequence[Located], fault: Fault | None, max_errors: int, *
 
 
 def _in_context(error: Located) -> Message:
-    said = error.violation.said
+    said = error.violation.message
     return _around(mark("{problem} In {context}."), said, context=error.context) if error.context else said
 
 

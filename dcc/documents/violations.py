@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from lxml import etree
 
 from dcc.documents.streaming import MOST_RUNS, Pruned, Runs
-from dcc.messages import Message, mark, message, names_in
+from dcc.messages import Message, mark, message
 
 if TYPE_CHECKING:
     from dcc.documents.schema_model import Declared, Refusal, SchemaModel
@@ -24,7 +23,7 @@ _LONGEST_VALUE = 80
 _LONGEST_SENTENCE = 500
 _MOST_CHOICES = 30
 
-TYPES_IN_WORDS: Final = {
+EXPECTATIONS: Final = {
     "boolean": mark("true or false"),
     "date": mark("a date such as 2013-10-31"),
     "dateTime": mark("a date and time such as 2013-10-31T09:30:00"),
@@ -38,41 +37,36 @@ TYPES_IN_WORDS: Final = {
     "double": mark("a number such as 12.5 or 1.25e1"),
     "float": mark("a number such as 12.5 or 1.25e1"),
     "anyURI": mark("an address (URI)"),
+    "length": mark("a length of {limit}"),
+    "maxLength": mark("a length of at most {limit}"),
+    "minLength": mark("a length of at least {limit}"),
+    "pattern": mark("a value of the pattern {limit}"),
+    "minInclusive": mark("{limit} or more"),
+    "maxInclusive": mark("{limit} or less"),
+    "minExclusive": mark("more than {limit}"),
+    "maxExclusive": mark("less than {limit}"),
+    "totalDigits": mark("at most {limit} digits"),
+    "fractionDigits": mark("at most {limit} digits after the point"),
 }
+"""What a type of XML Schema, or a facet of a schema's own type, expects of a value."""
 
-FACETS_IN_WORDS: Final = {
-    "length": mark("has a length of '{length}'; this differs from the allowed length of '{allowed}'"),
-    "maxLength": mark("has a length of '{length}'; this exceeds the allowed maximum length of '{allowed}'"),
-    "minLength": mark("has a length of '{length}'; this underruns the allowed minimum length of '{allowed}'"),
-    "pattern": mark("is not accepted by the pattern '{pattern}'"),
-    "minInclusive": mark("is less than the minimum value allowed ('{limit}')"),
-    "maxInclusive": mark("is greater than the maximum value allowed ('{limit}')"),
-    "minExclusive": mark("is not greater than '{limit}'"),
-    "maxExclusive": mark("is not less than '{limit}'"),
-    "totalDigits": mark("has more digits than are allowed ('{limit}')"),
-    "fractionDigits": mark("has more fractional digits than are allowed ('{limit}')"),
-}
-
-
-class Sort(Enum):
-    """What a schema error is about, as far as that matters to what is made of it."""
-
-    VALUE = "a value that is not permitted"
-    UNEXPECTED = "an element that is not permitted here; libxml2 looks at nothing that follows it in its parent"
-    INCOMPLETE = "an element that lacks another"
-    OTHER = "anything else"
+VALUE: Final = "value"
+INCOMPLETE: Final = "incomplete"
+UNEXPECTED: Final = ("unexpected", "out_of_place")
+"""The cases of an element that is not permitted; libxml2 looks at nothing that follows it in its parent."""
+UNPLACED: Final = ("other", "missing_attribute", "unknown_attribute")
+"""The cases of anything but values and places."""
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A schema error as a fact. `attribute` is its local name, None when the error concerns the element.
+    """A schema error. `attribute` is its local name, None when the error concerns the element.
 
     `case` is which of the declarations of SchemaViolationError it is. `of_parent`: it concerns the element around.
     """
 
     attribute: str | None
-    said: Message
-    sort: Sort = Sort.OTHER
+    message: Message
     case: str = "other"
     of_parent: bool = False
 
@@ -144,18 +138,17 @@ def _legible(text: str, longest: int) -> str:
 
 def _sentence(tag: Tag, entry: etree._LogEntry) -> Violation:
     """An error in libxml2's own words."""
-    sort = Sort.OTHER
+    case = "other"
     if entry.type_name == _CONTENT and not (tag.begins and tag.ends):
-        sort = Sort.UNEXPECTED if tag.begins else Sort.INCOMPLETE
-    text = mark("Element <{element}>: {reason}")
-    return _violation(tag, text, sort=sort, reason=Message(_legible(entry.message, _LONGEST_SENTENCE)))
+        case = "out_of_place" if tag.begins else INCOMPLETE
+    reason, others = Message(_legible(entry.message, _LONGEST_SENTENCE)), message(mark("other elements"))
+    return _violation(tag, mark("Element <{element}>: {reason}"), case, reason=reason, expected=others)
 
 
 def _violation(
     tag: Tag,
     text: str,
     case: str = "other",
-    sort: Sort = Sort.OTHER,
     *,
     attribute: str | None = None,
     of_parent: bool = False,
@@ -167,7 +160,7 @@ def _violation(
     if attribute is not None:
         what = message(mark('Attribute "{attribute}" of <{element}>'), attribute=attribute, element=element)
     known = {"element": element, "attribute": attribute or "", "what": what, **details}
-    return Violation(attribute, Message(text, known), sort, case, of_parent)
+    return Violation(attribute, Message(text, known), case, of_parent)
 
 
 def _local(name: str) -> str:
@@ -204,7 +197,7 @@ def _content(tag: Tag) -> list[Violation]:
     expected = tag.expected_within() if tag.ends else None
     if expected:
         text = mark("Element <{element}> is incomplete: expected {expected} in it.")
-        return [_violation(tag, text, "incomplete", Sort.INCOMPLETE, expected=_tags(expected))]
+        return [_violation(tag, text, INCOMPLETE, expected=_tags(expected))]
     return []
 
 
@@ -214,9 +207,9 @@ def _unexpected(tag: Tag, expected: Sequence[str]) -> Violation:
         return _in_namespace(tag, namesake)
     if not expected:
         text = mark("Element <{element}> is not permitted here: nothing more was expected in the element around it.")
-        return _violation(tag, text, "out_of_place", Sort.UNEXPECTED)
+        return _violation(tag, text, "out_of_place")
     text = mark("Element <{element}> is not permitted here; expected {expected}.")
-    return _violation(tag, text, "unexpected", Sort.UNEXPECTED, expected=_tags(expected))
+    return _violation(tag, text, "unexpected", expected=_tags(expected))
 
 
 def _in_namespace(tag: Tag, wanted: str) -> Violation:
@@ -227,7 +220,7 @@ def _in_namespace(tag: Tag, wanted: str) -> Violation:
     elif actual:
         text = mark('Element <{element}> is in the namespace "{namespace}"; expected none.')
     known: dict[str, Any] = {"namespace": _shortened(actual), "expected_namespace": _shortened(required)}
-    return _violation(tag, text, sort=Sort.UNEXPECTED, **known)
+    return _violation(tag, text, "out_of_place", **known)
 
 
 def _missing(tag: Tag) -> list[Violation]:
@@ -265,42 +258,24 @@ _FOUND: Final = {
     (False, False): mark("Element <{element}> is empty; expected {expected}."),
     (False, True): mark('Attribute "{attribute}" of <{element}> is empty; expected {expected}.'),
 }
-"""What is said of a value by whether it is more than nothing, and whether it is an attribute's."""
-
-_FOUND_BY_FACET: Final = {
-    (True, False): mark('Element <{element}> is "{found}", which {reason}.'),
-    (True, True): mark('Attribute "{attribute}" of <{element}> is "{found}", which {reason}.'),
-    (False, False): mark("Element <{element}> is empty, which {reason}."),
-    (False, True): mark('Attribute "{attribute}" of <{element}> is empty, which {reason}.'),
-}
+"""The message on a value, by whether it is not empty, and whether it is an attribute's."""
 
 
 def _value(tag: Tag, attribute: str | None, refusal: Refusal) -> Violation:
-    which, found = (bool(refusal.value), attribute is not None), _shortened(refusal.value)
-    if refusal.facet in FACETS_IN_WORDS:
-        reason = _reason(refusal)
-        return _violation(
-            tag, _FOUND_BY_FACET[which], "facet", Sort.VALUE, attribute=attribute, found=found, reason=reason
-        )
-    known: dict[str, Any] = {"found": found, "expected": _expected(refusal)}
+    known: dict[str, Any] = {"found": _shortened(refusal.value), "expected": _expected(refusal)}
     if refusal.permitted:
         known["permitted"] = [_shortened(each) for each in refusal.permitted[:_MOST_CHOICES]]
-    return _violation(tag, _FOUND[which], "value", Sort.VALUE, attribute=attribute, **known)
-
-
-def _reason(refusal: Refusal) -> Message:
-    text, limit = FACETS_IN_WORDS[refusal.facet], _legible(refusal.limit, _LONGEST_SENTENCE)
-    details = {"length": str(refusal.length), "allowed": limit, "limit": limit, "pattern": limit}
-    return Message(text, {name: details[name] for name in names_in(text)})
+    text = _FOUND[bool(refusal.value), attribute is not None]
+    return _violation(tag, text, VALUE, attribute=attribute, **known)
 
 
 def _expected(refusal: Refusal) -> Message:
     if refusal.permitted:
         return _choice([quoted(each) for each in refusal.permitted])
-    if refusal.type in TYPES_IN_WORDS:
-        return message(TYPES_IN_WORDS[refusal.type])
-    if refusal.type:
-        return message(mark("a value of the type {type}"), type=refusal.type)
+    if refusal.kind in EXPECTATIONS:
+        return Message(EXPECTATIONS[refusal.kind], {"limit": _legible(refusal.limit, _LONGEST_SENTENCE)})
+    if refusal.kind:
+        return message(mark("a value of the type {type}"), type=refusal.kind)
     return message(mark("another type of value"))
 
 
@@ -337,7 +312,7 @@ _LOOKS: Final[Mapping[str, _Look]] = {
     "SCHEMAV_CVC_DATATYPE_VALID_1_2_1": _values,
     "SCHEMAV_CVC_DATATYPE_VALID_1_2_2": _values,
     "SCHEMAV_CVC_DATATYPE_VALID_1_2_3": _values,
-    **{f"SCHEMAV_CVC_{facet.upper()}_VALID": _values for facet in ("enumeration", *FACETS_IN_WORDS)},
+    **{f"SCHEMAV_CVC_{facet.upper()}_VALID": _values for facet in ("enumeration", *EXPECTATIONS)},
     "SCHEMAV_CVC_COMPLEX_TYPE_2_1": _empty_content,
     "SCHEMAV_CVC_COMPLEX_TYPE_2_2": _TEXT_ONLY,
     "SCHEMAV_CVC_TYPE_3_1_2": _TEXT_ONLY,

@@ -36,47 +36,50 @@ _FOLDER: Final = mark(
     "Correct the base path with `dcc source change`, or see that its disk is mounted: every session tries again."
 )
 _DCC_SEES_TO_IT: Final = mark("The Data Coordination Centre sees to it.")
-_BY_SOURCE: Final = (VALUE,)
+_UPLOADING: Final = mark("Nothing: a later session takes them when they are complete.")
+_GONE: Final = mark("Nothing, if they were taken away on purpose; else put them back.")
 
 
-def _one(
-    cause: str, remedy: str, acts: Actor = Actor.CENTRE, by: tuple[str, ...] = (), for_centre: str = ""
-) -> Declaration:
-    return Declaration(cause=cause, remedy=remedy, acts=acts, cause_by=by, for_centre=for_centre)
+def _one(cause: str, remedy: str = _EXPORT, *by: str) -> Declaration:
+    """Of documents and archives, which the centre corrects."""
+    return Declaration(cause=cause, remedy=remedy, cause_by=by)
 
 
-_SCHEMA: Final[Mapping[str, Declaration]] = {
-    "": _one(mark("Documents do not follow the XML schema"), _EXPORT),
-    "value": _one(mark("{what}: values that are not permitted; expected {expected}"), _EXPORT, by=("what", "expected")),
-    "facet": _one(
-        mark("{what}: values that are too long, too short, too large, too small or of the wrong form"),
-        _EXPORT,
-        by=("what",),
-    ),
-    "missing_attribute": _one(
-        mark('Elements <{element}> lack the required attribute "{attribute}"'), _EXPORT, by=("element", "attribute")
-    ),
-    "unknown_attribute": _one(
-        mark('Elements <{element}> may not have the attribute "{attribute}"'), _EXPORT, by=("element", "attribute")
-    ),
-    "unexpected": _one(
-        mark("Elements <{element}> are not permitted where they stand; expected {expected}"),
-        _EXPORT,
-        by=("element", "expected"),
-    ),
-    "out_of_place": _one(mark("Elements <{element}> are not permitted where they stand"), _EXPORT, by=("element",)),
-    "incomplete": _one(
-        mark("Elements <{element}> are incomplete: expected {expected} in them"), _EXPORT, by=("element", "expected")
-    ),
-    "other": _one(mark("Elements and attributes are not as the schema asks: {what}"), _EXPORT, by=("what",)),
-}
+def _source(cause: str, remedy: str, acts: Actor = Actor.DCC, for_centre: str = "") -> Declaration:
+    """Of a file source, whose name is the value."""
+    return Declaration(cause=cause, remedy=remedy, acts=acts, cause_by=(VALUE,), for_centre=for_centre)
+
+
+def _nothing(cause: str, remedy: str, *by: str) -> Declaration:
+    """Of what clears by itself."""
+    return Declaration(cause=cause, remedy=remedy, acts=Actor.NOBODY, cause_by=by)
 
 
 _ERRORS: Final[Mapping[type[errors.DccError], Declaration | Mapping[str, Declaration]]] = {
-    errors.SchemaViolationError: _SCHEMA,
+    errors.SchemaViolationError: {
+        "": _one(mark("Documents do not follow the XML schema")),
+        "value": _one(mark("{what}: values that are not permitted; expected {expected}"), _EXPORT, "what", "expected"),
+        "missing_attribute": _one(
+            mark('Elements <{element}> lack the required attribute "{attribute}"'), _EXPORT, "element", "attribute"
+        ),
+        "unknown_attribute": _one(
+            mark('Elements <{element}> may not have the attribute "{attribute}"'), _EXPORT, "element", "attribute"
+        ),
+        "unexpected": _one(
+            mark("Elements <{element}> are not permitted where they stand; expected {expected}"),
+            _EXPORT,
+            "element",
+            "expected",
+        ),
+        "out_of_place": _one(mark("Elements <{element}> are not permitted where they stand"), _EXPORT, "element"),
+        "incomplete": _one(
+            mark("Elements <{element}> are incomplete: expected {expected} in them"), _EXPORT, "element", "expected"
+        ),
+        "other": _one(mark("Elements and attributes are not as the schema asks: {what}"), _EXPORT, "what"),
+    },
     errors.NotWellFormedError: {
-        "": _one(mark("Documents are not well-formed XML"), _EXPORT),
-        "empty": _one(mark("Documents are empty"), _EXPORT),
+        "": _one(mark("Documents are not well-formed XML")),
+        "empty": _one(mark("Documents are empty")),
         "encoding": _one(
             mark("Documents are in an encoding that is not supported, or not in the one that they name"),
             mark("Save them as UTF-8, and submit them again in a new archive."),
@@ -93,7 +96,7 @@ _ERRORS: Final[Mapping[type[errors.DccError], Declaration | Mapping[str, Declara
         mark("Documents have a document type declaration, which is refused"),
         mark("Leave the <!DOCTYPE …> out, and submit the documents again in a new archive."),
     ),
-    errors.DocumentError: _one(mark("Documents could not be accepted"), _EXPORT),
+    errors.DocumentError: _one(mark("Documents could not be accepted")),
     errors.BadFileNameError: {
         "": _one(mark("Names do not follow the naming convention"), _RENAME),
         "centre": _one(
@@ -102,7 +105,7 @@ _ERRORS: Final[Mapping[type[errors.DccError], Declaration | Mapping[str, Declara
                 "Use the producing centre's code, to the letter. If it is right, the Data Coordination Centre "
                 "registers it, and the next session accepts the archive."
             ),
-            by=("centre",),
+            "centre",
         ),
         "date": _one(mark("Names have dates that are not in the calendar"), _RENAME),
     },
@@ -130,174 +133,135 @@ _ERRORS: Final[Mapping[type[errors.DccError], Declaration | Mapping[str, Declara
         mark("Archives do not hold what their manifests say"),
         mark("Correct the archives or their manifests, and put them in their places, under the same names."),
     ),
-    errors.MemberIgnoredError: _one(
+    errors.MemberIgnoredError: _nothing(
         mark("Entries of archives were left aside: {reason}"),
         mark("Nothing, unless they should have been taken: then name them as documents."),
-        Actor.NOBODY,
-        ("reason",),
+        "reason",
     ),
     errors.MemberNotOpenedError: _one(
         mark("Archives hold further archives that are not opened: {reason}"),
         mark("Submit what they hold in .zip archives of their own."),
-        by=("reason",),
+        "reason",
     ),
     errors.FaultyDataError: _one(
         mark("What was submitted is at fault"), mark("See the message, which names the file.")
     ),
-    errors.SourceMisconfiguredError: _one(
-        mark("The address or access key of {value} cannot be used as it stands"),
-        _SERVER,
-        Actor.DCC,
-        _BY_SOURCE,
-        _DCC_SEES_TO_IT,
+    errors.SourceMisconfiguredError: _source(
+        mark("The address or access key of {value} cannot be used as it stands"), _SERVER, for_centre=_DCC_SEES_TO_IT
     ),
     errors.SourceUnreachableError: {
-        "": _one(mark("The server of {value} could not be connected to"), _WAIT, Actor.NOBODY, _BY_SOURCE),
-        "folder": _one(
-            mark("The folder of {value} cannot be reached"), _FOLDER, Actor.DCC, _BY_SOURCE, _DCC_SEES_TO_IT
-        ),
+        "": _nothing(mark("The server of {value} could not be connected to"), _WAIT, VALUE),
+        "folder": _source(mark("The folder of {value} cannot be reached"), _FOLDER, for_centre=_DCC_SEES_TO_IT),
     },
-    errors.SourceTimeoutError: _one(
-        mark("The server of {value} did not answer in time"), _WAIT, Actor.NOBODY, _BY_SOURCE
-    ),
-    errors.LoginRefusedError: _one(
+    errors.SourceTimeoutError: _nothing(mark("The server of {value} did not answer in time"), _WAIT, VALUE),
+    errors.LoginRefusedError: _source(
         mark("The server of {value} refused the login"),
         mark("Ask the centre for the password or key that is valid, then `dcc source change`."),
-        Actor.DCC,
-        _BY_SOURCE,
-        mark("Tell the Data Coordination Centre the password or key that is valid."),
+        for_centre=mark("Tell the Data Coordination Centre the password or key that is valid."),
     ),
-    errors.HostKeyUnknownError: _one(
+    errors.HostKeyUnknownError: _source(
         mark("The host key of {value} has never been accepted"),
         mark("Compare its fingerprint with the centre's administrator, then `dcc source test --accept-host-key`."),
-        Actor.DCC,
-        _BY_SOURCE,
-        _DCC_SEES_TO_IT,
+        for_centre=_DCC_SEES_TO_IT,
     ),
-    errors.HostKeyChangedError: _one(
+    errors.HostKeyChangedError: _source(
         mark("{value} shows another host key than the one that was accepted"),
         mark(
             "Ask the centre whether the server was set up anew; accept the key only when they confirm its fingerprint."
         ),
-        Actor.DCC,
-        _BY_SOURCE,
     ),
-    errors.CertificateRefusedError: _one(
+    errors.CertificateRefusedError: _source(
         mark("The TLS certificate of {value} could not be verified"),
         mark("Have the certificate corrected, or name its authority or fingerprint with `dcc source change`."),
-        Actor.DCC,
-        _BY_SOURCE,
-        mark("Have the certificate corrected, or tell the Data Coordination Centre its authority or fingerprint."),
+        for_centre=mark(
+            "Have the certificate corrected, or tell the Data Coordination Centre its authority or fingerprint."
+        ),
     ),
-    errors.CertificateChangedError: _one(
+    errors.CertificateChangedError: _source(
         mark("{value} shows another TLS certificate than the one that was accepted"),
         mark("Ask the centre whether it was renewed; accept the new fingerprint only when they confirm it."),
-        Actor.DCC,
-        _BY_SOURCE,
     ),
-    errors.ListingFailedError: _one(
+    errors.ListingFailedError: _source(
         mark("A directory of {value} could not be listed"),
         mark("Give the Data Coordination Centre the right to list it, or have the base path corrected."),
         Actor.CENTRE,
-        _BY_SOURCE,
     ),
-    errors.ListingShrunkError: _one(
+    errors.ListingShrunkError: _source(
         mark("A directory of {value} is gone, or lists far fewer archives than before"),
         mark("Put back what went by mistake. If it was taken away on purpose, do nothing: the next crawl believes it."),
         Actor.CENTRE,
-        _BY_SOURCE,
     ),
-    errors.FileMissingError: _one(
-        mark("Archives are not on {value} any more"),
-        mark("Nothing, if they were taken away on purpose; else put them back."),
-        Actor.CENTRE,
-        _BY_SOURCE,
+    errors.FileMissingError: _source(mark("Archives are not on {value} any more"), _GONE, Actor.CENTRE),
+    errors.TransferFailedError: _nothing(mark("Transfers from {value} broke off"), _WAIT, VALUE),
+    errors.FileChangedError: _nothing(
+        mark("Archives on {value} changed while they were being fetched"), _UPLOADING, VALUE
     ),
-    errors.TransferFailedError: _one(mark("Transfers from {value} broke off"), _WAIT, Actor.NOBODY, _BY_SOURCE),
-    errors.FileChangedError: _one(
-        mark("Archives on {value} changed while they were being fetched"),
-        mark("Nothing: a later session takes them when they are complete."),
-        Actor.NOBODY,
-        _BY_SOURCE,
-    ),
-    errors.SizeMismatchError: _one(
+    errors.SizeMismatchError: _nothing(
         mark("Archives from {value} have not the size that was listed"),
         mark("They are fetched anew. If it happens again, have the server looked at."),
-        Actor.NOBODY,
-        _BY_SOURCE,
+        VALUE,
     ),
     errors.ChecksumMismatchError: _one(
         mark("Archives have not the checksum that was published beside them"),
         mark("Correct the file, or its .md5: every session tries again."),
     ),
-    errors.SourceError: _one(
-        mark("{value} did not do what was asked of it"), _SERVER, Actor.DCC, _BY_SOURCE, _DCC_SEES_TO_IT
+    errors.SourceError: _source(mark("{value} did not do what was asked of it"), _SERVER, for_centre=_DCC_SEES_TO_IT),
+    errors.DiskFullError: Declaration(
+        cause=mark("There was not enough space for archives"),
+        remedy=mark("The Data Coordination Centre frees some space; the next session takes up what waited."),
+        acts=Actor.DCC,
     ),
-    errors.DiskFullError: _one(
-        mark("There was not enough space for archives"),
-        mark("The Data Coordination Centre frees some space; the next session takes up what waited."),
-        Actor.DCC,
-    ),
-    errors.DccError: _one(
-        mark("The platform could not do its work"),
-        mark("The Data Coordination Centre sees to it: `dcc show` and the log say more. The next session tries again."),
-        Actor.DCC,
+    errors.DccError: Declaration(
+        cause=mark("The platform could not do its work"),
+        remedy=mark(
+            "The Data Coordination Centre sees to it: `dcc show` and the log say more. The next session tries again."
+        ),
+        acts=Actor.DCC,
         for_centre=_DCC_SEES_TO_IT,
     ),
 }
 
 _LISTINGS: Final[Mapping[str, Declaration]] = {
-    "changed": _one(
-        mark("Archives have changed under names that were taken before"),
-        mark(
+    "changed": Declaration(
+        cause=mark("Archives have changed under names that were taken before"),
+        remedy=mark(
             "Data of the former content stand, so they are not taken by themselves. Upload changed data under a new "
             "name. Or the Data Coordination Centre withdraws the former data with `dcc data undo`, then fetches the "
             "new ones with `dcc retry`."
         ),
-        Actor.DCC,
+        acts=Actor.DCC,
         for_centre=mark(
             "Data of the former content stand, so they are not taken by themselves. Upload changed data under a new "
             "name. Or tell the Data Coordination Centre that the new ones are to take the place of the former."
         ),
     ),
-    FOREIGN: _one(
-        mark("Archives that lie on a source of centre {host} are named for centre {owner}, and are held"),
-        mark(
+    FOREIGN: Declaration(
+        cause=mark("Archives that lie on a source of centre {host} are named for centre {owner}, and are held"),
+        remedy=mark(
             "Centre {owner} decides. If they are meant, it has them on its own source, or `dcc centre delegate {owner} "
             "--to {host}` records that {host} acts for it. If they are of centre {host}, that one renames them. `dcc "
             "archive decline` turns them down."
         ),
-        Actor.CENTRE,
-        ("owner", "host"),
-        mark(
+        cause_by=("owner", "host"),
+        for_centre=mark(
             "Centre {owner} decides. If they are meant, it puts them on its own server, or tells the Data Coordination "
             "Centre that centre {host} acts for it. If they are of centre {host}, that one renames them."
         ),
     ),
-    "taken_anew": _one(
+    "taken_anew": _nothing(
         mark("Archives have changed of which no data had been taken over"),
         mark("Nothing: they were fetched anew by themselves."),
-        Actor.NOBODY,
     ),
-    "uploading": _one(
-        mark("Archives are still being uploaded"),
-        mark("Nothing: a later session takes them when they are complete."),
-        Actor.NOBODY,
-    ),
-    "gone": _one(
-        mark("Archives are gone that two listings in a row did not show"),
-        mark("Nothing, if they were taken away on purpose; else put them back."),
-        Actor.CENTRE,
-    ),
-    "withdrawal_proposed": _one(
-        mark("Archives are gone, and the withdrawal of their data is proposed"),
-        mark("Accept the proposals or turn them down."),
-        Actor.DCC,
+    "uploading": _nothing(mark("Archives are still being uploaded"), _UPLOADING),
+    "gone": _one(mark("Archives are gone that two listings in a row did not show"), _GONE),
+    "withdrawal_proposed": Declaration(
+        cause=mark("Archives are gone, and the withdrawal of their data is proposed"),
+        remedy=mark("Accept the proposals or turn them down."),
+        acts=Actor.DCC,
     ),
     "size_differs": _one(
         mark("Archives of one name have different sizes on two file sources"),
         mark("Say which of them is right, and have the other one removed. That of the preferred source is taken."),
-        Actor.CENTRE,
     ),
 }
 
@@ -312,8 +276,7 @@ ERROR_KINDS: Final = (*(error.error_id() for error in _ERRORS), *(LISTING + kind
 
 
 def kind_of(short_name: str) -> str:
-    """The id of an error that the tracker knows by its class: its own, or that of the class it is of that is "
-    "declared."""
+    """The id of an error that the tracker knows by the name of its class: the nearest class that is declared."""
     error = getattr(errors, short_name, None)
     if not isinstance(error, type) or not issubclass(error, errors.DccError):
         return errors.DccError.error_id()
