@@ -76,6 +76,7 @@ class Finding:
     kind: str
     said: Message
     created: datetime
+    za_id: int | None
 
     @property
     def message(self) -> str:
@@ -242,6 +243,7 @@ def _read(connection: Connection, query: Select[Any]) -> list[Finding]:
             row.kind,
             message_from_json(row.details, row.message),
             row.created,
+            row.za_id,
         )
         for row in connection.execute(query)
     ]
@@ -256,6 +258,7 @@ def _findings() -> Select[*tuple[Any, ...]]:
         CrawlFinding.message,
         CrawlFinding.details,
         CrawlFinding.created,
+        CrawlFinding.za_id,
     )
 
 

@@ -14,7 +14,7 @@ from dcc.phases import Phase, Status
 from dcc.qc import models
 from dcc.reports.causes.cause import Actor
 from dcc.reports.causes.collecting import causes_of_all
-from dcc.reports.causes.not_taken import Why, why_not_taken
+from dcc.reports.causes.skipped import SkipReason, skipped_entries
 from dcc.reports.languages import load_catalogue
 from dcc.session.crawling import crawl_file_sources
 from dcc.session.data.corrections import confirm_submission, withdraw_submission
@@ -345,8 +345,8 @@ def test_an_archive_that_is_planted_on_another_centre_s_source_is_held_and_not_t
         assert "dcc centre delegate J --to H" in zip_story(connection, key_of(PLANTED)).reasons[-1].message
         with pytest.raises(NotFoundError, match="dcc centre delegate J --to H"):
             require_retriable(connection, [key_of(PLANTED)])
-        told = why_not_taken(connection, data.folder.source_id)
-    assert [(one.entry, one.why, one.acts) for one in told] == [(PLANTED, Why.HELD, Actor.CENTRE)]
+        told = skipped_entries(connection, data.folder.source_id)
+    assert [(one.entry, one.why, one.acts) for one in told] == [(PLANTED, SkipReason.HELD, Actor.CENTRE)]
     # It is told once, and stays held.
     assert data.base.run_session().zips == {}
     assert held(data) == [PLANTED]

@@ -23,8 +23,8 @@ from dcc.reference.snapshots import Colonies
 from dcc.reports.causes import data_facts
 from dcc.reports.causes.cause import Actor, Cause, as_json
 from dcc.reports.causes.collecting import causes_of_all, causes_of_centre, causes_of_session, causes_of_zip
-from dcc.reports.causes.not_taken import Why, ignored_entries, why_not_taken
 from dcc.reports.causes.scopes import Scope
+from dcc.reports.causes.skipped import SkipReason, ignored_entries, skipped_entries
 from dcc.reports.causes.spreadsheet import WrittenSpreadsheet, write_findings_spreadsheet
 from dcc.reports.languages import Catalogue, load_catalogue
 from dcc.session.crawling import list_source
@@ -144,17 +144,17 @@ def _check_spreadsheet(data: DataInstallation, catalogue: Catalogue, path: Path)
 
 def _check_why(data: DataInstallation, catalogue: Catalogue) -> None:
     with data.tracker.connect() as tracker:
-        rows = why_not_taken(tracker, data.folder.source_id)
+        rows = skipped_entries(tracker, data.folder.source_id)
         (address,) = load_addresses(tracker, ids=[data.folder.source_id])
         with pytest.raises(NotFoundError):
-            why_not_taken(tracker, 99)
+            skipped_entries(tracker, 99)
     by_entry = {row.entry: row for row in rows if row.entry}
-    assert (by_entry[NAMED].why, by_entry[NAMED].acts) == (Why.REFUSED, Actor.CENTRE)
+    assert (by_entry[NAMED].why, by_entry[NAMED].acts) == (SkipReason.REFUSED, Actor.CENTRE)
     assert "not registered" in by_entry[NAMED].reason(catalogue)
-    assert by_entry[BROKEN].why is Why.FAILED
+    assert by_entry[BROKEN].why is SkipReason.FAILED
     assert "unzip" in by_entry[BROKEN].reason(catalogue)
     counted = {row.why: row.number for row in rows if row.entry is None}
-    assert counted == {Why.IGNORED: 1}
+    assert counted == {SkipReason.IGNORED: 1}
     (ignored,) = ignored_entries(list_source(address, data.settings).listings)
     assert (ignored.entry, ignored.acts) == ("add/readme.txt", Actor.NOBODY)
 
@@ -278,19 +278,19 @@ def test_a_spreadsheet_has_every_finding_once_and_no_formula(
 def test_a_source_that_is_not_visited_says_so(data: DataInstallation, catalogue: Catalogue) -> None:
     source = data.folder.source_id
 
-    def why() -> set[Why]:
+    def why() -> set[SkipReason]:
         with data.tracker.connect() as tracker:
-            rows = why_not_taken(tracker, source)
+            rows = skipped_entries(tracker, source)
         assert all(row.reason(catalogue) for row in rows)
         return {row.why for row in rows}
 
-    assert why() == {Why.NEVER_CRAWLED}
+    assert why() == {SkipReason.NEVER_CRAWLED}
     data.validate()
-    assert why() == {Why.EMPTY}
+    assert why() == {SkipReason.EMPTY}
     with writing_tracker(data.tracker) as connection:
         file_sources.set_source_state(connection, source, SourceState.MAINTENANCE)
         centres.set_centre_active(connection, "H", False)
-    assert why() == {Why.STATE, Why.INACTIVE, Why.EMPTY}
+    assert why() == {SkipReason.STATE, SkipReason.INACTIVE, SkipReason.EMPTY}
 
 
 def test_an_archive_that_changed_after_it_was_taken_is_a_cause_until_it_is_fetched_anew(
@@ -309,9 +309,9 @@ def test_an_archive_that_changed_after_it_was_taken_is_a_cause_until_it_is_fetch
     assert "listing:changed" not in causes(data, causes_of_zip, key_of(SCHEMA))
     assert causes(data, causes_of_centre, "H")["listing:changed"].key == noticed.key
     with data.tracker.connect() as connection:
-        told = [(row.entry, row.why) for row in why_not_taken(connection, data.folder.source_id)]
+        told = [(row.entry, row.why) for row in skipped_entries(connection, data.folder.source_id)]
     # The other one was taken anew, and failed again.
-    assert sorted(told) == sorted([(BROKEN, Why.CHANGED), (SCHEMA, Why.FAILED)])
+    assert sorted(told) == sorted([(BROKEN, SkipReason.CHANGED), (SCHEMA, SkipReason.FAILED)])
     note_withdrawn(data.tracker)
     data.base.process_again(BROKEN)
     data.validate()

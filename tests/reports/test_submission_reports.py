@@ -19,7 +19,7 @@ from dcc.outcomes import Problem, ZipKey
 from dcc.phases import Phase, Status
 from dcc.reports.causes.cause import Actor
 from dcc.reports.causes.collecting import worst_first
-from dcc.reports.causes.not_taken import NotTaken, Why
+from dcc.reports.causes.skipped import Skipped, SkipReason
 from dcc.reports.submissions.collecting import collect_centre, collect_session
 from dcc.reports.submissions.model import Accepted, EntityCount, Outcome, Standing, Tone, ZipLine
 from dcc.reports.submissions.page import render_html
@@ -259,9 +259,8 @@ def test_the_terminal_tells_the_trouble_of_a_source_once(desk: Desk) -> None:
     cause, source = report.causes[0], report.sources[0]
     assert source.crawl is not None
     broken = replace(source, crawl=replace(source.crawl, error=Problem("SourceUnreachableError", "It is away.")))
-    why = NotTaken(
-        None, Why.CRAWL_FAILED, Actor.DCC, "The last crawl could not list it:", recorded=Message("It is away.")
-    )
+    failed = Message("The last crawl could not list it: {problem}", {"problem": Message("It is away.")})
+    why = Skipped(None, SkipReason.CRAWL_FAILED, Actor.DCC, failed)
     broken = replace(broken, not_taken=(why,), not_taken_total=1)
     known = replace(cause, example=replace(cause.example, message=Message("It is away.")))
     for causes in ((known,), ()):

@@ -16,7 +16,7 @@ from dcc.naming import Action
 from dcc.operations.sessions import open_session
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
-from dcc.reports.causes.not_taken import Why, why_not_taken
+from dcc.reports.causes.skipped import SkipReason, skipped_entries
 from dcc.session import crawling
 from dcc.session.archives import processing
 from dcc.session.crawling import crawl_file_sources
@@ -113,8 +113,8 @@ class TestYoungArchives:
             story = zip_story(connection, ZipKey(Action.ADD, NAME))
             assert story.hosts[0].uploading_since is not None
             assert [finding.kind for finding in story.findings] == ["uploading"]
-            (said,) = [entry for entry in why_not_taken(connection, folder.source_id) if entry.entry == KEY]
-            assert said.why is Why.UPLOADING
+            (said,) = [entry for entry in skipped_entries(connection, folder.source_id) if entry.entry == KEY]
+            assert said.why is SkipReason.UPLOADING
             assert [finding.kind for finding in latest_findings(connection)] == ["uploading"]
             assert "is being uploaded" in " ".join(session_report(connection, session).text.split())
 

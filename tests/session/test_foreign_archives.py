@@ -9,7 +9,7 @@ from dcc.declarations import all_declared
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.reports.causes.cause import Actor, Cause
 from dcc.reports.causes.collecting import causes_of_all, causes_of_centre, causes_of_session, causes_of_zip
-from dcc.reports.causes.not_taken import Why
+from dcc.reports.causes.skipped import SkipReason
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.collecting import collect_centre, collect_session, collect_submission
 from dcc.reports.submissions.model import CentreReport, Outcome, SessionReport, SubmissionReport, Tone
@@ -87,7 +87,7 @@ def test_a_held_archive_is_reported_as_what_it_is_with_who_acts(planted: DataIns
     assert (report.outcome, report.tone) == (Outcome.FOREIGN, Tone.WARN)
     assert [one.outcome for one in of_j.zips] == [Outcome.FOREIGN]
     assert [one.outcome for one in of_all.zips] == [Outcome.FOREIGN]
-    assert [row.why for source in of_h.sources for row in source.not_taken] == [Why.HELD]
+    assert [row.why for source in of_h.sources for row in source.not_taken] == [SkipReason.HELD]
     for text in texts(planted):
         assert "present or the next visit" not in text
         assert "dcc " not in text
@@ -122,7 +122,7 @@ def test_an_archive_that_is_turned_down_waits_no_more_and_both_centres_are_told(
     report, of_j, of_h, _ = reports(planted)
     assert (report.outcome, [one.outcome for one in of_j.zips]) == (Outcome.DECLINED, [Outcome.DECLINED])
     (row,) = [row for source in of_h.sources for row in source.not_taken]
-    assert (row.why, row.acts, row.fields["reason"]) == (Why.DECLINED, Actor.NOBODY, "Made by mistake")
+    assert (row.why, row.acts, row.message.known["reason"]) == (SkipReason.DECLINED, Actor.NOBODY, "Made by mistake")
     told = texts(planted)
     assert all("dcc " not in text for text in told)
     # Those of the archive and of H, on whose source it lies.

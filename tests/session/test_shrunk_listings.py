@@ -8,7 +8,7 @@ from sqlalchemy import select
 from dcc.errors import ListingFailedError
 from dcc.naming import Action
 from dcc.notify.outages import sources_away
-from dcc.reports.causes.not_taken import Why, why_not_taken
+from dcc.reports.causes.skipped import SkipReason, skipped_entries
 from dcc.sources.base import ActionListing
 from dcc.sources.folder import LocalConnection
 from dcc.tracker.crawls import latest_crawls
@@ -181,8 +181,9 @@ def test_everybody_is_warned(installation: Installation, folder: Folder, caplog:
         crawl = latest_crawls(connection)[folder.source_id]
         assert crawl.error is not None
         assert said in crawl.error.message
-        reasons = [entry for entry in why_not_taken(connection, folder.source_id) if entry.why is Why.CRAWL_FAILED]
-        assert [said in str(entry.recorded) for entry in reasons] == [True]
+        skipped = skipped_entries(connection, folder.source_id)
+        (failed,) = (entry for entry in skipped if entry.why is SkipReason.CRAWL_FAILED)
+        assert said in str(failed.message)
         assert said in " ".join(session_report(connection, session).text.split())
         (trouble,) = sources_away(connection, installation.settings, session)
         assert said in str(trouble.reason)

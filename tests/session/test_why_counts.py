@@ -9,7 +9,7 @@ from sqlalchemy import update
 
 from dcc.cli.demo import submissions
 from dcc.operations.sessions import open_session
-from dcc.reports.causes.not_taken import Why, why_not_taken
+from dcc.reports.causes.skipped import SkipReason, skipped_entries
 from dcc.session.crawling import crawl_file_sources
 from dcc.tracker.database import writing
 from dcc.tracker.models import FileSourceHasZip
@@ -27,11 +27,11 @@ TAKEN, CHANGED, UPLOADING, BROKEN, HELD, REFUSED = (
 )
 
 
-def told(installation: Installation, source_id: int) -> dict[str | None, Counter[Why]]:
+def told(installation: Installation, source_id: int) -> dict[str | None, Counter[SkipReason]]:
     """How many archives are told under each reason, by name and (None) counted."""
-    found: dict[str | None, Counter[Why]] = {}
+    found: dict[str | None, Counter[SkipReason]] = {}
     with installation.tracker.connect() as connection:
-        for row in why_not_taken(connection, source_id):
+        for row in skipped_entries(connection, source_id):
             found.setdefault(row.entry, Counter())[row.why] += row.number
     return found
 
@@ -50,17 +50,17 @@ def test_each_archive_is_told_once_under_what_is_true_of_it(installation: Instal
     with growing(folder.path / UPLOADING, content), growing(folder.path / BROKEN, content):
         careful.run_session()
     assert told(installation, folder.source_id) == {
-        REFUSED: {Why.REFUSED: 1},
-        HELD: {Why.HELD: 1},
-        CHANGED: {Why.CHANGED: 1},
-        UPLOADING: {Why.UPLOADING: 1},
-        BROKEN: {Why.UPLOADING: 1},
-        None: {Why.KNOWN: 1},
+        REFUSED: {SkipReason.REFUSED: 1},
+        HELD: {SkipReason.HELD: 1},
+        CHANGED: {SkipReason.CHANGED: 1},
+        UPLOADING: {SkipReason.UPLOADING: 1},
+        BROKEN: {SkipReason.UPLOADING: 1},
+        None: {SkipReason.KNOWN: 1},
     }
     for key in (UPLOADING, BROKEN):
         folder.put(key, content, int(time.time()) - 60)
     careful.run_session()
-    assert told(installation, folder.source_id)[None] == {Why.KNOWN: 3}
+    assert told(installation, folder.source_id)[None] == {SkipReason.KNOWN: 3}
 
 
 @only_sqlite
@@ -70,7 +70,7 @@ def test_what_is_being_uploaded_is_not_said_to_wait_where_no_finding_tells_of_it
     folder.put(TAKEN)
     with open_session(installation.tracker, installation.settings) as session:
         list(crawl_file_sources(installation.tracker, installation.settings, session))
-    assert told(installation, folder.source_id) == {None: {Why.WAITING: 1}}
+    assert told(installation, folder.source_id) == {None: {SkipReason.WAITING: 1}}
     with writing(installation.tracker) as connection:
         connection.execute(update(FileSourceHasZip).values(uploading_since=FileSourceHasZip.last_update))
-    assert told(installation, folder.source_id) == {None: {Why.UPLOADING: 1}}
+    assert told(installation, folder.source_id) == {None: {SkipReason.UPLOADING: 1}}

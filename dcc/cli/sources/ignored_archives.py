@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Engine
 
-    from dcc.reports.causes.not_taken import NotTaken
+    from dcc.reports.causes.skipped import Skipped
     from dcc.reports.languages import Catalogue
     from dcc.session.crawling import SourceListing
     from dcc.settings import Settings
@@ -53,19 +53,19 @@ def why(
     Exit codes: 0, whatever is told; 2 there is no such source or centre; 4 --look could not reach one of them, all else
     is told.
     """
-    from dcc.reports.causes.not_taken import ignored_entries, why_not_taken
+    from dcc.reports.causes.skipped import ignored_entries, skipped_entries
     from dcc.reports.languages import load_catalogue
 
     if source_id is not None and centre is not None:
         raise ConfigurationError("Give the ID of a file source, or --centre, not both.")
     settings = settings_from_environment()
     catalogue = load_catalogue(language, settings)
-    told: list[tuple[int, NotTaken]] = []
+    told: list[tuple[int, Skipped]] = []
     exit_code = 0
     with open_tracker(settings) as tracker:
         for each in _sources(tracker, source_id, centre):
             with tracker.connect() as connection:
-                told += [(each, row) for row in why_not_taken(connection, each)]
+                told += [(each, row) for row in skipped_entries(connection, each)]
             if look:
                 listing = _listing(tracker, settings, each)
                 told += [(each, row) for row in ignored_entries(listing.listings)]
@@ -101,7 +101,7 @@ def _listing(tracker: Engine, settings: Settings, source_id: int) -> SourceListi
     return list_source(address, settings)
 
 
-def _as_json(source: int, row: NotTaken, catalogue: Catalogue) -> dict[str, object]:
+def _as_json(source: int, row: Skipped, catalogue: Catalogue) -> dict[str, object]:
     return {
         "source": source,
         "entry": row.entry,
@@ -112,7 +112,7 @@ def _as_json(source: int, row: NotTaken, catalogue: Catalogue) -> dict[str, obje
     }
 
 
-def _print(told: Sequence[tuple[int, NotTaken]], catalogue: Catalogue) -> None:
+def _print(told: Sequence[tuple[int, Skipped]], catalogue: Catalogue) -> None:
     from dcc.declarations import ACTOR_NAMES
 
     if not told:

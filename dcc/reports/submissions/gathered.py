@@ -14,7 +14,7 @@ from dcc.settings import Settings
 
 if TYPE_CHECKING:
     from dcc.reports.causes.cause import Cause
-    from dcc.reports.causes.not_taken import NotTaken
+    from dcc.reports.causes.skipped import Skipped
     from dcc.reports.languages import Catalogue
     from dcc.reports.plots.picture import Picture
 
@@ -40,11 +40,11 @@ def gather_session_causes(tracker: Connection, qc: Connection | None, session_id
     return causes_of_session(tracker, qc, session_id)
 
 
-def gather_not_taken(tracker: Connection, source_id: int) -> list[NotTaken]:
+def gather_not_taken(tracker: Connection, source_id: int) -> list[Skipped]:
     """What the last crawl of a file source did not take, and why."""
-    from dcc.reports.causes.not_taken import why_not_taken
+    from dcc.reports.causes.skipped import skipped_entries
 
-    return why_not_taken(tracker, source_id)
+    return skipped_entries(tracker, source_id)
 
 
 def draw_zip_pictures(

@@ -20,7 +20,7 @@ from dcc.tracker.queries.zip_stories import DownloadStory, Host, Reason, Reopeni
 
 if TYPE_CHECKING:
     from dcc.reports.causes.cause import Cause
-    from dcc.reports.causes.not_taken import NotTaken
+    from dcc.reports.causes.skipped import Skipped
     from dcc.reports.plots.picture import Picture
 
 
@@ -249,7 +249,7 @@ class SourceReport:
     state: str
     hosted: int
     crawl: CrawlEntry | None
-    not_taken: tuple[NotTaken, ...] = ()
+    not_taken: tuple[Skipped, ...] = ()
     not_taken_total: int = 0
 
 

@@ -216,7 +216,7 @@ def _source_lines(report: CentreReport | SessionReport, catalogue: Catalogue) ->
                 yield from _wrapped(catalogue.tell(source.crawl.error.marked), 4)
             told.add(source.crawl.error.message)
         for row in source.not_taken[:_MOST_CAUSES]:
-            if row.entry is None and row.recorded in told:
+            if row.entry is None and str(row.message.problem) in told:
                 continue
             entry = "" if row.entry is None else f"{row.entry}: "
             yield from _wrapped(entry + sentences.not_taken_reason(catalogue, row), 4)

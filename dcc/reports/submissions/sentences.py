@@ -22,7 +22,7 @@ from dcc.tracker.queries.zip_stories import DownloadStory, Reason
 
 if TYPE_CHECKING:
     from dcc.reports.causes.cause import Cause
-    from dcc.reports.causes.not_taken import NotTaken
+    from dcc.reports.causes.skipped import Skipped
 
 SHOWN_PHASES: Final = (Phase.XML_NAME, Phase.XSD, Phase.UPLOAD, Phase.DATA, Phase.QC)
 """The phases that are columns of the table of documents: nobody has to do anything in the others."""
@@ -189,6 +189,6 @@ def crawl_sentence(catalogue: Catalogue, crawl: CrawlEntry) -> str:
     return f"{when} {catalogue.list(parts)}."
 
 
-def not_taken_reason(catalogue: Catalogue, row: NotTaken) -> str:
+def not_taken_reason(catalogue: Catalogue, row: Skipped) -> str:
     """Why an entry of a source was not taken."""
     return row.reason(catalogue)
