@@ -12,7 +12,7 @@ from hashlib import blake2b
 from typing import Final
 
 from dcc.errors import InternalFaultError
-from dcc.messages import Details, Message, from_json, mark, names_in
+from dcc.messages import Details, Message, from_json, mark, message, names_in
 from dcc.vocabulary import Actor, Severity
 
 VALUE: Final = "value"
@@ -92,6 +92,8 @@ def code_of(rule: str, case: str) -> str:
     return f"{rule}.{case}" if case else rule
 
 
+ORIGIN: Final = "origin"
+"""The detail that is the place in what was submitted, of a document that was converted from it."""
 WORDS: Final = "words"
 """The only detail of what was recorded in words alone, by an earlier version or a rule that is gone."""
 
@@ -101,7 +103,13 @@ def message_of(code: str, details: Details) -> Message:
     declaration = declaration_of(code)
     if declaration is None or WORDS in details:
         return Message(str(details.get(WORDS, code)))
-    return Message(declaration.message, details)
+    said = Message(declaration.message, details)
+    return standing_at(said, details[ORIGIN]) if ORIGIN in details else said
+
+
+def standing_at(problem: Message, origin: Message) -> Message:
+    """What is said of a problem in a document that was converted, with its place in what was submitted."""
+    return message(mark("{problem} See {origin}."), problem=problem, origin=origin)
 
 
 def details_kept(code: str | None, kept: str | None, words: str) -> Details:

@@ -391,3 +391,7 @@ class WrongDocumentKindError(DocumentError):
 
 class ForbiddenMarkupError(DocumentError):
     """The document has a document type declaration."""
+
+
+class ConversionError(DocumentError):
+    """The file could not be converted into a document."""

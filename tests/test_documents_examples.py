@@ -13,9 +13,12 @@ import pytest
 from pydantic import SecretStr
 
 from dcc import declarations
+from dcc.archives.limits import ArchiveLimits
+from dcc.cli.demo import submissions
+from dcc.converters import conversion
 from dcc.declarations import message_of
 from dcc.errors import NotificationNotSentError
-from dcc.naming import Action
+from dcc.naming import Action, NamingConvention
 from dcc.notify.channels.reports import Report
 from dcc.notify.messages import Audience, Kind, Message
 from dcc.reference.loading import ReferenceData
@@ -24,6 +27,7 @@ from dcc.rules import registry
 from dcc.rules.checking import check_contents
 from dcc.rules.context import DocumentContext, ExperimentKey, KnownSpecimen, Where
 from dcc.session.crawling import list_source
+from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, Setup
 from dcc.settings import Settings
 from dcc.sources import connect as connecting
 from dcc.sources.base import SourceAddress, SourceProtocol
@@ -77,6 +81,25 @@ def test_a_rule_of_ones_own_judges(examples: Mapping[str, Any]) -> None:
     document = DocumentContext(1, Action.ADD, "H", date(2026, 11, 21), ReferenceData(), NothingKnown())
     found = check_contents(contents(sunday, monday), document)
     assert [(finding.rule, finding.entity) for finding in found if finding.rule == "D1"] == [("D1", 1)]
+
+
+def test_a_converter_of_ones_own_converts(
+    examples: Mapping[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conversion, "all_converters", lambda: (examples["Births"](),))
+    limits = ArchiveLimits(10**6, 100, 10)
+    checker = ArchiveChecker(Setup(limits, NamingConvention(), {"H"}, None, 10, 10**6))
+    for births, said in (
+        ("H-1 2013-10-31", []),
+        ("H-1 2013-10-31\nH-2 31.10.2013", ["See births.txt, row 2, column day of birth."]),
+        ("H-1 2013-10-31\nH-2", ["'H-2' has no day of birth. Add it. See births.txt, row 2."]),
+    ):
+        archive = tmp_path / "H.2013-10-31.1.impc.zip"
+        archive.write_bytes(submissions.archive({"births.txt": births.encode()}))
+        found = checker.check(archive, tmp_path / "contents")
+        assert isinstance(found, CheckedArchive)
+        (problems,) = found.problems
+        assert [one.message[-len(end) :] for one, end in zip(problems, said, strict=True)] == said
 
 
 def test_a_channel_of_ones_own_notifies(examples: Mapping[str, Any], tmp_path: Path) -> None:

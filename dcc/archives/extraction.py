@@ -11,7 +11,7 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,19 +66,29 @@ class ExtractedDocument:
 
 
 @dataclass(frozen=True, slots=True)
+class ExtractedFile:
+    """A file in another format that was asked for, written to `path`; `place` and `archives` as of a document."""
+
+    place: str
+    path: Path
+    archives: tuple[InnerArchive, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ExtractedArchive:
-    """What an archive holds; every file is in one of the three, in the archive's order.
+    """What an archive holds; every file is in one of the four, in the archive's order.
 
     `documents` are on disk, in the order in which they are to be processed. `refused` are the `.xml` files whose names
     do not conform, and archives that are not opened, as (path, size in bytes, reason). `ignored` is everything else,
     as (path, reason); beyond 100 a last pair says how many more there are. All paths are printable text. `manifest` is
-    what the archive says itself that it holds, None where it says nothing.
+    what the archive says itself that it holds, None where it says nothing. `files` are those that were asked for.
     """
 
     documents: tuple[ExtractedDocument, ...]
     refused: tuple[tuple[str, int, Problem], ...]
     ignored: tuple[tuple[Message, Message], ...]
     manifest: Manifest | None = None
+    files: tuple[ExtractedFile, ...] = ()
 
 
 def extract_archive(
@@ -88,18 +98,20 @@ def extract_archive(
     limits: ArchiveLimits,
     naming: NamingConvention,
     centres: Container[str],
+    wanted: Callable[[str], object] = lambda _name: False,
 ) -> ExtractedArchive:
     """Write the archive's documents to the directory `target`, which is complete afterwards or, on error, untouched.
 
-    `target` replaces an earlier directory of that name; it and the documents are readable by this user only. Raises
-    an ArchiveError for a fault of the archive, DiskFullError when there is no room, OSError when the disk fails.
+    Files whose names are `wanted` are written there too, under other names. `target` replaces an earlier directory of
+    that name; it and the documents are readable by this user only. Raises an ArchiveError for a fault of the archive,
+    DiskFullError when there is no room, OSError when the disk fails.
     """
     parent = target.parent
     with disk_errors(archive.name, parent):
         parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         unpacking = Path(tempfile.mkdtemp(prefix=f".{target.name}.unpacking-", dir=parent))
         try:
-            extraction = _Extraction(unpacking, target, Allowance(limits, archive), naming, centres)
+            extraction = _Extraction(unpacking, target, Allowance(limits, archive), naming, centres, wanted)
             extraction.take(archive, archive.name, "", ())
             found = extraction.found(archive.name)
             _put_in_place(unpacking, target)
@@ -124,10 +136,12 @@ class _Extraction:
     allowance: Allowance
     naming: NamingConvention
     centres: Container[str]
+    wanted: Callable[[str], object]
     documents: dict[str, ExtractedDocument] = field(default_factory=dict)
     refused: list[tuple[str, int, Problem]] = field(default_factory=list)
     ignored: list[tuple[Message, Message]] = field(default_factory=list)
     left_aside: int = 0
+    files: list[ExtractedFile] = field(default_factory=list)
     sizes: dict[str, int] = field(default_factory=dict)
     expected: tuple[Expected, ...] | None = None
 
@@ -135,18 +149,24 @@ class _Extraction:
         """Take in the archive at `path`, which lay at `place` inside `archives`, and those inside it."""
         with self._opened(path, label) as entries:
             inner: list[Entry] = []
+            files: list[Entry] = []
             documents: list[tuple[Entry, DocumentName]] = []
             for entry in entries:
                 self.sizes[legible(f"{place}{entry.path}")] = entry.size_bytes
                 if entry.path in MANIFEST_NAMES and not place:
                     self.expected = _read_manifest(entry, label)
                 else:
-                    self._sort(entry, place, len(archives), inner, documents)
-            self.allowance.check_room(self.directory, sum(e.size_bytes for e in (*inner, *(e for e, _ in documents))))
+                    self._sort(entry, place, len(archives), inner, documents, files)
+            written = (*inner, *files, *(entry for entry, _ in documents))
+            self.allowance.check_room(self.directory, sum(entry.size_bytes for entry in written))
             for entry, name in documents:
                 self._write_document(entry, name, label, place, archives)
-            for number, entry in enumerate(inner):
+            for entry in files:
                 # Documents have names without a dot at their beginning.
+                written_as = f".file-{len(self.files)}"
+                _write(entry, self.directory / written_as)
+                self.files.append(ExtractedFile(legible(f"{place}{entry.path}"), self.target / written_as, archives))
+            for number, entry in enumerate(inner):
                 unpacked = self.directory / f".{len(archives)}-{number}"
                 inside = f"{place}{entry.path}"
                 found = InnerArchive(legible(inside), _write(entry, unpacked))
@@ -155,7 +175,7 @@ class _Extraction:
 
     def found(self, label: str) -> ExtractedArchive:
         """What was found. Raises EmptyArchiveError."""
-        if not self.documents and not self.refused:
+        if not self.documents and not self.refused and not self.files:
             raise EmptyArchiveError(
                 mark(
                     "{archive} holds no .xml document ({number} other entries). Put a good archive in its place, "
@@ -169,7 +189,7 @@ class _Extraction:
             self.ignored.append((more, message(mark("left aside likewise; not listed"))))
         ordered = sorted(self.documents.values(), key=lambda document: document.name.processing_order)
         manifest = None if self.expected is None else Manifest(self.expected, self.sizes)
-        return ExtractedArchive(tuple(ordered), tuple(self.refused), tuple(self.ignored), manifest)
+        return ExtractedArchive(tuple(ordered), tuple(self.refused), tuple(self.ignored), manifest, tuple(self.files))
 
     @contextmanager
     def _opened(self, path: Path, label: str) -> Iterator[Sequence[Entry]]:
@@ -195,8 +215,9 @@ class _Extraction:
         level: int,
         inner: list[Entry],
         documents: list[tuple[Entry, DocumentName]],
+        files: list[Entry],
     ) -> None:
-        """Find out what an entry is: an archive inside, a document, or something that is refused or left aside."""
+        """Find out what an entry is: an archive inside, a document, a wanted file, or refused or left aside."""
         name, path = entry.name.lower(), f"{place}{entry.path}"
         if entry.path.startswith(_OF_MACOS) or entry.name.startswith(_OF_MACOS):
             self._leave_aside(path, mark("made by macOS; no document"))
@@ -204,6 +225,8 @@ class _Extraction:
             inner.append(entry)
         elif name.endswith((*ARCHIVE_SUFFIXES, *_NOT_OPENED)):
             self.refused.append((legible(path), entry.size_bytes, _not_opened(path, name)))
+        elif not name.endswith(_DOCUMENT) and self.wanted(entry.name):
+            files.append(entry)
         elif not name.endswith(_DOCUMENT):
             self._leave_aside(path, mark("does not end in .xml"))
         else:

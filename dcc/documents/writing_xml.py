@@ -7,7 +7,7 @@ and the white space between elements.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 from xml.sax.saxutils import escape
 
 from dcc.documents.contents import Block, Content, Specimen
@@ -17,6 +17,14 @@ from dcc.naming import DocumentKind
 _IN_TEXT = {"\r": "&#13;"}
 _IN_ATTRIBUTES = {'"': "&quot;", "\t": "&#9;", "\n": "&#10;", "\r": "&#13;"}
 _INDENT = "  "
+
+
+class _Tag(NamedTuple):
+    """A tag, with the text and the end of an element that holds no others; `line` is its object's, None for ends."""
+
+    depth: int
+    text: str
+    line: int | None = None
 
 
 def write_document(kind: DocumentKind, contents: Iterable[Content]) -> bytes:
@@ -29,24 +37,47 @@ def document_pieces(kind: DocumentKind, contents: Iterable[Content]) -> Iterator
 
     Raises ValueError when the first of `contents` is not a block, or a block cannot hold what follows it.
     """
+    yield '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n'
+    for tag in _tags(kind, contents):
+        yield f"{_INDENT * tag.depth}{tag.text}\n"
+
+
+def pieces_on_their_lines(beginning: str, kind: DocumentKind, contents: Iterable[Content]) -> Iterator[tuple[int, str]]:
+    """Piece by piece, a document in which each element stands on the line that its object says.
+
+    Each piece comes with the line feeds that go before it. `beginning` is all that is before the root element. Raises
+    ValueError as `document_pieces`, and for a line that is before another's.
+    """
+    yield 0, beginning
+    last = 1
+    for tag in _tags(kind, contents):
+        line = last if tag.line is None else tag.line
+        if line < last:
+            raise ValueError(f"what is of row {line} comes after what is of row {last}")
+        yield line - last, tag.text.replace("\n", "&#10;")
+        last = line
+    yield 1, ""
+
+
+def _tags(kind: DocumentKind, contents: Iterable[Content]) -> Iterator[_Tag]:
     name, root = ROOTS[kind]
     centre = root.forms["centre"]
     in_block = False
-    yield f'<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n<{name} xmlns="{NAMESPACES[kind]}">\n'
+    yield _Tag(0, f'<{name} xmlns="{NAMESPACES[kind]}">')
     for content in contents:
         if isinstance(content, Block):
             if in_block:
-                yield f"{_INDENT}</centre>\n"
-            yield f"{_INDENT}<centre{_attributes(centre, content)}>\n"
+                yield _Tag(1, "</centre>")
+            yield _Tag(1, f"<centre{_attributes(centre, content)}>", content.line)
             in_block = True
             continue
         element = content.kind.value if isinstance(content, Specimen) else type(content).__name__.lower()
         if not in_block or element not in centre.forms:
             raise ValueError(f"a {kind} document cannot hold <{element}> {'here' if in_block else 'before a block'}")
-        yield "".join(_element(element, centre.forms[element], content, _INDENT * 2))
+        yield from _element(element, centre.forms[element], content, 2)
     if in_block:
-        yield f"{_INDENT}</centre>\n"
-    yield f"</{name}>\n"
+        yield _Tag(1, "</centre>")
+    yield _Tag(0, f"</{name}>")
 
 
 def _attributes(form: Form, values: Any) -> str:
@@ -54,27 +85,27 @@ def _attributes(form: Form, values: Any) -> str:
     return "".join(f' {name}="{escape(value, _IN_ATTRIBUTES)}"' for name, value in own if name and value is not None)
 
 
-def _element(name: str, form: Form, value: Any, indent: str) -> Iterator[str]:
-    """An element in lines of its own; `value` is its object, or its text where it is but that."""
+def _element(name: str, form: Form, value: Any, depth: int) -> Iterator[_Tag]:
+    """An element tag by tag; `value` is its object, or its text where it is but that."""
     if form.made is str:
-        yield f"{indent}<{name}>{escape(value, _IN_TEXT)}</{name}>\n"
+        yield _Tag(depth, f"<{name}>{escape(value, _IN_TEXT)}</{name}>")
         return
-    tag = f"{indent}<{name}{_attributes(form, value)}"
+    tag = f"<{name}{_attributes(form, value)}"
     if form.text is not None:
-        yield f"{tag}>{escape(getattr(value, form.text), _IN_TEXT)}</{name}>\n"
+        yield _Tag(depth, f"{tag}>{escape(getattr(value, form.text), _IN_TEXT)}</{name}>", value.line)
         return
     inner = [
         piece
         for child in form.parts
         for one in _present(getattr(value, child.field), many=child.many)
-        for piece in _element(child.name, child.form, one, indent + _INDENT)
+        for piece in _element(child.name, child.form, one, depth + 1)
     ]
     if not inner:
-        yield f"{tag}/>\n"
+        yield _Tag(depth, f"{tag}/>", value.line)
         return
-    yield f"{tag}>\n"
+    yield _Tag(depth, f"{tag}>", value.line)
     yield from inner
-    yield f"{indent}</{name}>\n"
+    yield _Tag(depth, f"</{name}>")
 
 
 def _present(value: Any, *, many: bool) -> Iterable[Any]:

@@ -130,5 +130,6 @@ REVISIONS: Final[Revisions] = {
     "0007": None,
     "0008": _part_centres,
     "0009": None,
+    "0010": None,
 }
 """All revisions, oldest first, and what converts the rows of the one before."""

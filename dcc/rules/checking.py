@@ -319,7 +319,7 @@ class _Checking:
             try:
                 for found in rule.check(element, at):
                     is_sound = False
-                    finding = rule.finding(found, at)
+                    finding = rule.finding(found, at, element)
                     if finding.severity is Severity.UNCHECKED:
                         self.once(finding)
                     else:

@@ -8,6 +8,7 @@ from datetime import date, timedelta
 from typing import NamedTuple, Protocol, TypeVar
 
 from dcc.documents.contents import Block, Entity, Experiment, Housing, Line, Procedure, Specimen
+from dcc.documents.origins import Origin
 from dcc.errors import InternalFaultError
 from dcc.naming import Action
 from dcc.reference.impress import Impress, Parameter, Pipeline
@@ -99,7 +100,8 @@ class Lookups(Protocol):
 class DocumentContext:
     """The document that is checked and what it is checked against.
 
-    `centre` is that of its file name; `today` the day of the check in UTC.
+    `centre` is that of its file name; `today` the day of the check in UTC; `origin` is what it was converted from, None
+    where it was submitted as it is.
     """
 
     document_id: int
@@ -109,6 +111,7 @@ class DocumentContext:
     reference: ReferenceData
     lookups: Lookups
     media_types: frozenset[str] = MEDIA_TYPES
+    origin: Origin | None = None
 
     @property
     def latest_day(self) -> date:

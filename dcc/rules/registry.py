@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
-from dcc.declarations import Declaration, code_of, declare
+from dcc.declarations import ORIGIN, Declaration, code_of, declare
 from dcc.errors import InternalFaultError
 from dcc.reference.impress import Parameter
 from dcc.reference.snapshots import Snapshot
@@ -78,12 +78,15 @@ class Rule:
         """The names of the reference data that it needs."""
         return tuple(kind.NAME for kind in self.needs)
 
-    def finding(self, fault: Fault, at: Context) -> Finding:
-        """The finding of a fault that the check yielded at a place."""
+    def finding(self, fault: Fault, at: Context, element: Any = None) -> Finding:
+        """The finding of a fault that the check yielded of an element at a place."""
+        severity, details, origin = fault.severity or self.severity, fault.details, at.document.origin
+        if origin is not None and severity is not Severity.UNCHECKED:
+            details = {**details, ORIGIN: origin.place_of(element, fault.line, fault.value)}
         return Finding(
             code_of(self.id, fault.case),
-            fault.severity or self.severity,
-            fault.details,
+            severity,
+            details,
             fault.line,
             at.path + fault.below,
             fault.value,

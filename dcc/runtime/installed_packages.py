@@ -11,6 +11,8 @@ RULES: Final = "dcc.rules"
 """Modules that register rules."""
 SOURCES: Final = "dcc.sources"
 """Functions that open a connection to a source, named by protocol; see `dcc.sources.connect.Opener`."""
+CONVERTERS: Final = "dcc.converters"
+"""Functions that make a converter of submitted files; see `dcc.converters.base.Converter`."""
 CHANNELS: Final = "dcc.channels"
 """Functions that make a channel of notifications from the settings; see `dcc.notify.channels.base`."""
 

@@ -8,6 +8,7 @@ from datetime import date
 from typing import Final, TypeVar
 
 from dcc.documents.contents import Block, Content, Experiment, Procedure, Specimen
+from dcc.documents.origins import Origin
 from dcc.naming import Action
 from dcc.reference.loading import ReferenceData
 from dcc.rules.checking import ABOUT_SPECIMENS, JUDGED_AT_UPLOAD, all_rules, check_contents
@@ -35,6 +36,7 @@ class Asking:
     action: Action
     order: tuple[object, ...]
     loose: bool = False
+    origin: Origin | None = None
     contents: list[Content] = field(default_factory=list)
     refused: set[int] = field(default_factory=set)
     entities: int = 0
@@ -95,7 +97,7 @@ class Neighbours:
     def _check(self, number: int, document: Asking, today: date, rules: Collection[str]) -> list[Finding]:
         if document.action is Action.DELETE:
             return []
-        context = DocumentContext(number, document.action, "", today, _NOTHING, self)
+        context = DocumentContext(number, document.action, "", today, _NOTHING, self, origin=document.origin)
         found = check_contents(document.contents, context, all_rules().keys() - rules)
         return [one for one in found if one.rule in rules]
 

@@ -19,7 +19,10 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from dcc.archives.extraction import ignored_problem
+from dcc.converters.base import Converter, SubmittedFile
+from dcc.converters.conversion import convert_file, converter_for, kinds_of
 from dcc.declarations import message_of
+from dcc.documents.origins import read_origin
 from dcc.documents.reading import read_document
 from dcc.documents.schema_set import SchemaSet
 from dcc.errors import (
@@ -132,7 +135,7 @@ def check_paths(
     schemas: SchemaSet,
     reference: ReferenceData | None = None,
 ) -> Iterator[PathVerdict]:
-    """Check archives, documents, and every archive and `.xml` in directories and below, as neighbours of each other.
+    """Check archives, documents, files that are converted, and all such in directories and below, as neighbours.
 
     An archive is held against the `.md5` beside it. It gives a verdict of its own, then one for each document in
     it. `centres` are the short names of the registered centres, by default those of the convention. A document that
@@ -169,11 +172,15 @@ def _files_at(path: Path) -> list[Path]:
         raise NotFoundError(f"{path} does not exist. Name a zip archive, an XML document, or a directory of them.")
     if not path.is_dir():
         return [path]
-    below = (file for file in path.rglob("*") if file.name.endswith(_SUFFIXES) and file.is_file())
+    below = (file for file in path.rglob("*") if file.is_file() and _is_checked(file.name))
     files = sorted(below, key=lambda file: file.parts)
     if not files:
-        raise NotFoundError(f"{path} holds no archive and no .xml file. Name what is to be checked.")
+        raise NotFoundError(f"{path} holds no archive, no .xml file and no table. Name what is to be checked.")
     return files
+
+
+def _is_checked(name: str) -> bool:
+    return name.endswith(_SUFFIXES) or converter_for(name) is not None
 
 
 @dataclass
@@ -214,6 +221,8 @@ class _Check:
     def _file(self, path: Path) -> _Draft:
         if path.name.endswith(ARCHIVE_SUFFIXES) or (path.suffix != ".xml" and _begins_as_zip(path)):
             return self._archive(path)
+        if path.suffix != ".xml" and (converter := converter_for(path.name)) is not None:
+            return self._converted(path, converter)
         return self._document(path)
 
     def _archive(self, path: Path) -> _Draft:
@@ -247,6 +256,25 @@ class _Check:
             draft.documents.append(_Draft(f"{path}/{file_name}", [problem]))
         draft.warnings += (ignored_problem(member, reason) for member, reason in archive.ignored)
 
+    def _converted(self, path: Path, converter: Converter) -> _Draft:
+        """The verdict on a file that is in no archive; of several documents each is named after its kind."""
+        draft = _Draft(str(path))
+        kinds = kinds_of(converter, path.name)
+        with tempfile.TemporaryDirectory(prefix="dcc-validate-") as directory:
+            for kind in kinds:
+                of_document = draft if len(kinds) == 1 else _Draft(f"{path}/{kind}")
+                target = Path(directory) / kind
+                file = SubmittedFile(path.name, path, None)
+                most = self.settings.max_archive_bytes, self.settings.max_document_errors
+                of_document.errors += convert_file(converter, file, kind, target, *most)[2]
+                if not of_document.errors:
+                    of_document.errors += self.checker.validate(target, kind)
+                order = (date.max, 0, path.name, 0)
+                self._judge(_Place(target, kind, None, _action_of(path), order, loose=True), of_document)
+                if of_document is not draft:
+                    draft.documents.append(of_document)
+        return draft
+
     def _document(self, path: Path) -> _Draft:
         draft = _Draft(str(path))
         place = _Place(path, None, None, _action_of(path), (date.max, 0, path.name, 0), loose=True)
@@ -269,9 +297,12 @@ class _Check:
             return
         # Without a name that tells the centre, none can be compared with it.
         without = NEEDING_OTHERS if place.centre is not None else NEEDING_OTHERS | {"X5"}
-        asking = Asking(draft.path, place.action, place.order, place.loose)
+        origin = read_origin(place.path)
+        asking = Asking(draft.path, place.action, place.order, place.loose, origin)
         contents = asking.keeping(read_document(place.path, actual))
-        document = DocumentContext(0, place.action, place.centre or "", _today(), self.reference, NO_NEIGHBOURS)
+        document = DocumentContext(
+            0, place.action, place.centre or "", _today(), self.reference, NO_NEIGHBOURS, origin=origin
+        )
         if place.action is Action.DELETE:
             # A session asks no rule of what is to be deleted.
             deque(contents, maxlen=0)

@@ -23,6 +23,14 @@ def test_what_a_session_would_fail_is_not_valid_before_the_upload(bare_dcc: Dcc)
         assert f"{centre}.2013-1" in verdicts
 
 
+def test_tables_come_to_the_same_as_documents(bare_dcc: Dcc) -> None:
+    for kind in _KINDS:
+        written = bare_dcc.json("example", bare_dcc.root, "--kind", kind, "--format", "csv")
+        verdicts = bare_dcc("validate", written["path"], exit_code=int("errors" in kind)).stdout
+        assert "specimens.csv" in verdicts
+        assert ("See specimens.csv, row " in verdicts) == ("errors" in kind)
+
+
 def test_an_example_replaces_nothing(bare_dcc: Dcc) -> None:
     bare_dcc("example", bare_dcc.root / "new" / "centre")
     assert "is there already" in bare_dcc.error("example", bare_dcc.root / "new" / "centre", exit_code=2)

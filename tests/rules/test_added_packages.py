@@ -227,12 +227,16 @@ def test_a_package_takes_part_in_all_that_becomes_of_a_submission(
     share.mkdir(parents=True)
     archive = share / "add" / "H.2026-11-01.1.impc.zip"
     names = {one.replace("2013-10-31", "2026-11-01"): content for one, content in {**specimens(), name: sunday}.items()}
+    names["weights.txt"] = b"H-M000001 2026-10-05 24.5\nH-M000002 2026-10-11 21.5\n"
     Folder(share, 1).put(f"add/{archive.name}", names)
 
     verdicts = platform("validate", archive)
     warnings = [one for verdict in verdicts for one in verdict["warnings"] if one["kind"] == "D1"]
     told = sorted(one["message"].removeprefix("Warning: ") for one in warnings)
-    assert len(told) == 3
+    assert len(told) == 4
+    assert [one.rpartition("See ")[2] for one in told if "See" in one] == [
+        "weights.txt, row 2, column dateOfExperiment."
+    ]
     platform("init")
     platform("centre", "add", "H")
     added = platform(
@@ -250,7 +254,7 @@ def test_a_package_takes_part_in_all_that_becomes_of_a_submission(
         language: {one["kind"]: one for one in platform("data", "causes", "--centre", "H", "--language", language)}
         for language in ("en", "de")
     }
-    assert causes["en"]["D1"]["title"] == "Experiments are dated on Sundays: 3 experiments"
+    assert causes["en"]["D1"]["title"] == "Experiments are dated on Sundays: 4 experiments"
     assert causes["de"]["D1"]["title"].startswith("Experimente haben einen Sonntag als Datum")
     assert platform("explain", "D1")["who"] == causes["en"]["D1"]["acts"] == "centre"
     for language, said in (("en", ENGLISH), ("de", GERMAN)):
@@ -258,7 +262,7 @@ def test_a_package_takes_part_in_all_that_becomes_of_a_submission(
         identifier = findings[0]["message"].split("'")[1]
         assert said.format(identifier) in json.dumps(report, ensure_ascii=False)
     shown = json.loads(python(EVALUATION))
-    assert shown == [{"rule": "D1", "severity": "warning", "findings": 3}]
+    assert shown == [{"rule": "D1", "severity": "warning", "findings": 4}]
 
 
 def test_sessions_notify_through_the_channel_of_a_package_and_no_other(

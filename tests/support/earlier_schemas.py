@@ -44,6 +44,7 @@ TRACKER_LATER = {
 }
 ENTITIES = ("specimen", "experiment", "line", "housing")
 QC_LATER = {
+    "0010": ("document.origin",),
     "0009": ("document.content_digest",),
     "0008": ("centre_lock", "reserved_ids"),
     "0006": ("finding.code", "finding.details", "finding.cause"),

@@ -2,61 +2,78 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Mapping
 from datetime import date
+from pathlib import Path
 from typing import Final
 
 from dcc.cli.demo.submissions import archive, damaged, experiment_document, specimen_document
+from dcc.cli.demo.tables import table_of
+from dcc.documents.reading import read_document
+from dcc.naming import DocumentKind
 
 _ANIMALS = 24
 _MORE = 6
 _LITTER = 36  # The first animal of a litter of which all are submitted together.
 
+Documents = Mapping[DocumentKind, bytes]
+"""What is in an archive."""
 
-def example_submission(kind: str, centre: str) -> tuple[str, bytes]:
+
+def example_submission(kind: str, centre: str, *, tables: bool = False) -> tuple[str, bytes]:
     """An archive with its path on a source; the same arguments give the same bytes.
 
-    `kind` is valid, schema-errors, data-errors or corrected; `centre` one of the demonstration's.
+    `kind` is valid, schema-errors, data-errors or corrected; `centre` one of the demonstration's. It holds XML
+    documents, or CSV `tables` that say the same.
     """
-    return _KINDS[kind](centre)
+    action, day, number, make = _KINDS[kind]
+    documents = make(centre, day)
+    if tables:
+        members = {f"{one}s.csv": _as_table(one, document) for one, document in documents.items()}
+    else:
+        numbered = enumerate(documents.items(), 1)
+        members = {f"{centre}.{day}.{inc}.{one}.impc.xml": document for inc, (one, document) in numbered}
+    if kind == "schema-errors":
+        wrong = _WRONG_CELLS if tables else _WRONG_ATTRIBUTES
+        for was, becomes in wrong:
+            members = {name: damaged(document, was, becomes) for name, document in members.items()}
+    return f"{action}/{centre}.{day}.{number}.impc.zip", archive(members, day)
 
 
-def _valid(centre: str) -> tuple[str, bytes]:
-    day = date(2013, 10, 31)
-    documents = {
-        f"{centre}.{day}.1.specimen.impc.xml": specimen_document(centre, mice=_ANIMALS, created=day),
-        f"{centre}.{day}.2.experiment.impc.xml": experiment_document(centre, animals=_ANIMALS, created=day),
+def _as_table(kind: DocumentKind, document: bytes) -> bytes:
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(document)
+        file.flush()
+        return table_of(read_document(Path(file.name), kind))
+
+
+_WRONG_ATTRIBUTES: Final = ((' zygosity="', ' zigosity="'), ('isBaseline="false"', 'isBaseline="no"'))
+_WRONG_CELLS: Final = ((",female,", ",F,"), (",false,", ",no,"))
+
+
+def _valid(centre: str, day: date) -> Documents:
+    return {
+        DocumentKind.SPECIMEN: specimen_document(centre, mice=_ANIMALS, created=day),
+        DocumentKind.EXPERIMENT: experiment_document(centre, animals=_ANIMALS, created=day),
     }
-    return f"add/{centre}.{day}.1.impc.zip", archive(documents, day)
 
 
-def _schema_errors(centre: str) -> tuple[str, bytes]:
-    day = date(2013, 11, 4)
-    animals = specimen_document(centre, mice=_MORE, first=_ANIMALS + 1, created=day)
-    animals = damaged(damaged(animals, ' zygosity="', ' zigosity="'), 'isBaseline="false"', 'isBaseline="no"')
-    return f"add/{centre}.{day}.2.impc.zip", archive({f"{centre}.{day}.1.specimen.impc.xml": animals}, day)
+def _schema_errors(centre: str, day: date) -> Documents:
+    return {DocumentKind.SPECIMEN: specimen_document(centre, mice=_MORE, first=_ANIMALS + 1, created=day)}
 
 
-def _data_errors(centre: str) -> tuple[str, bytes]:
-    day = date(2013, 11, 5)
+def _data_errors(centre: str, day: date) -> Documents:
     animals, weights = _weighed(centre, day)
-    documents = {
-        f"{centre}.{day}.1.specimen.impc.xml": animals.replace(
-            f'colonyID="{centre}-Fto-A"'.encode(), b'colonyID="Fto-A"'
-        ),
-        f"{centre}.{day}.2.experiment.impc.xml": damaged(weights, "<value>2", "<value>approx. 2"),
+    return {
+        DocumentKind.SPECIMEN: animals.replace(f'colonyID="{centre}-Fto-A"'.encode(), b'colonyID="Fto-A"'),
+        DocumentKind.EXPERIMENT: damaged(weights, "<value>2", "<value>approx. 2"),
     }
-    return f"add/{centre}.{day}.3.impc.zip", archive(documents, day)
 
 
-def _corrected(centre: str) -> tuple[str, bytes]:
-    day = date(2013, 11, 6)
+def _corrected(centre: str, _day: date) -> Documents:
     animals, weights = _weighed(centre, date(2013, 11, 5))
-    documents = {
-        f"{centre}.{day}.1.specimen.impc.xml": animals,
-        f"{centre}.{day}.2.experiment.impc.xml": weights,
-    }
-    return f"edit/{centre}.{day}.4.impc.zip", archive(documents, day)
+    return {DocumentKind.SPECIMEN: animals, DocumentKind.EXPERIMENT: weights}
 
 
 def _weighed(centre: str, day: date) -> tuple[bytes, bytes]:
@@ -67,9 +84,9 @@ def _weighed(centre: str, day: date) -> tuple[bytes, bytes]:
     )
 
 
-_KINDS: Final[Mapping[str, Callable[[str], tuple[str, bytes]]]] = {
-    "valid": _valid,
-    "schema-errors": _schema_errors,
-    "data-errors": _data_errors,
-    "corrected": _corrected,
+_KINDS: Final[Mapping[str, tuple[str, date, int, Callable[[str, date], Documents]]]] = {
+    "valid": ("add", date(2013, 10, 31), 1, _valid),
+    "schema-errors": ("add", date(2013, 11, 4), 2, _schema_errors),
+    "data-errors": ("add", date(2013, 11, 5), 3, _data_errors),
+    "corrected": ("edit", date(2013, 11, 6), 4, _corrected),
 }

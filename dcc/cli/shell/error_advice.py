@@ -139,6 +139,9 @@ SECTIONS: Final = (
             "member-ignored": "If it is a document, end its name with `.xml`.",
             "member-not-opened": "Submit its content in a `.zip` archive of its own.",
             "document": "Correct what the message names; submit it in a new archive.",
+            "conversion": (
+                "Correct the rows and columns in the message ([CSV tables](csv.md)); submit the file in a new archive."
+            ),
             "not-well-formed": "Export it again and check it with `dcc validate`.",
             "schema-violation": "Correct the lines in the message; check it with `dcc validate`.",
             "wrong-document-kind": (

@@ -20,13 +20,21 @@ _KINDS = ("valid", "schema-errors", "data-errors", "corrected")
     "--kind", type=click.Choice(_KINDS), default="valid", show_default=True, help="What is to become of the submission."
 )
 @click.option("--centre", type=click.Choice(_CENTRES), default="H", show_default=True, help="Whose submission it is.")
+@click.option(
+    "--format",
+    "suffix",
+    type=click.Choice(("xml", "csv")),
+    default="xml",
+    show_default=True,
+    help="XML documents, or CSV tables that say the same.",
+)
 @json_option
-def example(directory: Path, kind: str, centre: str, as_json: bool) -> None:
+def example(directory: Path, kind: str, centre: str, suffix: str, as_json: bool) -> None:
     """Write an example submission into DIRECTORY.
 
-    A zip archive of XML documents such as centres put on their servers, in the directory add or edit of DIRECTORY, the
-    base path of a file source. The animals and measurements are made up; the colonies are in the reference data that
-    come with the platform.
+    A zip archive of XML documents or CSV tables such as centres put on their servers, in the directory add or edit of
+    DIRECTORY, the base path of a file source. The animals and measurements are made up; the colonies are in the
+    reference data that come with the platform.
 
     \b
     Kinds:
@@ -39,6 +47,7 @@ def example(directory: Path, kind: str, centre: str, as_json: bool) -> None:
     Examples:
       dcc example centre
       dcc example centre --kind data-errors
+      dcc example centre --format csv
 
     JSON: {"path", "kind", "centre"}
 
@@ -46,7 +55,7 @@ def example(directory: Path, kind: str, centre: str, as_json: bool) -> None:
     """
     from dcc.cli.demo.examples import example_submission
 
-    key, content = example_submission(kind, centre)
+    key, content = example_submission(kind, centre, tables=suffix == "csv")
     path = directory / key
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

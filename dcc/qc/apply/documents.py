@@ -32,6 +32,7 @@ from sqlalchemy import Connection, Engine, Row, Table, func, insert, select, upd
 
 from dcc.databases.columns import utc_now
 from dcc.databases.transactions import run_writing
+from dcc.documents.origins import Origin
 from dcc.naming import Action
 from dcc.qc.apply.entity_rows import ENTITY_TABLES, NUMBERED_TABLES, PREPARED_TABLES, copy_rows
 from dcc.qc.apply.ownership import NotPermitted, OtherCentre, OtherCentres
@@ -291,7 +292,10 @@ class _Application:
         return [one.applied for one in decided]
 
     def _row_of(self, one: _Decided) -> dict[str, Any]:
-        return document_row(one.one.document, one.one.prepared.content, one.applied.document_id, self._at)
+        prepared = one.one.prepared
+        return document_row(
+            one.one.document, prepared.content, one.applied.document_id, self._at, origin=prepared.origin
+        )
 
     def _end(self, one: _Decided) -> None:
         """Write which versions of entities end, and which of those that were written did not take effect."""
@@ -444,7 +448,7 @@ class _Decision:
         self.owners: set[int | None] = set()
         self.opened: dict[EntityKind, dict[Key, Version | None]] = {kind: {} for kind in EntityKind}
         self.others = OtherCentres(one.document.rights)
-        self.findings = FindingsKept()
+        self.findings = FindingsKept(Origin.from_json(one.prepared.origin))
 
     def take_all(self, told: Iterable[Entries]) -> None:
         """Decide upon all entities, of which the document told."""

@@ -9,7 +9,8 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, select
 
-from dcc.declarations import NO_DETAILS, code_of, details_kept, message_of, rule_of
+from dcc.declarations import NO_DETAILS, ORIGIN, code_of, details_kept, message_of, rule_of
+from dcc.documents.origins import Origin
 from dcc.messages import Details, message
 from dcc.naming import Action
 from dcc.qc.apply.versions import Version
@@ -71,17 +72,21 @@ class UploadFinding(NamedTuple):
 
 
 class FindingsKept:
-    """The findings of one document: of each rule the first `FINDINGS_KEPT`, and how many more."""
+    """The findings of one document, which has an `origin`: of each rule the first ones, and how many more."""
 
-    def __init__(self) -> None:
+    def __init__(self, origin: Origin | None = None) -> None:
+        self._origin = origin
         self._kept: list[UploadFinding] = []
         self._counts: Counter[str] = Counter()
 
     def add(self, finding: UploadFinding) -> None:
         """Take a finding, or count it."""
         self._counts[finding.rule] += 1
-        if self._counts[finding.rule] <= FINDINGS_KEPT:
-            self._kept.append(finding)
+        if self._counts[finding.rule] > FINDINGS_KEPT:
+            return
+        if self._origin is not None and finding.line is not None:
+            finding = finding._replace(details={**finding.details, ORIGIN: self._origin.place(finding.line)})
+        self._kept.append(finding)
 
     def all(self) -> tuple[UploadFinding, ...]:
         """The findings kept, in the order in which they were made, and one on the rest of each rule."""

@@ -19,6 +19,7 @@ from dcc.data_outcomes import FindingEntry
 from dcc.databases.columns import utc_now
 from dcc.declarations import NO_DETAILS
 from dcc.documents.contents import Content
+from dcc.documents.origins import Origin
 from dcc.naming import Action, DocumentKind
 from dcc.qc.judging.entity_places import EntityPlaces, Place
 from dcc.qc.judging.finding_store import (
@@ -124,6 +125,7 @@ def judge_document(connection: Connection, document_id: int, contents: Iterable[
         basis.today,
         basis.reference.data,
         SqlLookups(connection),
+        origin=Origin.from_json(document.origin),
     )
     return settle(connection, document, check_contents(contents, context, JUDGED_AT_UPLOAD), basis)
 

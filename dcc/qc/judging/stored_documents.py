@@ -25,6 +25,7 @@ class StoredDocument(NamedTuple):
     action: str
     state: str
     judged_by: str | None
+    origin: str | None
 
     @property
     def was_judged(self) -> bool:

@@ -8,7 +8,7 @@ from datetime import date, datetime
 from sqlalchemy import CHAR, Date, Index, Integer, String
 from sqlalchemy.orm import Mapped, mapped_column
 
-from dcc.databases.columns import BIG, INT, SMALL, ReceiptColumns, table_options
+from dcc.databases.columns import BIG, INT, SMALL, Message, ReceiptColumns, table_options
 from dcc.qc.models.base import (
     CENTRE_LENGTH,
     KEY_LENGTH,
@@ -33,7 +33,8 @@ class Document(QcBase):
     whether the data contexts take account of what it opened and ended, and of that judgement; `overviews_built`
     whether the overviews take account of what the contexts do. `author` and `reason` are those of a person who
     confirmed or withdrew it. `content_digest` is the digest of what it says (`dcc.documents.content_digest`), null in
-    rows of earlier versions.
+    rows of earlier versions. `origin` is the file that it was converted from (JSON), null where it was submitted as it
+    is.
     """
 
     __tablename__ = "document"
@@ -75,6 +76,7 @@ class Document(QcBase):
     housings: Mapped[int] = mapped_column(INT, default=0)
     measurements: Mapped[int] = mapped_column(INT, default=0)
     content_digest: Mapped[str | None] = mapped_column(CHAR(32))
+    origin: Mapped[str | None] = mapped_column(Message)
 
 
 class CentreBlock(QcBase):

@@ -181,8 +181,13 @@ def give_way(
         close_findings(connection, row_id, row["id"])
 
 
-def document_row(document: DocumentToApply, content: str, document_id: int, at: datetime) -> dict[str, Any]:
-    """The row of a document that is applied under a new id at a time; what it has not said yet is left out."""
+def document_row(
+    document: DocumentToApply, content: str, document_id: int, at: datetime, *, origin: str | None = None
+) -> dict[str, Any]:
+    """The row of a document that is applied under a new id at a time; what it has not said yet is left out.
+
+    `origin` is what it was converted from, as JSON.
+    """
     return {
         "id": document_id,
         "tracker_id": document.tracker_id,
@@ -199,6 +204,7 @@ def document_row(document: DocumentToApply, content: str, document_id: int, at: 
         "content_digest": content,
         "state": DocumentState.APPLIED.value,
         "applied_at": at,
+        "origin": origin,
     }
 
 

@@ -34,7 +34,7 @@ from dcc.qc.rows.types import Limits, Row, TooLong
 from dcc.runtime.checksums import crc32_of
 from dcc.vocabulary import EntityKind
 
-VERSION: Final = 5
+VERSION: Final = 6
 
 _ROWS_HELD: Final = 20_000
 _TEXT_HELD: Final = 8_000_000
@@ -176,8 +176,11 @@ class DocumentWriter:
         if self._is_full():
             self._flush()
 
-    def finish(self, file_name: str, md5: str, findings: Sequence[Any] | None) -> None:
-        """Write what is left; `findings` are those of the rules that need this document alone, None: not known."""
+    def finish(self, file_name: str, md5: str, findings: Sequence[Any] | None, origin: str | None = None) -> None:
+        """Write what is left; `findings` are those of the rules that need this document alone, None: not known.
+
+        `origin` is what it was converted from, as JSON.
+        """
         self._flush()
         told = {
             "file_name": file_name,
@@ -189,6 +192,7 @@ class DocumentWriter:
             "centres": sorted(self._centres),
             "whole": self._whole,
             "findings": findings,
+            "origin": origin,
         }
         self._tell(told)
 
@@ -221,8 +225,8 @@ class PreparedDocument:
 
     `rows` tells by table the last row before the document and its own last one, by their ids where they have any, else
     by their numbers. `measured` counts measurements by procedure. `centres` are those that entities are of. `whole`:
-    all of its entities have rows. `findings` are as they were given to the writer. `content` is the digest of what it
-    says (`dcc.documents.content_digest`).
+    all of its entities have rows. `findings` and `origin` are as they were given to the writer. `content` is the digest
+    of what it says (`dcc.documents.content_digest`).
     """
 
     file: PreparedFile
@@ -233,6 +237,7 @@ class PreparedDocument:
     centres: Sequence[str]
     whole: bool
     findings: Sequence[Any] | None = field(repr=False)
+    origin: str | None
 
     def entries(self) -> Iterator[Entries]:
         """The centre elements and entities."""

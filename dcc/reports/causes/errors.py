@@ -21,6 +21,7 @@ LISTING: Final = "listing:"
 FOREIGN: Final = "foreign"
 """The kind, after `LISTING`, of the cause of archives that are held (`tracker.foreign_archives`)."""
 
+_CONVERTED: Final = mark("Correct the rows that the messages name, and submit the files in a new archive.")
 _EXPORT: Final = mark(
     "Correct the export, and submit the documents again in a new archive. `dcc validate` tells what is wrong before."
 )
@@ -96,6 +97,19 @@ _ERRORS: Final[Mapping[type[errors.DccError], Declaration | Mapping[str, Declara
         mark("Documents have a document type declaration, which is refused"),
         mark("Leave the <!DOCTYPE …> out, and submit the documents again in a new archive."),
     ),
+    errors.ConversionError: {
+        "": _one(mark("Files could not be converted into documents"), _CONVERTED),
+        "column": _one(
+            mark("Columns of tables are missing, unknown or there twice"),
+            mark("Name the columns as the format of CSV tables asks, and submit the files in a new archive."),
+        ),
+        "converter": Declaration(
+            cause=mark("The converter {converter} failed"),
+            remedy=mark("This is a fault of the converter: correct it or report it, and retry the archives."),
+            acts=Actor.DCC,
+            cause_by=("converter",),
+        ),
+    },
     errors.DocumentError: _one(mark("Documents could not be accepted")),
     errors.BadFileNameError: {
         "": _one(mark("Names do not follow the naming convention"), _RENAME),

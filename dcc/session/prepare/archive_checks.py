@@ -7,27 +7,30 @@ from __future__ import annotations
 
 import gc
 import shutil
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from dcc.archives.extraction import ExtractedArchive, extract_archive
+from dcc.archives.extraction import ExtractedArchive, ExtractedDocument, extract_archive
 from dcc.archives.limits import ArchiveLimits
 from dcc.archives.manifest import Counts
+from dcc.converters.conversion import convert_files, converter_for
 from dcc.documents.contents import Experiment, Specimen
+from dcc.documents.origins import read_origin
 from dcc.documents.reading import read_document
 from dcc.documents.schema_set import SchemaSet
 from dcc.documents.validation import validate_document
-from dcc.errors import ArchiveError, InternalFaultError, ManifestError
+from dcc.errors import ArchiveError, BadFileNameError, InternalFaultError, ManifestError
 from dcc.messages import mark
-from dcc.naming import DocumentKind, NamingConvention
+from dcc.naming import ANY_CENTRE, DocumentKind, NamingConvention
 from dcc.outcomes import Problem
 from dcc.runtime.checksums import md5_of
 from dcc.runtime.log_context import logging_about
 from dcc.runtime.worker_processes import portable
 from dcc.store.staged_documents import PREPARED_FILE
+from dcc.store.staging import disk_errors
 
 if TYPE_CHECKING:
     from dcc.settings import Settings
@@ -105,9 +108,9 @@ class ArchiveChecker:
             found = self.extract(archive, target)
         except ArchiveError as error:
             return NotOpened(portable(error), taken)
-        known: Mapping[str, Problems] = {}
+        found, known = self._converted(found, archive.name, target)
         if ready is not None and ready.md5 == taken:
-            known = ready.problems
+            known = {**known, **ready.problems}
             for part in ready.folder.glob(f"{PREPARED_FILE}*"):
                 shutil.move(part, target / part.name)
         problems = []
@@ -116,7 +119,10 @@ class ArchiveChecker:
             if of_document is None:
                 of_document = tuple(self.validate(document.path, document.name.kind))
             problems.append(of_document)
-        if (unlike := _unlike_manifest(found, problems, archive.name)) is not None:
+        unlike = _unlike_manifest(found, problems, archive.name)
+        for file in found.files:
+            file.path.unlink()
+        if unlike is not None:
             shutil.rmtree(target)
             return NotOpened(portable(unlike), taken)
         return CheckedArchive(found, taken, tuple(problems))
@@ -124,31 +130,74 @@ class ArchiveChecker:
     def extract(self, archive: Path, target: Path) -> ExtractedArchive:
         """Extract an archive's documents to `target`. Raises ArchiveError, DiskFullError and OSError."""
         setup = self._setup
-        return extract_archive(archive, target, limits=setup.limits, naming=setup.naming, centres=setup.centres)
+        return extract_archive(
+            archive,
+            target,
+            limits=setup.limits,
+            naming=setup.naming,
+            centres=setup.centres,
+            wanted=converter_for,
+        )
+
+    def _converted(
+        self, found: ExtractedArchive, archive: str, target: Path
+    ) -> tuple[ExtractedArchive, dict[str, Problems]]:
+        """An archive with the documents that files in it become, and the problems of those that could not be made."""
+        if not found.files:
+            return found, {}
+        setup = self._setup
+        try:
+            name = setup.naming.parse_zip_name(archive, ANY_CENTRE)
+        except BadFileNameError as error:
+            refused = [(file.place, file.path.stat().st_size, Problem.of(error)) for file in found.files]
+            return replace(found, refused=(*found.refused, *refused)), {}
+        with disk_errors(archive, target):
+            conversion = convert_files(
+                found.files,
+                found.documents,
+                target,
+                name,
+                setup.naming,
+                max_bytes=setup.limits.max_bytes,
+                max_problems=setup.max_document_errors,
+            )
+        documents = sorted(
+            (*found.documents, *(one.document for one in conversion.made)),
+            key=lambda document: document.name.processing_order,
+        )
+        problems = {one.document.name.file_name: one.problems for one in conversion.made if one.problems}
+        return replace(found, documents=tuple(documents), refused=(*found.refused, *conversion.refused)), problems
 
     def validate(self, document: Path, kind: DocumentKind | None) -> list[Problem]:
         """What is wrong with a document, of the kind that its root element tells if none is given; raises OSError."""
         with logging_about(document=document.name):
-            return validate_document(
+            problems = validate_document(
                 document,
                 kind,
                 self.schemas,
                 max_errors=self._setup.max_document_errors,
                 max_tree_bytes=self._setup.max_tree_bytes,
             )
+            origin = read_origin(document) if problems else None
+            return problems if origin is None else [origin.placed(problem) for problem in problems]
 
 
 def _unlike_manifest(found: ExtractedArchive, problems: Sequence[Problems], archive: str) -> ManifestError | None:
     """What to tell of an archive that does not hold what its manifest says; None where it does, or has none."""
     if found.manifest is None:
         return None
-    documents = {document.place: document for document in found.documents}
-    valid = {place for place, of_document in zip(documents, problems, strict=True) if not of_document}
+    made: dict[str, list[tuple[ExtractedDocument, Problems]]] = defaultdict(list)
+    for document, of_document in zip(found.documents, problems, strict=True):
+        made[document.place].append((document, of_document))
 
     def count(place: str) -> Counts | None:
-        return count_entities(documents[place].path, documents[place].name.kind) if place in valid else None
+        if any(of_document for _, of_document in made[place]):
+            return None
+        counted = [count_entities(document.path, document.name.kind) for document, _ in made[place]]
+        return Counts(*map(sum, zip(*counted, strict=True)))
 
-    paths = {place: document.path for place, document in documents.items()}
+    paths = {document.place: document.path for document in found.documents}
+    paths |= {file.place: file.path for file in found.files}
     differences = list(found.manifest.differences(paths, count, [path for path, _, _ in found.refused]))
     if not differences:
         return None

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from dcc.documents.contents import Content
+from dcc.documents.origins import read_origin
 from dcc.documents.reading import read_document
 from dcc.naming import Action, DocumentKind
 from dcc.outcomes import ZipKey
@@ -113,9 +114,12 @@ def _prepare(key: ZipKey, document: DocumentToPrepare, name: str, writer: Prepar
         raise document_lost(key, name, error) from error
     if document.md5 not in (md5, None):
         raise document_lost(key, name)
+    origin = read_origin(path)
     rows = writer.document(document.kind)
     taken = _Taken(read_document(path, document.kind), rows)
-    context = DocumentContext(_NOT_KNOWN, key.action, document.centre, basis.today, basis.reference, NO_NEIGHBOURS)
+    context = DocumentContext(
+        _NOT_KNOWN, key.action, document.centre, basis.today, basis.reference, NO_NEIGHBOURS, origin=origin
+    )
     with closing(taken.contents()) as contents:
         findings = None if key.action is Action.DELETE else _found(contents, context, basis.sound)
         # What the rules did not come to has rows all the same.
@@ -123,7 +127,7 @@ def _prepare(key: ZipKey, document: DocumentToPrepare, name: str, writer: Prepar
             pass
     if taken.error is not None:
         raise taken.error
-    rows.finish(name, document.md5 or "", findings)
+    rows.finish(name, document.md5 or "", findings, None if origin is None else origin.to_json())
 
 
 def _found(contents: Iterator[Content], context: DocumentContext, sound: Sound) -> list[Any] | None:

@@ -1,0 +1,79 @@
+"""What a converter is: it makes documents of submitted files that are in another format."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from dcc.documents.contents import Content
+from dcc.documents.forms import ROOTS, Form
+from dcc.messages import Message
+from dcc.naming import DocumentKind
+
+
+@dataclass(frozen=True, slots=True)
+class SubmittedFile:
+    """A file to be converted: its path in the archive, where it lies, and the centre of the archive's name, if any."""
+
+    place: str
+    path: Path
+    centre: str | None
+
+
+class Fault(NamedTuple):
+    """What is wrong with a file, in a row and a column of it. `case` is `column` where a column as a whole is wrong."""
+
+    row: int
+    said: Message
+    column: str | None = None
+    case: str = ""
+
+
+class Converter(Protocol):
+    """Makes documents of files in another format; an installed package names what makes one as `dcc.converters`.
+
+    `name` is what messages call it. `columns` says what columns are called other than what they become: see
+    `dcc.documents.origins.Origin`.
+    """
+
+    name: str
+    columns: Mapping[str, str]
+
+    def kinds(self, name: str) -> Collection[DocumentKind]:
+        """The kinds of documents that a file of that name becomes; none if it is not for this converter."""
+        ...
+
+    def convert(self, file: SubmittedFile, kind: DocumentKind) -> Iterator[Content | Fault]:
+        """What the document of a kind says that a file becomes, as `dcc.documents.reading.read_document` yields it.
+
+        The `line` of each is the row of the file that it is of, counted from 1; rows do not go backwards. `position` is
+        left aside. Files may be large: yield while reading. A file with a Fault is refused as a whole; go on after one
+        where further ones can be told. The schema and the rules are checked afterwards: what they refuse is no Fault.
+        """
+        ...
+
+
+def form_of(kind: DocumentKind, path: str) -> Form:
+    """The form of an element that a document of a kind has below its `centre`, or of that."""
+    form = ROOTS[kind][1].forms["centre"]
+    for name in filter(None, path.split("/")):
+        form = form.forms[name]
+    return form
+
+
+def element(kind: DocumentKind, path: str, row: int, values: Mapping[str, str | None], **fields: Any) -> Any:
+    """An object of `dcc.documents.contents` for an element that a document of a kind has below its `centre`.
+
+    `path` names it, such as `mouse` or `experiment/procedure/simpleParameter`, and is empty for the `centre`; `values`
+    has its attributes by their names, and its text, if it has any, by the empty name; `fields` what is in it by the
+    fields of the class. What is not given is absent.
+    """
+    form = form_of(kind, path)
+    given: dict[str, Any] = {one.field: values.get(one.name) if one.name else None for one in form.attributes}
+    if form.text is not None:
+        given[form.text] = values.get("") or ""
+    given |= {child.field: () if child.many else None for child in form.parts}
+    header = {"line": row, "position": 0, "kind": form.specimen}
+    return form.made(**{name: header[name] for name in form.header}, **(given | fields))

@@ -1,0 +1,192 @@
+"""The files of an archive that are in other formats are converted into documents, within limits.
+
+A converter that fails, or makes what no document can be, fails that file, and nothing else.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import logging
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from dcc.archives.extraction import ExtractedDocument, ExtractedFile
+from dcc.converters.base import Converter, Fault, SubmittedFile
+from dcc.converters.csv_tables import CsvTables
+from dcc.declarations import code_of, standing_at
+from dcc.documents.contents import Content
+from dcc.documents.origins import Origin
+from dcc.documents.writing_xml import pieces_on_their_lines
+from dcc.errors import BadFileNameError, ConversionError
+from dcc.messages import Message, mark, message
+from dcc.naming import ANY_CENTRE, DocumentKind, NamingConvention, ZipName
+from dcc.outcomes import Problem
+from dcc.runtime.disk_space import write_all
+from dcc.runtime.installed_packages import CONVERTERS, load_added
+
+log = logging.getLogger(__name__)
+
+MOST_SECONDS: Final = 600.0
+"""How long the conversion of a file may take."""
+
+_HELD: Final = 64 * 1024
+
+
+@functools.cache
+def all_converters() -> tuple[Converter, ...]:
+    """Those of installed packages, then the platform's own. Raises ConfigurationError."""
+    return (*(make() for make in load_added(CONVERTERS)), CsvTables())
+
+
+def converter_for(name: str) -> Converter | None:
+    """What converts a file of that name; None where nothing does."""
+    return next((one for one in all_converters() if kinds_of(one, name)), None)
+
+
+def kinds_of(converter: Converter, name: str) -> tuple[DocumentKind, ...]:
+    """The kinds of documents that a file of that name becomes; none where the converter fails to say it."""
+    try:
+        return tuple(map(DocumentKind, converter.kinds(name)))
+    except Exception:
+        log.exception("The converter %s failed on the name %s", converter.name, name)
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """A document that was made of a file, and what was wrong with that: then it is not whole."""
+
+    document: ExtractedDocument
+    problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """What files of an archive become: `made`, and those for which no name is left, as (path, size, reason)."""
+
+    made: list[Converted] = field(default_factory=list)
+    refused: list[tuple[str, int, Problem]] = field(default_factory=list)
+
+
+def convert_files(
+    files: Sequence[ExtractedFile],
+    documents: Sequence[ExtractedDocument],
+    target: Path,
+    archive: ZipName,
+    naming: NamingConvention,
+    *,
+    max_bytes: int,
+    max_problems: int,
+) -> Conversion:
+    """Make documents of files beside the `documents` that an archive of that name has, in `target`.
+
+    They are called after the archive, with the first number that is free from its own on. `max_bytes` is how large all
+    of them may be together. Raises OSError.
+    """
+    conversion = Conversion()
+    taken = {document.name.file_name for document in documents}
+    left = max_bytes
+    for file in files:
+        name = file.place.rpartition("/")[2]
+        if (converter := converter_for(name)) is None:
+            continue
+        for kind in kinds_of(converter, name):
+            number = archive.inc
+            while (named := f"{archive.centre}.{archive.created}.{number}.{kind}.impc.xml") in taken:
+                number += 1
+            taken.add(named)
+            try:
+                parsed = naming.parse_document_name(named, ANY_CENTRE)
+            except BadFileNameError as error:
+                conversion.refused.append((file.place, file.path.stat().st_size, Problem.of(error)))
+                continue
+            submitted = SubmittedFile(file.place, file.path, archive.centre)
+            size, md5, problems = convert_file(converter, submitted, kind, target / named, left, max_problems)
+            left -= size
+            document = ExtractedDocument(parsed, target / named, size, md5, file.place, file.archives)
+            conversion.made.append(Converted(document, problems))
+    return conversion
+
+
+def convert_file(
+    converter: Converter, file: SubmittedFile, kind: DocumentKind, target: Path, max_bytes: int, max_problems: int
+) -> tuple[int, str, tuple[Problem, ...]]:
+    """Write the document of a kind that a file becomes to `target`: its size, its MD5, what is wrong with the file.
+
+    Raises OSError where it cannot be written.
+    """
+    conversion = _FileConversion(converter, file, kind, max_bytes, max_problems)
+    digest, size = hashlib.md5(usedforsecurity=False), 0
+    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        for piece in conversion.pieces():
+            digest.update(piece)
+            write_all(descriptor, piece)
+            size += len(piece)
+    finally:
+        os.close(descriptor)
+    return size, digest.hexdigest(), tuple(conversion.problems)
+
+
+@dataclass
+class _FileConversion:
+    """A file that becomes a document, and what is wrong with it."""
+
+    converter: Converter
+    file: SubmittedFile
+    kind: DocumentKind
+    max_bytes: int
+    max_problems: int
+    problems: list[Problem] = field(default_factory=list)
+
+    @property
+    def origin(self) -> Origin:
+        """What the document is converted from."""
+        return Origin(self.file.place, self.converter.columns)
+
+    def pieces(self) -> Iterator[bytes]:
+        """The document, up to where it goes wrong."""
+        held = bytearray()
+        size = 0
+        try:
+            for feeds, text in pieces_on_their_lines(self.origin.beginning, self.kind, self._contents()):
+                size += feeds + len(text)
+                if size > self.max_bytes:
+                    said = mark("The document would be larger than {most} bytes. Split the file.")
+                    self._note(Fault(1, message(said, most=self.max_bytes)))
+                    return
+                held += b"\n" * feeds + text.encode()
+                if len(held) > _HELD:
+                    yield bytes(held)
+                    held.clear()
+        except MemoryError:
+            raise
+        except Exception as error:
+            said = mark("The converter {converter} failed ({error}). Have it corrected, and the archive retried.")
+            reason = Message(f"{type(error).__name__}: {error}"[:300])
+            self._note(Fault(1, message(said, converter=self.converter.name, error=reason), case="converter"))
+            return
+        yield bytes(held)
+
+    def _contents(self) -> Iterator[Content]:
+        """What the converter makes, without the faults that it finds."""
+        until = time.monotonic() + MOST_SECONDS
+        for made in self.converter.convert(self.file, self.kind):
+            if time.monotonic() > until:
+                raise TimeoutError(f"it took more than {MOST_SECONDS:g} seconds")
+            if not isinstance(made, Fault):
+                yield made
+                continue
+            self._note(made)
+            if len(self.problems) >= self.max_problems:
+                return
+
+    def _note(self, fault: Fault) -> None:
+        said = standing_at(fault.said, self.origin.place(fault.row, fault.column))
+        code = code_of(ConversionError.error_id(), fault.case)
+        self.problems.append(Problem(ConversionError.short_name(), said, fault.row, code=code))

@@ -1,0 +1,264 @@
+"""CSV tables of specimens and of simple parameters: docs/csv.md has the format.
+
+Columns are called as the attributes and parameters that their cells become; an empty cell says nothing.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TextIO
+
+from dcc.converters.base import Fault, SubmittedFile, element, form_of
+from dcc.documents.contents import Content
+from dcc.messages import Message, mark, message
+from dcc.naming import DocumentKind
+from dcc.nearest_names import nearest_names
+
+_SEPARATORS: Final = ",;\t"
+_LONGEST_LINE: Final = 1024 * 1024
+_MOST_COLUMNS: Final = 10_000
+_UNDECODED: Final = re.compile("[\udc80-\udcff]")
+_STATUS: Final = ("statusCode", "statusCode.date")
+_INSIDE: Final = re.compile(r"(?P<child>[A-Za-z]+)(?:\.(?P<number>[0-9]{1,3}))?\.(?P<attribute>[A-Za-z]+)")
+_PARAMETER: Final = re.compile(
+    r"(?P<metadata>metadata\.)?(?P<key>[A-Za-z0-9-]+(?:_[A-Za-z0-9-]+)*_[0-9]{3}_[0-9]{3})"
+    r"(?:\.(?P<sequence>[0-9]+))?(?:\.(?P<part>unit|status))?"
+)
+Cells = Mapping[str, str]
+"""The cells of a row that are not empty, by the names of their columns."""
+
+
+class CsvTables:
+    """Converts `specimens*.csv` and `experiments*.csv`; see `dcc.converters.base.Converter`."""
+
+    name: str = "CSV tables"
+    columns: Mapping[str, str] = {}
+
+    def kinds(self, name: str) -> Collection[DocumentKind]:
+        """What a file of that name becomes."""
+        lower = name.lower()
+        tables = _TABLES.items() if lower.endswith(".csv") else ()
+        return [kind for kind, table in tables if lower.startswith(table.beginning)]
+
+    def convert(self, file: SubmittedFile, kind: DocumentKind) -> Iterator[Content | Fault]:
+        """What a table says, row by row."""
+        table: _Table | None = None
+        block = None
+        for row in _rows(file):
+            if isinstance(row, Fault):
+                yield row
+                return
+            if table is None:
+                table = _TABLES[kind]([name.strip() for name in row.cells], file.centre)
+                faults = list(table.faults(row.number))
+                yield from faults
+                if faults:
+                    return
+                continue
+            if len(row.cells) != len(table.names):
+                said = mark("The row has {found} cells, and the table {expected} columns. Correct the row.")
+                yield Fault(row.number, message(said, found=len(row.cells), expected=len(table.names)))
+                continue
+            cells = {name: cell for name, cell in zip(table.names, row.cells, strict=True) if cell}
+            around = {name: cells.get(name) for name in table.around} | {"centreID": cells.get("centreID", file.centre)}
+            if around != block:
+                block = around
+                yield element(kind, "", row.number, around)
+            yield from table.entity(row.number, cells)
+        if block is None:
+            yield Fault(1, message(mark("The table has no rows below its header. Export it again.")))
+
+
+class _Row(NamedTuple):
+    """A row of a table; its number counts the rows, as spreadsheets do, and not the lines."""
+
+    number: int
+    cells: Sequence[str]
+
+
+def _rows(file: SubmittedFile) -> Iterator[_Row | Fault]:
+    """The rows that are not blank; a Fault in the place of what cannot be read."""
+    number = 0
+    with file.path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as text:
+        header = text.readline(_LONGEST_LINE)
+        text.seek(0)
+        separator = max(_SEPARATORS, key=header.count)
+        try:
+            for number, cells in enumerate(csv.reader(_lines(text), delimiter=separator, strict=True), 1):
+                if _UNDECODED.search("".join(cells)):
+                    yield Fault(number, message(mark("The row is not in UTF-8. Export the table as CSV UTF-8.")))
+                    return
+                if any(cells):
+                    yield _Row(number, cells)
+        except csv.Error as error:
+            said = mark("The table cannot be read from here on ({reason}). Correct the quotes, or export it again.")
+            yield Fault(number + 1, message(said, reason=Message(str(error)[:200])))
+
+
+def _lines(text: TextIO) -> Iterator[str]:
+    while line := text.readline(_LONGEST_LINE):
+        if len(line) == _LONGEST_LINE:
+            raise csv.Error(f"a line is longer than {_LONGEST_LINE:,} characters")
+        yield line
+
+
+class _Table:
+    """The columns of a table, and what its rows become.
+
+    `fixed` are the columns that it may have, `required` those that it must have, `around` those of the centre element.
+    """
+
+    beginning: str
+    fixed: Collection[str]
+    required: Collection[str]
+    around: Collection[str] = ()
+
+    def __init__(self, names: Sequence[str], centre: str | None) -> None:
+        self.names, self._centre = names, centre
+
+    def faults(self, row: int) -> Iterator[Fault]:
+        """What is wrong with the columns, whose names are in a row."""
+        if len(self.names) > _MOST_COLUMNS:
+            said = mark("The table has {number} columns; {most} are the most. Split it into several tables.")
+            yield Fault(row, message(said, number=len(self.names), most=_MOST_COLUMNS), case="column")
+            return
+        for name, times in Counter(self.names).items():
+            if times > 1:
+                said = mark("The column '{name}' is there {times} times. Leave one of them.")
+                yield Fault(row, message(said, name=name, times=times), name, "column")
+            elif name not in self.fixed and not self.knows(name):
+                yield self._unknown(row, name)
+        for name in (*self.required, *(() if self._centre else ("centreID",))):
+            if name not in self.names:
+                said = mark("The column '{name}' is missing. Add it.")
+                yield Fault(row, message(said, name=name), name, "column")
+
+    def _unknown(self, row: int, name: str) -> Fault:
+        nearest = ", ".join(nearest_names(name, [each for each in self.fixed if each not in self.names]))
+        said = mark("A column '{name}' is not known. Correct its name, or remove it.")
+        if nearest:
+            said = mark("A column '{name}' is not known. Correct its name (the nearest: {nearest}), or remove it.")
+        return Fault(row, message(said, name=name, nearest=nearest), name, "column")
+
+    def knows(self, name: str) -> bool:
+        """Whether a column that is not fixed may be there."""
+        raise NotImplementedError
+
+    def entity(self, row: int, cells: Cells) -> Iterator[Content | Fault]:
+        """What a row becomes."""
+        raise NotImplementedError
+
+
+_ANIMALS: Final = {name: form_of(DocumentKind.SPECIMEN, name) for name in ("mouse", "embryo")}
+_OF_ANIMALS: Final = {name: [one.name for one in form.attributes if one.name] for name, form in _ANIMALS.items()}
+_LISTS: Final = {
+    child.name: (child.field, [one.name for one in child.form.attributes])
+    for child in _ANIMALS["mouse"].parts
+    if child.many and child.form.attributes
+}
+
+
+class _Specimens(_Table):
+    """A row is a mouse, or an embryo where the column `kind` says so."""
+
+    beginning = "specimens"
+    fixed = ("centreID", "kind", *dict.fromkeys(name for names in _OF_ANIMALS.values() for name in names), *_STATUS)
+    required = tuple(_ANIMALS["mouse"].required & _ANIMALS["embryo"].required)
+
+    def knows(self, name: str) -> bool:
+        """Whether it is of a list: `genotype.MGIGeneId`, `genotype.2.MGIGeneId`."""
+        found = _INSIDE.fullmatch(name)
+        return found is not None and found["attribute"] in _LISTS.get(found["child"], ("", ()))[1]
+
+    def entity(self, row: int, cells: Cells) -> Iterator[Content | Fault]:
+        """The animal of a row."""
+        kind = cells.get("kind", "mouse")
+        if kind not in _ANIMALS:
+            said = mark("The kind is '{kind}'; expected mouse or embryo. Correct it.")
+            yield Fault(row, message(said, kind=kind), "kind")
+            return
+        for name in cells:
+            if name in self.fixed and name not in (*_OF_ANIMALS[kind], "centreID", "kind", *_STATUS):
+                said = mark("A {kind} has no {name}. Empty the cell, or correct the column kind.")
+                yield Fault(row, message(said, kind=kind, name=name), name)
+        lists: dict[str, dict[int, dict[str, str]]] = defaultdict(lambda: defaultdict(dict))
+        for name, cell in cells.items():
+            if name not in self.fixed and (found := _INSIDE.fullmatch(name)) is not None:
+                lists[found["child"]][int(found["number"] or 1)][found["attribute"]] = cell
+        inside: dict[str, Any] = {
+            _LISTS[child][0]: tuple(
+                element(DocumentKind.SPECIMEN, f"{kind}/{child}", row, values) for _, values in sorted(numbered.items())
+            )
+            for child, numbered in lists.items()
+        }
+        if status := _status(DocumentKind.SPECIMEN, kind, row, cells):
+            inside["status_code"] = status[0]
+        yield element(DocumentKind.SPECIMEN, kind, row, cells, **inside)
+
+
+class _Experiments(_Table):
+    """A row is a procedure done on a specimen on a day, with a column for each parameter."""
+
+    beginning = "experiments"
+    fixed = (
+        *("centreID", "pipeline", "project", "experimentID", "sequenceID", "specimenID", "dateOfExperiment"),
+        *("procedureID", *_STATUS),
+    )
+    required = ("pipeline", "project", "specimenID", "dateOfExperiment", "procedureID")
+    around = ("pipeline", "project")
+
+    def __init__(self, names: Sequence[str], centre: str | None) -> None:
+        super().__init__(names, centre)
+        self._parameters: dict[tuple[str | None, str, str | None], dict[str | None, str]] = defaultdict(dict)
+        for name in names:
+            if name not in self.fixed and (found := _PARAMETER.fullmatch(name)) is not None:
+                self._parameters[found["metadata"], found["key"], found["sequence"]][found["part"]] = name
+
+    def knows(self, name: str) -> bool:
+        """Whether it is of a parameter: `IMPC_BWT_001_001`, `IMPC_BWT_001_001.unit`, `metadata.IMPC_BWT_003_001`."""
+        found = _PARAMETER.fullmatch(name)
+        return found is not None and not (found["metadata"] and found["part"] == "unit")
+
+    def entity(self, row: int, cells: Cells) -> Iterator[Content | Fault]:
+        """The experiment of a row."""
+        kind, path = DocumentKind.EXPERIMENT, "experiment/procedure"
+        results: dict[str, list[Any]] = {"simple": [], "metadata": []}
+        for (metadata, key, sequence), columns in self._parameters.items():
+            value, status, unit = (cells.get(columns.get(part, "")) for part in (None, "status", "unit"))
+            if value is None and status is None:
+                continue
+            name, field = ("procedureMetadata", "metadata") if metadata else ("simpleParameter", "simple")
+            values = {"parameterID": key, "sequenceID": sequence, "unit": unit}
+            results[field].append(element(kind, f"{path}/{name}", row, values, value=value, status=status))
+        procedure = None
+        if "procedureID" in cells or any(results.values()):
+            inside = {field: tuple(some) for field, some in results.items()}
+            procedure = element(kind, path, row, cells, **inside)
+        specimen, day = cells.get("specimenID"), cells.get("dateOfExperiment")
+        named = {"experimentID": "_".join(map(str, (specimen, cells.get("procedureID"), day)))}
+        yield element(
+            kind,
+            "experiment",
+            row,
+            named | dict(cells),
+            specimen_ids=() if specimen is None else (specimen,),
+            procedure=procedure,
+            status_codes=_status(kind, "experiment", row, cells),
+        )
+
+
+def _status(kind: DocumentKind, path: str, row: int, cells: Cells) -> tuple[Any, ...]:
+    """The status code of a row, if it has one."""
+    if not any(name in cells for name in _STATUS):
+        return ()
+    values = {"": cells.get("statusCode"), "date": cells.get("statusCode.date")}
+    return (element(kind, f"{path}/statusCode", row, values),)
+
+
+_TABLES: Final[Mapping[DocumentKind, type[_Table]]] = {
+    DocumentKind.SPECIMEN: _Specimens,
+    DocumentKind.EXPERIMENT: _Experiments,
+}

@@ -1,0 +1,230 @@
+"""CSV tables become the documents that say the same, and what is wrong with a table is told by row and column."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from datetime import date
+from hashlib import md5
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dcc.cli.demo.submissions import experiment_document, specimen_document
+from dcc.cli.demo.tables import table_of
+from dcc.converters.base import SubmittedFile, element
+from dcc.converters.conversion import convert_file
+from dcc.converters.csv_tables import CsvTables
+from dcc.documents.contents import Content
+from dcc.documents.reading import read_document
+from dcc.documents.schema_set import SchemaSet
+from dcc.documents.validation import validate_document
+from dcc.naming import Action, DocumentKind
+from dcc.outcomes import Problem, ZipKey
+from dcc.qc.apply.entity_rows import COLUMNS
+from dcc.reference.loading import load_shipped
+from dcc.session.prepare.documents import ArchiveToPrepare, Basis, DocumentToPrepare, prepare_archive
+
+SPECIMEN, EXPERIMENT = DocumentKind.SPECIMEN, DocumentKind.EXPERIMENT
+BASIS = Basis(load_shipped(), "7", date(2026, 11, 21), COLUMNS)
+SCHEMAS = SchemaSet.load(None)
+DOCUMENTS = {
+    "specimens": (SPECIMEN, specimen_document("H", mice=7)),
+    "blood chemistry": (EXPERIMENT, experiment_document("H", animals=3, procedure="IMPC_CBC_001")),
+    "weights": (EXPERIMENT, experiment_document("H", animals=3, procedure="IMPC_BWT_001")),
+}
+
+
+def converted(table: bytes, kind: DocumentKind, target: Path, centre: str | None = "H") -> tuple[Problem, ...]:
+    """Write the document that a table becomes; what is wrong with the table."""
+    path = target.with_name("table.csv")
+    path.write_bytes(table)
+    place = f"{kind}s.csv"
+    return convert_file(CsvTables(), SubmittedFile(place, path, centre), kind, target, 10**7, 100)[2]
+
+
+def rows_of(document: Path, kind: DocumentKind) -> dict[str, list[str]]:
+    """The rows of a document as they are prepared for the QC database, without the lines."""
+    target = document.with_suffix(".rows")
+    found = DocumentToPrepare(str(document), kind, "H", md5(document.read_bytes()).hexdigest())
+    assert not prepare_archive(ArchiveToPrepare(ZipKey(Action.ADD, "H.zip"), "H", target, [found]), BASIS)
+    with sqlite3.connect(target) as connection:
+        connection.row_factory = sqlite3.Row
+        rows = {table: [dict(row) for row in connection.execute(f'SELECT * FROM "{table}"')] for table in COLUMNS.names}
+    return {table: [repr(row | {"line": None}) for row in some] for table, some in rows.items()}
+
+
+@pytest.mark.parametrize(
+    ("name", "separator", "mark"),
+    [("specimens", ",", b""), ("blood chemistry", ";", b"\xef\xbb\xbf"), ("weights", "\t", b"")],
+)
+def test_a_table_has_the_rows_of_the_document_that_says_the_same(
+    tmp_path: Path, name: str, separator: str, mark: bytes
+) -> None:
+    kind, content = DOCUMENTS[name]
+    document, again = tmp_path / "document.xml", tmp_path / "again.xml"
+    document.write_bytes(content)
+    assert not converted(mark + table_of(read_document(document, kind), separator), kind, again)
+    assert not validate_document(again, kind, SCHEMAS, max_errors=3, max_tree_bytes=10**7)
+    assert rows_of(again, kind) == rows_of(document, kind)
+
+
+TEXTS = st.text(
+    st.characters(min_codepoint=0x20, exclude_categories=["Cs"], exclude_characters="\ufffe\uffff")
+    | st.sampled_from('\r\n\t,;"'),
+    min_size=1,
+    max_size=12,
+)
+OPTIONAL = st.none() | TEXTS
+
+
+@st.composite
+def animals(draw: st.DrawFn) -> list[Content]:
+    """A document of animals whose texts are anything that XML can say."""
+    contents = [element(SPECIMEN, "", 1, {"centreID": "H"})]
+    for _ in range(draw(st.integers(1, 4))):
+        kind = draw(st.sampled_from(["mouse", "embryo"]))
+        names = ["specimenID", "gender", "litterId", "pipeline", "phenotypingCentre", "project", "zygosity"]
+        values = {name: draw(TEXTS) for name in names} | {"colonyID": draw(OPTIONAL), "isBaseline": "true"}
+        values |= {"DOB": "2013-10-31"} if kind == "mouse" else {"stage": draw(TEXTS), "stageUnit": "DPC"}
+        related = [
+            element(SPECIMEN, f"{kind}/relatedSpecimen", 1, {"specimenID": draw(TEXTS), "relationship": "mother"})
+            for _ in range(draw(st.integers(0, 2)))
+        ]
+        contents.append(element(SPECIMEN, kind, 1, values, related_specimens=tuple(related)))
+    return contents
+
+
+@given(animals(), st.sampled_from(",;\t"))
+def test_whatever_cells_hold_is_said_to_the_letter_and_by_its_row(
+    tmp_path_factory: pytest.TempPathFactory, contents: list[Content], separator: str
+) -> None:
+    target = tmp_path_factory.mktemp("table") / "document.xml"
+    assert not converted(table_of(contents, separator), SPECIMEN, target)
+    found = [one for one in read_document(target, SPECIMEN) if one.position]
+    assert [one.line for one in found] == [2, *range(2, len(contents) + 1)]
+    assert [bare(one) for one in found] == [bare(one) for one in contents]
+
+
+def bare(value: Any) -> Any:
+    """A value without lines and positions."""
+    if not isinstance(value, tuple):
+        return value
+    if not hasattr(value, "_fields"):
+        return tuple(map(bare, value))
+    return {name: bare(getattr(value, name)) for name in value._fields if name not in ("line", "position")}
+
+
+ANIMALS = "specimenID,isBaseline,gender,zygosity,litterId,pipeline,phenotypingCentre,project,DOB"
+ANIMAL = "H-1,true,male,wild type,L,IMPC_001,H,BaSH,2013-01-02"
+WEIGHTS = "specimenID,dateOfExperiment,procedureID,pipeline,project"
+FAULTS: dict[str, tuple[DocumentKind, bytes, list[tuple[int, str, str]]]] = {
+    "unknown": (
+        SPECIMEN,
+        f"{ANIMALS.replace('zygosity', 'zigosity')}\n{ANIMAL}\n".encode(),
+        [
+            (
+                1,
+                "zigosity",
+                "A column 'zigosity' is not known. Correct its name (the nearest: zygosity), or remove it.",
+            ),
+            (1, "zygosity", "The column 'zygosity' is missing. Add it."),
+        ],
+    ),
+    "twice": (
+        SPECIMEN,
+        f"{ANIMALS},DOB\n{ANIMAL},\n".encode(),
+        [(1, "DOB", "The column 'DOB' is there 2 times. Leave one of them.")],
+    ),
+    "no parameter": (
+        EXPERIMENT,
+        f"{WEIGHTS},weight,metadata.IMPC_BWT_003_001.unit\n".encode(),
+        [
+            (1, "weight", "A column 'weight' is not known. Correct its name, or remove it."),
+            (1, "metadata.IMPC_BWT_003_001.unit", "A column 'metadata.IMPC_BWT_003_001.unit' is not known."),
+        ],
+    ),
+    "rows": (
+        SPECIMEN,
+        f"{ANIMALS}\n{ANIMAL}\n\n{ANIMAL},more\nless\n".encode(),
+        [(4, "", "The row has 10 cells, and the table 9 columns."), (5, "", "The row has 1 cells")],
+    ),
+    "kind": (
+        SPECIMEN,
+        f"{ANIMALS},kind,stage\n{ANIMAL},cat,\n{ANIMAL},,E9.5\n".encode(),
+        [
+            (2, "kind", "The kind is 'cat'; expected mouse or embryo. Correct it."),
+            (3, "stage", "A mouse has no stage. Empty the cell, or correct the column kind."),
+        ],
+    ),
+    "not UTF-8": (SPECIMEN, f"{ANIMALS}\n{ANIMAL}\n".encode() + b"\xfc,", [(3, "", "The row is not in UTF-8.")]),
+    "UTF-16": (SPECIMEN, ANIMALS.encode("utf-16"), [(1, "", "The row is not in UTF-8.")]),
+    "open quote": (SPECIMEN, f'{ANIMALS}\n"{ANIMAL}\n'.encode(), [(2, "", "The table cannot be read from here on")]),
+    "empty": (SPECIMEN, b"", [(1, "", "The table has no rows below its header.")]),
+    "header alone": (EXPERIMENT, f"{WEIGHTS}\n".encode(), [(1, "", "The table has no rows below its header.")]),
+    "long cell": (SPECIMEN, f"{ANIMALS}\n{'x' * 200_000}".encode(), [(2, "", "field larger than field limit")]),
+    "long line": (SPECIMEN, f"{ANIMALS}\n{',' * 2_000_000}".encode(), [(2, "", "a line is longer than")]),
+    "many columns": (EXPERIMENT, b"x" + b"," * 10_000, [(1, "", "The table has 10,001 columns; 10,000 are the most.")]),
+}
+
+
+@pytest.mark.parametrize("case", FAULTS)
+def test_what_is_wrong_with_a_table_is_told_by_row_and_column(tmp_path: Path, case: str) -> None:
+    kind, table, expected = FAULTS[case]
+    problems = converted(table, kind, tmp_path / "document.xml")
+    assert [problem.line for problem in problems] == [row for row, _, _ in expected]
+    for problem, (row, column, said) in zip(problems, expected, strict=True):
+        assert said in problem.message
+        place = f"{kind}s.csv, row {row}" + (f", column {column}" if column else "")
+        assert problem.message.endswith(f"See {place}.")
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_the_centre_is_that_of_the_archive_or_in_a_column(tmp_path: Path, given: bool) -> None:
+    problems = converted(
+        f"{ANIMALS}\n{ANIMAL}\n".encode(), SPECIMEN, target := tmp_path / "a.xml", "H" if given else None
+    )
+    if given:
+        assert centres(target) == ["H"]
+        return
+    assert [problem.message.partition(" See")[0] for problem in problems] == [
+        "The column 'centreID' is missing. Add it."
+    ]
+    table = f"centreID,{ANIMALS}\nH,{ANIMAL}\nJ,{ANIMAL}\nH,{ANIMAL}\n".encode()
+    assert not converted(table, SPECIMEN, target, None)
+    assert centres(target) == ["H", "J", "H"]
+
+
+def centres(document: Path) -> list[str]:
+    """The centres of a document's centre elements."""
+    return [one.centre for one in read_document(document, SPECIMEN) if hasattr(one, "centre")]
+
+
+def test_what_is_not_in_a_table_of_experiments_is_made_up(tmp_path: Path) -> None:
+    header = f"{WEIGHTS},IMPC_BWT_001_001.status,IMPC_BWT_001_001.2,IMPC_BWT_001_001.2.unit,statusCode,statusCode.date"
+    rows = ["H-1,2013-06-01,IMPC_BWT_001,IMPC_001,BaSH,IMPC_PARAMSC_001,21.5,g,,"]
+    rows += ["H-2,2013-06-01,,IMPC_001,BaSH,,,g,IMPC_PSC_001,2013-06-02"]
+    target = tmp_path / "document.xml"
+    assert not converted("\n".join([header, *rows]).encode(), EXPERIMENT, target)
+    assert not validate_document(target, EXPERIMENT, SCHEMAS, max_errors=3, max_tree_bytes=10**7)
+    first, second = (one for one in read_document(target, EXPERIMENT) if hasattr(one, "experiment_id"))
+    assert first.experiment_id == "H-1_IMPC_BWT_001_2013-06-01"
+    told = [(one.sequence_id, one.unit, one.value, one.status) for one in first.procedure.simple]
+    assert told == [(None, None, None, "IMPC_PARAMSC_001"), ("2", "g", "21.5", None)]
+    assert second.procedure is None
+    assert [(one.code, one.date) for one in second.status_codes] == [("IMPC_PSC_001", "2013-06-02")]
+
+
+def names() -> Iterator[tuple[str, list[DocumentKind]]]:
+    yield "specimens.csv", [SPECIMEN]
+    yield "Specimens_2026.CSV", [SPECIMEN]
+    yield "experiments-bwt.csv", [EXPERIMENT]
+    yield from ((name, []) for name in ("manifest.csv", "specimens.txt", "my specimens.csv", "experiment.csv"))
+
+
+@pytest.mark.parametrize(("name", "kinds"), list(names()))
+def test_tables_are_known_by_their_names(name: str, kinds: list[DocumentKind]) -> None:
+    assert CsvTables().kinds(name) == kinds
