@@ -12,6 +12,7 @@ from markdown_it import MarkdownIt
 from tests.support.prose import PAGES, ROOT, faults, words
 
 MAX_WORDS = 20_000
+MADE_BY_OPERATORS = "deploy/secrets"
 TEXTS = {path: path.read_text("utf-8") for path in PAGES}
 
 
@@ -63,6 +64,16 @@ def test_every_page_is_linked() -> None:
         if target.partition("#")[0].endswith(".md")
     }
     assert {path for path in PAGES if path.name != "README.md"} <= linked
+
+
+def test_files_that_pages_name_exist() -> None:
+    named = {
+        (str(path.relative_to(ROOT)), name)
+        for path, text in TEXTS.items()
+        for name in re.findall(r"`((?:dcc|dcc_[a-z]+|tests|deploy|examples|docs)/[\w./-]*)`", text)
+    }
+    assert len(named) > 30
+    assert [one for one in sorted(named) if not (ROOT / one[1]).exists() and one[1] != MADE_BY_OPERATORS] == []
 
 
 def test_pages_that_code_names_exist() -> None:
