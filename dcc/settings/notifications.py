@@ -39,7 +39,7 @@ class NotificationSettings(SettingsGroup):
         default=SecretStr("smtp://localhost"),
         description="Mail server, smtp://user:password@host:port or smtps://; else this machine.",
     )
-    report_to: str = Field(default="", description="E-mail addresses of session reports, with commas.")
+    report_to: str = Field(default="", description="E-mail addresses of session reports, separated by commas.")
     report_from: str | None = Field(default=None, description="Sender of e-mails; else dcc at this machine.")
     report_directory: AbsolutePath | None = Field(default=None, description="Directory of session reports.")
     report_quiet_sessions: bool = Field(
@@ -75,7 +75,7 @@ class NotificationSettings(SettingsGroup):
     )
     notify_to: str = Field(
         default="",
-        description="E-mail addresses that hear of outages and failures, with commas.",
+        description="E-mail addresses that hear of outages and failures, separated by commas.",
     )
     notify_webhook: SecretStr | None = Field(
         default=None,

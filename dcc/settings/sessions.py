@@ -87,7 +87,7 @@ class SessionSettings(SettingsGroup):
     max_unsized_bytes: int = Field(
         default=4096 * MEGABYTE,
         gt=0,
-        description="Bytes of an archive of unknown size.",
+        description="Bytes that may arrive of an archive of unknown size.",
     )
     known_hosts: AbsolutePath | None = Field(
         default=None, description="File of further host keys, as OpenSSH's known_hosts."
@@ -145,7 +145,7 @@ class SessionSettings(SettingsGroup):
     )
     ui_hosts: str = Field(
         default="",
-        description="Names by which browsers ask for the web page, with commas.",
+        description="Names by which browsers ask for the web page, separated by commas.",
     )
 
     @field_validator("groups")

@@ -49,7 +49,7 @@ class WorkerSettings(SettingsGroup):
     worker_patience: float = Field(
         default=300.0,
         gt=0,
-        description="Seconds without a worker's result, after which the session does the work.",
+        description="Seconds that a worker may take over an archive, and that a session waits for a result.",
     )
 
     @field_validator("broker")
