@@ -40,55 +40,24 @@ os.environ.setdefault("DCC_QUIET_SECONDS", "0")
 # All modules that are loaded from here on stay: the garbage collector would go through them time and again.
 gc.disable()
 
-OF_DATABASES = ("tests/databases/", "tests/operations/", "tests/qc/", "tests/tracker/")
-ON_ONE_DATABASE = (
-    "tests/analysis/test_measurements.py",
-    "tests/cli/test_centres.py",
-    "tests/cli/test_crawl.py",
-    "tests/cli/test_data_causes.py",
-    "tests/cli/test_data_changes.py",
-    "tests/cli/test_data_findings.py",
-    "tests/cli/test_status.py",
-    "tests/notify/test_ledger.py",
-    "tests/notify/test_session_report.py",
-    "tests/qc/test_contexts_building.py",
-    "tests/qc/test_contexts_procedure_animals.py",
-    "tests/qc/test_contexts_work.py",
-    "tests/qc/test_history.py",
-    "tests/qc/test_holding.py",
-    "tests/qc/test_overviews.py",
-    "tests/qc/test_overviews_in_parts.py",
-    "tests/qc/test_ownership.py",
-    "tests/qc/test_planning.py",
-    "tests/qc/test_withdrawal.py",
-    "tests/reference/test_refresh.py",
-    "tests/reports/test_plots_values.py",
-    "tests/rules/test_healing.py",
-    "tests/rules/test_judging.py",
-    "tests/session/test_archives_being_uploaded.py",
-    "tests/session/test_bad_copies.py",
-    "tests/session/test_changed_after_loading.py",
-    "tests/session/test_crawling.py",
-    "tests/session/test_data_corrections.py",
-    "tests/session/test_data_documents.py",
-    "tests/session/test_data_in_order.py",
-    "tests/session/test_data_new_causes.py",
-    "tests/session/test_data_untracked.py",
-    "tests/session/test_foreign_archives.py",
-    "tests/session/test_retries_without_bytes.py",
-    "tests/session/test_session_bad_input.py",
-    "tests/session/test_session_data.py",
-    "tests/session/test_sessions.py",
-    "tests/session/test_sessions_on_servers.py",
-    "tests/session/test_shrunk_listings.py",
-    "tests/session/test_zip_checks_in_processes.py",
-    "tests/session/test_zip_checksums.py",
-    "tests/session/test_zip_disks.py",
-    "tests/session/test_zip_processing.py",
-    "tests/session/test_zip_retries.py",
+OF_DATABASES = (
+    "tests/dagster/test_dagsters_own_storages.py",
+    "tests/databases/",
+    "tests/qc/test_applying_together.py",
+    "tests/qc/test_bad_input.py",
+    "tests/qc/test_centres_at_once.py",
+    "tests/qc/test_kills.py",
+    "tests/qc/test_rows.py",
+    "tests/qc/test_schema.py",
+    "tests/qc/test_upgrades.py",
+    "tests/qc/test_uploaders.py",
+    "tests/reference/test_snapshots.py",
+    "tests/tracker/test_database.py",
+    "tests/tracker/test_listings.py",
+    "tests/tracker/test_progress_database.py",
+    "tests/tracker/test_schema.py",
 )
-"""Modules about what sessions, rules and commands decide: but for tests marked `both_databases`, the statements that
-they send are those of other tests."""
+"""Modules whose tests run on both databases; of others, those that are marked `both_databases`."""
 LONG = ("tests/test_documents_commands.py", "tests/test_benchmarks", "tests/soak/")
 
 
@@ -107,36 +76,19 @@ def pytest_configure() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes long comes first: at the end, the other processes of the run would wait for it. Then who shares.
 
-    TESTS_EVERYWHERE=1 runs every case on every database. Otherwise, of the cases of a test that is not about databases,
-    the first one alone runs on MariaDB too, or none: the statements of the others are the same.
+    TESTS_EVERYWHERE=1 runs every case on every database. Otherwise a test that is not about databases runs on SQLite.
     """
     if not EVERYWHERE:
-        on_sqlite = {_test_of(item) for item in items if _database(item) == "sqlite"}
-        seen: set[str] = set()
-        items[:] = [item for item in items if _database(item) != "mariadb" or _is_needed(item, on_sqlite, seen)]
+        items[:] = [item for item in items if _is_wanted(item)]
     items.sort(key=_place)
 
 
-def _test_of(item: pytest.Item) -> str:
-    return item.nodeid.partition("[")[0]
-
-
-def _database(item: pytest.Item) -> object:
+def _is_wanted(item: pytest.Item) -> bool:
     callspec = getattr(item, "callspec", None)
-    return callspec and callspec.params.get("tracker_url")
-
-
-def _is_needed(item: pytest.Item, on_sqlite: set[str], seen: set[str]) -> bool:
-    """Whether a case on MariaDB is run; `seen` are the tests of which one was."""
-    test = _test_of(item)
-    if test in on_sqlite and item.nodeid.startswith(ON_ONE_DATABASE):
-        if not item.get_closest_marker("both_databases"):
-            return False
-    elif item.nodeid.startswith(OF_DATABASES):
+    if callspec is None or callspec.params.get("tracker_url") != "mariadb":
         return True
-    is_first = test not in seen
-    seen.add(test)
-    return is_first
+    is_asked_for = any("tracker_url" in mark.args[0] for mark in item.iter_markers("parametrize"))
+    return is_asked_for or item.nodeid.startswith(OF_DATABASES) or bool(item.get_closest_marker("both_databases"))
 
 
 def _place(item: pytest.Item) -> int:

@@ -89,5 +89,5 @@ def test_no_message_is_taken_apart() -> None:
 
 
 def test_what_the_run_of_the_tests_is_ordered_by_exists() -> None:
-    named = (*conftest.ON_ONE_DATABASE, *conftest.LONG, *sharing.OF_PAGE, *sharing.OF_BROWSER, *conftest.OF_DATABASES)
+    named = (*conftest.LONG, *sharing.OF_PAGE, *sharing.OF_BROWSER, *conftest.OF_DATABASES)
     assert [name for name in named if not list(ROOT.glob(f"{name.rstrip('/')}*"))] == []

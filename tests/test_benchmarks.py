@@ -5,11 +5,8 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import socket
 import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,16 +16,14 @@ import pytest
 from benchmarks import causes, first_listing, transfer
 from benchmarks.circumstances import TOOLS, circumstances, missing, versions
 from benchmarks.mariadb import SERVER, MariaDb, installed, mariadb_server
-from benchmarks.measuring import Comparison, Contender, Figure, Note, Timing, peak_megabytes, timed
+from benchmarks.measuring import Comparison, Contender, Figure, Note, Timing, timed
 from benchmarks.openssh import OpenSsh, openssh_server
 from benchmarks.phases import phase_times
-from benchmarks.registry import Benchmark, Finding, all_benchmarks, chosen
-from benchmarks.relay import delaying_relay
+from benchmarks.registry import Benchmark, Finding
 from benchmarks.results import Entry, as_markdown, entry, read_entries, write_entries
-from benchmarks.session import SessionBenchmark
 from benchmarks.session_qc import WholeSession
 from benchmarks.transfer import TransferBenchmark
-from benchmarks.upload import UploadBenchmark, upload_memory, write_small
+from benchmarks.upload import UploadBenchmark, write_small
 from benchmarks.validation import LOOP, ONE_CALL, ValidationBenchmark, write_archives, write_documents
 
 SESSION_TOOLS = ("sftp", "unzip", "md5sum", "xmllint", "ssh-keygen")
@@ -86,17 +81,6 @@ def test_both_sides_of_validation_find_every_document_valid(tmp_path: Path, serv
 
 
 @pytest.mark.servers
-def test_a_session_that_finds_an_invalid_document_is_not_timed(tmp_path: Path, server: OpenSsh) -> None:
-    benchmark = SessionBenchmark(tmp_path, server, archives=1)
-    (archive,) = (tmp_path / "centre" / "add").iterdir()
-    archive.write_bytes(archive.read_bytes()[:-50])
-    with pytest.raises(RuntimeError, match="ended with"):
-        benchmark.run_shell()
-    with pytest.raises(RuntimeError, match="dcc crawl ended with 1"):
-        benchmark.run_crawl(events=False)
-
-
-@pytest.mark.servers
 def test_the_phases_after_validation_are_timed_one_by_one(tmp_path: Path, server: OpenSsh) -> None:
     told = phase_times(tmp_path / "phases", runs=1, archives=1).splitlines()[2:]
     assert [line.split("|")[1].strip() for line in told] == ["upload", "data", "context", "overview", "qc"]
@@ -129,26 +113,6 @@ def test_both_sides_of_the_transfer_bring_every_file_over_ftp() -> None:
         assert benchmark.run_platform("ftp").wall > 0
 
 
-def test_the_relay_adds_the_round_trip_and_passes_all_on() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        with (
-            delaying_relay(0.2, {f"127.0.0.2:{port}": f"127.0.0.1:{port}"}),
-            socket.create_connection(("127.0.0.2", port), timeout=20) as client,
-        ):
-            began = time.monotonic()
-            client.sendall(b"question")
-            accepted, _ = server.accept()
-            with accepted:
-                assert accepted.recv(100) == b"question"
-                accepted.sendall(b"x" * 100_000)
-                accepted.shutdown(socket.SHUT_WR)
-                with client.makefile("rb") as answer:
-                    assert answer.read() == b"x" * 100_000
-    # A round trip for the handshake, one for the question, two more for what exceeds the first and second windows.
-    assert time.monotonic() - began >= 0.2 * 4
-
-
 @pytest.fixture(scope="module")
 def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDb]:
     missing = [tool for tool in ("sqlite3", *SERVER) if not installed([tool])]
@@ -171,38 +135,6 @@ def test_both_sides_of_the_upload_write_every_row_or_are_not_timed(tmp_path: Pat
     for run in (benchmark.run_import, benchmark.run_load_data):
         with pytest.raises(RuntimeError, match="The rows are"):
             run()
-
-
-def test_the_memory_of_an_upload_is_that_of_all_its_processes(tmp_path: Path) -> None:
-    told = upload_memory(tmp_path / "upload", 2_500_000)
-    found = re.fullmatch(r"2 MB in [0-9.]+ s; peak ([0-9]+) MB \(([0-9]+) MB((?: and [0-9]+ MB)+)\)", told)
-    assert found is not None, told
-    others = [int(one) for one in re.findall("[0-9]+", found[3])]
-    assert abs(int(found[1]) - int(found[2]) - sum(others)) <= 1 + len(others)
-    assert max(others) < int(found[2]) < 250
-
-
-def test_contenders_take_turns_and_the_first_round_does_not_count() -> None:
-    order: list[str] = []
-
-    def contender(name: str, *walls: float) -> Contender:
-        left = iter(walls)
-
-        def run() -> Timing:
-            order.append(name)
-            return Timing(next(left), 1.0)
-
-        return Contender(name, run)
-
-    slow, fast = contender("slow", 90, 4, 6, 5), contender("fast", 80, 1, 9, 2)
-    comparison = Comparison("Title", [slow, fast], {"fast": 0.5})
-    comparison.measure(3)
-    assert order == ["slow", "fast"] * 4
-    assert (slow.wall, fast.wall, comparison.ratio(fast)) == (5, 2, 0.4)
-    assert "| fast | 2.00 | 1.00 to 9.00 | 1.00 | 0.40 | 0.25 to 1.50 | 0.5 | yes |\n" in shown(comparison)
-    assert "| slow | 5.00 | 4.00 to 6.00 | 1.00 | 1.00 |  |  |  |\n" in shown(comparison)
-    of_rows = Comparison("Title", [slow, fast], amount=(10_000, "rows"))
-    assert "| fast | 2.00 | 1.00 to 9.00 | 1.00 | 0.40 | 0.25 to 1.50 |  |  | 5,000 |\n" in shown(of_rows)
 
 
 def shown(*findings: Finding, name: str = "one", measured: str = "2026-11-21 13:28 UTC") -> str:
@@ -240,22 +172,6 @@ def test_a_benchmark_measured_again_takes_the_place_of_what_it_found_before_and_
     assert [each["notes"][0]["title"] for each in told.values()] == ["First", "Second"]
 
 
-def test_benchmarks_are_found_in_modules_and_chosen_by_name_or_group() -> None:
-    known = all_benchmarks()
-    assert {"session-xsd", "transfer-sftp", "upload-large", "phases", "memory"} <= set(known)
-    assert [each.name for each in chosen(["memory", "upload"], known)] == [
-        name for name in known if name == "memory" or name.startswith("upload-")
-    ]
-    assert [each.name for each in chosen(["transfer-sftp"], known)] == ["transfer-sftp"]
-    assert chosen([], known) == list(known.values())
-    with pytest.raises(ValueError, match="There is no benchmark uplo"):
-        chosen(["uplo"], known)
-
-
-def test_every_benchmark_names_tools_whose_version_can_be_told() -> None:
-    assert {tool for each in all_benchmarks().values() for tool in each.tools} <= set(TOOLS)
-
-
 def test_what_is_measured_tells_the_versions_of_all_tools_and_the_state_of_the_code() -> None:
     installed_tools = set(TOOLS) - set(missing(TOOLS))
     told = versions(installed_tools)
@@ -267,53 +183,9 @@ def test_what_is_measured_tells_the_versions_of_all_tools_and_the_state_of_the_c
         assert head.stdout.startswith(circumstances()["commit"].split()[0])
 
 
-def test_the_peak_of_a_process_is_that_of_its_children_too(tmp_path: Path) -> None:
-    child = "held = bytearray(60_000_000); import time; time.sleep(0.4)"
-    parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}], check=True)"
-    timing = timed([sys.executable, "-c", parent], log=tmp_path / "log", memory=True)
-    assert timing.peak_mb is not None
-    assert 60 < timing.peak_mb < 200
-
-
-def test_a_child_has_no_part_in_the_memory_of_its_parent() -> None:
-    child = "import time; time.sleep(1)"
-    parent = f"held = bytearray(60_000_000); import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
-    process = subprocess.Popen([sys.executable, "-c", parent])
-    own, of_child = peak_megabytes(process)
-    assert own > 60
-    assert 1 < of_child < 40
-
-
-def test_where_all_is_warm_every_round_counts() -> None:
-    walls = iter([3.0, 5.0])
-    contender = Contender("one", lambda: Timing(next(walls), 1.0))
-    Comparison("Title", [contender]).measure(2, uncounted=0)
-    assert contender.wall == 4
-
-
-def test_time_of_the_processor_is_that_of_the_process_and_its_children(tmp_path: Path) -> None:
-    busy = "import time\nend = time.process_time() + 0.3\nwhile time.process_time() < end: pass"
-    timing = timed(["sh", "-c", f"'{sys.executable}' -c '{busy}'; sleep 0.2"], log=tmp_path / "log")
-    assert 0.3 <= timing.cpu < 3
-    assert timing.wall >= 0.5
-
-
 def test_a_process_that_ends_otherwise_is_not_timed(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="ended with 3:\nout of luck"):
         timed(["sh", "-c", "echo out of luck; exit 3"], log=tmp_path / "log")
-
-
-@pytest.mark.servers
-@pytest.mark.parametrize("opened", [first_listing.over_sftp, first_listing.over_http, first_listing.over_ftp])
-def test_both_sides_of_a_first_listing_list_every_archive(opened: first_listing.Opened) -> None:
-    if not installed(["lftp", "ssh-keygen", "curl", "vsftpd"]) or os.geteuid() != 0:
-        pytest.skip("lftp, curl and vsftpd must be installed, and vsftpd started by root.")
-    with reachable_folder() as folder:
-        first_listing.fill(folder / "source" / "add", 30)
-        with opened(folder / "server", folder / "source") as listed:
-            first = first_listing.FirstListing(folder / "work", listed, 30)
-            assert first.list_by_tool().wall > 0
-            assert first.list_by_platform().wall > 0
 
 
 def test_a_first_listing_is_compared_with_a_session_and_not_timed_when_archives_lack(tmp_path: Path) -> None:

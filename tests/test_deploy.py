@@ -115,13 +115,6 @@ def test_a_service_runs_a_command_that_exists_as_a_user_of_its_own_with_its_secr
     assert "mysql://" not in text
 
 
-def test_the_target_wants_what_is_there() -> None:
-    (wanted,) = _values(DEPLOY / "systemd" / "dcc.target", "Wants")
-    assert set(wanted.split()) == {unit.name for unit in SERVICES if _values(unit, "Type") == ["exec"]}
-    for unit in SERVICES:
-        assert (_values(unit, "PartOf") == ["dcc.target"]) is (_values(unit, "Type") == ["exec"])
-
-
 @pytest.mark.parametrize("example", sorted((DEPLOY / "systemd").glob("*.example")), ids=lambda path: path.name)
 def test_the_examples_of_settings_name_settings(example: Path) -> None:
     named = re.findall(r"^#?(DCC_[A-Z_]+)=", example.read_text("utf-8"), re.MULTILINE)
@@ -404,13 +397,6 @@ def test_every_variable_that_is_named_is_a_setting() -> None:
             assert named <= known, path
             # Files of secrets, which become settings.
             assert {name.upper() for name in re.findall(r"target: (dcc_\w+)", text)} <= known, path
-
-
-def test_every_file_that_is_named_is_there() -> None:
-    for path in DEPLOY.rglob("*"):
-        if path.is_file() and "secrets" not in path.relative_to(DEPLOY).parts:
-            for named in re.findall(r"\bdeploy/[\w./-]*\w", path.read_text("utf-8")):
-                assert (ROOT / named).exists() or named == "deploy/secrets", (path, named)
 
 
 def _instructions() -> list[tuple[str, str]]:

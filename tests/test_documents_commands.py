@@ -228,34 +228,6 @@ def test_a_command_that_prints_something_else_is_found_out(tmp_path: Path) -> No
     run(Command("echo one; echo some three; exit 3", ["one", "some ..."], exit_code=3), tmp_path)
 
 
-def test_what_a_command_asks_is_answered(tmp_path: Path) -> None:
-    asking = "read -p 'Which? [a]: ' one; read -p 'Really?: '; echo got $one"
-    run(Command(asking, ["Which? [a]: b", "Really?:", "got b"]), tmp_path, converse)
-    with pytest.raises(AssertionError, match="asks unexpectedly"):
-        run(Command(asking, ["Which? [a]: b", "got b"]), tmp_path, converse)
-
-
-def test_a_command_that_does_not_exist_is_found_out() -> None:
-    for text in ("dcc nonsense", "make nonsense", "dcc crawl --nonsense"):
-        with pytest.raises(AssertionError, match="nonsense"):
-            look_up(Command(text))
-    look_up(Command("DCC_HOME=.demo/home .venv/bin/dcc status --json | head"))
-    look_up(Command("dcc source add --centre H --protocol sftp"))
-    look_up(Command("make install && make test"))
-
-
-def test_a_block_in_a_list_is_read_too() -> None:
-    (block,) = blocks("1. Do:\n\n   ```console shown\n   $ dcc \\\n     init\n   Made.\n   ```\n")
-    assert block.commands == [Command("dcc init", ["Made."])]
-
-
-def test_blocks_are_read_with_their_marks_output_and_continued_lines() -> None:
-    text = "Text.\n\n```console run exit=1\n$ one \\\n    --two\nprinted\n\n$ three\n```\n\n```sh\n$ no\n```\n"
-    (block,) = blocks(text)
-    assert block.marks == ["run", "exit=1"]
-    assert block.commands == [Command("one --two", ["printed"]), Command("three", [], 1)]
-
-
 def test_the_commands_in_the_texts_of_documents_exist() -> None:
     for document in DOCUMENTS:
         text = re.sub(r"^```.*?^```$", "", document.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dcc.errors import BadFileNameError, ConfigurationError
 from dcc.messages import shown
-from dcc.naming import Action, DocumentKind, DocumentName, NamingConvention, ZipName
+from dcc.naming import DocumentKind, DocumentName, NamingConvention, ZipName
 from dcc.phases import KNOWN_CENTRES
 
 CENTRES = frozenset(centre.short_name for centre in KNOWN_CENTRES) | {"Some_Centre"}
@@ -138,10 +138,6 @@ def test_documents_are_processed_specimens_first_then_by_date_increment_and_cent
     assert [name.file_name for name in sorted(parsed, key=lambda name: name.processing_order)] == ordered
 
 
-def test_the_actions_are_the_directories_of_the_convention() -> None:
-    assert [str(action) for action in Action] == ["add", "edit", "delete"]
-
-
 class TestOwnPatterns:
     """A data coordination centre may name its files otherwise."""
 
@@ -202,7 +198,3 @@ class TestOwnPatterns:
         assert convention.parse_document_name("H.2013-01-01.1.specimen.xml", CENTRES).kind is DocumentKind.SPECIMEN
         with pytest.raises(BadFileNameError, match=r"kind 'image', which is neither specimen nor experiment"):
             convention.parse_document_name("H.2013-01-01.1.image.xml", CENTRES)
-
-    def test_conventions_with_the_same_patterns_are_equal(self) -> None:
-        assert NamingConvention() == NamingConvention()
-        assert NamingConvention() != NamingConvention(zip_pattern=r"(?P<centre>.)(?P<date>.)(?P<inc>.)")

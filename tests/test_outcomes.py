@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dcc.naming import Action
-from dcc.outcomes import ZipKey, ZipOutcome, source_partition
+from dcc.outcomes import ZipKey, ZipOutcome
 from dcc.phases import Phase, Status
 from dcc.tracker.hostings.listing_changes import stored_name
 
@@ -62,16 +62,6 @@ def test_stored_names_fit_their_column_and_differ_where_the_names_differ(one: st
     assert (stored_name(one) == stored_name(other)) == (one == other)
     if len(one) <= 128:
         assert stored_name(one) == one
-
-
-def test_zip_keys_are_equal_by_action_and_name_and_sort_that_way() -> None:
-    names = [ZipKey(Action.EDIT, "a.zip"), ZipKey(Action.ADD, "b.zip"), ZipKey(Action.ADD, "a.zip")]
-    assert sorted(names) == [names[2], names[1], names[0]]
-    assert len({*names, ZipKey(Action.ADD, "a.zip")}) == 3
-
-
-def test_file_sources_are_partitions_by_centre_and_id() -> None:
-    assert source_partition("Wtsi", 12) == "Wtsi-12"
 
 
 def test_a_zip_action_succeeded_from_the_end_of_xsd_validation_on_and_failed_in_any_phase() -> None:

@@ -74,22 +74,6 @@ def test_it_waits_for_a_lock(lock: str, machine: Path) -> None:
     assert waited > HELD_SECONDS - 1
 
 
-@pytest.mark.parametrize("lock", LOCKS)
-def test_it_gives_up_in_the_end_and_says_why(lock: str, machine: Path) -> None:
-    with held(machine / lock):
-        ended = apt_get(machine, *LOCKS[lock], seconds=1)
-    assert ended.returncode != 0
-    assert "lock" in ended.stderr
-
-
-def test_what_else_is_wrong_is_said_at_once(machine: Path) -> None:
-    began = time.monotonic()
-    ended = apt_get(machine, "install", "-qq", "-y", "no-such-package", seconds=60)
-    assert ended.returncode != 0
-    assert "no-such-package" in ended.stderr
-    assert time.monotonic() - began < 30
-
-
 @pytest.mark.parametrize("script", ["install", "install-servers"])
 def test_the_scripts_use_it(script: str) -> None:
     lines = (PROGRAM.parent / script).read_text("utf-8").splitlines()

@@ -178,11 +178,3 @@ def test_an_exception_is_cleaned_with_those_behind_it() -> None:
     assert "RuntimeError: The login with *** failed" in told
     assert "PermissionError: [Errno 13] refused ***" in told
     assert "HiddenError: StubbornError: Access denied for ***" in told
-
-
-def test_a_circle_of_exceptions_is_cleaned_once() -> None:
-    keep_secret("correct horse")
-    first, second = RuntimeError("correct horse"), RuntimeError("correct horse")
-    first.__cause__, second.__context__ = second, first
-    clean(first)
-    assert (str(first), str(second)) == (MASK, MASK)

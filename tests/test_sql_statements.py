@@ -206,16 +206,3 @@ def test_the_look_finds_statements_that_hold_values(tmp_path: Path) -> None:
     ):
         (tmp_path / "module.py").write_text(program)
         assert list(composed(tmp_path / "module.py")), program
-
-
-def test_the_look_leaves_bound_values_alone(tmp_path: Path) -> None:
-    for program in (
-        "connection.execute(text('SELECT id FROM centre WHERE short_name = :name'), {'name': name})",
-        "connection.execute(select(Centre.id).where(Centre.short_name == name))",
-        "cursor.execute('SELECT %s', (value,))",
-        "connection.exec_driver_sql(_QUERY)",
-        "statement = f'SELECT x FROM y LIMIT {LIMIT}'",
-        "raise Error(f'{name} is not there. Select another.')",
-    ):
-        (tmp_path / "module.py").write_text(program)
-        assert list(composed(tmp_path / "module.py")) == [], program

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pandas as pd
@@ -20,7 +19,6 @@ import pytest
 from pandas.testing import assert_frame_equal
 from sqlalchemy import Engine, update
 
-from dcc.analysis import export
 from dcc.analysis.columns import PANDAS_TYPES, SCHEMA, to_frame
 from dcc.analysis.export import ExportFormat, ExportReport, MeasurementFilter, Partition, export_measurements
 from dcc.analysis.measurements import load_measurements
@@ -199,41 +197,6 @@ def test_files_that_were_lost_or_cut_are_written_again(filled: Engine, tmp_path:
     assert_frame_equal(by_duckdb(directory, ExportFormat.PARQUET), load_measurements(filled))
 
 
-@only_sqlite
-@pytest.mark.parametrize("files_written", [0, 1])
-def test_an_export_that_broke_off_is_gone_on_with(
-    filled: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files_written: int
-) -> None:
-    directory = tmp_path / "export"
-    export_measurements(filled, directory)
-    for centre in ("H", "J"):
-        apply(filled, Action.EDIT, weight(centre, 1, 1, "17"), centre=centre)
-    added = apply(filled, Action.ADD, line("C5"), centre="H").document_id
-    written = export._Export._write_file
-    left = files_written
-
-    def breaking(self: export._Export, path: Path, partition: Partition) -> None:
-        nonlocal left
-        if left == 0:
-            path.write_bytes(b"half")
-            raise KeyboardInterrupt
-        left -= 1
-        written(self, path, partition)
-
-    other = tmp_path / "other"
-    monkeypatch.setattr(export._Export, "_write_file", breaking)
-    for where, wanted in ((directory, None), (other, ALL)):
-        left = files_written
-        with pytest.raises(KeyboardInterrupt):
-            export_measurements(filled, where, wanted=wanted)
-    monkeypatch.undo()
-    undo_documents(filled, [added])
-    for where, wanted in ((directory, MeasurementFilter()), (other, ALL)):
-        export_measurements(filled, where, wanted=wanted)
-        assert_frame_equal(by_duckdb(where, ExportFormat.PARQUET), load_measurements(filled, wanted))
-        assert list(where.rglob("*.part")) == []
-
-
 _PROGRAM = """
 import sys, time
 from pathlib import Path
@@ -339,26 +302,6 @@ def test_a_directory_that_cannot_be_made_is_told(filled: Engine, tmp_path: Path)
         export_measurements(filled, tmp_path / "file" / "export")
 
 
-@only_sqlite
-@pytest.mark.parametrize(("function", "place"), [("scandir", "centre=H"), ("stat", "part-0.parquet")])
-def test_a_directory_of_an_export_that_cannot_be_read_is_told(
-    filled: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str, place: str
-) -> None:
-    export_measurements(filled, tmp_path / "export")
-    before, real = files(tmp_path / "export"), getattr(os, function)
-
-    def refused(path: str | Path, *arguments: Any, **options: Any) -> Any:
-        if str(path).endswith(place):
-            raise PermissionError(13, "Permission denied", path)
-        return real(path, *arguments, **options)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(os, function, refused)
-        with pytest.raises(ExportError, match=r"could not be written: Permission denied\. Check its permissions"):
-            export_measurements(filled, tmp_path / "export")
-    assert files(tmp_path / "export") == before
-
-
 def test_an_export_of_the_past_is_of_the_past(filled: Engine, tmp_path: Path) -> None:
     wanted = MeasurementFilter(as_of_document=4, only_valid=False)
     report = export_measurements(filled, tmp_path / "export", wanted=wanted)
@@ -366,12 +309,3 @@ def test_an_export_of_the_past_is_of_the_past(filled: Engine, tmp_path: Path) ->
     assert report.files == 4
     apply(filled, Action.DELETE, weight("J", 6, 1, "1"), centre="J")
     assert export_measurements(filled, tmp_path / "export", wanted=wanted).written == ()
-
-
-@only_sqlite
-def test_progress_is_told_until_all_rows_are_written(filled: Engine, tmp_path: Path) -> None:
-    told = []
-    report = export_measurements(filled, tmp_path / "export", on_progress=told.append)
-    assert told[-1].rows == told[-1].of_rows == report.rows
-    assert [progress.rows for progress in told] == sorted(progress.rows for progress in told)
-    assert {progress.partition for progress in told} == set(report.written)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from datetime import date, datetime
 from itertools import pairwise
 from typing import Any
@@ -16,7 +15,7 @@ from dcc.analysis.columns import COLUMNS, PANDAS_TYPES
 from dcc.analysis.measurements import MeasurementFilter, iterate_measurements, load_measurements
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.naming import Action
-from tests.support.analysis_data import ANIMALS, FIRST_DAY, WEEKS, WEIGHT, animal, fill
+from tests.support.analysis_data import ANIMALS, FIRST_DAY, WEEKS, WEIGHT, fill
 from tests.support.qc_documents import apply, line
 from tests.support.qc_documents import experiment as plain_experiment
 
@@ -100,17 +99,6 @@ def test_only_what_was_judged_valid_comes_unless_more_is_wanted(filled: Engine) 
     assert load_measurements(filled, ALL)["is_valid"].isna().sum() == 1
 
 
-def test_an_animal_whose_name_ends_in_blanks_is_another_animal(filled: Engine) -> None:
-    there = len(load_measurements(filled, ALL))
-    apply(filled, Action.ADD, animal("H", 3)._replace(specimen_id="H3 ", colony_id="C2"), centre="H")
-    apply(filled, Action.ADD, plain_experiment("of the other", ("H3 ",)), centre="H")
-    assert len(load_measurements(filled, ALL)) == there + 1
-    for past in (None, 10):
-        found = load_measurements(filled, MeasurementFilter(centre="H", only_valid=False, as_of_document=past))
-        assert set(found["colony_id"][found["specimen_id"] == "H3"]) == {"C1"}
-        assert found["colony_id"][found["specimen_id"] == "H3 "].tolist() == ["C2"]
-
-
 def test_any_past_can_be_asked_for(filled: Engine) -> None:
     def values(**past: Any) -> list[object]:
         wanted = MeasurementFilter(centre="H", specimen="H3", procedure=WEIGHT, only_valid=False, **past)
@@ -147,15 +135,6 @@ def test_chunks_are_the_whole_in_its_order(filled: Engine) -> None:
     assert all(earlier < later for earlier, later in pairwise(whole["id"]))
 
 
-def test_a_chunk_that_is_left_unread_hinders_nobody(filled: Engine) -> None:
-    chunks = iterate_measurements(filled, rows=10)
-    assert len(next(chunks)) == 10
-    del chunks
-    gc.collect()
-    apply(filled, Action.ADD, line("C7"), centre="H")
-    assert len(load_measurements(filled, MeasurementFilter(colony="C7", only_valid=False))) == 1
-
-
 def test_values_come_to_the_letter(qc_database: Engine) -> None:
     values = ["", " 1 ", "NaN", "1e400", "١٢", "𝒳\n\t\"'\\", "=1+1", "x" * 200_000]
     for number, value in enumerate(values):
@@ -163,13 +142,6 @@ def test_values_come_to_the_letter(qc_database: Engine) -> None:
     found = load_measurements(qc_database, ALL)
     assert found["value"].tolist() == values
     assert found["number"].isna().tolist() == [value != " 1 " for value in values]
-
-
-def test_procedures_that_differ_in_trailing_blanks_are_told_apart(qc_database: Engine) -> None:
-    for name in ("P", "P "):
-        apply(qc_database, Action.ADD, line("C1", procedure_id=name))
-    found = load_measurements(qc_database, MeasurementFilter(procedure="P", only_valid=False))
-    assert found["procedure_id"].tolist() == ["P"]
 
 
 def test_a_document_that_there_is_none_of_is_refused(qc_database: Engine) -> None:

@@ -18,7 +18,6 @@ from dcc.archives.extraction import ExtractedArchive, extract_archive
 from dcc.archives.limits import ArchiveLimits
 from dcc.errors import ArchiveError, CorruptArchiveError, DiskFullError, EmptyArchiveError
 from dcc.naming import NamingConvention
-from dcc.settings import load_settings
 from dcc.store.staging import remove_leftovers
 from tests.support.trials import trials
 
@@ -70,13 +69,6 @@ def test_every_entry_is_accounted_for(tmp_path: Path) -> None:
     assert tree(tmp_path) == {path.name, f"{path.name}.contents"} | {
         f"{path.name}.contents/{name}" for name in (SPECIMEN, EXPERIMENT)
     }
-
-
-def test_an_empty_folder_is_nothing_to_tell_of(tmp_path: Path) -> None:
-    path = make_zip(tmp_path, {SPECIMEN: b"<a/>"})
-    with zipfile.ZipFile(path, "a") as archive:
-        archive.mkdir("folder")
-    assert extract(path).ignored == ()
 
 
 def test_documents_come_with_their_size_and_checksum(tmp_path: Path) -> None:
@@ -216,81 +208,9 @@ def test_a_disk_that_fills_up_leaves_nothing_half_written(
     assert tree(tmp_path) == {path.name}
 
 
-def test_a_disk_that_really_fills_up_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = make_zip(tmp_path, {SPECIMEN: b"<a/>"})
-    real_open = os.open
-
-    def open_full(place: Path, flags: int, mode: int = 0o777, **keywords: int) -> int:
-        if str(place).endswith(SPECIMEN):
-            return real_open("/dev/full", os.O_WRONLY)
-        return real_open(place, flags, mode, **keywords)
-
-    monkeypatch.setattr(os, "open", open_full)
-    with pytest.raises(DiskFullError, match=f"disk of {tmp_path} filled up"):
-        extract(path)
-    assert tree(tmp_path) == {path.name}
-
-
-@pytest.mark.parametrize("most", [1, 100, 4_095])
-def test_what_a_disk_takes_in_pieces_is_written_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
-) -> None:
-    content = b"<a>" + b"x" * 5_000 + b"</a>"
-    path = make_zip(tmp_path, {SPECIMEN: content})
-    real_write = os.write
-    monkeypatch.setattr(os, "write", lambda file, data: real_write(file, data[:most]))
-    (document,) = extract(path).documents
-    assert document.path.read_bytes() == content
-
-
-@pytest.mark.parametrize("taken", [0, 1, 4_096])
-def test_a_disk_that_takes_a_part_and_then_nothing_is_full(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: int
-) -> None:
-    path = make_zip(tmp_path, {SPECIMEN: b"<a>" + b"x" * 5_000 + b"</a>"})
-    real_write, left = os.write, [taken]
-
-    def fill_up(file: int, data: memoryview) -> int:
-        written = real_write(file, data[: left[0]]) if left[0] else 0
-        left[0] -= written
-        return written
-
-    monkeypatch.setattr(os, "write", fill_up)
-    with pytest.raises(DiskFullError, match=f"disk of {tmp_path} filled up"):
-        extract(path)
-    assert tree(tmp_path) == {path.name}
-
-
 def test_a_missing_archive_is_no_fault_of_the_centre(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         extract(tmp_path / "J.2013-10-31.1.impc.zip")
-
-
-def test_files_are_closed_after_a_thousand_archives_good_and_bad(tmp_path: Path) -> None:
-    good = make_zip(tmp_path, {SPECIMEN: b"<a/>"})
-    bad = tmp_path / "bad.zip"
-    bad.write_bytes(good.read_bytes()[:-30])
-    before = len(list(Path("/proc/self/fd").iterdir()))
-    for _ in range(500):
-        extract(good)
-        with pytest.raises(ArchiveError):
-            extract(bad)
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
-
-
-def test_limits_come_from_the_settings() -> None:
-    chosen = load_settings(max_archive_bytes=1, max_archive_ratio=2, max_archive_entries=3, min_free_bytes=4)
-    assert ArchiveLimits.from_settings(chosen) == ArchiveLimits(1, 2, 3, 4)
-
-
-def test_an_archive_that_says_its_entries_begin_before_it_is_damaged(tmp_path: Path) -> None:
-    path = make_zip(tmp_path, {SPECIMEN: b"<a/>"})
-    content = bytearray(path.read_bytes())
-    at = content.rindex(b"PK\x05\x06") + 16
-    content[at : at + 4] = (int.from_bytes(content[at : at + 4], "little") + 5).to_bytes(4, "little")
-    path.write_bytes(content)
-    with pytest.raises(CorruptArchiveError, match="is damaged"):
-        extract(path)
 
 
 CONTENTS = {SPECIMEN: b"<a>" + b"text " * 200 + b"</a>", EXPERIMENT: b"<b/>", "notes.txt": b"n", "x.xml": b"<x/>"}

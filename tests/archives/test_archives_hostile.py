@@ -231,19 +231,6 @@ def test_a_name_that_claims_to_be_utf_8_and_is_not_is_refused(tmp_path: Path) ->
     refuse(path, CorruptArchiveError, "claims to be UTF-8")
 
 
-def test_an_archive_with_something_before_it_is_read(tmp_path: Path) -> None:
-    path = make_zip(tmp_path, {SPECIMEN: DOCUMENT})
-    path.write_bytes(b"#!/bin/sh\n" * 50 + path.read_bytes())
-    assert extract(path).documents[0].path.read_bytes() == DOCUMENT
-
-
-def test_an_archive_with_a_comment_is_read(tmp_path: Path) -> None:
-    path = make_zip(tmp_path, {SPECIMEN: DOCUMENT})
-    with zipfile.ZipFile(path, "a") as archive:
-        archive.comment = b"exported on a Thursday" * 100
-    assert len(extract(path).documents) == 1
-
-
 def test_a_zip64_archive_is_read(tmp_path: Path) -> None:
     path = tmp_path / "J.2013-10-31.1.impc.zip"
     with zipfile.ZipFile(path, "w") as archive:

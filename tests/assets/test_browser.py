@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import urllib.request
 from urllib.parse import quote
 
 import pytest
@@ -14,7 +13,6 @@ from dcc.cli.demo import submissions
 from tests.support.browsing import click, keep, see, wait_for
 from tests.support.prepared_processes import run_dcc
 
-GOOD = "add/H.2013-10-31.1.impc.zip"
 FAILED = "add/H.2013-11-04.3.impc.zip"
 IN_ERROR = "add/J.2013-11-04.28.impc.zip"
 REASON = 'Attribute "isBaseline" of ‹mouse› is "no"; expected true or false'
@@ -39,12 +37,6 @@ def test_the_lineage_page_shows_the_flow(browser: WebDriver, served: str) -> Non
     see(browser, f"{served}/asset-groups", "collection", "validation", "data", "quality_control")
     whole = f"{served}/assets/qc?view=lineage&lineageScope=upstream&lineageDepth=10"
     see(browser, whole, *FLOW, picture="lineage")
-
-
-@pytest.mark.servers
-def test_the_partitions_of_good_zips_are_materialised(browser: WebDriver, served: str) -> None:
-    page = f"{served}/assets/validated_documents?view=partitions&partition={quote(GOOD, safe='')}"
-    see(browser, page, GOOD, "Materialized (11)", "Missing (3)")
 
 
 @pytest.mark.servers
@@ -84,24 +76,6 @@ def test_the_failing_rule_shows_the_document_the_line_and_the_value(browser: Web
     click(browser, f"//*[contains(text(), '{IN_ERROR}')]")
     wait_for(browser, "Latest execution", "J.2013-11-04.30.experiment.impc.xml", "P9", "approx. 21.85", "line 7")
     keep(browser, "failing-rule")
-
-
-@pytest.mark.servers
-def test_a_source_that_is_down_is_seen_with_the_reason(browser: WebDriver, served: str) -> None:
-    page = f"{served}/assets/file_source_listings?view=checks&checkDetail=reachable"
-    see(browser, page, "reachable", "Failed")
-
-
-def test_nothing_is_asked_of_anybody_else(served: str) -> None:
-    """No telemetry: the page offers none and the instance has it switched off."""
-    query = '{"query": "{ instance { info } }"}'
-    request = urllib.request.Request(
-        f"{served}/graphql", query.encode(), {"Content-Type": "application/json"}, method="POST"
-    )
-    with urllib.request.urlopen(request, timeout=30) as answer:
-        info = answer.read().decode()
-    assert "telemetry" in info
-    assert "enabled: false" in info
 
 
 HOSTILE = {

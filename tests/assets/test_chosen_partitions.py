@@ -9,7 +9,6 @@ from dcc_assets.keys import CHECK_OF_GROUP, CHECK_OF_PHASE, UPLOAD_CHECK
 from dcc_assets.sessions import run_session, run_zip_actions
 from tests.support.dagster_instances import Dagster
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
-from tests.support.databases import one_database
 from tests.support.shown_installations import GOOD, Shown
 
 OTHER = "add/H.2013-10-31.2.impc.zip"
@@ -61,7 +60,6 @@ def test_one_run_takes_a_partition_through_the_whole_flow(shown: Shown) -> None:
     assert [entry for entry in events if entry.is_dagster_event and entry.get_dagster_event().is_step_skipped] == []
 
 
-@one_database
 def test_a_run_over_several_partitions_shows_what_each_came_to(
     data: DataInstallation, data_dagster: Dagster, data_job: JobDefinition
 ) -> None:
@@ -80,7 +78,6 @@ def test_a_run_over_several_partitions_shows_what_each_came_to(
     assert xsd == {GOOD: "passed", OTHER: "passed", FAULTY: "failed"}
 
 
-@one_database
 def test_a_retry_materialises_no_other_archive(data: DataInstallation, data_dagster: Dagster) -> None:
     data.put(GOOD, specimens(), experiments())
     data.put(OTHER, specimens("2013-10-31.2", first=11))
@@ -92,7 +89,6 @@ def test_a_retry_materialises_no_other_archive(data: DataInstallation, data_dags
     assert any(OTHER in partitions for run in told for partitions in run.values())
 
 
-@one_database
 def test_a_failed_check_has_its_own_causes_beside_it_and_not_those_of_others(
     data: DataInstallation, data_dagster: Dagster
 ) -> None:

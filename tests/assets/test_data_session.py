@@ -11,7 +11,7 @@ import pytest
 from dagster import AssetCheckKey, AssetKey, DagsterRunStatus
 
 from dcc.data_outcomes import DataOutcome, ZipData
-from dcc.errors import DagsterStorageError, QcDatabaseOutdatedError
+from dcc.errors import DagsterStorageError
 from dcc.phases import Phase
 from dcc.settings import load_settings
 from dcc.tracker.database import open_tracker
@@ -22,7 +22,6 @@ from dcc_dagster.event_recorder import EventRecorder
 from dcc_dagster.instance import QC_DATABASE_POOL, dagster_environment, open_instance
 from tests.support.dagster_instances import Dagster
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
-from tests.support.databases import one_database
 from tests.support.prepared_processes import FORKED
 from tests.support.shown_installations import GOOD, ORPHANS, Shown, put_orphans
 
@@ -108,13 +107,6 @@ def test_what_is_shown_of_good_data_counts_them(shown: Shown) -> None:
     assert (overviews["animals"], overviews["procedure runs"]) == (3, 3)
 
 
-def test_contexts_are_shown_once_a_session_with_what_it_changed(shown: Shown) -> None:
-    (event,) = shown.dagster.instance.fetch_materializations(AssetKey("contexts"), limit=10).records
-    assert event.asset_materialization is not None
-    told = event.asset_materialization.metadata
-    assert (told["contexts"].value, told["added"].value) == (1, 1)
-
-
 def test_a_failing_check_turns_green_when_its_cause_goes(shown: Shown) -> None:
     """E4 heals when the specimen arrives, without anyone submitting again."""
     assert shown.dagster.checks(EXPERIMENT_CHECK) == {GOOD: "passed", ORPHANS: "failed"}
@@ -126,7 +118,6 @@ def test_a_failing_check_turns_green_when_its_cause_goes(shown: Shown) -> None:
     assert ORPHANS in shown.dagster.materialised("qc")
 
 
-@one_database
 def test_a_check_stays_red_while_another_document_of_the_archive_is_faulty(
     data: DataInstallation, data_dagster: Dagster
 ) -> None:
@@ -139,7 +130,6 @@ def test_a_check_stays_red_while_another_document_of_the_archive_is_faulty(
     assert "in 1 of 2 documents" in data_dagster.evaluation(EXPERIMENT_CHECK, ORPHANS).description
 
 
-@one_database
 def test_a_session_goes_no_further_than_asked(data: DataInstallation, data_dagster: Dagster) -> None:
     data.put(GOOD, specimens(), experiments())
     jobs = 0
@@ -153,7 +143,6 @@ def test_a_session_goes_no_further_than_asked(data: DataInstallation, data_dagst
     assert all(data_dagster.materialised(asset) == {GOOD} for asset in DATA_ASSETS)
 
 
-@one_database
 def test_a_retry_goes_on_to_quality_control_alone(data: DataInstallation, data_dagster: Dagster) -> None:
     data.put(GOOD, specimens(), experiments())
     put_orphans(data)
@@ -163,7 +152,6 @@ def test_a_retry_goes_on_to_quality_control_alone(data: DataInstallation, data_d
     assert data_dagster.materialised("qc") == {GOOD}
 
 
-@one_database
 def test_the_data_are_taken_up_when_dagster_cannot_store_events(
     data: DataInstallation, data_dagster: Dagster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,16 +165,6 @@ def test_the_data_are_taken_up_when_dagster_cannot_store_events(
     assert data.states() == {GOOD: "qc pending"}
 
 
-@one_database
-def test_a_missing_qc_database_is_said_as_it_is(data: DataInstallation, data_dagster: Dagster) -> None:
-    data.put(GOOD, specimens(), experiments())
-    elsewhere = data.with_settings(qc_url=None, home=data.settings.home / "other")
-    with pytest.raises(QcDatabaseOutdatedError, match="dcc init"):
-        run_session(elsewhere.settings, data.tracker, data_dagster.instance)
-    assert data.states() == {GOOD: "xsd done"}
-
-
-@one_database
 def test_one_step_at_a_time_has_the_qc_database(data: DataInstallation, data_dagster: Dagster) -> None:
     storage = data_dagster.instance.event_log_storage
     assert storage.get_concurrency_info(QC_DATABASE_POOL).slot_count == 1
@@ -216,7 +194,6 @@ def hold(environment: dict[str, str], holding: Event) -> None:
         run_session(settings, open_tracker(settings), instance, on_data=stay)
 
 
-@one_database
 def test_a_holder_that_is_killed_frees_its_place_and_the_next_session_shows_what_it_left(
     data: DataInstallation, data_dagster: Dagster
 ) -> None:

@@ -30,7 +30,6 @@ import dcc_assets
 import dcc_sensors
 from dcc.cli.shell.dagster_side import LOCATION_NAME
 from dcc.errors import ConfigurationError
-from dcc.reference.loading import SETS
 from dcc.rules.catalogue import CATALOGUE
 from dcc.settings import load_settings
 from dcc_assets.data import DATA_CHECKS, chosen_data
@@ -45,7 +44,6 @@ from dcc_assets.keys import (
     UPLOAD_CHECK,
 )
 from dcc_assets.quality_control import chosen_contexts, chosen_qc
-from dcc_assets.reference import reference_definitions
 from dcc_dagster.instance import QC_DATABASE_POOL
 from tests.support.prepared_processes import run_in_process
 
@@ -75,15 +73,6 @@ NAMED = {
 KINDS = (Definitions, AssetsDefinition, *itertools.chain(*NAMED.values()))
 """What a code location is made of."""
 BY_CENTRE = {"contexts", "overviews"}
-
-
-def test_the_lineage_is_the_flow_of_the_data() -> None:
-    graph = Definitions.merge(asset_definitions(), reference_definitions()).resolve_asset_graph()
-    in_order = [key.to_user_string() for level in graph.toposorted_asset_keys_by_level for key in level]
-    assert [asset for asset in in_order if asset in LINEAGE] == LINEAGE
-    for parent, child in itertools.pairwise(LINEAGE):
-        judged_by = {AssetKey(f"reference_{name}") for name in SETS} if child == "data_integrity" else set()
-        assert graph.get(AssetKey(child)).parent_keys == {AssetKey(parent), *judged_by}
 
 
 def test_file_sources_zip_actions_and_centres_are_partitions() -> None:

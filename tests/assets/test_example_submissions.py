@@ -7,9 +7,6 @@ from dcc_assets.keys import CHECK_OF_GROUP
 from dcc_assets.sessions import run_session
 from tests.support.dagster_instances import Dagster
 from tests.support.data_installations import DataInstallation
-from tests.support.databases import one_database
-
-pytestmark = one_database
 
 
 def test_the_checks_of_a_bad_submission_are_red_until_its_correction_comes(

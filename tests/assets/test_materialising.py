@@ -11,8 +11,7 @@ from dcc_assets.keys import CHECK_OF_PHASE, REACHABLE
 from dcc_assets.runs import SESSION_TAG
 from dcc_assets.sessions import run_session
 from tests.support.dagster_instances import Dagster
-from tests.support.databases import one_database
-from tests.support.installations import Installation, specimens
+from tests.support.installations import Installation
 
 ZIP = "add/H.2013-10-31.1.impc.zip"
 OTHER = "add/H.2013-10-31.2.impc.zip"
@@ -34,7 +33,6 @@ def failure(dagster: Dagster) -> str:
     )
 
 
-@one_database
 def test_a_zip_action_is_processed_again_alone(
     installation: Installation, dagster: Dagster, asset_job: JobDefinition
 ) -> None:
@@ -55,23 +53,6 @@ def test_a_zip_action_is_processed_again_alone(
     assert dagster.instance.get_runs(limit=1)[0].tags[SESSION_TAG] == "2"
 
 
-@one_database
-def test_one_asset_alone_processes_the_zip_action_all_the_same(
-    installation: Installation, dagster: Dagster, asset_job: JobDefinition
-) -> None:
-    folder = installation.add_folder()
-    folder.put(ZIP, b"no archive")
-    run(installation, dagster)
-    folder.put(ZIP, specimens(), modified=1_500_000_000)
-    run(installation, dagster)
-
-    assert dagster.materialise(asset_job, ZIP, "validated_documents") is DagsterRunStatus.SUCCESS
-    assert installation.states() == {ZIP: "xsd done"}
-    assert dagster.materialised("validated_documents") == {ZIP}
-    assert dagster.checks(UNZIP) == {ZIP: "passed"}
-
-
-@one_database
 def test_faulty_data_fail_checks_and_not_the_run(
     installation: Installation, dagster: Dagster, asset_job: JobDefinition
 ) -> None:
@@ -84,19 +65,6 @@ def test_faulty_data_fail_checks_and_not_the_run(
     assert len(installation.attempts(ZIP)) == 2
 
 
-@one_database
-def test_a_run_for_a_copy_that_is_known_to_be_bad_says_so_and_changes_nothing(
-    installation: Installation, dagster: Dagster, asset_job: JobDefinition
-) -> None:
-    installation.add_folder().put(ZIP, b"no archive")
-    run(installation, dagster)
-    assert dagster.materialise(asset_job, ZIP, *ZIP_ASSETS) is DagsterRunStatus.FAILURE
-    assert "Ask the centre for an archive that is whole" in failure(dagster)
-    assert installation.states() == {ZIP: "unzip failed"}
-    assert len(installation.attempts(ZIP)) == 1
-
-
-@one_database
 def test_a_file_source_is_crawled_and_its_session_left_open_for_what_it_found(
     installation: Installation, dagster: Dagster, asset_job: JobDefinition
 ) -> None:
@@ -114,18 +82,6 @@ def test_a_file_source_is_crawled_and_its_session_left_open_for_what_it_found(
         assert connection.execute(select(SessionLock.session_id, SessionLock.holder)).one() == (2, None)
 
 
-@one_database
-def test_a_crawl_that_found_nothing_to_do_finishes_its_session(
-    installation: Installation, dagster: Dagster, asset_job: JobDefinition
-) -> None:
-    installation.add_folder()
-    run(installation, dagster)
-    dagster.materialise(asset_job, "H-1", "file_source_listings")
-    with installation.tracker.connect() as connection:
-        assert connection.execute(select(SessionLock.session_id, SessionLock.holder)).one() == (None, None)
-
-
-@one_database
 def test_the_zip_action_itself_is_shown_as_the_tracker_has_it(
     installation: Installation, dagster: Dagster, asset_job: JobDefinition
 ) -> None:
@@ -140,7 +96,6 @@ def test_the_zip_action_itself_is_shown_as_the_tracker_has_it(
     assert len(installation.attempts(ZIP)) == 1
 
 
-@one_database
 def test_while_another_session_is_active_the_run_fails_and_says_so(
     installation: Installation, dagster: Dagster, asset_job: JobDefinition
 ) -> None:
@@ -152,7 +107,6 @@ def test_while_another_session_is_active_the_run_fails_and_says_so(
     assert installation.states() == {ZIP: "xsd done"}
 
 
-@one_database
 @pytest.mark.parametrize(
     ("partition", "asset", "reason"),
     [
@@ -169,7 +123,6 @@ def test_a_partition_that_the_tracker_does_not_know_fails_the_run_and_says_so(
     assert reason in failure(dagster)
 
 
-@one_database
 def test_a_zip_action_with_an_odd_name_is_found_by_its_partition(
     installation: Installation, dagster: Dagster, asset_job: JobDefinition
 ) -> None:

@@ -27,7 +27,7 @@ from dcc_assets.reference import (
 from dcc_resources.code_location import platform_resources
 from dcc_sensors.reference import REFRESH_TIME, reference_automation, refresh_reference
 from tests.support.dagster_instances import looked
-from tests.support.databases import one_database, only_sqlite
+from tests.support.databases import only_sqlite
 from tests.support.reference_server import ReferenceServer
 
 NAMES = [f"reference_{name}" for name in SETS]
@@ -95,7 +95,6 @@ def test_materialising_refreshes_and_tells_what_came_of_it(instance: DagsterInst
     assert again.asset_materializations_for_node("refresh_reference")[0].metadata["outcome"].value == "unchanged"
 
 
-@one_database
 @pytest.mark.usefixtures("_environment", "qc_database")
 def test_what_cannot_be_refreshed_fails_its_check_and_does_not_keep_the_others(
     instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
@@ -116,7 +115,6 @@ def test_what_cannot_be_refreshed_fails_its_check_and_does_not_keep_the_others(
         assert "503" in message
 
 
-@one_database
 @pytest.mark.usefixtures("_environment", "qc_database")
 def test_what_is_old_fails_its_check(
     instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -1,7 +1,6 @@
 """A session up to validation through Dagster, in this process: it shows what the tracker has, whatever fails."""
 
 import os
-import shutil
 import signal
 import time
 from typing import Any
@@ -13,12 +12,10 @@ from sqlalchemy import select
 from dcc.errors import (
     DagsterStorageError,
     NotFoundError,
-    SessionActiveError,
     SessionLostError,
     TrackerUnreachableError,
 )
 from dcc.naming import Action
-from dcc.operations.sessions import open_session
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase
 from dcc.tracker.models import CrawlingSession
@@ -29,7 +26,6 @@ from dcc_assets.sessions import run_session, run_zip_actions
 from dcc_dagster.event_recorder import EventRecorder
 from dcc_resources import work
 from tests.support.dagster_instances import Dagster, Heard
-from tests.support.databases import one_database
 from tests.support.installations import Installation, experiments, specimens
 
 GOOD = "add/H.2013-10-31.1.impc.zip"
@@ -135,7 +131,6 @@ def _failed_checks_name_the_zip_the_documents_and_the_lines(dagster: Dagster, he
     assert "does not follow" in dagster.evaluation(ZIP_NAME, BAD_NAME).description
 
 
-@one_database
 def test_a_zip_that_is_right_again_turns_its_check_green(
     installation: Installation, dagster: Dagster, heard: Heard
 ) -> None:
@@ -155,46 +150,6 @@ def test_a_zip_that_is_right_again_turns_its_check_green(
     assert target.run_id == report.run_ids[-1]
 
 
-@one_database
-def test_a_source_that_cannot_be_reached_fails_its_check_and_holds_up_no_other(
-    installation: Installation, dagster: Dagster, heard: Heard
-) -> None:
-    lost = installation.add_folder("J", "lost")
-    installation.add_folder().put(GOOD)
-    shutil.rmtree(lost.path)
-    run(installation, dagster, heard)
-
-    assert dagster.checks(REACHABLE) == {"J-1": "failed", "H-2": "passed"}
-    assert dagster.materialised("file_source_listings") == {"J-1", "H-2"}
-    evaluation = dagster.evaluation(REACHABLE, "J-1")
-    told = next(crawl.error for crawl in heard.crawls if crawl.source_id == lost.source_id)
-    assert told is not None
-    assert evaluation.metadata["reason"].value == told.message
-    assert installation.states() == {GOOD: "xsd done"}
-
-
-@one_database
-def test_only_the_sources_asked_for_are_crawled(installation: Installation, dagster: Dagster, heard: Heard) -> None:
-    installation.add_folder("H", "one").put(GOOD)
-    other = installation.add_folder("H", "two")
-    run(installation, dagster, heard, source_ids=[other.source_id])
-    assert [crawl.source_id for crawl in heard.crawls] == [other.source_id]
-    assert dagster.checks(REACHABLE) == {"H-2": "passed"}
-
-
-@one_database
-def test_another_active_session_is_said_before_any_run(
-    installation: Installation, dagster: Dagster, heard: Heard
-) -> None:
-    with (
-        open_session(installation.tracker, installation.settings),
-        pytest.raises(SessionActiveError, match="is active"),
-    ):
-        run(installation, dagster, heard)
-    assert dagster.statuses() == []
-
-
-@one_database
 @pytest.mark.parametrize("error", [SessionLostError, TrackerUnreachableError])
 def test_what_the_work_raises_reaches_the_caller_as_it_was(
     installation: Installation,
@@ -215,7 +170,6 @@ def test_what_the_work_raises_reaches_the_caller_as_it_was(
     assert capfd.readouterr() == ("", "")
 
 
-@one_database
 def test_an_interrupt_reaches_the_caller_as_one_and_the_next_session_goes_on(
     installation: Installation, dagster: Dagster, heard: Heard
 ) -> None:
@@ -232,7 +186,6 @@ def test_an_interrupt_reaches_the_caller_as_one_and_the_next_session_goes_on(
     assert installation.states() == {GOOD: "xsd done"}
 
 
-@one_database
 def test_the_work_is_done_when_dagster_cannot_store_events(
     installation: Installation, dagster: Dagster, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -247,7 +200,6 @@ def test_the_work_is_done_when_dagster_cannot_store_events(
     assert set(heard.by_zip) == set(ALL) - {BAD_NAME}
 
 
-@one_database
 def test_the_work_is_done_when_dagster_cannot_make_a_run(
     installation: Installation, dagster: Dagster, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -262,7 +214,6 @@ def test_the_work_is_done_when_dagster_cannot_make_a_run(
     assert len(heard.crawls) == 1
 
 
-@one_database
 def test_a_zip_action_that_nobody_knows_is_said(installation: Installation, dagster: Dagster) -> None:
     with pytest.raises(NotFoundError, match=r"H\.2020-01-01\.1\.impc\.zip"):
         run_zip_actions(

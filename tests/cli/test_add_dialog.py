@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pty
-import re
 import select
 import subprocess
 from collections.abc import Callable
@@ -17,7 +16,6 @@ from dcc.sources.host_keys import HostKey
 from tests.cli.conftest import PROGRAM, Dcc
 from tests.support.databases import only_sqlite
 from tests.support.servers import Share
-from tests.support.web_server import trickling_web_server
 
 pytestmark = only_sqlite
 
@@ -70,33 +68,6 @@ def test_a_centre_that_is_not_registered_is_registered_in_passing(
     assert (entry["email"], entry["sources"]) == ("mice@tcp.example.org", 1)
 
 
-def test_a_centre_that_nobody_knows_is_asked_its_name(dcc: Dcc, answer: Callable[..., Result], folder: Path) -> None:
-    answer("no code", "Xyz", "y", "Institute of Mice", "", "file", folder, "y")
-    assert dcc.json("centre", "list")[-1]["full_name"] == "Institute of Mice"
-
-
-def test_a_code_in_other_capitals_is_doubted(dcc: Dcc, answer: Callable[..., Result], folder: Path) -> None:
-    said = answer("WTSI", "", "h", "", "Wtsi", "y", "", "file", folder, "y").stderr
-    assert "Codes are told apart by capitals: Wtsi is another centre than WTSI." in said
-    assert "Codes are told apart by capitals: H is another centre than h." in said
-    assert said.count("Codes are told apart") == 2
-    assert [centre["short_name"] for centre in dcc.json("centre", "list")] == ["H", "J", "Wtsi"]
-
-
-def test_a_centre_that_is_not_to_be_registered_is_asked_anew(
-    dcc: Dcc, answer: Callable[..., Result], folder: Path
-) -> None:
-    answer("n", "J", "file", folder, "y", options=("--centre", "Wtsi"))
-    assert [entry["centre"] for entry in dcc.json("source", "list")] == ["J"]
-    assert [entry["short_name"] for entry in dcc.json("centre", "list")] == ["H", "J"]
-
-
-def test_only_what_is_missing_is_asked(answer: Callable[..., Result], folder: Path) -> None:
-    result = answer(folder, "y", options=("--centre", "H", "--protocol", "file"))
-    assert result.stdout == "1\n"
-    assert "Which centre" not in result.stderr
-
-
 def test_an_answer_that_cannot_be_is_asked_again(dcc: Dcc, answer: Callable[..., Result], folder: Path) -> None:
     result = answer("H", "gopher", "file", folder / "none", folder, "perhaps", "y")
     assert "'gopher' is not one of" in result.stderr
@@ -111,15 +82,6 @@ def test_whoever_leaves_off_leaves_nothing_behind(dcc: Dcc, answer: Callable[...
     answer(*answers, "n", exit_code=2)
     assert dcc.json("source", "list") == []
     assert [entry["short_name"] for entry in dcc.json("centre", "list")] == ["H", "J"]
-
-
-def test_a_source_that_is_there_already_is_not_registered_twice(
-    dcc: Dcc, answer: Callable[..., Result], folder: Path
-) -> None:
-    dcc("source", "add", "--centre", "H", "--protocol", "file", "--base-path", folder)
-    result = answer("H", "file", folder, "J", "", "", "y")
-    assert "registered as file source 1 already" in result.stderr
-    assert [entry["centre"] for entry in dcc.json("source", "list")] == ["H", "J"]
 
 
 def test_a_folder_without_any_of_the_three_directories_is_doubted(
@@ -171,15 +133,6 @@ def test_a_wrong_password_can_be_given_again_and_is_not_shown(
     assert result.stderr.count("That failed: new file source (H, ftp://") == 2
     assert "Logged in as" in result.stderr
     assert dcc.json("source", "test", 1)["ok"] is True
-
-
-def test_a_password_can_be_typed_only_where_it_is_said_to_be_kept(dcc: Dcc, answer: Callable[..., Result]) -> None:
-    dcc.environment["FTP_PASSWORD"] = "geheim, nie gezeigt"
-    dcc.secrets.append(dcc.environment["FTP_PASSWORD"])
-    result = answer("H", "ftp", "127.0.0.1:1", "dcc", "password", "env", "FTP_PASSWORD", "", "save", "y")
-    assert "'password' is not one of 'file', 'env', 'none'" in result.stderr
-    assert "kept in the tracker" not in result.stderr
-    assert [entry["accesskey"] for entry in dcc.json("source", "list")] == ["env:FTP_PASSWORD"]
 
 
 def test_a_server_that_is_down_is_registered_on_request(dcc: Dcc, answer: Callable[..., Result]) -> None:
@@ -247,14 +200,3 @@ def test_on_a_real_terminal_a_password_is_not_seen(dcc: Dcc, faulty_ftp_server: 
     os.close(terminal)
     assert share.accesskey.encode() not in seen
     assert [entry["accesskey"] for entry in dcc.json("source", "list")] == ["***"]
-
-
-def test_a_source_whose_listing_trickles_is_usable_after_a_short_trial(
-    dcc: Dcc, answer: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("dcc.sources.listing_watch.TRIAL_SECONDS", 1.0)
-    with trickling_web_server() as hostname:
-        options = ("--centre", "H", "--protocol", "http", "--hostname", hostname)
-        result = answer("", "", "/", "y", options=options)
-    assert re.search(r"add: [1-9]\d* entries came within 1 seconds; the trial stops there\.", result.stderr)
-    assert result.stdout == "1\n"

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import errno
-import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dcc.operations.sessions import open_session
-from dcc.settings import load_settings
-from dcc.tracker.database import open_tracker
 from tests.cli.conftest import Dcc
 from tests.support.databases import only_sqlite
-from tests.support.stores import Store
 
 
 def other_home(dcc: Dcc) -> Dcc:
@@ -100,40 +94,3 @@ def test_wrong_use_is_said(dcc: Dcc) -> None:
         ("migrate-storage", "Set DCC_TARGET_TRACKER_URL and DCC_TARGET_QC_URL"),
     ):
         assert message in dcc(*command.split(), exit_code=2).stderr
-
-
-@only_sqlite
-def test_nothing_is_replaced_or_moved_beside_a_session(dcc: Dcc, monkeypatch: pytest.MonkeyPatch) -> None:
-    sets = dcc.root / "sets"
-    dcc("backup", sets)
-    for name, value in dcc.environment.items():
-        monkeypatch.setenv(name, value)
-    settings = load_settings()
-    tracker = open_tracker(settings)
-    dcc.environment["DCC_TARGET_TRACKER_URL"] = f"sqlite:///{dcc.root}/t.db"
-    dcc.environment["DCC_TARGET_QC_URL"] = f"sqlite:///{dcc.root}/q.db"
-    with open_session(tracker, settings) as session:
-        assert dcc.json("backup", sets)["sessions"] == [session.id]
-        assert "is active" in dcc.error("restore", sets, "--replace", "--yes", exit_code=3)
-        assert "is active" in dcc.error("migrate-storage", exit_code=3)
-    tracker.dispose()
-
-
-def test_storage_is_moved_to_databases_that_the_environment_names(
-    dcc: Dcc, new_store: Callable[[str], Store], request: pytest.FixtureRequest
-) -> None:
-    on_sqlite = dcc.environment["DCC_TRACKER_URL"].startswith("sqlite")
-    kind = "sqlite" if not on_sqlite or "mariadb" not in request.fixturenames else "mariadb"
-    target = new_store(kind).settings
-    dcc.environment["DCC_TARGET_TRACKER_URL"] = target.tracker_database_url
-    dcc.environment["DCC_TARGET_QC_URL"] = target.qc_database_url
-    moved = dcc("migrate-storage")
-    assert "every table is the same" in moved.stdout
-    assert "set DCC_TRACKER_URL to " in moved.stdout
-    there = Dcc(
-        dcc.environment | {"DCC_TRACKER_URL": target.tracker_database_url, "DCC_QC_URL": target.qc_database_url},
-        dcc.root,
-    )
-    assert there.json("centre", "list") == dcc.json("centre", "list")
-    assert "holds data" in dcc.error("migrate-storage", exit_code=2)
-    assert "***" in json.dumps([one for one in dcc.json("settings") if one["name"] == "target_qc_url"])

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import shlex
 import subprocess
-import threading
-from collections.abc import Iterable
 
 import click
-import pytest
 
-from dcc.cli.shell import parameter_types
-from dcc.cli.shell.parameter_types import VALUES, complete_values, completions
+from dcc.cli.shell.parameter_types import VALUES
 from tests.cli.conftest import PROGRAM, Dcc
 from tests.cli.test_main import ALL, LEAVES
 from tests.support.databases import only_sqlite
@@ -89,26 +85,6 @@ def test_without_a_tracker_or_with_a_wrong_setting_nothing_is_offered_and_nothin
     assert offered_for_a_zip() == ""
 
 
-def test_what_takes_too_long_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parameter_types, "SECONDS", 0.01)
-    never = threading.Event()
-
-    def slowly(_: str) -> Iterable[str]:
-        yield "first"
-        never.wait()
-        yield "last"
-
-    assert completions(slowly, "") in (["first"], [])
-    never.set()
-
-
-def test_a_server_with_many_names_fills_no_terminal() -> None:
-    assert (
-        len(completions(lambda _: [f"add/{number}.zip" for number in range(1_000)], "add/"))
-        == parameter_types.MOST_VALUES
-    )
-
-
 @only_sqlite
 def test_every_shell_has_its_script(bare_dcc: Dcc) -> None:
     for shell in ("bash", "zsh", "fish"):
@@ -126,13 +102,3 @@ def test_every_zip_action_centre_source_and_rule_of_a_command_is_completed() -> 
             if valued and not isinstance(parameter.type, click.Choice):
                 known = any((" ".join(path), word) in unregistered for word in valued)
                 assert known or parameter.name in VALUES, f"Name the parameter of {' '.join(valued)} as in VALUES"
-
-
-def test_a_completed_parameter_is_read_as_before() -> None:
-    option = click.Option(["--source", "source_ids"], type=int, multiple=True)
-    command = click.Command("try", params=[option], callback=lambda source_ids: source_ids)
-    complete_values(command)
-    assert command.main(["--source", "3"], standalone_mode=False) == (3,)
-    assert "Error" not in command.get_help(click.Context(command))
-    with pytest.raises(click.BadParameter):
-        command.main(["--source", "three"], standalone_mode=False)

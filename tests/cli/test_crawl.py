@@ -6,16 +6,11 @@ import getpass
 import json
 import subprocess
 import time
-from types import SimpleNamespace
-from typing import Any, ClassVar, cast
 
 import pytest
 
-from dcc.cli.sessions.display import SessionDisplay
-from dcc.errors import TransferFailedError
 from dcc.operations.sessions import open_session
 from dcc.settings import load_settings
-from dcc.sources.folder import LocalConnection
 from dcc.tracker.database import open_tracker
 from tests.cli.conftest import PROGRAM, Dcc, without_id
 from tests.support.databases import only_sqlite
@@ -125,54 +120,6 @@ def test_a_source_that_is_down_ends_with_4_and_the_others_are_crawled(dcc: Dcc) 
 
 
 @only_sqlite
-def test_a_directory_that_cannot_be_listed_is_a_problem_of_the_data(dcc: Dcc) -> None:
-    folder = dcc.add_folder()
-    folder.put(GOOD)
-    (folder.path / "edit").write_text("not a directory")
-    report = dcc.json("crawl", exit_code=1)
-    assert report["sources"][0]["outcome"] == "partial"
-    assert report["problems"][0]["kind"] == "ListingFailedError"
-    assert "partly  file source 1" in dcc("crawl", exit_code=1).stdout
-
-
-@only_sqlite
-def test_a_changed_zip_is_a_problem_of_the_data(dcc: Dcc) -> None:
-    folder = dcc.add_folder()
-    folder.put(GOOD)
-    dcc("crawl")
-    tracker = open_tracker(load_settings(tracker_url=dcc.environment["DCC_TRACKER_URL"]))
-    note_uploaded(tracker)
-    tracker.dispose()
-    folder.put(GOOD, specimens(mice=5), modified=1_500_000_000)
-    report = dcc.json("crawl", exit_code=1)
-    assert report["sources"][0]["changed"] == 1
-    (problem,) = report["problems"]
-    assert problem["kind"] == "finding"
-    assert GOOD in problem["message"]
-    assert [finding["message"] for finding in dcc.json("status")["findings"]] == [problem["message"]]
-    assert problem["message"] in dcc("status").stdout
-
-
-@only_sqlite
-def test_a_directory_that_is_gone_is_partial_and_believed_by_the_next_crawl(dcc: Dcc) -> None:
-    folder = dcc.add_folder()
-    folder.put(GOOD)
-    dcc("crawl")
-    (folder.path / "add").rename(folder.path / "away")
-    report = dcc.json("crawl", exit_code=1)
-    assert [source["outcome"] for source in report["sources"]] == ["partial"]
-    assert [problem["kind"] for problem in report["problems"]] == ["ListingShrunkError"]
-    assert "the next crawl decides whether it is gone" in dcc("show", GOOD).stdout
-    assert "the directory add is gone" in dcc("source", "why", 1).stdout
-    assert "the directory add is gone" in dcc("status").stdout
-    report = dcc.json("crawl")
-    assert [(source["outcome"], source["gone"]) for source in report["sources"]] == [("ok", 1)]
-    assert [note["kind"] for note in report["notes"]] == ["listing"]
-    assert "Two listings in a row" in dcc("status").stdout
-    assert "not there any more" in dcc("show", GOOD).stdout
-
-
-@only_sqlite
 def test_an_archive_that_is_being_uploaded_is_shown_and_no_problem(dcc: Dcc) -> None:
     dcc.environment["DCC_QUIET_SECONDS"] = "1"
     folder = dcc.add_folder()
@@ -254,13 +201,6 @@ def test_a_crawl_without_any_source_says_so(dcc: Dcc) -> None:
     assert "No zip action was waiting" in result.stdout
 
 
-@only_sqlite
-def test_a_crawl_of_ten_sources_is_reported_in_the_order_of_their_ids(dcc: Dcc) -> None:
-    for number in range(11):
-        dcc.add_folder(f"folder{number}")
-    assert [crawl["id"] for crawl in dcc.json("crawl")["sources"]] == list(range(1, 12))
-
-
 @pytest.mark.both_databases
 def test_a_retry_is_logged_with_the_user_and_processes_the_zip_at_once(dcc: Dcc) -> None:
     folder = dcc.add_folder()
@@ -282,39 +222,6 @@ def test_a_retry_is_logged_with_the_user_and_processes_the_zip_at_once(dcc: Dcc)
     assert [entry["from_status"] for entry in story["reopenings"]] == ["failed", "failed", "done"]
     assert [download["status"] for download in story["downloads"]] == ["failed", "failed", "done", "done"]
     assert "1 zip action in " in dcc("retry", BAD).stdout
-
-
-@only_sqlite
-def test_attempts_in_a_row_that_fetched_nothing_are_one_line(dcc: Dcc, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = dcc.add_folder()
-    folder.put(BAD, invalid())
-    dcc("crawl", exit_code=1)
-    for path in dcc.root.rglob(f"**/{BAD}"):
-        if not path.is_relative_to(folder.path):
-            path.unlink()
-
-    def away(*_: object, **__: object) -> None:
-        raise TransferFailedError("The disk is away.")
-
-    monkeypatch.setattr(LocalConnection, "fetch", away)
-    dcc.environment["DCC_MAX_RETRIES"] = "1"
-    dcc("retry", BAD, exit_code=1)
-    assert [one["phase"] for one in dcc.json("show", BAD)["downloads"]] == ["xsd", "download", "download"]
-    shown = dcc("show", BAD).stdout
-    assert shown.count("download failed") == 1
-    assert "download failed, 2 attempts until" in shown
-    assert shown.count("The disk is away.") == 1
-
-
-@only_sqlite
-def test_an_archive_that_a_copy_of_its_own_centre_heals_is_no_problem(dcc: Dcc) -> None:
-    bad = dcc.add_folder("bad", "H")
-    bad.put(GOOD, b"no archive")
-    dcc("crawl", exit_code=1)
-    good = dcc.add_folder("good", "H")
-    good.put(GOOD)
-    report = dcc.json("crawl", exit_code=0)
-    assert (report["zip_actions"], report["problems"]) == ([{**VALID, "count": 1}], [])
 
 
 @pytest.mark.both_databases
@@ -388,21 +295,6 @@ def test_a_session_through_dagster_gives_the_same_report(dcc: Dcc) -> None:
 
 
 @only_sqlite
-def test_a_lost_instance_is_rebuilt_from_the_tracker(dcc: Dcc) -> None:
-    folder = dcc.add_folder()
-    folder.put(GOOD)
-    folder.put(BAD, invalid())
-    dcc("crawl", exit_code=1)
-    report = dcc.json("instance", "rebuild")
-    assert isinstance(report, dict)
-    from dcc_dagster.instance import open_instance
-
-    with open_instance(load_settings(home=dcc.environment["DCC_HOME"])) as instance:
-        assert set(instance.get_dynamic_partitions("zip_actions")) == {GOOD, BAD}
-    assert dcc("instance", "rebuild").exit_code == 0
-
-
-@only_sqlite
 def test_on_a_terminal_progress_is_drawn(dcc: Dcc) -> None:
     folder = dcc.add_folder()
     folder.put(GOOD)
@@ -424,16 +316,6 @@ def test_on_a_terminal_progress_is_drawn(dcc: Dcc) -> None:
 
 
 @only_sqlite
-def test_a_session_that_cannot_begin_says_so_in_one_line_and_tells_nothing_else(dcc: Dcc) -> None:
-    dcc.add_folder().put(GOOD)
-    began = time.monotonic()
-    dcc.environment |= {"DCC_TRACKER_URL": "mysql://dcc@127.0.0.1:1/none", "DCC_DATABASE_RETRY": "0.5"}
-    for options in ([], ["--json"]):
-        assert "127.0.0.1:1" in dcc.error("crawl", *options, exit_code=4)
-    assert time.monotonic() - began < 20
-
-
-@only_sqlite
 def test_what_a_session_did_is_told_though_the_qc_database_is_away(dcc: Dcc) -> None:
     dcc.add_folder().put(GOOD)
     nobody_listens = "mysql://dcc:dcc@127.0.0.1:1/qc"
@@ -448,21 +330,3 @@ def test_what_a_session_did_is_told_though_the_qc_database_is_away(dcc: Dcc) -> 
     result = dcc("retry", GOOD, exit_code=4)
     assert "Session 2 broke off: 1 zip action in" in result.stdout
     assert result.stderr.splitlines()[-1].startswith("Error (qc-database-unreachable): The QC database")
-
-
-def test_the_bar_of_the_crawl_says_how_far_a_long_listing_is() -> None:
-    class Bars:
-        said: ClassVar[list[dict[str, object]]] = []
-
-        def add_task(self, description: str, **_: object) -> int:
-            return 1
-
-        def update(self, _bar: int, **what: object) -> None:
-            self.said.append(what)
-
-    display = SessionDisplay(None, cast("Any", Bars()), 1, 0)
-    session = SimpleNamespace(heard=None)
-    display.on_begin(cast("Any", session))
-    session.heard("H-1: listing of add: 40,000 entries so far")
-    (told,) = [what["description"] for what in Bars.said if "description" in what]
-    assert told == "Crawling file sources (H-1: listing of add: 40,000 entries so far)"

@@ -8,7 +8,6 @@ import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,7 +16,6 @@ from dcc.cli.installation.dagster_processes import Program
 from dcc.cli.shell.context import settings_from_environment
 from dcc.errors import InternalFaultError
 
-ENDS = "time.sleep(0.3); note(str(child.poll())); child.kill()"
 ASKED_AND_ENDED = "asked = time.monotonic(); time.sleep(1); note(f'{asked} {time.monotonic()}'); child.kill()"
 STAYS = "time.sleep(600)"
 STAYING = Program("stays", [])
@@ -64,12 +62,6 @@ def wait_for_the_end_of_groups(groups: Sequence[int]) -> None:
     assert not any(dagster_processes._signal_group(group, 0) for group in groups)
 
 
-def test_what_a_process_asks_of_its_own_ones_is_answered_until_it_has_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert stop(tmp_path, monkeypatch, ENDS) == str(None)
-
-
 def test_one_that_does_not_end_when_it_is_asked_is_ended_with_its_own_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,21 +81,6 @@ def test_programs_that_run_together_are_stopped_at_once(tmp_path: Path, monkeypa
     asked, ended = zip(*([float(moment) for moment in path.read_text().split()] for path in noted), strict=True)
     assert max(asked) < min(ended)
     assert [process.returncode for process in processes] == [0, 0]
-
-
-def test_one_of_several_that_does_not_start_ends_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    start_module(tmp_path, monkeypatch)
-    (tmp_path / "fails.py").write_text("raise SystemExit(7)")
-    settings, started = settings_from_environment(), []
-
-    def start() -> None:
-        with dagster_processes.running(settings, STAYING, Program("fails", [])) as processes:
-            started.extend(processes)
-            dagster_processes.wait_until(processes, lambda: False)
-
-    with pytest.raises(InternalFaultError, match="exit code 7"):
-        start()
-    assert [process.returncode is not None for process in started] == [True, True]
 
 
 def test_one_that_ends_by_itself_is_told_and_all_of_the_others_is_stopped(
@@ -127,30 +104,6 @@ def start_module(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "stays.py").write_text(STAYS.replace("time", "__import__('time')", 1))
     monkeypatch.setenv("PYTHONPATH", str(folder))
     monkeypatch.setenv("DCC_HOME", str(folder))
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_stop_while_a_process_is_started_leaves_none_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
-) -> None:
-    start_module(tmp_path, monkeypatch)
-    started: list[subprocess.Popen[bytes]] = []
-    popen = subprocess.Popen
-
-    def start(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
-        started.append(popen(*arguments, **options))
-        os.kill(os.getpid(), number)
-        return started[0]
-
-    monkeypatch.setattr(subprocess, "Popen", start)
-    entered = []
-    with dagster_processes.stop_signals(), dagster_processes.running(settings_from_environment(), STAYING):
-        entered.append(True)
-    assert not entered
-    left = [process.poll() is None for process in started]
-    started[0].kill()
-    assert left == [False]
-    assert signal.getsignal(number) not in {signal.SIG_IGN, None}
 
 
 def test_a_stop_while_a_process_is_being_stopped_does_not_cut_that_short(
@@ -177,16 +130,3 @@ def test_a_stop_while_a_process_is_being_stopped_does_not_cut_that_short(
     with pytest.raises(InternalFaultError):
         fail()
     assert started[0].returncode is not None
-
-
-def test_what_is_started_can_be_stopped_by_signals_and_so_can_we_afterwards(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    start_module(tmp_path, monkeypatch)
-    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    with dagster_processes.running(settings_from_environment(), STAYING) as (process,):
-        status = dict(line.split(":", 1) for line in Path(f"/proc/{process.pid}/status").read_text().splitlines())
-        both = (1 << signal.SIGINT - 1) | (1 << signal.SIGTERM - 1)
-        assert int(status["SigBlk"], 16) & both == 0
-        assert int(status["SigIgn"], 16) & both == 0
-    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before

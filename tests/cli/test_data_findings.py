@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from sqlalchemy import update
 
 from dcc.cli.shell.context import open_qc
 from dcc.databases.columns import utc_now
-from dcc.naming import Action, DocumentKind
+from dcc.naming import Action
 from dcc.qc.database import run_writing
 from dcc.qc.models import Experiment, Finding
 from dcc.settings import load_settings
 from dcc.vocabulary import Validity
 from tests.cli.conftest import Dcc
-from tests.support.qc_documents import apply, apply_document, experiment, reading, specimen, to_apply
+from tests.support.qc_documents import apply, experiment, specimen
 
 
 @pytest.fixture
@@ -51,24 +49,6 @@ def test_each_finding_names_its_document_line_and_value(dcc: Dcc, zip_files: lis
     assert f"add/{zip_files[1]}" in said
     assert "1 more finding" in said
     assert len(dcc.json("data", "findings", "--each", "--rule", "Q3", "--severity", "error")) == 1
-
-
-def test_each_finding_stands_under_its_document_that_comes_again_after_another_one(
-    dcc: Dcc, zip_files: list[str]
-) -> None:
-    first = dcc.json("data", "findings", "--each", "--rule", "S13")[0]["file_name"]
-    again = replace(to_apply(Action.ADD, DocumentKind.SPECIMEN, zip_file=zip_files[1]), file_name=first)
-    with open_qc(load_settings()) as qc:
-        apply_document(qc, again, reading(specimen("S1"), specimen("S4")), patience_seconds=5)
-    headings: list[str] = []
-    heading = ""
-    for line in dcc("data", "findings", "--each").stdout.splitlines():
-        if line.startswith("  "):
-            headings.append(f"{heading} {line.split()[0]}")
-        elif line:
-            heading = line.split(":")[0]
-    specimens, experiments = f"add/{zip_files[1]} S13", f"edit/{zip_files[2]} Q3"
-    assert headings == [specimens, specimens, experiments, specimens]
 
 
 def test_what_no_longer_holds_is_shown_on_request_only(dcc: Dcc, zip_files: list[str]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -20,7 +19,6 @@ from click.testing import CliRunner
 
 from dcc.cli.demo.centres import EXPECTED
 from dcc.cli.main import dcc
-from tests.support.prepared_processes import run_dcc
 
 pytest.importorskip("asyncssh", reason="The demonstration's servers are not installed: pip install 'dcc[demo]'")
 pytest.importorskip("pyftpdlib", reason="The demonstration's servers are not installed: pip install 'dcc[demo]'")
@@ -107,18 +105,6 @@ def test_the_commands_see_what_it_has_done(demonstration: Demonstration) -> None
     assert errors["H.2013-11-04.2.experiment.impc.xml"] >= 1
 
 
-def test_the_data_are_there_with_what_the_rules_found(demonstration: Demonstration) -> None:
-    folder, ended = demonstration
-    assert "measurements" in ended.stdout
-    assert {found["rule"] for found in told_by(folder, "data", "findings", "--centre", "J")} == {"S4", "P9", "E4"}
-    happened = [
-        event["happening"] for event in told_by(folder, "data", "history", "--centre", "H", "--specimen", "H-M000003")
-    ]
-    assert happened == ["added"] * 5 + ["edited"]
-    contexts = told_by(folder, "qc", "contexts", "--centre", "Tcp")
-    assert {context["state"] for context in contexts} == {"dataadded"}
-
-
 def test_it_keeps_to_its_folder_and_shows_no_password(demonstration: Demonstration) -> None:
     folder, ended = demonstration
     assert [path.name for path in folder.iterdir()] == [".demo"]
@@ -128,26 +114,6 @@ def test_it_keeps_to_its_folder_and_shows_no_password(demonstration: Demonstrati
     for password in passwords:
         assert password not in ended.stdout + ended.stderr
         assert password.encode() not in tracker
-
-
-def test_its_archives_can_be_processed_again_when_its_servers_are_stopped(
-    demonstration: Demonstration, tmp_path: Path
-) -> None:
-    """Staging has them, and their sources list what was fetched from there."""
-    folder, _ = demonstration
-    wait_until_alone(folder)
-    copied = tmp_path / "copied"
-    shutil.copytree(folder, copied)
-    key = "add/H.2013-11-04.3.impc.zip"
-    before = told_by(copied, "show", key)
-    shown = tmp_path / "shown"
-    without_events = environment(DCC_HOME=str(copied / ".demo" / "home"), DCC_DAGSTER_EVENTS="false")
-    assert run_dcc(["retry", key, "--json"], copied, without_events, shown, shown) == 1, shown.read_text()
-    after = told_by(copied, "show", key)
-    assert (after["phase"], after["status"]) == ("xsd", "failed") == (before["phase"], before["status"])
-    errors = [[len(one["errors"]) for one in told["documents"]] for told in (before, after)]
-    assert errors[0] == errors[1] != []
-    assert [download["status"] for download in after["downloads"]] == ["failed", "failed"]
 
 
 def test_it_leaves_no_process_behind(demonstration: Demonstration) -> None:

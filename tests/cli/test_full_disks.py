@@ -61,13 +61,6 @@ def test_what_has_no_room_in_staging_waits_and_comes_through_when_there_is(
 
 
 @only_sqlite
-def test_the_json_of_a_session_names_each_archive_without_room(dcc: Dcc, staging: SmallDisk) -> None:
-    problems = dcc.json("crawl", exit_code=4)["problems"]
-    assert {problem["kind"] for problem in problems} == {"DiskFullError"}
-    assert {problem["zip"] for problem in problems} < set(KEYS)
-
-
-@only_sqlite
 def test_processes_that_extract_at_once_record_no_document_as_the_centres_fault(dcc: Dcc) -> None:
     """Each sees room for itself; together they have none, so that a write takes less than it was given."""
     with small_disk(dcc.root / "staging", 1_200_000) as disk:
@@ -108,23 +101,3 @@ def test_a_full_disk_under_dcc_home_is_said_to_be_that_and_costs_nothing(
         disk.make_room()
         assert dcc.forked("crawl").returncode == 0
         assert states(dcc) == {("qc", "done"): 1}
-
-
-@only_sqlite
-def test_a_session_says_once_for_each_centre_that_changes_wait_for_older_archives(dcc: Dcc) -> None:
-    dcc.environment["DCC_UNTIL"] = "qc"
-    additions, changes = dcc.add_folder("additions"), dcc.add_folder("changes")
-    additions.put(KEYS[0], specimens())
-    for inc in (2, 3):
-        changes.put(f"edit/H.2013-10-31.{inc}.impc.zip", specimens(stem=f"2013-10-31.{inc}"))
-    dcc("crawl", "--until", "zip_name")
-    additions.path.rename(additions.path.with_name("away"))
-    said = dcc("crawl", exit_code=4).stdout
-    assert said.count("waits   ") == 1
-    assert f"waits   2 documents of centre H wait for {KEYS[0]}, an older archive" in said
-    notes = dcc.json("crawl", exit_code=4)["notes"]
-    assert [note["kind"] for note in notes] == ["waits"]
-    assert KEYS[0] in dcc("show", "edit/H.2013-10-31.2.impc.zip").stdout
-    additions.path.with_name("away").rename(additions.path)
-    dcc("crawl")
-    assert states(dcc) == {("qc", "done"): 3}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pwd
 import sqlite3
-import stat
 import tempfile
 from contextlib import closing
 from itertools import product
@@ -38,16 +37,6 @@ def test_init_makes_a_tracker_and_changes_nothing_when_run_again(bare_dcc: Dcc) 
     }
     assert [centre["short_name"] for centre in bare_dcc.json("centre", "list")] == ["H"]
     assert "up to date" in bare_dcc("init").stdout
-
-
-@only_sqlite
-def test_init_says_what_comes_next(bare_dcc: Dcc) -> None:
-    del bare_dcc.environment["DCC_SUGGESTIONS"]
-    made = bare_dcc("init")
-    assert "tracker.db" in made.stdout
-    assert "qc.db" in made.stdout
-    assert made.stderr.startswith("Next: dcc source add ")
-    assert bare_dcc("init").stderr.startswith("Next: dcc status ")
 
 
 @only_sqlite
@@ -130,17 +119,6 @@ def test_a_setting_by_its_old_name_counts_and_is_warned_of(dcc: Dcc) -> None:
     warning = "Warning: DCC_THROUGH_WITHIN_DAYS is now DCC_OVERDUE_DAYS. The next release no longer reads the old name."
     assert warned.splitlines().count(warning) == 1
     assert "DCC_OVERDUE_DAYS = 8 (set)" in dcc("settings").stdout
-
-
-@only_sqlite
-def test_the_log_may_be_in_the_home_that_is_about_to_be_made(bare_dcc: Dcc) -> None:
-    home = Path(bare_dcc.environment["DCC_HOME"])
-    assert not home.exists()
-    bare_dcc.environment["DCC_LOG_FILE"] = str(home / "logs" / "dcc.log")
-    bare_dcc("init")
-    assert [stat.S_IMODE(path.stat().st_mode) for path in (home, home / "logs")] == [0o700, 0o700]
-    bare_dcc.environment["DCC_LOG_FILE"] = str(bare_dcc.root / "elsewhere" / "dcc.log")
-    assert "cannot be written to" in bare_dcc.error("status", exit_code=2)
 
 
 @only_sqlite

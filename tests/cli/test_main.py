@@ -16,10 +16,7 @@ from click.testing import CliRunner
 from sqlalchemy.exc import OperationalError
 
 from dcc.cli.main import dcc as command
-from dcc.cli.sources.connection import PROTOCOLS
 from dcc.errors import InternalFaultError
-from dcc.sources.connect import OPENERS
-from dcc.tracker.register.source_addresses import SourceState
 from tests.cli.conftest import PROGRAM, Dcc, clean, imported_by
 from tests.support.databases import is_sqlite, only_sqlite
 from tests.support.installations import Folder, specimens
@@ -67,16 +64,6 @@ def test_every_command_says_what_it_does_and_how_it_ends() -> None:
         assert max(map(len, result.stdout.splitlines())) <= 102, path
 
 
-def test_every_protocol_that_can_be_spoken_can_be_registered() -> None:
-    assert set(PROTOCOLS) == {protocol.value for protocol in OPENERS}
-
-
-def test_every_state_of_a_file_source_can_be_set() -> None:
-    (state,) = (option for option in ALL["source", "set-state"].params if option.name == "state")
-    assert isinstance(state.type, click.Choice)
-    assert set(state.type.choices) == set(SourceState)
-
-
 def test_help_lists_every_command_and_the_exit_codes() -> None:
     for arguments in (["--help"], ["-h"]):
         result = CliRunner().invoke(command, arguments, prog_name="dcc")
@@ -100,13 +87,6 @@ def test_wrong_use_ends_with_2() -> None:
 def test_help_and_version_import_nothing_heavy() -> None:
     commands = ("--help", "--version", "data --help", "data export --help", "qc plot --help")
     assert imported_by(*commands, environment=clean(os.environ)).isdisjoint(HEAVY)
-
-
-@only_sqlite
-def test_reports_import_only_what_they_ask_the_tracker_with(dcc: Dcc) -> None:
-    found = imported_by("status", "zips", "sessions", "rules list", environment=dcc.process_environment())
-    assert "sqlalchemy" in found
-    assert found.isdisjoint({"dagster", "lxml", "paramiko", "pandas", "rich", "alembic"})
 
 
 @only_sqlite

@@ -60,9 +60,3 @@ def test_it_serves_until_it_is_stopped(dcc: Dcc) -> None:
         _, told = process.communicate(timeout=60)
     assert process.returncode == 0
     assert told == "Stopped.\n"
-
-
-@only_sqlite
-def test_an_address_says_host_and_port(bare_dcc: Dcc) -> None:
-    for wrong in ("9377", "localhost:", ":9377", "localhost:port", "localhost:99999"):
-        assert "Write it as HOST:PORT" in bare_dcc.error("metrics", "--serve", wrong, exit_code=2)

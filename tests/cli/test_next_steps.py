@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import click
 import pytest
 
 from dcc.cli.shell.next_steps import NEXT, UNSUGGESTED, Step, next_line, step_fields
@@ -47,31 +46,6 @@ def test_what_is_suggested_exists_and_can_be_known() -> None:
         parameters = {parameter.name for parameter in ALL[tuple(name.split())].params}
         assert set(step_fields(step)) <= parameters | FACTS, name
         assert not step.why.endswith("."), name
-
-
-def test_every_command_that_ends_well_can_suggest_something() -> None:
-    """Whatever it found: the last step after success needs nothing but what the command always has."""
-    always = {"added", "created", "first", "directory"}
-    for name, steps in NEXT.items():
-        parameters = ALL[tuple(name.split())].params
-        given = {each.name for each in parameters if isinstance(each, click.Argument) and each.required}
-        assert set(step_fields([step for step in steps if 0 in step.codes][-1])) <= given | always, name
-
-
-def test_the_first_step_is_taken_of_which_all_is_known() -> None:
-    steps = (
-        Step("dcc show {problem}", "why it failed", codes=(1,)),
-        Step("dcc data plan {held}", "what it would change", codes=(0, 1)),
-        Step("dcc status", "how far everything is", needs="session"),
-    )
-    assert (
-        next_line(steps, 1, {"problem": "add/x.zip", "held": "add/y.zip"})
-        == "Next: dcc show add/x.zip  # why it failed"
-    )
-    assert next_line(steps, 1, {"held": ("add/y.zip", "z")}) == "Next: dcc data plan add/y.zip  # what it would change"
-    assert next_line(steps, 0, {"session": True, "held": ()}) == "Next: dcc status  # how far everything is"
-    assert next_line(steps, 0, {"session": False}) is None
-    assert next_line(steps, 4, {"problem": "add/x.zip", "session": True}) is None
 
 
 def test_a_name_from_a_server_is_one_word_and_steers_nothing() -> None:

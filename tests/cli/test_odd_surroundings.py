@@ -7,17 +7,11 @@ from pathlib import Path
 
 import click
 import pytest
-from sqlalchemy import select
 
 from dcc.cli.shell.parameter_types import LARGEST_NUMBER
-from dcc.errors import ConfigurationError
-from dcc.tracker.database import writing
-from dcc.tracker.models import Centre
-from dcc.tracker.register.centres import NewCentre, add_centre
 from tests.cli.conftest import PROGRAM, Dcc
 from tests.cli.test_main import ALL
-from tests.support.databases import only_mariadb, only_sqlite
-from tests.support.installations import Installation
+from tests.support.databases import only_sqlite
 
 TOO_LARGE = "99999999999999999999"
 NO_TEXT = "caf\udce9"
@@ -78,20 +72,3 @@ def test_a_full_disk_behind_standard_output_is_said(dcc: Dcc, arguments: str, un
     assert ended.returncode == 2
     (line,) = ended.stderr.splitlines()
     assert line.startswith("Error (export): Standard output cannot be written: No space left on device.")
-
-
-@only_sqlite
-def test_a_demonstration_where_nothing_can_be_made_says_where_it_can(dcc: Dcc) -> None:
-    ended = dcc.process("demo", cwd="/proc")
-    assert ended.returncode == 2
-    assert "Run `dcc demo` in a directory that may be written." in ended.stderr
-
-
-@only_mariadb
-def test_a_centre_that_another_command_registers_meanwhile_is_registered_already(installation: Installation) -> None:
-    with writing(installation.tracker) as slow:
-        slow.scalars(select(Centre.id)).all()
-        with writing(installation.tracker) as quick:
-            add_centre(quick, NewCentre("Wtsi", "Wellcome Sanger Institute"))
-        with pytest.raises(ConfigurationError, match="Wtsi is registered already"):
-            add_centre(slow, NewCentre("Wtsi", "Wellcome Sanger Institute"))

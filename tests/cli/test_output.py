@@ -22,9 +22,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from dcc.cli.shell.context import parse_zip_key
-from dcc.cli.shell.output import byte_size, count_of, echo_json, echo_table, json_object, printable
-from dcc.errors import ConfigurationError
+from dcc.cli.shell.output import echo_json, json_object, printable
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
@@ -85,27 +83,6 @@ def test_json_is_valid_and_steers_no_terminal(value: object) -> None:
     assert UNSEEN.sub("", shown) == shown.replace("\n", "")
 
 
-def test_a_table_lines_up_and_ends_without_blanks(capsys: pytest.CaptureFixture[str]) -> None:
-    echo_table(("name", "count", "note"), [("a", 1, ""), ("longer", 1000, "x")], indent="  ")
-    assert capsys.readouterr().out == ("  name    count  note\n  a           1\n  longer   1000  x\n")
-    echo_table(("name",), [])
-    assert capsys.readouterr().out == ""
-
-
-def test_sizes_and_counts_are_printed_as_people_read_them() -> None:
-    sizes = {None: "-", 0: "0 B", 999: "999 B", 1_400_000: "1.4 MB", 5 * 10**13: "50.0 TB"}
-    assert {size: byte_size(size) for size in sizes} == sizes
-    assert [count_of(number, "zip") for number in (0, 1, 2_000)] == ["0 zips", "1 zip", "2,000 zips"]
-
-
-def test_a_zip_action_is_named_by_its_action_and_file() -> None:
-    assert parse_zip_key(str(KEY)) == KEY
-    assert parse_zip_key("delete/a/b.zip") == ZipKey(Action.DELETE, "a/b.zip")
-    for text in ("", "add", "add/", "put/x.zip", "/x.zip"):
-        with pytest.raises(ConfigurationError, match="<action>/<file name>"):
-            parse_zip_key(text)
-
-
 NAME = "add/H.2013-11-04.3.impc.zip"
 REASON = "It was taken before, on 2013-11-05 at 10:00, and what lies there now is the same to the byte."
 HEADERS = ("source", "entry", "why", "who acts")
@@ -152,13 +129,6 @@ def test_on_a_narrow_terminal_texts_are_broken_between_words_and_names_are_whole
     assert lines[-1].split() == ["12", "b.zip", "new", "the", "centre"]
 
 
-def test_a_name_with_blanks_is_whole_where_texts_are_broken() -> None:
-    name = "add/H 2013-11-04  second submission.zip"
-    lines = shown_on_a_terminal(90, (name, REASON))
-    assert f"     3  {name}  It was taken" in lines[1]
-    assert max(map(len, lines)) <= 90
-
-
 def test_a_table_fits_and_lines_up_where_characters_take_two_cells_or_none() -> None:
     wide = "add/测试提交.zip"
     reason = "它以前 已经 被接收过了 现在 放在那里 的 文件 完全 相同 没有 任何 变化 一个 字节 也 没有"
@@ -167,21 +137,3 @@ def test_a_table_fits_and_lines_up_where_characters_take_two_cells_or_none() -> 
     assert max(map(cell_len, lines)) <= 80
     ends = [cell_len(line[: line.index("nobody")]) for line in lines if "nobody" in line]
     assert ends == [cell_len(lines[0][: lines[0].index("who acts")])] * 2
-
-
-def test_a_word_is_coloured_where_it_is_a_state_and_not_where_it_ends_a_text() -> None:
-    text = "the last word of this text stands alone in its line, and is failed"
-    lines = shown_on_a_terminal(60, (NAME, text), ("a.zip", "failed"), coloured=True)
-    assert len(lines) > 4
-    assert [line for line in lines if "\x1b[31m" in line] == [line for line in lines if "a.zip" in line]
-
-
-def test_a_text_of_blanks_keeps_its_row() -> None:
-    assert len(shown_on_a_terminal(60, (NAME, REASON), ("c.zip", " " * 60))) > len(shown_on_a_terminal(60))
-
-
-def test_where_it_fits_or_is_not_shown_on_a_terminal_each_row_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    wide = shown_on_a_terminal(200)
-    echo_table(HEADERS, [(3, NAME, REASON, "nobody"), (12, "b.zip", "new", "the centre")], prose=["why"])
-    assert wide == capsys.readouterr().out.splitlines()
-    assert len(wide) == 3

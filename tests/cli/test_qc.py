@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from dcc.cli.shell.context import open_qc
-from dcc.cli.shell.next_steps import NEXT
 from dcc.naming import Action
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.overviews import build_overviews
@@ -37,27 +36,6 @@ def test_contexts_are_listed_by_what_is_chosen(dcc: Dcc) -> None:
     assert (entry["state"], entry["issues"]) == ("dataadded", 0)
     assert "baseline" in dcc("qc", "contexts").stdout
     assert dcc.json("qc", "contexts", "--state", "qcdone") == []
-
-
-@pytest.mark.usefixtures("submitted")
-def test_contexts_of_several_states_are_listed_and_all_that_wait(dcc: Dcc) -> None:
-    dcc("qc", "done", "--centre", "J", "--reason", "fine")
-    dcc("qc", "issue", "--genotype", "baseline", "--reason", "no")
-    either = ("--state", "hasissues", "--state", "qcdone")
-    assert {entry["state"] for entry in dcc.json("qc", "contexts", *either)} == {"hasissues", "qcdone"}
-    assert {entry["state"] for entry in dcc.json("qc", "contexts", "--waiting")} == {"hasissues", "dataadded"}
-    assert dcc.json("qc", "contexts", "--waiting", "--centre", "J") == []
-    assert "--waiting" in dcc.error("qc", "contexts", "--waiting", "--state", "qcdone", exit_code=2)
-    assert len(dcc.json("qc", "history", *either)) == 4
-    assert dcc.json("qc", "reopen", *either, "--reason", "again") == {"changed": 1, "left": 0}
-    assert dcc.json("qc", "done", "--waiting", "--reason", "fine") == {"changed": 2, "left": 1}
-
-
-@pytest.mark.usefixtures("submitted")
-def test_the_command_that_is_suggested_lists_what_waits_whatever_happened_to_it(dcc: Dcc) -> None:
-    suggested = NEXT["qc done"][0].command.split()[1:]
-    dcc("qc", "issue", "--all", "--reason", "no")
-    assert len(dcc.json(*suggested)) == 3
 
 
 @pytest.mark.usefixtures("submitted")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -50,17 +49,3 @@ def test_what_cannot_be_drawn_is_told(filled: Dcc, tmp_path: Path) -> None:
     assert "SVG nor PNG" in filled.error("qc", "plot", "--centre", "H", "--output", "p.pdf", exit_code=2)
     nowhere = tmp_path / "none" / "p.svg"
     assert "cannot be written" in filled.error("qc", "plot", "--centre", "H", "--output", nowhere, exit_code=2)
-
-
-def test_a_picture_that_cannot_be_written_whole_leaves_the_one_before(
-    filled: Dcc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(_: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    path = tmp_path / "w.svg"
-    path.write_text("before")
-    monkeypatch.setattr(os, "fsync", full)
-    assert "No space left" in filled.error("qc", "plot", "--centre", "H", "--output", path, exit_code=2)
-    assert path.read_text() == "before"
-    assert [each.name for each in tmp_path.glob("*svg*")] == ["w.svg"]

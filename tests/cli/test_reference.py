@@ -66,26 +66,6 @@ def test_a_session_without_documents_reads_what_the_settings_name_and_says_what_
 
 
 @only_sqlite
-def test_a_session_ends_with_4_where_a_server_of_reference_data_is_away(dcc: Dcc) -> None:
-    dcc.add_folder()
-    dcc.environment |= {"DCC_UNTIL": "qc", "DCC_REFERENCE_PROJECTS": "http://127.0.0.1:1/projects.csv"}
-    dcc.environment["DCC_RETRY_DELAY"] = "0.01"
-    assert "projects could not be refreshed" in dcc("crawl", exit_code=4).stdout
-
-
-def test_a_stale_set_is_told(dcc: Dcc) -> None:
-    (dcc.root / "retrieved.txt").write_text("2020-01-01\n")
-    (dcc.root / "projects.csv").write_text("project\nBaSH\n")
-    dcc.environment |= {"DCC_REFERENCE_PROJECTS": str(dcc.root)}
-    dcc("reference", "refresh")
-    told = dcc("reference", "list", exit_code=1)
-    assert told.stdout.count(" stale ") == 1
-    assert "more than 30. Run `dcc reference refresh projects`" in told.stderr
-    (stale,) = (entry for entry in dcc.json("reference", "list", exit_code=1) if entry["is_stale"])
-    assert (stale["name"], stale["retrieved"]) == ("projects", "2020-01-01T00:00:00Z")
-
-
-@only_sqlite
 def test_a_set_that_there_is_not_and_a_source_that_cannot_be_used_are_refused(dcc: Dcc) -> None:
     assert "impress, status_codes" in dcc.error("reference", "refresh", "colours", exit_code=2)
     dcc.secrets.append("s3cret-x")

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import getpass
 
-import pytest
-
-from dcc.cli.shell.context import open_qc
 from dcc.rules.catalogue import CATALOGUE
-from dcc.settings import load_settings
 from tests.cli.conftest import Dcc
 from tests.support.databases import only_sqlite
-from tests.support.integrity_cases import experiment, experiments, mutant, procedure, simple, specimens
-from tests.support.judging_cases import judge, upload
 
 FAR = "2999-12-31"
 
@@ -64,16 +58,6 @@ def test_a_revoked_waiver_is_shown_on_request(dcc: Dcc) -> None:
     )
     assert "revoked: it is mended" in dcc("rules", "waivers", "--all").stdout
     assert "was revoked" in dcc.error("rules", "revoke", "1", "--reason", "?", exit_code=2)
-
-
-def test_it_is_said_how_many_documents_a_waiver_concerns(dcc: Dcc, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in dcc.environment.items():
-        monkeypatch.setenv(name, value)
-    with open_qc(load_settings()) as qc:
-        judge(qc, upload(qc, specimens(mutant())))
-        judge(qc, upload(qc, experiments(experiment(procedure(simple("RANGED", "x"))))))
-    said = dcc("rules", "waive", "P9", "--reason", "a broken balance").stdout
-    assert "1 document judged before may change, with the next session." in said
 
 
 @only_sqlite

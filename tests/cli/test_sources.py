@@ -46,12 +46,6 @@ def free_share(tmp_path: Path) -> Share:
     return Share(tmp_path, SourceProtocol.SFTP, "127.0.0.1:1", username="dcc")
 
 
-@pytest.fixture
-def ftp_folder(faulty_ftp_server: Callable[..., Share]) -> Share:
-    """A folder on an FTP server with a password."""
-    return faulty_ftp_server()
-
-
 @pytest.mark.servers
 def test_an_sftp_server_is_added_with_its_host_key_shown_and_pinned(dcc: Dcc, sftp_server: Share) -> None:
     sftp_server.put("add/H.2013-10-31.1.impc.zip")
@@ -101,15 +95,6 @@ def test_on_a_terminal_the_host_key_is_asked_about(dcc: Dcc, sftp_server: Share)
         assert len(dcc.json("source", "list")) == count
 
 
-@pytest.mark.servers
-def test_a_host_key_in_known_hosts_needs_no_question(dcc: Dcc, sftp_server: Share, tmp_path: Path) -> None:
-    host, _, port = sftp_server.hostname.rpartition(":")
-    (tmp_path / "known_hosts").write_text(f"[{host}]:{port} {sftp_server.host_keys[0]}\n")
-    dcc.environment["DCC_KNOWN_HOSTS"] = str(tmp_path / "known_hosts")
-    assert dcc.json("source", "add", *place(sftp_server)) == {"id": 1, "fingerprints": [], "warnings": []}
-    assert dcc.json("source", "test", 1)["ok"] is True
-
-
 def test_an_sftp_server_that_is_down_is_added_only_on_request(dcc: Dcc, free_share: Share) -> None:
     assert "Connection refused" in dcc.error("source", "add", *place(free_share, accesskey="env:X"), exit_code=4)
     assert dcc.json("source", "list") == []
@@ -118,20 +103,6 @@ def test_an_sftp_server_that_is_down_is_added_only_on_request(dcc: Dcc, free_sha
     assert "Connection refused" in added["warnings"][0]
     (entry,) = dcc.json("source", "list")
     assert (entry["state"], entry["fingerprints"]) == ("available", [])
-
-
-def test_a_source_that_is_down_at_first_is_accepted_when_it_is_there(
-    dcc: Dcc, password_sftp_server: Callable[..., Share]
-) -> None:
-    share = password_sftp_server()
-    dcc.environment["SFTP_PASSWORD"] = share.accesskey
-    dcc.secrets.append(share.accesskey)
-    dcc("source", "add", *place(share, accesskey="env:SFTP_PASSWORD"), "--no-test")
-    assert "--accept-host-key" in dcc.error("source", "test", 1, exit_code=4)
-    accepted = dcc.json("source", "test", 1, "--accept-host-key")
-    assert accepted["accepted_host_key"] == {"old": [], "new": fingerprint(share)}
-    assert accepted["ok"] is True
-    assert dcc.json("source", "test", 1, "--accept-host-key")["accepted_host_key"] is None
 
 
 def test_a_changed_host_key_is_refused_until_it_is_accepted(
@@ -220,13 +191,6 @@ def test_a_password_is_never_shown_and_may_come_from_standard_input(
     assert "***" in dcc("source", "list").stdout
     dcc("source", "add", *place(share), "--plain", exit_code=2)
     dcc("status", "--json")
-
-
-def test_an_access_key_that_refers_to_nothing_is_wrong_configuration(dcc: Dcc, ftp_folder: Share) -> None:
-    added = dcc.json("source", "add", *place(ftp_folder, accesskey="env:NO_SUCH_VARIABLE"))
-    assert "NO_SUCH_VARIABLE" in added["warnings"][0]
-    assert "NO_SUCH_VARIABLE" in dcc.error("source", "test", 1, exit_code=2)
-    assert dcc.json("source", "test", 1, exit_code=2)["ok"] is False
 
 
 def test_what_makes_no_sense_is_refused_before_anyone_is_connected_to(dcc: Dcc, free_share: Share) -> None:
@@ -333,29 +297,3 @@ def test_adding_a_source_whose_listing_trickles_ends_soon_and_warns_of_nothing(
     assert re.search(r"add: [1-9]\d* entries came within 1 seconds; the trial stops there\.", added.stderr)
     assert "A crawl waits 300 seconds, as DCC_LIST_TIMEOUT says." in added.stderr
     assert "when it can be used" not in added.stderr
-
-
-def test_adding_a_source_that_lists_nothing_in_a_trials_time_warns(dcc: Dcc, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dcc.sources.listing_watch.TRIAL_SECONDS", 1.0)
-    with trickling_web_server(pause=60) as hostname:
-        added = dcc("source", "add", *("--centre", "H", "--protocol", "http", "--hostname", hostname))
-    assert "was not done within 1 seconds; 0 entries had come by then" in added.stderr
-    assert "This was only a trial: a crawl waits 300 seconds, as DCC_LIST_TIMEOUT says." in added.stderr
-    assert "The source is registered; when it can be used: dcc source test 1" in added.stderr
-
-
-HOSTS = (
-    "u:s3cret-x u:s3cret-x@host u:s3cret-x@[::1 root:s3cret-x:22 sftp://u:s3cret-x@host/ sftp://host/s3cret-x "
-    "host/s3cret-x host?s3cret-x [host] [::1]:s3cret-x [::1 a..b host:0"
-)
-
-
-@pytest.mark.parametrize("protocol", ["sftp", "ftp", "ftps", "http", "https"])
-def test_a_host_that_can_be_none_is_refused_without_the_password_in_it(dcc: Dcc, protocol: str) -> None:
-    log = dcc.root / "log"
-    dcc.environment["DCC_LOG_FILE"] = str(log)
-    dcc.secrets.append("s3cret-x")
-    for hostname in ("", *HOSTS.split()):
-        dcc("--debug", "source", "add", "--centre", "H", "--protocol", protocol, "--hostname", hostname, exit_code=2)
-    dcc.check(log.read_text())
-    assert dcc.json("source", "list") == []

@@ -241,33 +241,6 @@ def test_the_story_of_a_zip_has_every_attempt_document_and_error(dcc: Dcc) -> No
     assert "Never downloaded." in dcc("show", "add/wrong.zip").stdout
 
 
-def test_the_documents_of_a_story_are_those_of_the_latest_download(dcc: Dcc) -> None:
-    crawled(dcc)
-    folder = dcc.root / "first" / BAD
-    folder.write_bytes((dcc.root / "first" / GOOD).read_bytes())
-    dcc("crawl")
-    story = dcc.json("show", BAD)
-    assert [len(download["documents"]) for download in story["downloads"]] == [2, 1]
-    assert story["documents"] == story["downloads"][1]["documents"]
-    assert story["status"] == "done"
-    assert [finding["kind"] for finding in story["findings"]] != []
-    said = dcc("show", BAD).stdout
-    assert "Re-opened" in said
-    assert "Findings" in said
-
-
-@only_sqlite
-def test_many_errors_of_a_document_are_cut_short_unless_all_are_wanted(dcc: Dcc) -> None:
-    folder = dcc.add_folder()
-    document = specimens("H", "2013-10-31.2", mice=30)
-    (name,) = document
-    folder.put(BAD, {name: document[name].replace(b"gender=", b"gendr=")})
-    dcc("crawl", exit_code=1)
-    assert "... and 50 more errors. `dcc show --all-errors`" in dcc("show", BAD).stdout
-    assert dcc("show", BAD, "--all-errors").stdout.count("gendr") == 30
-    assert len(dcc.json("show", BAD)["documents"][0]["errors"]) == 60
-
-
 def test_sessions_are_listed_newest_first(dcc: Dcc) -> None:
     crawled(dcc)
     dcc("crawl")

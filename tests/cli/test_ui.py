@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import signal
 import socket
-import sqlite3
 import subprocess
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -110,27 +109,6 @@ def test_a_port_in_use_is_said_to_be(dcc: Dcc) -> None:
         listener.listen()
         port = listener.getsockname()[1]
         assert f"port {port}" in dcc.error("ui", "--port", port, exit_code=2)
-
-
-def test_a_new_instance_that_cannot_be_made_is_told_of_in_a_line(dcc: Dcc) -> None:
-    home = Path(dcc.environment["DCC_HOME"]) / "dagster"
-    home.mkdir()
-    (home / "dagster.yaml").write_text("nonsense: {")
-    assert "Correct its dagster.yaml" in dcc.error("ui", "--port", free_port(), exit_code=4)
-
-
-@pytest.mark.parametrize("command", ["daemon", "ui", "ui --without-daemon", "ui --read-only"])
-def test_a_new_instance_is_whole_before_several_processes_of_dagster_open_it(
-    dcc: Dcc, monkeypatch: pytest.MonkeyPatch, command: str
-) -> None:
-    def run(settings: Settings, *programs: Program) -> NoReturn:
-        with closing(sqlite3.connect(settings.dagster_home / "schedules" / "schedules.db")) as file:
-            assert file.execute("SELECT count(*) FROM alembic_version").fetchone() == (1,)
-        raise NotFoundError("Nothing is run here.")
-
-    monkeypatch.setattr("dcc.cli.installation.ui.running", run)
-    port = [] if command == "daemon" else ["--port", free_port()]
-    assert dcc.error(*command.split(), *port, exit_code=2) == "Nothing is run here."
 
 
 def test_serving_others_warns_and_says_how_a_login_is_put_before_it(dcc: Dcc, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,12 +113,6 @@ def test_reference_data_are_read_from_a_server(bare_dcc: Dcc, tmp_path: Path) ->
     assert "There is no folder" in said
 
 
-def test_several_paths_are_checked_in_the_order_given(bare_dcc: Dcc, tmp_path: Path) -> None:
-    first, second = put(tmp_path, "b.xml", WRONG), put(tmp_path, "a.xml", specimens()[NAME])
-    verdicts = bare_dcc.json("validate", first, second, exit_code=1)
-    assert [(verdict["path"], verdict["valid"]) for verdict in verdicts] == [(str(first), False), (str(second), True)]
-
-
 def test_a_further_centre_code_can_be_named(bare_dcc: Dcc, tmp_path: Path) -> None:
     document = specimens("H")[NAME]
     name = "New_Centre.2013-10-31.1"

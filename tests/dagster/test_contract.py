@@ -9,7 +9,7 @@ import ast
 import inspect
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -235,19 +235,6 @@ def test_the_daemon_is_run_by_its_command_with_options_that_it_has() -> None:
         "Dagster has changed the command dagster-daemon. See to dcc_dagster/daemon.py and dcc/cli/installation/ui.py."
     )
     assert options >= {"--workspace", "--log-level", "--log-format"}, said
-
-
-def test_what_has_changed_is_told_with_who_leans_on_it() -> None:
-    (table,) = (one for one in LEANED_ON if one.name.endswith(":AssetKeyTable"))
-    told = replace(table, has="asset_key no_such_column").told()
-    assert f"has changed {table.name}: it has no no_such_column." in told
-    assert told.endswith("See to dcc_dagster/partition_removal.py.")
-    gone = Leaned("web_server daemon", "dagster._utils.log:no_such_function").told()
-    assert "it is gone" in gone
-    assert gone.endswith("See to dcc_dagster/web_server.py, dcc_dagster/daemon.py.")
-    assert "its parameters are handler formatter log_level, not handler" not in gone
-    other = Leaned("web_server", "dagster._utils.log:configure_loggers", "stream level").told()
-    assert "its parameters are handler formatter log_level, not stream level" in other
 
 
 def test_all_that_dcc_dagster_takes_from_dagsters_inside_is_listed() -> None:

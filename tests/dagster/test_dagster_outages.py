@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from types import SimpleNamespace
 
 import pytest
 from dagster import AssetKey, AssetRecordsFilter
@@ -21,7 +20,6 @@ from dcc.qc.models import Specimen
 from dcc_assets.keys import VALIDATED_DOCUMENTS
 from dcc_assets.sessions import run_session
 from dcc_dagster.instance import open_instance
-from tests.dagster.test_event_storage import some_events
 from tests.support.dagster_instances import Dagster, Heard
 from tests.support.data_installations import DataInstallation
 from tests.support.data_installations import specimens as data_specimens
@@ -43,27 +41,6 @@ def materialisations(dagster: Dagster, asset: AssetKey = VALIDATED_DOCUMENTS) ->
     """How often each partition of an asset was materialised."""
     found = dagster.instance.fetch_materializations(AssetRecordsFilter(asset), limit=1_000)
     return Counter(record.partition_key for record in found.records)
-
-
-@only_mariadb
-def test_a_server_that_restarts_in_mid_session_loses_nothing_and_doubles_nothing(
-    installation: Installation, dagster: Dagster, heard: Heard, mariadb: MariaDb
-) -> None:
-    """The tracker's and Dagster's databases go away together, with all connections: 1053, 2006, 2013, 2003."""
-    keys = put_some(installation.add_folder())
-
-    def restart(outcome: ZipOutcome) -> None:
-        heard.zips.append(outcome)
-        if len(heard.zips) == 2:
-            mariadb.stop()
-            mariadb.start()
-
-    report = run_session(installation.settings, installation.tracker, dagster.instance, until=Phase.XSD, on_zip=restart)
-    assert len(report.run_ids) == 2
-    assert installation.states() == dict.fromkeys(keys, "xsd done")
-    assert Counter(str(outcome.key) for outcome in heard.zips) == dict.fromkeys(keys, 1)
-    assert materialisations(dagster) == dict.fromkeys(keys, 1)
-    assert {status.value for status in dagster.statuses()} == {"SUCCESS"}
 
 
 @only_mariadb
@@ -135,27 +112,3 @@ def test_a_session_goes_on_without_dagster_and_the_next_one_shows_what_it_missed
     with open_instance(elsewhere.settings) as instance:
         assert set(materialisations(Dagster(instance))) == keys | later
     assert len(heard.zips) == 2 * COUNT
-
-
-@only_sqlite
-def test_a_database_that_was_waited_for_in_vain_does_not_hold_up_each_message(
-    elsewhere: Installation, mariadb: MariaDb, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with open_instance(elsewhere.settings) as instance:
-        waits: list[float] = []
-        clock = SimpleNamespace(sleep=waits.append, monotonic=lambda: sum(waits))
-        monkeypatch.setattr("dcc.databases.transactions.time", clock)
-        mariadb.stop()
-        with pytest.raises(DagsterStorageError, match="tried again for 1 seconds"):
-            instance.event_log_storage.store_event_batch(some_events())
-        assert len(waits) > 2
-        waits_before = len(waits)
-        for _ in range(3):
-            with pytest.raises(DagsterStorageError):
-                instance.get_runs()
-        assert len(waits) == waits_before
-        mariadb.start()
-        assert instance.get_runs() == []
-        mariadb.stop()
-        with pytest.raises(DagsterStorageError, match="tried again for 1 seconds"):
-            instance.get_runs()

@@ -6,11 +6,9 @@ from contextlib import suppress
 from dataclasses import replace
 
 import pytest
-from dagster import AssetCheckKey, AssetKey, DagsterInstance, DynamicPartitionsDefinition, EventLogEntry
-from dagster._core.storage.partition_status_cache import get_and_update_asset_status_cache_value
+from dagster import AssetCheckKey, AssetKey, DagsterInstance, EventLogEntry
 
 from dcc.errors import DagsterStorageError
-from dcc_dagster import event_recorder
 from dcc_dagster.event_recorder import EventRecorder, Step
 from dcc_dagster.metadata import Metadata
 from dcc_dagster.partition_events import Failure, Materialised, PartitionEvents, Report, Verdict
@@ -47,26 +45,11 @@ def test_a_pass_is_stored_only_where_the_check_failed_before(dagster: Dagster) -
     assert dagster.instance.event_log_storage.get_asset_check_execution_history(CHECK, limit=10) == history
 
 
-def test_a_pass_is_stored_too_where_the_failure_is_of_the_same_batch(dagster: Dagster) -> None:
-    bad, healed = Report("one", (), (verdict(False),)), Report("one", (), (verdict(True, always=False),))
-    told(dagster, bad, healed)
-    assert dagster.checks(CHECK) == {"one": "passed"}
-
-
 def test_a_check_that_the_run_announced_gets_every_verdict(dagster: Dagster) -> None:
     reports = [Report("one", (), (verdict(True, always=False), Verdict(OTHER, True, "why", always=False)))]
     told(dagster, *reports, planned=[CHECK])
     assert dagster.checks(CHECK) == {"one": "passed"}
     assert dagster.checks(OTHER) == {}
-
-
-def test_of_the_first_partitions_every_pass_is_stored(dagster: Dagster) -> None:
-    events = PartitionEvents(dagster.instance, passes=2)
-    with EventRecorder(dagster.instance, STEP, events) as recorder:
-        recorder.record_many(Report(name, (), (verdict(True, always=False),)) for name in ("one", "two", "three"))
-        recorder.record(Report("one", (), (Verdict(OTHER, True, "why", always=False),)))
-    assert dagster.checks(CHECK) == {"one": "passed", "two": "passed"}
-    assert dagster.checks(OTHER) == {"one": "passed"}
 
 
 def test_an_evaluation_points_at_the_materialisation_that_it_is_about(dagster: Dagster) -> None:
@@ -81,61 +64,11 @@ def test_an_evaluation_points_at_the_materialisation_that_it_is_about(dagster: D
     assert target.storage_id == info.latest_materialization_storage_id
 
 
-def test_a_failure_where_nothing_was_materialised_is_current_too(dagster: Dagster) -> None:
-    told(dagster, Report("one", (), (verdict(False),)))
-    (info,) = dagster.instance.event_log_storage.get_asset_check_partition_info([CHECK])
-    assert info.is_current
-
-
-def test_names_of_elements_survive_on_pages_that_take_text_for_markdown_and_on_those_that_do_not(
-    dagster: Dagster,
-) -> None:
-    told(dagster, Report("one", (), (Verdict(CHECK, False, "<mouse> has no `id` & no_name [1]"),)))
-    assert dagster.evaluation(CHECK, "one").description == r"‹mouse› has no \`id\` & no_name \[1\]"
-
-
 def test_events_keep_the_time_at_which_it_happened(dagster: Dagster) -> None:
     told(dagster, Report("one", (Materialised(ASSET, {}),), (verdict(False),), timestamp=1_400_000_000.0))
     newest = dagster.instance.get_latest_materialization_event(ASSET)
     assert newest is not None
     assert newest.timestamp == 1_400_000_000.0
-
-
-def test_many_reports_are_few_batches(dagster: Dagster, monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes: list[int] = []
-    store = dagster.instance.event_log_storage.store_event_batch
-
-    def note(events: Sequence[EventLogEntry]) -> None:
-        sizes.append(len(events))
-        store(events)
-
-    monkeypatch.setattr(dagster.instance.event_log_storage, "store_event_batch", note)
-    monkeypatch.setattr(event_recorder, "_MOST_AT_ONCE", 10)
-    told(dagster, *(Report(f"zip {n}", (Materialised(ASSET, {}),)) for n in range(25)))
-    assert sizes == [10, 10, 5]
-    assert len(dagster.materialised("validated_documents")) == 25
-
-
-def test_nothing_is_asked_about_the_checks_of_partitions_that_are_new(
-    dagster: Dagster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A first listing has hundreds of thousands of them."""
-    asked: list[list[str]] = []
-    look = dagster.instance.event_log_storage.get_asset_check_partition_info
-
-    def note(checks: object, *, partition_keys: list[str]) -> object:
-        asked.append(partition_keys)
-        return look(checks, partition_keys=partition_keys)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(dagster.instance.event_log_storage, "get_asset_check_partition_info", note)
-    fine = Verdict(CHECK, True, "fine", always=False)
-    found = [
-        Report(name, (Materialised(ASSET, {}),), (fine,), partitions="zip_actions", whole=True) for name in ("a", "b")
-    ]
-    told(dagster, *found)
-    assert asked == []
-    told(dagster, found[0])
-    assert asked == [["a"]]
 
 
 def test_a_storage_that_fails_never_holds_up_the_work_and_is_said_at_the_end(
@@ -197,18 +130,6 @@ def test_what_explains_a_failure_stands_beside_it_and_beside_nothing_else(dagste
     assert shown == {"good": False, "bad": True, "source": False}
 
 
-def test_an_explanation_that_fails_holds_up_nothing(dagster: Dagster, caplog: pytest.LogCaptureFixture) -> None:
-    def explain(_failures: Sequence[Failure]) -> list[Metadata]:
-        raise AttributeError("no such thing")
-
-    events = PartitionEvents(dagster.instance, explain=explain)
-    with EventRecorder(dagster.instance, STEP, events) as recorder:
-        recorder.record(Report("bad", (), (replace(verdict(False), kinds={"S1"}),), None, "zips"))
-    assert dagster.checks(CHECK) == {"bad": "failed"}
-    assert "no such thing" in caplog.text
-
-
-ZIPS = DynamicPartitionsDefinition(name="zips")
 EARLY = AssetKey("zip_actions")
 
 
@@ -247,36 +168,3 @@ def test_what_was_archived_is_shown_whole_wherever_its_showing_was_broken_off(
     assert set(dagster.instance.get_dynamic_partitions("zips")) == set(names)
     assert dagster.materialised("zip_actions") == set(names)
     assert dagster.checks(CHECK) == dict.fromkeys(names, "failed")
-
-
-def test_what_could_not_be_recalled_is_recalled_the_next_time(dagster: Dagster) -> None:
-    def refuse(_partitions: Sequence[str]) -> list[Report]:
-        raise OSError("the tracker is away")
-
-    with pytest.raises(DagsterStorageError), EventRecorder(dagster.instance, STEP, recall=refuse) as recorder:
-        recorder.record(Report("one", (Materialised(ASSET, {}),), partitions="zips"))
-    tell_of_an_archived_one(dagster, "one")
-    assert dagster.materialised("zip_actions") == {"one"}
-
-
-def test_pages_count_what_was_archived_though_they_are_looked_at_while_it_is_shown(
-    dagster: Dagster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What a page found out it keeps, and asks for newer events alone, but not where partitions came."""
-    add = dagster.instance.add_dynamic_partitions
-
-    def counted() -> set[str]:
-        kept = get_and_update_asset_status_cache_value(dagster.instance, EARLY, ZIPS)
-        return (
-            set() if kept is None else set(kept.deserialize_materialized_partition_subsets(ZIPS).get_partition_keys())
-        )
-
-    def look_and_add(name: str, partitions: Sequence[str]) -> None:
-        counted()
-        add(name, partitions)
-
-    tell_of_an_archived_one(dagster, "one")
-    assert counted() == {"one"}
-    monkeypatch.setattr(dagster.instance, "add_dynamic_partitions", look_and_add)
-    tell_of_an_archived_one(dagster, "two")
-    assert counted() == {"one", "two"}

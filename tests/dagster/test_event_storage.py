@@ -1,13 +1,11 @@
 """The batching event log beside Dagster's own class: the same rows, the same answers, fewer transactions."""
 
-import sqlite3
 import threading
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
 from dagster import (
     AssetCheckEvaluation,
     AssetCheckKey,
@@ -170,23 +168,6 @@ def test_dagsters_own_class_reads_what_was_stored_and_stores_on(
     assert answers(batching) == default_answers
 
 
-def test_a_batch_is_one_transaction_for_each_file(tmp_path: Path, instance: DagsterInstance) -> None:
-    storage = make(BatchingSqliteEventLogStorage, tmp_path, instance)
-    events = [event for event in some_events() if event.run_id == RUNS[0]]
-    storage.store_event_batch(events)
-    commits: list[str] = []
-
-    def note(connection: sa.Connection) -> None:
-        commits.append(Path(connection.engine.url.database or "").stem)
-
-    sa.event.listen(sa.Engine, "commit", note)
-    try:
-        storage.store_event_batch(events)
-    finally:
-        sa.event.remove(sa.Engine, "commit", note)
-    assert sorted(commits) == sorted([RUNS[0], "index"])
-
-
 def test_a_batch_that_fails_leaves_nothing_behind_and_the_next_one_works(
     tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -230,38 +211,3 @@ def run_all(threads: Sequence[threading.Thread]) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-
-
-def test_events_are_kept_in_dagster_home_unless_told_otherwise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
-    assert BatchingSqliteEventLogStorage.from_config_value(None, {})._base_dir == str(tmp_path / "history" / "runs")
-    told = BatchingSqliteEventLogStorage.from_config_value(None, {"base_dir": str(tmp_path / "elsewhere")})
-    assert told._base_dir == str(tmp_path / "elsewhere")
-
-
-def test_the_database_of_a_run_is_made_as_dagster_makes_it(tmp_path: Path, instance: DagsterInstance) -> None:
-    made: list[list[tuple[object, ...]]] = []
-    for kind in (SqliteEventLogStorage, BatchingSqliteEventLogStorage):
-        storage = make(kind, tmp_path / kind.__name__, instance)
-        storage.store_event(some_events()[0])
-        with sqlite3.connect(storage.path_for_shard(RUNS[0])) as connection:
-            schema = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY 1, 2").fetchall()
-            revisions = connection.execute("SELECT * FROM alembic_version").fetchall()
-            assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-        connection.close()
-        made.append([*schema, *revisions])
-        assert storage.get_all_run_ids() == [RUNS[0]]
-    assert made[0] == made[1]
-
-
-def test_on_a_disk_without_hard_links_dagster_makes_the_database_of_a_run(
-    tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_arguments: object) -> None:
-        raise PermissionError("Operation not permitted")
-
-    monkeypatch.setattr(Path, "hardlink_to", refuse)
-    storage = make(BatchingSqliteEventLogStorage, tmp_path, instance)
-    storage.store_event(some_events()[0])
-    assert len(storage.get_logs_for_run(RUNS[0])) == 1
-    assert sorted(path.name for path in tmp_path.iterdir() if path.suffix == ".db") == [f"{RUNS[0]}.db", "index.db"]

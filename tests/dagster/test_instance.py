@@ -1,14 +1,11 @@
 """The Dagster instance that an installation has."""
 
-import os
 import sqlite3
 from contextlib import AbstractContextManager, closing, nullcontext
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
-from dagster import DagsterInstance
-from dagster._core.storage.noop_compute_log_manager import NoOpComputeLogManager
 
 from dcc.errors import DagsterStorageError
 from dcc.settings import Settings, load_settings
@@ -71,23 +68,6 @@ def test_it_is_made_before_dagsters_processes_open_it_unless_it_is_there(
     (home.dagster_home / "schedules" / "schedules.db").write_bytes(b"")
     make_instance(home)
     assert opened == [home]
-
-
-def test_the_output_of_the_command_stays_its_own(home: Settings) -> None:
-    with open_instance(home) as instance:
-        assert isinstance(instance.compute_log_manager, NoOpComputeLogManager)
-
-
-def test_dagsters_own_processes_open_the_same_one(home: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    with open_instance(home) as instance:
-        instance.add_dynamic_partitions("zip_actions", ["add/H.1"])
-    assert "DAGSTER_HOME" not in os.environ
-    monkeypatch.setenv("DAGSTER_HOME", str(home.dagster_home))
-    with DagsterInstance.get() as instance:
-        assert instance.get_dynamic_partitions("zip_actions") == ["add/H.1"]
-        storage = instance.event_log_storage
-        assert isinstance(storage, BatchingSqliteEventLogStorage)
-        assert storage.path_for_shard("index") == str(home.dagster_home / "history" / "runs" / "index.db")
 
 
 def test_what_a_user_has_set_there_is_kept(home: Settings) -> None:

@@ -13,7 +13,6 @@ import pytest
 from dagster import DagsterRunStatus, Definitions, JobDefinition
 from sqlalchemy import Connection, Engine, event, make_url
 
-from dcc.cli.sessions.work import Listeners, crawl_and_process, sources_to_crawl
 from dcc.databases import transactions
 from dcc_assets.jobs import CRAWL_JOB, LOAD_JOB, PROCESS_JOB, SHOW_JOB, asset_definitions
 from dcc_assets.reference import REFERENCE_JOB, reference_definitions
@@ -110,21 +109,6 @@ def test_a_session_that_loses_each_of_its_connections_ends_as_any_other(
     assert data_dagster.checks(EXPERIMENT_CHECK) == passed
     assert set(data_dagster.statuses()) == {DagsterRunStatus.SUCCESS}
     assert {"dcc_assets/sync/changes.py", "dcc_assets/sync/archives.py", "dcc_resources/work.py"} <= modules(cut)
-
-
-@only_mariadb
-def test_a_session_without_dagster_that_loses_each_of_its_connections_ends_as_any_other(
-    data: DataInstallation, mariadb: MariaDb, tmp_path: Path
-) -> None:
-    data = data.with_settings(dagster_events=False, report_directory=tmp_path, report_quiet_sessions=True)
-    data.put(GOOD, specimens(), experiments())
-    with connections_cut(data, mariadb, "dcc/cli/", "dcc/session/", "dcc/notify/", "dcc/databases/") as cut:
-        sources = sources_to_crawl(data.tracker, data.settings, [1])
-        _, notices = crawl_and_process(data.tracker, data.settings, sources, None, Listeners(*[lambda _: None] * 3))
-
-    assert data.states() == {GOOD: "qc pending"}
-    assert ["report" in notice and str(tmp_path) in notice for notice in notices] == [True]
-    assert {"dcc/notify/session_report.py", "dcc/cli/sessions/work.py"} <= modules(cut)
 
 
 @only_mariadb

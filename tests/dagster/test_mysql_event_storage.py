@@ -10,7 +10,6 @@ import sqlalchemy as sa
 from dagster import AssetCheckEvaluation, AssetMaterialization, DagsterEventType, DagsterInstance
 from dagster._core.events import StepMaterializationData
 from dagster_mysql import MySQLEventLogStorage
-from sqlalchemy.exc import OperationalError
 
 from dcc_dagster import mysql_event_storage
 from dcc_dagster.mysql_connections import Connections, borrow_connections, url_for_dagster
@@ -97,14 +96,6 @@ def test_where_dagster_does_not_fit_it_stores_the_same_in_dagsters_own_way(
     for event in events[10:]:
         storage.store_event(event)
     assert told(storage) == expected
-
-
-def test_a_batch_is_one_transaction(storage: BatchingMysqlEventLogStorage, connections: Connections) -> None:
-    storage.store_event_batch(some_events())
-    commits: list[object] = []
-    sa.event.listen(connections.engine, "commit", commits.append)
-    storage.store_event_batch(some_events())
-    assert len(commits) == 1
 
 
 def test_a_batch_that_fails_leaves_nothing_behind_and_the_next_one_works(
@@ -213,19 +204,6 @@ def test_connections_that_the_server_closed_are_replaced(
 
     assert connections.patiently(work) == len(some_events())
     assert len(tries) == 2
-
-
-def test_an_error_of_another_kind_is_not_tried_again(connections: Connections) -> None:
-    tries: list[int] = []
-
-    def work() -> None:
-        tries.append(1)
-        with connections.connect() as connection:
-            connection.exec_driver_sql("SELECT no_such_function()")
-
-    with pytest.raises(OperationalError, match="no_such_function"):
-        connections.patiently(work)
-    assert tries == [1]
 
 
 def test_partitions_that_begin_alike_are_told_apart_and_two_processes_may_add_the_same(

@@ -139,18 +139,6 @@ def test_an_instance_that_is_whole_is_left_as_it_is(settings: Settings) -> None:
     assert {name: (settings.dagster_home / name).stat().st_ino for name in _MARKS} == files
 
 
-def test_an_instance_of_an_older_schema_is_left_to_dagster(settings: Settings) -> None:
-    """It has rows and other columns: nothing is replaced, and the doctor says how it is migrated."""
-    path = settings.dagster_home / "history/runs.db"
-    with open_instance(settings) as instance:
-        run = instance.create_run_for_job(_job())
-    edit(path, f"UPDATE alembic_version SET version_num = '{LAST_KNOWN_STAMPED_SQLITE_ALEMBIC_REVISION}'")
-    edit(path, "DROP INDEX IF EXISTS idx_runs_by_job", "ALTER TABLE kvs RENAME COLUMN value TO other")
-    with open_instance(settings) as instance:
-        assert [each.run_id for each in instance.get_runs()] == [run.run_id]
-    assert "another version" in storage_of(settings)["Dagster instance"]
-
-
 def test_a_file_that_is_no_database_is_never_replaced(settings: Settings) -> None:
     from dcc.errors import DagsterStorageError
 

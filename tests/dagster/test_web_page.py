@@ -53,24 +53,6 @@ query ($asset: AssetKeyInput!) {
   }
 }
 """
-EVALUATIONS = """
-query ($asset: AssetKeyInput!, $check: String!) {
-  assetCheckExecutions(assetKey: $asset, checkName: $check, limit: 10) {
-    status
-    partition
-    evaluation {
-      severity
-      description
-      metadataEntries {
-        label
-        ... on TextMetadataEntry { text }
-        ... on PathMetadataEntry { path }
-        ... on TableMetadataEntry { table { records schema { columns { name } } } }
-      }
-    }
-  }
-}
-"""
 MATERIALISATIONS = """
 query ($asset: AssetKeyInput!, $partition: String!) {
   assetNodeOrError(assetKey: $asset) {
@@ -160,22 +142,6 @@ def test_a_zip_that_failed_shows_so_on_its_partition(page: WorkspaceRequestConte
         assert [found[name] for name in open_ended] == [[], [], []]
 
 
-def test_the_failing_check_shows_its_phase_its_reason_and_a_table_of_lines(page: WorkspaceRequestContext) -> None:
-    executions = ask(page, EVALUATIONS, "validated_documents", check="xsd")["assetCheckExecutions"]
-    (execution,) = [one for one in executions if one["status"] == "FAILED"]
-    assert execution["partition"] == INVALID
-    evaluation = execution["evaluation"]
-    assert evaluation["severity"] == "ERROR"
-    entries = {entry["label"]: entry for entry in evaluation["metadataEntries"]}
-    assert (entries["zip"]["text"], entries["phase"]["text"]) == (INVALID, "xsd")
-    assert entries["reason"]["text"].translate(str.maketrans("<>", "‹›")) == evaluation["description"]
-    assert "<nonsense>" in entries["reason"]["text"]
-    table = entries["errors"]["table"]
-    assert [column["name"] for column in table["schema"]["columns"]] == ["document", "line", "column", "message"]
-    assert "nonsense" in table["records"][0]
-    assert entries["archive"]["path"].endswith(INVALID)
-
-
 def test_the_page_of_a_partition_that_failed_says_why(page: WorkspaceRequestContext) -> None:
     node = ask(page, MATERIALISATIONS, "xml_documents", partition=NO_ARCHIVE)["assetNodeOrError"]
     latest = node["assetMaterializations"][0]
@@ -184,16 +150,6 @@ def test_the_page_of_a_partition_that_failed_says_why(page: WorkspaceRequestCont
     told = {entry["label"] for entry in latest["metadataEntries"]}
     assert {"zip", "phase", "status", "reason", "reasons", "Who acts", "What to do", "Links"} <= told
     after = ask(page, MATERIALISATIONS, "validated_documents", partition=NO_ARCHIVE)["assetNodeOrError"]
-    assert after["assetMaterializations"] == []
-
-
-def test_the_page_of_a_partition_that_is_not_valid_has_its_documents_and_lines(page: WorkspaceRequestContext) -> None:
-    node = ask(page, MATERIALISATIONS, "validated_documents", partition=INVALID)["assetNodeOrError"]
-    latest = node["assetMaterializations"][0]
-    assert latest["description"].startswith("xsd failed: ")
-    told = {entry["label"] for entry in latest["metadataEntries"]}
-    assert {"phase", "status", "reason", "errors", "documents", "Who acts", "Links"} <= told
-    after = ask(page, MATERIALISATIONS, "uploaded_data", partition=INVALID)["assetNodeOrError"]
     assert after["assetMaterializations"] == []
 
 

@@ -106,15 +106,6 @@ def test_what_is_left_out_is_as_the_settings_say_when_it_is_used(monkeypatch: py
     assert str(resource.staging().root) == "/data/staging"
 
 
-def test_a_resource_changes_its_kind_of_source_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DCC_DOWNLOADS_PER_SOURCE", "5")
-    settings = StoreResource(min_free_bytes=7).settings_with(SftpResource(connections=1))
-    found = {protocol: settings.for_protocol(protocol) for protocol in SourceProtocol}
-    assert found.pop(SourceProtocol.SFTP).downloads_per_source == 1
-    assert {one.downloads_per_source for one in found.values()} == {5}
-    assert settings.for_protocol(SourceProtocol.SFTP).min_free_bytes == 7
-
-
 @pytest.mark.parametrize(
     ("resource", "field"),
     [
@@ -143,13 +134,6 @@ def test_the_mask_that_the_launchpad_fills_in_leaves_a_secret_as_the_settings_sa
     settings = TrackerResource(url=SECRET_MASK_VALUE, retry_seconds=7).settings_with()
     assert (settings.tracker_database_url, settings.database_retry) == (f"sqlite:///{tmp_path}/mine.db", 7)
     assert WebhookResource(signing_key=SECRET_MASK_VALUE).settings_with() == load_settings()
-
-
-def test_what_can_hold_no_secret_is_taken_as_text(tmp_path: Path) -> None:
-    tracker = TrackerResource(url=f"sqlite:///{tmp_path}/t.db").settings_with()
-    assert tracker.tracker_database_url == f"sqlite:///{tmp_path}/t.db"
-    sets = ReferenceDataResource(colonies=f"{tmp_path}/c.csv", strains="https://host/s.csv").settings_with()
-    assert (sets.reference_colonies, sets.reference_strains) == (f"{tmp_path}/c.csv", "https://host/s.csv")
 
 
 @pytest.mark.parametrize("reference", ["file", "env", "dagster"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from dcc.databases.server_requirements import defaults_problem, parse_version, server_problem
+from dcc.databases.server_requirements import defaults_problem, server_problem
 
 MARIADB = {"version": "10.11.19-MariaDB-0+deb12u1", "version_comment": "Debian 12", "max_allowed_packet": "16777216"}
 MYSQL = {"version": "8.4.3", "version_comment": "MySQL Community Server - GPL", "max_allowed_packet": "67108864"}
@@ -45,9 +45,3 @@ def test_defaults_under_which_dagsters_tables_are_right() -> None:
         (("utf8mb4", "utf8mb4_bin", "MyISAM"), False),
     ):
         assert (defaults_problem(*defaults) is None) is is_fit, defaults
-
-
-def test_versions_are_read_as_servers_write_them() -> None:
-    assert parse_version("5.5.5-10.11.6-MariaDB") == (10, 11)
-    assert parse_version("8.0.41-0ubuntu0.22.04.1") == (8, 0)
-    assert parse_version("") is None

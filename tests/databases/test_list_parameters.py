@@ -6,13 +6,11 @@ from sqlalchemy import Engine, insert, select
 
 from dcc.databases.list_parameters import (
     AT_ONCE,
-    all_of,
     as_json,
     groups_in,
     listed,
     numbers_in,
     numbers_of,
-    only_compared,
     pairs_in,
     portions,
     texts_in,
@@ -84,30 +82,6 @@ def test_numbers_of_a_group_are_one_text_with_each_of_them_once(qc_database: Eng
     with qc_database.connect() as connection:
         found = {build: sorted(numbers_of(text)) for build, text in connection.execute(grouped)}
     assert found == {"a": [1, 2**40], "b": [7]}
-
-
-def test_as_many_numbers_as_are_asked_for_at_once_come_whole(qc_database: Engine) -> None:
-    """MySQL has a text of 1,024 bytes cut off, MariaDB one of a million, with no more than a warning."""
-    largest = [2**63 - 1 - number for number in range(AT_ONCE)]
-    given = numbers_in("ids").subquery()
-    with qc_database.connect() as connection:
-        text = connection.scalar(select(listed(given.c.value)), {"ids": as_json(largest)})
-    assert text is not None
-    assert sorted(numbers_of(text)) == sorted(largest)
-
-
-def test_elements_are_all_there_or_none() -> None:
-    assert all_of('["a",1],["b",2]', 2) == [["a", 1], ["b", 2]]
-    assert all_of(None, 0) == []
-    for cut_off in ('["a",1],["b"', '["a",1],', '["a",1]', ""):
-        assert all_of(cut_off, 2) is None
-
-
-def test_what_is_only_compared_is_compared_as_it_is(qc_database: Engine) -> None:
-    write(qc_database, Name=1, name=2)
-    with qc_database.connect() as connection:
-        found = connection.scalars(select(WORD.c.snapshot_id).where(only_compared(WORD.c.name) == "Name"))
-        assert list(found) == [1]
 
 
 def test_portions_have_all_numbers_in_order() -> None:

@@ -44,14 +44,6 @@ def test_lines_beyond_65535_are_right(tmp_path: Path, max_tree_bytes: int) -> No
     assert (broken.kind, broken.line, broken.column) == ("NotWellFormedError", 80_005, 2)
 
 
-def test_one_line_of_megabytes_is_placed_right(tmp_path: Path) -> None:
-    path = tmp_path / "document.xml"
-    line = PARAMETER.rstrip() * 100_000
-    path.write_text(procedure(f"{line}<simpleParameter/>"))
-    (problem,) = validate(path)
-    assert (problem.line, problem.column) == (5, len(line) + 1)
-
-
 def test_a_document_of_20_megabytes_takes_no_more_memory_than_a_small_one(tmp_path: Path) -> None:
     valid, wrong = tmp_path / "valid.xml", tmp_path / "wrong.xml"
     write_document(valid, 20_000_000)

@@ -34,11 +34,6 @@ def test_the_platforms_own_schemas_are_the_default() -> None:
     }
 
 
-def test_a_schema_is_compiled_once_a_thread() -> None:
-    schemas = SchemaSet.load()
-    assert schemas.schema(DocumentKind.EXPERIMENT) is schemas.schema(DocumentKind.EXPERIMENT)
-
-
 def test_the_fingerprint_tells_schemas_apart(xsd_dir: Path) -> None:
     own, same = SchemaSet.load(), SchemaSet.load(xsd_dir)
     assert own.fingerprint == same.fingerprint

@@ -27,8 +27,6 @@ LAUNCH = (
     'mutation { launchRun(executionParams: {mode: "default", selector: {repositoryName: "__repository__", '
     'repositoryLocationName: "dcc", jobName: "show_changes"}, runConfigData: {}}) { __typename } }'
 )
-WIPE = 'mutation { wipeAssets(assetPartitionRanges: [{assetKey: {path: ["qc"]}}]) { __typename } }'
-STOP = "mutation($id: String!) { stopRunningSchedule(id: $id) { __typename } }"
 QUERY = "{ version }"
 BODY = json.dumps({"query": LAUNCH})
 GRAPHQL_LAUNCH = f"/graphql?query={quote(LAUNCH)}"
@@ -128,13 +126,6 @@ def test_a_request_with_two_hosts_or_none_is_refused(page: ServedPage) -> None:
     own = f"127.0.0.1:{page.port}"
     assert page.send("GET", "/dcc/reports", [("Host", own), ("Host", "other.example")]).status == 400
     assert page.send("GET", "/dcc/reports", {"Host": ""}).status == 400
-
-
-@pytest.mark.parametrize("host", ["other.example", "other.example:80"])
-def test_a_refusal_says_what_to_do(page: ServedPage, host: str) -> None:
-    said = page.send("GET", "/", {"Host": host}).read().decode()
-    assert said.startswith("This page is not served under the name other.example.")
-    assert "DCC_UI_HOSTS" in said
 
 
 def test_programs_without_a_browser_and_the_page_itself_are_answered(page: ServedPage) -> None:
@@ -241,8 +232,3 @@ def test_a_page_of_another_site_does_nothing_in_a_browser(
 @pytest.mark.servers
 def test_a_name_that_was_bound_anew_reads_nothing(browser: WebDriver, page: ServedPage) -> None:
     see(browser, f"http://{REBOUND}:{page.port}/dcc/reports", f"not served under the name {REBOUND}")
-
-
-@pytest.mark.servers
-def test_the_page_itself_works_in_a_browser(browser: WebDriver, page: ServedPage) -> None:
-    see(browser, f"{page.url}/locations", "dcc", "Loaded")

@@ -162,21 +162,3 @@ def test_the_auditor_notices_what_is_not_allowed(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == "['hosts', 'programs', 'reads', 'writes']"
-
-
-def test_the_auditor_notices_what_a_process_of_the_session_does_that_is_killed(tmp_path: Path) -> None:
-    """By the way in which those of the session are audited."""
-    notes = tmp_path / "notes"
-    notes.touch()
-    startup = Path(__file__).with_name("startup")
-    environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join([str(startup), str(ROOT)]),
-        "PYTHON_AUDITED_HOME": str(tmp_path / "home"),
-        "PYTHON_AUDITED_NOTES": str(notes),
-    }
-    program = f"import os; os.mkdir({str(tmp_path / 'x')!r}); os.kill(os.getpid(), 9)"
-    done = subprocess.run([sys.executable, "-c", program], env=environment, check=False, timeout=60)
-    assert done.returncode == -9
-    begun, written = map(json.loads, notes.read_text().splitlines())
-    assert begun[0] == "begun"
-    assert written == ["writes", str(tmp_path / "x")]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -102,33 +101,6 @@ def test_a_mail_server_may_be_down_for_a_weekend_though_a_sensor_looks_every_min
     assert tried[-1] > 3 * 24 * 60 - 200
 
 
-def test_a_claim_that_was_given_back_leaves_nothing_and_one_that_lapsed_is_another_s(tracker: Engine) -> None:
-    ledger = Ledger(tracker)
-    ledger.release(ledger.claim(ITEMS, "mail", "a@b"))
-    assert states(tracker) == []
-    first = ledger.claim(ITEMS, "mail", "a@b")
-    assert ledger.claim(ITEMS, "mail", "a@b").items == ()
-    age(tracker)
-    second = ledger.claim(ITEMS, "mail", "a@b")
-    assert list(second.items) == ITEMS
-    assert not ledger.begin(first)
-    assert ledger.begin(second)
-
-
-def test_what_another_message_has_not_taken_of_a_claim_that_lapsed_is_due_again(tracker: Engine) -> None:
-    """Else nobody would be told it: a message that was never handed over would pass for one that may have arrived."""
-    ledger = Ledger(tracker)
-    late = ledger.claim(ITEMS, "mail", "a@b")
-    age(tracker)
-    faster = ledger.claim(ITEMS[:2], "mail", "a@b")
-    assert not ledger.begin(late)
-    assert ledger.begin(faster)
-    ledger.settle(faster, Sending.SENT)
-    rest = ledger.claim(ITEMS, "mail", "a@b")
-    assert list(rest.items) == ITEMS[2:]
-    assert ledger.begin(rest)
-
-
 def failed(ledger: Ledger, items: list[Item]) -> str:
     """The id of a message that tells some things and fails."""
     claim = ledger.claim(items, "webhook", "hook")
@@ -147,36 +119,6 @@ def test_a_message_that_is_sent_again_has_its_id_and_one_that_tells_anything_els
     some = failed(ledger, ITEMS[:2])
     assert len({first, more, some}) == 3
     assert failed(ledger, ITEMS) not in (first, more, some)
-
-
-@pytest.mark.both_databases
-def test_a_claim_that_lapsed_does_nothing_to_the_same_message_in_other_hands(tracker: Engine) -> None:
-    ledger = Ledger(tracker)
-    message_id = failed(ledger, ITEMS)
-    late = ledger.claim(ITEMS, "webhook", "hook")
-    age(tracker)
-    late = replace(late, since=late.since - timedelta(hours=1))
-    second = ledger.claim(ITEMS, "webhook", "hook")
-    assert (late.message_id, second.message_id, len(second.items)) == (message_id, message_id, len(ITEMS))
-    assert not ledger.begin(late)
-    ledger.release(late)
-    assert set(states(tracker)) == {Sending.CLAIMED}
-    assert ledger.begin(second)
-    assert not ledger.begin(late)
-    assert set(states(tracker)) == {Sending.SENDING}
-    ledger.settle(second, Sending.SENT)
-    ledger.settle(late, Sending.FAILED, "It did not answer.")
-    assert set(states(tracker)) == {Sending.SENT}
-
-
-def test_of_many_who_send_a_message_again_one_does(tracker: Engine) -> None:
-    """Also when the one that had it before has died over it: its id is no proof then that nobody else has it."""
-    message_id = failed(Ledger(tracker), ITEMS)
-    for _ in range(2):
-        claims = claimed_at_once(tracker, "webhook", "hook")
-        assert sorted(len(claim.items) for claim in claims) == [0, 0, 0, len(ITEMS)]
-        assert [claim.message_id for claim in claims if claim.items] == [message_id]
-        age(tracker)
 
 
 @pytest.mark.both_databases
@@ -215,19 +157,3 @@ def test_names_of_any_length_and_script_are_told_apart(tracker: Engine) -> None:
     claim = ledger.claim(items[:2], "mail", "x" * 250 + "@host")
     assert len(claim.items) == 2
     assert ledger.unsent(items[:2], "mail", claim.recipient) == []
-
-
-@pytest.mark.both_databases
-def test_the_sessions_that_were_looked_at_only_grow(tracker: Engine) -> None:
-    seed_centre(tracker)
-    now = utc_now()
-    with writing(tracker) as connection:
-        for _ in range(3):
-            connection.execute(CrawlingSession.__table__.insert().values(start_time=now, status=0, created=now))
-    ledger = Ledger(tracker)
-    seen = []
-    for session in (2, 1, 3):
-        ledger.record_session(session)
-        seen.append(ledger.last_session())
-    assert seen == [2, 2, 3]
-    assert ledger.entries() == []

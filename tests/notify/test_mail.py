@@ -17,10 +17,8 @@ from dcc.errors import NotificationNotSentError
 from dcc.notify.channels.mail import MailTransport, Wording
 from dcc.settings import Settings
 from dcc.settings.recipients import parse_smtp_url
-from tests.support.mail_server import Starter
 
 SECONDS = 0.4
-GREETING = b"220 here\r\n"
 
 
 @dataclass
@@ -95,18 +93,6 @@ def test_a_server_that_trickles_its_greeting_is_given_up(staller: Callable[..., 
     assert server.hung_up.wait(5)
 
 
-@pytest.mark.parametrize(
-    ("scheme", "says"), [("smtps", []), ("smtp", [GREETING, b"250-here\r\n250 STARTTLS\r\n", b"220 go\r\n"])]
-)
-def test_a_server_that_never_comes_to_encrypt_is_given_up(
-    staller: Callable[..., Staller], scheme: str, says: list[bytes]
-) -> None:
-    """TLS takes the socket over: what is shut down must be the connection all the same."""
-    server = staller(*says)
-    assert "did not answer in time" in fails_in_time(transport(f"{scheme}://dcc:x@127.0.0.1:{server.port}"))
-    assert server.hung_up.wait(5)
-
-
 def test_a_server_that_refuses_to_talk_is_hung_up_on(staller: Callable[..., Staller]) -> None:
     server = staller(b"554 not today\r\n")
     assert "refused it (554 not today)" in fails_in_time(transport(f"smtp://127.0.0.1:{server.port}"))
@@ -118,23 +104,3 @@ def test_a_name_service_that_does_not_answer_is_not_waited_for(monkeypatch: pyte
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: done.wait(10) and [])
     assert "did not answer in time" in fails_in_time(transport("smtp://mail.example.org:25"))
     done.set()
-
-
-def test_a_server_that_cannot_be_found_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unknown(*_: object, **__: object) -> None:
-        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-
-    monkeypatch.setattr(socket, "getaddrinfo", unknown)
-    said = fails_in_time(transport("smtp://mail.example.org:25"))
-    assert "smtp://mail.example.org:25 could not be reached (Name or service not known)" in said
-
-
-def test_a_machine_that_does_not_find_its_own_name_gives_its_address(
-    mail_server: Starter, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    server, done = mail_server(), threading.Event()
-    monkeypatch.setattr(socket, "getfqdn", lambda *_: str(done.wait(10)))
-    one = transport(f"smtp://127.0.0.1:{server.port}", answer_seconds=SECONDS, send_seconds=20.0)
-    assert one.deliver(letter(), ["b@example.org"]) == ()
-    done.set()
-    assert server.greeted == ["[127.0.0.1]"]

@@ -29,7 +29,6 @@ from dcc.tracker.database import writing
 from dcc.tracker.hostings.owner_notices import NewNotice, Outcome, add_notices
 from dcc.tracker.models import SessionLock, ZipAction
 from dcc.tracker.register import centres, file_sources
-from dcc.tracker.register.source_addresses import SourceState
 from tests.support.databases import only_sqlite
 from tests.support.installations import MODIFIED, Folder, Installation, note_uploaded, specimens
 from tests.support.mail_server import MailServerForTests, Starter
@@ -193,57 +192,6 @@ def test_an_outage_is_told_at_once_and_again_when_it_is_over_and_not_in_between(
         assert subjects(server, WRANGLER) == [f"DCC: Back to normal: {label}"]
         installation.run_session()
     assert subjects(server, CENTRE) == []
-
-
-def test_an_outage_whose_end_was_told_by_what_died_right_after_is_over_all_the_same(
-    installation: Installation, folder: Folder, mail_server: Starter, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Else the next outage of the same source would pass for that one, and nobody would hear of it."""
-    server = mail_server()
-    installation = notified(installation, server, notify_outage_crawls=1)
-    away = folder.path.with_name("away")
-    shutil.move(folder.path, away)
-    installation.run_session()
-    shutil.move(away, folder.path)
-    with monkeypatch.context() as patched:
-        patched.setattr(Ledger, "end_outage", lambda *_: None)
-        installation.run_session()
-    assert [subject.split(":")[1] for subject in subjects(server, WRANGLER)] == [" Outage", " Back to normal"]
-    installation.run_session()
-    shutil.move(folder.path, away)
-    installation.run_session()
-    assert [subject.split(":")[1] for subject in subjects(server, WRANGLER)] == [" Outage"]
-
-
-def test_a_file_source_that_is_not_crawled_any_more_is_not_expected_back(
-    installation: Installation, folder: Folder, mail_server: Starter
-) -> None:
-    server = mail_server()
-    installation = notified(installation, server)
-    folder.path.rmdir()
-    installation.run_session()
-    assert len(letters(server, WRANGLER)) == 1
-    with writing(installation.tracker) as connection:
-        file_sources.set_source_state(connection, folder.source_id, SourceState.REMOVED)
-    installation.run_session()
-    assert server.received == []
-    assert Ledger(installation.tracker).open_outages("mail", WRANGLER) == {}
-
-
-def test_whoever_gets_the_session_report_is_not_told_what_is_in_it(
-    installation: Installation, folder: Folder, mail_server: Starter
-) -> None:
-    server = mail_server()
-    installation = notified(installation, server, report_to=WRANGLER, notify_to=f"{WRANGLER}, operator@dcc.example")
-    folder.put(BAD, broken())
-    gone = installation.add_folder("H", "gone")
-    gone.path.rmdir()
-    result = installation.run_session()
-    assert subjects(server, WRANGLER) == [
-        f"DCC session {result.id}: 1 failed zip action, 1 file source in trouble",
-    ]
-    assert len(letters(server, "operator@dcc.example")) == 2
-    assert len(letters(server, CENTRE)) == 1
 
 
 def test_a_session_that_breaks_off_is_told_and_so_is_the_next_one_that_does_not(

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import resource
-import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from itertools import product
 from pathlib import Path
 
 import pytest
@@ -17,18 +12,6 @@ from dcc.messages import mark
 from dcc.notify import outages
 from dcc.notify.composer import Composer
 from dcc.settings import Settings
-
-
-@contextmanager
-def full_disk() -> Iterator[None]:
-    """Have nothing written to any file."""
-    before, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        signal.signal(signal.SIGXFSZ, handler)
 
 
 @pytest.fixture
@@ -48,27 +31,6 @@ def test_who_was_told_is_known_until_the_mark_is_taken_away(settings: Settings) 
     assert (marks(settings), path.stat().st_mode & 0o777) == ([path], 0o600)
     path.unlink()
     assert outages.claim_tracker_outage(settings, "mail", "a@b") == path
-
-
-def test_a_mark_that_could_not_be_written_is_not_there(settings: Settings) -> None:
-    """The disk is full when SQLite is away: an empty mark would keep the recipient from ever being told again."""
-    with full_disk(), pytest.raises(OSError, match="too large"):
-        outages.claim_tracker_outage(settings, "mail", "a@b")
-    assert marks(settings) == []
-    assert outages.claim_tracker_outage(settings, "mail", "a@b") is not None
-
-
-def test_a_mark_that_says_nothing_is_taken_away(settings: Settings) -> None:
-    path = outages.claim_tracker_outage(settings, "mail", "a@b")
-    assert path is not None
-    nothing = (b"", b'{"channel": "mail"', b"[]", b"\xff", b'{"channel": "mail"}')
-    for content, back in product(nothing, (False, True)):
-        path.write_bytes(content)
-        if back:
-            assert list(outages.tracker_outage_claims(settings)) == []
-            assert marks(settings) == []
-        assert outages.claim_tracker_outage(settings, "mail", "a@b") == path
-        assert list(outages.tracker_outage_claims(settings)) == [("mail", "a@b", path)]
 
 
 def test_of_many_who_want_to_tell_it_one_does(settings: Settings) -> None:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
-import socket
-import threading
 import time
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,12 +15,11 @@ from dcc.cli.demo import submissions
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.notify.session_report import send_session_report
 from dcc.settings import load_settings
-from dcc.settings.recipients import parse_smtp_url
 from dcc.tracker.crawls import list_sessions
 from tests.support.data_installations import DataInstallation, experiments
 from tests.support.data_installations import specimens as data_specimens
 from tests.support.databases import only_sqlite
-from tests.support.installations import Folder, Installation, note_uploaded, specimens
+from tests.support.installations import Folder, Installation, specimens
 from tests.support.mail_server import PASSWORD, QUOTED, Starter
 from tests.support.ports import free_port
 from tests.support.servers import Authority
@@ -122,25 +118,6 @@ def test_the_report_tells_of_data_that_fail_that_are_held_and_that_came_late(dat
     assert late in came_late
     assert "arrived after one of 2013-11-01" in came_late
     assert edit not in came_late
-
-
-def test_a_later_session_reports_what_it_did_itself(troubled: Troubled) -> None:
-    installation = troubled.installation
-    until_the_next_second()
-    note_uploaded(installation.tracker)
-    troubled.folder.put("add/H.2013-10-31.1.impc.zip", b"another")
-    again = installation.run_session([troubled.folder.source_id])
-    with installation.tracker.connect() as connection:
-        report = session_report(connection, again.id)
-    assert report.subject == f"DCC session {again.id}: 1 finding"
-    assert "dcc retry add/H.2013-10-31.1.impc.zip" in one_line(report.text)
-    assert "What failed ----------- Nothing." in one_line(report.text)
-    until_the_next_second()
-    retried = installation.process_again("edit/H.2013-10-31.3.impc.zip")
-    with installation.tracker.connect() as connection:
-        report = session_report(connection, retried.id)
-    assert report.subject == f"DCC session {retried.id}: 1 failed zip action"
-    assert "None was crawled." in report.text
 
 
 @pytest.mark.both_databases
@@ -270,26 +247,6 @@ def test_a_mail_server_that_is_down_gives_one_clear_warning_and_the_other_channe
 
 
 @only_sqlite
-@pytest.mark.parametrize("greeting", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"421 busy\r\n"])
-def test_a_server_that_is_silent_or_no_mail_server_is_given_up(troubled: Troubled, greeting: bytes) -> None:
-    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
-
-        def answer() -> None:
-            connection, _ = listener.accept()
-            with connection:
-                connection.sendall(greeting)
-                done.wait(10)
-
-        done = threading.Event()
-        threading.Thread(target=answer, daemon=True).start()
-        began = time.monotonic()
-        (said,) = sent(troubled, smtp_url=f"smtp://127.0.0.1:{listener.getsockname()[1]}", connect_timeout=0.5)
-        done.set()
-    assert said.startswith("The report was not sent: the mail server smtp://127.0.0.1:")
-    assert time.monotonic() - began < 9
-
-
-@only_sqlite
 def test_a_directory_that_cannot_be_written_is_told(troubled: Troubled, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     (said,) = sent(troubled, report_to="", report_directory=tmp_path / "file")
@@ -309,18 +266,6 @@ def test_no_report_is_sent_by_default_or_of_quiet_sessions_unless_wanted(trouble
     assert len(send_session_report(wanted.tracker, wanted.settings, session)) == 1
 
 
-@only_sqlite
-def test_a_tracker_that_is_away_gives_a_sentence_and_no_error(troubled: Troubled, tmp_path: Path) -> None:
-    changes = {"report_directory": tmp_path / "reports", "database_retry": 0.2}
-    settings = troubled.installation.settings.model_copy(update=changes)
-    (said,) = send_session_report(troubled.installation.tracker, settings, 999)
-    assert said == "There is no session 999. See `dcc sessions`."
-    shutil.move(settings.home, tmp_path / "away")
-    troubled.installation.tracker.dispose()
-    (said,) = send_session_report(troubled.installation.tracker, settings, troubled.session)
-    assert "tracker" in said.lower()
-
-
 def test_settings_that_cannot_serve_are_refused_without_showing_the_password() -> None:
     for changes, problem in (
         ({"report_to": "wrangler"}, "DCC_REPORT_TO.*'wrangler' is no e-mail address"),
@@ -335,11 +280,3 @@ def test_settings_that_cannot_serve_are_refused_without_showing_the_password() -
             load_settings(**changes)
         assert PASSWORD not in str(failure.value)
         assert QUOTED not in str(failure.value)
-
-
-def test_the_mail_servers_port_follows_from_the_url() -> None:
-    urls = {"smtp://host": 25, "smtp://u:p@host": 587, "smtps://u:p@host/": 465, "smtp://u:p@[::1]:2525": 2525}
-    for url, port in urls.items():
-        server = parse_smtp_url(SecretStr(url))
-        assert server.port == port
-        assert ":p@" not in repr(server) + server.label

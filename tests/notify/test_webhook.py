@@ -14,12 +14,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from pydantic import SecretStr
 
-from dcc.errors import ConfigurationError, NotificationNotSentError
+from dcc.errors import NotificationNotSentError
 from dcc.notify.channels.webhook import WebhookChannel
 from dcc.notify.messages import Kind, Message
-from dcc.settings import Settings, load_settings
+from dcc.settings import load_settings
 from tests.support.ports import free_port
 from tests.support.servers import Authority
 
@@ -159,18 +158,3 @@ def test_its_certificate_is_verified(receiver: Callable[..., Receiver], authorit
     assert len(server.got) == 1
     assert "TLS certificate that could not be verified" in str(failure(channel(server.port, "https")))
     assert len(server.got) == 1
-
-
-def test_a_url_that_cannot_serve_is_refused_without_being_shown() -> None:
-    wrong = ("ftp://host/x", "https://", "https://user:T0K3N@host/", "https://host/a b", "https://host:0/")
-    for url in (*wrong, "file:///T0K3N"):
-        with pytest.raises(ConfigurationError, match="DCC_NOTIFY_WEBHOOK: ") as refused:
-            load_settings(notify_webhook=url)
-        assert "T0K3N" not in str(refused.value)
-
-
-def test_nothing_is_signed_without_a_key() -> None:
-    settings = Settings(notify_webhook=SecretStr("http://host/x"))
-    assert settings.notify_webhook is not None
-    headers = WebhookChannel(settings.notify_webhook, None, settings).headers("id", b"", 0)
-    assert "X-DCC-Signature" not in headers

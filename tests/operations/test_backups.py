@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import resource
 import signal
@@ -170,14 +169,6 @@ def test_a_disk_that_fills_up_leaves_no_set_and_no_restored_database(
     assert [path.name for path in store.settings.home.iterdir()] == []
 
 
-def test_a_directory_that_cannot_be_made_is_named(healthy_copy: Inspected, tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(BackupError, match=r"could not be written to .*file/sets: Not a directory"):
-        make_backup(healthy_copy.tracker, healthy_copy.qc, healthy_copy.settings, tmp_path / "file" / "sets")
-    with pytest.raises(BackupError, match="no whole backup"):
-        find_set(tmp_path)
-
-
 @only_mariadb
 def test_a_server_that_goes_away_in_the_middle_leaves_no_set(
     tracker: Engine,
@@ -229,30 +220,6 @@ def test_a_row_of_a_set_that_was_changed_is_found_out(healthy_copy: Inspected, t
     (made.directory / "manifest.json").write_text(manifest)
     with pytest.raises(BackupError, match=r"qc\.db is damaged: measurement \(\d+ rows, \d+ there\)"):
         verify_backup(made.directory)
-
-
-def test_staging_that_cannot_be_listed_is_not_taken_for_empty(
-    healthy_copy: Inspected, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "file").touch()
-    wrong = healthy_copy.settings.model_copy(update={"staging": tmp_path / "file"})
-    with pytest.raises(BackupError, match=r"file/add could not be read: Not a directory\."):
-        make_backup(healthy_copy.tracker, healthy_copy.qc, wrong, tmp_path / "sets")
-    list_folder, fault = os.scandir, [errno.EIO]
-
-    def failing(path: Any) -> Any:
-        if str(path).endswith(".contents"):
-            raise OSError(fault[0], os.strerror(fault[0]), str(path))
-        return list_folder(path)
-
-    monkeypatch.setattr(os, "scandir", failing)
-    with pytest.raises(BackupError, match=r"\.contents could not be read: Input/output error\."):
-        make_backup(healthy_copy.tracker, healthy_copy.qc, healthy_copy.settings, tmp_path / "sets")
-    assert sets_in(tmp_path / "sets") == []
-    # One that has gone meanwhile is no fault.
-    fault[0] = errno.ENOENT
-    made = make_backup(healthy_copy.tracker, healthy_copy.qc, healthy_copy.settings, tmp_path / "sets")
-    assert made.manifest.staging.files > 0
 
 
 def test_links_and_what_is_unfinished_in_staging_are_left_out(healthy_copy: Inspected, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dcc.operations.consistency.inconsistency import MOST_TOLD, RULES, Inconsistency, bounded
+from dcc.operations.consistency.inconsistency import RULES
 from dcc.operations.sessions import open_session
 from tests.support.healthy_installation import DAMAGED, FAULTY, GOOD, Inspected
 
@@ -221,24 +221,6 @@ def test_each_rule_of_the_databases_and_of_staging_has_a_case() -> None:
     assert {rule for rule, _ in CASES.values()} == set(RULES) - {"C20", "C21", "C22"}
 
 
-def test_what_is_broken_is_said_on_either_database(healthy: Inspected) -> None:
-    wanted = {
-        "a zip action behind its download",
-        "a session that never ended",
-        "a refusal without a reason",
-        "a measurement lost",
-        "a version without a lifetime",
-        "a run counted nowhere",
-        "a finding that counts and was closed",
-        "a document that the QC database lost",
-        "a listed archive lost",
-    }
-    for case in wanted:
-        CASES[case][1](healthy)
-
-    assert {CASES[case][0] for case in wanted} <= healthy.rules()
-
-
 def test_what_a_session_has_under_way_is_not_looked_at(healthy_copy: Inspected) -> None:
     CASES["a document under way without a session"][1](healthy_copy)
 
@@ -246,15 +228,6 @@ def test_what_a_session_has_under_way_is_not_looked_at(healthy_copy: Inspected) 
         assert healthy_copy.check() == []
 
     assert "C5" in healthy_copy.rules()
-
-
-def test_only_the_first_of_each_rule_are_told() -> None:
-    many = [Inconsistency("C1", str(number), "lost") for number in range(MOST_TOLD + 5)]
-
-    told = list(bounded([*many, Inconsistency("C2", "other", "lost")]))
-
-    assert len(told) == MOST_TOLD + 2
-    assert told[-1].subject == "5 others"
 
 
 def test_a_faulty_submission_is_no_inconsistency(healthy_copy: Inspected) -> None:

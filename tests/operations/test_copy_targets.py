@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
-from sqlalchemy import Engine, inspect, make_url
+from sqlalchemy import Engine, inspect
 
 from dcc.databases.database import database_of
-from dcc.databases.engines import same_database
 from dcc.databases.schema import create_database
 from dcc.databases.transactions import writing
 from dcc.errors import ConfigurationError, StorageNotEmptyError
@@ -142,16 +141,3 @@ def test_a_database_of_a_later_version_is_replaced_whole_on_request(
     restore_backup(backup_set, store.tracker, store.qc, store.settings, replace=True)
     assert centres(store.tracker) == ["New"]
     assert not inspect(store.tracker).has_table("later")
-
-
-def test_one_database_has_many_urls(tmp_path: Path) -> None:
-    (tmp_path / "link").symlink_to(tmp_path)
-    same = [
-        (f"sqlite:///{tmp_path}/t.db", f"sqlite:///{tmp_path}/link/t.db"),
-        ("mysql+pymysql://a:b@localhost/t", "mysql+pymysql://c@127.0.0.1:3306/t"),
-        ("mysql+pymysql://a@DB.example.org/t", "mariadb://a@db.example.org:3306/t"),
-    ]
-    for one, other in same:
-        assert same_database(make_url(one), make_url(other)), one
-    assert not same_database(make_url("mysql://h/t"), make_url("mysql://h/q"))
-    assert not same_database(make_url("mysql://h:3307/t"), make_url("mysql://h/t"))

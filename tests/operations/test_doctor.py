@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import socket
 import sqlite3
 import subprocess
@@ -26,7 +25,6 @@ from dcc.errors import StoreRefusedError
 from dcc.operations.doctor import databases, environment, machine, sources, work
 from dcc.operations.doctor.environment import Environment, NotReadyError
 from dcc.operations.doctor.examination import examine
-from dcc.operations.doctor.machine import clock_finding
 from dcc.operations.doctor.verdicts import Check, Finding, Verdict, explained, ok, worst
 from dcc.operations.sessions import open_session
 from dcc.qc.models.judgements import ReferenceSnapshot
@@ -180,15 +178,6 @@ class TestDatabases:
         finding = databases._check_integrity(around, "file", path)
         assert (finding.verdict, "journal mode delete" in finding.message) == (Verdict.WARNING, True)
 
-    @only_sqlite
-    def test_a_file_too_large_for_the_time_is_not_checked(
-        self, tracker: Engine, settings: Settings, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(databases, "_STEPS_BETWEEN_LOOKS", 1)
-        around = Environment(settings, time.monotonic())
-        finding = databases._check_integrity(around, "file", Path(str(tracker.url.database)))
-        assert finding.verdict is Verdict.NOT_CHECKED
-
     def test_an_older_schema_is_found(self, tracker: Engine, settings: Settings) -> None:
         with writing(tracker) as connection:
             connection.execute(text("UPDATE alembic_version SET version_num = '0001'"))
@@ -247,23 +236,9 @@ class TestMachine:
         advice = [one.advice for one in machine.check_disks(around)]
         assert f"chmod 700 {settings.staging_directory}" in advice
 
-    def test_the_limit_of_open_files(self) -> None:
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        for files, verdict in ((200, "failed"), (512, "warning"), (1024, "ok")):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
-            try:
-                assert _verdicts(machine.check_file_limit, Settings()) == {"open files": verdict}
-            finally:
-                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
     def test_clocks_that_agree_and_one_that_does_not(self, tracker: Engine, settings: Settings) -> None:
         assert set(_verdicts(machine.check_clock, settings).values()) == {"ok"}
         assert len(_verdicts(machine.check_clock, settings)) == (1 if tracker.dialect.name == "sqlite" else 2)
-
-    def test_a_clock_that_is_wrong_is_said_to_be_before_or_behind(self) -> None:
-        assert clock_finding("it", -4.0).verdict is Verdict.OK
-        assert "3,600 s before it" in clock_finding("it", 3_600).message
-        assert clock_finding("it", -60).verdict is Verdict.WARNING
 
     def test_text_that_is_no_utf_8_is_found(self) -> None:
         code = "from dcc.operations.doctor.machine import check_text\nprint(*(one.verdict for one in check_text(None)))"
@@ -276,10 +251,6 @@ class TestMachine:
             check=True,
         )
         assert ended.stdout.strip() == "failed"
-
-    def test_text_in_utf_8_is_well(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(machine.locale, "getpreferredencoding", lambda do_setlocale: "UTF-8")
-        assert _verdicts(machine.check_text, Settings()) == {"text": "ok"}
 
     def test_versions_are_compared_with_those_tested(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         around = Environment(Settings(), time.monotonic() + 20)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import os
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -18,12 +17,9 @@ from pydantic import SecretStr
 from sqlalchemy import update
 
 from dcc.operations.metrics import collector
-from dcc.operations.metrics.collector import Collection, exposition, replace_file
+from dcc.operations.metrics.collector import Collection, exposition
 from dcc.operations.metrics.families import Metric, gauge
 from dcc.operations.metrics.server import Answers, open_server
-from dcc.operations.metrics.sources import source_families
-from dcc.operations.metrics.storage import tree_size
-from dcc.operations.metrics.work import session_families, work_families
 from dcc.operations.sessions import open_session
 from dcc.session.crawling import crawl_file_sources
 from dcc.settings import Settings
@@ -32,9 +28,8 @@ from dcc.tracker.models import FileSource
 from dcc.tracker.register import file_sources
 from dcc.tracker.register.source_addresses import SourceState
 from tests.support.data_installations import DataInstallation, experiments, specimens
-from tests.support.databases import is_sqlite, only_sqlite, seed_zip
+from tests.support.databases import is_sqlite, only_sqlite
 from tests.support.installations import Installation
-from tests.support.sent_statements import sent_statements
 
 ALERTS = Path(__file__).parents[2] / "deploy" / "prometheus" / "dcc-alerts.yaml"
 
@@ -168,23 +163,6 @@ def test_what_operators_and_centres_write_is_escaped(installation: Installation)
     assert (labels["hostname"], labels["source"]) == (odd, str(folder.source_id))
 
 
-def test_neither_statements_nor_samples_grow_with_the_archives(installation: Installation) -> None:
-    folder = installation.add_folder()
-    told = []
-    for first, last in ((0, 3), (3, 40)):
-        for number in range(first, last):
-            seed_zip(installation.tracker, folder.source_id, f"H.2013-10-31.{number}.impc.zip")
-        with sent_statements(installation.tracker) as seen, installation.tracker.connect() as connection:
-            families = [
-                *session_families(connection, installation.settings),
-                *source_families(connection),
-                *work_families(connection),
-            ]
-        told.append((len(seen), sum(len(family.samples) for family in families)))
-        assert b".impc.zip" not in exposition(families)
-    assert told[0] == told[1]
-
-
 def away(settings: Settings, name: str) -> Settings:
     """The settings with a database that cannot be reached."""
     if is_sqlite(settings.tracker_database_url):
@@ -272,43 +250,6 @@ def test_a_file_that_cannot_be_written_costs_the_session_nothing(installation: I
     assert notice.endswith("in DCC_METRICS_FILE.")
 
 
-def test_a_file_that_could_not_be_replaced_is_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "dcc.prom"
-    replace_file(path, b"one")
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Path, "replace", full)
-    with pytest.raises(OSError, match="No space left"):
-        replace_file(path, b"two")
-    assert path.read_bytes() == b"one"
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_files_that_go_while_a_directory_is_counted_cost_only_themselves(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    scandir, root = os.scandir, tmp_path / "staging"
-    for folder in ("one", "two"):
-        (root / folder).mkdir(parents=True)
-        for number in range(10):
-            (root / folder / f"{number}.zip").write_bytes(b"123")
-
-    @contextmanager
-    def going(path: str) -> Iterator[list[os.DirEntry[str]]]:
-        with scandir(path) as entries:
-            found = sorted(entries, key=lambda entry: entry.name)
-        if path.endswith("one"):
-            (root / "one" / "0.zip").unlink()
-        elif path.endswith("staging"):
-            (root / "two").rename(tmp_path / "gone")
-        yield found
-
-    monkeypatch.setattr(os, "scandir", going)
-    assert tree_size(root) == (9, 27)
-
-
 def up(value: float) -> list[Metric]:
     return [gauge("metrics_part_up", "Up.", ("part",), {("tracker",): value})]
 
@@ -358,13 +299,6 @@ def test_they_are_served_and_collected_no_more_often_than_every_few_seconds() ->
 def test_a_probe_hears_that_the_tracker_is_away() -> None:
     with served(lambda: up(0)) as ask:
         assert ask("/healthz")[:2] == (503, b"The tracker could not be read.\n")
-
-
-def test_what_is_no_longer_fresh_is_collected_again() -> None:
-    numbers = iter(range(1, 9))
-    with served(lambda: up(next(numbers)), fresh_seconds=0) as ask:
-        assert by_labels(read(ask("/metrics")[1]), "metrics_part_up") == {("tracker",): 1}
-        assert by_labels(read(ask("/metrics")[1]), "metrics_part_up") == {("tracker",): 2}
 
 
 @only_sqlite

@@ -134,46 +134,6 @@ def test_what_holds_data_is_replaced_only_on_request_and_beside_no_session(
     assert restored(store, healthy_copy)
 
 
-def test_a_session_that_begins_while_a_backup_is_read_is_noticed_before_anything_is_replaced(
-    backup_set: Path, new_store: MakeStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = new_store("sqlite").init()
-    seed_centre(store.tracker, "Old")
-    with open_session(store.tracker, store.settings) as session:
-        monkeypatch.setattr(Target, "refuse_session", lambda _: None)
-        with pytest.raises(SessionActiveError):
-            restore_backup(backup_set, store.tracker, store.qc, store.settings, replace=True)
-        session.check()
-    assert usable(store)
-    assert [row[1] for row in content(store.tracker)["centre"]] == ["Old"]
-
-
-def test_a_file_that_is_no_database_any_more_is_replaced(
-    backup_set: Path, healthy_copy: Inspected, new_store: MakeStore
-) -> None:
-    store = new_store("sqlite").init()
-    store.close()
-    for name in ("tracker.db", "qc.db"):
-        (store.settings.home / name).write_bytes(b"what a broken disk left" * 1_000)
-    with pytest.raises(StorageNotEmptyError):
-        restore_backup(backup_set, store.tracker, store.qc, store.settings)
-    restore_backup(backup_set, store.tracker, store.qc, store.settings, replace=True)
-    assert restored(store, healthy_copy)
-
-
-def test_tables_of_another_system_are_left_alone(backup_set: Path, new_store: MakeStore) -> None:
-    store = new_store("sqlite")
-    store.settings.home.mkdir()
-    (store.settings.home / "tracker.db").touch()
-    with writing(store.tracker) as connection:
-        connection.exec_driver_sql("CREATE TABLE centre (name TEXT)")
-        connection.exec_driver_sql("INSERT INTO centre VALUES ('theirs')")
-    with pytest.raises(ConfigurationError, match="tables of another system"):
-        restore_backup(backup_set, store.tracker, store.qc, store.settings, replace=True)
-    with store.tracker.connect() as connection:
-        assert connection.exec_driver_sql("SELECT name FROM centre").all() == [("theirs",)]
-
-
 def _damage_byte(path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1

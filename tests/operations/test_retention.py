@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from dcc.errors import CleaningError, ConfigurationError, SessionActiveError, StagedDocumentLostError
+from dcc.errors import CleaningError, ConfigurationError, SessionActiveError
 from dcc.naming import Action
 from dcc.operations.retention import cleanup
 from dcc.operations.retention.cleanup import Cleaned, clean, review_staging
@@ -19,7 +18,6 @@ from dcc.operations.sessions import open_session
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.session.data.corrections import confirm_submission, recheck, withdraw_submission
-from dcc.session.data.plans import plan_submission
 from dcc.store.staging import Origin, Staging
 from dcc.tracker.queries.zip_stories import zip_story
 from dcc.tracker.states import State
@@ -73,12 +71,6 @@ def test_an_archive_goes_when_it_is_old_enough_for_its_state_and_no_session_want
         assert (decision.verdict, decision.age_days) == (verdict, int(days)), (phase, status, facts, days)
 
 
-def test_the_later_of_file_and_state_tells_the_age() -> None:
-    for of_file, of_state in ((1, 500), (500, 1)):
-        (decision,) = decide(_staged(ARCHIVE, days=of_file), _known(Phase.QC, Status.DONE, days=of_state), POLICY, NOW)
-        assert (decision.verdict, decision.age_days) == (Verdict.KEEP, 1)
-
-
 def test_a_part_stays_while_a_download_can_go_on_with_it() -> None:
     for phase, status, hosted, days, verdict in (
         (Phase.ZIP_NAME, Status.DONE, True, 9_999, Verdict.KEEP),
@@ -89,12 +81,6 @@ def test_a_part_stays_while_a_download_can_go_on_with_it() -> None:
     ):
         (decision,) = decide(_staged(PART, ORIGIN, days=days), _known(phase, status, days, hosted=hosted), POLICY, NOW)
         assert decision.verdict is verdict, (phase, status, hosted, days)
-
-
-def test_an_archive_and_a_part_of_it_are_decided_on_by_themselves() -> None:
-    staged = _staged(ARCHIVE, CONTENTS, PART, ORIGIN, days=10)
-    decisions = decide(staged, _known(Phase.QC, Status.DONE, 10), POLICY, NOW)
-    assert [(one.verdict, len(one.staged.entries)) for one in decisions] == [(Verdict.KEEP, 2), (Verdict.REMOVE, 2)]
 
 
 def test_what_the_tracker_does_not_know_is_said_to_be_unknown_whatever_its_age() -> None:
@@ -259,15 +245,6 @@ def test_valid_documents_wait_in_staging_for_their_upload_unless_validation_is_t
     assert data.states() == {ZIP: "qc done"}
 
 
-@only_sqlite
-def test_who_plans_with_a_document_that_went_by_hand_hears_what_to_do(data: DataInstallation) -> None:
-    data.put(ZIP, specimens())
-    data.validate()
-    shutil.rmtree(data.settings.staging_directory)
-    with pytest.raises(StagedDocumentLostError, match=f"cannot be read in staging.*dcc retry {ZIP}"):
-        plan_submission(data.tracker, data.qc, data.settings, KEY)
-
-
 def test_nothing_is_removed_beside_a_session(through: DataInstallation) -> None:
     before = through.base.staged()
     with open_session(through.tracker, through.settings), pytest.raises(SessionActiveError, match="is active"):
@@ -372,17 +349,3 @@ def test_what_cannot_be_removed_is_said(through: DataInstallation, monkeypatch: 
     with pytest.raises(CleaningError, match=r"cannot be removed: x.zip \(Permission denied\). See to"):
         _clean(through)
     assert ZIP in through.base.staged()
-
-
-def test_archives_of_many_zip_actions_are_removed_in_batches(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cleanup, "_AT_ONCE", 2)
-    folder = installation.add_folder()
-    for inc in range(1, 6):
-        folder.put(f"add/H.2013-10-31.{inc}.impc.zip", b"no zip")
-    installation.run_session()
-    decisions = review_staging(installation.tracker, installation.settings, AT_ONCE)
-    cleaned = clean(installation.tracker, installation.settings, AT_ONCE, decisions)
-    assert (len(cleaned.removed), cleaned.bytes) == (5, 30)
-    assert installation.staged() == {}

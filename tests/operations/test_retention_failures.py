@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import sqlite3
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pymysql
 import pytest
@@ -110,20 +107,6 @@ def test_what_may_not_go_any_more_when_the_database_is_back_stays(
     assert failed.staged() == WHOLE
 
 
-def test_a_transaction_that_is_done_again_removes_and_records_once(
-    failed: Installation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def lost(*_: object) -> None:
-        monkeypatch.undo()
-        raise _contention(failed.tracker)
-
-    monkeypatch.setattr(cleanup, "insert_rows", lost)
-    (removed,) = _clean(failed).removed
-    assert len(removed.staged.entries) == 2
-    assert failed.staged() == {}
-    assert _removals(failed.tracker) == 1
-
-
 class TestPuttingBack:
     @pytest.fixture
     def root(self, tmp_path: Path) -> Path:
@@ -164,45 +147,6 @@ class TestPuttingBack:
         assert remove_leftovers(root) == 1
         assert list(root.rglob(".*")) == []
 
-    def test_what_cannot_be_put_back_is_said_and_the_rest_is(
-        self, root: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        link = os.link
-
-        def refuse(name: str, *arguments: Any, **options: Any) -> None:
-            if name == "x.zip":
-                raise PermissionError(1, "Operation not permitted", name)
-            link(name, *arguments, **options)
-
-        monkeypatch.setattr(os, "link", refuse)
-        with suppress(ZeroDivisionError), Aside(root) as aside:
-            self._take_all(root, aside)
-            raise ZeroDivisionError
-        assert (root / "add" / "x.zip.contents" / "a.xml").exists()
-        assert (root / "notes").exists()
-        (left,) = (root / "add").glob(".*/x.zip")
-        assert left.parent.name in caplog.text
-        assert "Operation not permitted" in caplog.text
-
-
-@only_sqlite
-def test_two_cleanings_at_once_do_not_take_each_other_s_for_left_overs(
-    failed: Installation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    remove = Aside._remove
-    meanwhile: list[Cleaned] = []
-
-    def beside_another(self: Aside) -> None:
-        if not meanwhile:
-            meanwhile.append(Cleaned())
-            meanwhile[0] = _clean(failed)
-        remove(self)
-
-    monkeypatch.setattr(Aside, "_remove", beside_another)
-    assert [one.staged.place for one in _clean(failed).removed] == [ZIP]
-    assert meanwhile == [Cleaned()]
-    assert failed.staged() == {}
-
 
 @only_sqlite
 def test_a_session_that_begins_leaves_alone_what_is_being_removed(
@@ -219,28 +163,3 @@ def test_a_session_that_begins_leaves_alone_what_is_being_removed(
     assert len(_clean(failed).removed) == 1
     assert failed.staged() == {}
     assert list((failed.settings.staging_directory / "add").iterdir()) == []
-
-
-@only_sqlite
-def test_what_another_removes_meanwhile_is_gone_all_the_same(
-    failed: Installation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On a file system where a lock is not seen by other hosts."""
-    unlink = os.unlink
-
-    def gone_before(path: str, **options: Any) -> None:
-        unlink(path, **options)
-        unlink(path, **options)
-
-    monkeypatch.setattr(os, "unlink", gone_before)
-    assert len(_clean(failed).removed) == 1
-    assert list((failed.settings.staging_directory / "add").iterdir()) == []
-
-
-def test_an_aside_that_went_before_it_could_be_removed_is_no_error(tmp_path: Path) -> None:
-    (tmp_path / "add").mkdir()
-    (tmp_path / "add" / "x.zip").touch()
-    (staged,) = read_staging(tmp_path)
-    with Aside(tmp_path) as aside:
-        aside.take(staged.entries)
-        shutil.rmtree(tmp_path / "add")

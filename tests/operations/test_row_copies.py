@@ -26,21 +26,19 @@ from sqlalchemy import (
     insert,
     select,
 )
-from sqlalchemy.exc import DBAPIError
 
 from dcc.databases.database import database_of
 from dcc.databases.schema import exclusive_connection
 from dcc.operations.backups.backup import make_backup
 from dcc.operations.backups.database_files import open_file, write_file
 from dcc.operations.backups.restoration import restore_backup
-from dcc.operations.backups.row_copies import LEFT_OUT, Summing, last_ids, no_progress, read_rows, shape_of
+from dcc.operations.backups.row_copies import LEFT_OUT, Summing, no_progress, read_rows, shape_of
 from dcc.operations.backups.server_loading import load_rows
 from dcc.operations.backups.snapshots import patient_connection
 from dcc.qc.database import QC_DATABASE
 from dcc.qc.models import Measurement
 from dcc.tracker.database import TRACKER
-from tests.support.databases import MariaDb, only_mariadb
-from tests.support.sent_statements import sent_statements
+from tests.support.databases import MariaDb
 from tests.support.stores import Store, content
 
 TEXTS = (
@@ -245,19 +243,3 @@ def test_ids_that_were_given_are_not_given_again(new_store: Callable[[str], Stor
     for store in stores:
         with store.tracker.begin() as connection:
             assert connection.execute(insert(centre), row).inserted_primary_key == (6,)
-
-
-@only_mariadb
-def test_the_last_ids_are_those_of_now_on_mysql_as_well(tracker: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    with tracker.connect() as connection, sent_statements(tracker, _asks_for_ids) as sent:
-        last_ids(connection, TRACKER)
-        assert [statement.split()[0] for statement in sent] == ["SELECT"]
-        # MySQL would go on; MariaDB does not know the variable.
-        monkeypatch.setattr(connection.dialect, "is_mariadb", False)
-        with pytest.raises(DBAPIError, match="information_schema_stats_expiry"):
-            last_ids(connection, TRACKER)
-        assert sent[1:] == ["SET SESSION information_schema_stats_expiry = 0"]
-
-
-def _asks_for_ids(statement: str) -> bool:
-    return "stats_expiry" in statement or "auto_increment" in statement

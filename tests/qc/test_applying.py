@@ -8,15 +8,14 @@ from dataclasses import replace
 from datetime import date
 
 import pytest
-from sqlalchemy import Engine, func, select
+from sqlalchemy import Engine, select
 
-from dcc.documents.contents import Content, SpecimenKind, StatusCode
+from dcc.documents.contents import Content, SpecimenKind
 from dcc.naming import Action, DocumentKind
 from dcc.qc import models
 from dcc.qc.rows.documents import DocumentToApply, NewestDates
 from dcc.vocabulary import DocumentState
 from tests.support.qc_documents import (
-    PROCEDURE,
     apply,
     apply_document,
     contents,
@@ -137,12 +136,6 @@ def test_a_specimen_with_experiments_is_not_deleted_and_they_are_named(qc_databa
     assert set(litters(qc_database)) == {"S1", "S2"}
 
 
-def test_the_experiments_of_another_centre_do_not_keep_a_specimen(qc_database: Engine) -> None:
-    apply(qc_database, ADD, specimen("S1"))
-    apply(qc_database, ADD, experiment("E1"), centre="J")
-    assert apply(qc_database, DELETE, specimen("S1")).findings == ()
-
-
 @pytest.mark.parametrize(("action", "rule"), [(ADD, "S13"), (EDIT, "Q3"), (DELETE, "Q3")])
 def test_of_what_a_document_names_twice_the_first_counts(qc_database: Engine, action: Action, rule: str) -> None:
     if action is not ADD:
@@ -150,15 +143,6 @@ def test_of_what_a_document_names_twice_the_first_counts(qc_database: Engine, ac
     applied = apply(qc_database, action, specimen("S1", "one"), specimen("S1", "two"))
     assert [finding.rule for finding in applied.findings] == [rule]
     assert litters(qc_database) == ({} if action is DELETE else {"S1": "one"})
-
-
-def test_what_a_document_names_twice_far_apart_is_found_too(
-    qc_database: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("dcc.qc.apply.documents.CHUNK", 2)
-    twice = [specimen(f"S{number % 5}", f"L{number}") for number in range(10)]
-    assert apply(qc_database, ADD, *twice).refused == 5
-    assert litters(qc_database) == {f"S{number}": f"L{number}" for number in range(5)}
 
 
 @pytest.mark.parametrize("action", [ADD, EDIT, DELETE])
@@ -228,24 +212,6 @@ def newest_dates(engine: Engine, documents: list[DocumentToApply]) -> NewestDate
     return newest
 
 
-def test_an_experiment_with_a_status_code_alone_is_edited_into_one_with_results(qc_database: Engine) -> None:
-    apply(qc_database, ADD, specimen("S1"))
-    code = StatusCode(9, None, "IMPC_PSC_003")
-    alone = experiment("E1")._replace(procedure=None, status_codes=(code,))
-    apply(qc_database, ADD, alone, experiment("E2")._replace(procedure=None, status_codes=(code,)))
-    edited = apply(qc_database, EDIT, experiment("E1"), experiment("E2", sequence_id="7"))
-    assert (edited.opened, edited.ended) == ({"experiment": 1}, {"experiment": 1})
-    assert [(one.rule, one.value) for one in edited.findings] == [("Q3", "E2")]
-    with qc_database.connect() as connection:
-        table = models.Experiment.__table__
-        current = select(table.c.experiment_id, table.c.procedure_id).where(table.c.is_current).order_by(table.c.id)
-        assert connection.execute(current).all() == [("E2", None), ("E1", PROCEDURE)]
-    again = apply(qc_database, EDIT, experiment("E1", value="2"))
-    assert again.ended == {"experiment": 1}
-    twice = experiment("E2"), experiment("E2", procedure_id="IMPC_BWT_001")
-    assert [one.rule for one in apply(qc_database, EDIT, *twice).findings] == ["Q3"]
-
-
 @pytest.mark.parametrize("action", [EDIT, DELETE])
 def test_housings_of_days_beyond_any_calendar_are_told_apart(qc_database: Engine, action: Action) -> None:
     days = [None, "2013-10-01", "2013-10-01Z", "10000-01-01", "12013-10-01", "-0044-03-15"]
@@ -283,34 +249,11 @@ def test_findings_of_the_upload_tell_the_path_of_their_element(qc_database: Engi
     assert sorted(tuple(row) for row in stored) == sorted([*said, *((one.rule, one.path) for one in found)])
 
 
-def test_documents_of_one_date_of_other_centres_or_in_the_order_of_a_session_are_not_late(qc_database: Engine) -> None:
-    apply(qc_database, ADD, specimen("S1"), created=date(2013, 10, 31))
-    assert not apply(qc_database, ADD, specimen("S2"), created=date(2013, 10, 31)).late
-    assert not apply(qc_database, ADD, specimen("S3"), created=date(2013, 10, 1), centre="J").late
-    assert not apply(qc_database, ADD, experiment("E1"), created=date(2013, 10, 1)).late
-    assert apply(qc_database, ADD, specimen("S4"), created=date(2013, 9, 1)).late
-
-
 @pytest.mark.parametrize("length", [255, 256])
 def test_a_text_longer_than_its_column_is_refused_with_a_reason_and_never_cut(qc_database: Engine, length: int) -> None:
     applied = apply(qc_database, ADD, specimen("𝒮" * length), specimen("S2"))
     assert len(litters(qc_database)) == (2 if length == 255 else 1)
     assert [finding.rule for finding in applied.findings] == ([] if length == 255 else ["Q1"])
-
-
-def test_of_an_experiment_with_a_text_too_long_no_row_is_left(qc_database: Engine) -> None:
-    bad = experiment("E1", ("S1", "S2"))
-    simple = bad.procedure.simple[0]
-    bad = bad._replace(procedure=bad.procedure._replace(simple=(simple, simple._replace(unit="x" * 256))))
-    applied = apply(qc_database, ADD, experiment("E0"), bad, experiment("E2"))
-    (finding,) = applied.findings
-    assert "measurement.unit holds 255" in finding.message
-    with qc_database.connect() as connection:
-        counts = [
-            connection.scalar(select(func.count()).select_from(model.__table__))
-            for model in (models.Experiment, models.ExperimentSpecimen, models.ProcedureRun, models.Measurement)
-        ]
-    assert counts == [2, 2, 2, 2]
 
 
 def test_values_are_stored_to_the_letter_in_large_documents_and_small_ones(qc_database: Engine) -> None:

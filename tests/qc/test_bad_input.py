@@ -11,9 +11,9 @@ from dcc.documents.contents import Content, Entity, Experiment, SimpleParameter
 from dcc.naming import Action, DocumentKind
 from dcc.qc import models
 from dcc.qc.apply.documents import Applied
-from dcc.qc.apply.upload_findings import FINDINGS_KEPT, FindingsKept, UploadFinding
+from dcc.qc.apply.upload_findings import FINDINGS_KEPT
 from dcc.qc.rows.loading import load_document
-from dcc.vocabulary import DocumentState, Severity
+from dcc.vocabulary import DocumentState
 from tests.support.databases import only_sqlite
 from tests.support.qc_documents import apply, apply_document, block, contents, experiment, housing, specimen, to_apply
 
@@ -117,14 +117,6 @@ def test_a_text_too_long_for_the_centre_element_refuses_all_in_it(qc_database: E
         assert connection.scalar(select(func.count()).select_from(models.Specimen.__table__)) == 0
 
 
-def test_the_findings_of_a_hundred_thousand_refused_entities_are_bounded() -> None:
-    kept = FindingsKept()
-    for number in range(100_000):
-        kept.add(UploadFinding("Q3", Severity.ERROR, f"Specimen S{number} is not there."))
-    assert len(kept.all()) == FINDINGS_KEPT + 1
-    assert kept.all()[-1].message.startswith("99,000 more findings of this rule")
-
-
 @only_sqlite
 def test_findings_are_bounded_in_the_database_and_all_that_was_refused_is_counted(qc_database: Engine) -> None:
     number = 10_000
@@ -139,14 +131,3 @@ def test_findings_are_bounded_in_the_database_and_all_that_was_refused_is_counte
     assert told == (DocumentState.REFUSED, number, FINDINGS_KEPT + 1)
     with qc_database.connect() as connection:
         assert connection.scalar(select(func.count()).select_from(models.Finding.__table__)) == FINDINGS_KEPT + 1
-
-
-def test_few_findings_of_one_rule_are_not_lost_among_many_of_another(
-    qc_database: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("dcc.qc.apply.upload_findings.FINDINGS_KEPT", 3)
-    apply(qc_database, ADD, specimen("S0"))
-    apply(qc_database, ADD, experiment("E1", ("S0",)))
-    applied = apply(qc_database, DELETE, *(specimen(f"X{number}") for number in range(9)), specimen("S0"))
-    assert [finding.rule for finding in applied.findings] == ["Q3", "Q3", "Q3", "Q4", "Q3"]
-    assert applied.findings[-1].message.startswith("6 more findings")

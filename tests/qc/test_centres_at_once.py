@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import date, timedelta
 from functools import partial
 from hashlib import md5
@@ -28,7 +27,7 @@ from dcc.errors import QcDatabaseUnreachableError
 from dcc.naming import Action, DocumentKind
 from dcc.qc import models
 from dcc.qc.apply import upload_lock
-from dcc.qc.apply.upload_lock import await_uploads, lock_all, lock_centres, uploads_are_open
+from dcc.qc.apply.upload_lock import lock_all, lock_centres, uploads_are_open
 from dcc.qc.apply.withdrawal import undo_submission
 from dcc.qc.contexts import metadata_groups
 from dcc.qc.contexts.building import build_contexts
@@ -261,30 +260,6 @@ def test_whatever_one_centre_is_at_another_does_not_wait(qc: Engine, qc_settings
         impatient.dispose()
 
 
-def test_a_number_of_the_tracker_that_moves_to_another_document_keeps_nobody_waiting(
-    qc: Engine, qc_settings: Settings
-) -> None:
-    impatient = open_impatient(qc_settings)
-    unknown = (specimen("nobody"),)
-
-    def refused(engine: Engine, centre: str, tracker_id: int, patience: float) -> None:
-        document = replace(document_of(centre, 1, EDIT, unknown, str(tracker_id)), tracker_id=tracker_id)
-        apply_document(engine, document, reading(*unknown, centre=centre), patience_seconds=patience)
-
-    try:
-        refused(qc, "J", 90, PATIENCE)
-        refused(qc, "H", 50, PATIENCE)
-        with held_before(qc, "INSERT INTO finding") as (reached, go_on):
-            holding = InThread(lambda: refused(qc, "H", 50, PATIENCE))
-            assert reached.wait(PATIENCE)
-            for tracker_id in (10, 49, 51, 89, 91):
-                refused(impatient, "J", tracker_id, 0.1)
-            go_on.set()
-        holding.join()
-    finally:
-        impatient.dispose()
-
-
 def canonical(engine: Engine) -> dict[str, list[Any]]:
     """All rows, where ids are told by what they stand for, without times and in no order."""
     with engine.connect() as connection:
@@ -497,15 +472,3 @@ class TestThePast:
         assert holding.join().document_id < later.document_id
         for answer in (*answers, load_measurements(qc, past)):
             assert answer["experiment_id"].tolist() == ["E1", "E2"]
-
-    def test_what_is_given_up_is_not_waited_for(self, qc: Engine) -> None:
-        with qc.connect() as connection:
-            lock_centres(connection, ["H"])
-            upload_lock.reserve_ids(connection, ["H"], {models.Document.__table__: 5})
-            connection.rollback()
-        await_uploads(qc, patience_seconds=0.1)
-        assert not uploads_are_open(qc)
-        entities = (specimen("S1"),)
-        document = document_of("H", 1, ADD, entities, "")
-        # Its ids are given out again.
-        assert apply_document(qc, document, reading(*entities), patience_seconds=PATIENCE).document_id == 1

@@ -17,11 +17,9 @@ from dcc.qc.database import writing
 from dcc.vocabulary import ContextState
 from tests.support.qc_contexts import assert_contexts_are_right, judge, know_colonies, submit
 from tests.support.qc_documents import apply, experiment, housing, line, specimen, undo_documents
-from tests.support.sent_statements import sent_statements
 
 CONTEXT = models.DataContext.__table__
 HISTORY = models.ContextHistory.__table__
-PARAMETER = "IMPC_CBC_001_001"
 
 
 def states_of(engine: Engine) -> dict[tuple[str, str], tuple[int, str]]:
@@ -199,17 +197,6 @@ def test_strains_follow_the_reference_data_of_colonies(qc_database: Engine) -> N
     assert_contexts_are_right(qc_database)
 
 
-def test_a_strain_of_nothing_but_blanks_is_that_of_the_colony(qc_database: Engine) -> None:
-    submit(qc_database, Action.ADD, specimen("S1", strain_id=""), specimen("S2", strain_id="  "))
-    submit(qc_database, Action.ADD, experiment("E1", ["S1"]), experiment("E2", ["S2"]))
-    know_colonies(qc_database, C1="MGI:1")
-    build_contexts(qc_database)
-    assert states_of(qc_database) == {("C1", "MGI:1"): (2, "dataadded")}
-    know_colonies(qc_database, C1="MGI:2")
-    build_contexts(qc_database)
-    assert states_of(qc_database) == {("C1", "MGI:1"): (0, "dataremoved"), ("C1", "MGI:2"): (2, "dataadded")}
-
-
 def test_a_build_tells_what_it_came_to(qc_database: Engine) -> None:
     submit(qc_database, Action.ADD, experiment("E1", value="1"), experiment("E2", value="2"), line("C1"))
     submit(qc_database, Action.ADD, experiment("E1"), centre="J")
@@ -240,21 +227,6 @@ def test_a_build_that_is_killed_is_done_anew(qc_database: Engine) -> None:
     build_contexts(qc_database)
     assert states_of(qc_database) == {("C1", ""): (1, "dataadded")}
     assert len(history_of(qc_database, "C1")) == 1
-
-
-def test_a_build_takes_one_statement_more_for_no_measurement(qc_database: Engine) -> None:
-    """What a document costs does not depend on how many measurements it has."""
-
-    def statements_for(number: int) -> int:
-        entities = [experiment(f"E{number}-{place}", value=str(place)) for place in range(number)]
-        submit(qc_database, Action.ADD, *entities)
-        with sent_statements(qc_database) as sent:
-            build_contexts(qc_database)
-        return len(sent)
-
-    build_contexts(qc_database)
-    statements_for(1)
-    assert statements_for(3) == statements_for(300)
 
 
 @pytest.mark.both_databases

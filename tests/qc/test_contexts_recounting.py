@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, Engine, delete, insert, select, update
 
-from dcc.errors import ConfigurationError
 from dcc.naming import Action
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.overviews import build_overviews
@@ -113,24 +112,8 @@ def test_the_history_of_what_was_corrected_says_who_and_why(built: Engine) -> No
     assert newest.reason == "Counted anew by anna: restored in part"
 
 
-def test_overviews_are_built_from_nothing(built: Engine) -> None:
-    before = rows_of(built, *OVERVIEWS)
-    with writing(built) as connection:
-        connection.execute(delete(TABLES["overview_animal_procedure"]))
-        connection.execute(update(TABLES["overview_genotype"]).values(specimens=77))
-        connection.execute(insert(TABLES["metadata_group"]).values(checksum="0" * 32, content="{}"))
-    recount(built)
-    assert rows_of(built, *OVERVIEWS) == before
-    assert all(before)
-
-
 def test_documents_that_wait_to_be_judged_are_left_to_the_session(built: Engine) -> None:
     apply(built, Action.EDIT, experiment("E2", ["S1"]))
     before = rows_of(built, "data_context", "context_member")
     assert recount(built).corrected == 0
     assert rows_of(built, "data_context", "context_member") == before
-
-
-def test_a_reason_is_needed(built: Engine) -> None:
-    with pytest.raises(ConfigurationError, match="A reason must be given"):
-        recount_contexts(built, author="anna", reason="x" * 2_000)

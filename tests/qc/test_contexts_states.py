@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import Engine, select
 
-from dcc.errors import ConfigurationError
 from dcc.naming import Action
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.listings import ContextFilter, list_contexts, list_history
@@ -109,14 +108,6 @@ def test_an_issue_of_data_that_did_not_change_leaves_them_done(two_contexts: Eng
     raise_issue(two_contexts, COLONY, **WHO)
     resolve_issues(two_contexts, COLONY, **WHO)
     assert shown(two_contexts)["C1"] == ("qcdone", 0)
-
-
-@pytest.mark.parametrize("reason", ["", "  ", "x" * 257])
-def test_a_decision_has_a_reason_that_can_be_kept(two_contexts: Engine, reason: str) -> None:
-    for decide in (mark_done, reopen, raise_issue, resolve_issues):
-        with pytest.raises(ConfigurationError, match="reason"):
-            decide(two_contexts, ALL, author="me", reason=reason)
-    assert len(events(two_contexts)) == 1
 
 
 def test_each_part_of_a_filter_chooses(two_contexts: Engine) -> None:

@@ -11,7 +11,6 @@ from dcc.naming import Action
 from dcc.qc import models
 from dcc.qc.apply.entity_rows import ENTITY_TABLES
 from dcc.qc.history import (
-    Happening,
     current_at,
     document_at,
     measurements_at,
@@ -50,11 +49,6 @@ def test_the_story_of_a_specimen_tells_all_that_happened_to_it_and_its_experimen
         (8, "deleted", "specimen"),
     ]
     assert story(qc_database, "S3") == []
-
-
-def test_a_withdrawn_add_is_told(qc_database: Engine) -> None:
-    undo_documents(qc_database, [apply(qc_database, ADD, specimen("S1")).document_id])
-    assert story(qc_database) == [(1, "added", "specimen"), (2, "withdrawn", "specimen")]
 
 
 @pytest.mark.both_databases
@@ -102,21 +96,6 @@ def test_the_story_tells_lines_lateness_findings_and_who_withdrew_what(qc_databa
     ]
     assert [[finding.rule for finding in event.findings] for event in events] == [[], [], [], ["S13"]]
     assert events[1].created == date(2013, 10, 1)
-
-
-def test_the_story_tells_of_a_specimen_that_could_not_be_stored(qc_database: Engine) -> None:
-    apply(qc_database, ADD, specimen("S1", "L" * 256))
-    with qc_database.connect() as connection:
-        (event,) = specimen_history(connection, "H", "S1")
-    assert (event.happening, event.entity_id, event.line, event.findings[0].rule) == (Happening.REFUSED, None, 4, "Q1")
-
-
-@pytest.mark.both_databases
-def test_ids_that_differ_in_trailing_blanks_have_stories_of_their_own(qc_database: Engine) -> None:
-    apply(qc_database, ADD, specimen("S1"), specimen("S1 "))
-    apply(qc_database, ADD, experiment("E1", ("S1 ",)))
-    assert story(qc_database) == [(1, "added", "specimen")]
-    assert story(qc_database, "S1 ") == [(1, "added", "specimen"), (2, "added", "experiment")]
 
 
 @pytest.mark.both_databases

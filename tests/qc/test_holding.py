@@ -15,9 +15,8 @@ from dcc.qc.apply.documents import Applied
 from dcc.qc.apply.holding import confirm_held
 from dcc.qc.rows.documents import DocumentToApply
 from dcc.vocabulary import DocumentState
-from tests.qc.test_applying import TABLES, all_rows, litters, values
+from tests.qc.test_applying import TABLES, all_rows, litters
 from tests.support.qc_documents import (
-    PROCEDURE,
     apply,
     apply_document,
     experiment,
@@ -96,15 +95,6 @@ def test_a_confirmed_document_takes_effect_and_keeps_who_confirmed_it(qc_databas
         confirm(qc_database, document)
 
 
-def test_a_held_document_that_is_tried_again_is_held_again_once(qc_database: Engine) -> None:
-    document = of_three(qc_database)
-    first = hand_in(qc_database, document, *THREE)
-    second = hand_in(qc_database, document, *THREE)
-    assert second.document_id > first.document_id
-    assert [row[:2] for row in documents(qc_database)[1:]] == [("refused", None), ("held", 7)]
-    assert confirm(qc_database, document) == (second.document_id,)
-
-
 @pytest.mark.both_databases
 def test_what_was_confirmed_is_held_anew_when_it_comes_with_other_contents(qc_database: Engine) -> None:
     document = of_three(qc_database)
@@ -136,35 +126,6 @@ def test_the_plan_of_a_held_document_shows_what_it_would_change_and_leaves_it_he
 def test_who_confirms_and_why_must_be_said_and_fit(qc_database: Engine, author: str, reason: str) -> None:
     with pytest.raises(ConfigurationError):
         confirm_held(qc_database, EDIT, "H.2013-10-31.1.impc.zip", author=author, reason=reason)
-
-
-def test_measurements_are_counted_by_procedure_and_again_when_the_document_comes_again(qc_database: Engine) -> None:
-    document = to_apply(ADD, DocumentKind.EXPERIMENT)
-    entities = experiment("E1"), experiment("E2"), experiment("E3", procedure_id="IMPC_HEM_001"), line("C1")
-    counts = {PROCEDURE: 3, "IMPC_HEM_001": 1}
-    assert hand_in(qc_database, document, *entities).procedures == counts
-    assert hand_in(qc_database, document, *entities).procedures == counts
-    assert apply(qc_database, ADD, specimen("S1")).procedures == {}
-
-
-@pytest.mark.both_databases
-def test_a_repeated_document_is_known_by_the_tracker_id_that_it_came_with_last(qc_database: Engine) -> None:
-    document = to_apply(ADD, DocumentKind.SPECIMEN, tracker_id=7)
-    hand_in(qc_database, document, specimen("S1"), specimen("S1"))
-    again = hand_in(qc_database, replace(document, tracker_id=9), specimen("S1"), specimen("S1"))
-    assert again.repeated
-    assert [row[1] for row in documents(qc_database)] == [9]
-    with qc_database.connect() as connection:
-        assert connection.scalars(select(models.Finding.__table__.c.tracker_id)).all() == [9]
-
-
-def test_another_document_with_the_id_of_a_tracker_that_was_made_anew_is_not_taken_for_the_old(
-    qc_database: Engine,
-) -> None:
-    hand_in(qc_database, to_apply(ADD, DocumentKind.EXPERIMENT, tracker_id=7), experiment("E1"))
-    applied = hand_in(qc_database, to_apply(ADD, DocumentKind.EXPERIMENT, tracker_id=7), experiment("E2", value="2"))
-    assert (applied.repeated, values(qc_database)) == (False, ["1.5", "2"])
-    assert [row[1] for row in documents(qc_database)] == [None, 7]
 
 
 def test_what_is_held_is_so_no_more_when_the_archive_comes_as_it_was_applied_before(qc_database: Engine) -> None:

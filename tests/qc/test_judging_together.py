@@ -16,7 +16,7 @@ from dcc.qc.judging.healing import judge_anew
 from dcc.qc.judging.many_documents import Found, judge_together
 from dcc.vocabulary import Validity
 from tests.support.integrity_cases import experiment, experiments, mutant, procedure, simple, specimens
-from tests.support.judging_cases import BASIS, document_row, findings, judge, statements, upload, validity
+from tests.support.judging_cases import BASIS, document_row, findings, judge, upload, validity
 
 EXPERIMENT = models.Experiment.__table__
 DOCUMENT = models.Document.__table__
@@ -56,21 +56,6 @@ def built(qc: Engine, document: Applied) -> Applied:
         judge_anew(connection, [document.document_id])
     assert document_row(qc, document).judged_at is None
     return document
-
-
-def test_documents_that_were_never_judged_take_a_few_statements_whatever_their_number(mouse: Engine) -> None:
-    """What is said of the validity of what they brought need not be asked: nothing is."""
-    few = [upload(mouse, weights(f"A{n}-", "1")) for n in range(2)]
-    many = [upload(mouse, weights(f"B{n}-", "1", "2", "3")) for n in range(12)]
-    with statements(mouse) as of_few:
-        judge_all(mouse, *few)
-    with statements(mouse) as of_many:
-        judged = judge_all(mouse, *many)
-    assert len(of_many) == len(of_few) == 6
-    assert [one for one in of_many if one.startswith("SELECT") and "validity" in one] == []
-    assert [one.failed for one in judged] == [False] * 12
-    assert validity(mouse) == [True] * 38
-    assert document_row(mouse, many[-1]).judged_at is not None
 
 
 def test_a_document_that_was_judged_well_stays_in_its_contexts_when_nothing_is_found_again(mouse: Engine) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import signal
-import time
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -16,15 +15,13 @@ from dcc.naming import Action, DocumentKind
 from dcc.qc.apply.upload_lock import lock_all
 from dcc.settings import Settings
 from tests.qc.test_applying import all_rows, litters, values
-from tests.support.databases import one_database
-from tests.support.qc_child import before_statement, die, event, fail_at_each_statement, finish, start
+from tests.support.qc_child import before_statement, die, fail_at_each_statement, finish, start
 from tests.support.qc_documents import (
     apply,
     apply_document,
     experiment,
     housing,
     line,
-    plan_document,
     reading,
     specimen,
     to_apply,
@@ -79,7 +76,6 @@ def held_by(engine: Engine) -> tuple[dict[str, str], list[str]]:
     return litters(engine), values(engine)
 
 
-@one_database
 @pytest.mark.parametrize("name", ["add", "edit", "delete", "undo"])
 def test_a_failure_at_any_statement_leaves_nothing_and_the_work_can_be_done_again(
     qc_database: Engine, name: str, monkeypatch: pytest.MonkeyPatch
@@ -125,53 +121,6 @@ def test_a_process_killed_at_any_moment_leaves_nothing_and_the_work_can_be_done_
         work.do(qc_database)
     assert kills >= trials(KILLS // 8)
     assert held_by(qc_database) == (work.litters, work.values)
-
-
-def test_a_process_killed_at_random_times_has_applied_its_documents_wholly_or_not(
-    qc_database: Engine, qc_settings: Settings
-) -> None:
-    """Each kill may come between documents, within one, or while it is committed."""
-    documents = [to_apply(ADD, DocumentKind.EXPERIMENT) for _ in range(400)]
-
-    def read(number: int) -> Callable[[], list[object]]:
-        return reading(*(experiment(f"E{number}-{part}", value=str(number)) for part in range(5)))
-
-    began = event()
-
-    def all_of_them(engine: Engine) -> None:
-        with engine.connect():
-            began.set()
-        for number, document in enumerate(documents):
-            apply_document(engine, document, read(number), patience_seconds=PATIENCE)
-
-    chance = random.Random("kills at random times")
-    for _ in range(trials(KILLS // 2)):
-        process = start(qc_settings, all_of_them)
-        assert began.wait(PATIENCE)
-        time.sleep(chance.uniform(0.0, 0.5))
-        process.kill()
-        finish(process)
-        began.clear()
-        wait_for_rollback(qc_database)
-        found = values(qc_database)
-        applied = {int(one) for one in found}
-        assert applied == set(range(len(applied)))
-        assert len(found) == 5 * len(applied)
-    assert applied
-
-
-def test_a_plan_that_is_killed_leaves_nothing(qc_database: Engine, qc_settings: Settings) -> None:
-    apply(qc_database, ADD, specimen("S1", "old"))
-    before = all_rows(qc_database)
-    document = to_apply(EDIT, DocumentKind.SPECIMEN)
-
-    def killed(engine: Engine) -> None:
-        with before_statement(engine, 20, die):
-            plan_document(engine, document, reading(specimen("S1", "new")), patience_seconds=PATIENCE)
-
-    assert finish(start(qc_settings, killed)) == -signal.SIGKILL
-    wait_for_rollback(qc_database)
-    assert all_rows(qc_database) == before
 
 
 def wait_for_rollback(engine: Engine) -> None:

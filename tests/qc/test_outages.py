@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
 
-import pymysql
 import pytest
 from sqlalchemy import Engine, event
-from sqlalchemy.exc import OperationalError
 
-from dcc.databases.transactions import run_writing
 from dcc.errors import QcDatabaseUnreachableError
 from dcc.naming import Action
-from dcc.qc.contexts.building import build_contexts
 from dcc.qc.database import open_qc_database
 from dcc.settings import Settings
 from tests.support.databases import only_sqlite
 from tests.support.qc_documents import apply, specimen
-
-HOURS = 3_600.0
 
 
 @only_sqlite
@@ -36,27 +29,3 @@ def test_a_full_disk_is_waited_for_as_long_as_the_setting_says(qc_database: Engi
         apply(engine, Action.ADD, *(specimen(f"S{number}") for number in range(2_000)))
     assert time.monotonic() - began < 20
     engine.dispose()
-
-
-def test_other_writers_are_waited_for_longer(qc_database: Engine, qc_settings: Settings) -> None:
-    engine = open_qc_database(qc_settings.model_copy(update={"database_retry": 0.0}))
-    tries: list[int] = []
-
-    def busy(connection: object) -> int:
-        tries.append(1)
-        if len(tries) < 3:
-            raise _contention(engine)
-        return len(tries)
-
-    assert run_writing(engine, busy, patience_seconds=HOURS) == 3
-    assert build_contexts(engine).documents == 0
-    engine.dispose()
-
-
-def _contention(engine: Engine) -> Exception:
-    """What the driver raises when another writer is in the way."""
-    if engine.dialect.name == "sqlite":
-        locked = sqlite3.OperationalError("database is locked")
-        locked.sqlite_errorcode = sqlite3.SQLITE_BUSY
-        return OperationalError("UPDATE", {}, locked)
-    return OperationalError("UPDATE", {}, pymysql.err.OperationalError(1213, "Deadlock found"))

@@ -7,7 +7,7 @@ from hashlib import md5
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, delete, event, select, text, update
+from sqlalchemy import Engine, delete, select, text, update
 
 from dcc.documents.contents import Experiment, Metadata
 from dcc.naming import Action
@@ -16,7 +16,6 @@ from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.metadata_groups import group_of
 from dcc.qc.contexts.overviews import build_overviews
 from dcc.qc.database import writing
-from tests.support.databases import only_mariadb
 from tests.support.qc_contexts import TABLES, know, know_colonies, know_important_metadata, submit
 from tests.support.qc_documents import experiment, housing, line, specimen
 
@@ -104,16 +103,6 @@ def test_procedure_runs_are_shown_with_each_of_their_animals(qc_database: Engine
     assert shown == [("A", "C1", False, "female", 1), ("W", "baseline", True, "male", 1), (None, "C1", None, None, 1)]
 
 
-def test_an_edited_animal_is_shown_as_it_is_at_present(qc_database: Engine) -> None:
-    submit(qc_database, Action.ADD, specimen("A", gender="female"))
-    submit(qc_database, Action.ADD, experiment("E1", ["A"]))
-    build(qc_database)
-    submit(qc_database, Action.EDIT, specimen("A", gender="male"))
-    build(qc_database)
-    (row,) = rows_of(qc_database, "overview_animal_procedure")
-    assert row["gender"] == "male"
-
-
 def test_a_metadata_group_is_the_md5_of_important_metadata(qc_database: Engine) -> None:
     know_important_metadata(qc_database, IMPC_CBC_003_001="Equipment", IMPC_CBC_004_001="Anaesthesia")
     submit(qc_database, Action.ADD, specimen("S1"), specimen("made elsewhere", production_centre="J"))
@@ -134,11 +123,6 @@ def test_a_metadata_group_is_the_md5_of_important_metadata(qc_database: Engine) 
     groups = {row["checksum"]: json.loads(row["content"]) for row in rows_of(qc_database, "metadata_group")}
     assert groups[sums[1]] == {"Anaesthesia": "null", "Equipment": "Sysmex", "ProductionCenter": "J"}
     assert groups[sums[2]] == {}
-
-
-def test_the_group_of_nothing_is_the_md5_of_the_empty_text() -> None:
-    assert group_of([]) == ("d41d8cd98f00b204e9800998ecf8427e", "{}")
-    assert group_of([("b", "2"), ("a", "1"), ("a", "3"), ("b", "2")]).content == '{"a": ["1", "3"], "b": "2"}'
 
 
 def test_groups_that_no_run_belongs_to_any_more_go(qc_database: Engine) -> None:
@@ -224,36 +208,6 @@ def test_what_was_rebuilt_in_part_is_what_a_rebuild_from_nothing_shows(qc_databa
     build_overviews(qc_database)
     assert overviews_of(qc_database) == in_part
     assert all(in_part)
-
-
-@only_mariadb
-def test_many_rows_at_once_are_written_as_few_are(qc_database: Engine) -> None:
-    submit(qc_database, Action.ADD, specimen("S1"), specimen("S2"))
-    submit(qc_database, Action.ADD, *[experiment(f"E{place}", ["S1", "S2"]) for place in range(600)])
-    build(qc_database)
-    rows = rows_of(qc_database, "overview_animal_procedure")
-    assert [(row["position"], row["specimen_id"], str(row["date"])) for row in rows] == [
-        (0, "S1", "2013-10-01"),
-        (1, "S2", "2013-10-01"),
-    ] * 600
-
-
-@only_mariadb
-def test_rows_that_the_server_cuts_off_are_asked_for_again(qc_database: Engine) -> None:
-    submit(qc_database, Action.ADD, specimen("S1"), specimen("S2"))
-    submit(qc_database, Action.ADD, *[experiment(f"E{place}", ["S1", "S2"]) for place in range(20)])
-    build(qc_database)
-    whole = overviews_of(qc_database)
-    forget_overviews(qc_database)
-
-    def shorten(connection: Any, *_: object) -> None:
-        with connection.cursor() as cursor:
-            cursor.execute("SET SESSION group_concat_max_len = 1024")
-
-    qc_database.dispose()
-    event.listen(qc_database, "connect", shorten)
-    build_overviews(qc_database)
-    assert overviews_of(qc_database) == whole
 
 
 def overviews_of(engine: Engine) -> list[list[dict[str, Any]]]:

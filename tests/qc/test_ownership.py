@@ -19,7 +19,6 @@ from dcc.reports.languages import load_catalogue
 from dcc.session.crawling import crawl_file_sources
 from dcc.session.data.corrections import confirm_submission, withdraw_submission
 from dcc.session.data.plans import plan_submission
-from dcc.session.data.uploader import Uploader
 from dcc.tracker.database import writing
 from dcc.tracker.hostings.foreign_archives import held_archives
 from dcc.tracker.hostings.owner_notices import notices_since
@@ -208,44 +207,6 @@ def test_a_held_addition_can_be_turned_down_without_delegation(data: DataInstall
     assert not [row for row in data.rows(models.Finding, "rule", "is_active") if row == ("Q6", True)]
 
 
-@pytest.mark.parametrize("delegated", [False, True])
-@pytest.mark.parametrize("large", [False, True])
-def test_small_and_large_sessions_come_to_the_same_decision(
-    data: DataInstallation, other: Folder, monkeypatch: pytest.MonkeyPatch, large: bool, delegated: bool
-) -> None:
-    """Whether documents are prepared by processes or here."""
-    if large:
-        monkeypatch.setattr("dcc.session.data.prepared_archives.LARGE", 1)
-    if delegated:
-        delegate(data)
-    for number in range(1, 4):
-        stem = f"2013-11-0{number}.1"
-        animals = specimens(stem, centre="J", first=10 * number)
-        foreign = named_for("J", f"2013-11-1{number}.1", specimens(f"2013-11-1{number}.1", first=100 * number))
-        other.put(f"add/J.{stem}.impc.zip", animals | foreign)
-    data.run()
-    assert len(current(data)) == (12 if delegated else 3)
-    states = {name: state for name, state in data.documents().items() if name.startswith("J.")}
-    held = {name for name, state in states.items() if state == "upload pending"}
-    assert held == (set() if delegated else {f"J.2013-11-1{number}.1.specimen.impc.xml" for number in (1, 2, 3)})
-    assert {state for name, state in states.items() if name not in held} == {"qc done"}
-    assert [one[3] for one in notices(data)] == ["done" if delegated else "held"] * 3
-
-
-def test_a_refusal_that_the_tracker_did_not_hear_of_stays_one(
-    data: DataInstallation, other: Folder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    document = "J.2013-11-01.1.specimen.impc.xml"
-    other.put(f"delete/{OTHERS}", named_for("J", "2013-11-01.1", specimens("2013-11-01.1")))
-    with monkeypatch.context() as patched:
-        patched.setattr(Uploader, "fact", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-        with pytest.raises(KeyboardInterrupt):
-            data.run()
-    data.take_up()
-    assert (data.documents()[document], data.log(document), len(current(data))) == ("upload failed", ["Q6"], 3)
-    assert [(one[0], one[3]) for one in notices(data)] == [("H", "refused")]
-
-
 @pytest.mark.both_databases
 def test_an_edit_that_is_held_for_its_size_is_refused_when_it_is_confirmed_after_the_delegation_ended(
     data: DataInstallation, other: Folder
@@ -287,11 +248,6 @@ def test_what_was_done_under_a_delegation_is_withdrawn_only_under_one(
     assert notices(data)[-1][:4] == ("H", str(key), "", "withdrawn")
     with data.tracker.connect() as connection:
         assert connection.scalars(select(OwnerNotice.done_by).order_by(OwnerNotice.id)).all()[-1] == "someone"
-
-
-def test_a_centre_withdraws_its_own_data_as_before(data: DataInstallation, other: Folder) -> None:
-    assert withdraw_submission(data.tracker, data.qc, data.settings, key_of(OWN), **WHO).withdrawn == (1,)
-    assert notices(data) == []
 
 
 @pytest.mark.both_databases
@@ -441,36 +397,3 @@ def test_a_delegation_ends_with_its_last_day(data: DataInstallation, monkeypatch
         assert not delegations.load_delegations(connection).rights_of("J").permit("H")
         (entry,) = delegations.list_delegations(connection, everything=True)
         assert not entry.in_force
-
-
-@pytest.mark.parametrize("confirmed", [False, True])
-def test_a_document_that_comes_anew_and_stands_is_not_told_of_again(
-    data: DataInstallation, other: Folder, confirmed: bool
-) -> None:
-    if not confirmed:
-        delegate(data)
-    key = f"add/{OTHERS}"
-    other.put(key, named_for("J", "2013-11-01.1", specimens("2013-11-01.1", first=50)))
-    data.run()
-    if confirmed:
-        confirm_submission(data.tracker, data.qc, data.settings, key_of(key), **WHO)
-    before = notices(data)
-    data.base.process_again(key)
-    data.take_up()
-    assert data.documents()["J.2013-11-01.1.specimen.impc.xml"] == "qc done"
-    assert notices(data) == before
-
-
-def test_what_was_confirmed_before_the_tracker_heard_of_it_is_told_as_confirmed(
-    data: DataInstallation, other: Folder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    key = f"add/{OTHERS}"
-    other.put(key, named_for("J", "2013-11-01.1", specimens("2013-11-01.1", first=50)))
-    data.run()
-    with monkeypatch.context() as patched:
-        patched.setattr(Uploader, "fact", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-        with pytest.raises(KeyboardInterrupt):
-            confirm_submission(data.tracker, data.qc, data.settings, key_of(key), **WHO)
-    data.take_up()
-    assert [one[3] for one in notices(data)] == ["held", "confirmed"]
-    assert len(current(data)) == 6

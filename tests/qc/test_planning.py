@@ -83,16 +83,3 @@ def test_the_plan_of_specimens_names_the_contexts_that_they_leave_and_join(qc_da
         TouchedContext("H", "IMPC_001", "C1", None, *of_procedure),
         TouchedContext("H", "IMPC_001", "C3", "MGI:1", *of_procedure),
     }
-
-
-@pytest.mark.both_databases
-def test_specimens_that_come_after_their_experiments_join_contexts_from_the_unknown(qc_database: Engine) -> None:
-    apply(qc_database, ADD, experiment("E1", ("S1", "S2")))
-    planned = plan(qc_database, ADD, DocumentKind.SPECIMEN, specimen("S1", is_baseline="true"), specimen("S3"))
-    assert {(one.genotype, one.strain_id) for one in planned.contexts} == {(None, None), ("baseline", None)}
-
-
-def test_the_contexts_of_an_experiment_are_those_of_all_its_animals(qc_database: Engine) -> None:
-    apply(qc_database, ADD, specimen("S1", colony_id="C1"), specimen("S2", colony_id="C2"))
-    planned = plan(qc_database, ADD, DocumentKind.EXPERIMENT, experiment("E1", ("S1", "S2")))
-    assert {one.genotype for one in planned.contexts} == {"C1", "C2"}

@@ -6,8 +6,6 @@ import math
 import subprocess
 import sys
 from collections.abc import Iterator
-from datetime import date
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +44,7 @@ from dcc.documents.contents import (
     SpecimenKind,
     StatusCode,
 )
-from dcc.documents.lexical import parse_boolean, parse_date, parse_integer, parse_number
+from dcc.documents.lexical import parse_number
 from dcc.documents.reading import read_document
 from dcc.errors import (
     DocumentError,
@@ -342,18 +340,6 @@ def test_every_object_has_the_line_of_its_tag(kind: DocumentKind, place: Path) -
     assert list(lines_of(tuple(read(content, place, kind)))) == expected
 
 
-def test_lines_beyond_65535_are_exact(place: Path) -> None:
-    """libxml2 keeps no line of its own for these, where there are no texts either."""
-    metadata = '<procedureMetadata\n\nparameterID="m"/><!--\n-->\n<procedureMetadata parameterID="n"/>\r\n'
-    content = (
-        f'{ROOT}{CENTRE}<housing fromLIMS="1"><procedure procedureID="h">\n{metadata * 30_000}</procedure></housing>'
-    )
-    housing = read(content + END, place)[1]
-    assert isinstance(housing, Housing)
-    expected = [line for number in range(30_000) for line in (2 + 5 * number, 6 + 5 * number)]
-    assert [one.line for one in housing.procedure.metadata] == expected
-
-
 @pytest.mark.parametrize(
     ("written", "value"),
     [
@@ -393,19 +379,6 @@ def test_texts_and_procedures_may_be_large(place: Path) -> None:
     )
     assert isinstance(line, Line)
     assert [one.parameter_id for one in line.procedure.simple] == [f"P{number}" for number in range(50_000)]
-
-
-def test_objects_come_before_the_rest_is_read(place: Path) -> None:
-    write_document(place, 1_000_000)
-    content = place.read_bytes()
-    place.write_bytes(content[: len(content) // 2])
-    reading = read_document(place, EXPERIMENT)
-    first = list(islice(reading, 50))
-    assert [one.position for one in first[1:]] == list(range(1, 50))
-    with pytest.raises(
-        NotWellFormedError, match=r"Line \d{4,}: the document is not well-formed XML \(no element found|unclosed"
-    ):
-        list(reading)
 
 
 def test_a_document_of_20_megabytes_takes_no_more_memory_than_a_small_one(place: Path) -> None:
@@ -503,13 +476,3 @@ def test_every_finite_number_is_read_exactly(number: float) -> None:
 def test_no_text_is_read_as_a_number_that_is_not_finite(text: str) -> None:
     number = parse_number(text)
     assert number is None or math.isfinite(number)
-
-
-def test_other_types_are_read_as_xml_schema_says() -> None:
-    assert [parse_boolean(text) for text in ("true", "1", "false", "0")] == [True, True, False, False]
-    with pytest.raises(KeyError):
-        parse_boolean("TRUE")
-    assert parse_date("2012-02-29") == parse_date("2012-02-29Z") == parse_date("2012-02-29-11:00") == date(2012, 2, 29)
-    assert [parse_date(text) for text in ("2013-02-29", "12013-01-01", "-0044-03-15", "2013-1-1", "")] == [None] * 5
-    assert [parse_integer(text) for text in ("+007", "-5", "9" * 30)] == [7, -5, int("9" * 30)]
-    assert [parse_integer(text) for text in ("", "1.0", "٣", "9" * 5000)] == [None] * 4

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dcc.cli.demo.submissions import PROCEDURES, experiment_document, specimen_document
 from dcc.documents.contents import Block, Content, Experiment, Procedure, SimpleParameter
-from dcc.documents.forms import ROOTS, Form
+from dcc.documents.forms import Form
 from dcc.documents.reading import read_document
 from dcc.documents.schema_set import SchemaSet
 from dcc.documents.validation import validate_document
@@ -52,11 +51,6 @@ def read(content: bytes, kind: DocumentKind, place: Path) -> list[Content]:
     return list(read_document(place, kind))
 
 
-def rebuilt(content: bytes, kind: DocumentKind, place: Path) -> bytes:
-    """The document written anew from what was read of it."""
-    return write_document(kind, read(content, kind, place))
-
-
 def without_lines(value: Any) -> Any:
     """Objects and tuples without the lines, which the writing does not keep."""
     if isinstance(value, tuple):
@@ -80,12 +74,6 @@ def test_every_sample_is_rebuilt(place: Path) -> None:
     assert len(valid) >= 15
     for path, kind in valid:
         assert_equivalent(path.read_bytes(), kind, place)
-
-
-def test_the_documents_of_the_demonstration_are_rebuilt(place: Path) -> None:
-    assert_equivalent(specimen_document("J"), DocumentKind.SPECIMEN, place)
-    for procedure in PROCEDURES:
-        assert_equivalent(experiment_document("H", procedure=procedure), DocumentKind.EXPERIMENT, place)
 
 
 @pytest.mark.parametrize("kind", DocumentKind)
@@ -157,28 +145,3 @@ def forms(form: Form) -> Iterator[Form]:
     yield form
     for child in form.children:
         yield from forms(child.form)
-
-
-def test_the_forms_fill_the_fields_of_their_classes_in_order() -> None:
-    for _, root in ROOTS.values():
-        for form in forms(root):
-            if hasattr(form.made, "_fields"):
-                assert form.fields == form.made._fields
-
-
-@pytest.mark.parametrize("kind", DocumentKind)
-def test_the_forms_say_what_the_format_says(kind: DocumentKind) -> None:
-    """The grammar in tests/strategies_documents was written down independently."""
-    types = {DocumentKind.SPECIMEN: "specimens", DocumentKind.EXPERIMENT: "procedures"}
-
-    def compare(form: Form, kind_name: str) -> None:
-        grammar = KINDS[kind_name]
-        plain = {name: required for name, (_, required) in grammar.attributes.items()}
-        assert {one.name: one.required for one in form.attributes if one.name} == plain, kind_name
-        assert [child.name for child in form.children] == [name for name, _, _, _ in grammar.children]
-        for child, (_, child_kind, least, most) in zip(form.children, grammar.children, strict=True):
-            if not grammar.any_order and child.field:
-                assert (child.required, child.many) == (least > 0, most is None or most > 1)
-            compare(child.form, child_kind)
-
-    compare(ROOTS[kind][1], types[kind])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,8 +11,8 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from pydantic import SecretStr
-from sqlalchemy import Connection, Engine, event, func, insert, inspect, select, text, update
-from sqlalchemy.exc import DataError, IntegrityError
+from sqlalchemy import Connection, Engine, event, insert, inspect, select, text
+from sqlalchemy.exc import IntegrityError
 
 from dcc.errors import ConfigurationError, QcDatabaseOutdatedError, QcDatabaseUnreachableError
 from dcc.qc import database, models
@@ -22,8 +22,6 @@ from dcc.qc.database import (
     insert_rows,
     open_qc_database,
     require_current,
-    run_reading,
-    run_writing,
     writing,
 )
 from dcc.qc.models import QcBase
@@ -41,7 +39,6 @@ VIEWS |= {"overview_strain", "overview_measurement", "overview_comparison"}
 BEYOND_BMP = "🐭 été \U0001f9ec 中文"
 
 Rows = list[Mapping[str, Any]]
-Seed = Callable[..., None]
 
 
 def test_init_makes_what_the_models_say(qc_database: Engine) -> None:
@@ -204,15 +201,6 @@ def test_a_database_that_cannot_be_reached_is_named_with_its_setting_and_without
         open_qc_database(settings.model_copy(update={"qc_url": SecretStr("oracle://x/y")}))
 
 
-def test_transactions_are_written_once_and_read_again(qc_database: Engine) -> None:
-    def write(connection: Connection) -> list[int]:
-        return insert_rows(connection, models.ReferenceSnapshot, [_snapshot("projects"), _snapshot("strains")])
-
-    assert run_writing(qc_database, write, patience_seconds=5) == [1, 2]
-    count = select(func.count()).select_from(models.ReferenceSnapshot)
-    assert run_reading(qc_database, lambda connection: connection.scalar(count), patience_seconds=5) == 2
-
-
 def test_what_refers_to_nothing_is_refused_and_what_is_referred_to_stays(qc_database: Engine) -> None:
     with writing(qc_database) as connection:
         _seed_document(connection)
@@ -255,12 +243,6 @@ def test_values_are_stored_exactly(qc_database: Engine, value: str) -> None:
     assert found == (value, BEYOND_BMP)
 
 
-@only_mariadb
-def test_a_text_longer_than_its_column_is_refused_and_not_cut(qc_database: Engine) -> None:
-    with pytest.raises(DataError), writing(qc_database) as connection:
-        _seed_document(connection, centre="x" * 33)
-
-
 class TestViews:
     """What the views of the present answer."""
 
@@ -293,30 +275,6 @@ class TestViews:
         assert [row["id"] for row in _rows(seeded, shown.format("current_measurement"))] == [1, 3, 4, 5]
         assert [row["id"] for row in _rows(seeded, shown.format("current_media"))] == [1, 3, 4, 5]
         assert [row["id"] for row in _rows(seeded, shown.format("current_metadata"))] == [1, 3, 4, 5]
-
-    def test_what_is_ended_and_what_takes_its_place_change_places(self, seeded: Engine) -> None:
-        with writing(seeded) as connection:
-            for row_id, is_current in ((1, False), (2, True)):
-                rows = update(models.Experiment).where(models.Experiment.id == row_id)
-                connection.execute(rows.values(is_current=is_current))
-        shown = _rows(seeded, "SELECT id FROM current_measurement ORDER BY id")
-        assert [row["id"] for row in shown] == [2, 3, 4, 5]
-
-    def test_a_line_has_its_own_colony_and_housing_none(self, seeded: Engine) -> None:
-        query = "SELECT owner_kind, colony_id, specimen_id FROM current_measurement WHERE id IN (4, 5) ORDER BY id"
-        assert [tuple(row.values()) for row in _rows(seeded, query)] == [
-            ("line", "MLINE", None),
-            ("housing", None, None),
-        ]
-        query = "SELECT line_colony_id, centre, procedure_id FROM current_media WHERE id IN (4, 5) ORDER BY id"
-        found = [tuple(row.values()) for row in _rows(seeded, query)]
-        assert found == [("MLINE", "H", "IMPC_CBC_001"), (None, "H", "IMPC_CBC_001")]
-
-    def test_an_experiment_of_several_specimens_is_shown_once_and_of_none_of_them(self, seeded: Engine) -> None:
-        query = "SELECT specimen_id, specimens FROM current_experiment ORDER BY id"
-        assert [tuple(row.values()) for row in _rows(seeded, query)] == [("m1", 1), (None, 2)]
-        query = "SELECT specimen_id, value FROM current_metadata ORDER BY id"
-        assert [row["specimen_id"] for row in _rows(seeded, query)] == ["m1", None, None, None]
 
     def test_an_animal_whose_name_ends_in_blanks_is_another_animal(self, seeded: Engine) -> None:
         with writing(seeded) as connection:

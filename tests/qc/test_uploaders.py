@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Engine, select
 from sqlalchemy.exc import DBAPIError
 
 from dcc.databases import engines
-from dcc.databases.transactions import run_writing, writing
+from dcc.databases.transactions import writing
 from dcc.documents.contents import Entity
 from dcc.errors import QcDatabaseUnreachableError
 from dcc.naming import Action, DocumentKind
@@ -153,43 +153,3 @@ def test_who_waits_for_another_uploader_waits_for_as_long_as_patience_says(
         finish(holder)
         waiting.dispose()
     assert litters(qc_database) == {"S1": "L1"}
-
-
-def test_threads_of_one_process_wait_for_each_other_as_long_as_patience_says(qc_database: Engine) -> None:
-    held, done = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        with writing(qc_database) as connection:
-            lock_h(connection)
-            held.set()
-            done.wait(20)
-
-    thread = threading.Thread(target=hold)
-    thread.start()
-    try:
-        assert held.wait(20)
-        if qc_database.dialect.name == "sqlite":
-            began = time.monotonic()
-            with pytest.raises(QcDatabaseUnreachableError, match="another thread holds it"):
-                run_writing(qc_database, lock_h, patience_seconds=0.2)
-            assert time.monotonic() - began < 5
-        threading.Timer(0.5, done.set).start()
-        run_writing(qc_database, lock_h, patience_seconds=PATIENCE)
-    finally:
-        done.set()
-        thread.join()
-
-
-def test_an_uploader_gets_its_turn_while_another_goes_on_and_on(qc_database: Engine, qc_settings: Settings) -> None:
-    many = [(to_apply(Action.ADD, DocumentKind.SPECIMEN), (specimen(f"M{number}"),)) for number in range(4_000)]
-    busy = start(qc_settings, lambda engine: upload(engine, many))
-    try:
-        began = time.monotonic()
-        for number in range(5):
-            document = to_apply(Action.ADD, DocumentKind.SPECIMEN)
-            apply_document(qc_database, document, reading(specimen(f"S{number}")), patience_seconds=PATIENCE)
-        assert busy.is_alive()
-        assert time.monotonic() - began < PATIENCE
-    finally:
-        busy.kill()
-        finish(busy)

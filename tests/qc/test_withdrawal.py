@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import Engine, select
 
-from dcc.errors import ConfigurationError, NotFoundError
+from dcc.errors import NotFoundError
 from dcc.naming import Action, DocumentKind
 from dcc.qc import models
 from dcc.qc.apply.withdrawal import Undone, undo_submission
@@ -42,14 +42,6 @@ def test_what_later_documents_changed_is_not_withdrawn_and_they_are_said(qc_data
     assert litters(qc_database) == {}
 
 
-@pytest.mark.both_databases
-def test_what_was_added_again_builds_on_the_delete_before_it(qc_database: Engine) -> None:
-    apply(qc_database, ADD, specimen("S1", "first"))
-    deleted = apply(qc_database, DELETE, specimen("S1")).document_id
-    again = apply(qc_database, ADD, specimen("S1", "second")).document_id
-    assert [builder.document_id for builder in undo(qc_database, deleted).builders] == [again]
-
-
 def test_experiments_build_on_the_document_that_added_their_specimens(qc_database: Engine) -> None:
     specimens = apply(qc_database, ADD, specimen("S1")).document_id
     apply(qc_database, ADD, experiment("E0"), centre="J")
@@ -84,15 +76,6 @@ def test_experiments_whose_specimens_were_deleted_since_do_not_come_back(qc_data
     assert (builder.document_id, builder.why) == (gone, "deleted specimens of experiments that would come back")
     undo(qc_database, gone)
     assert undo(qc_database, changed).builders == ()
-
-
-def test_specimens_that_were_deleted_before_do_not_keep_experiments_from_coming_back(qc_database: Engine) -> None:
-    apply(qc_database, ADD, specimen("S1"))
-    apply(qc_database, DELETE, specimen("S1"))
-    apply(qc_database, ADD, experiment("E1"))
-    deleted = apply(qc_database, DELETE, experiment("E1")).document_id
-    assert undo(qc_database, deleted).builders == ()
-    assert values(qc_database) == ["1.5"]
 
 
 def test_a_submission_is_withdrawn_wholly_or_not_at_all(qc_database: Engine) -> None:
@@ -134,23 +117,6 @@ def test_a_withdrawn_document_can_be_applied_again(qc_database: Engine) -> None:
     assert (second.repeated, litters(qc_database)) == (False, {"S1": "said"})
 
 
-def test_ids_that_differ_in_trailing_blanks_do_not_build_on_each_other(qc_database: Engine) -> None:
-    apply(qc_database, ADD, specimen("S1 "))
-    added = apply(qc_database, ADD, specimen("S1")).document_id
-    apply(qc_database, ADD, experiment("E1", ("S1 ",)))
-    deleted = apply(qc_database, ADD, experiment("E2", ("S1",))).document_id
-    gone = apply(qc_database, DELETE, experiment("E2")).document_id
-    apply(qc_database, EDIT, specimen("S1 ", "edited"))
-    apply(qc_database, ADD, experiment("E2 ", ("S3",)))
-    apply(qc_database, ADD, specimen("S1  "))
-    apply(qc_database, DELETE, specimen("S1  "))
-    assert undo(qc_database, gone).builders == ()
-    assert [builder.document_id for builder in undo(qc_database, added).builders] == [deleted]
-    undo(qc_database, deleted)
-    assert undo(qc_database, added).builders == ()
-    assert litters(qc_database) == {"S1 ": "edited"}
-
-
 def test_a_withdrawal_is_not_withdrawn_and_it_is_said_how_to_bring_the_data_back(qc_database: Engine) -> None:
     zip_file = "H.2013-10-31.9.impc.zip"
     added = apply(qc_database, ADD, specimen("S1"), zip_file=zip_file).document_id
@@ -159,9 +125,3 @@ def test_a_withdrawal_is_not_withdrawn_and_it_is_said_how_to_bring_the_data_back
         undo(qc_database, undone_by)
     with pytest.raises(NotFoundError, match="cannot be withdrawn again"):
         undo(qc_database, added)
-
-
-@pytest.mark.parametrize(("author", "reason"), [("", "why"), ("w" * 65, "why"), ("who", "y" * 257)])
-def test_who_withdraws_and_why_must_fit(qc_database: Engine, author: str, reason: str) -> None:
-    with pytest.raises(ConfigurationError):
-        undo_submission(qc_database, ADD, "any.zip", author=author, reason=reason)

@@ -12,23 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, delete, func, select, update
+from sqlalchemy import Engine, func, select
 
 from dcc.databases.columns import utc_now
-from dcc.errors import NotFoundError
 from dcc.qc import models
-from dcc.qc.database import writing
 from dcc.qc.reference import retrieval
 from dcc.qc.reference.freshness import freshness
 from dcc.qc.reference.refresh import (
-    LOOKED_AT_WITHIN,
     Refreshed,
     RefreshOutcome,
     ensure_reference,
     refresh,
 )
 from dcc.qc.reference.snapshots import active_snapshots, load_active
-from dcc.reference.impress import Impress
 from dcc.reference.loading import SETS, load_reference_data, shipped_checksum
 from dcc.settings import Settings
 from tests.reference.test_data import ANSWERS, TABLES
@@ -112,17 +108,6 @@ def test_what_has_not_changed_is_not_sent_again(
     assert in_use(qc_database) == ids
 
 
-@pytest.mark.parametrize("times", [True, False])
-def test_a_server_without_tags_is_asked_by_time_and_one_without_either_for_everything(
-    qc_database: Engine, from_server: Settings, server: ReferenceServer, times: bool
-) -> None:
-    server.tags, server.times = False, times
-    refresh(qc_database, from_server)
-    server.asked.clear()
-    assert outcomes(refresh(qc_database, from_server)) == dict.fromkeys(SETS, RefreshOutcome.UNCHANGED)
-    assert server.statuses() == {304 if times else 200: len(PAGES)}
-
-
 def test_only_what_has_changed_is_sent_and_told(
     qc_database: Engine, from_server: Settings, server: ReferenceServer
 ) -> None:
@@ -144,14 +129,6 @@ def test_only_what_has_changed_is_sent_and_told(
     procedure = active.data.impress.pipelines["IMPC_001"].procedures["IMPC_IPG_001"]
     assert set(procedure.parameters) == {"IMPC_IPG_002_001", "IMPC_IPG_006_001", "IMPC_IPG_011_001"}
     assert active.snapshot_ids["projects"] == first["projects"].snapshot_id
-
-
-def test_a_server_that_is_busy_for_a_moment_is_asked_again(
-    qc_database: Engine, from_server: Settings, server: ReferenceServer
-) -> None:
-    server.failing = {"/impress/parameter/1": 2, "/tables/projects.csv": 1}
-    assert outcomes(refresh(qc_database, from_server)) == dict.fromkeys(SETS, RefreshOutcome.NEW)
-    assert server.asked["/impress/parameter/1", 503] == 2
 
 
 @pytest.mark.parametrize("path", ["/impress/parameter/2", "/impress/pipeline/list"])
@@ -259,20 +236,6 @@ def test_a_set_that_has_shrunk_to_less_than_half_is_taken_over_only_when_told_to
     assert one(qc_database, from_server, "projects").outcome is RefreshOutcome.NEW, "half may go"
 
 
-@pytest.mark.both_databases
-def test_few_requests_are_under_way_at_once(
-    qc_database: Engine, from_server: Settings, server: ReferenceServer
-) -> None:
-    answers = deepcopy(ANSWERS)
-    for number in range(100, 130):
-        answers["procedure/3"]["parameterCollection"].append(number)
-        answers[f"parameter/{number}"] = {"parameterKey": f"IMPC_IPG_{number}_001", "type": "simpleParameter"}
-    server.pages |= api_pages(answers)
-    server.seconds = 0.02
-    assert one(qc_database, from_server, "impress").rows == 33
-    assert 2 <= server.most_at_once <= 4
-
-
 @only_sqlite
 def test_redirects_are_followed_to_other_web_servers_but_nowhere_else(
     qc_database: Engine, from_server: Settings, server: ReferenceServer
@@ -310,22 +273,6 @@ def test_a_server_that_is_not_there_is_said_to_be_unreachable(
     refused = one(qc_database, gone, "projects")
     assert refused.is_unreachable
     assert "127.0.0.1:1" in refused.message
-
-
-@pytest.mark.both_databases
-def test_what_was_kept_of_sources_that_are_not_asked_any_more_goes(
-    qc_database: Engine, from_server: Settings, qc_settings: Settings
-) -> None:
-    count = select(func.count()).select_from(models.FetchedPage)
-    refresh(qc_database, from_server)
-    with qc_database.connect() as connection:
-        assert connection.scalar(count) == len(PAGES)
-    refresh(qc_database, from_server.model_copy(update={"reference_impress": None}), ["projects"])
-    with qc_database.connect() as connection:
-        assert connection.scalar(count) == len(TABLES)
-    refresh(qc_database, qc_settings, ["projects"])
-    with qc_database.connect() as connection:
-        assert connection.scalar(count) == 0
 
 
 def test_first_use_reads_what_comes_with_the_platform_and_then_nothing(
@@ -367,25 +314,6 @@ def test_what_cannot_be_read_at_first_use_is_missing_and_never_replaced_by_what_
     assert "none.csv cannot be read" in refreshed["projects"].message
 
 
-@only_sqlite
-def test_a_set_that_nobody_knows_is_refused_before_anything_is_read(
-    qc_database: Engine, from_server: Settings, server: ReferenceServer
-) -> None:
-    with pytest.raises(NotFoundError, match="'colours'"):
-        refresh(qc_database, from_server, ["projects", "colours"])
-    assert server.asked == {}
-
-
-def test_impress_may_be_one_file_of_answers_on_a_server(
-    qc_database: Engine, from_server: Settings, server: ReferenceServer
-) -> None:
-    server.pages["/copy/impress.json"] = json.dumps(ANSWERS).encode()
-    settings = from_server.model_copy(update={"reference_impress": f"{server.url}/copy/impress.json"})
-    assert one(qc_database, settings, "impress").rows == 3
-    with qc_database.connect() as connection:
-        assert isinstance(load_active(connection).data.impress, Impress)
-
-
 def test_sets_that_are_missing_or_old_are_told_with_what_to_do(
     qc_database: Engine, qc_settings: Settings, tmp_path: Path
 ) -> None:
@@ -414,18 +342,6 @@ def test_sets_that_are_missing_or_old_are_told_with_what_to_do(
     assert told(limit + timedelta(days=5))["projects"] == (False, False, False), "found to be the newest since"
 
 
-@only_sqlite
-def test_a_server_that_says_unchanged_of_what_is_not_kept_is_asked_for_all(
-    qc_database: Engine, from_server: Settings, server: ReferenceServer
-) -> None:
-    refresh(qc_database, from_server, ["projects"])
-    with writing(qc_database) as connection:
-        connection.execute(delete(models.FetchedPage))
-    server.asked.clear()
-    assert one(qc_database, from_server, "projects").outcome is RefreshOutcome.UNCHANGED
-    assert server.statuses() == {200: 1}
-
-
 def test_a_file_is_read_anew_when_it_says_something_else_whatever_its_time(
     qc_database: Engine, qc_settings: Settings, tmp_path: Path
 ) -> None:
@@ -442,20 +358,6 @@ def test_a_file_is_read_anew_when_it_says_something_else_whatever_its_time(
     (read,) = ensure_reference(qc_database, settings)
     assert read.outcome is RefreshOutcome.UNCHANGED, "it was found again, and is young"
     assert ensure_reference(qc_database, settings) == []
-
-
-@pytest.mark.both_databases
-def test_a_server_is_asked_again_when_a_set_was_last_found_there_long_ago(
-    qc_database: Engine, from_server: Settings, server: ReferenceServer
-) -> None:
-    refresh(qc_database, from_server)
-    server.asked.clear()
-    assert ensure_reference(qc_database, from_server) == []
-    assert not server.asked
-    with writing(qc_database) as connection:
-        connection.execute(update(models.ReferenceSnapshot).values(checked=utc_now() - LOOKED_AT_WITHIN))
-    assert outcomes(ensure_reference(qc_database, from_server)) == dict.fromkeys(SETS, RefreshOutcome.UNCHANGED)
-    assert ensure_reference(qc_database, from_server) == []
 
 
 def test_a_set_of_another_source_is_not_compared_with_the_one_before(
@@ -575,46 +477,6 @@ def test_what_a_server_had_and_was_refused_is_told_at_once_and_until_it_is_heale
     assert healed.outcome is RefreshOutcome.UNCHANGED
     assert told_of(qc_database, from_server, "projects") is None
     assert ensure_reference(qc_database, from_server) == []
-
-
-def test_what_was_refused_and_is_taken_over_all_the_same_is_told_no_more(
-    qc_database: Engine, from_server: Settings, server: ReferenceServer
-) -> None:
-    server.pages["/tables/projects.csv"] = b"project\nA\nB\nC\nD\nE\n"
-    refresh(qc_database, from_server)
-    shrink(server)
-    assert one(qc_database, from_server, "projects").outcome is RefreshOutcome.FAILED
-    assert one(qc_database, from_server, "projects", force=True).outcome is RefreshOutcome.NEW
-    assert told_of(qc_database, from_server, "projects") is None
-    assert ensure_reference(qc_database, from_server) == []
-
-
-def test_a_set_of_which_there_was_never_one_is_told_with_why_it_was_refused(
-    qc_database: Engine, from_server: Settings, server: ReferenceServer
-) -> None:
-    garble(server)
-    refresh(qc_database, from_server)
-    message = told_of(qc_database, from_server, "projects")
-    assert message is not None
-    assert "There are no projects: the rules that need them are skipped." in message
-    assert "lacks the columns" in message
-
-
-def test_what_one_server_had_is_not_said_of_another_nor_of_a_file(
-    qc_database: Engine, from_server: Settings, server: ReferenceServer, tmp_path: Path
-) -> None:
-    refresh(qc_database, from_server)
-    garble(server)
-    refresh(qc_database, from_server, ["projects"])
-    other = from_server.model_copy(update={"reference_projects": f"{server.url}/tables/other.csv"})
-    assert "could not be refreshed" not in str(told_of(qc_database, other, "projects"))
-    (tmp_path / "projects.csv").write_text("project\nBaSH\n")
-    file = from_server.model_copy(update={"reference_projects": str(tmp_path)})
-    assert "could not be refreshed" not in str(told_of(qc_database, file, "projects"))
-    ensure_reference(qc_database, file)
-    assert told_of(qc_database, file, "projects") is None
-    assert told_of(qc_database, from_server, "projects") is not None, "another one is in use now"
-    assert "could not be refreshed" not in str(told_of(qc_database, from_server, "projects"))
 
 
 @pytest.mark.parametrize("name", ["impress", "projects"])

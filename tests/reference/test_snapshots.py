@@ -91,10 +91,6 @@ EVERY_KIND: tuple[Snapshot, ...] = (
 )
 
 
-def forget() -> None:
-    snapshots._loaded.clear()
-
-
 @pytest.mark.parametrize("snapshot", EVERY_KIND, ids=lambda snapshot: snapshot.name)
 def test_what_was_saved_is_loaded_as_it_was(qc_database: Engine, snapshot: Snapshot) -> None:
     with writing(qc_database) as connection:
@@ -111,21 +107,6 @@ def test_the_shipped_set_is_loaded_as_it_was(qc_database: Engine) -> None:
         ids = {snapshot.name: save(connection, snapshot) for snapshot in shipped}
     with qc_database.connect() as connection:
         assert load_active(connection) == snapshots.ActiveReference(shipped, ids)
-
-
-def test_thousands_of_rows_are_loaded_as_they_were(qc_database: Engine) -> None:
-    strains = Strains(provenance(), {f"MGI:{n}": f"strain\t{n} \\ {BEYOND_BMP}" for n in range(3_000)})
-    with writing(qc_database) as connection:
-        save(connection, strains)
-    with qc_database.connect() as connection:
-        assert load_active(connection).data.strains == strains
-
-
-def test_nothing_is_there_before_anything_was_saved(qc_database: Engine) -> None:
-    with qc_database.connect() as connection:
-        active = load_active(connection)
-    assert list(active.data) == []
-    assert active.snapshot_ids == {}
 
 
 def test_what_is_found_unchanged_is_only_noted(qc_database: Engine) -> None:
@@ -170,26 +151,6 @@ def test_old_snapshots_go_but_for_the_last_few_and_those_that_findings_name(qc_d
         left = connection.scalars(select(models.ReferenceSnapshot.id).order_by(models.ReferenceSnapshot.id)).all()
         assert set(connection.scalars(select(models.KnownProject.snapshot_id))) == set(left) - {strains}
     assert left == [strains, ids[2], *ids[-4:]]
-
-
-def test_what_a_transaction_that_came_to_nothing_saved_is_forgotten(qc_database: Engine) -> None:
-    with qc_database.connect() as connection, connection.begin() as transaction:
-        save(connection, projects("gone", number=1))
-        assert load_active(connection).data.projects == projects("gone", number=1)
-        transaction.rollback()
-    with writing(qc_database) as connection:
-        save(connection, projects("kept", number=2))
-        assert load_active(connection).data.projects == projects("kept", number=2)
-
-
-def test_a_process_loads_a_snapshot_once(qc_database: Engine) -> None:
-    with writing(qc_database) as connection:
-        save(connection, projects("BaSH"))
-    with qc_database.connect() as connection:
-        first = load_active(connection).data.projects
-        assert load_active(connection).data.projects is first
-        forget()
-        assert load_active(connection).data.projects is not first
 
 
 @pytest.mark.parametrize(

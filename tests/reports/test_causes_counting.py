@@ -15,7 +15,7 @@ from dcc.reports.causes.cause import Cause, Fact
 from dcc.reports.causes.counting import Group, count_causes
 from dcc.reports.languages import load_catalogue
 from dcc.settings import Settings
-from dcc.vocabulary import Actor, Severity
+from dcc.vocabulary import Actor
 
 FIRST, SECOND = "H.2013-10-31.1.impc.zip", "H.2013-10-31.2.impc.zip"
 
@@ -78,18 +78,6 @@ def test_what_has_other_causes_too_is_not_cleared_by_one_fix() -> None:
     assert causes["S9", "??"].clears_documents == 0
 
 
-def test_a_warning_keeps_no_document_from_being_cleared_and_clears_none_that_fails() -> None:
-    causes = counted(
-        found("S4", "X", document=1),
-        found("S12", "?", document=1, severity="warning"),
-        found("S12", "?", document=2, severity="warning"),
-    )
-    assert causes["S4", "X"].clears_documents == 1
-    assert causes["S12", "?"].clears_documents == 1
-    assert not causes["S12", "?"].fails
-    assert causes["S12", "?"].clears_zips == 0
-
-
 def test_an_archive_that_fails_for_other_reasons_is_not_cleared() -> None:
     elsewhere = [found("corrupt-archive", None, document=None, kind=None)]
     causes = counted(found("S4", "X"), found("S4", "X", document=2, zip_file=SECOND), elsewhere=elsewhere)
@@ -98,29 +86,9 @@ def test_an_archive_that_fails_for_other_reasons_is_not_cleared() -> None:
     assert counted(found("S4", "X"), elsewhere=warned)["S4", "X"].clears_zips == 1
 
 
-def test_the_worst_severity_is_that_of_the_cause() -> None:
-    causes = counted(found("S4", "X", severity="warning"), found("S4", "X"))
-    assert causes["S4", "X"].severity is Severity.ERROR
-
-
 def test_what_could_not_be_checked_is_for_the_coordination_centre() -> None:
     (cause,) = counted(found("S6.unknown_name", "Ph", severity="unchecked")).values()
     assert (cause.kind, cause.acts) == ("S6", Actor.DCC)
-
-
-def test_centres_do_not_share_causes() -> None:
-    groups = [found("S4", "X", centre=centre, document=ord(centre)) for centre in ("H", "J")]
-    one = f"{cause_id('S4', {'value': 'X'}):x}"
-    assert sorted(cause.key for cause in count_causes([Given(groups)])) == [f"S4|H|{one}", f"S4|J|{one}"]
-
-
-def test_what_concerns_an_archive_as_a_whole_has_no_document() -> None:
-    causes = counted(
-        found("corrupt-archive", None, document=None, kind=None),
-        found("corrupt-archive", None, document=None, zip_file=SECOND, kind=None),
-    )
-    (cause,) = causes.values()
-    assert (cause.findings, cause.documents, cause.zips, cause.clears_zips) == (2, 0, 2, 2)
 
 
 def test_of_very_many_subjects_those_beyond_a_number_are_one_cause(
@@ -167,10 +135,3 @@ def test_a_cause_says_what_is_wrong_how_much_of_it_and_who_acts(language: str, t
     assert catalogue.number(1_200) in title
     assert cause.remedy(catalogue)
     assert cause.who_acts(catalogue)
-
-
-@pytest.mark.parametrize(("animals", "said"), [(1, "2 experiments that wait for it"), (2, "that wait for them")])
-def test_what_waits_waits_for_one_animal_or_for_several(animals: int, said: str, tmp_path: Path) -> None:
-    (cause,) = counted(found("S4", "X", entities=animals)).values()
-    waited_for = replace(cause, example=Fact(details={"value": "X"}), waiting_experiments=2)
-    assert said in waited_for.title(load_catalogue("en", Settings(home=tmp_path)))

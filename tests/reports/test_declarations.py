@@ -10,12 +10,12 @@ from dcc import errors
 from dcc.declarations import all_declared, declaration_of, declared, message_of
 from dcc.errors import InternalFaultError
 from dcc.messages import names_in
-from dcc.reports.causes.errors import ERROR_KINDS, LISTING, declared_code, kind_of
+from dcc.reports.causes.errors import ERROR_KINDS, LISTING
 from dcc.rules.catalogue import CATALOGUE
 from dcc.rules.findings import with_value
 from dcc.rules.registry import rule
 from dcc.tracker.hostings.listings import CONFIRMED_GONE
-from dcc.vocabulary import Actor, Severity
+from dcc.vocabulary import Severity
 from tests.rules.test_rules import BREAKS, EXAMPLES, HOLDS
 from tests.support.integrity_cases import check
 
@@ -64,21 +64,6 @@ def test_findings_have_every_detail_that_their_declaration_names() -> None:
 def test_every_error_of_submissions_and_sources_is_declared() -> None:
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, OF_SUBMISSIONS)]
     assert {kind.error_id() for kind in kinds} <= set(ERROR_KINDS)
-
-
-def test_an_error_that_is_not_declared_is_told_as_the_one_that_it_is_of() -> None:
-    assert kind_of("TrackerUnreachableError") == "dcc"
-    assert kind_of("NoSuchError") == "dcc"
-    assert kind_of("BadFileNameError") == "bad-file-name"
-    assert declared_code("BadFileNameError", "bad-file-name.centre") == "bad-file-name.centre"
-    assert declared_code("BadFileNameError", "of.another.version") == "bad-file-name"
-    assert declared_code("BadFileNameError", None) == "bad-file-name"
-
-
-def test_what_heals_by_itself_is_nobodys_business_and_what_is_not_registered_the_registrys() -> None:
-    acts = {code: declaration.acts for code, declaration in all_declared().items()}
-    assert {code for code, who in acts.items() if who is Actor.NOBODY and code in CATALOGUE} == {"E4", "Q7", "S14"}
-    assert {"S2", "S4", "S5", "E7", "P12"} <= {code for code, who in acts.items() if who is Actor.REGISTRY}
 
 
 def test_what_crawls_notice_is_declared() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from io import BytesIO
 from pathlib import Path
 
@@ -97,23 +95,6 @@ def test_a_catalogue_has_the_plural_forms_that_its_language_has(code: str) -> No
     assert all(len(strings(m.string)) == usual.num_plurals for m in catalog if m.id and not isinstance(m.id, str))
 
 
-def _edges(text: str) -> tuple[str, str, str]:
-    """What stands at the ends of a text and must stand there in any language: blanks, and what ends a sentence."""
-    return text[: len(text) - len(text.lstrip())], text[len(text.rstrip()) :], text[-1] if text[-1] in ".:?" else ""
-
-
-def test_german_begins_and_ends_sentences_as_english_does() -> None:
-    """A full stop, colon or blank that is lost joins two sentences."""
-    wrong = [
-        (english, german)
-        for message in read("de")
-        if message.id
-        for english, german in zip(strings(message.id), strings(message.string), strict=True)
-        if german and _edges(english) != _edges(german)
-    ]
-    assert wrong == []
-
-
 @pytest.mark.parametrize("code", CODES)
 def test_whatever_is_declared_is_said_in_every_language(code: str) -> None:
     """A rule whose texts are not marked would be said in English alone."""
@@ -124,10 +105,3 @@ def test_whatever_is_declared_is_said_in_every_language(code: str) -> None:
             if text:
                 values = dict.fromkeys(names_in(text), "V")
                 assert catalogue.say(text, **values) != text.format_map(values), name
-
-
-def test_commands_that_say_nothing_to_centres_load_no_catalogues() -> None:
-    """Reading catalogues costs a tenth of a second, which `dcc` need not spend at its start."""
-    program = "import sys, dcc.cli.main; print('babel' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert done.stdout.strip() == "False"

@@ -6,7 +6,6 @@ That each text has a translation is told by test_languages_catalogues; here, tha
 from __future__ import annotations
 
 import re
-from datetime import date, datetime
 from itertools import product
 from pathlib import Path
 
@@ -14,20 +13,16 @@ from dcc.declarations import message_of
 from dcc.documents.schema_set import SCHEMA_FILES, SchemaSet
 from dcc.documents.validation import validate_document
 from dcc.documents.violations import EXPECTATIONS
-from dcc.messages import Message, message
+from dcc.messages import Message
 from dcc.naming import Action, DocumentKind
-from dcc.outcomes import Problem, ZipKey
-from dcc.qc.apply.upload_findings import FindingsKept, Judgement, UploadFinding, judge, late, not_permitted, too_long
+from dcc.outcomes import Problem
+from dcc.qc.apply.upload_findings import Judgement, UploadFinding, judge
 from dcc.qc.apply.versions import Version
-from dcc.qc.rows.types import TooLong
 from dcc.reports.languages import load_catalogue
 from dcc.rules.findings import with_value
-from dcc.session.data.document_log import held_problem, problems_of
 from dcc.settings import Settings
-from dcc.tracker.hostings.declined_archives import Decline
-from dcc.tracker.hostings.foreign_archives import HeldArchive
-from dcc.vocabulary import EntityKind, Severity
-from tests.documents.test_validation import FAULTS, HEAD, MINIMAL, SCHEMA_ERRORS, SCHEMAS, TAIL, procedure
+from dcc.vocabulary import EntityKind
+from tests.documents.test_validation import FAULTS, SCHEMA_ERRORS, SCHEMAS
 from tests.rules.test_rules import BREAKS, EXAMPLES
 from tests.support.integrity_cases import check
 
@@ -76,31 +71,6 @@ def test_what_the_upload_finds_is_said_in_german() -> None:
             assert_said(finding)
 
 
-def test_what_else_the_upload_finds_is_said_in_german() -> None:
-    excess = TooLong("colony_id", 255, 300)
-    for what in (*EntityKind, "centre element"):
-        assert_said(too_long(1, what, excess))
-    assert_said(late(date(2013, 10, 31), date(2013, 11, 1)))
-    kept = FindingsKept()
-    for _ in range(1_002):
-        kept.add(UploadFinding("Q1", Severity.ERROR))
-    assert_said(kept.all()[-1])
-    others = [not_permitted(action, own, "H", 3) for action in Action for own in ("J", None)]
-    for finding in others:
-        assert_said(finding)
-    for centre in ("J", None):
-        assert_said(held_problem("add/J.zip", {}, [others[0]], centre))
-    key = ZipKey(Action.ADD, "J.zip")
-    declined = Decline(1, key, "J", "someone", "Irrtum", datetime(2026, 11, 24), None, None)
-    for one in (HeldArchive(1, key, "J", ("H", "Ics")), HeldArchive(1, key, "J", ("H",), declined)):
-        assert_said(one.told)
-        assert_said(one.said)
-    assert_said(problems_of([], 7, 0)[-1])
-    empty = message("The incrementValue is empty. Say which increment the value is for.")
-    for severity in (Severity.WARNING, Severity.UNCHECKED):
-        assert_said(Problem("P14", empty, severity=severity))
-
-
 def problems(tmp_path: Path, content: str | bytes, kind: DocumentKind | None, most: int = 100) -> list[Problem]:
     path = tmp_path / "document.xml"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
@@ -114,17 +84,6 @@ def test_what_is_wrong_with_a_document_is_said_in_german(tmp_path: Path) -> None
         for problem in found:
             if case != "a type is declared that is not known":
                 assert_said(problem)
-
-
-def test_a_document_of_the_wrong_kind_or_with_many_errors_is_said_in_german(tmp_path: Path) -> None:
-    for kind in (*DocumentKind, None):
-        for root in ("<html/>", '<centre xmlns="urn:x"/>', MINIMAL):
-            for problem in problems(tmp_path, root, kind):
-                assert_said(problem)
-    many = problems(tmp_path, procedure("<simpleParameter/>\n" * 20), DocumentKind.EXPERIMENT, 10)
-    assert "more errors" in many[-1].message
-    for problem in (*many, *problems(tmp_path, "<!DOCTYPE x>" + HEAD + TAIL, None)):
-        assert_said(problem)
 
 
 FACETS = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import struct
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -12,11 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from dcc.errors import ConfigurationError
 from dcc.outcomes import ZipKey
 from dcc.reports.languages import Catalogue, load_catalogue
 from dcc.reports.plots import distributions, series
-from dcc.reports.plots.picture import DPI, Picture
+from dcc.reports.plots.picture import Picture
 from dcc.reports.plots.values import Parameter, ParameterValues, Value, Values
 from dcc.reports.plots.weekly_experiments import Week, Weeks
 from dcc.reports.plots.weekly_experiments import picture_of as picture_of_weeks
@@ -79,11 +77,6 @@ def test_a_picture_is_an_svg_element_for_any_page(kind: str, catalogue: Catalogu
     assert not re.search(r"20\d\d-\d\d-\d\dT|matplotlib\.org", picture.svg)
 
 
-@pytest.mark.parametrize("kind", PICTURES)
-def test_the_same_data_make_the_same_picture(kind: str, catalogue: Catalogue) -> None:
-    assert made(kind, catalogue).svg == made(kind, catalogue).svg
-
-
 def test_pictures_on_one_page_have_no_id_in_common(catalogue: Catalogue) -> None:
     pages = [made("distribution", catalogue, name=name).svg for name in ("one", "two")]
     first, second = (set(re.findall(r' id="([^"]+)"', page)) for page in pages)
@@ -130,32 +123,11 @@ def test_numbers_beyond_all_measure_are_drawn_and_told(catalogue: Catalogue) -> 
         assert series.picture_of(series.in_panels(changed), catalogue).svg
 
 
-def test_a_png_is_of_the_size_that_is_told(catalogue: Catalogue) -> None:
-    picture = made("weeks", catalogue)
-    size = struct.unpack(">II", picture.png[16:24])
-    assert size == tuple(int(inches * DPI) for inches in picture.size)
-
-
 def test_a_picture_of_many_values_is_no_larger_than_one_of_some(catalogue: Catalogue) -> None:
     taken = taken_of()
     many = [value._replace(id=number, number=number % 91) for number, value in enumerate(taken.own.earlier * 100)]
     large = ParameterValues(taken.parameter, "H", NEW, "g", Values(many, many), {"J": Values(many, [])}, {}, None)
     assert len(distributions.picture_of(distributions.groups_of(large), catalogue).svg) < 400_000
-
-
-def test_texts_are_in_the_language_that_is_asked_for() -> None:
-    german = made("distribution", load_catalogue("de", Settings()))
-    assert "weiblich" in german.svg
-    assert "interquartile ranges" not in german.svg + german.caption + german.rule
-
-
-def test_settings_of_matplotlib_are_left_as_they_were(catalogue: Catalogue) -> None:
-    import matplotlib
-
-    with matplotlib.rc_context({"text.parse_math": True, "font.size": 31.0}):
-        plain = made("weeks", catalogue).svg
-        assert matplotlib.rcParams["font.size"] == 31.0
-    assert plain == made("weeks", catalogue).svg
 
 
 def test_drawing_needs_no_display_and_writes_where_it_was_told(tmp_path: Path) -> None:
@@ -182,11 +154,3 @@ def test_drawing_needs_no_display_and_writes_where_it_was_told(tmp_path: Path) -
     subprocess.run([sys.executable, "-c", code, tmp_path], env=environment | given, check=True, cwd=tmp_path)
     assert list(home.iterdir()) == []
     assert [path.name.split("-")[0] for path in (tmp_path / "matplotlib").iterdir()] == ["fontlist"]
-
-
-def test_a_place_for_fonts_that_cannot_be_made_is_told(tmp_path: Path) -> None:
-    from dcc.reports.plots import picture
-
-    (tmp_path / "file").touch()
-    with pytest.raises(ConfigurationError, match="cannot be made"):
-        picture._directory(tmp_path / "file" / "matplotlib")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from datetime import date, timedelta
+from datetime import timedelta
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from dcc.outcomes import ZipKey
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.database import writing
 from dcc.reports.languages import load_catalogue
-from dcc.reports.plots.distributions import MOST_ROWS, draw_distribution, groups_of
+from dcc.reports.plots.distributions import draw_distribution, groups_of
 from dcc.reports.plots.picture import PictureKind
 from dcc.reports.plots.selection import pictures_of_centre, pictures_of_zip
 from dcc.reports.plots.series import in_panels
@@ -25,7 +24,6 @@ from dcc.reports.plots.values import (
     Value,
     Values,
     box_of,
-    judging_box,
     load_values,
     numbers_of,
     require_documents,
@@ -49,7 +47,6 @@ from tests.support.plot_data import (
     weighed,
 )
 from tests.support.qc_contexts import submit
-from tests.support.qc_documents import specimen
 
 
 def taken_of(connection: Connection, parameter_id: str = WEIGHT, **options: object) -> ParameterValues:
@@ -89,17 +86,6 @@ def test_only_current_valid_numbers_in_one_unit_are_drawn(qc_database: Engine) -
     assert sorted(numbers)[-1] == 25
     assert 20.1 not in numbers
     assert taken.other_units == {"kg": 1}
-
-
-def test_an_animal_whose_name_ends_in_blanks_is_another_animal(qc_database: Engine) -> None:
-    submit(qc_database, Action.ADD, specimen("A1", gender="female"), specimen("A1 ", gender="male"))
-    submit(qc_database, Action.ADD, weighed("A1", "20"), weighed("A1 ", "25", day=FIRST_DAY.replace(day=3)))
-    with qc_database.connect() as connection:
-        values = sample_of_centre(connection, WEIGHT, "H").values
-    assert [(value.specimen_id, value.number, value.gender) for value in values] == [
-        ("A1", 20, "female"),
-        ("A1 ", 25, "male"),
-    ]
 
 
 def test_other_centres_stand_beside_the_one_that_is_meant(qc_database: Engine) -> None:
@@ -181,19 +167,6 @@ def test_no_value_is_an_outlier_of_few_or_of_values_without_a_range(values: list
     assert not box.outside(numbers_of([-1e9, 1e9])).any()
 
 
-def test_new_values_do_not_move_what_they_are_judged_by() -> None:
-    earlier, wrong = numbers_of(range(20)), numbers_of([1_000 + i for i in range(60)])
-    judged_by = judging_box(earlier, np.concatenate([earlier, wrong]))
-    assert judged_by is not None
-    assert judged_by.outside(wrong).all()
-
-
-def test_numbers_beyond_all_measure_do_not_overflow() -> None:
-    box = box_of(numbers_of([1e308, -1e308] * 20))
-    assert box is not None
-    assert math.isfinite(box.low)
-
-
 def made(number: int, value: float, **changes: object) -> Value:
     return Value(number, value, "g", "female", "homozygous", f"S{number}", number, None, None)._replace(**changes)
 
@@ -209,14 +182,6 @@ def test_a_small_group_is_judged_by_its_centre_and_else_by_all() -> None:
     assert groups_of(few).marked(new=True) == 1
 
 
-def test_many_centres_are_drawn_together() -> None:
-    others = {f"C{i}": Values([made(i, 1.0), made(i + 100, 1.0, gender="male")], []) for i in range(40)}
-    taken = ParameterValues(Parameter(WEIGHT, WEIGHT, ""), "H", None, "g", Values([made(1, 1.0)], []), others, {}, None)
-    groups = groups_of(taken).groups
-    assert len(groups) <= MOST_ROWS
-    assert [(group.centre, group.drawn.count) for group in groups] == [("H", 1), (None, 40), (None, 40)]
-
-
 def test_series_are_lines_beside_the_quartiles_of_earlier_ones(qc_database: Engine) -> None:
     submit_history(qc_database)
     submit_new(qc_database, series("new", (6, 99, 6.5)), named=["new"])
@@ -228,14 +193,6 @@ def test_series_are_lines_beside_the_quartiles_of_earlier_ones(qc_database: Engi
     (line,) = panel.lines
     assert (line.specimen_id, line.y.tolist(), line.is_outlier.tolist()) == ("new", [6, 99, 6.5], [False, True, False])
     assert not found.is_place
-
-
-def test_increments_that_are_no_numbers_are_drawn_by_their_place(qc_database: Engine) -> None:
-    submit_new(qc_database, series("new", (1, 2, 3), ("morning", "noon", "night")), named=["new"])
-    with qc_database.connect() as connection:
-        found = in_panels(taken_of(connection, GLUCOSE, with_others=False))
-    assert found.is_place
-    assert found.panels[0].lines[0].x.tolist() == [1, 2, 3]
 
 
 def test_experiments_are_counted_by_week(qc_database: Engine) -> None:
@@ -253,20 +210,6 @@ def test_experiments_are_counted_by_week(qc_database: Engine) -> None:
         for day, number in zip((1, 8, 15, 22), weights, strict=True)
     ]
     assert (counted.outside, len(later.weeks), later.outside) == (0, MOST_WEEKS, 1)
-
-
-@pytest.mark.both_databases
-def test_experiments_of_the_first_and_last_days_of_the_calendar_are_counted(qc_database: Engine) -> None:
-    submit_new(qc_database, weighed("A1", "21", day=date.min), weighed("A2", "21", day=date(1, 3, 1)))
-    with qc_database.connect() as connection:
-        first = count_weeks(connection, "H", NEW)
-    submit(qc_database, Action.ADD, weighed("A1", "21", day=date.max))
-    with qc_database.connect() as connection:
-        last = count_weeks(connection, "H", None)
-    assert first is not None
-    assert last is not None
-    assert (first.weeks[0].first, first.weeks[0].new, first.weeks[-1].new, first.outside) == (date.min, 1, 1, 0)
-    assert (len(last.weeks), last.weeks[-1].earlier, last.outside) == (MOST_WEEKS, 1, 2)
 
 
 @only_sqlite

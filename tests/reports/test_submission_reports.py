@@ -13,18 +13,13 @@ import pytest
 
 from dcc.errors import NotFoundError
 from dcc.messages import Message
-from dcc.naming import Action
 from dcc.operations.sessions import open_session
-from dcc.outcomes import Problem, ZipKey
-from dcc.phases import Phase, Status
-from dcc.reports.causes.cause import Actor
+from dcc.outcomes import ZipKey
 from dcc.reports.causes.collecting import worst_first
-from dcc.reports.causes.skipped import Skipped, SkipReason
 from dcc.reports.submissions.collecting import collect_centre, collect_session
-from dcc.reports.submissions.model import Accepted, EntityCount, Outcome, Standing, Tone, ZipLine
+from dcc.reports.submissions.model import Accepted, EntityCount, Outcome
 from dcc.reports.submissions.page import render_html
 from dcc.reports.submissions.plain_text import render_text
-from dcc.reports.submissions.sentences import next_of_line, notes
 from dcc.session.crawling import crawl_file_sources
 from dcc.tracker.crawls import list_sessions
 from dcc.tracker.queries.zip_stories import Reason
@@ -200,49 +195,6 @@ def test_pages_that_are_served_lead_from_one_to_another(desk: Desk) -> None:
     assert len(links) == len(centre.zips)
 
 
-@pytest.mark.parametrize(
-    ("outcome", "phase", "said"),
-    [
-        (Outcome.PARTLY_TAKEN, Phase.DATA, "in the directory “edit”"),
-        (Outcome.NOTHING_TAKEN, Phase.DATA, "in the directory “edit”"),
-        (Outcome.PARTLY_TAKEN, Phase.XSD, "in the same directory"),
-        (Outcome.NAME_REFUSED, Phase.ZIP_NAME, "Rename the file"),
-    ],
-)
-def test_in_a_summary_only_what_was_uploaded_is_to_be_edited(outcome: Outcome, phase: Phase, said: str) -> None:
-    key = ZipKey(Action.ADD, "H.2013-10-31.1.impc.zip")
-    line = ZipLine(key, "H", phase, Status.FAILED, outcome, Tone.BAD, 1, 2, 1)
-    assert said in next_of_line(line)
-
-
-def test_what_a_document_went_through_is_noted_beside_it(desk: Desk) -> None:
-    (late,) = desk.report(world.LATE).documents
-    (repeated,) = desk.report(world.REPEATED).documents
-    (held,) = desk.report(world.HELD).documents
-    assert (late.late, repeated.repeated, held.held, held.late) == (True, True, True, False)
-    assert "came after newer documents" in desk.page(world.LATE).section("documents")
-    assert "One document came late" in desk.page(world.LATE).section("outcome")
-    assert "was taken before" in desk.page(world.REPEATED).section("documents")
-    assert "waits to be confirmed" in desk.page(world.HELD).section("documents")
-    wrong, right = desk.report(world.PARTLY_VALID).documents
-    assert (wrong.errors, right.errors) == (6, 0)
-    standing = {step.phase: step.standing for step in wrong.steps}
-    assert standing[Phase.XSD] is Standing.FAILED
-    said = desk.page(world.PARTLY_VALID).section("next")
-    assert "Documents that were not taken at all" in said
-    assert "at fault" not in said
-    assert "at fault" in desk.page(world.WITH_FINDINGS).section("next")
-
-
-@pytest.mark.parametrize("status", [Status.FAILED, Status.CANCELLED])
-def test_a_late_document_without_effect_is_not_said_to_be_taken(desk: Desk, status: Status) -> None:
-    report = desk.report(world.LATE)
-    (late,) = report.documents
-    refused = replace(report, documents=(replace(late, phase=Phase.UPLOAD, status=status),))
-    assert "all the same" in " ".join(notes(report, desk.catalogue()))
-    assert notes(refused, desk.catalogue()) == []
-
-
 def test_the_terminal_tells_what_became_of_what_is_not_accepted(desk: Desk) -> None:
     deleted = EntityCount("specimen", 24, 0, 0, 0, 0, 0, 0, 24)
     edited = EntityCount("experiment", 1200, 1185, 1, 2, 5, 3, 4, 0)
@@ -252,20 +204,6 @@ def test_the_terminal_tells_what_became_of_what_is_not_accepted(desk: Desk) -> N
     told = "2 at fault; 5 not counted, because an animal is at fault; 4 not taken; 1 not checked yet; "
     told += "3 replaced or deleted since"
     assert f"Experiments: 1,185 of 1,200; {told}" in text
-
-
-def test_the_terminal_tells_the_trouble_of_a_source_once(desk: Desk) -> None:
-    report = collect_centre(desk.tracker, desk.qc, "H", desk.data.settings, most_pictures=0)
-    cause, source = report.causes[0], report.sources[0]
-    assert source.crawl is not None
-    broken = replace(source, crawl=replace(source.crawl, error=Problem("SourceUnreachableError", "It is away.")))
-    failed = Message("The last crawl could not list it: {problem}", {"problem": Message("It is away.")})
-    why = Skipped(None, SkipReason.CRAWL_FAILED, Actor.DCC, failed)
-    broken = replace(broken, not_taken=(why,), not_taken_total=1)
-    known = replace(cause, example=replace(cause.example, message=Message("It is away.")))
-    for causes in ((known,), ()):
-        text = render_text(replace(report, causes=causes, sources=(broken,)), desk.catalogue())
-        assert text.count("It is away.") == 1
 
 
 def test_a_report_says_why_an_experiment_without_an_error_does_not_count(desk: Desk) -> None:
@@ -359,16 +297,6 @@ def test_pictures_of_the_accepted_data_are_in_the_page_with_words_for_them(desk:
     assert desk.page(world.GOOD).all("//img") == []
 
 
-def test_the_rule_by_which_values_are_marked_is_said_once_for_all_pictures(desk: Desk) -> None:
-    report = desk.report(world.GOOD, pictures=1)
-    (picture,) = report.pictures
-    drawn = replace(picture, rule="Those beyond it are marked.")
-    page = desk.page_of(replace(report, pictures=(drawn, replace(picture, rule=""), drawn)))
-    assert len(page.all("//img")) == 3
-    assert page.section("pictures").count(drawn.rule) == 1
-    assert drawn.rule not in " ".join(page.texts("//figure"))
-
-
 def test_what_clears_by_itself_comes_after_what_is_to_be_corrected_and_apart_from_it(desk: Desk) -> None:
     report = desk.report(world.WITH_FINDINGS)
     (cause, *_) = report.causes
@@ -403,13 +331,6 @@ def test_without_the_qc_database_a_report_says_what_the_tracker_knows(desk: Desk
     assert page.problems() == []
     assert "could not be looked up" in page.section("accepted")
     assert desk.page(world.WITH_FINDINGS, with_qc=False).problems() == []
-
-
-def test_the_page_is_in_the_language_asked_for(desk: Desk) -> None:
-    german = render_html(desk.report(world.UNREADABLE), desk.catalogue("de"))
-    page = Page(german)
-    assert page.all("/html")[0].get("lang") == "de"
-    assert page.problems() == []
 
 
 def test_what_does_not_exist_is_not_reported_on(desk: Desk) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, insert, select
 
-from dcc.errors import CleaningError, ConfigurationError, ExportError
+from dcc.errors import CleaningError, ConfigurationError
 from dcc.messages import Message
 from dcc.naming import Action
 from dcc.operations.retention.cleanup import clean, review_staging
@@ -30,7 +30,6 @@ from dcc.reports.submissions.kept import (
     remove_old_reports,
     remove_reports,
     report_path,
-    write_page,
     write_reports,
 )
 from dcc.reports.submissions.model import SubmissionReport
@@ -129,25 +128,6 @@ def test_a_report_that_cannot_be_made_costs_no_other(
     assert "date value out of range" in caplog.text
 
 
-def test_reports_of_which_none_can_be_made_are_not_all_tried(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(kept, "_MOST_IN_A_ROW", 2)
-    tried: list[ZipKey] = []
-
-    def collect(*given: Any, **_options: Any) -> SubmissionReport:
-        tried.append(given[2])
-        raise ConfigurationError("No.")
-
-    monkeypatch.setattr(collecting, "collect_submission", collect)
-    (said,) = write_reports(desk.data.tracker, desk.data.settings, 1)
-    assert len(tried) == 2
-    assert said == (
-        f"The submission reports of session 1 were not all kept: {tried[0]}: No. 1 more failed; see the log."
-    )
-    assert f"{tried[1]}: No." in caplog.text
-
-
 def test_a_template_of_a_dcc_s_own_that_meets_a_fault_fails_no_session(
     desk: Desk, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -205,26 +185,6 @@ def test_every_name_has_a_place_below_the_directory(desk: Desk, name: str) -> No
     assert path.name.isascii()
     assert len(path.name) < 200
     assert path != report_path(desk.data.settings, ZipKey(Action.EDIT, name + "x"))
-
-
-def test_a_page_is_replaced_as_a_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "report.html"
-    write_page(path, "first")
-    assert path.stat().st_mode & 0o777 == 0o600
-
-    def full(_: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(ExportError, match=r"cannot be written: No space left on device"):
-        write_page(path, "second")
-    assert path.read_text("utf-8") == "first"
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_a_surrogate_in_a_name_does_not_keep_a_page_from_being_written(tmp_path: Path) -> None:
-    write_page(tmp_path / "report.html", "odd \udcff name")
-    assert (tmp_path / "report.html").read_text("utf-8") == "odd \\udcff name"
 
 
 def test_a_qc_database_that_was_not_made_is_done_without(installation: Installation) -> None:
@@ -346,35 +306,3 @@ def test_a_template_that_cannot_be_used_is_named(tmp_path: Path, text: str, said
     with pytest.raises(ConfigurationError, match="DCC_TEMPLATES_DIRECTORY") as raised:
         render("reports/page.html", load_catalogue("en", Settings()).functions, own=tmp_path)
     assert said in str(raised.value)
-
-
-def test_a_template_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    (tmp_path / "reports").mkdir()
-    # A file whose every read fails, whoever reads it.
-    (tmp_path / "reports" / "page.html").symlink_to("/proc/self/mem")
-    with pytest.raises(ConfigurationError, match=r"The template reports/page.html cannot be used: OSError: "):
-        render("reports/page.html", {}, own=tmp_path)
-
-
-def test_a_fault_of_a_template_of_ours_is_not_put_down_to_the_dcc(tmp_path: Path) -> None:
-    own, ours = tmp_path / "own", tmp_path / "ours"
-    for directory in (own, ours):
-        directory.mkdir()
-    (ours / "page.html").write_text("{{ 1 / 0 }}")
-    with pytest.raises(ZeroDivisionError):
-        render("page.html", {}, shipped=ours, own=own)
-
-
-def test_a_report_that_is_replaced_while_old_ones_are_removed_is_no_fault(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What is listed first may have been renamed by `dcc report` when it is looked at."""
-    page = report_path(desk.data.settings, ZipKey(Action.ADD, "x.zip"))
-    page.parent.mkdir(parents=True)
-    page.write_text("old")
-    os.utime(page, (0, 0))
-    gone = page.with_name(".x.zip.html.1.part")
-    glob = Path.glob
-    monkeypatch.setattr(Path, "glob", lambda path, pattern: [gone, *glob(path, pattern)])
-    assert remove_old_reports(desk.data.settings, 1) == 1
-    assert not page.exists()

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Engine
-
 from dcc.notify.digests import collect_digests
-from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.collecting import collect_centre, collect_submission
-from dcc.reports.submissions.model import Outcome, Tone
-from dcc.reports.submissions.sentences import next_of_line
-from dcc.reports.submissions.words import OUTCOME_WORDS
+from dcc.reports.submissions.model import Outcome
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
 from tests.support.submission_world import unknown_colony
 
@@ -37,14 +32,3 @@ def test_an_archive_that_only_waits_for_animals_is_not_to_be_corrected(data: Dat
     data.put("add/H.2013-11-03.1.impc.zip", specimens("2013-11-03.1", mice=3))
     data.run()
     assert outcomes(data, EARLY) == {Outcome.TO_BE_LOOKED_AT}
-
-
-def test_its_words_ask_nobody_to_correct_anything(data: DataInstallation, tracker: Engine) -> None:
-    data.put(EARLY, experiments(animals=3))
-    data.run()
-    with tracker.connect() as connection, data.qc.connect() as qc:
-        (line,) = collect_centre(connection, qc, "H", data.settings, most_pictures=0).zips
-    assert line.tone is Tone.WARN
-    catalogue = load_catalogue("en", data.settings)
-    assert catalogue.say(next_of_line(line)).startswith("This archive need not be submitted again.")
-    assert OUTCOME_WORDS[line.outcome].acts.startswith("Nobody")

@@ -16,7 +16,6 @@ from dcc.documents.reading import read_document
 from dcc.errors import InternalFaultError
 from dcc.naming import Action, DocumentKind
 from dcc.reference.loading import ReferenceData, load_shipped
-from dcc.reference.snapshots import Snapshot
 from dcc.rules.checking import check_contents
 from dcc.rules.context import DocumentContext
 from dcc.rules.findings import Fault, Finding, Severity, fails
@@ -30,7 +29,6 @@ from tests.support.integrity_cases import (
     Uploaded,
     association,
     at,
-    block,
     check,
     experiment,
     experiments,
@@ -39,16 +37,13 @@ from tests.support.integrity_cases import (
     ontology,
     picture,
     procedure,
-    related,
     series,
     simple,
     specimens,
-    status,
     with_parameters,
 )
 
 SAMPLES = Path(__file__).parents[1] / "documents" / "samples"
-MANY = 1_200
 
 
 def without(name: str) -> ReferenceData:
@@ -88,28 +83,6 @@ def test_without_any_reference_data_no_document_fails_that_only_they_could_judge
     assert sorted(map(str, unchecked(found))) == ["colonies", "impress", "projects", "status_codes", "strains"]
 
 
-def test_other_data_than_a_batch_holds_are_asked_for_once_a_batch() -> None:
-    lookups = Uploaded()
-    lookups.add(specimens(mutant()), 1)
-    document = experiments(*(experiment(line=n, position=n, sequence_id=str(n)) for n in range(1, MANY + 1)))
-    assert check(document, lookups=lookups) == []
-    assert lookups.questions <= 2 * (MANY // 500 + 1)
-
-
-def test_positions_go_on_across_batches() -> None:
-    document = experiments(*(experiment(line=n, position=n, sequence_id=str(n)) for n in range(1, MANY + 1)))
-    last = document[-1]
-    assert not isinstance(last, type(block()))
-    found = check([*document[:-1], experiment(line=MANY, position=MANY, date="2030-01-01")])
-    assert [finding.path for finding in found] == [f"/centreProcedureSet/centre[1]/experiment[{MANY}]"]
-
-
-def test_a_missing_specimen_heals_when_it_arrives() -> None:
-    document = experiments(experiment())
-    assert [finding.rule for finding in check(document, uploaded=())] == ["E4"]
-    assert check(document, uploaded=specimens(mutant())) == []
-
-
 def test_rules_that_the_upload_has_judged_can_be_left_out() -> None:
     document = specimens(mutant(), mutant(line=30))
     lookups = Uploaded()
@@ -123,14 +96,6 @@ def test_everything_is_found_in_a_document_with_many_faults() -> None:
     done = procedure(simple("RANGED", "x", status="?"), simple("??"), ontology("TERM", "x"))
     document = experiments(experiment(done, date="2030-01-01", specimen_ids=("M9",)))
     assert {finding.rule for finding in check(document)} == {"E4", "E8", "P3", "P7", "P9", "P12"}
-
-
-def test_fifty_thousand_parameters_in_a_procedure_are_checked() -> None:
-    many = (simple("RANGED", sequence_id=str(n)) for n in range(50_000))
-    media = (picture(associations=(association("RANGED", "49999"),)),) * 1_000
-    found = check(with_parameters(*many, *media))
-    assert {finding.rule for finding in found} == {"P6"}, "the media repeat one parameter"
-    assert len(found) == 1_000
 
 
 def test_two_rules_cannot_have_one_id() -> None:
@@ -232,14 +197,3 @@ def test_the_samples_are_without_a_flaw_by_the_shipped_reference_data(path: Path
     ids = {each for content in contents for each in getattr(content, "specimen_ids", ())}
     known += [mutant(specimen_id=each, dob="2012-10-01") for each in ids - {"my_first_specimen"}]
     assert shipped_findings(path, DocumentKind.EXPERIMENT, "H", known) == []
-
-
-def test_relatives_and_statuses_do_not_stop_the_other_rules() -> None:
-    animal = mutant(colony_id="?", related_specimens=(related("?"),), status_code=status("IMPC_SSC_001"))
-    assert {finding.rule for finding in check(specimens(animal))} == {"S4", "S14"}
-
-
-def test_every_kind_of_reference_data_is_found_by_its_class() -> None:
-    kinds: list[type[Snapshot]] = [type(snapshot) for snapshot in REFERENCE]
-    assert len(kinds) == 5
-    assert all(REFERENCE.find(kind) is not None for kind in kinds)

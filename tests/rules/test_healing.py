@@ -18,7 +18,6 @@ from dcc.qc.database import writing
 from dcc.qc.judging import healing
 from dcc.qc.judging.waiver_store import add_waiver, revoke_waiver
 from dcc.rules.waivers import Waiver
-from dcc.vocabulary import WaiverEffect
 from tests.support.integrity_cases import (
     REFERENCE,
     TODAY,
@@ -142,12 +141,6 @@ def test_documents_that_do_not_stand_or_wait_for_their_first_judgement_are_left_
     assert again(qc_database, arrived) == []
 
 
-def test_the_documents_of_a_session_do_not_name_each_other(qc_database: Engine) -> None:
-    missing = judged(qc_database, *on("M1"))
-    arrived = judged(qc_database, *specimens(mutant()))
-    assert again(qc_database, missing, arrived) == []
-
-
 @pytest.mark.both_databases
 def test_the_number_of_statements_does_not_go_with_that_of_specimens(qc_database: Engine) -> None:
     experiments_on = [experiment(specimen_ids=(f"M{n}",), experiment_id=f"E{n}", line=n) for n in range(300)]
@@ -208,22 +201,6 @@ def test_a_waiver_concerns_documents_with_findings_that_it_covers(
         judge(qc_database, faulty[place], basis(made))
     assert asked(qc_database, healing.documents_of_begun_waivers, [made]) == []
     assert asked(qc_database, healing.documents_of_waiver, made) == found
-
-
-@pytest.mark.both_databases
-def test_a_waiver_that_sets_aside_concerns_what_another_lowered_and_not_the_other_way_round(
-    qc_database: Engine, faulty: tuple[Applied, Applied]
-) -> None:
-    with writing(qc_database) as connection:
-        lowering = given(connection, waiver("P9", effect=WaiverEffect.WARN))
-    for document in faulty:
-        judge(qc_database, document, basis(lowering))
-    assert asked(qc_database, healing.documents_of_begun_waivers, [lowering]) == []
-    with writing(qc_database) as connection:
-        waiving = given(connection, waiver("P9", centre="H"))
-    assert asked(qc_database, healing.documents_of_begun_waivers, [lowering, waiving]) == [faulty[0].document_id]
-    judge(qc_database, faulty[0], basis(lowering, waiving))
-    assert asked(qc_database, healing.documents_of_begun_waivers, [lowering, waiving]) == []
 
 
 def test_a_waiver_that_lapsed_concerns_the_documents_that_it_decided(

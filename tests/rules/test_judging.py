@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import logging
-import tracemalloc
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import date
 from typing import Any
 
 import pytest
@@ -16,11 +13,10 @@ from sqlalchemy.exc import IntegrityError
 
 from dcc.databases.columns import utc_now
 from dcc.documents.contents import Content
-from dcc.errors import NotFoundError
 from dcc.naming import Action
 from dcc.qc import models
 from dcc.qc.database import writing
-from dcc.qc.judging.documents import Basis, judge_document
+from dcc.qc.judging.documents import Basis
 from dcc.qc.judging.waiver_store import add_waiver
 from dcc.rules import registry
 from dcc.rules.findings import Fault, fault
@@ -35,7 +31,6 @@ from tests.support.integrity_cases import (
     experiments,
     mutant,
     procedure,
-    related,
     series,
     simple,
     specimens,
@@ -55,8 +50,6 @@ from tests.support.judging_cases import (
     waiver,
 )
 from tests.support.qc_documents import undo_documents
-
-MANY = 1_200
 
 
 def ill(*values: str, **changes: Any) -> list[Content]:
@@ -142,13 +135,6 @@ def test_judging_twice_changes_nothing(mouse: Engine) -> None:
     assert document_row(mouse, document).contexts_built
 
 
-def test_two_equal_findings_are_two(mouse: Engine) -> None:
-    document = upload(mouse, specimens(mutant(specimen_id="M2", related_specimens=(related("?"),) * 2)))
-    for _ in range(2):
-        assert rules_of(judge(mouse, document)) == ["S14", "S14"]
-    assert len(findings(mouse, document)) == 2
-
-
 def test_a_missing_specimen_heals_when_it_arrives_and_the_finding_stays_on_record(qc_database: Engine) -> None:
     document = upload(qc_database, ill("5"))
     assert rules_of(judge(qc_database, document)) == ["E4"]
@@ -164,13 +150,6 @@ def test_a_missing_specimen_heals_when_it_arrives_and_the_finding_stays_on_recor
     assert row.closed is not None
     assert validity(qc_database) == [True]
     assert not document_row(qc_database, document).contexts_built
-
-
-def test_a_specimen_of_nearly_the_same_name_heals_nothing(qc_database: Engine) -> None:
-    document = upload(qc_database, ill("5", specimen_ids=("M1 ",)))
-    judge(qc_database, document)
-    upload(qc_database, specimens(mutant(), mutant(specimen_id="m1 ", line=4)))
-    assert rules_of(judge(qc_database, document)) == ["E4"]
 
 
 def test_a_finding_that_an_edit_of_a_specimen_clears_is_closed_by_no_document(mouse: Engine) -> None:
@@ -213,12 +192,6 @@ def test_findings_of_the_upload_count_and_make_only_their_entity_invalid(mouse: 
     assert validity(mouse, models.Specimen) == [True, False, True]
 
 
-def test_a_late_document_is_warned_of_and_not_failed(mouse: Engine) -> None:
-    document = upload(mouse, specimens(mutant(specimen_id="M2")), created=date(2012, 1, 1))
-    judgement = judge(mouse, document)
-    assert (judgement.failed, judgement.counts) == (False, {("Q5", Severity.WARNING): 1})
-
-
 @pytest.mark.both_databases
 def test_a_fatal_finding_of_a_centre_makes_invalid_what_it_holds_and_nothing_else(mouse: Engine) -> None:
     done = [*experiments(experiment()), block(pipeline="NONE_001", line=50), experiment(experiment_id="E2", line=51)]
@@ -253,15 +226,6 @@ def test_a_waived_finding_is_kept_with_its_waiver_and_does_not_count(mouse: Engi
     (row,) = findings(mouse, document)
     assert (row.is_active, row.waiver_id) == (True, None)
     assert validity(mouse) == [False]
-
-
-def test_a_lowered_finding_counts_as_a_warning(mouse: Engine) -> None:
-    document = upload(mouse, ill("x"))
-    given = waive(mouse, waiver("P9", effect=WaiverEffect.WARN))
-    judgement = judge(mouse, document, basis(given))
-    assert (judgement.failed, judgement.counts) == (False, {("P9", Severity.WARNING): 1})
-    (row,) = findings(mouse, document)
-    assert (row.is_active, row.severity, row.waiver_id) == (True, "warning", given.id)
 
 
 @pytest.mark.parametrize(("centre", "waived"), [(None, True), ("H", True), ("J", False)])
@@ -346,54 +310,6 @@ def test_of_very_many_findings_the_first_are_recorded_and_one_counts_the_rest(mo
     assert "more" not in rules_of(judge(mouse, document))
 
 
-def test_a_waiver_for_all_leaves_no_more_to_count(mouse: Engine) -> None:
-    document = upload(mouse, ill(*["x"] * 7))
-    given = waive(mouse, waiver("P9"))
-    judgement = judge(mouse, document, basis(given, limit=4))
-    assert (judgement.failed, judgement.counts) == (False, {})
-    assert [entry.is_waived for entry in judgement.findings] == [True] * 4
-
-
-@only_sqlite
-def test_very_many_findings_are_not_held_together(mouse: Engine) -> None:
-    document = upload(mouse, ill("x"))
-
-    def judged(number: int) -> tuple[int, int]:
-        def stream() -> Iterator[Content]:
-            yield block()
-            for n in range(number // 10):
-                faulty = [simple("RANGED", "x", line=n, sequence_id=str(place)) for place in range(10)]
-                yield experiment(procedure(*faulty), line=n)
-
-        # What is let go of must not wait for the garbage collector, which comes when it likes.
-        gc.collect()
-        gc.disable()
-        tracemalloc.start()
-        try:
-            with writing(mouse) as connection:
-                judgement = judge_document(connection, document.document_id, stream(), BASIS)
-            peak = tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
-            gc.enable()
-        assert len(judgement.findings) == 1_001
-        return judgement.counts["P9", Severity.ERROR], peak
-
-    # The caches of the rules fill in both: the larger one holds little more. A finding that is held has 480 bytes.
-    few, of_few = judged(10_000)
-    many, of_many = judged(30_000)
-    assert (few, many) == (10_000, 30_000)
-    assert (of_many - of_few) / (many - few) < 100
-
-
-def test_long_messages_and_values_are_cut_and_found_again(mouse: Engine) -> None:
-    document = upload(mouse, ill("x" * 100_000 + "\N{MOUSE}"))
-    first = judge(mouse, document)
-    assert len(first.findings[0].value or "") == 2_000
-    assert judge(mouse, document).added == ()
-    assert len(findings(mouse, document)) == 1
-
-
 @pytest.mark.both_databases
 def test_the_number_of_statements_does_not_go_with_that_of_rows_or_findings(mouse: Engine) -> None:
     def sent(document_id: int, by: Basis = BASIS) -> int:
@@ -410,17 +326,3 @@ def test_the_number_of_statements_does_not_go_with_that_of_rows_or_findings(mous
     assert sent(many) <= first + 4, "closes the findings of 400 experiments"
     given = waive(mouse, waiver("P9"))
     assert sent(many, basis(given)) <= first + 4, "waives 400 findings"
-
-
-@pytest.mark.both_databases
-def test_the_number_of_statements_goes_with_that_of_batches(mouse: Engine) -> None:
-    lines = experiments(*(experiment(line=n, experiment_id=f"E{n}") for n in range(MANY)))
-    document = upload(mouse, lines)
-    with writing(mouse) as connection, statements(mouse) as sent:
-        judge_document(connection, document.document_id, lines, BASIS)
-    assert len(sent) <= 14 + MANY // 500
-
-
-def test_a_document_that_is_not_there_is_said_not_to_be(qc_database: Engine) -> None:
-    with pytest.raises(NotFoundError, match="no document 99"):
-        judge(qc_database, 99)

@@ -547,19 +547,6 @@ def test_what_cannot_be_checked_is_never_blamed_on_the_centre() -> None:
     assert severities(with_parameters(simple("ODD"))) == [Severity.UNCHECKED]
 
 
-def test_the_message_names_the_nearest_option() -> None:
-    (finding,) = check(with_parameters(simple("COAT", "brwn")))
-    assert "'Brown'" in finding.message
-
-
-def test_a_finding_says_where_it_is_and_what_judged_it() -> None:
-    (finding,) = check(with_parameters(series("FREE", at("1"), at("2", "x"))))
-    assert finding.path == "/centreProcedureSet/centre[1]/experiment[1]/procedure/seriesParameter[1]/value[2]"
-    assert (finding.line, finding.value, finding.centre, finding.procedure) == (14, "x", "H", "PROC_001")
-    assert finding.references == ("impress",)
-    assert (finding.block, finding.entity_kind, finding.entity) == (1, "experiment", 1)
-
-
 def test_a_repeated_increment_fails_no_document() -> None:
     """The schema says that increments should be unique, and an official example has one twice."""
     found = check(with_parameters(series("REPEATED", at("1"), at("1"))))

@@ -14,7 +14,6 @@ from dcc.rules.values import (
     UnreadableValueError,
     Value,
     day_of,
-    read_boolean,
     read_date,
     read_date_time,
     read_float,
@@ -88,11 +87,6 @@ def test_any_text_is_an_ascii_value_or_refused(kind: ValueType, text: str) -> No
     assert not isinstance(value, float) or math.isfinite(value)
 
 
-@given(st.sampled_from([ValueType.TEXT, ValueType.IMAGE]), st.text())
-def test_text_is_itself(kind: ValueType, text: str) -> None:
-    assert read_value(kind, text) == text
-
-
 @pytest.mark.parametrize(
     ("kind", "text", "value"),
     [
@@ -151,15 +145,6 @@ def test_what_the_table_of_conversions_accepts(kind: str, text: str, value: Valu
 def test_what_the_table_of_conversions_refuses(kind: str, text: str, reason: str) -> None:
     with pytest.raises(UnreadableValueError, match=reason):
         read_value(kind, text)
-
-
-def test_a_type_that_is_not_known_is_nobodys_value() -> None:
-    with pytest.raises(KeyError):
-        read_value("COLOUR", "red")
-
-
-def test_booleans_are_these_four() -> None:
-    assert [read_boolean(text) for text in ("true", "1", "false", "0")] == [True, True, False, False]
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,8 @@ import json
 import logging
 import os
 import re
-import threading
 import warnings
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,7 @@ import pytest
 
 from dcc.errors import ConfigurationError
 from dcc.redaction import keep_secret
-from dcc.runtime.log_context import log_context, logging_about, progress_log, with_log_context
+from dcc.runtime.log_context import log_context, logging_about, progress_log
 from dcc.runtime.logging_setup import LogPlan, log_plan, logging_as, plan_from_environment
 from dcc.runtime.worker_processes import WorkerProcesses
 from tests.support.installations import Installation, specimens
@@ -119,14 +117,6 @@ def test_no_name_can_forge_a_line(kept: Callable[..., Any], form: str) -> None:
             assert LINE.match(line)
 
 
-def test_what_is_said_in_text_can_be_told_from_what_it_is_about(kept: Callable[..., Any]) -> None:
-    made = kept("text")
-    with logging_as(made.plan), logging_about(zip_action="add/a] [session=9"):
-        log.info("said")
-    (line,) = made.lines()
-    assert line.endswith('[zip_action="add/a] [session=9"] said')
-
-
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_an_exception_comes_with_its_traceback_and_forges_nothing(kept: Callable[..., Any], form: str) -> None:
     made = kept(form)
@@ -201,23 +191,6 @@ def test_other_packages_are_heard_from_warnings_on(kept: Callable[..., Any]) -> 
         ("some_library.part", "warning"),
         ("py.warnings", "warning"),
     ]
-
-
-def test_threads_that_work_for_somebody_say_what_it_is_about(kept: Callable[..., Any]) -> None:
-    made = kept("json")
-    with logging_as(made.plan), ThreadPoolExecutor(2) as pool:
-        with logging_about(session=4):
-            work = with_log_context(lambda: log.info("worked"))
-        for _ in range(3):
-            pool.submit(work).result()
-        pool.submit(log.info, "alone").result()
-        thread = threading.Thread(target=lambda: [][1], name="unlucky")
-        thread.start()
-        thread.join()
-    entries = made.entries()
-    assert [entry.get("session") for entry in entries] == [4, 4, 4, None, None]
-    assert entries[-1]["message"] == "An error ended the thread unlucky"
-    assert "IndexError" in entries[-1]["exception"]
 
 
 def test_a_log_that_was_moved_away_is_begun_anew(kept: Callable[..., Any], tmp_path: Path) -> None:
@@ -305,20 +278,3 @@ def test_a_session_says_what_it_does_and_about_what(installation: Installation, 
     assert told["add/H.2013-10-31.2.impc.zip"]["phase"] == "unzip"
     assert "CorruptArchiveError" in told["add/H.2013-10-31.2.impc.zip"]["message"]
     assert all(entry["source"] == folder.source_id and entry["centre"] == "H" for entry in told.values())
-
-
-def test_a_log_that_the_library_closed_writes_to_no_other_file_and_goes_on(tmp_path: Path) -> None:
-    """Dagster configures logging anew, by which all handlers are closed; their file's number is soon another's."""
-    path, other = tmp_path / "dcc.log", tmp_path / "a database"
-    with logging_as(LogPlan("text", logging.INFO, path)):
-        log.info("before")
-        (handler,) = [one for one in logging.getLogger().handlers if type(one).__name__ == "_LogFile"]
-        handler.close()
-        number = os.open(other, os.O_RDWR | os.O_CREAT)
-        log.info("after")
-        handler.close()
-        handler.close()
-        assert os.fstat(number).st_size == 0
-    assert os.fstat(number).st_size == 0
-    os.close(number)
-    assert [line.rpartition(" ")[2] for line in path.read_text().splitlines()] == ["before", "after"]

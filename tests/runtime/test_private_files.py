@@ -15,7 +15,6 @@ from sqlalchemy import create_engine
 
 from dcc.analysis.export_directory import ExportFormat, Manifest, open_directory, replacement_path, save_manifest
 from dcc.cli.demo import submissions
-from dcc.cli.installation.dagster_processes import write_workspace
 from dcc.errors import ConfigurationError, ReportNotSentError
 from dcc.naming import Action
 from dcc.notify.channels.reports import DirectoryChannel, Report
@@ -185,14 +184,6 @@ def test_links_of_ours_and_of_root_are_followed_but_not_on_to_a_strangers(strang
         refuse_links_of_others(indirect / "new")
 
 
-def test_links_in_a_circle_end_in_an_error_of_the_system(tmp_path: Path) -> None:
-    (tmp_path / "one").symlink_to("two")
-    (tmp_path / "two").symlink_to("one")
-    refuse_links_of_others(tmp_path / "one" / "new")
-    with pytest.raises(OSError, match=r"symbolic links|File exists"):
-        make_directory(tmp_path / "one" / "new")
-
-
 def test_a_new_file_takes_the_place_of_one_that_somebody_has_open(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("before")
@@ -250,17 +241,3 @@ def test_every_writer_of_a_file_that_somebody_names_takes_the_longest_name_and_a
     assert beside
     assert path.stat().st_size > 0
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_two_processes_that_write_the_workspace_do_not_meet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In containers, their ids may be the same."""
-    replace = Path.replace
-
-    def after_another(part: Path, target: Path) -> Path:
-        monkeypatch.undo()
-        write_workspace(tmp_path)
-        return replace(part, target)
-
-    monkeypatch.setattr(Path, "replace", after_another)
-    assert "dcc_definitions" in write_workspace(tmp_path).read_text("utf-8")
-    assert [path.name for path in tmp_path.iterdir()] == ["workspace.yaml"]

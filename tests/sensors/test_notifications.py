@@ -17,10 +17,9 @@ from dagster._core.test_utils import create_run_for_test
 
 from dcc.tracker.database import writing
 from dcc.tracker.register import centres
-from dcc_assets.jobs import CRAWL_JOB, crawl_file_sources, process_zip_actions
+from dcc_assets.jobs import CRAWL_JOB
 from dcc_assets.reference import REFERENCE_CHECK_SPECS, REFERENCE_JOB
 from dcc_assets.runs import SESSION_TAG
-from dcc_resources.code_location import platform_resources
 from dcc_sensors.notifications import notifications
 from tests.support.dagster_instances import looked, set_environment
 from tests.support.databases import only_sqlite
@@ -60,13 +59,6 @@ def subjects(server: MailServerForTests) -> list[str]:
     found = [str(message["Subject"]) for _, message in server.received]
     server.received.clear()
     return found
-
-
-def test_it_does_nothing_unless_it_is_asked_to(
-    installation: Installation, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    set_environment(installation, monkeypatch)
-    assert tick(instance) == "Notifications are off. Set DCC_NOTIFY_... to turn them on."
 
 
 def test_runs_that_fail_outside_sessions_are_told_once_and_so_is_that_they_succeed(
@@ -142,22 +134,3 @@ def test_a_tracker_that_is_away_is_told(
     for _ in range(2):
         tick(instance)
     assert subjects(server) == ["DCC: Outage: tracker database"]
-
-
-def test_a_session_of_several_runs_tells_an_outage_at_once_and_its_digest_when_it_is_over(
-    server: MailServerForTests, installation: Installation, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with writing(installation.tracker) as connection:
-        centres.change_centre(connection, "H", email=CENTRE)
-    monkeypatch.setenv("DCC_UNTIL", "xsd")
-    installation.add_folder("H").put("add/H.2013-10-31.1.impc.zip", specimens())
-    installation.add_folder("J", "gone").path.rmdir()
-    run = crawl_file_sources.execute_in_process(instance=instance, resources=platform_resources())
-    tick(instance)
-    assert subjects(server) == ["DCC: Outage: file source 2 (J, file://localhost)"]
-    crawled = instance.get_run_by_id(run.run_id)
-    assert crawled is not None
-    tags = {SESSION_TAG: crawled.tags[SESSION_TAG]}
-    process_zip_actions.execute_in_process(instance=instance, resources=platform_resources(), tags=tags)
-    tick(instance)
-    assert subjects(server) == ["H: 1 archive came through (session 1)"]

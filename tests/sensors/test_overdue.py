@@ -17,8 +17,6 @@ from dcc.settings import load_settings
 from dcc.tracker.database import open_tracker, writing
 from dcc.tracker.models import FileSource
 from dcc.tracker.register import centres
-from dcc.tracker.register.file_sources import set_source_state
-from dcc.tracker.register.source_addresses import SourceState
 from dcc_assets.keys import CENTRE_SILENT, CRAWL_OVERDUE, SUBMISSIONS_OVERDUE
 from dcc_assets.sessions import run_session
 from dcc_assets.sync import overdue as shown
@@ -155,51 +153,6 @@ def test_a_centre_is_reminded_once_of_what_it_is_to_correct(
     server.received.clear()
     after(200)
     assert [subject for subject, _ in told(server, CENTRE)] == [subject]
-
-
-@only_sqlite
-def test_what_could_not_be_sent_is_sent_later(
-    server: MailServerForTests,
-    installation: Installation,
-    dagster: Dagster,
-    after: After,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    installation.add_folder()
-    crawl(installation, dagster)
-    monkeypatch.setenv("DCC_SMTP_URL", "smtp://127.0.0.1:9")
-    assert "127.0.0.1" in after(25)
-    monkeypatch.setenv("DCC_SMTP_URL", f"smtp://127.0.0.1:{server.port}")
-    after(25)
-    assert [subject for subject, _ in told(server)] == ["DCC: Outage: the check crawl_overdue of H-1"]
-
-
-@only_sqlite
-def test_a_source_out_of_use_is_neither_overdue_nor_back(
-    server: MailServerForTests, installation: Installation, dagster: Dagster, after: After
-) -> None:
-    installation.add_folder()
-    crawl(installation, dagster)
-    after(25)
-    assert len(told(server)) == 1
-    with writing(installation.tracker) as connection:
-        set_source_state(connection, 1, SourceState.MAINTENANCE)
-    after(25)
-    assert told(server) == []
-    with writing(installation.tracker) as connection:
-        set_source_state(connection, 1, SourceState.AVAILABLE)
-    after(49)
-    assert [subject for subject, _ in told(server)] == ["DCC: Outage: the check crawl_overdue of H-1"]
-
-
-@only_sqlite
-def test_nobody_is_told_unless_that_is_asked_for(
-    installation: Installation, dagster: Dagster, after: After, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    set_environment(installation, monkeypatch)
-    installation.add_folder()
-    crawl(installation, dagster)
-    assert after(25) == "The checks are up to date."
 
 
 @pytest.mark.servers

@@ -1,11 +1,8 @@
 """What starts work by itself: it looks at the tracker only, asks once, and never while a session is at work."""
 
 import os
-import shutil
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -14,8 +11,6 @@ import pytest
 from dagster import (
     DagsterInstance,
     DagsterRunStatus,
-    DefaultScheduleStatus,
-    DefaultSensorStatus,
     RunRequest,
     SensorDefinition,
     SkipReason,
@@ -23,10 +18,8 @@ from dagster import (
 from sqlalchemy import select, update
 
 from dcc.databases.columns import utc_now
-from dcc.errors import ConfigurationError, TrackerUnreachableError
-from dcc.naming import Action
+from dcc.errors import ConfigurationError
 from dcc.operations.sessions import open_session
-from dcc.qc.apply.holding import confirm_held
 from dcc.qc.database import writing as qc_writing
 from dcc.qc.judging.waiver_store import add_waiver
 from dcc.rules.waivers import Waiver
@@ -40,7 +33,6 @@ from dcc_assets.jobs import crawl_file_sources, load_data, process_zip_actions, 
 from dcc_assets.runs import PROCESS_TAG, SESSION_TAG, session_tags
 from dcc_dagster.instance import open_instance
 from dcc_resources.code_location import platform_resources
-from dcc_sensors import sessions
 from dcc_sensors.sessions import (
     changes_beside_sessions,
     crawl_schedules,
@@ -106,23 +98,6 @@ def test_zip_actions_that_wait_are_asked_for_once_in_the_session_that_found_them
     third = asked(new_zips, instance)
     assert isinstance(third, RunRequest)
     assert third.run_key != first.run_key
-
-
-@only_sqlite
-def test_work_that_a_run_left_undone_is_asked_for_again_only_after_a_while(
-    installation: Installation, folder: Folder, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder.put(ZIP)
-    crawled(installation, hand_over=False)
-    now = 1_000_000 * sessions.REPEAT_SECONDS
-    monkeypatch.setattr(sessions.time, "time", lambda: now)
-    first = asked(new_zips, instance)
-    assert isinstance(first, RunRequest)
-    assert first.tags == {}
-    monkeypatch.setattr(sessions.time, "time", lambda: now + sessions.REPEAT_SECONDS)
-    later = asked(new_zips, instance)
-    assert isinstance(later, RunRequest)
-    assert later.run_key != first.run_key
 
 
 @only_sqlite
@@ -196,27 +171,6 @@ def test_failed_downloads_are_tried_again_once_after_the_next_crawl(
     assert request.run_key == asked(retry_failed_downloads, instance).run_key  # type: ignore[union-attr]
 
 
-@only_sqlite
-def test_sensors_look_at_the_tracker_only_and_at_once(
-    installation: Installation, folder: Folder, kept_instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder.put(ZIP)
-    crawled(installation, hand_over=True)
-    shutil.rmtree(folder.path)
-
-    def refuse(*_arguments: object, **_options: object) -> None:
-        raise AssertionError("a sensor spoke to the network")
-
-    monkeypatch.setattr(socket.socket, "connect", refuse)
-    monkeypatch.setattr("dcc.sources.connect.connect", refuse)
-    (schedule,) = crawl_schedules(installation.settings)
-    began = time.monotonic()
-    assert isinstance(asked(new_zips, kept_instance), RunRequest)
-    asked(retry_failed_downloads, kept_instance)
-    assert isinstance(looked(schedule, kept_instance), RunRequest)
-    assert time.monotonic() - began < 20
-
-
 def test_a_tracker_that_is_not_there_yet_is_a_reason_to_wait(
     tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -227,32 +181,6 @@ def test_a_tracker_that_is_not_there_yet_is_a_reason_to_wait(
     assert "dcc init" in str(asked(valid_documents, instance))
     assert "dcc init" in str(asked(changes_beside_sessions, instance))
     assert not (tmp_path / "home").exists()
-
-
-def test_a_tracker_that_cannot_be_reached_fails_the_tick(
-    instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
-    monkeypatch.setenv("DCC_TRACKER_URL", f"mysql://user:hidden@127.0.0.1:{port}/tracker")
-    with pytest.raises(TrackerUnreachableError) as failure:
-        asked(new_zips, instance)
-    assert "hidden" not in str(failure.value)
-
-
-def test_everything_runs_as_soon_as_the_daemon_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DCC_CRAWL_INTERVAL", "30 2 * * *")
-    (schedule,) = crawl_schedules(load_settings())
-    assert (schedule.cron_schedule, schedule.job_name) == ("30 2 * * *", "crawl_file_sources")
-    assert schedule.default_status is DefaultScheduleStatus.RUNNING
-    assert {s.default_status for s in (new_zips, retry_failed_downloads)} == {DefaultSensorStatus.RUNNING}
-    assert {s.job_name for s in (new_zips, retry_failed_downloads)} == {"process_zip_actions"}
-    later = (valid_documents, changes_beside_sessions)
-    assert [(s.job_name, s.default_status) for s in later] == [
-        ("load_data", DefaultSensorStatus.RUNNING),
-        ("show_changes", DefaultSensorStatus.RUNNING),
-    ]
 
 
 def test_a_wrong_crawl_interval_is_said() -> None:
@@ -313,14 +241,6 @@ def test_the_three_jobs_of_daemons_hand_one_session_on(data: DataInstallation, m
     with data.tracker.connect() as connection:
         lock = connection.execute(select(SessionLock.session_id, SessionLock.holder)).one()
     assert tuple(lock) == (None, None)
-
-
-@only_sqlite
-def test_zip_actions_come_before_documents(valid: DataInstallation, instance: DagsterInstance) -> None:
-    valid.put("add/H.2013-10-31.2.impc.zip", valid_specimens("2013-10-31.2", first=11))
-    crawled(valid.base, hand_over=True)
-    assert asked(valid_documents, instance) == "The waiting zip actions are processed first."
-    assert isinstance(asked(new_zips, instance), RunRequest)
 
 
 @only_sqlite
@@ -388,17 +308,3 @@ def test_what_withdrawals_and_waivers_give_cause_to_is_asked_for_though_no_docum
     monkeypatch.delenv("DCC_UNTIL")
     data.take_up()
     assert asked(valid_documents, instance) == "No document is waiting."
-
-
-@only_sqlite
-def test_documents_that_were_confirmed_and_not_applied_are_asked_for(
-    data: DataInstallation, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    set_environment(data.base, monkeypatch)
-    data.put(ZIP, valid_specimens())
-    data.run()
-    held = data.with_settings(hold_threshold=1)
-    held.put("delete/H.2013-10-31.2.impc.zip", valid_specimens("2013-10-31.2"))
-    held.run()
-    confirm_held(data.qc, Action.DELETE, "H.2013-10-31.2.impc.zip", author="someone", reason="It is meant.")
-    assert isinstance(asked(valid_documents, instance), RunRequest)

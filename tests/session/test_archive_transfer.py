@@ -6,8 +6,6 @@ import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given
@@ -21,7 +19,6 @@ from dcc.errors import (
     TransferFailedError,
 )
 from dcc.naming import Action
-from dcc.session.fetching import archive_transfer
 from dcc.session.fetching.archive_transfer import DownloadSink, Transfer, receive
 from dcc.store.staging import Origin, Staging
 from tests.support.served_from_memory import (
@@ -57,13 +54,6 @@ class TestReceiving:
         received = receive(FakeConnection(b""), transfer_of(0), staging, ignore)
         assert (received.size_bytes, received.path.read_bytes()) == (0, b"")
 
-    def test_an_empty_archive_has_a_checksum_too(self, staging: Staging) -> None:
-        assert receive(FakeConnection(b"", md5=_md5(b"")), with_md5(transfer_of(0)), staging, ignore).md5 == _md5(b"")
-
-    def test_where_the_size_is_not_told_what_comes_is_taken(self, staging: Staging) -> None:
-        received = receive(FakeConnection(), transfer_of(None), staging, ignore)
-        assert received.path.read_bytes() == CONTENT
-
     def test_too_few_bytes_are_no_success_and_nothing_stays(self, staging: Staging) -> None:
         """A transfer cut short counted as success."""
         half = CONTENT[: len(CONTENT) // 2]
@@ -85,10 +75,6 @@ class TestReceiving:
         assert connection.checksums == 0
         assert receive(connection, with_md5(transfer_of()), staging, ignore).md5 == _md5(CONTENT)
         assert connection.checksums == 1
-
-    def test_a_checksum_that_vanished_since_the_listing_is_no_fault(self, staging: Staging) -> None:
-        assert receive(FakeConnection(md5=None), with_md5(transfer_of()), staging, ignore).md5 is None
-        assert staging.archive(KEY).exists()
 
     def test_what_has_another_checksum_than_the_centre_published_is_dropped(self, staging: Staging) -> None:
         connection = FakeConnection(md5="0" * 32)
@@ -130,13 +116,6 @@ class TestResuming:
         assert connection.fetched == [4_000]
         assert received.path.read_bytes() == CONTENT
         assert (received.resumed, received.md5, received.size_bytes) == (True, None, len(CONTENT))
-
-    def test_the_centre_s_checksum_is_compared_with_that_of_all_attempts_together(self, staging: Staging) -> None:
-        self._break_off(staging, with_md5(transfer_of()))
-        connection = FakeConnection(md5=_md5(CONTENT))
-        received = receive(connection, with_md5(transfer_of(number=2)), staging, ignore)
-        assert connection.fetched == [4_000]
-        assert (received.resumed, received.md5) == (True, _md5(CONTENT))
 
     @pytest.mark.parametrize("lose", [Path.unlink, lambda part: part.write_bytes(b"x" * 3_000)])
     def test_a_part_of_which_something_goes_meanwhile_is_no_success(
@@ -209,98 +188,6 @@ class TestResuming:
         assert received.path.read_bytes() == CONTENT
 
 
-class TestNoting:
-    """An archive that arrives within a second has its origin noted only when something goes wrong."""
-
-    def _noted(self, staging: Staging, block: int, size: int = 3 * 1024 * 1024) -> list[int]:
-        """How much could be gone on with, were the process killed before each block."""
-        sizes: list[int] = []
-        origin = Origin(1, size, MODIFIED)
-        connection = FakeConnection(
-            bytes(size), block=block, before_block=lambda: sizes.append(staging.resumable(KEY, origin))
-        )
-        path = receive(connection, transfer_of(size), staging, ignore).path
-        assert path.read_bytes() == bytes(size)
-        assert [each.name for each in path.parent.iterdir()] == [KEY.file_name]
-        return sizes
-
-    def test_what_is_more_than_a_megabyte_can_be_gone_on_with(
-        self, staging: Staging, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(archive_transfer, "_PROGRESS_SECONDS", 1e9)
-        assert self._noted(staging, 700_000) == [0, 0, 1_400_000, 2_100_000, 2_800_000]
-
-    def test_what_took_more_than_a_second_can_be_gone_on_with(
-        self, staging: Staging, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(archive_transfer, "_PROGRESS_SECONDS", 0.0)
-        assert self._noted(staging, 1_000, size=3_500) == [0, 1_000, 2_000, 3_000]
-
-    def test_a_disk_that_takes_blocks_in_pieces_gets_them_whole(
-        self, staging: Staging, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        write = os.write
-        monkeypatch.setattr(os, "write", lambda part, block: write(part, block[:300]))
-        assert receive(FakeConnection(), transfer_of(), staging, ignore).path.read_bytes() == CONTENT
-
-    def test_it_leaves_nothing_beside_it(self, staging: Staging) -> None:
-        path = receive(FakeConnection(block=len(CONTENT)), transfer_of(), staging, ignore).path
-        assert [each.name for each in path.parent.iterdir()] == [KEY.file_name]
-
-    def test_one_that_fails_afterwards_is_kept(self, staging: Staging) -> None:
-        class FailsAtTheEnd(FakeConnection):
-            def fetch(self, *args: Any, **named: Any) -> None:
-                super().fetch(*args, **named)
-                raise TransferFailedError("broke off")
-
-        with pytest.raises(TransferFailedError):
-            receive(FailsAtTheEnd(block=len(CONTENT)), transfer_of(), staging, ignore)
-        assert staging.resumable(KEY, Origin(1, len(CONTENT), MODIFIED)) == len(CONTENT)
-
-    def test_what_was_noted_of_another_one_is_gone_before_it_is_written(self, staging: Staging) -> None:
-        broken = FakeConnection(fault_at=4_000, fault=TransferFailedError("broke off"))
-        with pytest.raises(TransferFailedError):
-            receive(broken, transfer_of(), staging, ignore)
-        noted: list[int] = []
-        other = transfer_of(modified=MODIFIED + 1)
-        connection = FakeConnection(block=len(CONTENT))
-
-        def on_write(_: int) -> None:
-            noted.append(staging.resumable(KEY, Origin(1, len(CONTENT), MODIFIED)))
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(archive_transfer, "_PROGRESS_SECONDS", 0.0)
-            receive(connection, other, staging, on_write)
-        assert noted == [0]
-
-
-class TestProgress:
-    def test_it_is_told_about_once_a_second(self, staging: Staging, monkeypatch: pytest.MonkeyPatch) -> None:
-        clock = SimpleNamespace(now=0.0)
-        for module in (archive_transfer, archive_transfer):
-            monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock.now))
-
-        def later() -> None:
-            clock.now += 0.25
-
-        told: list[int] = []
-        connection = FakeConnection(b"x" * 20_000, block=1_000, before_block=later)
-        received = receive(connection, transfer_of(20_000), staging, told.append)
-        assert told == [4_000, 8_000, 12_000, 16_000, 20_000]
-        assert received.seconds == 5.0
-
-    def test_it_counts_what_an_earlier_attempt_received(
-        self, staging: Staging, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(archive_transfer, "_PROGRESS_SECONDS", 0.0)
-        broken = FakeConnection(fault_at=4_000, fault=TransferFailedError("broke off"))
-        with pytest.raises(TransferFailedError):
-            receive(broken, transfer_of(), staging, ignore)
-        told: list[int] = []
-        receive(FakeConnection(block=3_120), transfer_of(), staging, told.append)
-        assert told == [7_120, 10_240]
-
-
 class TestFullDisk:
     def test_a_download_that_does_not_fit_is_never_begun(self, tmp_path: Path) -> None:
         staging = Staging(tmp_path / "staging", min_free_bytes=1 << 60)
@@ -320,16 +207,6 @@ class TestFullDisk:
                 receive(FakeConnection(b"x" * 100_000, block=50_000), transfer_of(100_000), staging, ignore)
         assert not staging.archive(KEY).exists()
         assert receive(FakeConnection(), transfer_of(), staging, ignore).path.read_bytes() == CONTENT
-
-    def test_a_disk_too_full_for_a_folder_is_told_the_same_way(
-        self, staging: Staging, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        def full(*_: object, **__: object) -> None:
-            raise OSError(28, "No space left on device")
-
-        monkeypatch.setattr(Path, "mkdir", full)
-        with pytest.raises(DiskFullError):
-            receive(FakeConnection(), transfer_of(), staging, ignore)
 
     def test_what_was_received_of_an_archive_stays_for_when_there_is_room(self, staging: Staging) -> None:
         full = FakeConnection(fault_at=4_000, fault=OSError(28, "No space left on device"))

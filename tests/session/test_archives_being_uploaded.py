@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import select, update
 
 from dcc.cli.demo import submissions
-from dcc.errors import ListingFailedError, NotFoundError, TransferFailedError
+from dcc.errors import ListingFailedError, NotFoundError
 from dcc.naming import Action
 from dcc.operations.sessions import open_session
 from dcc.outcomes import ZipKey
@@ -119,30 +119,6 @@ class TestYoungArchives:
             assert "is being uploaded" in " ".join(session_report(connection, session).text.split())
 
     @only_sqlite
-    @pytest.mark.parametrize(
-        ("age", "looks"),
-        [(0, 4), (-3_600, 4), (60, 3)],
-        ids=["young", "by a clock that is ahead", "old"],
-    )
-    def test_only_what_may_be_young_is_looked_at_again(
-        self, careful: Installation, folder: Folder, age: int, looks: int, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        asked: list[str] = []
-        list_action = LocalConnection.list_action
-
-        def counted(self: LocalConnection, action: Action) -> ActionListing:
-            asked.append(action)
-            return list_action(self, action)
-
-        monkeypatch.setattr(LocalConnection, "list_action", counted)
-        folder.put(KEY, modified=int(time.time()) - age)
-        assert careful.run_session().zips[KEY].succeeded
-        assert len(asked) == looks
-        asked.clear()
-        careful.run_session()
-        assert len(asked) == 3
-
-    @only_sqlite
     def test_a_second_look_that_fails_leaves_it_to_a_later_session(
         self, careful: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -181,25 +157,6 @@ class TestYoungArchives:
         began = time.monotonic()
         assert installation.run_session().zips[KEY].succeeded
         assert time.monotonic() - began < 5
-
-    @only_sqlite
-    def test_another_source_is_not_looked_at_again(
-        self, careful: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        other = careful.add_folder("J", "other")
-        other.put("add/J.2013-10-31.1.impc.zip", specimens("J"))
-        folder.put(KEY, modified=int(time.time()))
-        asked: list[str] = []
-        list_action = LocalConnection.list_action
-
-        def noted(self: LocalConnection, action: Action) -> ActionListing:
-            asked.append(self._base.name)
-            return list_action(self, action)
-
-        monkeypatch.setattr(LocalConnection, "list_action", noted)
-        result = careful.run_session()
-        assert {outcome.succeeded for outcome in result.zips.values()} == {True}
-        assert (asked.count("other"), asked.count("centre")) == (3, 4)
 
 
 class TestChangedWhileFetched:
@@ -263,24 +220,6 @@ class TestChangedWhileFetched:
         assert result.crawls[source_id].findings == ()
         assert quick.staged()[KEY] == content
 
-    @only_sqlite
-    def test_a_retry_that_fetches_half_keeps_what_it_was(
-        self, quick: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        folder.put(KEY, broken_document(b""))
-        quick.run_session()
-        folder.put(KEY, half(archive()), 1_400_000_060)
-        look = crawling.list_again
-
-        def later(*arguments: Any) -> Any:
-            folder.put(KEY, archive(), 1_400_000_120)
-            return look(*arguments)
-
-        monkeypatch.setattr(processing, "list_again", later)
-        assert quick.process_again(KEY).zips == {}
-        assert (quick.states(), uploading(quick)) == ({KEY: "xsd failed"}, [True])
-        assert quick.run_session().zips[KEY].succeeded
-
     def test_what_is_tried_again_and_still_being_uploaded_is_taken_by_a_later_session(
         self, quick: Installation, careful: Installation, local_folder: Share
     ) -> None:
@@ -298,32 +237,6 @@ class TestChangedWhileFetched:
         result = careful.run_session()
         assert result.zips[KEY].succeeded
         assert quick.staged()[KEY] == content
-
-    @only_sqlite
-    def test_what_did_not_arrive_and_is_then_being_uploaded_is_taken_by_a_later_session(
-        self, quick: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        content = folder.put(KEY)
-
-        def away(self: LocalConnection, *_: object) -> Iterator[bytes]:
-            raise TransferFailedError("The disk is away.")
-
-        monkeypatch.setattr(LocalConnection, "_blocks", away)
-        assert quick.run_session().zips[KEY].failed
-        assert quick.states() == {KEY: "download failed"}
-        monkeypatch.undo()
-        blocks = LocalConnection._blocks
-
-        def grown(self: LocalConnection, action: Action, name: str, offset: int, size: int | None) -> Iterator[bytes]:
-            folder.put(KEY, content + b"more", 1_400_000_060)
-            return blocks(self, action, name, offset, size)
-
-        monkeypatch.setattr(LocalConnection, "_blocks", grown)
-        assert quick.run_session().zips == {}
-        assert (quick.states(), uploading(quick)) == ({KEY: "zip_name done"}, [True])
-        monkeypatch.undo()
-        folder.put(KEY, content, 1_400_000_120)
-        assert quick.run_session().zips[KEY].succeeded
 
     @only_sqlite
     def test_a_server_that_sends_less_than_it_lists_fails_it(

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from sqlalchemy import select
 
 from dcc.cli.demo import submissions
 from dcc.cli.shell.error_advice import explanations
@@ -24,10 +23,9 @@ from dcc.reports.submissions.model import Outcome
 from dcc.reports.submissions.words import OUTCOME_WORDS
 from dcc.sources.folder import LocalConnection
 from dcc.tracker.database import writing
-from dcc.tracker.models import BadCopy, Reopening
+from dcc.tracker.models import Reopening
 from dcc.tracker.register import delegations
 from tests.session.test_crash_recovery import run_dying
-from tests.support.databases import only_sqlite
 from tests.support.installations import MODIFIED, Folder, Installation, specimens
 from tests.support.served_sources import logged
 from tests.support.session_reports import session_report
@@ -306,51 +304,6 @@ def test_a_checksum_that_is_corrected_lets_the_copy_be_fetched_again(
     assert fetched.folders == ["centre"] * 2
 
 
-def test_a_checksum_that_is_published_beside_a_damaged_copy_is_read_once_and_binds_the_mirror(
-    installation: Installation,
-    folder: Folder,
-    mirror: Folder,
-    fetched: Fetched,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    read: list[str] = []
-    read_md5 = LocalConnection.read_md5
-
-    def noting(self: LocalConnection, *arguments: Any) -> str | None:
-        read.append(self._base.name)
-        return read_md5(self, *arguments)
-
-    monkeypatch.setattr(LocalConnection, "read_md5", noting)
-    once = installation.with_settings(max_retries=0)
-    folder.put(KEY, DAMAGED)
-    mirror.put(KEY, OTHER)
-    fetched.away.add("mirror")
-    once.run_session()
-    assert (fetched.folders, read, once.states()) == (["centre"], [], {KEY: "unzip failed"})
-
-    publish(folder, GOOD)
-    fetched.away.clear()
-    assert once.run_session().zips[KEY].failed
-    assert (fetched.folders, read) == (["centre", "mirror"], ["centre"])
-    assert once.attempts(KEY)[-1] == (mirror.source_id, "zip_md5 failed")
-
-    once.run_session()
-    assert (fetched.folders, read) == (["centre", "mirror"], ["centre"])
-
-    mirror.put(KEY, GOOD, modified=MODIFIED + 60)
-    assert once.run_session().zips[KEY].succeeded
-    assert (fetched.folders, read) == (["centre", "mirror", "mirror"], ["centre"])
-
-
-@only_sqlite
-def test_a_bad_copy_is_remembered_with_what_it_was(installation: Installation, folder: Folder) -> None:
-    folder.put(KEY, DAMAGED)
-    installation.run_session()
-    with installation.tracker.connect() as connection:
-        (row,) = connection.execute(select(BadCopy.size_bytes, BadCopy.modified, BadCopy.md5, BadCopy.reason)).all()
-    assert tuple(row) == (len(DAMAGED), MODIFIED, md5(DAMAGED), "damaged")
-
-
 @pytest.mark.parametrize(("other", "ends"), [(GOOD, "xsd done"), (SHORT, "unzip failed")], ids=["good", "damaged"])
 @pytest.mark.parametrize("point", ["when a copy is bad", "before a checksum is taken", "when an archive has arrived"])
 def test_a_session_that_is_killed_at_a_bad_copy_is_continued_at_the_mirror(
@@ -364,19 +317,3 @@ def test_a_session_that_is_killed_at_a_bad_copy_is_continued_at_the_mirror(
     finished = [attempt for attempt in installation.attempts(KEY) if "cancelled" not in attempt[1]]
     assert finished == [(folder.source_id, "unzip failed"), (mirror.source_id, ends)]
     assert installation.run_session().zips == {}
-
-
-@pytest.mark.parametrize("is_away", [True, False], ids=["mirror away", "mirror lost"])
-def test_a_session_that_is_killed_at_a_bad_copy_and_meets_no_mirror_blames_the_copy(
-    installation: Installation, folder: Folder, mirror: Folder, fetched: Fetched, is_away: bool
-) -> None:
-    folder.put(KEY, DAMAGED)
-    mirror.put(KEY, GOOD)
-    assert run_dying(installation.settings, "when a copy is bad") == -signal.SIGKILL
-    if is_away:
-        fetched.away.add("mirror")
-    else:
-        mirror.path.rename(mirror.path.with_name("elsewhere"))
-    installation.with_settings(max_retries=0).run_session()
-    assert installation.states() == {KEY: "unzip failed"}
-    assert fetched.folders == []

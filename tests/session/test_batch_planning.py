@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.session.batches import planning
-from dcc.session.batches.planning import BATCH_SECONDS, MOST_ARCHIVES, MOST_BYTES, Batch, plan_round
+from dcc.session.batches.planning import BATCH_SECONDS, MOST_BYTES, Batch, plan_round
 from dcc.sources.hosting import Fault, Hosting, KnownBad
 from dcc.tracker.hostings.download_plan import PlannedZip
 
@@ -72,14 +72,6 @@ def test_no_batch_is_more_than_one_worker_should_have(
                 assert sum(archive.hosting.size_bytes or 0 for archive in batch.archives) <= MOST_BYTES
 
 
-@given(st.integers(1, 3 * MOST_ARCHIVES), st.sampled_from([0, 1_000]))
-def test_a_batch_has_no_more_archives_than_allowed(count: int, size: int) -> None:
-    waiting = [planned(number, 1, size) for number in range(1, count + 1)]
-    batches = [batch for some in rounds(waiting, {}, 2) for batch in some]
-    assert sum(len(batch.archives) for batch in batches) == count
-    assert all(len(batch.archives) <= MOST_ARCHIVES for batch in batches)
-
-
 def test_batches_of_a_known_source_are_about_half_a_minute() -> None:
     """A batch is filled as long as it fits: only the last of a source may be shorter than that by an archive."""
     waiting = [planned(number, 1, 500_000) for number in range(1, 201)]
@@ -88,9 +80,3 @@ def test_batches_of_a_known_source_are_about_half_a_minute() -> None:
         for batch in batches[:-1]:
             each = batch.archives[0].expected_seconds(rate)
             assert BATCH_SECONDS - each <= each * len(batch.archives) <= BATCH_SECONDS
-
-
-@given(archives(20), RATES)
-def test_a_batch_is_read_back_as_it_was_written(waiting: list[PlannedZip], rates: dict[int, float]) -> None:
-    for batch in plan_round(waiting, rates, 2):
-        assert Batch.from_json(batch.to_json()) == batch

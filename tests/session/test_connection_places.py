@@ -9,19 +9,17 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import func, select, update
 
-from dcc.errors import SourceTimeoutError, TrackerUnreachableError
-from dcc.session import connection_places
-from dcc.session.connection_places import ConnectionPlaces, for_seconds, places_for
+from dcc.errors import SourceTimeoutError
+from dcc.session.connection_places import ConnectionPlaces, for_seconds
 from dcc.settings import Settings
-from dcc.settings.workers import ExecutorKind
 from dcc.sources.base import SourceAddress
 from dcc.sources.connect import connect
 from dcc.tracker.database import open_tracker, writing
@@ -61,13 +59,6 @@ def lines(installation: Installation) -> int:
         return connection.scalar(select(func.count()).select_from(ConnectionPlace)) or 0
 
 
-def await_lines(installation: Installation, count: int) -> None:
-    end = time.monotonic() + PATIENCE
-    while lines(installation) != count:
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
 @pytest.mark.both_databases
 def test_no_more_have_a_place_than_is_allowed_and_who_waits_comes_next(
     places: Installation, sftp_server: Share
@@ -96,100 +87,6 @@ def test_a_server_of_several_sources_has_a_limit_of_its_own(places: Installation
 
 
 @only_sqlite
-def test_who_has_a_connection_hears_that_others_wait(places: Installation, sftp_server: Share) -> None:
-    quick = places.with_settings(lease_timeout=1.2)
-    first, second = (ConnectionPlaces(places.tracker, quick.settings) for _ in range(2))
-    address = address_of(places, register(places, sftp_server))
-    with first.kept(), second.kept(), ExitStack() as held:
-        for _ in range(2):
-            held.enter_context(first.place(address, lambda: False))
-        assert not first.is_to_give_up(address)
-        given = []
-
-        def give_up() -> None:
-            end = time.monotonic() + PATIENCE
-            while not first.is_to_give_up(address) and time.monotonic() < end:
-                time.sleep(0.05)
-            given.append(time.monotonic())
-            held.close()
-
-        waiting = threading.Thread(target=give_up)
-        waiting.start()
-        with second.place(address, for_seconds(PATIENCE)):
-            assert given
-        waiting.join(PATIENCE)
-
-
-@only_sqlite
-@pytest.mark.parametrize("most", [None, 3], ids=["any number", "three"])
-def test_who_waits_at_another_source_of_the_server_is_given_way_to_where_that_helps(
-    places: Installation, sftp_server: Share, most: int | None
-) -> None:
-    quick = places.with_settings(lease_timeout=1.2, downloads_per_source=1, connections_per_server=most)
-    one, other, third = (address_of(places, register(places, below(sftp_server, name))) for name in "abc")
-    places_of_all = ConnectionPlaces(places.tracker, quick.settings)
-    over = threading.Event()
-
-    def wait() -> None:
-        with suppress(SourceTimeoutError), places_of_all.place(other, lambda: not over.is_set()):
-            pass
-
-    with places_of_all.kept(), ThreadPoolExecutor(1) as pool, ExitStack() as held:
-        for address in (one, other, third):
-            held.enter_context(places_of_all.place(address, lambda: False))
-        pool.submit(wait)
-        held.callback(over.set)
-        time.sleep(1)
-        assert places_of_all.is_to_give_up(other)
-        assert places_of_all.is_to_give_up(one) is (most is not None)
-
-
-@only_sqlite
-def test_who_passed_for_dead_while_waiting_waits_on(places: Installation, sftp_server: Share) -> None:
-    settings = places.with_settings(downloads_per_source=1).settings
-    first, second = (ConnectionPlaces(places.tracker, settings) for _ in range(2))
-    address = address_of(places, register(places, sftp_server))
-
-    def wait() -> bool:
-        with second.place(address, for_seconds(PATIENCE)):
-            return is_full(first, address)
-
-    with ThreadPoolExecutor(1) as pool:
-        with first.place(address, lambda: False):
-            waiting = pool.submit(wait)
-            await_lines(places, 2)
-            with writing(places.tracker) as connection:
-                last = select(func.max(ConnectionPlace.id)).scalar_subquery()
-                connection.execute(delete(ConnectionPlace).where(ConnectionPlace.id == last))
-            await_lines(places, 2)
-        assert waiting.result(PATIENCE)
-    assert lines(places) == 0
-
-
-@only_sqlite
-@pytest.mark.parametrize("name", ["run_writing", "run_reading"])
-def test_who_waits_outlasts_that_the_tracker_is_away(
-    places: Installation, sftp_server: Share, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    some = ConnectionPlaces(places.tracker, places.settings)
-    address = address_of(places, register(places, sftp_server))
-    run, outages = getattr(connection_places, name), [TrackerUnreachableError("away")]
-
-    def away_once(*arguments: Any, **named: Any) -> Any:
-        if outages:
-            raise outages.pop()
-        return run(*arguments, **named)
-
-    monkeypatch.setattr(connection_places, name, away_once)
-    with some.place(address, for_seconds(PATIENCE)):
-        assert not outages
-    outages.append(TrackerUnreachableError("away"))
-    with pytest.raises(TrackerUnreachableError), some.place(address, lambda: False):
-        pass
-    assert lines(places) == 0
-
-
-@only_sqlite
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["on this machine", "elsewhere"])
 def test_who_was_killed_has_no_place(places: Installation, sftp_server: Share, elsewhere: bool) -> None:
     address = address_of(places, register(places, sftp_server))
@@ -205,15 +102,6 @@ def test_who_was_killed_has_no_place(places: Installation, sftp_server: Share, e
             connection.execute(update(ConnectionPlace).values(heartbeat=long_ago))
     assert not is_full(some, address)
     assert lines(places) == 0
-
-
-@only_sqlite
-def test_a_session_that_is_alone_needs_no_places(places: Installation) -> None:
-    tracker, settings = places.tracker, places.settings
-    assert places_for(tracker, settings, None) is None
-    assert places_for(tracker, settings, settings.centre_groups["europe"]) is not None
-    for changes in ({"executor": ExecutorKind.CELERY}, {"connections_per_server": 3}):
-        assert places_for(tracker, places.with_settings(**changes).settings, None) is not None
 
 
 @only_sqlite

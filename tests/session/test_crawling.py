@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import socket
-import threading
 import time
 from collections.abc import Iterator
 
@@ -16,27 +14,19 @@ from dcc.naming import Action
 from dcc.operations.sessions import open_session
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
-from dcc.session.crawling import crawl_file_sources, list_source
-from dcc.session.sessions import Session
+from dcc.session.crawling import crawl_file_sources
 from dcc.sources.base import ActionListing, ListedFile, SourceAddress, SourceProtocol
 from dcc.sources.folder import LocalConnection
 from dcc.tracker.hostings.listing_changes import KnownHosting, change_message
-from dcc.tracker.hostings.listings import ListingRecorder
 from dcc.tracker.models import (
-    Centre,
     CrawlFinding,
     CrawlingSession,
     FileSourceHasZip,
     SourceCrawlRow,
-    ZipAction,
-    ZipActionLog,
     ZipFile,
-    utc_now,
 )
-from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.states import State
 from tests.support.installations import Folder, Installation, SessionResult, note_uploaded
-from tests.support.sent_statements import sent_statements
 
 FIRST, SECOND, THIRD = (f"H.2013-10-31.{inc}.impc.zip" for inc in (1, 2, 3))
 
@@ -74,50 +64,6 @@ def test_subdirectories_and_other_files_are_left_aside_and_counted(installation:
     found = crawl(installation).crawls[folder.source_id]
     assert (found.listed, found.ignored) == (1, 2)
     assert {name for name, _ in found.ignored_examples} == {"add/old.impc.zip", "add/notes.txt"}
-
-
-@pytest.mark.both_databases
-def test_a_name_that_does_not_conform_is_recorded_with_the_reason(installation: Installation) -> None:
-    folder = installation.add_folder()
-    folder.put("add/old copy.H.2013-10-31.1.impc.zip")
-    folder.put("add/H.2013-02-31.1.impc.zip")
-    found = crawl(installation).crawls[folder.source_id]
-    assert found.refused == 2
-    assert set(installation.states().values()) == {"zip_name failed"}
-    with installation.tracker.connect() as connection:
-        messages = set(connection.scalars(select(ZipActionLog.message)))
-    assert any("2013-02-31, which is not in the calendar" in message for message in messages)
-    assert any("old copy" in message for message in messages)
-
-
-def test_a_centre_registered_afterwards_makes_its_zips_acceptable(installation: Installation) -> None:
-    """A name is looked at again while it is refused."""
-    folder = installation.add_folder()
-    key = "add/Wtsi.2013-10-31.1.impc.zip"
-    folder.put(key)
-    assert crawl(installation).crawls[folder.source_id].refused == 1
-    installation.add_centre("Wtsi")
-    assert len(crawl(installation).crawls[folder.source_id].accepted_zips) == 1
-    assert installation.states() == {key: "zip_name done"}
-
-
-def test_a_zip_on_two_sources_is_one_zip_action_with_two_hostings(installation: Installation) -> None:
-    one, two = installation.add_folder("H", "one"), installation.add_folder("J", "two")
-    for folder in (one, two):
-        folder.put(f"add/{FIRST}")
-    crawl(installation)
-    assert (installation.count(ZipAction), installation.count(FileSourceHasZip)) == (1, 2)
-
-
-def test_different_sizes_on_two_sources_are_reported(installation: Installation) -> None:
-    one, two = installation.add_folder("H", "one"), installation.add_folder("J", "two")
-    one.put(f"add/{FIRST}", b"a" * 100)
-    two.put(f"add/{FIRST}", b"a" * 101)
-    findings = [finding for found in crawl(installation).crawls.values() for finding in found.findings]
-    assert len(findings) == 1
-    assert FIRST in findings[0]
-    assert "100" in findings[0]
-    assert "101" in findings[0]
 
 
 @pytest.mark.both_databases
@@ -233,66 +179,6 @@ def test_crawlers_that_see_the_same_new_zips_at_once_lose_none(installation: Ins
     crawl(installation)
     assert sorted(installation.states()) == sorted(names)
     assert installation.count(FileSourceHasZip) == 8 * 20
-
-
-@pytest.mark.both_databases
-def test_two_crawls_recorded_at_once_lose_nothing(installation: Installation) -> None:
-    """With writers beside each other in the database."""
-
-    folders = [installation.add_folder("H", f"source {number}") for number in range(4)]
-    names = [f"add/H.2013-10-31.{inc}.impc.zip" for inc in range(20)]
-    for folder in folders:
-        for name in names:
-            folder.put(name, b"the same")
-    with installation.tracker.connect() as connection:
-        addresses = load_addresses(connection)
-        centres = {name: number for number, name in connection.execute(select(Centre.id, Centre.short_name))}
-    now = utc_now()
-    failures: list[BaseException] = []
-
-    def record(number: int, session: Session) -> None:
-        listing = list_source(addresses[number], installation.settings)
-        try:
-            session.write(
-                lambda connection: ListingRecorder(
-                    connection, session.id, installation.settings.naming, centres, now
-                ).record(addresses[number], listing.listings)
-            )
-        except BaseException as error:
-            failures.append(error)
-
-    with open_session(installation.tracker, installation.settings) as session:
-        threads = [threading.Thread(target=record, args=(number, session)) for number in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert failures == []
-    assert sorted(installation.states()) == sorted(names)
-    assert installation.count(FileSourceHasZip) == 4 * 20
-
-
-@pytest.mark.both_databases
-def test_the_number_of_statements_does_not_depend_on_how_much_is_known(installation: Installation) -> None:
-    """Neither of a crawl that finds nothing new, nor of one that finds something."""
-    folders = [installation.add_folder("H", "one"), installation.add_folder("J", "two")]
-    incs = itertools.count()
-
-    def statements_of_crawl(new: int) -> int:
-        for folder in folders:
-            (folder.path / "add").mkdir(exist_ok=True)
-            for inc in itertools.islice(incs, new):
-                (folder.path / "add" / f"H.2013-10-31.{inc}.impc.zip").touch()
-        with sent_statements(installation.tracker) as sent:
-            crawls = crawl(installation).crawls
-        assert [found.new for found in crawls.values()] == [new, new]
-        return len(sent)
-
-    statements_of_crawl(10)
-    nothing_new, some_new = statements_of_crawl(0), statements_of_crawl(3)
-    statements_of_crawl(1_100)
-    assert statements_of_crawl(0) == nothing_new
-    assert statements_of_crawl(3) == some_new
 
 
 def test_a_silent_source_is_given_up_in_time(installation: Installation, silent_port: int) -> None:

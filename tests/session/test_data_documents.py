@@ -13,14 +13,10 @@ from dcc.naming import Action, DocumentKind, DocumentName, NamingConvention
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.session.data.documents import (
-    UPLOADED,
     DueDocument,
-    count_waiting,
     in_order_of_upload,
     load_documents,
     load_due,
-    load_qc_states,
-    load_unsettled,
 )
 from dcc.tracker import progress
 from dcc.tracker.database import writing
@@ -52,15 +48,6 @@ def submissions(draw: st.DrawFn) -> list[DueDocument]:
 
 def moment(document: DueDocument) -> tuple[date, int]:
     return document.name.created, document.name.inc
-
-
-@given(submissions(), st.randoms())
-def test_the_order_does_not_depend_on_how_documents_were_found(documents: list[DueDocument], chance: object) -> None:
-    ordered = in_order_of_upload(documents)
-    assert sorted(one.xml_id for one in ordered) == [one.xml_id for one in documents]
-    shuffled = list(documents)
-    chance.shuffle(shuffled)  # type: ignore[attr-defined]
-    assert [one.upload_order for one in in_order_of_upload(shuffled)] == [one.upload_order for one in ordered]
 
 
 @given(submissions())
@@ -192,16 +179,6 @@ def test_what_is_through_the_phase_before_waits_and_what_a_killed_session_left(
     assert len(expected) == 3
 
 
-def test_a_document_that_waits_is_described(tracker: Engine, source: tuple[int, int]) -> None:
-    archive = Archive(tracker, *source, 3, Action.EDIT)
-    first, second = archive.download(VALID, VALID)
-    with tracker.connect() as connection:
-        found = load_due(connection, Phase.UPLOAD, NAMING)
-    assert [one.xml_id for one in found] == [first, second]
-    name = DocumentName("H.2013-10-01.3.specimen.impc.xml", "H", FIRST_DAY, 3, DocumentKind.SPECIMEN)
-    assert found[0] == DueDocument(first, archive.seeded.za_id, archive.key, "H", name, 10, "0" * 32, VALID)
-
-
 def test_only_the_latest_download_counts_whichever_source_it_is_from(tracker: Engine, source: tuple[int, int]) -> None:
     archive = Archive(tracker, *source, 1)
     (old,) = archive.download(VALID)
@@ -227,50 +204,3 @@ def test_what_waits_to_be_downloaded_again_has_no_documents_that_wait(tracker: E
         assert load_documents(connection, [old], NAMING) == []
     (new,) = archive.download(VALID)
     assert due(tracker, Phase.UPLOAD) == [new]
-
-
-def test_of_named_zip_actions_only_their_documents_are_found(tracker: Engine, source: tuple[int, int]) -> None:
-    first, second = (Archive(tracker, *source, inc) for inc in (1, 2))
-    first.download(VALID)
-    (wanted,) = second.download(VALID)
-    with tracker.connect() as connection:
-        assert [one.xml_id for one in load_due(connection, Phase.UPLOAD, NAMING, [second.key])] == [wanted]
-        assert load_due(connection, Phase.UPLOAD, NAMING, []) == []
-
-
-def test_a_document_whose_name_does_not_conform_any_more_goes_on_waiting(
-    tracker: Engine, source: tuple[int, int], caplog: pytest.LogCaptureFixture
-) -> None:
-    Archive(tracker, *source, 1).download(VALID, name="odd.xml")
-    assert due(tracker, Phase.UPLOAD) == []
-    assert "odd.xml" in caplog.text
-    assert "goes on waiting" in caplog.text
-
-
-def test_what_a_session_has_to_take_up_is_counted(tracker: Engine, source: tuple[int, int]) -> None:
-    """What waits for a wrangler is not."""
-    states = [VALID, UPLOADED, State(Phase.CONTEXT, Status.RUNNING), State(Phase.OVERVIEW, Status.DONE)]
-    not_due = [State(Phase.XSD, Status.FAILED), State(Phase.DATA, Status.FAILED), State(Phase.QC, Status.PENDING)]
-    for inc, state in enumerate([*states, *not_due]):
-        Archive(tracker, *source, inc).download(state)
-    with tracker.connect() as connection:
-        assert count_waiting(connection) == len(states)
-
-
-def test_what_is_through_overview_is_found_with_its_states(tracker: Engine, source: tuple[int, int]) -> None:
-    expected, others = {}, []
-    through = [
-        State(Phase.OVERVIEW, Status.DONE),
-        *(State(Phase.QC, status) for status in (Status.PENDING, Status.RUNNING, Status.DONE)),
-    ]
-    for inc, state in enumerate([*through, State(Phase.OVERVIEW, Status.RUNNING), State(Phase.DATA, Status.FAILED)]):
-        (document,) = Archive(tracker, *source, inc).download(state)
-        if state in through:
-            expected[document] = state
-        else:
-            others.append(document)
-    settled = State(Phase.QC, Status.DONE)
-    with tracker.connect() as connection:
-        assert load_qc_states(connection, [*expected, *others]) == expected
-        assert load_qc_states(connection, [min(expected)]) == {min(expected): expected[min(expected)]}
-        assert load_unsettled(connection) == {one: state for one, state in expected.items() if state != settled}

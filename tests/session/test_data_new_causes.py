@@ -13,15 +13,12 @@ from sqlalchemy import func, select, update
 from dcc.phases import Phase
 from dcc.qc import models
 from dcc.qc.database import writing
-from dcc.qc.judging import documents as judging
-from dcc.qc.judging import healing
 from dcc.qc.judging.waiver_store import add_waiver, revoke_waiver
 from dcc.qc.reference.refresh import RefreshOutcome, refresh
-from dcc.rules.waivers import Waiver, apply_waivers
+from dcc.rules.waivers import Waiver
 from dcc.session.data.corrections import recheck
 from dcc.vocabulary import WaiverEffect
 from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, specimens
-from tests.support.sent_statements import sent_statements
 
 ZIP = "add/H.2013-10-31.1.impc.zip"
 OTHERS = "add/J.2013-10-31.1.impc.zip"
@@ -126,13 +123,6 @@ def test_documents_that_fail_by_the_newest_reference_data_too_are_judged_once_by
     assert judged(unregistered) == []
 
 
-def test_to_look_for_superseded_reference_data_is_one_statement(unregistered: DataInstallation) -> None:
-    refresh_colonies(unregistered, *shipped_colonies()[1:])
-    with unregistered.qc.connect() as connection, sent_statements(unregistered.qc) as executed:
-        assert len(healing.documents_of_superseded_snapshots(connection)) == 1
-    assert len([statement for statement in executed if statement.startswith("SELECT")]) == 1
-
-
 def today() -> datetime:
     return datetime.now(UTC)
 
@@ -172,25 +162,5 @@ def test_a_waiver_takes_effect_on_the_day_on_which_it_begins(data: DataInstallat
         connection.execute(update(waiver).where(waiver.c.id == number).values(valid_from=today().date()))
         connection.execute(update(waiver).values(created=today().replace(tzinfo=None) - timedelta(days=9)))
         connection.execute(update(document).values(judged_at=today().replace(tzinfo=None) - timedelta(days=2)))
-    assert judged(data) == [EXPERIMENTS]
-    assert judged(data) == []
-
-
-def test_a_document_is_judged_once_for_a_waiver_that_does_not_change_its_findings(
-    data: DataInstallation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """No session after the other judges what stays as it is."""
-    data.put(ZIP, experiments())
-    data.run()
-    monkeypatch.setattr(judging, "apply_waivers", lambda found, _waivers, on: apply_waivers(found, (), on))
-    give(data)
-    with writing(data.qc) as connection:
-        waiver = models.Waiver.__table__
-        connection.execute(update(waiver).values(created=today().replace(tzinfo=None) - timedelta(seconds=5)))
-        document = models.Document.__table__
-        connection.execute(update(document).values(judged_at=today().replace(tzinfo=None) - timedelta(seconds=9)))
-    yesterday = (today() - timedelta(days=1)).date()
-    with writing(data.qc) as connection:
-        connection.execute(update(models.Waiver.__table__).values(valid_from=yesterday))
     assert judged(data) == [EXPERIMENTS]
     assert judged(data) == []

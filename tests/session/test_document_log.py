@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from sqlalchemy import Engine, func, select
+from sqlalchemy import Engine, select
 
 from dcc.data_outcomes import FindingEntry
-from dcc.databases.columns import MESSAGE_BYTES
 from dcc.outcomes import Problem
-from dcc.rules.findings import MORE_RULE
 from dcc.session.data.document_log import problems_of, rewrite_log, worst_first
 from dcc.tracker.database import writing
 from dcc.tracker.models import AnException, XmlLog
@@ -79,16 +77,6 @@ def test_the_same_entry_may_hold_several_times(tracker: Engine, documents: list[
     assert len(entries(tracker, documents[0])) == len(entries(tracker, documents[0], cleared=True)) == 1
 
 
-def test_messages_that_are_too_long_or_no_text_are_the_same_when_written_again(
-    tracker: Engine, documents: list[int]
-) -> None:
-    problems = [Problem("E4", "🐭" * MESSAGE_BYTES, 1), Problem("E4", "lone \ud800", 2)]
-    for _ in range(2):
-        rewrite(tracker, {documents[0]: problems})
-    with tracker.connect() as connection:
-        assert connection.scalar(select(func.count()).select_from(XmlLog)) == 2
-
-
 def finding(severity: Severity, message: str, **more: object) -> FindingEntry:
     return FindingEntry("E4", severity, {"words": message}, 1, **more)  # type: ignore[arg-type]
 
@@ -103,25 +91,3 @@ def test_what_fails_a_document_comes_first_and_what_is_waived_not_at_all() -> No
     ]
     assert [one.message for one in worst_first(findings)] == ["c", "e", "b", "a"]
     assert [one.message for one in problems_of(findings, 4, 10)] == ["c", "e", "Warning: b", "Not checked: a"]
-
-
-@pytest.mark.parametrize(
-    ("number", "total", "most", "shown", "left"), [(3, 3, 3, 3, 0), (5, 5, 3, 3, 2), (3, 9, 3, 3, 6)]
-)
-def test_no_more_than_asked_for_are_listed_and_the_rest_is_counted(
-    number: int, total: int, most: int, shown: int, left: int
-) -> None:
-    findings = [finding(Severity.ERROR, str(place)) for place in range(number)]
-    problems = problems_of(findings, total, most)
-    assert [one.message for one in problems[:shown]] == [str(place) for place in range(shown)]
-    assert len(problems) == shown + (left > 0)
-    if left:
-        assert problems[-1].kind == MORE_RULE
-        assert problems[-1].message.startswith(f"There are {left} findings more than the {shown} listed")
-
-
-def test_what_the_check_says_of_findings_not_recorded_is_said_once() -> None:
-    findings = [finding(Severity.ERROR, "a"), FindingEntry(MORE_RULE, Severity.ERROR, {"words": "There are 8 more."})]
-    problems = problems_of(findings, 9, 5)
-    assert [one.kind for one in problems] == ["E4", MORE_RULE]
-    assert "8" in problems[-1].message

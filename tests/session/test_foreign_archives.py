@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import Connection
 
-from dcc.declarations import all_declared
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.reports.causes.cause import Actor, Cause
 from dcc.reports.causes.collecting import causes_of_all, causes_of_centre, causes_of_session, causes_of_zip
@@ -107,11 +106,6 @@ def test_a_held_archive_is_a_cause_with_the_command_for_wranglers_alone(planted:
         assert "{" not in cause.title(catalogue) + cause.remedy(catalogue)
     decline(planted)
     assert all_causes(planted) == [[]] * 5
-
-
-def test_no_declaration_tells_centres_of_commands_of_wranglers() -> None:
-    for declaration in all_declared().values():
-        assert "`dcc " not in (declaration.for_centre or declaration.remedy).replace("`dcc validate`", "")
 
 
 def test_an_archive_that_is_turned_down_waits_no_more_and_both_centres_are_told(planted: DataInstallation) -> None:

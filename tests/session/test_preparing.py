@@ -10,7 +10,6 @@ from dataclasses import replace
 from datetime import date
 from hashlib import md5
 from pathlib import Path
-from types import CodeType
 from typing import Any
 
 import pytest
@@ -26,11 +25,10 @@ from dcc.qc.apply.entity_rows import COLUMNS
 from dcc.qc.rows import prepared_file
 from dcc.qc.rows.prepared_file import PreparedDocument, PreparedFile, open_prepared, remove_prepared
 from dcc.reference.loading import load_shipped
-from dcc.rules.checking import ABOUT_SPECIMENS, JUDGED_AT_UPLOAD, NEEDING_OTHERS, all_rules, check_contents
+from dcc.rules.checking import NEEDING_OTHERS, check_contents
 from dcc.rules.context import DocumentContext
 from dcc.rules.packed_findings import unpacked
 from dcc.session.neighbours import NO_NEIGHBOURS
-from dcc.session.prepare import documents
 from dcc.session.prepare.documents import ArchiveToPrepare, Basis, DocumentToPrepare, prepare_archive
 from tests.support.qc_documents import block, experiment, housing, line
 from tests.support.strategies_documents import full_document
@@ -112,17 +110,6 @@ def test_rows_are_the_same_however_often_they_are_written_and_after_whatever_doc
     assert prepare(other | {name: content}) == {}
     assert rows_of(only(target, content, name)) == expected
     assert sum(map(len, expected.values())) > 10
-
-
-def test_a_file_is_the_same_in_whatever_order_documents_are_given(prepare: Prepare, target: Path) -> None:
-    """Workers find documents as they are in the archive, the session in the order of upload."""
-    names = "H.2013-10-31.1.specimen.impc.xml", NAME
-    documents = {names[0]: specimen_document("H", mice=2), names[1]: experiment_document("H", animals=2)}
-    files = []
-    for order in (names, reversed(names)):
-        assert prepare({name: documents[name] for name in order}) == {}
-        files.append({part.name: part.read_bytes() for part in target.parent.glob(f"{target.name}*")})
-    assert files[0] == files[1]
 
 
 def test_what_is_too_long_has_no_row_and_is_told_of(prepare: Prepare, target: Path) -> None:
@@ -216,42 +203,6 @@ def test_what_the_rules_find_is_what_they_find_in_the_document_by_itself(
     expected = list(check_contents(read_document(target.with_name(name), SPECIMEN), context, NEEDING_OTHERS))
     assert [unpacked(one) for one in found or ()] == expected
     assert "S12" in {one.rule for one in expected}
-
-
-def test_of_very_many_findings_none_is_kept(prepare: Prepare, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(documents, "MOST_FINDINGS", 0)
-    content = damaged(specimen_document("H", mice=9), 'phenotypingCentre="H"', 'phenotypingCentre="J"')
-    name = "H.2013-10-31.1.specimen.impc.xml"
-    assert prepare({name: content}) == {}
-    document = only(target, content, name)
-    assert document.findings is None
-    assert len(rows_of(document)["specimen"]) == 9
-
-
-def test_a_rule_that_breaks_down_is_said_to_be_unchecked_and_the_rows_are_there(prepare: Prepare, target: Path) -> None:
-    reference = load_shipped()
-    assert reference.projects is not None
-    nothing: Any = None
-    broken = replace(reference, projects=replace(reference.projects, names=nothing))
-    content = damaged(specimen_document("H", mice=1), 'phenotypingCentre="H"', 'phenotypingCentre="J"')
-    name = "H.2013-10-31.1.specimen.impc.xml"
-    assert prepare({name: content}, basis=Basis(broken, "7", TODAY, COLUMNS)) == {}
-    document = only(target, content, name)
-    found = [unpacked(one) for one in document.findings or ()]
-    assert {(one.rule, one.severity.value) for one in found} == {("S12", "unchecked"), ("X4", "warning")}
-    assert len(rows_of(document)["specimen"]) == 1
-
-
-def test_only_the_rules_about_specimens_look_at_what_the_database_holds() -> None:
-    """All others say the same whatever it holds, so that they can be asked before it is known."""
-    asking = {rule.id for rule in all_rules().values() if "answers" in _names_in(rule.check.__code__)}
-    assert asking == ABOUT_SPECIMENS | JUDGED_AT_UPLOAD == NEEDING_OTHERS
-
-
-def _names_in(code: CodeType) -> set[str]:
-    """The names that a function refers to, and those within it."""
-    within = (one for one in code.co_consts if isinstance(one, CodeType))
-    return set(code.co_names).union(*map(_names_in, within))
 
 
 def test_a_process_that_prepares_loads_no_database_not_even_by_what_it_is_sent() -> None:

@@ -168,16 +168,6 @@ def test_each_fetches_a_segment_and_the_file_is_whole(tmp_path: Path, at_once: b
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_nobody_takes_up_comes_in_one_go(tmp_path: Path) -> None:
-    server = Server()
-    helpers, _, offered = helped_by()
-    _, part = fetched(tmp_path, server, helpers)
-    assert part.content == CONTENT
-    assert server.asked == [(0, len(CONTENT))]
-    assert len(offered) == 2
-    assert not any(segment.take_up() for segment in offered)
-
-
 @pytest.mark.parametrize("ends_at", [0, 333_335, 400_000, 666_600, 666_670, 700_000, 960_000])
 @pytest.mark.parametrize("at_once", [False, True])
 def test_what_a_helper_does_not_bring_the_first_connection_does(tmp_path: Path, ends_at: int, at_once: bool) -> None:
@@ -186,31 +176,6 @@ def test_what_a_helper_does_not_bring_the_first_connection_does(tmp_path: Path, 
     _, part = fetched(tmp_path, first, helpers)
     assert part.content == CONTENT
     assert ended(threads)
-
-
-def test_what_helps_takes_no_more_of_the_disk_than_was_told(tmp_path: Path) -> None:
-    helpers, threads, _ = helped_by(Server(), Server(), at_once=True)
-    part = Part()
-    most = 0
-
-    def look() -> None:
-        nonlocal most
-        most = max(most, part.received + _bytes_of_nameless_files(tmp_path))
-
-    part.on_block = look
-    fetch, part = fetched(tmp_path, Server(), helpers, part)
-    assert part.content == CONTENT
-    assert ended(threads)
-    assert len(CONTENT) < most <= len(CONTENT) + fetch.room
-
-
-def _bytes_of_nameless_files(folder: Path) -> int:
-    total = 0
-    for link in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(OSError):
-            if link.readlink().is_relative_to(folder):
-                total += link.stat().st_size
-    return total
 
 
 def test_a_file_that_changed_meanwhile_is_not_gone_on_with(tmp_path: Path) -> None:
@@ -224,16 +189,6 @@ def test_a_file_that_changed_meanwhile_is_not_gone_on_with(tmp_path: Path) -> No
     assert CONTENT.startswith(part.content)
 
 
-@pytest.mark.parametrize("modified", [None, MODIFIED + 1])
-def test_who_sees_another_file_than_was_listed_does_not_help(tmp_path: Path, modified: int | None) -> None:
-    first, other = Server(), Server(modified=modified)
-    helpers, threads, _ = helped_by(other, other)
-    _, part = fetched(tmp_path, first, helpers)
-    assert part.content == CONTENT
-    assert ended(threads)
-    assert other.asked == []
-
-
 def test_what_an_earlier_attempt_received_is_not_fetched_again(tmp_path: Path) -> None:
     part = Part(400_000, bytearray(CONTENT[:400_000]))
     first, second, third = Server(), Server(), Server()
@@ -243,38 +198,6 @@ def test_what_an_earlier_attempt_received_is_not_fetched_again(tmp_path: Path) -
     assert ended(threads)
     assert [(segment.start, segment.end) for segment in offered] == [(600_001, 800_002), (800_002, 1_000_003)]
     assert first.asked == [(400_000, len(CONTENT))]
-
-
-class Plain:
-    """A connection of a protocol that serves no segments."""
-
-    def __init__(self) -> None:
-        self.fetch = Server().fetch
-
-
-@pytest.mark.parametrize(
-    ("server", "changes"),
-    [
-        (Server(round_trip=0.001), {}),
-        (Server(round_trip=None), {}),
-        (Plain(), {}),
-        (Server(), {"offset": len(CONTENT) - 299_999}),
-    ],
-    ids=["near", "cannot begin in the middle", "another protocol", "small"],
-)
-def test_where_it_would_not_pay_nobody_is_asked(tmp_path: Path, server: Any, changes: dict[str, Any]) -> None:
-    helpers, _, offered = helped_by()
-    offset = changes.get("offset", 0)
-    _, part = fetched(tmp_path, server, helpers, Part(offset, bytearray(CONTENT[:offset])), **changes)
-    assert part.content == CONTENT
-    assert offered == []
-
-
-@pytest.mark.parametrize(("size", "modified"), [(None, MODIFIED), (len(CONTENT), None)])
-def test_what_could_not_be_gone_on_with_is_not_cut_up(tmp_path: Path, size: int | None, modified: int | None) -> None:
-    helpers, _, _ = helped_by()
-    server: Any = Server()
-    assert SegmentedFetch(server, RangeRequest(KEY, size, modified, 0), tmp_path, helpers).room == 0
 
 
 def test_when_the_receiver_fails_all_end_and_nothing_is_left(tmp_path: Path) -> None:
@@ -288,35 +211,6 @@ def test_when_the_receiver_fails_all_end_and_nothing_is_left(tmp_path: Path) -> 
     assert ended(threads)
     assert not any(segment.take_up() for segment in offered)
     assert list(tmp_path.iterdir()) == []
-
-
-class Held(Server):
-    """One that passes on nothing before `go`."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.go = threading.Event()
-
-    def fetch(self, *args: Any, **named: Any) -> None:
-        assert self.go.wait(PATIENCE)
-        super().fetch(*args, **named)
-
-
-def test_who_waits_for_a_segment_is_asked_each_second_and_can_be_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(segmented_download, "_LOOK_SECONDS", 0.01)
-    held = Held()
-    helpers, threads, _ = helped_by(held)
-    server: Any = Server()
-    fetch = SegmentedFetch(server, RangeRequest(KEY, len(CONTENT), MODIFIED, 0), tmp_path, helpers)
-    part = Part()
-    with pytest.raises(EOFError):
-        fetch.into(part, fetch.close)
-    assert server.closed.is_set()
-    assert part.received == 333_335
-    held.go.set()
-    assert ended(threads)
 
 
 class TestSources:
@@ -405,26 +299,6 @@ class TestSources:
         content = os.urandom(4_000_001)
         self.arrives(content, share, source_settings, tmp_path)
         assert len(connections) == 1
-
-    def test_a_server_that_does_not_say_that_it_can_begin_in_the_middle_is_not_believed(
-        self, faulty_ftp_server: Callable[..., Share], source_settings: Settings, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        learn = FtpSession.learn_features
-
-        def learn_less(session: FtpSession) -> None:
-            learn(session)
-            assert "REST" in session.features
-            session.features -= {"REST"}
-
-        monkeypatch.setattr(FtpSession, "learn_features", learn_less)
-        address = faulty_ftp_server().address()
-        with connect(address, source_settings) as connection:
-            assert isinstance(connection, ServesSegments)
-            assert connection.round_trip() is None
-        monkeypatch.undo()
-        with connect(address, source_settings) as connection:
-            assert isinstance(connection, ServesSegments)
-            assert connection.round_trip() is not None
 
     @pytest.mark.parametrize("question", ["round_trip", "time_of"])
     def test_a_server_that_answers_without_end_is_not_listened_to_for_ever(

@@ -119,17 +119,6 @@ def current_values(data: DataInstallation) -> list[str]:
 
 
 @pytest.mark.both_databases
-def test_specimens_are_deleted_after_the_experiments_of_the_same_submission(data: DataInstallation) -> None:
-    data.put(ZIP, specimens(), experiments())
-    data.run()
-    data.put("delete/H.2013-11-02.1.impc.zip", specimens("2013-11-02.1"), experiments("2013-11-02.1"))
-    data.run()
-    assert not [row for row in data.rows(models.Specimen, "is_current") if row[0]]
-    assert not [row for row in data.rows(models.Experiment, "is_current") if row[0]]
-    assert data.log("H.2013-11-02.1.specimen.impc.xml") == []
-
-
-@pytest.mark.both_databases
 def test_an_experiment_without_its_specimen_fails_and_heals_when_that_arrives(data: DataInstallation) -> None:
     """E4 heals without anyone re-submitting."""
     data.put(ZIP, experiments())
@@ -299,26 +288,6 @@ def test_a_late_document_is_applied_and_said_to_be_late(data: DataInstallation) 
     assert result.document(name, Phase.UPLOAD).late
     assert data.documents()[name] == "qc done"
     assert "Q5" in data.log(name)
-
-
-def test_no_document_is_late_because_of_what_came_together_with_it(data: DataInstallation) -> None:
-    """The experiments of a submission that deletes go before its animals, though they be of a later day."""
-    data.put(ZIP, specimens(), experiments())
-    data.run()
-    both = {**specimens("2013-11-01.1"), **experiments("2013-11-05.1")}
-    data.put("delete/H.2013-11-05.1.impc.zip", both)
-    data.put("add/H.2013-11-03.1.impc.zip", specimens("2013-11-03.1", first=20))
-    result = data.run()
-    for name in ("H.2013-11-01.1.specimen.impc.xml", "H.2013-11-03.1.specimen.impc.xml"):
-        assert not result.document(name, Phase.UPLOAD).late
-        assert data.log(name) == []
-    assert not [row for row in data.rows(models.Experiment, "is_current") if row[0]]
-
-
-def test_no_more_than_so_many_findings_are_logged(data: DataInstallation) -> None:
-    data.put(ZIP, experiments(animals=9))
-    data.with_settings(max_document_errors=4).run()
-    assert data.log(EXPERIMENTS) == ["E4"] * 4 + ["more"]
 
 
 @pytest.mark.both_databases

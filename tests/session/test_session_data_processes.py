@@ -9,12 +9,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from sqlalchemy import text
 
 from dcc.cli.demo.submissions import damaged
 from dcc.phases import Phase
 from dcc.qc import models
-from dcc.rules.checking import ABOUT_SPECIMENS
 from dcc.session.data import checking, prepared_archives
 from dcc.session.data.corrections import recheck
 from dcc.session.prepare import worker
@@ -81,27 +79,6 @@ def test_documents_judged_again_as_they_are_read_have_no_finding_more_or_less(da
 
 
 @only_sqlite
-def test_what_rules_need_only_the_document_for_is_asked_once(
-    data: DataInstallation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A document is read again where rules about other specimens may object to it, and nowhere else."""
-    mixed(data)
-    read: list[str] = []
-    judge = checking._judge
-
-    def judging(work: Any, document: Any, *more: Any) -> Any:
-        read.append(document.name.file_name)
-        return judge(work, document, *more)
-
-    monkeypatch.setattr(checking, "_judge", judging)
-    data.run()
-    in_doubt = {row[1] for row in findings(data) if row[2] in ABOUT_SPECIMENS}
-    names = {row[0]: row[1] for row in data.rows(models.Document, "id", "file_name")}
-    assert set(read) == {names[document_id] for document_id in in_doubt}
-    assert in_doubt
-
-
-@only_sqlite
 def test_prepared_files_of_a_session_that_ended_early_are_used_if_they_are_whole(
     data: DataInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,26 +114,6 @@ def _interrupted(call: int) -> Callable[..., Any]:
         return document(*given)
 
     return interrupted
-
-
-@only_sqlite
-def test_what_was_prepared_by_other_reference_data_is_not_gone_by(
-    data: DataInstallation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data.put(ZIP, specimens(), experiments())
-    data.validate()
-    data.take_up(until=Phase.UPLOAD)
-    (basis_of, basis) = checking.basis_of, []
-    monkeypatch.setattr(checking, "basis_of", lambda by: basis.append(by) or _other(basis_of(by)))
-    judge, judged = checking._judge, []
-    monkeypatch.setattr(checking, "_judge", lambda *given: judged.append(given[1]) or judge(*given))
-    data.take_up()
-    assert len(judged) == 2
-    assert data.states() == {ZIP: "qc pending"}
-
-
-def _other(basis: Any) -> Any:
-    return type(basis)(basis.reference, "another", basis.today, basis.columns)
 
 
 @only_sqlite
@@ -206,19 +163,3 @@ def test_when_a_process_is_killed_others_go_on_and_only_what_it_ends_over_each_t
     late = data.documents()["H.2013-11-05.1.specimen.impc.xml"]
     assert data.states()[ZIP] == "qc pending"
     assert late == ("upload failed" if is_always else "qc done")
-
-
-def test_the_statistics_of_a_server_are_up_to_date_when_documents_are_judged(
-    data: DataInstallation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Else tables that were empty are taken for empty ones, and statements take minutes."""
-    if data.qc.dialect.name == "sqlite":
-        pytest.skip("SQLite keeps no statistics")
-    monkeypatch.setattr("dcc.session.data.uploading.LARGE", 0)
-    data.put(ZIP, specimens(mice=9), experiments(animals=9))
-    data.validate()
-    data.take_up(until=Phase.UPLOAD)
-    here = "table_schema = DATABASE() AND table_name = 'measurement'"
-    of_table = text(f"SELECT table_rows FROM information_schema.tables WHERE {here}")
-    with data.qc.connect() as connection:
-        assert connection.scalar(of_table) == len(data.rows(models.Measurement, "id"))

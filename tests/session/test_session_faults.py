@@ -16,11 +16,11 @@ from sqlalchemy import select, update
 
 from dcc.cli.demo import submissions
 from dcc.operations.sessions import open_session
-from dcc.outcomes import Problem, SourceCrawl
+from dcc.outcomes import SourceCrawl
 from dcc.session.crawling import crawl_file_sources
 from dcc.session.prepare.archive_checks import ArchiveChecker
 from dcc.tracker.database import writing
-from dcc.tracker.models import AnException, FileSource, SessionTask, SourceCrawlRow
+from dcc.tracker.models import AnException, FileSource, SourceCrawlRow
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation, specimens
 from tests.support.sent_statements import sent_statements
@@ -95,50 +95,6 @@ class TestServersThatStall:
         assert quick.attempts(KEY) == [(stalling, "download failed")]
 
     @only_sqlite
-    def test_however_many_stall_the_others_go_on(
-        self, quick: Installation, sftp_server: Share, local_folder: Share
-    ) -> None:
-        """What stalls does not keep the downloaders from what moves."""
-        shares = [below(sftp_server, name) for name in ("first", "second")]
-        for number, share in enumerate(shares):
-            for inc in (1, 2):
-                stem = f"2013-10-3{number}.{inc}"
-                share.put(f"add/H.{stem}.impc.zip", large_archive(stem))
-        healthy = below(local_folder, "healthy")
-        others = put_many(healthy, "J", 20)
-        with Relay(shares[0], stall_after=300_000) as one, Relay(shares[1], stall_after=300_000) as other:
-            for share in (one.share, other.share):
-                register(quick, share)
-            register(quick, healthy, "J")
-            limited = quick.with_settings(max_retries=0, idle_timeout=5.0, downloaders=4, downloads_per_source=2)
-            result = limited.run_session()
-        order = list(result.zips)
-        assert sorted(order[:20]) == sorted(others)
-        assert [result.zips[key].succeeded for key in order] == [True] * 20 + [False] * 4
-
-    @only_sqlite
-    def test_however_slow_others_are_the_rest_go_on(
-        self, quick: Installation, faulty_ftp_server: Callable[..., Share], local_folder: Share
-    ) -> None:
-        """Nor does what sends too little to be stalling."""
-        slow = [below(local_folder, name) for name in ("first", "second")]
-        for number, share in enumerate(slow):
-            for inc in (1, 2):
-                stem = f"2013-10-3{number}.{inc}"
-                share.put(f"add/H.{stem}.impc.zip", large_archive(stem, size=80_000))
-        server = faulty_ftp_server(bytes_per_second=15_000, users={share.root.name: share.root for share in slow})
-        for share in slow:
-            name = share.root.name
-            register(quick, server, username=name, accesskey=SecretStr(name))
-        healthy = below(local_folder, "healthy")
-        others = put_many(healthy, "J", 20)
-        register(quick, healthy, "J")
-        result = quick.with_settings(idle_timeout=20.0, downloaders=4, downloads_per_source=2).run_session()
-        assert all(outcome.succeeded for outcome in result.zips.values())
-        assert sorted(list(result.zips)[:20]) == sorted(others)
-        assert len(result.zips) == 24
-
-    @only_sqlite
     def test_a_source_that_stalls_again_and_again_is_left_alone_until_the_next_session(
         self, quick: Installation, share: Share
     ) -> None:
@@ -172,38 +128,6 @@ def crawls(installation: Installation) -> dict[int, tuple[str, str | None, str |
 
 
 class TestServersThatAreNotTrusted:
-    def test_a_changed_host_key_is_refused_before_anything_secret_is_sent(
-        self,
-        quick: Installation,
-        sftp_server: Share,
-        password_sftp_server: Callable[..., Share],
-    ) -> None:
-        """Host keys were not verified, and failures left no trace."""
-        logins: list[str] = []
-        accepted, other = password_sftp_server(), password_sftp_server(on_login=logins.append)
-        accepted.put(KEY, submissions.archive(specimens()))
-        with Relay(accepted) as relay:
-            source_id = register(quick, relay.share)
-            assert quick.run_session().zips[KEY].succeeded
-            relay.target = other.hostname
-            another = below(sftp_server, "another")
-            (theirs,) = put_many(another, "J", 1)
-            unaffected = register(quick, another, "J")
-            accepted.put("add/H.2013-10-31.2.impc.zip", submissions.archive(specimens(stem="2013-10-31.2")))
-            result = quick.run_session()
-        outcome, kind, message = crawls(quick)[source_id]
-        assert (outcome, kind) == ("failed", "HostKeyChangedError")
-        assert message is not None
-        assert f"dcc source accept-key {source_id}" in message or "--accept-host-key" in message
-        assert result.crawls[source_id].error == Problem(kind, message)
-        assert logins == []
-        assert crawls(quick)[unaffected] == ("ok", None, None)
-        assert result.zips[theirs].succeeded
-        assert list(result.zips) == [theirs]
-        with quick.tracker.connect() as connection:
-            failed = select(SessionTask.comment).where(SessionTask.status != 0)
-            assert [f"file source {source_id} " in comment for comment in connection.scalars(failed)] == [True]
-
     @only_sqlite
     @pytest.mark.parametrize("server", ["password_sftp_server", "faulty_ftp_server"])
     def test_a_wrong_password_costs_one_login_and_only_that_source(

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, Engine, Row, make_url, select, update
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import Engine, Row, make_url, select, update
 
 from dcc.errors import SessionActiveError, SessionLostError, SourceUnreachableError
 from dcc.operations.sessions import open_session
@@ -28,7 +27,7 @@ from dcc.session import leases, sessions
 from dcc.session.sessions import Session, hold_session
 from dcc.settings import Settings
 from dcc.tracker.crawls import list_sessions
-from dcc.tracker.database import run_writing, writing
+from dcc.tracker.database import writing
 from dcc.tracker.models import CrawlingSession, SessionLock, SessionTask, utc_now
 from tests.support.databases import PASSWORD, MariaDb, only_mariadb, only_sqlite
 
@@ -209,24 +208,6 @@ class TestOutcome:
         assert _session_row(tracker, session.id).status == Phase.XSD
         assert _lock(tracker).holder is None
 
-    @only_sqlite
-    def test_an_exception_amid_tasks_fails_those_that_were_not_finished(
-        self, tracker: Engine, settings: Settings
-    ) -> None:
-        with pytest.raises(SourceUnreachableError), open_session(tracker, settings) as session:  # noqa: PT012
-            session.finish_task(session.start_task(Phase.DOWNLOAD, "download"), failed=False)
-            session.start_task(Phase.XSD, "validation")
-            raise SourceUnreachableError("away")
-        assert _session_row(tracker, session.id).status == Phase.XSD
-        assert [task.status for task in _rows(tracker, SessionTask)] == [0, 1]
-        assert all(task.finish_time for task in _rows(tracker, SessionTask))
-
-    @only_sqlite
-    def test_an_exception_before_any_task_is_a_failure_all_the_same(self, tracker: Engine, settings: Settings) -> None:
-        with pytest.raises(RuntimeError), open_session(tracker, settings) as session:
-            raise RuntimeError("a bug")
-        assert _session_row(tracker, session.id).status == Phase.DOWNLOAD
-
 
 class TestDeadHolder:
     @pytest.mark.both_databases
@@ -294,20 +275,6 @@ class TestDeadHolder:
             assert f"Session {dead} died (process {2**22 + 1} on " in notice
         assert _session_row(tracker, dead).status == Phase.UNZIP
 
-    @only_sqlite
-    def test_a_process_of_another_user_of_which_nothing_can_be_seen_has_its_lease(
-        self, tracker: Engine, settings: Settings, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        dead = _plant(tracker, settings, pid=1)
-
-        def refuse(pid: int, number: int) -> None:
-            raise PermissionError(1, "Operation not permitted")
-
-        monkeypatch.setattr(os, "kill", refuse)
-        monkeypatch.setattr(processes, "_look_up", lambda pid: processes._Seen(started=""))
-        with pytest.raises(SessionActiveError, match=f"Session {dead} is active"), open_session(tracker, settings):
-            pytest.fail("taken over from a holder that is alive")
-
     @pytest.mark.both_databases
     def test_a_process_that_lives_but_gives_no_sign_of_life_loses_its_lease(
         self, tracker: Engine, settings: Settings
@@ -356,65 +323,6 @@ class TestLease:
             _wait_until(lambda: _lock(tracker).heartbeat > first + timedelta(seconds=1))
             session.check()
 
-    def test_a_write_that_takes_longer_than_the_lease_renews_it(self, tracker: Engine, settings: Settings) -> None:
-        """It holds the lock all the while, against the renewals too."""
-        with open_session(tracker, settings) as session:
-
-            def take_long(connection: Connection) -> None:
-                session._renewed -= 61
-                connection.execute(update(SessionLock).values(heartbeat=utc_now() - timedelta(seconds=61)))
-
-            session.write(take_long)
-            session.check()
-            with pytest.raises(SessionActiveError), open_session(tracker, settings):
-                pytest.fail("taken over from a holder that is alive")
-
-    def test_a_write_that_is_rolled_back_renews_nothing(self, tracker: Engine, settings: Settings) -> None:
-        with open_session(tracker, settings) as session:
-
-            def take_long(connection: Connection) -> None:
-                session._renewed -= 61
-                connection.execute(update(CrawlingSession).values(status=None))
-
-            with pytest.raises(IntegrityError):
-                session.write(take_long)
-            assert _is_lost(session)
-            session.write(lambda connection: None)
-            session.check()
-
-    def test_a_renewal_that_came_late_takes_nothing_back(self, tracker: Engine, settings: Settings) -> None:
-        """One that began before a write, and waited for its end."""
-        with open_session(tracker, settings) as session:
-            renewed = session._renewed
-            session._note_renewal(renewed - 61)
-            assert session._renewed == renewed
-
-    def test_it_is_renewed_while_staging_is_cleaned(self, tracker: Engine, settings: Settings) -> None:
-        def clean_slowly() -> tuple[str, ...]:
-            silent = utc_now() - timedelta(seconds=61)
-            _change_lock(tracker, heartbeat=silent)
-            _wait_until(lambda: _lock(tracker).heartbeat > silent + timedelta(seconds=1))
-            return ("cleaned",)
-
-        with hold_session(tracker, _leased(settings, 2.5), Cleaning(clean_slowly)) as session:
-            pass
-        assert session.notices == ("cleaned",)
-        assert _session_row(tracker, session.id).status == leases.SUCCESS
-
-    @pytest.mark.both_databases
-    def test_one_lost_while_staging_is_cleaned_is_told(self, tracker: Engine, settings: Settings) -> None:
-        def clean_slowly() -> tuple[str, ...]:
-            _change_lock(tracker, holder="another")
-            _wait_until(session._lost.is_set)
-            return ()
-
-        with (
-            pytest.raises(SessionLostError),
-            hold_session(tracker, _leased(settings, 2.5), Cleaning(clean_slowly)) as session,
-        ):
-            pass
-        assert _lock(tracker).holder == "another"
-
     @pytest.mark.both_databases
     def test_who_interrupts_the_cleaning_of_staging_gives_the_lock_back(
         self, tracker: Engine, settings: Settings
@@ -451,29 +359,12 @@ class TestLease:
         assert _session_row(tracker, session.id).finish_time is None
 
     @only_sqlite
-    def test_a_lock_lost_unnoticed_is_not_given_back_twice(self, tracker: Engine, settings: Settings) -> None:
-        with open_session(tracker, settings) as session:
-            _change_lock(tracker, holder="another")
-        assert _lock(tracker).holder == "another"
-        assert _session_row(tracker, session.id).finish_time is None
-
-    @only_sqlite
     def test_a_session_that_cannot_renew_in_time_stops_by_itself(self, tracker: Engine, settings: Settings) -> None:
         with open_session(tracker, _leased(settings, 2.5)) as session:
             with _locked_file(tracker):
                 session.check()
                 _wait_until(lambda: _is_lost(session))
             _wait_until(lambda: not _is_lost(session))
-
-    @only_sqlite
-    def test_a_lock_wait_shorter_than_the_lease_does_no_harm(self, tracker: Engine, settings: Settings) -> None:
-        with open_session(tracker, _leased(settings, 5)) as session:
-            first = _lock(tracker).heartbeat
-            with _locked_file(tracker):
-                time.sleep(1.2)
-                session.check()
-            _wait_until(lambda: _lock(tracker).heartbeat > first)
-            session.check()
 
     @only_mariadb
     def test_a_database_that_goes_away_and_comes_back_does_no_harm(
@@ -564,17 +455,6 @@ class TestHandingOver:
         assert _session_row(tracker, first.id) == finished
 
     @only_sqlite
-    def test_a_session_cannot_be_gone_on_with_by_two(self, tracker: Engine, settings: Settings) -> None:
-        with open_session(tracker, settings) as first:
-            first.hand_over()
-        with (
-            open_session(tracker, settings, resume=first.id),
-            pytest.raises(SessionActiveError),
-            open_session(tracker, settings, resume=first.id),
-        ):
-            pytest.fail("two at once")
-
-    @only_sqlite
     def test_a_run_that_breaks_off_does_not_hand_over(self, tracker: Engine, settings: Settings) -> None:
         with pytest.raises(RuntimeError), open_session(tracker, settings) as first:  # noqa: PT012
             first.hand_over()
@@ -593,24 +473,6 @@ class TestHandingOver:
                 assert third.id > first.id
                 assert f"Session {first.id} died" in third.notices[0]
             assert _session_row(tracker, first.id).status == Phase.XSD
-
-
-@only_sqlite
-def test_the_token_that_holds_a_lock_is_new_each_time(tracker: Engine, settings: Settings) -> None:
-    holders = set()
-    for _ in range(2):
-        with open_session(tracker, settings) as session:
-            holders.add(_lock(tracker).holder)
-            assert session.holder == _lock(tracker).holder
-    assert len(holders) == 2
-
-
-@pytest.mark.both_databases
-def test_times_of_the_lease_are_the_database_s(tracker: Engine, settings: Settings) -> None:
-    with open_session(tracker, settings):
-        lock = _lock(tracker)
-        assert abs(lock.heartbeat - utc_now()) < timedelta(seconds=5)
-        assert run_writing(tracker, lambda connection: None, patience_seconds=1) is None
 
 
 @pytest.mark.both_databases

@@ -42,18 +42,6 @@ def present(installation: Installation) -> int:
         return sum(when is None for when in connection.scalars(select(FileSourceHasZip.gone_since)))
 
 
-def test_a_single_archive_is_said_to_be_one(quick: Installation) -> None:
-    folder = quick.add_folder()
-    for number in range(1, 6):
-        folder.put(f"add/H.2013-10-31.{number}.impc.zip")
-    quick.run_session()
-    for number in range(2, 6):
-        (folder.path / f"add/H.2013-10-31.{number}.impc.zip").unlink()
-    error = quick.run_session().crawls[folder.source_id].error
-    assert error is not None
-    assert "the directory add lists 1 archive, and held 5 before" in error.message
-
-
 @pytest.mark.parametrize("protocol", ["sftp_server", "ftp_server", "local_folder", "web_folder"])
 @pytest.mark.parametrize("is_back", [True, False], ids=["back", "gone for good"])
 def test_a_directory_that_is_gone_is_believed_by_the_next_crawl(
@@ -107,16 +95,6 @@ def test_what_counts_as_shrunk(
     assert (crawl.outcome == "partial") == shrunk
     assert crawl.gone == (0 if shrunk else before - after)
     assert installation.run_session().crawls[folder.source_id].gone == (before - after if shrunk else 0)
-
-
-@only_sqlite
-@pytest.mark.parametrize(("limit", "outcome"), [(0.2, "partial"), (0.5, "ok"), (1.0, "ok")])
-def test_the_limit_is_a_setting(installation: Installation, folder: Folder, limit: float, outcome: str) -> None:
-    put(folder, 10)
-    lenient = installation.with_settings(listing_shrink_limit=limit)
-    lenient.run_session()
-    take(folder, 6, 10)
-    assert lenient.run_session().crawls[folder.source_id].outcome == outcome
 
 
 def test_what_a_shrunk_listing_shows_is_taken_and_what_it_misses_waits(

@@ -111,13 +111,6 @@ def test_a_document_by_itself_may_have_any_name(tmp_path: Path) -> None:
     assert kinds(verdict) == ([], ["BadFileNameError"])
 
 
-def test_a_documents_conforming_name_tells_its_kind(tmp_path: Path) -> None:
-    path = tmp_path / SPECIMEN
-    path.write_text(MINIMAL)
-    (verdict,) = check(path)
-    assert kinds(verdict) == (["WrongDocumentKindError"], [])
-
-
 def test_a_directory_is_checked_with_all_below_it(tmp_path: Path) -> None:
     (tmp_path / "add").mkdir()
     archive = make_zip(tmp_path / "add" / "J.2013-10-31.1.impc.zip", {EXPERIMENT: MINIMAL})
@@ -129,11 +122,6 @@ def test_a_directory_is_checked_with_all_below_it(tmp_path: Path) -> None:
         (f"{archive}/{EXPERIMENT}", True),
         (str(tmp_path / "b.xml"), False),
     ]
-
-
-def test_an_archive_is_known_by_its_content_too(tmp_path: Path) -> None:
-    path = make_zip(tmp_path / "upload", {EXPERIMENT: MINIMAL})
-    assert [verdict.path for verdict in check(path)] == [str(path), f"{path}/{EXPERIMENT}"]
 
 
 @pytest.mark.parametrize("make", [False, True])

@@ -13,7 +13,6 @@ import pytest
 from sqlalchemy import select
 
 from dcc.errors import InternalFaultError
-from dcc.runtime import worker_processes
 from dcc.session.archives import checks, processing
 from dcc.tracker.models import XmlLog, ZipFile, ZipLog
 from tests.session.test_crash_recovery import fill
@@ -78,15 +77,6 @@ def test_processes_find_what_threads_find(
     assert sum(len(outcome.documents) for outcome in outcomes.values()) == len(by_threads[1])  # type: ignore[arg-type]
 
 
-def test_more_workers_than_processors_start_no_more_processes(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    keys = three(installation)
-    monkeypatch.setattr(os, "cpu_count", lambda: 1)
-    assert sorted(installation.with_settings(workers=3).run_session().zips) == keys
-    assert set(installation.states().values()) == {"xsd done"}
-
-
 @pytest.mark.parametrize(
     ("name", "said"),
     [
@@ -105,24 +95,6 @@ def test_an_archive_that_a_process_cannot_check_costs_no_other_and_is_said(
             installation.run_session()
     assert installation.states() == dict.fromkeys(keys, "xsd done") | {f"add/{name}": "unzip running"}
     assert installation.run_session().zips[f"add/{name}"].succeeded
-
-
-@pytest.mark.both_databases
-def test_where_no_process_can_be_started_nothing_is_lost(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    keys = three(installation)
-
-    def refuse(*_: object) -> None:
-        raise OSError("Cannot allocate memory")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(worker_processes, "_Popen", refuse)
-        with pytest.raises(InternalFaultError, match="Cannot allocate memory"):
-            installation.run_session()
-    assert installation.states() == dict.fromkeys(keys, "unzip running")
-    assert sorted(installation.run_session().zips) == keys
-    assert set(installation.states().values()) == {"xsd done"}
 
 
 def test_what_a_dead_session_was_done_with_is_not_validated_again(

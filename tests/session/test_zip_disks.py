@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 from dataclasses import replace
 
 import pytest
@@ -129,20 +128,3 @@ def test_a_disk_full_at_the_second_source_leaves_the_bad_copy_of_the_first_undec
     assert outcome.lacks_room
     assert not outcome.failed
     assert installation.run_session().zips[KEY].succeeded
-
-
-def test_a_retry_without_room_keeps_what_the_last_attempt_came_to(
-    installation: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder.put(KEY, {"H.2013-10-31.1.specimen.impc.xml": b"<no/>"})
-    installation.run_session()
-    before = installation.states()
-    assert before == {KEY: "xsd failed"}
-    # Staging's copy would be taken else: the source's is as it was.
-    shutil.rmtree(installation.settings.staging_directory)
-    full = installation.with_settings(min_free_bytes=1 << 60)
-    outcome = full.process_again(KEY).zips[KEY]
-    assert outcome.reasons[-1].kind == "DiskFullError"
-    assert outcome.kept
-    assert installation.states() == before
-    assert installation.process_again(KEY).zips[KEY].documents[0].errors

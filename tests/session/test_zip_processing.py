@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import hashlib
-import itertools
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -18,21 +16,14 @@ from dcc.errors import (
     SourceUnreachableError,
 )
 from dcc.naming import Action
-from dcc.operations.sessions import open_session
 from dcc.outcomes import ZipKey
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.collecting import collect_submission
 from dcc.reports.submissions.plain_text import render_text
-from dcc.session.archives import coordination
 from dcc.session.archives.coordination import Coordinator
-from dcc.session.archives.jobs import Job
-from dcc.session.archives.processing import process_zip_actions
-from dcc.session.crawling import crawl_file_sources
 from dcc.session.fetching import downloads
 from dcc.session.prepare.archive_checks import ArchiveChecker
 from dcc.tracker.models import (
-    CrawlingSession,
-    SessionTask,
     XmlLog,
     ZipDownload,
     ZipFile,
@@ -70,17 +61,6 @@ def test_size_and_checksum_are_those_of_the_archive(installation: Installation, 
     assert tuple(row) == (len(archive), hashlib.md5(archive).hexdigest())
     assert download.downloaded_size_bytes == len(archive)
     assert download.request <= download.received
-
-
-def test_a_clean_session_is_recorded_as_a_success(installation: Installation, folder: Folder) -> None:
-    """Two sessions, one after the other, both succeed."""
-    for inc in (1, 2):
-        folder.put(f"add/H.2013-10-31.{inc}.impc.zip", specimens(stem=f"2013-10-31.{inc}"))
-        installation.run_session()
-    with installation.tracker.connect() as connection:
-        assert list(connection.scalars(select(CrawlingSession.status))) == [0, 0]
-        assert set(connection.scalars(select(SessionTask.status))) == {0}
-        assert None not in set(connection.scalars(select(SessionTask.finish_time)))
 
 
 @pytest.mark.both_databases
@@ -197,21 +177,6 @@ def test_an_archive_that_is_refused_is_tried_nowhere_else(
     assert not [path for path in installation.staged() if ".contents" in path]
 
 
-def test_what_was_processed_is_not_kept_in_memory(
-    installation: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for inc in range(60):
-        folder.put(f"add/H.2013-10-31.{inc}.impc.zip", specimens(stem=f"2013-10-31.{inc}", mice=1))
-    monkeypatch.setattr(coordination, "_COMMIT_SECONDS", 0)
-    one = installation.with_settings(downloaders=1, downloads_per_source=1, workers=1)
-    with open_session(one.tracker, one.settings) as session:
-        list(crawl_file_sources(one.tracker, one.settings, session))
-        outcomes = process_zip_actions(one.tracker, one.settings, session)
-        assert len(list(itertools.islice(outcomes, 59))) == 59
-        next(outcomes)
-        assert sum(isinstance(thing, Job) for thing in gc.get_objects()) < 20
-
-
 def test_oldest_first(installation: Installation, folder: Folder) -> None:
     """By the date of the name, then its increment."""
     stems = ["2013-11-02.1", "2013-11-01.10", "2013-11-01.9", "2012-01-01.5"]
@@ -296,21 +261,3 @@ def test_hundreds_of_zips_come_through_in_bounded_threads(installation: Installa
     assert set(installation.states().values()) == {"xsd done"}
     assert most <= before + 2 * 3 + 2 + 2
     assert _open_files(installation) <= open_before + 5
-
-
-def test_the_report_of_a_session_is_sent_when_it_is_over(installation: Installation, folder: Folder) -> None:
-    folder.put(KEY, b"no zip at all")
-    reported = installation.with_settings(report_directory=installation.root / "reports")
-    result = reported.run_session()
-    (report,) = (installation.root / "reports").iterdir()
-    assert KEY in report.read_text("utf-8")
-    assert any(str(report) in notice for notice in result.closing_notices)
-
-
-def test_a_report_that_cannot_be_sent_fails_no_session(installation: Installation, folder: Folder) -> None:
-    folder.put(KEY)
-    (installation.root / "reports").write_text("a file where a directory should be")
-    result = installation.with_settings(report_directory=installation.root / "reports").run_session()
-    assert any("DCC_REPORT_DIRECTORY" in notice for notice in result.closing_notices)
-    with installation.tracker.connect() as connection:
-        assert connection.scalar(select(CrawlingSession.status)) == 0

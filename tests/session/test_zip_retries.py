@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from typing import Any
-
 import pytest
 from sqlalchemy import select, update
 
@@ -28,7 +25,6 @@ from dcc.tracker.models import (
 from tests.support.installations import Folder, Installation, experiments, note_uploaded, note_withdrawn, specimens
 
 NAME = "H.2013-10-31.1.impc.zip"
-PATIENCE = 30.0
 KEY = f"add/{NAME}"
 SPECIMENS = "H.2013-10-31.1.specimen.impc.xml"
 
@@ -158,24 +154,6 @@ def test_an_archive_that_was_bad_is_no_failed_download(installation: Installatio
         assert connection.scalar(select(FileSourceHasZip.num_retries)) == 0
 
 
-def test_seconds_are_those_since_the_download_was_requested(installation: Installation, folder: Folder) -> None:
-    for inc in range(1, 9):
-        folder.put(f"add/H.2013-10-31.{inc}.impc.zip", specimens(stem=f"2013-10-31.{inc}"))
-    fetch = LocalConnection.fetch
-
-    def slow(self: LocalConnection, *arguments: Any, **named: Any) -> None:
-        time.sleep(0.2)
-        fetch(self, *arguments, **named)
-
-    one = installation.with_settings(downloaders=1, downloads_per_source=1)
-    began = time.monotonic()
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(LocalConnection, "fetch", slow)
-        *_, last = one.run_session().zips.values()
-    # Those before it took five times as long, at the least.
-    assert 0.2 <= last.seconds <= time.monotonic() - began - 5 * 0.2
-
-
 def test_a_session_with_a_zip_that_did_not_arrive_is_a_failed_one(
     installation: Installation, folder: Folder, broken_fetch: dict[str, int]
 ) -> None:
@@ -184,16 +162,6 @@ def test_a_session_with_a_zip_that_did_not_arrive_is_a_failed_one(
     installation.run_session()
     with installation.tracker.connect() as connection:
         assert connection.scalar(select(CrawlingSession.status)) == 1
-
-
-def test_a_published_checksum_that_is_wrong_fails_the_zip(installation: Installation, folder: Folder) -> None:
-    """(zip_md5, failed) is reached."""
-    folder.put(KEY)
-    (folder.path / f"{KEY}.md5").write_text(f"{'0' * 32}  {NAME}\n")
-    outcome = installation.run_session().zips[KEY]
-    assert {reason.kind for reason in outcome.reasons} == {"ChecksumMismatchError"}
-    assert installation.states() == {KEY: "zip_md5 failed"}
-    assert KEY not in installation.staged()
 
 
 def test_a_retry_fetches_the_changed_file_once_its_data_are_withdrawn_and_says_who_asked(

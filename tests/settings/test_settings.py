@@ -85,13 +85,6 @@ def test_the_page_of_settings_is_in_step() -> None:
         assert f"- `DCC_{name.upper()}`" in settings_page()
 
 
-def test_what_the_caller_says_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DCC_DOWNLOADERS", "8")
-    monkeypatch.setenv("DCC_WORKERS", "3")
-    settings = load_settings(downloaders=5, workers=None)
-    assert (settings.downloaders, settings.workers) == (5, 3)
-
-
 def test_a_variable_that_is_set_to_nothing_counts_as_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
     unset = load_settings()
     for name in Settings.model_fields:
@@ -132,11 +125,6 @@ def test_every_wrong_setting_is_named_at_once(monkeypatch: pytest.MonkeyPatch) -
         load_settings()
 
 
-def test_an_argument_that_is_wrong_is_named_like_the_setting_it_stands_for() -> None:
-    with pytest.raises(ConfigurationError, match="DCC_MAX_RETRIES: "):
-        load_settings(max_retries=-1)
-
-
 def test_a_path_stays_where_it_was_whatever_the_working_directory_becomes(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -174,17 +162,6 @@ def test_no_secret_shows_in_settings_or_in_what_is_wrong_with_them(monkeypatch: 
     shown += traceback.format_exception(refusal.value)
     assert not [text for text in shown if SECRET in text]
     assert SECRET in settings.tracker_database_url
-
-
-def test_settings_cannot_be_changed_once_read() -> None:
-    settings = load_settings()
-    with pytest.raises(ValueError, match="frozen"):
-        settings.downloaders = 9
-
-
-def test_an_argument_that_is_no_setting_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="DCC_DOWNLOADER: "):
-        load_settings(downloader=9)
 
 
 def test_a_variable_that_is_no_setting_is_refused_with_the_nearest(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.soak.report import as_markdown, as_picture, write_report
 from tests.soak.running import Course, Plan
 from tests.soak.sampling import ProcessSample, Sample
 from tests.soak.verdict import verdict
@@ -101,14 +100,6 @@ def broken(lived: Course) -> list[str]:
     return [finding.promise for finding in verdict(lived) if not finding.held]
 
 
-def test_a_life_in_which_nothing_grows_is_well_lived(tmp_path: Path) -> None:
-    assert broken(course()) == []
-    write_report(tmp_path / "out", course(), verdict(course()))
-    assert "40 days in 40.0 minutes" in (tmp_path / "out" / "soak.md").read_text()
-    assert as_picture(course().samples).count("<polyline") == 8
-    assert "**no**" not in as_markdown(course(), verdict(course()))
-
-
 @pytest.mark.parametrize(
     ("change", "told"),
     [
@@ -136,10 +127,3 @@ def test_a_daemon_that_grows_is_seen(what: str) -> None:
         return replace(one, daemon={"daemon 5": replace(before, **{what: more[what]})})
 
     assert [promise for promise in broken(course(grown)) if promise.startswith("the daemon's process 1")]
-
-
-def test_what_does_not_hold_together_is_told() -> None:
-    lived = course()
-    lived.faults.append("half-file: add/x.zip: it is there by half")
-    (finding,) = [finding for finding in verdict(lived) if not finding.held]
-    assert "half-file" in finding.measured

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 import threading
@@ -11,7 +10,6 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from pydantic import SecretStr
@@ -30,7 +28,6 @@ from dcc.naming import Action
 from dcc.settings import Settings
 from dcc.sources.base import ActionListing, SourceAddress, SourceProtocol
 from dcc.sources.connect import connect
-from dcc.sources.sftp import connection as ssh_connection
 from dcc.sources.sftp.client import Listed
 from dcc.sources.sftp.source import SftpConnection
 from tests.support.ports import free_port
@@ -139,19 +136,6 @@ class TestConnecting:
         with answering(b"") as hostname, within(10), pytest.raises(SourceTimeoutError, match=r"0\.5 seconds"):
             connect(address_of(protocol, hostname), settings)
 
-    def test_that_an_ssh_server_never_speaks_is_told_however_late_one_looks(
-        self, source_settings: Settings, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        class Late(threading.Event):
-            def wait(self, timeout: float | None = None) -> bool:
-                time.sleep(1.0)
-                return super().wait(timeout)
-
-        monkeypatch.setattr(ssh_connection, "threading", SimpleNamespace(Event=Late))
-        settings = source_settings.model_copy(update={"login_timeout": 0.5})
-        with answering(b"") as hostname, within(10), pytest.raises(SourceTimeoutError, match=r"0\.5 seconds"):
-            connect(address_of(SourceProtocol.SFTP, hostname), settings)
-
     @pytest.mark.parametrize("protocol", REMOTE)
     @pytest.mark.parametrize("greeting", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\xff\xfe\x00" * 500 + b"\r\n"])
     def test_a_server_that_speaks_something_else(
@@ -222,26 +206,6 @@ class TestSecrets:
         assert "hunter2" not in told(caught.value)
         assert "hunter2" not in repr(address)
 
-    @pytest.mark.parametrize("server", ["password_sftp_server", "faulty_ftp_server"])
-    def test_nothing_is_logged_of_a_login(
-        self,
-        server: str,
-        request: pytest.FixtureRequest,
-        source_settings: Settings,
-        caplog: pytest.LogCaptureFixture,
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
-        share: Share = request.getfixturevalue(server)(users={"hunter2-hunter2": Path("/tmp")})
-        monkeypatch.setenv("TEST_SECRET", "hunter2-hunter2")
-        with caplog.at_level(logging.DEBUG):
-            for logger in ("asyncssh", "pyftpdlib"):
-                caplog.set_level(logging.CRITICAL, logger)
-            address = share.address(username="centre", accesskey=SecretStr("env:TEST_SECRET"))
-            with pytest.raises(LoginRefusedError) as caught:
-                connect(address, source_settings)
-        assert "hunter2" not in caplog.text
-        assert "hunter2" not in told(caught.value)
-
     def test_a_user_name_with_a_line_break_is_never_sent(
         self, faulty_ftp_server: Callable[..., Share], source_settings: Settings
     ) -> None:
@@ -279,28 +243,6 @@ class TestStalls:
             received, error = fetch(share.address(), impatient)
         assert isinstance(error, SourceTimeoutError)
         assert received == content[: SIZE // 2]
-
-    def test_a_listing_that_goes_silent(self, faulty_ftp_server: Callable[..., Share], impatient: Settings) -> None:
-        share = faulty_ftp_server(stall_after=40, faulty_commands=["MLSD"])
-        share.put(f"add/{NAME}")
-        with within(10), pytest.raises(SourceTimeoutError, match="listing /add"):
-            list_add(share.address(), impatient)
-
-    @pytest.mark.parametrize("server", ["sftp_server", "ftps_server"])
-    def test_closing_waits_for_nobody(
-        self,
-        server: str,
-        request: pytest.FixtureRequest,
-        cutting_proxy: Callable[..., Share],
-        source_settings: Settings,
-    ) -> None:
-        share: Share = request.getfixturevalue(server)
-        share.put(f"add/{NAME}", os.urandom(SIZE))
-        connection = connect(cutting_proxy(share, delay=0.2).address(), source_settings)
-        connection.list_action(Action.ADD)
-        with within(3):
-            connection.close()
-            connection.close()
 
 
 class TestTransfersThatBreakOff:
@@ -410,15 +352,3 @@ class TestCertificates:
     def test_a_server_without_tls_is_not_logged_into(self, ftp_server: Share, source_settings: Settings) -> None:
         with pytest.raises(SourceUnreachableError, match="offers explicit TLS"):
             connect(ftp_server.address(protocol=SourceProtocol.FTPS), source_settings)
-
-    def test_an_authorities_file_that_is_not_there(
-        self, ftps_server: Share, source_settings: Settings, tmp_path: Path
-    ) -> None:
-        settings = source_settings.model_copy(update={"tls_ca_file": tmp_path / "none.pem"})
-        with pytest.raises(SourceMisconfiguredError, match=r"none\.pem.*DCC_TLS_CA_FILE"):
-            connect(ftps_server.address(), settings)
-
-
-def test_the_server_of_these_tests_insists_on_tls(ftps_server: Share, source_settings: Settings) -> None:
-    with pytest.raises(LoginRefusedError, match="must use encryption"):
-        connect(ftps_server.address(protocol=SourceProtocol.FTP), source_settings)

@@ -29,7 +29,6 @@ from dcc.naming import Action
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.sources.connect import connect
-from dcc.sources.http import file_attributes
 from dcc.sources.http.source import HttpConnection
 from tests.support import web_server
 from tests.support.databases import only_sqlite
@@ -184,63 +183,12 @@ def test_a_page_that_is_no_index_fails_the_listing_and_passes_for_no_empty_direc
         opened().list_action(Action.ADD)
 
 
-@pytest.mark.parametrize("headers", [{"Content-Length": "5000"}, {"Connection": "close"}])
-def test_an_index_page_cut_in_the_middle_fails_the_listing(
-    folder: Folder, server: WebServer, opened: Opener, headers: dict[str, str]
-) -> None:
-    page = f'<html><title>Index of /data/add/</title><a href="{NAME}">x</a>'.encode()
-    server.pages["/data/add/"] = (200, {"Content-Type": "text/html", **headers, "Connection": "close"}, page)
-    with pytest.raises(ListingFailedError, match=r"middle|broke off"):
-        opened(idle_timeout=1).list_action(Action.ADD)
-
-
 def test_a_wrong_base_path_is_no_empty_source(server: WebServer, tmp_path: Path) -> None:
     with (
         connect(address(server, base_path="/dtaa/"), limits(tmp_path)) as connection,
         pytest.raises(ListingFailedError, match="base path /dtaa/"),
     ):
         connection.list_action(Action.ADD)
-
-
-def test_a_base_path_is_joined_however_it_is_written(folder: Folder, server: WebServer, tmp_path: Path) -> None:
-    folder.put(f"add/{NAME}", CONTENT)
-    ways = ("data", "/data", "data/", "/data//", "~/data")
-    for base_path in ways:
-        with connect(address(server, base_path=base_path), limits(tmp_path)) as connection:
-            assert len(connection.list_action(Action.ADD).zips) == 1
-    assert server.asked("GET") == ["/data/add/"] * len(ways)
-
-
-def test_sizes_are_asked_for_by_several_connections_at_once(folder: Folder, server: WebServer, opened: Opener) -> None:
-    for inc in range(200):
-        folder.put(f"add/H.2013-10-31.{inc}.impc.zip", b"x" * inc)
-    listing = opened().list_action(Action.ADD)
-    assert {file.name: file.size_bytes for file in listing.zips} == {
-        f"H.2013-10-31.{inc}.impc.zip": inc for inc in range(200)
-    }
-    assert len([path for path in server.asked("HEAD") if path.endswith(".zip")]) == 200
-
-
-def test_of_archives_that_are_not_asked_about_an_exact_size_of_the_page_counts(
-    folder: Folder, server: WebServer, opened: Opener, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("dcc.sources.http.source.MAX_ASKED", 1)
-    names = [f"H.2013-10-31.{inc}.impc.zip" for inc in range(1, 6)]
-    for name in names:
-        folder.put(f"add/{name}", b"x" * 7)
-
-    def listed(*printed: str) -> list[int | None]:
-        lines = (
-            f'<a href="{name}">{name}</a>    31-Oct-2013 12:00    {size}\r\n'
-            for name, size in zip(names, printed, strict=True)
-        )
-        page = f'<title>Index of /</title><pre><a href="../">../</a>\r\n{"".join(lines)}</pre></html>'
-        server.pages["/data/add/"] = (200, {"Content-Type": "text/html"}, page.encode())
-        return [file.size_bytes for file in opened().list_action(Action.ADD).zips]
-
-    assert listed("7", "1234567", "2M", "1.5K", "9") == [7, 1_234_567, None, None, 7]
-    # A change of size is seen without a request for the archive.
-    assert listed("7", "1234568", "2M", "-", "9") == [7, 1_234_568, None, None, 7]
 
 
 def test_100_000_entries_are_a_normal_listing(
@@ -254,16 +202,6 @@ def test_100_000_entries_are_a_normal_listing(
     began = time.process_time()
     assert len(connection.list_action(Action.ADD).zips) == 100_000
     assert time.process_time() - began < 8
-
-
-def test_a_server_that_serves_one_connection_at_a_time_is_listed(
-    folder: Folder, server: WebServer, opened: Opener, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(file_attributes, "_PATIENCE_SECONDS", 0.2)
-    server.one_connection = threading.Lock()
-    for inc in range(30):
-        folder.put(f"add/H.2013-10-31.{inc}.impc.zip", b"x")
-    assert [file.size_bytes for file in opened().list_action(Action.ADD).zips] == [1] * 30
 
 
 def test_a_server_without_head_is_listed_without_sizes(folder: Folder, server: WebServer, opened: Opener) -> None:
@@ -374,19 +312,6 @@ def test_a_transfer_that_stalls_is_given_up(folder: Folder, server: WebServer, o
     with pytest.raises(SourceTimeoutError, match=f"stalled while sending /data/add/{NAME}"):
         fetched(opened(idle_timeout=0.5))
     assert time.monotonic() - began < 20
-
-
-def test_a_server_that_sends_without_end_is_stopped(folder: Folder, server: WebServer, opened: Opener) -> None:
-    folder.put(f"add/{NAME}", CONTENT)
-    server.chunked = server.endless = True
-    assert len(CONTENT) < len(fetched(opened())) <= len(CONTENT) + 1024 * 1024
-
-
-def test_a_file_is_fetched_in_chunks(folder: Folder, server: WebServer, opened: Opener) -> None:
-    folder.put(f"add/{NAME}", CONTENT)
-    server.chunked = True
-    for size in (len(CONTENT), None):
-        assert fetched(opened(), size=size) == CONTENT
 
 
 def test_a_file_that_is_gone_is_missing(opened: Opener) -> None:

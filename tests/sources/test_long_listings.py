@@ -23,15 +23,13 @@ from dcc.sources import listing_watch
 from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.sources.connect import connect
 from dcc.sources.http import source as http
-from dcc.sources.http.index import read_page
-from dcc.sources.listing import Entry, EntryKind, action_listing
 from dcc.sources.listing_watch import ListingWatch
 from dcc.sources.sftp.client import SftpClient
 from dcc.tracker.hostings import listings
 from dcc.tracker.models import FileSourceHasZip, ZipAction, ZipFile
 from tests.support.installations import Installation
 from tests.support.servers import Share
-from tests.support.web_server import WebServer, apache_index, trickling_web_server
+from tests.support.web_server import WebServer, trickling_web_server
 
 
 def names(count: int) -> list[str]:
@@ -99,16 +97,6 @@ def test_a_web_server_is_asked_for_the_sizes_of_the_newest_alone(
         assert len(server.asked("HEAD")) <= 51
 
 
-def _gather(count: int) -> None:
-    entries = (Entry(name.encode(), EntryKind.FILE, 1, 1) for name in names(count))
-    assert len(action_listing("a source", Action.ADD, entries, lambda link: link).zips) == count
-
-
-def _read_page(count: int) -> None:
-    page = apache_index("/add/", [(name, False) for name in names(count)]).encode()
-    assert len(read_page(page, "utf-8").links) == count + 4
-
-
 def test_of_many_archives_an_ftp_server_without_mlsd_tells_changes_of_size(
     faulty_ftp_server: Callable[..., Share], source_settings: Settings
 ) -> None:
@@ -123,18 +111,6 @@ def test_of_many_archives_an_ftp_server_without_mlsd_tells_changes_of_size(
     assert set(sizes().values()) == {0}
     (share.root / "add" / changed).write_bytes(b"replaced")
     assert {name: size for name, size in sizes().items() if size} == {changed: 8}
-
-
-@pytest.mark.parametrize("work", [_gather, _read_page])
-def test_four_times_as_many_entries_take_about_four_times_as_long(work: Callable[[int], None]) -> None:
-    def seconds(count: int) -> float:
-        began = time.process_time()
-        work(count)
-        return time.process_time() - began
-
-    seconds(1_000)
-    few = min(seconds(10_000) for _ in range(3))
-    assert min(seconds(40_000) for _ in range(3)) < 8 * few
 
 
 def test_new_archives_are_recorded_a_part_at_a_time(
@@ -245,47 +221,3 @@ def test_how_far_a_listing_is_is_told_and_logged(
     assert "listing of add: 64 entries so far" in heard
     assert "listing of add: 960 entries so far" in heard
     assert f"{address.label}: listing of add: 960 entries so far" in caplog.messages
-
-
-def test_a_session_hears_how_far_its_listings_are(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing_watch, "_PAUSE", 0.0)
-    folder = installation.add_folder()
-    for name in names(100):
-        folder.put(f"add/{name}")
-    heard: list[str] = []
-    with open_session(installation.tracker, installation.settings) as session:
-        session.heard = heard.append
-        list(crawl_file_sources(installation.tracker, installation.settings, session))
-    assert f"H-{folder.source_id}: listing of add: 64 entries so far" in heard
-
-
-def test_a_session_hears_how_far_the_recording_of_a_listing_is(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(listing_watch, "_PAUSE", 0.0)
-    monkeypatch.setattr(listing_watch, "_LOG_SECONDS", 0.0)
-    monkeypatch.setattr(listings, "_NEW_AT_ONCE", 40)
-    caplog.set_level(logging.INFO, logger="dcc.listing_watch")
-    folder = installation.add_folder()
-    for name in names(100):
-        folder.put(f"add/{name}")
-    heard: list[str] = []
-    with open_session(installation.tracker, installation.settings) as session:
-        session.heard = heard.append
-        list(crawl_file_sources(installation.tracker, installation.settings, session))
-    said = [f"recorded {count} of 100 new archives so far" for count in (40, 80, 100)]
-    assert [text for text in heard if "recorded" in text] == [f"H-{folder.source_id}: {text}" for text in said]
-    assert [text for text in caplog.messages if text.endswith(said[0])] != []
-
-
-def test_sizes_take_no_more_than_half_of_the_time_that_is_left(tmp_path: Path, source_settings: Settings) -> None:
-    """So the other directories are listed too."""
-    for action in Action:
-        (tmp_path / "web" / action).mkdir(parents=True)
-        (tmp_path / "web" / action / names(1)[0]).touch()
-    settings = source_settings.model_copy(update={"list_timeout": 4.0})
-    with WebServer(tmp_path / "web") as server:
-        server.stall_head = True
-        listing = list_source(web_address(server.hostname), settings)
-    assert [(part.action, len(part.zips)) for part in listing.listings] == [(action, 1) for action in Action]
-    assert listing.error is None

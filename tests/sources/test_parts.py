@@ -6,11 +6,10 @@ import base64
 import contextlib
 import errno
 import ftplib
-import hmac
 import os
 import socket
 import subprocess
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -29,13 +28,13 @@ from dcc.naming import Action
 from dcc.redaction import redact
 from dcc.settings import load_settings
 from dcc.sources.access import Endpoint, parse_hostname, resolve_accesskey
-from dcc.sources.base import ActionListing, Block, BlockwiseConnection, ListedFile
-from dcc.sources.ftp.listing import parse_list_line, parse_mlsd_line, parse_time
+from dcc.sources.base import ListedFile
+from dcc.sources.ftp.listing import parse_list_line, parse_mlsd_line
 from dcc.sources.ftp.session import FtpSession
 from dcc.sources.host_keys import HostKey, known_host_keys
 from dcc.sources.listing import Entry, EntryKind, action_listing
 from dcc.sources.md5_sidecar import parse_md5
-from dcc.sources.remote_names import join_base, printable, raw
+from dcc.sources.remote_names import printable, raw
 from dcc.sources.sockets import open_socket
 from tests.support.ports import free_port
 from tests.support.servers import server_program
@@ -86,23 +85,6 @@ class TestSockets:
         resolved += [(family, port) for family in families]
         with pytest.raises(SourceUnreachableError, match=rf"source: no connection to both port {port} \(Connection"):
             open_socket("source", Endpoint("both", port), 2.0)
-
-    @pytest.mark.usefixtures("without_ipv6")
-    def test_where_there_is_no_other_address(self, resolved: list[tuple[socket.AddressFamily, int]]) -> None:
-        resolved += [(socket.AF_INET6, 22)]
-        with pytest.raises(SourceUnreachableError, match=r"no connection to six port 22 \(Address family"):
-            open_socket("source", Endpoint("six", 22), 2.0)
-
-    def test_too_many_open_files(
-        self, resolved: list[tuple[socket.AddressFamily, int]], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        def refuse(*_: object) -> None:
-            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-
-        resolved += [(socket.AF_INET, 22)]
-        monkeypatch.setattr(socket, "socket", refuse)
-        with pytest.raises(SourceUnreachableError, match=r"\(Too many open files\)\. Raise the limit of open files"):
-            open_socket("source", Endpoint("host", 22), 2.0)
 
 
 class TestHostNames:
@@ -217,32 +199,6 @@ class TestNames:
         assert text.isprintable()
         assert raw(text) == name
 
-    def test_what_is_escaped(self) -> None:
-        for name, text in (
-            (b"H.2013-10-31.1.impc.zip", "H.2013-10-31.1.impc.zip"),
-            ("é.zip".encode(), "é.zip"),
-            (b"\xe9.zip", "\\xe9.zip"),
-            (b"a\nb\x1b[0m.zip", "a\\x0ab\\x1b[0m.zip"),
-            (b"a\\x0a.zip", "a\\x5cx0a.zip"),
-            ("\u202egpj.zip".encode(), "\\xe2\\x80\\xaegpj.zip"),
-        ):
-            assert printable(name) == text
-
-    def test_a_base_path_may_be_written_in_any_way(self) -> None:
-        for base, path in (
-            (None, "add"),
-            ("", "add"),
-            (".", "add"),
-            ("~", "add"),
-            ("/", "/add"),
-            ("/data", "/data/add"),
-            ("/data/", "/data/add"),
-            ("data//x/", "data/x/add"),
-            ("~/data", "data/add"),
-            ("/a/../b", "/a/../b/add"),
-        ):
-            assert join_base(base, "add") == path
-
 
 class TestGathering:
     def gathered(self, *entries: Entry, targets: dict[bytes, Entry] | None = None) -> tuple[list[ListedFile], int]:
@@ -311,33 +267,6 @@ class TestChecksumFiles:
             assert len(parse_md5(content, "a.zip", "a source")) == 32
 
 
-class ReusingMemory(BlockwiseConnection):
-    """One that passes on a text in the same few bytes of memory."""
-
-    _label = "a source"
-
-    def __init__(self, text: bytes) -> None:
-        self._text = text
-
-    def _blocks(self, action: Action, name: str, offset: int, size: int | None) -> Generator[Block, None, None]:
-        memory = bytearray(7)
-        for start in range(offset, len(self._text), len(memory)):
-            count = len(self._text[start : start + len(memory)])
-            memory[:count] = self._text[start : start + count]
-            yield memoryview(memory)[:count]
-
-    def list_action(self, action: Action) -> ActionListing:
-        return ActionListing(action)
-
-    def close(self) -> None:
-        pass
-
-
-def test_a_checksum_that_comes_in_pieces_is_read_whole() -> None:
-    text = f"{OTHER_MD5}  b.zip\n{MD5}  a.zip\n".encode()
-    assert ReusingMemory(text).read_md5(Action.ADD, "a.zip") == MD5
-
-
 class TestFtpReplies:
     """Replies on the control connection, however they are cut into packets."""
 
@@ -348,22 +277,6 @@ class TestFtpReplies:
         with theirs:
             yield session, theirs
             session.abandon()
-
-    def test_several_in_one_packet_are_taken_one_after_the_other(
-        self, talking: tuple[FtpSession, socket.socket]
-    ) -> None:
-        session, server = talking
-        server.sendall(b"150 now\r\n226-well\r\n 226 not yet\n226 done\r\n250 caf\xe9")
-        assert [session.getresp(), session.getresp()] == ["150 now", "226-well\n 226 not yet\n226 done"]
-        server.sendall(b"\r\n")
-        assert session.getresp() == "250 caf\xe9"
-
-    def test_one_whose_end_is_missing_is_none(self, talking: tuple[FtpSession, socket.socket]) -> None:
-        session, server = talking
-        server.sendall(b"226 done")
-        server.shutdown(socket.SHUT_WR)
-        with pytest.raises(EOFError):
-            session.getresp()
 
     def test_a_line_without_end_is_refused(self, talking: tuple[FtpSession, socket.socket]) -> None:
         session, server = talking
@@ -429,34 +342,9 @@ class TestFtpListings:
                 continue
             assert found is None or found.name in line
 
-    def test_times_that_are_none(self) -> None:
-        for text in ("", "2014", "20141313165320", "20140230000000", "2014051316532x"):
-            assert parse_time(text) is None, text
-
 
 class TestKnownHosts:
     """Which keys a known_hosts file trusts."""
-
-    def test_patterns(self) -> None:
-        for pattern, endpoint, trusted in (
-            ("host", Endpoint("HOST", 22), True),
-            ("host", Endpoint("host", 2222), False),
-            ("[host]:2222", Endpoint("host", 2222), True),
-            ("other,host", Endpoint("host", 22), True),
-            ("*.example.org", Endpoint("a.example.org", 22), True),
-            ("*.example.org,!a.example.org", Endpoint("a.example.org", 22), False),
-            ("[10.0.0.?]:2222", Endpoint("10.0.0.7", 2222), True),
-            ("[::1]:2222", Endpoint("::1", 2222), True),
-        ):
-            found = known_host_keys([f"{pattern} {KEY} comment"], endpoint)
-            assert found.accepted == ((HostKey.parse(KEY),) if trusted else ()), pattern
-
-    def test_hashed_names(self) -> None:
-        salt = b"s" * 20
-        digest = hmac.digest(salt, b"host", "sha1")
-        name = f"|1|{base64.b64encode(salt).decode()}|{base64.b64encode(digest).decode()}"
-        assert known_host_keys([f"{name} {KEY}"], Endpoint("host", 22)).accepted
-        assert not known_host_keys([f"{name} {KEY}"], Endpoint("other", 22)).accepted
 
     def test_a_file_as_openssh_writes_and_hashes_it(self, tmp_path: Path) -> None:
         path = tmp_path / "known_hosts"
@@ -465,10 +353,6 @@ class TestKnownHosts:
         lines = path.read_text().splitlines()
         assert all(line.startswith("|1|") for line in lines)
         assert known_host_keys(lines, Endpoint("host", 2222)).accepted == (HostKey.parse(KEY),)
-
-    def test_lines_that_trust_nothing(self) -> None:
-        for line in ("", "# comment", "host", "host ssh-ed25519 ???", f"@cert-authority host {KEY}"):
-            assert known_host_keys([line], Endpoint("host", 22)).accepted == ()
 
     def test_revoked_keys(self) -> None:
         found = known_host_keys([f"@revoked host {KEY}"], Endpoint("host", 22))

@@ -19,7 +19,7 @@ from dcc.naming import Action
 from dcc.settings import Settings
 from dcc.sources.base import ActionListing, Connection, SourceAddress
 from dcc.sources.connect import connect
-from tests.support.servers import FtpServer, SftpServer, Share
+from tests.support.servers import SftpServer, Share
 
 pytestmark = pytest.mark.servers
 
@@ -177,19 +177,6 @@ def test_a_file_arrives_whole_and_from_any_offset(any_share: Share, source_setti
                 if offset <= size:
                     assert fetch(connection, NAME, size, offset) == content[offset:]
             assert fetch(connection, NAME, None) == content
-
-
-@pytest.mark.parametrize("largest_read", [1000, 32 * 1024])
-def test_an_sftp_server_may_send_less_at_once_than_it_is_asked_for(
-    largest_read: int, password_sftp_server: Callable[..., Share], source_settings: Settings
-) -> None:
-    share = password_sftp_server(largest_read=largest_read)
-    content = os.urandom(300_001)
-    share.put(f"add/{NAME}", content)
-    with connect(share.address(), source_settings) as connection:
-        assert fetch(connection, NAME, len(content)) == content
-        assert fetch(connection, NAME, len(content), offset=123_456) == content[123_456:]
-        assert fetch(connection, NAME, None) == content
 
 
 def test_no_more_is_taken_than_one_block_beyond_the_listed_size(any_share: Share, source_settings: Settings) -> None:
@@ -370,15 +357,6 @@ class TestTwoAccountsOnOneHost:
             assert names(jax.list_action(Action.ADD)) == ["jax.zip"]
             assert fetch(harwell, "harwell.zip", 7) == b"harwell"
             assert fetch(jax, "jax.zip", 3) == b"jax"
-
-
-def test_ftp_is_passive(vsftpd: FtpServer, ftp_server: Share, source_settings: Settings) -> None:
-    """The server of this test refuses active connections."""
-    configuration = (vsftpd.folder / "vsftpd.conf").read_text()
-    assert "port_enable=NO" in configuration
-    ftp_server.put(f"add/{NAME}")
-    with connect(ftp_server.address(), source_settings) as connection:
-        assert fetch(connection, NAME, 10) == b"an archive"
 
 
 @pytest.mark.parametrize("server", ["password_sftp_server", "faulty_ftp_server"])

@@ -31,15 +31,6 @@ def test_no_private_member_of_paramiko_is_used() -> None:
                 assert ast.unparse(node.value) == "self", f"{path.name}, line {node.lineno}: {ast.unparse(node)}"
 
 
-def test_no_private_name_of_ours_is_one_of_paramikos() -> None:
-    for ours in (StrictMessage, BoundedPackets, BoundedLogin, BoundedTransport):
-        tree = ast.parse(inspect.getsource(ours))
-        names = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr.startswith("_")}
-        bases = [base for base in ours.__mro__[1:-1] if base.__module__.startswith("paramiko")]
-        theirs = "".join(map(inspect.getsource, bases))
-        assert [name for name in names if not name.startswith("__") and f"self.{name} " in theirs] == []
-
-
 def test_paramiko_has_and_calls_the_methods_that_bounds_override() -> None:
     for ours, method, arguments in OVERRIDDEN:
         assert list(inspect.signature(getattr(ours.__mro__[1], method)).parameters) == arguments, method

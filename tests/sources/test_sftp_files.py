@@ -121,63 +121,6 @@ def test_blocks_that_come_in_pieces_are_put_together_beyond_the_first_block_of_a
         assert _read(reader, part) == server.served[part.path]
 
 
-def test_a_small_file_is_passed_on_in_one_block() -> None:
-    server = Server(_files(3, 30_000), piece=20_000)
-    parts = [FilePart(path, 0, 30_000) for path in server.served]
-    server.reader.announce(parts[1:])
-    assert [[len(block) for block in server.reader.blocks(part)] for part in parts] == [[30_000]] * 3
-
-
-@pytest.mark.parametrize(("limit", "largest"), [(None, 32_768), (1, 32_768), (100_000, 100_000), (1 << 40, 128 * 1024)])
-def test_no_more_is_asked_for_at_once_than_the_server_says_it_sends(limit: int | None, largest: int) -> None:
-    server = Server(_files(1, 1_000_000), limit=limit)
-    for _ in range(2):
-        assert _read(server.reader, FilePart(b"/add/0", 0, 1_000_000)) == server.served[b"/add/0"]
-    assert max(server.asked) == largest
-
-
-def test_what_is_announced_is_asked_for_before_its_turn() -> None:
-    server = Server(_files(3))
-    reader = server.reader
-    parts = [FilePart(path, 0, 50_000) for path in server.served]
-    reader.announce(parts)
-    blocks = reader.blocks(parts[0])
-    next(blocks)
-    assert [path for kind, path in server.log if kind == CMD_OPEN] == list(server.served)
-
-
-def test_what_is_announced_and_not_there_is_told_at_its_turn() -> None:
-    server = Server(_files(2))
-    reader = server.reader
-    first, gone, second = (FilePart(path, 0, 50_000) for path in (b"/add/0", b"/add/gone", b"/add/1"))
-    reader.announce([first, gone, second])
-    assert _read(reader, first) == server.served[first.path]
-    with pytest.raises(FileNotFoundError):
-        _read(reader, gone)
-    assert _read(reader, second) == server.served[second.path]
-
-
-def test_what_another_announcement_leaves_out_is_closed() -> None:
-    server = Server(_files(4))
-    reader = server.reader
-    parts = [FilePart(path, 0, 50_000) for path in server.served]
-    reader.announce(parts)
-    assert _read(reader, parts[0]) == server.served[parts[0].path]
-    reader.announce(parts[3:])
-    assert _read(reader, parts[3]) == server.served[parts[3].path]
-    server.settle()
-    assert server.handles == {}
-
-
-def test_what_was_not_announced_may_come_between() -> None:
-    server = Server({**_files(3), b"/add/0.md5": b"a" * 32})
-    reader = server.reader
-    reader.announce([FilePart(b"/add/1", 0, 50_000), FilePart(b"/add/2", 0, 50_000)])
-    assert _read(reader, FilePart(b"/add/0", 0, 50_000)) == server.served[b"/add/0"]
-    assert _read(reader, FilePart(b"/add/0.md5", 0, 4_096)) == b"a" * 32
-    assert _read(reader, FilePart(b"/add/1", 0, 50_000)) == server.served[b"/add/1"]
-
-
 @pytest.mark.parametrize("listed", [40_000, 60_000, None])
 def test_a_file_of_another_size_ends_where_it_ends_or_one_byte_beyond_what_was_listed(listed: int | None) -> None:
     server = Server(_files(1))

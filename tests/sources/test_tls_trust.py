@@ -26,7 +26,6 @@ from dcc.settings import Settings
 from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.sources.certificates import (
     ServerCertificates,
-    fingerprint_of,
     parse_fingerprint,
     read_authorities,
 )
@@ -277,17 +276,6 @@ def test_transfers_must_show_the_certificate_of_the_login(
                 fetched(source(SourceProtocol.FTPS, hostname, **trust))
 
 
-def test_fingerprints_are_taken_as_openssl_and_browsers_write_them() -> None:
-    expected = fingerprint_of(b"a certificate")
-    digits = expected.removeprefix("SHA256:")
-    for written in ("sha256 Fingerprint={}", "SHA256:{}", "sha-256:{}", "{}", " {} "):
-        for text in (digits, digits.lower(), digits.replace(":", "")):
-            assert parse_fingerprint(written.format(text)) == expected
-    for text in ("", "SHA256:", "00" * 20, "SHA256:" + "0g" * 32, "00" * 33, "MD5:" + "00" * 16):
-        with pytest.raises(ConfigurationError, match="no SHA-256 fingerprint"):
-            parse_fingerprint(text)
-
-
 def test_a_file_without_usable_certificates_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "ca.pem"
     with pytest.raises(ConfigurationError, match="cannot be read"):
@@ -302,18 +290,3 @@ def test_a_file_without_usable_certificates_is_refused(tmp_path: Path) -> None:
         path.write_bytes(content)
         with pytest.raises(ConfigurationError, match=reason):
             read_authorities(path)
-
-
-def test_authorities_are_read_from_among_other_text_and_keys_are_left_there(
-    tmp_path: Path, authorities: tuple[Authority, Authority]
-) -> None:
-    both = [one.ca_file.read_text() for one in authorities]
-    path = tmp_path / "ca.pem"
-    key = authorities[0].issue().read_text()
-    path.write_text(f"An authority\n{both[0]}\nand another\n{both[1]}{both[0]}{key}")
-    read = read_authorities(path)
-    assert [one.fingerprint for one in read][:2] == [
-        parse_fingerprint(fingerprint(authority.ca_file)) for authority in authorities
-    ]
-    assert len(read) == 3
-    assert not any("PRIVATE" in one.pem for one in read)

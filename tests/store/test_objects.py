@@ -33,7 +33,7 @@ from dcc.runtime.checksums import md5_of
 from dcc.settings import Settings, load_settings
 from dcc.store.objects import ObjectStore, is_key, key_of
 from tests.support.faulty_servers import CuttingProxy
-from tests.support.s3_server import ACCESS_KEY_ID, SECRET_ACCESS_KEY, Bucket, S3Server
+from tests.support.s3_server import SECRET_ACCESS_KEY, Bucket, S3Server
 from tests.support.trials import trials
 
 NAME = "archives/add/H.2013-10-31.1.impc.zip"
@@ -94,25 +94,11 @@ def test_an_object_larger_than_a_part_of_an_upload(store: ObjectStore, archive: 
     assert md5_of(tmp_path / "back") == md5_of(archive)
 
 
-def test_an_empty_object(store: ObjectStore, tmp_path: Path) -> None:
-    (tmp_path / "empty").touch()
-    key = store.put("empty", tmp_path / "empty")
-    store.get(key, tmp_path / "back")
-    assert (tmp_path / "back").read_bytes() == b""
-    assert store.keys() == [key]
-
-
 def test_an_object_that_is_not_there_is_named(store: ObjectStore, tmp_path: Path) -> None:
     key = key_of(NAME, "0" * 32)
     with pytest.raises(StoredObjectLostError, match=f"{re.escape(key)} is not in the store .*has to be made anew"):
         store.get(key, tmp_path / "back")
     assert list(tmp_path.glob("*back*")) == []
-
-
-def test_a_file_that_cannot_be_read_is_the_callers_matter(store: ObjectStore, tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        store.put(NAME, tmp_path / "none")
-    assert store.keys() == []
 
 
 def test_other_bytes_than_were_put_there_are_not_taken(
@@ -160,14 +146,6 @@ def test_a_name_that_no_object_can_have_is_refused(name: str, archive: Path, tmp
     with pytest.raises(BadFileNameError):
         store.get(f"{name}.{'0' * 32}", tmp_path / "back")
     assert not is_key(f"{name}.{'0' * 32}")
-
-
-def test_what_others_left_beside_the_objects_is_not_listed(tmp_path: Path, archive: Path) -> None:
-    store = ObjectStore(load_settings(home=tmp_path))
-    key = store.put(NAME, archive)
-    for name in ("notes.txt", f".x.{'0' * 32}", f"archives/add/.{'0' * 32}.part"):
-        (Path(store.url) / name).touch()
-    assert store.keys() == [key]
 
 
 PARTS = st.text(
@@ -332,15 +310,6 @@ def test_a_server_that_stays_away_is_named(
     assert time.monotonic() - began < 30
 
 
-def test_a_server_that_is_silent_is_not_waited_for_without_end(
-    bucket: Bucket, archive: Path, request: pytest.FixtureRequest
-) -> None:
-    with CuttingProxy(bucket.server.hostname, stall_after=0) as proxy:
-        store = store_behind(bucket, proxy, store_retry=0, idle_timeout=0.5, connect_timeout=2)
-        with pytest.raises(StoreUnreachableError):
-            store.put(NAME, archive)
-
-
 @pytest.mark.parametrize("fault", [{"cut_after": 5_000}, {"flip_at": 5_000}])
 def test_bytes_that_are_lost_or_changed_on_the_way_are_not_taken(
     bucket: Bucket, archive: Path, tmp_path: Path, fault: dict[str, Any]
@@ -422,20 +391,6 @@ def test_a_secret_that_is_nowhere_is_said_when_the_store_is_used(bucket: Bucket,
         store.keys()
 
 
-def test_a_forked_process_goes_on_with_the_store(store: ObjectStore, archive: Path, tmp_path: Path) -> None:
-    """As the workers of Celery are made."""
-    key = store.put(NAME, archive)
-    child = os.fork()
-    if child == 0:
-        try:
-            signal.alarm(30)
-            store.get(key, tmp_path / "back")
-        finally:
-            os._exit(0)
-    os.waitpid(child, 0)
-    assert (tmp_path / "back").read_bytes() == archive.read_bytes()
-
-
 def test_a_store_that_may_not_be_written_to_is_the_operators_matter(tmp_path: Path, archive: Path) -> None:
     (tmp_path / "file").touch()
     store = ObjectStore(load_settings(home=tmp_path, store=str(tmp_path / "file" / "store")))
@@ -446,15 +401,3 @@ def test_a_store_that_may_not_be_written_to_is_the_operators_matter(tmp_path: Pa
 def test_a_kind_of_store_whose_package_is_missing(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"the package gcsfs is not installed.*pip install gcsfs"):
         ObjectStore(load_settings(home=tmp_path, store="gs://bucket")).keys()
-
-
-def test_the_store_of_a_resource_is_the_one_of_its_fields(tmp_path: Path, archive: Path) -> None:
-    from dcc_resources.store import StoreResource
-
-    key = StoreResource(url=str(tmp_path / "there")).objects().put(NAME, archive)
-    assert (tmp_path / "there" / key).is_file()
-
-
-def test_the_key_id_is_no_secret(bucket: Bucket) -> None:
-    assert ACCESS_KEY_ID in repr(bucket.settings())
-    assert SECRET_ACCESS_KEY not in repr(bucket.settings())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import shutil
 import stat
@@ -81,10 +80,6 @@ class TestParts:
         _half_received(staging)
         assert staging.resumable(KEY, ORIGIN) == 5
 
-    def test_a_part_that_is_already_whole_needs_no_more_bytes(self, staging: Staging) -> None:
-        _half_received(staging, content=b"0123456789")
-        assert staging.resumable(KEY, ORIGIN) == 10
-
     @pytest.mark.parametrize(
         "listed",
         [
@@ -104,21 +99,10 @@ class TestParts:
         _half_received(staging, unknown)
         assert staging.resumable(KEY, unknown) == 0
 
-    def test_a_part_longer_than_the_archive_is_none_of_it(self, staging: Staging) -> None:
-        _half_received(staging, content=b"0123456789A")
-        assert staging.resumable(KEY, ORIGIN) == 0
-
     @pytest.mark.parametrize("note", [b"", b"{", b"\xff\xfe", b"[]", b"null", b'"x"', b'{"source_id": 3}'])
     def test_a_part_whose_origin_cannot_be_read_is_begun_anew(self, note: bytes, staging: Staging) -> None:
         _half_received(staging)
         staging.part(KEY).with_name(f"{KEY.file_name}.part.json").write_bytes(note)
-        assert staging.resumable(KEY, ORIGIN) == 0
-
-    def test_an_origin_without_a_part_is_nothing_to_go_on_with(self, staging: Staging) -> None:
-        staging.note_origin(KEY, ORIGIN)
-        assert staging.resumable(KEY, ORIGIN) == 0
-        staging.part(KEY).write_bytes(b"01234")
-        staging.part(KEY).with_name(f"{KEY.file_name}.part.json").unlink()
         assert staging.resumable(KEY, ORIGIN) == 0
 
     def test_beginning_anew_leaves_nothing_of_an_earlier_part(self, staging: Staging) -> None:
@@ -131,28 +115,6 @@ class TestParts:
         staging.note_origin(KEY, other)
         staging.part(KEY).write_bytes(b"0")
         assert (staging.resumable(KEY, other), staging.resumable(KEY, ORIGIN)) == (1, 0)
-
-    def test_who_still_writes_to_an_earlier_part_does_not_write_to_the_new_one(self, staging: Staging) -> None:
-        """A thread of a session that was stopped may have some more to write when the next one begins."""
-        earlier, later = staging.begin_part(KEY), staging.begin_part(KEY)
-        os.write(later, b"new")
-        os.write(earlier, b"earlier")
-        assert staging.part(KEY).read_bytes() == b"new"
-        os.close(earlier)
-        os.close(later)
-
-    def test_a_folder_that_was_removed_meanwhile_is_made_again(self, staging: Staging) -> None:
-        shutil.rmtree(staging.root)
-        staging.prepare(KEY)
-        os.close(staging.begin_part(KEY))
-        assert staging.part(KEY).exists()
-        assert stat.S_IMODE(staging.part(KEY).parent.stat().st_mode) == 0o700
-
-    def test_a_dropped_part_is_gone_with_its_origin(self, staging: Staging) -> None:
-        _half_received(staging)
-        staging.drop_part(KEY)
-        assert list((staging.root / "add").iterdir()) == []
-        staging.drop_part(KEY)
 
     def test_parts_of_one_name_under_two_actions_are_apart(self, staging: Staging) -> None:
         edit = ZipKey(Action.EDIT, KEY.file_name)
@@ -225,23 +187,6 @@ class TestRoom:
             with staging.room_for(OTHER, 400):
                 pass
 
-    def test_bytes_already_written_are_not_counted_a_second_time(self, tmp_path: Path, free: dict[str, int]) -> None:
-        staging = Staging(tmp_path)
-        with staging.room_for(KEY, 600) as written:
-            free["bytes"] -= 500
-            written(500)
-            with staging.room_for(OTHER, 400):
-                pass
-            with pytest.raises(DiskFullError, match="400 are free"), staging.room_for(OTHER, 401):
-                pytest.fail("began")
-
-    def test_bytes_beyond_what_was_held_free_nothing_else(self, tmp_path: Path, free: dict[str, int]) -> None:
-        staging = Staging(tmp_path)
-        with staging.room_for(KEY, 600), staging.room_for(OTHER, 100) as written:
-            written(700)
-            with pytest.raises(DiskFullError), staging.room_for(OTHER, 401):
-                pytest.fail("began")
-
     def test_room_is_given_back_however_the_transfer_ends(self, tmp_path: Path, free: dict[str, int]) -> None:
         staging = Staging(tmp_path)
         for fault in (None, RuntimeError("broke")):
@@ -268,12 +213,6 @@ class TestFaultsOfTheDisk:
             raise OSError(number, os.strerror(number))
         assert isinstance(full.value.__cause__, OSError)
 
-    @pytest.mark.parametrize("error", [OSError(errno.EIO, "broken"), PermissionError(13, "no"), ValueError("x")])
-    def test_other_faults_go_through_as_they_are(self, error: Exception) -> None:
-        with pytest.raises(type(error)) as raised, disk_errors(KEY, Path("/srv/staging")):
-            raise error
-        assert raised.value is error
-
 
 def test_half_written_contents_of_a_killed_session_are_removed_and_nothing_else(staging: Staging) -> None:
     add = staging.root / "add"
@@ -287,9 +226,3 @@ def test_half_written_contents_of_a_killed_session_are_removed_and_nothing_else(
     assert {path.name for path in add.iterdir()} == before
     assert remove_leftovers(staging.root) == 0
     assert remove_leftovers(staging.root / "not there") == 0
-
-
-def test_a_part_s_origin_is_plain_json_for_whoever_looks(staging: Staging) -> None:
-    staging.note_origin(KEY, ORIGIN)
-    note = json.loads((staging.root / "add" / f"{KEY.file_name}.part.json").read_text("utf-8"))
-    assert note == {"source_id": 3, "size_bytes": 10, "modified": 1_400_000_000}

@@ -2,9 +2,8 @@
 
 `tracker_url` is the URL of a database that does not exist yet, `settings` are settings with it and a home of their own,
 `tracker` is the engine of it with the schema in place. `qc_url`, `qc_settings` and `qc_database` are the same of a QC
-database beside it. A test that asks for an engine finds its database made already. A test that uses any of them runs
-on both databases; `only_sqlite` and `only_mariadb` mark one that does not, and tests/conftest.py leaves out cases on
-MariaDB that say nothing new.
+database beside it. A test that asks for an engine finds its database made already. A test that uses any of them can
+run on both databases; `only_sqlite` and `only_mariadb` mark one that does not, and tests/conftest.py says which do.
 """
 
 from __future__ import annotations
@@ -48,7 +47,6 @@ from dcc.tracker.progress import NewDocument, NewZipAction
 from dcc.tracker.states import State
 from tests.support.ports import free_port
 from tests.support.prepared_databases import PreparedDatabases, PreparedFile, maker
-from tests.support.trials import EVERYWHERE
 
 USER = "dcc"
 PASSWORD = "s3cret@%:/ ü"
@@ -63,9 +61,6 @@ _DATA_BYTES = 500_000_000
 _SQLITE, _MARIADB = "sqlite", pytest.param("mariadb", marks=pytest.mark.servers)
 only_sqlite = pytest.mark.parametrize("tracker_url", [_SQLITE], indirect=True)
 only_mariadb = pytest.mark.parametrize("tracker_url", [_MARIADB], indirect=True)
-_both = pytest.mark.parametrize("tracker_url", [_SQLITE, _MARIADB], indirect=True)
-one_database = _both if EVERYWHERE else only_sqlite
-"""Marks a test of which one database says enough in `make test`; with TESTS_EVERYWHERE=1 it runs on both."""
 
 
 class MariaDb:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, Engine, delete, event, func, insert, make_url, select, text, update
+from sqlalchemy import Connection, Engine, delete, event, func, make_url, select, text, update
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from dcc.databases.engines import database_label
@@ -34,7 +34,6 @@ from dcc.tracker.models import (
     CrawlingSession,
     FileSource,
     FileSourceHasZip,
-    StatusRow,
     XmlFile,
     XmlLog,
     ZipAction,
@@ -54,7 +53,6 @@ from tests.support.databases import (
     seed_source,
     seed_zip,
 )
-from tests.support.sent_statements import sent_statements
 
 NOON = datetime(2026, 1, 31, 12, 0, 0)
 SESSION = {"start_time": NOON, "status": -1, "created": NOON}
@@ -97,17 +95,6 @@ def test_removing_an_archive_removes_all_that_was_recorded_of_it(tracker: Engine
         connection.execute(delete(ZipFile))
     for model in (ZipAction, FileSourceHasZip, ZipDownload, XmlFile, ZipLog, XmlLog):
         assert _count(tracker, model) == 0, model
-
-
-def test_a_status_or_kind_of_error_in_use_cannot_be_removed(tracker: Engine) -> None:
-    archive = seed_zip(tracker, seed_source(tracker, seed_centre(tracker)))
-    download = seed_download(tracker, archive.hosting_id)
-    with writing(tracker) as connection:
-        kind = exception_id(connection, "SomeError", "Something.")
-        insert_rows(connection, ZipLog, [{"zip_id": download, "exception_id": kind, "message": "a"}])
-    for model in (StatusRow, AnException):
-        with pytest.raises(IntegrityError), writing(tracker) as connection:
-            connection.execute(delete(model))
 
 
 def test_a_row_that_refers_to_nothing_is_refused(tracker: Engine) -> None:
@@ -162,12 +149,6 @@ def test_a_message_too_long_for_its_column_is_shortened_and_odd_characters_survi
     assert stored[1:] == ["not UTF-8: \\udcff", "mouse 🐭"]
 
 
-@only_mariadb
-def test_a_value_that_does_not_fit_is_refused(tracker: Engine) -> None:
-    with pytest.raises(DBAPIError), writing(tracker) as connection:
-        insert_rows(connection, ZipFile, [{"file_name": "x" * 129}])
-
-
 # Inserting
 
 
@@ -179,12 +160,6 @@ def test_ids_come_in_the_order_of_the_rows(tracker: Engine) -> None:
         stored = {row.id: row.file_name for row in connection.execute(select(ZipFile.id, ZipFile.file_name))}
     assert [stored[number] for number in first + ids] == ["first.zip", *names]
     assert insert_rows(connection, ZipFile, []) == []
-
-
-def test_many_rows_take_few_statements(tracker: Engine) -> None:
-    with sent_statements(tracker) as statements, writing(tracker) as connection:
-        insert_rows(connection, ZipFile, [{"file_name": f"{number}.zip"} for number in range(1_000)])
-    assert len(statements) <= 5
 
 
 def test_an_id_is_never_given_twice(tracker: Engine) -> None:
@@ -208,20 +183,6 @@ def test_a_kind_of_error_has_one_row_whoever_needs_it_first(tracker: Engine) -> 
     assert _count(tracker, AnException) == 3
 
 
-def test_the_id_of_an_error_rolled_back_is_not_remembered(tracker: Engine) -> None:
-    def fail(connection: Connection) -> None:
-        exception_id(connection, "AError", "Text.")
-        exception_id(connection, "AError", "Text.")
-        raise KeyError
-
-    with pytest.raises(KeyError):
-        run_writing(tracker, fail, patience_seconds=30)
-    with writing(tracker) as connection:
-        number = exception_id(connection, "AError", "Text.")
-    with tracker.connect() as connection:
-        assert connection.execute(select(AnException.id, AnException.description)).all() == [(number, "Text.")]
-
-
 # Transactions
 
 
@@ -233,12 +194,6 @@ def test_a_failed_transaction_leaves_nothing(tracker: Engine) -> None:
     with pytest.raises(KeyError):
         run_writing(tracker, fail, patience_seconds=30)
     assert _count(tracker, ZipFile) == 0
-
-
-@only_sqlite
-def test_a_write_transaction_inside_another_is_refused_at_once(tracker: Engine) -> None:
-    with writing(tracker), pytest.raises(RuntimeError, match="already"), writing(tracker):
-        pass
 
 
 def test_readers_go_on_while_a_writer_works(tracker: Engine) -> None:
@@ -290,19 +245,6 @@ def test_work_that_runs_into_a_deadlock_is_done_again(tracker: Engine) -> None:
         assert connection.scalars(select(CrawlingSession.status)).all() == [2, 2]
 
 
-def test_what_is_wrong_with_the_work_itself_is_not_tried_again(tracker: Engine) -> None:
-    tries = []
-
-    def work(connection: Connection) -> None:
-        tries.append(1)
-        insert_rows(connection, ZipFile, [{"file_name": "a.zip"}])
-        connection.execute(insert(ZipFile).values(file_name="a.zip"))
-
-    with pytest.raises(IntegrityError):
-        run_writing(tracker, work, patience_seconds=30)
-    assert len(tries) == 1
-
-
 @only_sqlite
 def test_another_process_that_holds_the_database_is_waited_for(
     tracker: Engine, settings: Settings, monkeypatch: pytest.MonkeyPatch
@@ -322,23 +264,6 @@ def test_another_process_that_holds_the_database_is_waited_for(
 
 
 # A database that goes away
-
-
-@only_mariadb
-def test_a_connection_that_was_lost_is_made_again(tracker: Engine, mariadb: MariaDb) -> None:
-    tries = []
-
-    def work(connection: Connection) -> list[int]:
-        tries.append(1)
-        ids = insert_rows(connection, CrawlingSession, [SESSION])
-        if len(tries) == 1:
-            mariadb.query(f"KILL {connection.scalar(text('SELECT CONNECTION_ID()'))}")
-            connection.execute(text("SELECT 1"))
-        return ids
-
-    assert len(run_writing(tracker, work, patience_seconds=30)) == 1
-    assert len(tries) == 2
-    assert _count(tracker, CrawlingSession) == 1
 
 
 @only_mariadb

@@ -121,43 +121,6 @@ class TestPreference:
         assert _order(tracker) == [own, own_failing, fast, slow, unmeasured, younger, failing]
 
     @only_sqlite
-    def test_an_archive_of_no_known_centre_has_no_producer_to_prefer(self, tracker: Engine) -> None:
-        centre = seed_centre(tracker)
-        one, two = seed_source(tracker, centre), seed_source(tracker, centre)
-        zip_ = seed_zip(tracker, two, centre_id=None, size_bytes=5)
-        seed_hosting(tracker, zip_.za_id, one, 5)
-        (plan,) = _plans(tracker)
-        assert plan.centre is None
-        assert [hosting.source_id for hosting in plan.hostings] == [one, two]
-
-    @only_sqlite
-    def test_all_that_was_listed_of_each_hosting_is_known(self, tracker: Engine) -> None:
-        centre = seed_centre(tracker)
-        zip_ = seed_zip(tracker, seed_source(tracker, centre), centre_id=centre, size_bytes=5)
-        _update(tracker, FileSourceHasZip, zip_.hosting_id, modified=77, has_md5=True)
-        (plan,) = _plans(tracker)
-        assert (plan.za_id, plan.zip_id, plan.centre) == (zip_.za_id, zip_.zip_id, "H")
-        assert plan.key == ZipKey(Action.ADD, "H.2026-01-31.1.impc.zip")
-        (hosting,) = plan.hostings
-        assert (hosting.id, hosting.size_bytes, hosting.modified) == (zip_.hosting_id, 5, 77)
-        assert hosting.has_md5 is True
-        assert hosting.failed_before is False
-
-    def test_a_source_that_failed_before_is_asked_again_and_known_to_have_failed(self, tracker: Engine) -> None:
-        """Retries were never counted."""
-        centre = seed_centre(tracker)
-        zip_ = seed_zip(tracker, seed_source(tracker, centre), size_bytes=5)
-        other = seed_hosting(tracker, zip_.za_id, seed_source(tracker, centre), 5)
-        _fail(tracker, zip_)
-        with writing(tracker) as connection:
-            assert reopen_failed_downloads(connection, None) == 1
-        (plan,) = _plans(tracker)
-        assert {hosting.id: hosting.failed_before for hosting in plan.hostings} == {
-            zip_.hosting_id: True,
-            other: False,
-        }
-
-    @only_sqlite
     @pytest.mark.parametrize(
         ("sizes", "kept"),
         [
@@ -197,13 +160,6 @@ class TestWhatWaits:
             delegations.delegate(connection, "H", "J", recorded_by="wrangler")
         assert [plan.key.file_name for plan in _plans(tracker)] == [row[-1] for row in names]
 
-    @only_sqlite
-    def test_nothing_else_waits(self, tracker: Engine) -> None:
-        source = seed_source(tracker, seed_centre(tracker))
-        states = [State(phase, status) for phase in (Phase.ZIP_NAME, Phase.XSD) for status in Status]
-        seeded = {state: seed_zip(tracker, source, f"{state}.zip", state=state) for state in states}
-        assert [plan.za_id for plan in _plans(tracker)] == [seeded[WAITING].za_id]
-
     def test_sources_that_are_not_available_or_active_or_do_not_host_it_any_more_are_left_out(
         self, tracker: Engine
     ) -> None:
@@ -224,16 +180,6 @@ class TestWhatWaits:
         assert _plans(tracker) == []
 
     @only_sqlite
-    def test_an_archive_of_an_inactive_centre_is_taken_from_an_active_one(self, tracker: Engine) -> None:
-        producer, host = seed_centre(tracker, "H", is_active=False), seed_centre(tracker, "J")
-        source = seed_source(tracker, host)
-        seed_zip(tracker, source, centre_id=producer)
-        assert _plans(tracker) == []
-        with writing(tracker) as connection:
-            delegations.delegate(connection, "H", "J", recorded_by="wrangler")
-        assert _order(tracker) == [source]
-
-    @only_sqlite
     def test_sources_and_zip_actions_that_were_not_asked_for_are_left_out(self, tracker: Engine) -> None:
         centre = seed_centre(tracker)
         one, two = seed_source(tracker, centre), seed_source(tracker, centre)
@@ -247,15 +193,6 @@ class TestWhatWaits:
         assert [plan.za_id for plan in _plans(tracker, None, [second.za_id])] == [second.za_id]
         assert _plans(tracker, None, []) == []
         assert len(_plans(tracker, None, [second.za_id, *range(10_000, 11_200), first.za_id])) == 2
-
-    @only_sqlite
-    def test_one_name_under_two_actions_is_two_zip_actions(self, tracker: Engine) -> None:
-        source = seed_source(tracker, seed_centre(tracker))
-        zip_ = seed_zip(tracker, source, NAME)
-        with writing(tracker) as connection:
-            (edit,) = progress.add_zip_actions(connection, [progress.NewZipAction(zip_.zip_id, Action.EDIT, WAITING)])
-        seed_hosting(tracker, edit, source)
-        assert [str(plan.key) for plan in _plans(tracker)] == [f"add/{NAME}", f"edit/{NAME}"]
 
 
 class TestSourcesOfASession:
@@ -348,16 +285,6 @@ class TestRetryPolicy:
         _update(tracker, Centre, centre, is_active=True)
         with writing(tracker) as connection:
             assert reopen_failed_downloads(connection, {one}) == 1
-
-    @only_sqlite
-    def test_a_zip_action_at_several_sources_is_opened_once(self, tracker: Engine) -> None:
-        centre = seed_centre(tracker)
-        zip_ = seed_zip(tracker, seed_source(tracker, centre))
-        seed_hosting(tracker, zip_.za_id, seed_source(tracker, centre))
-        _fail(tracker, zip_)
-        with writing(tracker) as connection:
-            assert reopen_failed_downloads(connection, None) == 1
-        assert len(_rows(tracker, Reopening)) == 1
 
 
 class TestNamedRetries:
@@ -460,37 +387,3 @@ class TestInterrupted:
                 seed_documents(tracker, download, 1, state)
         with tracker.connect() as connection:
             assert [left.key.file_name for left in load_interrupted(connection)] == ["0.zip", "1.zip"]
-
-    @only_sqlite
-    def test_documents_of_an_earlier_download_take_nothing_up(self, tracker: Engine) -> None:
-        zip_ = seed_zip(tracker, seed_source(tracker, seed_centre(tracker)), NAME)
-        seed_documents(tracker, seed_download(tracker, zip_.hosting_id, EXTRACTING), 1)
-        with writing(tracker) as connection:
-            reopen_named(connection, [ZipKey(Action.ADD, NAME)], "Ada")
-        latest = seed_download(tracker, zip_.hosting_id, EXTRACTING)
-        seed_documents(tracker, latest, 1, State(Phase.XSD, Status.FAILED))
-        with tracker.connect() as connection:
-            assert load_interrupted(connection) == []
-
-    @only_sqlite
-    def test_one_that_was_opened_again_since_is_downloaded_instead(self, tracker: Engine) -> None:
-        zip_ = seed_zip(tracker, seed_source(tracker, seed_centre(tracker)), NAME)
-        seed_download(tracker, zip_.hosting_id, EXTRACTING)
-        with writing(tracker) as connection:
-            reopen_named(connection, [ZipKey(Action.ADD, NAME)], "Ada")
-            assert load_interrupted(connection) == []
-        assert [plan.za_id for plan in _plans(tracker)] == [zip_.za_id]
-
-    @only_sqlite
-    def test_the_latest_arrival_counts_whichever_source_it_came_from(self, tracker: Engine) -> None:
-        centre = seed_centre(tracker)
-        one, two = seed_source(tracker, centre), seed_source(tracker, centre)
-        zip_ = seed_zip(tracker, one, NAME)
-        other = seed_hosting(tracker, zip_.za_id, two)
-        with writing(tracker) as connection:
-            (failed,) = progress.add_downloads(connection, [other], utc_now())
-            progress.report(connection, [Proposal(Subject.ZIP_DOWNLOAD, failed, NOT_DOWNLOADED, promote=False)])
-        latest = seed_download(tracker, zip_.hosting_id, EXTRACTING)
-        with tracker.connect() as connection:
-            (left,) = load_interrupted(connection)
-        assert (left.download_id, left.source_id) == (latest, one)

@@ -112,13 +112,6 @@ class TestNewArchives:
         assert (hosting.size_bytes, hosting.modified, hosting.has_md5) == (100, 1_400_000_000, True)
         assert hosting.gone_since is None
 
-    def test_one_name_in_three_directories_is_one_archive_with_three_actions(self, shelf: Shelf) -> None:
-        """What lay in edit and delete was registered as add."""
-        found = shelf.record(*(ActionListing(action, zips=(FILE,)) for action in Action))
-        assert found.new_zips == [ZipKey(action, NAME) for action in Action]
-        assert len(shelf.rows(ZipFile)) == 1
-        assert [row.todo_id for row in shelf.rows(ZipAction)] == [ACTION_IDS[action] for action in Action]
-
     def test_the_same_archive_at_several_sources_is_one_zip_action_with_several_hostings(self, shelf: Shelf) -> None:
         shelf.add(FILE)
         found = shelf.add(FILE, source=shelf.two)
@@ -146,16 +139,6 @@ class TestNewArchives:
         assert row.message == finding.message
         assert shelf.rows(ZipFile)[0].size_bytes == 100
 
-    @only_sqlite
-    def test_a_source_that_does_not_tell_the_size_contradicts_nobody(self, shelf: Shelf) -> None:
-        shelf.add(FILE)
-        assert shelf.add(ListedFile(NAME, None, None), source=shelf.two).findings == []
-
-    @only_sqlite
-    def test_an_empty_listing_is_no_trouble(self, shelf: Shelf) -> None:
-        assert shelf.record() == RecordedListing()
-        assert shelf.record(*(ActionListing(action, missing=True) for action in Action)) == RecordedListing()
-
     def test_a_size_or_time_that_no_file_can_have_counts_as_not_told(self, shelf: Shelf) -> None:
         absurd = [(2**64, 2**63), (-1, -1), (10**30, 10**30), (2**63, 253_402_300_800)]
         for more in (0, 1):
@@ -163,13 +146,6 @@ class TestNewArchives:
             files[1] = ListedFile("1.zip", -1 - more, -1 - more)
             assert shelf.add(*files).changed == 0
         assert {(row.size_bytes, row.modified) for row in shelf.rows(FileSourceHasZip)} == {(None, None)}
-
-    @only_sqlite
-    def test_the_largest_size_and_the_latest_time_are_kept(self, shelf: Shelf) -> None:
-        shelf.add(ListedFile(NAME, 2**63 - 1, 253_402_300_799))
-        assert (shelf.hosting().size_bytes, shelf.hosting().modified) == (2**63 - 1, 253_402_300_799)
-        (finding,) = shelf.add(ListedFile(NAME, 0, 0)).findings
-        assert "modified 9999-12-31 23:59:59 UTC, and is 0 bytes, modified 1970-01-01 00:00:00 UTC" in finding.message
 
 
 class TestRefusedNames:
@@ -231,33 +207,6 @@ class TestRefusedNames:
         assert (reopening.requested_by, reopening.from_phase_id) == ("crawl", Phase.ZIP_NAME)
         assert shelf.add(file, FILE).accepted_zips == []
 
-    @only_sqlite
-    def test_an_archive_refused_at_one_source_is_accepted_when_first_seen_at_another(self, shelf: Shelf) -> None:
-        file = ListedFile("J.2013-10-31.7.impc.zip", 1, 1)
-        shelf.add(file)
-        centre = seed_centre(shelf.tracker, "J")
-        found = shelf.add(file, source=shelf.two)
-        assert found.accepted_zips == [ZipKey(Action.ADD, file.name)]
-        assert shelf.states() == [WAITING]
-        assert shelf.rows(ZipFile)[0].centre_id == centre
-
-    def test_an_archive_refused_in_one_directory_and_moved_to_another_has_its_centre(self, shelf: Shelf) -> None:
-        file = ListedFile("J.2013-10-31.7.impc.zip", 1, 1)
-        shelf.add(file)
-        centre = seed_centre(shelf.tracker, "J")
-        found = shelf.record(ActionListing(Action.ADD), ActionListing(Action.EDIT, zips=(file,)))
-        assert found.new_zips == [ZipKey(Action.EDIT, file.name)]
-        assert shelf.states() == [State(Phase.ZIP_NAME, Status.FAILED), WAITING]
-        (archive,) = shelf.rows(ZipFile)
-        assert (archive.centre_id, archive.created, archive.inc) == (centre, date(2013, 10, 31), 7)
-
-    @only_sqlite
-    def test_an_archive_that_is_not_there_any_more_is_not_accepted(self, shelf: Shelf) -> None:
-        shelf.add(ListedFile("J.2013-10-31.7.impc.zip", 1, 1))
-        seed_centre(shelf.tracker, "J")
-        assert shelf.add().accepted_zips == []
-        assert shelf.states() == [State(Phase.ZIP_NAME, Status.FAILED)]
-
 
 class TestChanges:
     """Content that changed under its name was never noticed."""
@@ -296,40 +245,6 @@ class TestChanges:
         assert "not been downloaded yet; the new content is" in finding.message
         assert shelf.rows(ZipFile)[0].size_bytes == 150
 
-    @only_sqlite
-    def test_a_changed_archive_that_is_refused_by_name_stays_refused(self, shelf: Shelf) -> None:
-        shelf.add(ListedFile("x.zip", 1, 1))
-        (finding,) = shelf.add(ListedFile("x.zip", 2, 1)).findings
-        assert finding.message.endswith("Its name was refused.")
-
-    def test_a_size_told_for_the_first_time_is_no_change_but_noted(self, shelf: Shelf) -> None:
-        shelf.add(ListedFile(NAME, None, None))
-        assert shelf.add(FILE).changed == 0
-        assert (shelf.hosting().size_bytes, shelf.hosting().modified) == (100, 1_400_000_000)
-        assert shelf.rows(ZipFile)[0].size_bytes == 100
-        assert shelf.add(ListedFile(NAME, 101, 1_400_000_000)).changed == 1
-
-    @only_sqlite
-    def test_a_size_not_told_any_more_is_not_forgotten(self, shelf: Shelf) -> None:
-        shelf.add(FILE)
-        assert shelf.add(ListedFile(NAME, None, None, has_md5=True)).changed == 0
-        hosting = shelf.hosting()
-        assert (hosting.size_bytes, hosting.modified, hosting.has_md5) == (100, 1_400_000_000, True)
-        assert shelf.add(ListedFile(NAME, 101, None)).changed == 1
-
-    @only_sqlite
-    def test_a_change_of_which_not_all_is_told_says_so(self, shelf: Shelf) -> None:
-        shelf.add(FILE)
-        (finding,) = shelf.add(ListedFile(NAME, None, 1_500_000_000)).findings
-        assert "is of unknown size, modified 2017-07-14" in finding.message
-
-    @only_sqlite
-    def test_a_checksum_that_appears_or_goes_is_noted_silently(self, shelf: Shelf) -> None:
-        shelf.add(FILE)
-        for present in (True, False):
-            assert shelf.add(ListedFile(NAME, FILE.size_bytes, FILE.modified, has_md5=present)).findings == []
-            assert shelf.hosting().has_md5 is present
-
 
 class TestGone:
     """Files removed from a source stayed hosted for ever."""
@@ -345,13 +260,6 @@ class TestGone:
         assert (found.known, found.new_zips, found.changed) == (2, [], 0)
         assert shelf.hosting().gone_since is None
         assert shelf.states() == [WAITING, WAITING]
-
-    @only_sqlite
-    def test_an_archive_that_comes_back_different_is_reported(self, shelf: Shelf) -> None:
-        shelf.add(FILE, OTHER)
-        shelf.add(OTHER)
-        assert shelf.add(ListedFile(NAME, 5, 5), OTHER).changed == 1
-        assert shelf.hosting().gone_since is None
 
     @only_sqlite
     def test_a_directory_that_was_not_listed_says_nothing_of_its_archives(self, shelf: Shelf) -> None:
@@ -406,23 +314,6 @@ class TestYoung:
         found = shelf.record(listing, quiet_seconds=5)
         assert list(found.unsettled) == [KEY] * unsettled
         assert (shelf.hosting().uploading_since is not None) == unsettled
-
-    @only_sqlite
-    @pytest.mark.parametrize(
-        "state", [State(Phase.QC, Status.DONE), State(Phase.UNZIP, Status.FAILED), State(Phase.ZIP_NAME, Status.FAILED)]
-    )
-    def test_what_is_not_to_be_fetched_is_not_looked_at_again(self, shelf: Shelf, state: State) -> None:
-        listing = ActionListing(Action.ADD, zips=(ListedFile(NAME, 100, int(time.time())),))
-        shelf.record(listing)
-        shelf.set_state(state)
-        if state.phase is Phase.ZIP_NAME:
-            listing = ActionListing(Action.ADD, zips=(ListedFile("x.zip", 100, int(time.time())),))
-        assert shelf.record(listing, quiet_seconds=5).unsettled == {}
-
-    @only_sqlite
-    def test_a_source_that_tells_neither_size_nor_time_is_taken_at_its_word(self, shelf: Shelf) -> None:
-        listing = ActionListing(Action.ADD, zips=(ListedFile(NAME, None, None),))
-        assert shelf.record(listing, quiet_seconds=5).unsettled == {}
 
 
 MANY = 100_000 if EVERYWHERE else 20_000

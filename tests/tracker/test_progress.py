@@ -62,16 +62,6 @@ def test_no_report_undoes_what_an_earlier_one_reached(start: State, reported: li
             assert reached.phase <= before.phase
 
 
-def test_every_phase_and_status_can_be_reached() -> None:
-    """Qc, cancelled and zip_md5 too."""
-    assert [after([state]) for state in STATES] == STATES
-
-
-def test_a_child_that_has_no_siblings_gives_its_parent_its_own_state() -> None:
-    assert [roll_up([state]) for state in STATES] == STATES
-    assert roll_up([]) is None
-
-
 @given(st.lists(states, min_size=1), st.lists(failures, min_size=1))
 def test_a_parent_shows_the_earliest_failing_phase_of_its_children(others: list[State], failed: list[State]) -> None:
     earliest = min(state.phase for state in [*others, *failed] if state.failed)
@@ -82,11 +72,6 @@ def test_a_parent_shows_the_earliest_failing_phase_of_its_children(others: list[
 def test_a_parent_without_failure_is_as_far_as_its_slowest_child(children: list[State]) -> None:
     slowest = min(children, key=lambda state: (state.phase, state.status))
     assert roll_up(children) == slowest
-
-
-def test_a_zip_with_documents_still_at_xsd_is_not_shown_at_overview() -> None:
-    at_xsd, at_overview = State(Phase.XSD, Status.RUNNING), State(Phase.OVERVIEW, Status.DONE)
-    assert roll_up([at_overview, at_xsd, at_overview]) == at_xsd
 
 
 @given(st.lists(reports, min_size=1, max_size=4), st.data())
@@ -158,15 +143,3 @@ def test_no_other_module_writes_phase_or_status() -> None:
     (task_phase,) = found.pop("dcc/session/sessions.py")
     assert "phase_id" in task_phase
     assert found == {}
-
-
-def test_a_module_that_wrote_phase_or_status_would_be_noticed() -> None:
-    for source in (
-        "update(ZipAction).values(status_id=3)",
-        "connection.execute(insert(XmlFile), [{'phase_id': 3}])",
-        "update(ZipAction).values({ZipAction.status_id: 3})",
-        "row.status_id = 3",
-        "connection.execute(text('UPDATE zip_action SET status_id = 3'))",
-    ):
-        assert list(_writes(source)), source
-    assert not list(_writes("select(ZipAction.phase_id).where(ZipAction.status_id == 3)"))

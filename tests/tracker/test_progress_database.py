@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import random
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -14,16 +10,14 @@ from typing import TypeVar
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import Connection, Engine, delete, event, select
+from sqlalchemy import Connection, Engine, delete, select
 
-from dcc.naming import Action
 from dcc.phases import Phase, Status
 from dcc.settings import Settings
 from dcc.tracker import progress
 from dcc.tracker.database import init_tracker, open_tracker, run_writing, writing
 from dcc.tracker.models import (
     DocumentReopening,
-    FileSource,
     Reopening,
     XmlFile,
     ZipAction,
@@ -31,7 +25,7 @@ from dcc.tracker.models import (
     ZipFile,
     utc_now,
 )
-from dcc.tracker.progress import NewZipAction, Proposal, Subject
+from dcc.tracker.progress import Proposal, Subject
 from dcc.tracker.states import REQUESTED, WAITING, State, advance, roll_up
 from tests.support.databases import (
     SeededZip,
@@ -53,7 +47,6 @@ MODELS: dict[Subject, type[ZipAction] | type[ZipDownload] | type[XmlFile]] = {
 }
 
 NOT_DOWNLOADED = State(Phase.DOWNLOAD, Status.FAILED)
-WRONG_CHECKSUM = State(Phase.ZIP_MD5, Status.FAILED)
 EXTRACTED = State(Phase.UNZIP, Status.DONE)
 REFUSED = State(Phase.XML_NAME, Status.FAILED)
 CHECKING = State(Phase.XSD, Status.RUNNING)
@@ -94,17 +87,6 @@ def action_state(tracker: Engine, archive: SeededZip) -> State:
 
 
 # Adding
-
-
-def test_zip_actions_are_added_in_the_state_given(tracker: Engine, archive: SeededZip) -> None:
-    refused = State(Phase.ZIP_NAME, Status.FAILED)
-    rows = [NewZipAction(archive.zip_id, Action.DELETE, refused), NewZipAction(archive.zip_id, Action.EDIT, WAITING)]
-    ids = do(tracker, lambda connection: progress.add_zip_actions(connection, rows))
-    with tracker.connect() as connection:
-        found = connection.execute(select(ZipAction.todo_id, ZipAction.status_id).where(ZipAction.id.in_(ids)))
-        assert sorted(tuple(row) for row in found) == [(2, Status.DONE), (3, Status.FAILED)]
-    assert [states(tracker, Subject.ZIP_ACTION)[number] for number in ids] == [refused, WAITING]
-    assert do(tracker, lambda connection: progress.add_zip_actions(connection, [])) == []
 
 
 def test_a_download_begins_requested_and_leaves_its_zip_action_waiting(tracker: Engine, archive: SeededZip) -> None:
@@ -178,22 +160,6 @@ def test_a_failed_attempt_that_another_one_follows_is_not_promoted(tracker: Engi
     assert states(tracker, Subject.ZIP_DOWNLOAD)[first] == NOT_DOWNLOADED
 
 
-def test_a_failure_can_be_promoted_later_when_no_attempt_follows_after_all(tracker: Engine, archive: SeededZip) -> None:
-    download = seed_download(tracker, archive.hosting_id)
-    propose(tracker, on_download(download, WRONG_CHECKSUM, promote=False))
-    propose(tracker, on_download(download, WRONG_CHECKSUM))
-    assert action_state(tracker, archive) == WRONG_CHECKSUM
-
-
-def test_the_last_proposal_for_a_row_decides_whether_it_is_promoted(tracker: Engine, archive: SeededZip) -> None:
-    download = seed_download(tracker, archive.hosting_id)
-    checking = State(Phase.ZIP_MD5, Status.RUNNING)
-    propose(tracker, on_download(download, checking), on_download(download, WRONG_CHECKSUM, promote=False))
-    assert action_state(tracker, archive) == WAITING
-    propose(tracker, on_download(download, checking, promote=False), on_download(download, checking))
-    assert action_state(tracker, archive) == WRONG_CHECKSUM
-
-
 def test_only_the_latest_download_shows_on_the_zip_action(tracker: Engine, archive: SeededZip) -> None:
     other_source = seed_source(tracker, seed_centre(tracker, "J"))
     other_hosting = seed_hosting(tracker, archive.za_id, other_source)
@@ -203,23 +169,6 @@ def test_only_the_latest_download_shows_on_the_zip_action(tracker: Engine, archi
     assert action_state(tracker, archive) == WAITING
     propose(tracker, on_download(earlier, NOT_DOWNLOADED), on_download(latest, EXTRACTED))
     assert action_state(tracker, archive) == EXTRACTED
-
-
-def test_a_proposal_for_a_row_that_is_gone_changes_nothing(tracker: Engine, archive: SeededZip) -> None:
-    """Its file source may have been removed meanwhile."""
-    download = seed_download(tracker, archive.hosting_id, EXTRACTED)
-    (document,) = seed_documents(tracker, download, 1)
-    with writing(tracker) as connection:
-        connection.execute(delete(FileSource))
-    found = propose(
-        tracker,
-        on_document(document, VALID),
-        on_download(download, VALID),
-        Proposal(Subject.ZIP_ACTION, archive.za_id, INVALID),
-        Proposal(Subject.ZIP_ACTION, 999, INVALID),
-    )
-    assert found == {(Subject.ZIP_ACTION, archive.za_id): INVALID}
-    assert propose(tracker) == {}
 
 
 # Re-opening and cancelling
@@ -283,103 +232,10 @@ def test_a_late_report_on_an_old_download_does_not_touch_a_reopened_zip_action(
     assert action_state(tracker, archive) == EXTRACTED
 
 
-def test_cancelled_downloads_keep_their_phase_and_are_not_promoted(tracker: Engine, archive: SeededZip) -> None:
-    """Cancelled can be reached."""
-    running = State(Phase.ZIP_MD5, Status.RUNNING)
-    download, finished = seed_download(tracker, archive.hosting_id, VALID), seed_download(tracker, archive.hosting_id)
-    propose(tracker, on_download(finished, running))
-    assert action_state(tracker, archive) == VALID
-    do(tracker, lambda connection: progress.cancel_downloads(connection, [download, finished, 999]))
-    assert states(tracker, Subject.ZIP_DOWNLOAD) == {
-        download: VALID,
-        finished: State(Phase.ZIP_MD5, Status.CANCELLED),
-    }
-    assert action_state(tracker, archive) == VALID
-
-
 # Writers beside each other
 
 
-def test_threads_that_report_on_the_same_documents_end_where_the_algebra_says(tracker: Engine) -> None:
-    source = seed_source(tracker, seed_centre(tracker))
-    archives = [seed_zip(tracker, source, f"H.2026-01-31.{inc}.impc.zip") for inc in range(4)]
-    downloads = [seed_download(tracker, archive.hosting_id, EXTRACTED) for archive in archives]
-    documents = {download: seed_documents(tracker, download, 5) for download in downloads}
-    chance = random.Random(20261121)
-    choices = [CHECKING, VALID, *(State(phase, Status.RUNNING) for phase in (Phase.UPLOAD, Phase.QC))]
-    work: list[list[Proposal]] = []
-    for turn in range(96):
-        numbers = chance.sample([number for found in documents.values() for number in found], 6)
-        # The last download has failures besides.
-        failing = [REFUSED, INVALID] if turn % 8 == 0 else []
-        work.append(
-            [
-                on_document(number, chance.choice(choices + (failing if number in documents[downloads[-1]] else [])))
-                for number in numbers
-            ]
-        )
-    barrier = threading.Barrier(8)
-
-    def run(share: Sequence[list[Proposal]]) -> None:
-        barrier.wait(30)
-        for proposals in share:
-            propose(tracker, *proposals)
-
-    with ThreadPoolExecutor(8) as pool:
-        for done in [pool.submit(run, work[start::8]) for start in range(8)]:
-            done.result()
-
-    expected = {number: State(Phase.XSD, Status.PENDING) for found in documents.values() for number in found}
-    for proposals in work:
-        for proposal in proposals:
-            expected[proposal.id] = advance(expected[proposal.id], proposal.state)
-    assert states(tracker, Subject.XML_FILE) == expected
-    parents = {download: roll_up(expected[number] for number in found) for download, found in documents.items()}
-    assert states(tracker, Subject.ZIP_DOWNLOAD) == parents
-    assert states(tracker, Subject.ZIP_ACTION) == {
-        archive.za_id: parents[download] for archive, download in zip(archives, downloads, strict=True)
-    }
-    assert {state.failed for state in parents.values() if state} == {True, False}
-
-
 # Cost
-
-
-@contextmanager
-def sent_statements(tracker: Engine) -> Iterator[list[str]]:
-    """The statements sent within the block; one that the driver sends row by row is listed for each row."""
-    sent: list[str] = []
-
-    def note(_c: object, _cursor: object, statement: str, parameters: object, _x: object, many: bool) -> None:
-        sent.extend([statement] * (len(parameters) if many and isinstance(parameters, (list, tuple)) else 1))
-
-    event.listen(tracker, "before_cursor_execute", note)
-    try:
-        yield sent
-    finally:
-        event.remove(tracker, "before_cursor_execute", note)
-
-
-def test_a_thousand_proposals_take_few_statements(tracker: Engine) -> None:
-    """The number of statements does not grow with the number of rows."""
-    source = seed_source(tracker, seed_centre(tracker))
-    documents: list[int] = []
-    for inc in range(20):
-        archive = seed_zip(tracker, source, f"H.2026-01-31.{inc}.impc.zip")
-        documents += seed_documents(tracker, seed_download(tracker, archive.hosting_id, EXTRACTED), 50)
-    with sent_statements(tracker) as sent, writing(tracker) as connection:
-        progress.report(connection, [on_document(number, VALID) for number in documents])
-    assert len(documents) == 1_000
-    assert len(sent) <= 16, "\n".join(sent)
-    assert set(states(tracker, Subject.ZIP_ACTION).values()) == {VALID}
-
-
-def test_a_report_without_news_writes_nothing(tracker: Engine, archive: SeededZip) -> None:
-    download = seed_download(tracker, archive.hosting_id, EXTRACTED)
-    documents = seed_documents(tracker, download, 10, VALID)
-    with sent_statements(tracker) as sent, writing(tracker) as connection:
-        progress.report(connection, [on_document(number, CHECKING) for number in documents])
-    assert not [statement for statement in sent if statement.startswith("UPDATE")]
 
 
 # The database against the algebra
@@ -501,32 +357,6 @@ def test_documents_set_back_do_not_touch_what_does_not_come_from_them(tracker: E
     do(tracker, lambda connection: progress.reopen(connection, [archive.za_id], "me", "Again."))
     do(tracker, lambda connection: progress.reopen_documents(connection, {document: VALID}, "me", "Why."))
     assert action_state(tracker, archive) == WAITING
-
-
-def test_documents_that_are_not_there_or_stand_so_already_are_not_set_back(tracker: Engine, archive: SeededZip) -> None:
-    download = seed_download(tracker, archive.hosting_id, EXTRACTED)
-    (document,) = seed_documents(tracker, download, 1, VALID)
-    wanted = {document: VALID, 9_999: VALID}
-    assert do(tracker, lambda connection: progress.reopen_documents(connection, wanted, "x" * 99, "y" * 999)) == {}
-    moved = {document: State(Phase.UPLOAD, Status.CANCELLED)}
-    do(tracker, lambda connection: progress.reopen_documents(connection, moved, "x" * 99, "y" * 999))
-    with tracker.connect() as connection:
-        (row,) = connection.execute(select(DocumentReopening)).all()
-    assert (len(row.requested_by), len(row.reason)) == (64, 256)
-
-
-def test_a_thousand_documents_are_set_back_with_few_statements(tracker: Engine) -> None:
-    source = seed_source(tracker, seed_centre(tracker))
-    documents: list[int] = []
-    for inc in range(20):
-        archive = seed_zip(tracker, source, f"H.2026-01-31.{inc}.impc.zip")
-        documents += seed_documents(tracker, seed_download(tracker, archive.hosting_id, EXTRACTED), 50, VALID)
-    wanted = dict.fromkeys(documents, State(Phase.UPLOAD, Status.CANCELLED))
-    with sent_statements(tracker) as sent, writing(tracker) as connection:
-        progress.reopen_documents(connection, wanted, "me", "Why.")
-    logged = [statement for statement in sent if "document_reopening" in statement]
-    assert len(sent) - len(logged) <= 20, "\n".join(sent)
-    assert set(states(tracker, Subject.ZIP_ACTION).values()) == {State(Phase.UPLOAD, Status.CANCELLED)}
 
 
 # Rows are named by place: 0 is the zip action, 1 and 2 its downloads, 3 to 8 their documents.

@@ -11,13 +11,11 @@ from sqlalchemy import ColumnElement, Connection, Engine, String, case, cast, in
 from dcc.errors import NotFoundError
 from dcc.naming import Action
 from dcc.operations.sessions import open_session
-from dcc.outcomes import ZipKey
 from dcc.phases import ACTION_IDS, Phase, Status
 from dcc.settings import Settings
 from dcc.tracker import crawls, progress
 from dcc.tracker.database import exception_id, insert_rows, writing
 from dcc.tracker.models import (
-    Centre,
     CrawlFinding,
     CrawlingSession,
     FileSourceHasZip,
@@ -74,17 +72,6 @@ def waiting(tracker: Engine) -> list[str]:
 
 def is_read(statement: str) -> bool:
     return statement.startswith("SELECT")
-
-
-def test_an_empty_tracker_has_nothing_to_report(tracker: Engine) -> None:
-    with tracker.connect() as connection:
-        assert zip_action_lists.count_zip_actions(connection) == []
-        assert zip_action_lists.count_documents(connection) == []
-        assert zip_action_lists.find_zips(connection) == []
-        assert zip_action_lists.waiting_zip_actions(connection) == []
-        assert crawls.latest_crawls(connection) == {}
-        assert crawls.latest_findings(connection) == []
-        assert crawls.list_sessions(connection) == []
 
 
 def test_zip_actions_are_counted_by_state_along_the_pipeline(tracker: Engine) -> None:
@@ -326,30 +313,6 @@ def test_a_changed_archive_is_a_finding_until_it_is_fetched_anew_or_gone(tracker
     assert findings() == []
 
 
-def test_the_latest_crawl_of_each_source_counts_with_its_findings(tracker: Engine) -> None:
-    centre = seed_centre(tracker)
-    source, other = seed_source(tracker, centre), seed_source(tracker, centre, username="other")
-    zipped = seed_zip(tracker, source)
-    first, second = add_session(tracker), add_session(tracker)
-    add_crawl(tracker, first, source, new=3)
-    add_crawl(tracker, first, other, new=4)
-    add_crawl(tracker, second, source, "It took too long.")
-    add_finding(tracker, first, source, "old", zipped.za_id)
-    add_finding(tracker, first, other, "of the other")
-    add_finding(tracker, second, source, "new", zipped.za_id)
-    with tracker.connect() as connection:
-        found = crawls.latest_crawls(connection)
-        assert [finding.message for finding in crawls.latest_findings(connection)] == ["of the other", "new"]
-        assert [finding.message for finding in crawls.session_findings(connection, first)] == ["old", "of the other"]
-        assert [finding.message for finding in crawls.zip_findings(connection, zipped.za_id)] == ["old", "new"]
-    assert found[other].new == 4
-    assert found[other].error is None
-    error = found[source].error
-    assert error is not None
-    assert (found[source].outcome, found[source].session, found[source].started) == ("failed", second, NOW)
-    assert (error.kind, error.message) == ("SourceTimeoutError", "It took too long.")
-
-
 def test_sessions_are_listed_newest_first_with_what_became_of_them(tracker: Engine, settings: Settings) -> None:
     source = seed_source(tracker, seed_centre(tracker))
     good = add_session(tracker, 0, finished=True)
@@ -408,14 +371,3 @@ def test_questions_cost_the_same_statements_however_much_there_is(tracker: Engin
         add_crawl(tracker, session, source, "no")
         add_finding(tracker, session, source, "x")
     assert ask() == before
-
-
-def test_a_zip_whose_centre_was_deleted_is_still_listed(tracker: Engine) -> None:
-    harwell, jax = seed_centre(tracker, "H"), seed_centre(tracker, "J")
-    put_zip(tracker, seed_source(tracker, jax), harwell, "2026-01-01")
-    with writing(tracker) as connection:
-        connection.execute(Centre.__table__.delete().where(Centre.id == harwell))
-    with tracker.connect() as connection:
-        (entry,) = zip_action_lists.find_zips(connection)
-        assert entry.centre is None
-        assert zip_action_lists.waiting_zip_actions(connection) == [ZipKey(Action.ADD, "H.2026-01-01.1.impc.zip")]

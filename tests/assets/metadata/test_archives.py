@@ -11,7 +11,7 @@ from dcc.naming import Action
 from dcc.outcomes import HELD, DocumentOutcome, Problem, ZipKey, ZipOutcome
 from dcc.phases import Phase, Status
 from dcc.store.staging import Staging
-from dcc_assets.metadata.archives import DOCUMENTS_SHOWN, ERRORS_SHOWN, complete_zip_report, zip_report
+from dcc_assets.metadata.archives import DOCUMENTS_SHOWN, ERRORS_SHOWN, zip_report
 from dcc_dagster.partition_events import Report, Verdict
 
 KEY = ZipKey(Action.ADD, "H.2013-10-31.1.impc.zip")
@@ -119,15 +119,6 @@ def test_documents_that_failed_come_first_and_only_their_errors_are_listed() -> 
     ]
 
 
-def test_names_and_contents_may_both_be_wrong() -> None:
-    documents = (
-        document("odd name.xml", Phase.XML_NAME, Status.FAILED, Problem("BadFileNameError", "odd")),
-        document("bad.xml", Phase.XSD, Status.FAILED, Problem("SchemaViolationError", "wrong", 7, 3)),
-    )
-    _, told, _ = shown(zip_report(outcome(Phase.XML_NAME, Status.FAILED, extracted=True, documents=documents), STAGING))
-    assert told == {"xml_name": False, "xsd": False}
-
-
 def test_long_lists_are_cut_and_it_is_said_by_how_much() -> None:
     errors = [Problem("SchemaViolationError", f"wrong {n}", n, 1) for n in range(1, ERRORS_SHOWN + 31)]
     documents = [document("bad.xml", Phase.XSD, Status.FAILED, *errors)]
@@ -135,18 +126,6 @@ def test_long_lists_are_cut_and_it_is_said_by_how_much() -> None:
     verdict = failing(zip_report(outcome(Phase.XSD, Status.FAILED, documents=tuple(documents)), STAGING))
     assert (len(rows(verdict, "errors")), verdict.metadata["errors not shown"]) == (ERRORS_SHOWN, 30)
     assert (len(rows(verdict, "documents")), verdict.metadata["documents not shown"]) == (DOCUMENTS_SHOWN, 1)
-
-
-def test_a_zip_action_that_still_waits_is_there_and_nothing_more() -> None:
-    there, told, untold = shown(
-        complete_zip_report(outcome(Phase.ZIP_NAME, Status.DONE, downloaded=False, extracted=False), STAGING)
-    )
-    assert (there, told, untold) == (["zip_actions"], {}, {"zip_name": True})
-
-
-def test_a_zip_action_that_is_refused_by_its_name_is_not_taken_for_one() -> None:
-    there, told, _ = shown(complete_zip_report(outcome(Phase.ZIP_NAME, Status.FAILED), STAGING))
-    assert (there, told) == ([], {"zip_name": False})
 
 
 def rows(verdict: Verdict, name: str) -> list[dict[str, Any]]:

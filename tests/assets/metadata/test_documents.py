@@ -128,11 +128,6 @@ def test_every_ending_is_shown(made: Report, assets: list[str], failed: dict[str
     assert shown(made) == (assets, failed, passed)
 
 
-def test_contexts_and_overviews_show_nothing_of_zip_actions() -> None:
-    for phase in (Phase.CONTEXT, Phase.OVERVIEW):
-        assert data_report(ZipData(KEY, "H", phase, phase, Status.DONE, (), 0.0, datetime(2026, 11, 21))) is None
-
-
 def test_the_worst_findings_come_first_and_those_left_out_are_counted() -> None:
     warnings = [finding("E2", Severity.WARNING, line) for line in range(ERRORS_SHOWN)]
     made = report(

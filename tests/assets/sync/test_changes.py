@@ -5,36 +5,27 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
 import pytest
 from dagster import AssetKey, DagsterRunStatus
-from sqlalchemy import select, update
+from sqlalchemy import update
 
-from dcc.data_outcomes import ContextsBuilt, DataOutcome, OverviewsBuilt, ZipData
+from dcc.data_outcomes import DataOutcome, OverviewsBuilt, ZipData
 from dcc.errors import DagsterStorageError
 from dcc.phases import Phase
-from dcc.qc.contexts.listings import ContextFilter
-from dcc.qc.contexts.states import mark_done
 from dcc.qc.database import writing
 from dcc.qc.models import DataContext, ReferenceSnapshot
 from dcc.session.data import judging_basis
 from dcc.session.data.corrections import recheck, withdraw_submission
 from dcc.session.data.settling import settle_qc
-from dcc.tracker.models import ZipAction
 from dcc_assets.keys import CHECK_OF_GROUP, UPLOAD_CHECK
 from dcc_assets.sessions import run_session
 from dcc_assets.sync.changes import DATA_SHOWN, Mark
-from dcc_assets.sync.marks import Part
-from dcc_assets.sync.rebuild import rebuild_instance
 from dcc_dagster.event_recorder import EventRecorder
-from dcc_dagster.instance import open_instance
-from dcc_sensors.pending_work import count_changes
-from tests.assets.test_data_session import ARRIVAL, DATA_ASSETS, EXPERIMENT_CHECK, metadata, run
-from tests.support.dagster_instances import Dagster, lose_instance, show_changed_data
+from tests.assets.test_data_session import DATA_ASSETS, EXPERIMENT_CHECK, metadata, run
+from tests.support.dagster_instances import Dagster, show_changed_data
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
-from tests.support.databases import one_database, only_mariadb
 from tests.support.shown_installations import GOOD, ORPHANS, Shown, put_orphans
 
 
@@ -88,13 +79,6 @@ def test_a_submission_that_was_withdrawn_is_shown_in_yellow(shown: Shown) -> Non
     assert shown.dagster.checks(EXPERIMENT_CHECK)[ORPHANS] == "passed"
 
 
-def test_what_changed_beside_a_session_is_shown_by_the_next_one(shown: Shown) -> None:
-    finish_quality_control(shown.data)
-    run(shown.data, shown.dagster)
-    assert metadata(shown.dagster, "qc", GOOD)["status"] == "done"
-
-
-@one_database
 def test_what_the_rules_found_is_shown_of_an_archive_that_another_document_failed_in(
     data: DataInstallation, data_dagster: Dagster
 ) -> None:
@@ -139,29 +123,6 @@ def test_what_could_not_be_checked_is_a_warning_until_it_can_be(shown: Shown, mo
     assert {shown.dagster.checks(check)[GOOD] for check in failed} == {"passed"}
 
 
-@only_mariadb
-def test_a_rebuild_shows_what_the_lost_instance_showed(data: DataInstallation) -> None:
-    data.put(GOOD, specimens(), experiments())
-    put_orphans(data)
-    with open_instance(data.settings) as instance:
-        run_session(data.settings, data.tracker, instance)
-        before = shown(Dagster(instance))
-        evaluation = Dagster(instance).evaluation(EXPERIMENT_CHECK, ORPHANS)
-        contexts = metadata(Dagster(instance), "contexts", "H")
-        overviews = metadata(Dagster(instance), "overviews", "H")
-    lose_instance(data.settings)
-    with open_instance(data.settings) as instance:
-        report = rebuild_instance(data.settings, data.tracker, instance)
-        again = Dagster(instance)
-        assert shown(again) == before
-        assert again.evaluation(EXPERIMENT_CHECK, ORPHANS).metadata == evaluation.metadata
-        assert again.evaluation(EXPERIMENT_CHECK, ORPHANS).description == evaluation.description
-        changes = dict.fromkeys(("added", "changed", "emptied"), 0)
-        assert metadata(again, "contexts", "H") == contexts | changes
-        assert metadata(again, "overviews", "H") == overviews
-    assert report.centres == 1
-
-
 @pytest.mark.parametrize("asset", ["uploaded_data", "data_integrity"])
 def test_a_zip_action_is_judged_again_alone(shown: Shown, asset: str) -> None:
     assert shown.dagster.materialise(shown.job, GOOD, asset) is DagsterRunStatus.SUCCESS
@@ -181,28 +142,6 @@ def test_contexts_and_quality_control_are_brought_up_to_date_from_the_page(shown
     assert metadata(shown.dagster, "qc", GOOD)["status"] == "done"
 
 
-def test_a_partition_without_data_fails_the_run_and_says_so(shown: Shown) -> None:
-    shown.data.folder.put(ARRIVAL, b"no archive")
-    run(shown.data, shown.dagster)
-    for partition, asset in (("J", "contexts"), (ARRIVAL, "data_integrity"), ("add/no.zip", "qc")):
-        for name in ("zip_actions", "centres"):
-            shown.dagster.instance.add_dynamic_partitions(name, [partition])
-        assert shown.dagster.materialise(shown.job, partition, asset) is DagsterRunStatus.FAILURE, partition
-
-
-@one_database
-def test_a_mark_is_kept_with_the_instance(data: DataInstallation, data_dagster: Dagster) -> None:
-    assert DATA_SHOWN.read(data_dagster.instance).zips == ""
-    data.put(GOOD, specimens(), experiments())
-    run(data, data_dagster)
-    mark = DATA_SHOWN.read(data_dagster.instance)
-    with data.tracker.connect() as connection:
-        changed = connection.scalar(select(ZipAction.last_update))
-    assert changed is not None
-    assert mark.zips == changed.isoformat()
-    assert mark.contexts > 0
-
-
 def test_what_changed_is_shown_after_the_clock_was_put_back(shown: Shown) -> None:
     """A session by a clock that was ahead left a mark in the future."""
     DATA_SHOWN.write(
@@ -217,19 +156,6 @@ def test_what_changed_is_shown_after_the_clock_was_put_back(shown: Shown) -> Non
     assert DATA_SHOWN.read(shown.dagster.instance).zips < "2099"
 
 
-def test_no_mark_is_set_in_the_future(shown: Shown) -> None:
-    with writing(shown.data.tracker) as connection:
-        connection.execute(update(ZipAction).values(last_update=datetime(2099, 1, 1)))
-
-    show(shown.data, shown.dagster)
-
-    mark = DATA_SHOWN.read(shown.dagster.instance)
-    assert mark.zips < "2099"
-    assert mark.is_open
-    assert count_changes(shown.data.settings, [Part(mark)]) == 0
-
-
-@one_database
 def test_the_mark_is_not_set_before_everything_is_stored(
     data: DataInstallation, data_dagster: Dagster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -270,7 +196,6 @@ def _uploaded(outcome: DataOutcome) -> bool:
     return isinstance(outcome, ZipData) and outcome.reached is Phase.UPLOAD
 
 
-@one_database
 @pytest.mark.parametrize("when", [_uploaded, _overviews_built])
 def test_what_is_withdrawn_while_a_session_works_is_shown_by_it(
     data: DataInstallation, data_dagster: Dagster, when: Callable[[DataOutcome], bool]
@@ -286,31 +211,3 @@ def test_what_is_withdrawn_while_a_session_works_is_shown_by_it(
     assert data.states()[ORPHANS] == "upload cancelled"
     assert data_dagster.checks(UPLOAD_CHECK) == {GOOD: "passed", ORPHANS: "failed"}
     assert data_dagster.checks(EXPERIMENT_CHECK).get(ORPHANS) != "failed"
-
-
-@one_database
-def test_quality_control_that_is_done_right_after_a_build_is_shown_by_the_session(
-    data: DataInstallation, data_dagster: Dagster
-) -> None:
-    data.put(GOOD, specimens(), experiments())
-
-    def finish() -> None:
-        mark_done(data.qc, ContextFilter(), author="wrangler", reason="Looked at.")
-
-    built = _beside(lambda outcome: isinstance(outcome, ContextsBuilt), finish)
-    run_session(data.settings, data.tracker, data_dagster.instance, on_data=built)
-
-    assert metadata(data_dagster, "contexts", "H")["states"][0]["state"] == "qcdone"
-
-
-@one_database
-def test_what_a_session_told_is_not_told_again_at_its_end(data: DataInstallation, data_dagster: Dagster) -> None:
-    run(data, data_dagster)
-    data.put(GOOD, specimens(), experiments())
-    put_orphans(data)
-    run(data, data_dagster)
-    told = {
-        asset: len(data_dagster.instance.fetch_materializations(AssetKey(asset), limit=100).records)
-        for asset in (*DATA_ASSETS, "contexts")
-    }
-    assert told == {"uploaded_data": 2, "data_integrity": 2, "qc": 1, "contexts": 1}

@@ -20,7 +20,6 @@ from dcc_assets.sessions import run_session
 from dcc_assets.sync.consistency import check_events
 from dcc_dagster.instance import open_instance
 from tests.support.data_installations import DataInstallation, experiments, specimens
-from tests.support.databases import one_database
 from tests.support.healthy_installation import FAULTY, GOOD, INVALID, MISNAMED
 
 
@@ -36,7 +35,6 @@ def shown(data: DataInstallation) -> Iterator[DagsterInstance]:
         yield instance
 
 
-@one_database
 def test_what_dagster_does_not_show_is_said_and_nothing_else(data: DataInstallation, shown: DagsterInstance) -> None:
     """One test, since a session takes seconds: each step damages what the one before left."""
 

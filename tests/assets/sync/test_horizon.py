@@ -11,7 +11,7 @@ from sqlalchemy import select, update
 
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
-from dcc.phases import Phase, Status
+from dcc.phases import Phase
 from dcc.qc.database import writing
 from dcc.qc.models import DataContext
 from dcc.session.data.settling import settle_qc
@@ -27,7 +27,7 @@ from dcc_assets.sync.rebuild import rebuild_instance
 from dcc_dagster.instance import open_instance
 from tests.support.dagster_instances import Dagster, lose_instance, show_changed_data
 from tests.support.data_installations import DataInstallation, experiments, specimens
-from tests.support.databases import one_database, only_mariadb
+from tests.support.databases import only_mariadb
 
 ASSETS = (
     "zip_actions",
@@ -111,7 +111,6 @@ def test_the_oldest_of_too_many_go_and_come_back_when_something_becomes_of_them(
     assert check_events(data.tracker, settings, instance) == []
 
 
-@one_database
 def test_a_first_showing_and_a_rebuild_show_no_more_than_is_kept(data: DataInstallation) -> None:
     put(data, ZIPS)
     put_failing(data)
@@ -134,21 +133,6 @@ def test_a_first_showing_and_a_rebuild_show_no_more_than_is_kept(data: DataInsta
         assert check_events(data.tracker, data.settings, instance) == []
 
 
-@one_database
-def test_what_is_at_work_stays_whatever_its_age(data: DataInstallation, data_dagster: Dagster) -> None:
-    put(data, ZIPS)
-    run_session(data.settings, data.tracker, data_dagster.instance)
-    age(data)
-    waiting = {"phase_id": int(Phase.ZIP_NAME), "status_id": int(Status.DONE)}
-    with writing(data.tracker) as connection:
-        connection.execute(update(ZipAction).where(ZipAction.id == 1).values(**waiting))
-
-    archive_older(data_dagster.instance, data.tracker, keep(data, 1))
-
-    assert partitions(data_dagster) == {ZIPS[0], ZIPS[4]}
-
-
-@one_database
 def test_an_archiving_that_was_killed_is_finished_by_the_next(
     data: DataInstallation, data_dagster: Dagster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from dataclasses import replace
 
 import pytest
 
@@ -12,14 +11,11 @@ from dcc.operations.sessions import open_session
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.crawling import crawl_file_sources
 from dcc_assets.sessions import run_session
-from dcc_assets.sync.changes import DATA_SHOWN, Mark
 from dcc_assets.sync.consistency import check_events
-from dcc_assets.sync.marks import Part
 from dcc_dagster.instance import open_instance
 from tests.assets.sync.test_archives import times_materialised
 from tests.assets.sync.test_changes import finish_quality_control, later
 from tests.support.data_installations import DataInstallation, experiments, specimens
-from tests.support.databases import one_database
 
 PATIENCE = 120
 EUROPE, AMERICA = "europe", "america"
@@ -55,7 +51,6 @@ def is_all_shown(grouped: DataInstallation) -> bool:
         return check_events(grouped.tracker, grouped.settings, instance) == []
 
 
-@one_database
 @pytest.mark.parametrize("heard", ["on_crawl", "on_zip"])
 def test_each_of_two_sessions_at_once_shows_its_own_and_nothing_is_shown_twice(
     grouped: DataInstallation, heard: str
@@ -81,7 +76,6 @@ def test_each_of_two_sessions_at_once_shows_its_own_and_nothing_is_shown_twice(
     assert shown(grouped, [*OF_EUROPE, *OF_AMERICA]) == once
 
 
-@one_database
 def test_what_a_session_had_not_shown_is_shown_by_the_next_one_of_its_group(grouped: DataInstallation) -> None:
     """It died while one of another group was at work, which sets no mark for its centres."""
     with open_session(grouped.tracker, grouped.settings, group=EUROPE) as dead:
@@ -94,7 +88,6 @@ def test_what_a_session_had_not_shown_is_shown_by_the_next_one_of_its_group(grou
     assert is_all_shown(grouped)
 
 
-@one_database
 def test_what_changed_beside_sessions_is_shown_by_the_next_one_of_its_centres(grouped: DataInstallation) -> None:
     session(grouped, None)
     of_each = [OF_EUROPE[0], OF_AMERICA[0]]
@@ -104,25 +97,3 @@ def test_what_changed_beside_sessions_is_shown_by_the_next_one_of_its_centres(gr
     assert [archive[-1] for archive in shown(grouped, of_each)] == [europe, america + 1]
     session(grouped, None)
     assert [archive[-1] for archive in shown(grouped, of_each)] == [europe + 1, america + 1]
-
-
-@one_database
-def test_marks_of_groups_go_on_from_that_of_all(grouped: DataInstallation) -> None:
-    groups = grouped.settings.centre_groups
-    with open_instance(grouped.settings) as instance:
-
-        def parts(group: str | None) -> list[Part[Mark]]:
-            return DATA_SHOWN.parts(instance, grouped.settings, None if group is None else groups[group])
-
-        early, late = (Mark(f"2026-01-0{day}T00:00:00", contexts=day) for day in (1, 2))
-        assert parts(None) == [Part(Mark())]
-        assert parts(EUROPE) == [Part(Mark(), frozenset("H"))]
-        DATA_SHOWN.write(instance, early)
-        DATA_SHOWN.write(instance, late, groups[EUROPE])
-        assert parts(EUROPE) == [Part(late, frozenset("H"))]
-        assert parts(AMERICA) == [Part(early, frozenset("J"))]
-        assert parts(None) == [Part(late, frozenset("H")), Part(early, frozenset("H"), but=True)]
-        DATA_SHOWN.write(instance, replace(late, contexts=9))
-        assert parts(EUROPE) == [Part(replace(late, contexts=9), frozenset("H"))]
-        larger = grouped.settings.model_copy(update={"groups": f"{EUROPE}=H,Wtsi"})
-        assert DATA_SHOWN.parts(instance, larger) == [Part(replace(late, contexts=9))]

@@ -23,7 +23,6 @@ from dcc_assets.sync.overdue import show_overdue
 from tests.assets.test_sessions import invalid_documents
 from tests.support.dagster_instances import Dagster
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
-from tests.support.databases import one_database
 from tests.support.installations import Installation
 
 GOOD = "add/H.2013-10-31.1.impc.zip"
@@ -51,7 +50,6 @@ def crawl(installation: Installation, dagster: Dagster, until: Phase = Phase.XSD
     run_session(installation.settings, installation.tracker, dagster.instance, until=until)
 
 
-@one_database
 def test_a_source_that_no_session_crawls_fails_its_check_until_one_does(
     installation: Installation, dagster: Dagster, after: After
 ) -> None:
@@ -71,7 +69,6 @@ def test_a_source_that_no_session_crawls_fails_its_check_until_one_does(
     assert dagster.checks(CRAWL_OVERDUE) == {"H-1": "passed"}
 
 
-@one_database
 def test_a_server_that_is_down_for_long_is_a_warning_and_no_outage(
     installation: Installation, dagster: Dagster, after: After
 ) -> None:
@@ -91,7 +88,6 @@ def test_a_server_that_is_down_for_long_is_a_warning_and_no_outage(
     assert dagster.checks(CRAWL_OVERDUE) == {"H-1": "passed"}
 
 
-@one_database
 def test_a_silent_centre_is_heard_again_with_its_next_archive(
     installation: Installation, dagster: Dagster, after: After
 ) -> None:
@@ -133,7 +129,6 @@ def test_a_failed_archive_is_late_until_it_is_corrected(
     assert dagster.checks(SUBMISSIONS_OVERDUE) == {"H": "passed"}
 
 
-@one_database
 def test_what_waits_for_us_is_an_error_until_it_is_through(
     data: DataInstallation, data_dagster: Dagster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,7 +146,6 @@ def test_what_waits_for_us_is_an_error_until_it_is_through(
     assert [info.is_current for info in infos if info.partition_key == "H"] == [True, True], "as of its contexts"
 
 
-@one_database
 def test_nothing_is_told_twice_and_a_source_out_of_use_fails_nothing(
     installation: Installation, dagster: Dagster, after: After
 ) -> None:

@@ -13,7 +13,6 @@ from dcc_assets.sync.rebuild import rebuild_instance
 from dcc_dagster.instance import open_instance
 from tests.assets.test_sessions import ALL, INVALID, put_all_kinds
 from tests.support.dagster_instances import Dagster, lose_instance
-from tests.support.databases import one_database
 from tests.support.installations import Installation
 
 ASSETS = ("file_source_listings", "zip_actions", "zip_downloads", "xml_documents", "validated_documents")
@@ -56,7 +55,6 @@ def test_it_shows_what_the_lost_one_showed(installation: Installation) -> None:
     assert said == [f"Dagster shows 2 file sources and {len(ALL)} zip actions, {len(ALL) - 1} of them failed."]
 
 
-@one_database
 def test_after_it_sessions_go_on(installation: Installation) -> None:
     folder = installation.add_folder()
     folder.put("add/H.2013-10-31.1.impc.zip")
@@ -70,7 +68,6 @@ def test_after_it_sessions_go_on(installation: Installation) -> None:
     assert [outcome.key.file_name for outcome in heard] == ["H.2013-10-31.2.impc.zip"]
 
 
-@one_database
 @pytest.mark.parametrize(
     ("broken", "error", "expected"),
     [
