@@ -12,14 +12,16 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from types import TracebackType
-from typing import Protocol, Self, TypeAlias, runtime_checkable
+from typing import Final, Protocol, Self, TypeAlias, runtime_checkable
 
 from pydantic import SecretStr
 
 from dcc.errors import FileMissingError
 from dcc.naming import Action
 from dcc.sources.md5_sidecar import MAX_SIDECAR_BYTES, parse_md5, sidecar
+from dcc.sources.remote_names import path_below
 
 Block: TypeAlias = bytes | bytearray | memoryview
 """Bytes of a file, good only until the call that they are passed to returns: the memory may be used again then."""
@@ -55,6 +57,44 @@ class DeltaStrategy(StrEnum):
         return self in (DeltaStrategy.ADDITIVE, DeltaStrategy.FULL)
 
 
+LONGEST_FOLDER: Final = 1_000
+"""Characters of the path of a folder, below an action directory, beyond which it is not entered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Which archives below an action directory are listed.
+
+    Folders are entered `depth` levels deep, 0: none. With `include`, only archives that one of its patterns matches are
+    listed; what one of `exclude` matches is not, and a folder all of which it matches is not entered. Patterns are of
+    `fnmatch`, on the path below the action directory (`2024/*`), and `*` matches `/` too.
+    """
+
+    depth: int = 0
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all archives in the action directory itself are listed, and no others."""
+        return self == Extent()
+
+    def takes(self, path: str) -> bool:
+        """Whether an archive with this path is listed."""
+        if self.include and not any(fnmatchcase(path, pattern) for pattern in self.include):
+            return False
+        return not any(fnmatchcase(path, pattern) for pattern in self.exclude)
+
+    def enters(self, folder: str) -> bool:
+        """Whether a folder with this path is entered."""
+        reached = folder.count("/") < self.depth and len(folder) <= LONGEST_FOLDER
+        return reached and not any(fnmatchcase(f"{folder}/", pattern) for pattern in self.exclude)
+
+
+PLAIN: Final = Extent()
+"""The archives in the action directories themselves."""
+
+
 @dataclass(frozen=True, slots=True)
 class SourceAddress:
     """Where a file source is and how to log in; a row of `file_source`, ready to use.
@@ -63,7 +103,8 @@ class SourceAddress:
     `[ipv6]:port`. `accesskey` is a password, the path of a private key, `env:NAME` or `file:PATH`; its value never
     shows in a repr. `host_keys` are the pinned SSH host keys, each as `<type> <base64>`; `tls_authorities` the
     certificates, in PEM, of authorities that count in place of the system's; `tls_fingerprints` those of the server's
-    own certificate, of which it must show one. `delta`: what of its listings is recorded.
+    own certificate, of which it must show one. `delta`: what of its listings is recorded;
+    `extent`: what is listed.
     """
 
     id: int
@@ -77,6 +118,7 @@ class SourceAddress:
     tls_authorities: tuple[str, ...] = ()
     tls_fingerprints: tuple[str, ...] = ()
     delta: DeltaStrategy = DeltaStrategy.ADDITIVE
+    extent: Extent = PLAIN
 
     @property
     def label(self) -> str:
@@ -87,17 +129,37 @@ class SourceAddress:
 
 @dataclass(frozen=True, slots=True)
 class ListedFile:
-    """One archive in an action directory.
+    """One archive in an action directory, or in a folder below it.
 
     `size_bytes` and `modified` (whole seconds since 1970, UTC) are None where the server does not tell them.
     `has_md5`: a file `<name>.md5` lies beside it. `name` is printable text: bytes that are not UTF-8 and control
-    characters stand as `\\xNN` escapes.
+    characters stand as `\\xNN` escapes. `folder` is the path of its folder below the action directory, escaped
+    likewise; empty for the action directory itself.
     """
 
     name: str
     size_bytes: int | None
     modified: int | None
     has_md5: bool = False
+    folder: str = ""
+
+    @property
+    def path(self) -> str:
+        """Its path below the action directory, by which it is fetched."""
+        return path_below(self.folder, self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedTwice:
+    """Something that was found at two paths below an action directory; the one `taken` counts.
+
+    `is_folder`: a folder that was reached over a link too, perhaps from within itself, and not listed again. Else two
+    archives of one name.
+    """
+
+    taken: str
+    other: str
+    is_folder: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +169,7 @@ class ActionListing:
     `missing`: the directory is not there, which is no fault. `zips` are the archives, by name.
     `ignored` counts everything else (sub-directories, links to directories, other names); `ignored_examples` are up
     to 20 of their names, each with the reason: `("notes.txt", "not an archive")`. `.md5` files beside a zip are
-    neither.
+    neither. `listed_twice` are up to 20 archives and folders that were found at two paths.
     """
 
     action: Action
@@ -115,6 +177,7 @@ class ActionListing:
     missing: bool = False
     ignored: int = 0
     ignored_examples: tuple[tuple[str, str], ...] = field(default=())
+    listed_twice: tuple[ListedTwice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +264,7 @@ class Connection(Protocol):
     ) -> None:
         """Pass the bytes of a file from `offset` on to `sink`, in order, in blocks of at most 1 MiB.
 
+        `name` is the archive's path below the action directory, here and elsewhere (`ListedFile.path`).
         A block is anything bytes-like whose items are bytes; `sink` keeps none, for its memory may be used again.
         `size` is the listed size, which saves asking for it; `modified` the listed time, which a protocol that can
         makes a condition of the transfer. Never passes more than `size - offset` bytes plus one block (a server may

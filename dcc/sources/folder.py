@@ -20,7 +20,7 @@ from dcc.messages import Message, mark
 from dcc.naming import Action
 from dcc.settings import Settings
 from dcc.sources.base import ActionListing, BlockwiseConnection, SourceAddress
-from dcc.sources.listing import Entry, EntryKind, action_listing
+from dcc.sources.listing import Below, Entry, EntryKind, action_listing
 from dcc.sources.listing_watch import ListingWatch, watch_listing
 from dcc.sources.remote_names import printable, raw
 
@@ -50,7 +50,7 @@ class LocalConnection(BlockwiseConnection):
     """A folder of this machine; see `Connection`. Links that lead out of the folder are not followed."""
 
     def __init__(self, address: SourceAddress, settings: Settings) -> None:
-        self._label = address.label
+        self._label, self._extent = address.label, address.extent
         self._list_timeout = settings.list_timeout
         path = Path(address.base_path)
         try:
@@ -81,9 +81,19 @@ class LocalConnection(BlockwiseConnection):
                     directory=_shown(directory),
                 )
             watch = watch_listing(self._label, self._list_timeout)
-            with watch.directory(action, _shown(directory), lambda: None), os.scandir(directory) as entries:
-                listed = self._entries(entries, watch, _shown(directory))
-                return action_listing(self._label, action, listed, lambda link: self._follow(directory, link))
+            with watch.directory(action, _shown(directory), lambda: None):
+                return action_listing(
+                    self._label,
+                    action,
+                    self._entries(directory, watch),
+                    lambda link: self._follow(directory, link),
+                    Below(
+                        self._extent,
+                        lambda folder: self._entries(_folder(directory, folder), watch),
+                        lambda folder, link: self._follow(_folder(directory, folder), link),
+                        lambda folder: os.fsencode(_folder(directory, folder).resolve()),
+                    ),
+                )
         except FileNotFoundError as error:
             if self._base.is_dir():
                 return ActionListing(action, missing=True)
@@ -104,16 +114,17 @@ class LocalConnection(BlockwiseConnection):
     def close(self) -> None:
         """Nothing needs closing; see `Connection.close`. A read that the disk does not answer goes on."""
 
-    def _entries(self, entries: Iterator[os.DirEntry[str]], watch: ListingWatch, shown: str) -> Iterator[Entry]:
-        for entry in entries:
-            if time.monotonic() > watch.deadline:
-                raise watch.outstayed(shown)
-            try:
-                found = _entry(os.fsencode(entry.name), entry.stat(follow_symlinks=False))
-            except FileNotFoundError:
-                # One that vanishes in the meantime is as one that was never there.
-                continue
-            yield found
+    def _entries(self, directory: Path, watch: ListingWatch) -> Iterator[Entry]:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                if time.monotonic() > watch.deadline:
+                    raise watch.outstayed(_shown(directory))
+                try:
+                    found = _entry(os.fsencode(entry.name), entry.stat(follow_symlinks=False))
+                except FileNotFoundError:
+                    # One that vanishes in the meantime is as one that was never there.
+                    continue
+                yield found
 
     def _follow(self, directory: Path, link: Entry) -> Entry | None:
         path = directory / os.fsdecode(link.name)
@@ -162,6 +173,10 @@ class LocalConnection(BlockwiseConnection):
         if not self._inside(path) or not stat.S_ISREG(path.stat().st_mode):
             raise FileNotFoundError(str(path))
         return path
+
+
+def _folder(directory: Path, path: bytes) -> Path:
+    return directory / os.fsdecode(path)
 
 
 def _entry(name: bytes, status: os.stat_result) -> Entry:

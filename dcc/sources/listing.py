@@ -1,21 +1,24 @@
 """Makes an `ActionListing` of the entries of a directory: the same rules for every protocol.
 
-Only regular files that end as ARCHIVE_SUFFIXES say are archives; a link counts as what it leads to. Other names and
-sub-directories are ignored and recorded nowhere.
+Only regular files that end as ARCHIVE_SUFFIXES say are archives; a link counts as what it leads to. Other names, and
+folders that the source's extent does not enter, are ignored and recorded nowhere. Of archives of one name in several
+folders the one nearest to the action directory is taken, of those of one level the first by path.
 """
 
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
+from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from operator import attrgetter
 from typing import NamedTuple
 
 from dcc.errors import ListingFailedError
 from dcc.messages import Message, mark
 from dcc.naming import ARCHIVE_SUFFIXES, Action
-from dcc.sources.base import ActionListing, ListedFile
+from dcc.sources.base import PLAIN, ActionListing, Extent, ListedFile, ListedTwice
 from dcc.sources.listing_watch import watched
 from dcc.sources.remote_names import printable
 
@@ -34,6 +37,7 @@ ARCHIVE_ENDINGS = tuple(suffix.encode() for suffix in ARCHIVE_SUFFIXES)
 _EXAMPLES = 20
 _SHOWN_OF_LONG = 40
 _LOOK_EVERY = 64
+_LINK_TO_NO_FILE = "a link to no file that may be read"
 _NO_ENTRIES = (b".", b"..")
 _MD5 = b".md5"
 _CHECKSUMS = tuple(suffix + _MD5 for suffix in ARCHIVE_ENDINGS)
@@ -63,93 +67,190 @@ LinkResolver = Callable[[Entry], Entry | None]
 """Gives the entry that a link leads to, under the link's name; None if it leads nowhere that may be read."""
 
 
-def action_listing(label: str, action: Action, entries: Iterable[Entry], resolve: LinkResolver) -> ActionListing:
-    """Sort the entries of an action directory into archives and what is ignored.
+@dataclass(frozen=True, slots=True)
+class Below:
+    """How the folders below an action directory are listed, each by its path there, and what of them.
+
+    `entries` raises FileNotFoundError for one that has gone meanwhile. `resolve` is a LinkResolver. `real` tells the
+    path of a folder without links, by which one is known that was listed already; None where the server does not tell.
+    """
+
+    extent: Extent
+    entries: Callable[[bytes], Iterable[Entry]]
+    resolve: Callable[[bytes, Entry], Entry | None]
+    real: Callable[[bytes], bytes | None]
+
+
+def action_listing(
+    label: str, action: Action, entries: Iterable[Entry], resolve: LinkResolver, below: Below | None = None
+) -> ActionListing:
+    """Sort the entries of an action directory, and of the folders `below` it, into archives and what is ignored.
 
     `resolve` is asked only about links whose names matter, once all entries have been taken. What is ignored takes no
-    memory. Raises ListingFailedError (naming `label`) for a directory of more than MAX_ENTRIES entries, or more than
-    MAX_ZIPS archives and checksums.
+    memory. Raises ListingFailedError (naming `label`) for more than MAX_ENTRIES entries, or more than MAX_ZIPS archives
+    and checksums, at all levels together.
     """
-    found = _Found()
-    links: list[Entry] = []
-    watch = watched()
-    for count, entry in enumerate(entries, 1):
-        if count > MAX_ENTRIES:
-            raise too_many(label, action, f"{MAX_ENTRIES:,} entries")
-        if watch is not None:
-            watch.entries = count
-        name = entry.name
-        if entry.kind is _FILE and name.endswith(ARCHIVE_ENDINGS) and _is_possible(name):
-            # Nearly all of them, where there are many.
-            found.zips.setdefault(name, entry)
-        elif entry.kind is EntryKind.LINK and _reason_to_ignore(entry) is None:
-            links.append(entry)
-        else:
-            found.add(entry)
-        if not count % _LOOK_EVERY:
-            if watch is not None:
-                watch.note(count)
-            found.require_few(label, action, links)
-    found.require_few(label, action, links)
-    for link in links:
-        target = resolve(link)
-        if target is None or target.kind is not EntryKind.FILE:
-            found.ignore(link.name, "a link to no file that may be read")
-        else:
-            found.add(target)
-    return found.listing(action)
+    found = _Found(label, action, PLAIN if below is None else below.extent)
+    found.take(b"", entries, resolve)
+    if below is not None and below.extent.depth:
+        _list_folders(found, below)
+    return found.listing()
+
+
+def _list_folders(found: _Found, below: Below) -> None:
+    """List the folders level by level, each level by path: so it does not depend on the server what is taken."""
+    reached: dict[bytes | None, bytes] = {below.real(b""): b""}
+    while level := found.next_folders():
+        for path in level:
+            try:
+                real = below.real(path)
+                first = None if real is None else reached.setdefault(real, path)
+                if first is None or first == path:
+                    found.take(path, below.entries(path), partial(below.resolve, path))
+                else:
+                    found.note_twice(ListedTwice(printable(first), printable(path), is_folder=True))
+            except FileNotFoundError:
+                # One that vanishes in the meantime is as one that was never there.
+                continue
 
 
 class _Found:
-    """What a directory holds: of what is ignored only its number, and the examples that come first by name."""
+    """What directories hold: of what is ignored only its number, and the examples that come first by name."""
 
-    def __init__(self) -> None:
-        self.zips: dict[bytes, Entry] = {}
-        self.sidecars: set[bytes] = set()
+    def __init__(self, label: str, action: Action, extent: Extent) -> None:
+        self._label, self._action, self._extent = label, action, extent
+        self._zips: dict[bytes, Entry] = {}
+        self._folder_of: dict[bytes, bytes] = {}
+        self._sidecars: set[bytes] = set()
+        self._folders: list[tuple[bool, bytes]] = []
+        self._count = 0
         self._ignored = 0
         self._examples: list[tuple[str, str]] = []
+        self._twice: list[ListedTwice] = []
 
-    def add(self, entry: Entry) -> None:
+    def take(self, folder: bytes, entries: Iterable[Entry], resolve: LinkResolver) -> None:
+        """Sort in the entries of a folder, by its path; links when all others are known."""
+        links: list[Entry] = []
+        watch = watched()
+        plain = self._extent.is_plain
+        zips = self._zips
+        for count, entry in enumerate(entries, self._count + 1):
+            self._count = count
+            if count > MAX_ENTRIES:
+                raise too_many(self._label, self._action, f"{MAX_ENTRIES:,} entries")
+            if watch is not None:
+                watch.entries = count
+            name = entry.name
+            if plain and entry.kind is _FILE and name.endswith(ARCHIVE_ENDINGS) and _is_possible(name):
+                # Nearly all of them, where there are many.
+                zips.setdefault(name, entry)
+            elif entry.kind is EntryKind.LINK and self._may_matter(entry):
+                links.append(entry)
+            else:
+                self._add(folder, entry)
+            if not count % _LOOK_EVERY:
+                if watch is not None:
+                    watch.note(count)
+                self._require_few(links)
+        self._require_few(links)
+        for link in links:
+            target = resolve(link)
+            if target is not None and target.kind is _DIRECTORY:
+                self._add(folder, target, is_link=True)
+            elif target is None or target.kind is not _FILE:
+                self._ignore(_below(folder, link.name), _LINK_TO_NO_FILE)
+            else:
+                self._add(folder, target)
+
+    def next_folders(self) -> list[bytes]:
+        """The folders to be listed that were found since the last time, links after all others; by path."""
+        level = [path for _, path in sorted(self._folders)]
+        self._folders = []
+        return level
+
+    def note_twice(self, twice: ListedTwice) -> None:
+        """Note an archive or folder that was found at two paths."""
+        if len(self._twice) < _EXAMPLES:
+            self._twice.append(twice)
+
+    def _may_matter(self, link: Entry) -> bool:
+        """Whether it matters where a link leads."""
+        return _reason_to_ignore(link) is None or (self._extent.depth > 0 and _is_possible(link.name))
+
+    def _add(self, folder: bytes, entry: Entry, *, is_link: bool = False) -> None:
         """Sort in one entry that is no link."""
         name = entry.name
         if name in _NO_ENTRIES:
             return
+        path = _below(folder, name)
         reason = _reason_to_ignore(entry)
-        if reason is not None:
-            self.ignore(name, reason)
+        if entry.kind is _DIRECTORY and _is_possible(name) and self._extent.enters(printable(path)):
+            self._folders.append((is_link, path))
+        elif reason is not None:
+            self._ignore(path, _LINK_TO_NO_FILE if is_link else reason)
+        elif not self._extent.takes(printable(path.removesuffix(_MD5))):
+            if not name.endswith(_MD5):
+                self._ignore(path, "left out by the patterns of the file source")
         elif name.endswith(ARCHIVE_ENDINGS):
-            self.zips.setdefault(name, entry)
+            self._add_archive(folder, entry)
         else:
-            self.sidecars.add(name.removesuffix(_MD5))
+            self._sidecars.add(path.removesuffix(_MD5))
 
-    def require_few(self, label: str, action: Action, links: Sequence[Entry]) -> None:
+    def _add_archive(self, folder: bytes, entry: Entry) -> None:
+        name = entry.name
+        if self._zips.setdefault(name, entry) is entry:
+            if folder:
+                self._folder_of[name] = folder
+            return
+        first = self._folder_of.get(name, b"")
+        if first != folder:
+            taken, other = printable(_below(first, name)), printable(_below(folder, name))
+            self._ignore(_below(folder, name), "an archive of its name is taken from another folder")
+            self.note_twice(ListedTwice(taken, other))
+
+    def _require_few(self, links: Sequence[Entry]) -> None:
         """Raise ListingFailedError if there are more archives and checksums than may be kept."""
-        if len(self.zips) + len(self.sidecars) + len(links) > MAX_ZIPS:
-            raise too_many(label, action, f"{MAX_ZIPS:,} archives and checksums")
+        if len(self._zips) + len(self._sidecars) + len(links) > MAX_ZIPS:
+            raise too_many(self._label, self._action, f"{MAX_ZIPS:,} archives and checksums")
 
-    def ignore(self, name: bytes, reason: str) -> None:
+    def _ignore(self, path: bytes, reason: str) -> None:
         """Note one entry that is left aside."""
         self._ignored += 1
-        shown = printable(name) if len(name) <= LONGEST_NAME else f"{printable(name[:_SHOWN_OF_LONG])}..."
+        shown = printable(path) if len(path) <= LONGEST_NAME else f"{printable(path[:_SHOWN_OF_LONG])}..."
         bisect.insort(self._examples, (shown, reason))
         del self._examples[_EXAMPLES:]
 
-    def listing(self, action: Action) -> ActionListing:
-        """The whole directory."""
-        for name in self.sidecars - self.zips.keys():
-            self.ignore(name + _MD5, "no archive beside this checksum")
-        sidecars = self.sidecars
-        files = [
-            ListedFile(printable(name), size, modified, name in sidecars)
-            for name, _, size, modified in self.zips.values()
-        ]
+    def listing(self) -> ActionListing:
+        """All that was found."""
+        folder_of, sidecars = self._folder_of, self._sidecars
+        paths: Set[bytes] = self._zips.keys()
+        if folder_of:
+            paths = {_below(folder_of.get(name, b""), name) for name in self._zips}
+        for path in sidecars - paths:
+            self._ignore(path + _MD5, "no archive beside this checksum")
+        if folder_of:
+            files = [
+                ListedFile(printable(name), size, modified, _below(folder, name) in sidecars, printable(folder))
+                for name, _, size, modified in self._zips.values()
+                for folder in [folder_of.get(name, b"")]
+            ]
+        else:
+            files = [
+                ListedFile(printable(name), size, modified, name in sidecars)
+                for name, _, size, modified in self._zips.values()
+            ]
         files.sort(key=attrgetter("name"))
         return ActionListing(
-            action,
+            self._action,
             zips=tuple(files),
             ignored=self._ignored,
             ignored_examples=tuple(self._examples),
+            listed_twice=tuple(self._twice),
         )
+
+
+def _below(folder: bytes, name: bytes) -> bytes:
+    return folder + b"/" + name if folder else name
 
 
 def too_many(label: str, directory: str, what: str) -> ListingFailedError:

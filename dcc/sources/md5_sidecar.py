@@ -26,6 +26,7 @@ def parse_md5(content: bytes, name: str, label: str) -> str:
     `md5sum --tag` (`MD5 (<name>) = <digits>`), in UTF-8 or, as PowerShell writes it, UTF-16. Where there are several,
     the line that names the archive counts. Raises TransferFailedError (naming `label`) if there is no checksum of it.
     """
+    name = name.rpartition("/")[2]
     found = []
     for line in _text(content[:MAX_SIDECAR_BYTES]).splitlines():
         match = _DIGEST.search(line)

@@ -48,3 +48,8 @@ def join_base(base_path: str | None, *parts: str) -> str:
     absolute = base.startswith("/")
     steps = [step for step in base.split("/") if step not in ("", ".")]
     return ("/" if absolute else "") + "/".join([*steps, *parts])
+
+
+def path_below(folder: str, name: str) -> str:
+    """The path of what lies in a folder; in the empty one, its name."""
+    return f"{folder}/{name}" if folder else name

@@ -33,5 +33,6 @@ REVISIONS: Final[Revisions] = {
     "0012": None,
     "0013": None,
     "0014": None,
+    "0015": None,
 }
 """All revisions, oldest first, and what converts the rows of the one before."""

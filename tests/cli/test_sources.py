@@ -297,3 +297,24 @@ def test_adding_a_source_whose_listing_trickles_ends_soon_and_warns_of_nothing(
     assert re.search(r"add: [1-9]\d* entries came within 1 seconds; the trial stops there\.", added.stderr)
     assert "A crawl waits 300 seconds, as DCC_LIST_TIMEOUT says." in added.stderr
     assert "when it can be used" not in added.stderr
+
+
+def test_options_say_what_is_listed(dcc: Dcc) -> None:
+    folder = dcc.add_folder()
+    assert dcc.json("source", "list")[0]["extent"] == {"depth": 0, "include": [], "exclude": []}
+    change = ("source", "change", folder.source_id)
+    dcc(*change, "--depth", 2, "--include", "2026/*", "--include", "2027/*", "--exclude", "*/old/*")
+    full = {"depth": 2, "include": ["2026/*", "2027/*"], "exclude": ["*/old/*"]}
+    assert dcc.json("source", "list")[0]["extent"] == full
+    assert "2 levels below 2026/* 2027/* not */old/*" in dcc("source", "list").stdout
+    dcc(*change, "--delta", "full")
+    assert dcc.json("source", "list")[0]["extent"] == full
+    dcc(*change, "--include", "", "--depth", 0)
+    assert dcc.json("source", "list")[0]["extent"] == {**full, "depth": 0, "include": []}
+    other = dcc.root / "other"
+    other.mkdir()
+    added = dcc.json(
+        "source", "add", "--centre", "H", "--protocol", "file", "--base-path", other, "--depth", 1, "--exclude", "x/*"
+    )
+    extents = {one["id"]: one["extent"] for one in dcc.json("source", "list")}
+    assert extents[added["id"]] == {"depth": 1, "include": [], "exclude": ["x/*"]}

@@ -15,6 +15,10 @@ from dcc.tracker.database import TRACKER
 _LOGS = ("xml_log", "zip_log", "zip_action_log", "source_crawl")
 _FACTS = tuple(f"{table}.{column}" for table in _LOGS for column in ("code", "details"))
 TRACKER_LATER = {
+    "0015": (
+        *(f"file_source.listed_{column}" for column in ("depth", "include", "exclude")),
+        "file_source_has_zip.folder",
+    ),
     "0014": ("proposed_withdrawal", "file_source.delta"),
     "0013": tuple(
         f"zip_download.{column}"

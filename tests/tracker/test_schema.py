@@ -47,7 +47,7 @@ SEED_TABLES = {
         SMALL,
         f"centre_id {SMALL} nn | protocol_id {SMALL} nn | hostname varchar(512) nn | username varchar(128) nn | "
         f"accesskey varchar(256) nn | base_path varchar(256) | state_id {SMALL} nn | created datetime nn | "
-        "delta varchar(16) nn",
+        f"delta varchar(16) nn | listed_depth {SMALL} nn | listed_include text | listed_exclude text",
     ),
     "phase": (SMALL, "short_name varchar(64) nn | description text"),
     "a_status": (SMALL, "short_name varchar(64) nn | description text | rgba char(8) nn"),
@@ -58,7 +58,7 @@ SEED_TABLES = {
         BIG,
         f"za_id {BIG} nn | file_source_id {SMALL} nn | num_retries tinyint(3) unsigned nn | "
         f"size_bytes {BIG} | modified bigint(20) | has_md5 tinyint(1) nn | gone_since datetime | "
-        "missed_since datetime | uploading_since datetime",
+        "missed_since datetime | uploading_since datetime | folder varchar(1000) nn",
     ),
     "zip_download": (
         BIG,

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Engine
 
     from dcc.settings import Settings
-    from dcc.sources.base import SourceAddress
+    from dcc.sources.base import Extent, SourceAddress
     from dcc.tracker.register.source_trust import PinnedKey, TlsTrust
 
 
@@ -70,6 +70,7 @@ class Place:
     new_centre: NewCentre | None = None
     plain: bool = False
     delta: str = "additive"
+    extent: Extent | None = None
 
     def missing(self) -> list[str]:
         """The options without which it is no place."""
@@ -280,7 +281,7 @@ def source_address(place: Place) -> SourceAddress:
     from pydantic import SecretStr
 
     from dcc.sources.access import parse_hostname
-    from dcc.sources.base import DeltaStrategy, SourceAddress, SourceProtocol
+    from dcc.sources.base import PLAIN, DeltaStrategy, SourceAddress, SourceProtocol
 
     hostname, base_path = place.hostname, place.base_path
     if place.protocol == SourceProtocol.FILE:
@@ -303,6 +304,7 @@ def source_address(place: Place) -> SourceAddress:
         accesskey=SecretStr(place.accesskey),
         base_path=base_path,
         delta=DeltaStrategy(place.delta),
+        extent=place.extent or PLAIN,
     )
 
 

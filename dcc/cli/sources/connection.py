@@ -19,7 +19,7 @@ from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import count_of, echo_json, printable, warn
 from dcc.cli.shell.parameter_types import ID
 from dcc.cli.sources.add_dialog import Place, register_by_asking, source_address
-from dcc.cli.sources.listing_options import delta_option
+from dcc.cli.sources.listing_options import delta_option, listing_extent, listing_options
 from dcc.cli.sources.tls_options import tls_options, tls_trust
 from dcc.errors import ConfigurationError, SourceTimeoutError, UnreachableError
 from dcc.runtime.installed_packages import SOURCES, added_names
@@ -54,6 +54,7 @@ _accept_option = click.option(
 @click.option("--plain", is_flag=True, help=PLAIN_HELP)
 @_accept_option
 @delta_option(default="additive")
+@listing_options
 @tls_options
 @click.option("--no-test", is_flag=True, help="Register it without connecting to it.")
 @json_option
@@ -67,6 +68,9 @@ def add(
     plain: bool,
     accept_host_key: bool,
     delta: str,
+    depth: int | None,
+    include: tuple[str, ...],
+    exclude: tuple[str, ...],
     tls_ca: str | None,
     tls_fingerprints: tuple[str, ...],
     no_test: bool,
@@ -111,7 +115,10 @@ def add(
     from dcc.tracker.register import column_texts, file_sources
 
     settings = settings_from_environment()
-    given = Place(centre, protocol or "", hostname, username, base_path=base_path, plain=plain, delta=delta)
+    extent = listing_extent(depth, include, exclude)
+    given = Place(
+        centre, protocol or "", hostname, username, base_path=base_path, plain=plain, delta=delta, extent=extent
+    )
     if given.missing():
         if not at_terminal():
             raise ConfigurationError(

@@ -3,12 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+if TYPE_CHECKING:
+    from dcc.sources.base import Extent
+
 _Command = TypeVar("_Command", bound=Callable[..., None])
 _STRATEGIES = ("disabled", "initial", "additive", "full")
+
+
+def listing_options(command: _Command) -> _Command:
+    """The options `--depth`, `--include` and `--exclude`, the latter two repeatable."""
+    for option in (
+        click.option("--exclude", metavar="PATTERN", multiple=True, help="Leave out archives and folders; repeatable."),
+        click.option("--include", metavar="PATTERN", multiple=True, help="List only archives like 2024/*; repeatable."),
+        click.option("--depth", type=click.IntRange(0, 16), help="Levels of folders to list below add, edit, delete."),
+    ):
+        command = option(command)
+    return command
+
+
+def listing_extent(
+    depth: int | None, include: tuple[str, ...], exclude: tuple[str, ...], present: Extent | None = None
+) -> Extent:
+    """What the options ask to be listed; what they leave out stays as at present, and empty text takes it away."""
+    from dcc.sources.base import PLAIN, Extent
+
+    before = PLAIN if present is None else present
+    return Extent(
+        before.depth if depth is None else depth,
+        tuple(filter(None, include)) if include else before.include,
+        tuple(filter(None, exclude)) if exclude else before.exclude,
+    )
 
 
 def delta_option(default: str | None = None) -> Callable[[_Command], _Command]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,9 +19,12 @@ from dcc.cli.shell.group import CommandGroup
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import count_of, echo_json, echo_table
 from dcc.cli.shell.parameter_types import ID
-from dcc.cli.sources.listing_options import delta_option
+from dcc.cli.sources.listing_options import delta_option, listing_extent, listing_options
 from dcc.cli.sources.tls_options import tls_options, tls_trust
 from dcc.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from dcc.sources.base import Extent
 
 _STATES = ("available", "maintenance", "removed")
 _COMMANDS = {
@@ -56,7 +60,7 @@ def list_sources(as_json: bool) -> None:
       "***" for a password, or empty), "base_path", "state", "centre_active", "created",
       "hosted" (zip actions at present), "fingerprints" (of accepted host keys),
       "tls_authorities", "tls_fingerprints" (of the certificates trusted for it alone), "delta"
-      (disabled, initial, additive, full)}
+      (disabled, initial, additive, full), "extent": {"depth", "include", "exclude"}}
 
     Exit codes: 0; 2 the tracker is not initialised; 4 it cannot be reached.
     """
@@ -78,6 +82,7 @@ def list_sources(as_json: bool) -> None:
             "state",
             "hosts",
             "delta",
+            "listed",
             "host key or certificate",
         ),
         [
@@ -91,6 +96,7 @@ def list_sources(as_json: bool) -> None:
                 e.state if e.centre_active else f"{e.state}, centre inactive",
                 e.hosted,
                 e.delta,
+                _listed(e.extent),
                 " ".join([*e.fingerprints, *e.tls_fingerprints, *(f"CA {one}" for one in e.tls_authorities)]),
             )
             for e in entries
@@ -99,6 +105,12 @@ def list_sources(as_json: bool) -> None:
     if not entries:
         click.echo("No file source is registered. Add one: dcc source add")
     note_facts(first=next((e.id for e in entries if e.state != "removed"), None))
+
+
+def _listed(extent: Extent) -> str:
+    """What is listed of a source, where that is not its directories alone."""
+    depth = [f"{count_of(extent.depth, 'level')} below"] if extent.depth else []
+    return " ".join([*depth, *extent.include, *(f"not {pattern}" for pattern in extent.exclude)])
 
 
 @click.command("set-state")
@@ -132,6 +144,7 @@ def set_state(source_id: int, state: str) -> None:
 @click.option("--plain", is_flag=True, help=PLAIN_HELP)
 @click.option("--base-path", help="The directory that holds add, edit and delete.")
 @delta_option()
+@listing_options
 @tls_options
 def change(
     source_id: int,
@@ -141,6 +154,9 @@ def change(
     plain: bool,
     base_path: str | None,
     delta: str | None,
+    depth: int | None,
+    include: tuple[str, ...],
+    exclude: tuple[str, ...],
     tls_ca: str | None,
     tls_fingerprints: tuple[str, ...],
 ) -> None:
@@ -148,13 +164,15 @@ def change(
 
     For a server that moved, a new password or certificate. What it hosts and has delivered stays known. A host key
     accepted before stays pinned; see `dcc source test`. An empty --tls-ca or --tls-fingerprint takes away what was
-    trusted before.
+    trusted before, an empty --include or --exclude its patterns. A pattern is matched with the path below add, edit or
+    delete, and its * with slashes too.
 
     \b
     Examples:
       dcc source change 3 --accesskey env:HARWELL_PASSWORD
       dcc source change 3 --tls-ca harwell-ca.pem
       dcc source change 3 --delta full
+      dcc source change 3 --depth 2 --include "2026/*" --exclude "*/old/*"
 
     Exit codes: 0; 2 there is no such source, or a value is wrong.
     """
@@ -180,6 +198,7 @@ def change(
             accesskey=secret,
             base_path=base_path,
             delta=None if delta is None else DeltaStrategy(delta),
+            extent=listing_extent(depth, include, exclude, entry.extent),
             tls=tls_trust(entry.protocol, tls_ca, tls_fingerprints),
         )
     click.echo(f"Changed file source {source_id}.")

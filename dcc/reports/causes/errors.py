@@ -268,6 +268,14 @@ _LISTINGS: Final[Mapping[str, Declaration]] = {
     ),
     "uploading": _nothing(mark("Archives are still being uploaded"), _UPLOADING),
     "gone": _one(mark("Archives are gone that two listings in a row did not show"), _GONE),
+    "listed_twice": _one(
+        mark("Archives of one name lie in two folders"),
+        mark("Remove one of them, or rename it. The one nearest to the action directory is taken."),
+    ),
+    "folder_twice": _nothing(
+        mark("Links lead to folders that are listed already"),
+        mark("Nothing: their archives are taken once."),
+    ),
     "withdrawal_proposed": Declaration(
         cause=mark("Archives are gone, and the withdrawal of their data is proposed"),
         remedy=mark("Accept the proposals or turn them down."),

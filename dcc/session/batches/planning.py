@@ -55,7 +55,14 @@ class Batch:
                 one.key.file_name,
                 one.centre,
                 one.published,
-                [one.hosting.id, one.hosting.size_bytes, one.hosting.modified, one.hosting.has_md5, one.hosting.own],
+                [
+                    one.hosting.id,
+                    one.hosting.size_bytes,
+                    one.hosting.modified,
+                    one.hosting.has_md5,
+                    one.hosting.own,
+                    one.hosting.folder,
+                ],
             ]
             for one in self.archives
         ]
@@ -72,10 +79,11 @@ class Batch:
                 BatchArchive(
                     ZipKey(Action(action), file_name),
                     centre,
-                    Hosting(number, source_id, size, modified, has_md5, own=own),
+                    Hosting(number, source_id, size, modified, has_md5, own=own, folder=folder),
                     published,
                 )
-                for action, file_name, centre, published, (number, size, modified, has_md5, own) in told["archives"]
+                for action, file_name, centre, published, hosting in told["archives"]
+                for number, size, modified, has_md5, own, folder in [hosting]
             ),
         )
 

@@ -19,6 +19,7 @@ from dcc.runtime.disk_space import write_all
 from dcc.session.fetching.segmented_download import Helpers, RangeRequest, SegmentedFetch
 from dcc.sources.base import Block, Connection, NotModified, ServesConditionally, Validators
 from dcc.sources.hosting import EarlierCopy, Fault, Hosting
+from dcc.sources.remote_names import path_below
 from dcc.sources.transfer_speed import Pace
 from dcc.store.staging import Origin, Staging, disk_errors
 
@@ -190,7 +191,7 @@ def receive(
     began = time.monotonic()
     published = transfer.published
     if transfer.reads_checksum:
-        published = connection.read_md5(key.action, key.file_name)
+        published = connection.read_md5(key.action, path_below(hosting.folder, key.file_name))
         if published is not None:
             on_published(published)
     _refuse_known_bad(transfer, published)
@@ -199,9 +200,8 @@ def receive(
         staging.prepare(key)
         offset = staging.resumable(key, origin)
         earlier = None if offset else _still_there(transfer, staging, published)
-        fetch = SegmentedFetch(
-            connection, RangeRequest(key, hosting.size_bytes, hosting.modified, offset), staging.root, helpers
-        )
+        wanted = RangeRequest(key, hosting.size_bytes, hosting.modified, offset, hosting.folder)
+        fetch = SegmentedFetch(connection, wanted, staging.root, helpers)
 
         def on_received(received: int) -> None:
             on_bytes(received + fetch.ahead)

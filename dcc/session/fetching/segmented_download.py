@@ -24,6 +24,7 @@ from dcc.errors import TransferFailedError
 from dcc.messages import mark
 from dcc.outcomes import ZipKey
 from dcc.sources.base import Block, Connection, ServesSegments
+from dcc.sources.remote_names import path_below
 from dcc.sources.transfer_speed import Pace
 
 LEAST_BYTES: Final = 64 * 1024 * 1024
@@ -43,6 +44,12 @@ class RangeRequest(NamedTuple):
     size: int | None
     modified: int | None
     offset: int
+    folder: str = ""
+
+    @property
+    def path(self) -> str:
+        """Its path below the action directory."""
+        return path_below(self.folder, self.key.file_name)
 
 
 class _State(Enum):
@@ -109,8 +116,8 @@ class Segment:
                     self._changed.notify_all()
             on_bytes(self.received)
 
-        action, name = self.key.action, self.key.file_name
-        connection.fetch(action, name, take, size=self.end, offset=self.start, modified=self._wanted.modified)
+        action, path = self.key.action, self._wanted.path
+        connection.fetch(action, path, take, size=self.end, offset=self.start, modified=self._wanted.modified)
 
     def pour(self, sink: Callable[[Block], object], look: Callable[[], object]) -> None:
         """Pass on what has arrived and what arrives, until its end or whoever fetches it gives up.
@@ -227,8 +234,10 @@ class SegmentedFetch:
                     return
 
     def _fetch(self, sink: Callable[[Block], object], offset: int) -> None:
-        key, size, modified, _ = self._wanted
-        self._connection.fetch(key.action, key.file_name, sink, size=size, offset=offset, modified=modified)
+        wanted = self._wanted
+        self._connection.fetch(
+            wanted.key.action, wanted.path, sink, size=wanted.size, offset=offset, modified=wanted.modified
+        )
 
     def _look(self, look: Callable[[], object]) -> None:
         look()
@@ -275,7 +284,7 @@ class _SegmentNext(Exception):  # noqa: N818 - not an error: what comes next is 
 def _see_unchanged(connection: Connection, wanted: RangeRequest) -> None:
     """Raise TransferFailedError unless a file that is begun in its middle is as it was listed."""
     key = wanted.key
-    if not isinstance(connection, ServesSegments) or connection.modified(key.action, key.file_name) != wanted.modified:
+    if not isinstance(connection, ServesSegments) or connection.modified(key.action, wanted.path) != wanted.modified:
         raise TransferFailedError(
             mark("{archive} is not as it was listed. The next listing tells how it is."), archive=key
         )

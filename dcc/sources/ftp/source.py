@@ -25,7 +25,7 @@ from dcc.sources.doing import LISTING, SENDING
 from dcc.sources.ftp.listing import parse_list_line, parse_mlsd_line
 from dcc.sources.ftp.login import describe, open_session
 from dcc.sources.ftp.session import FAILURES, FtpSession
-from dcc.sources.listing import MAX_ENTRIES, Entry, EntryKind, action_listing, too_many
+from dcc.sources.listing import MAX_ENTRIES, Below, Entry, EntryKind, action_listing, too_many
 from dcc.sources.listing_watch import watch_listing
 from dcc.sources.remote_names import join_base, printable, raw
 from dcc.sources.sockets import time_limit
@@ -80,8 +80,22 @@ class FtpConnection(BlockwiseConnection):
         ):
             if not self._enter(session, action):
                 return ActionListing(action, missing=True)
+
+            def entered(folder: bytes) -> bytes:
+                session.cwd(_in(path, folder))
+                return session.pwd().encode("latin-1")
+
+            below = Below(
+                self._address.extent,
+                # One has entered a folder to learn its path; links are followed when all of its entries are known.
+                lambda _: self._entries(session),
+                lambda folder, link: self._follow(session, _in(path, folder), link),
+                entered,
+            )
             entries = self._entries(session)
-            listing = action_listing(self._label, action, entries, lambda link: self._follow(session, path, link))
+            listing = action_listing(
+                self._label, action, entries, lambda link: self._follow(session, path, link), below
+            )
             return self._with_times(session, path, listing)
 
     def round_trip(self) -> float | None:
@@ -160,15 +174,22 @@ class FtpConnection(BlockwiseConnection):
                 yield entry
 
     def _follow(self, session: FtpSession, path: str, link: Entry) -> Entry | None:
-        size = session.size_of(f"{path}/{link.name.decode('latin-1')}")
-        return None if size is None else Entry(link.name, EntryKind.FILE, size)
+        target = _in(path, link.name)
+        size = session.size_of(target)
+        if size is not None:
+            return Entry(link.name, EntryKind.FILE, size)
+        if self._address.extent.depth:
+            with contextlib.suppress(ftplib.error_perm):
+                session.cwd(target)
+                return Entry(link.name, EntryKind.DIRECTORY)
+        return None
 
     def _with_times(self, session: FtpSession, path: str, listing: ActionListing) -> ActionListing:
         """Ask for the archives' times, where the listing did not tell them, if that takes not too long."""
         if "MDTM" not in session.features or not 0 < sum(f.modified is None for f in listing.zips) <= _MAX_TIMES:
             return listing
         timed = (
-            replace(file, modified=session.time_of(f"{path}/{_wire(file.name)}")) if file.modified is None else file
+            replace(file, modified=session.time_of(f"{path}/{_wire(file.path)}")) if file.modified is None else file
             for file in listing.zips
         )
         return replace(listing, zips=tuple(timed))
@@ -228,6 +249,11 @@ class FtpConnection(BlockwiseConnection):
                     reason=Message(describe(error, self._credential)),
                 ) from error
             raise
+
+
+def _in(path: str, below: bytes) -> str:
+    """The path of what lies below a directory, in the session's text."""
+    return f"{path}/{below.decode('latin-1')}"
 
 
 def _wire(name: str) -> str:

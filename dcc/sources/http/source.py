@@ -35,7 +35,7 @@ from dcc.sources.doing import LISTING, SENDING
 from dcc.sources.http.client import FAILURES, PORTS, Answer, HttpClient, Site, describe
 from dcc.sources.http.file_attributes import MAX_ASKED, FactFinder, modified_time
 from dcc.sources.http.index import read_index
-from dcc.sources.listing import Entry, action_listing
+from dcc.sources.listing import Below, Entry, action_listing
 from dcc.sources.listing_watch import watch_listing
 from dcc.sources.md5_sidecar import MAX_SIDECAR_BYTES, parse_md5
 from dcc.sources.remote_names import join_base, printable, raw
@@ -57,7 +57,7 @@ class HttpConnection(Connection):
     """A connection to a web server; see `Connection`. Every request carries the user name and password."""
 
     def __init__(self, address: SourceAddress, settings: Settings) -> None:
-        self._label, self._settings = address.label, settings
+        self._label, self._settings, self._extent = address.label, settings, address.extent
         self._site = _site(address, settings)
         self._base = b"/" + raw(join_base(address.base_path)).lstrip(b"/")
         self._client = self._connect()
@@ -82,9 +82,15 @@ class HttpConnection(Connection):
                 entries = self._entries(directory)
                 if entries is None:
                     return ActionListing(action, missing=True)
-                # An index tells of no links, so that there is none to follow.
-                listing = action_listing(self._label, action, entries, lambda _: None)
-            asked = [(file.name, self._target(action, file.name)) for file in listing.zips[-MAX_ASKED:]]
+                # An index tells of no links: there is none to follow, and a folder over a link is one like others.
+                below = Below(
+                    self._extent,
+                    lambda folder: self._entries(self._target(action, printable(folder)) + "/") or (),
+                    lambda _, __: None,
+                    lambda _: None,
+                )
+                listing = action_listing(self._label, action, entries, lambda _: None, below)
+            asked = [(file.name, self._target(action, file.path)) for file in listing.zips[-MAX_ASKED:]]
             # Half of what is left: the other directories need the rest.
             now = time.monotonic()
             deadline = now + max(watch.deadline - now, 0) / 2

@@ -163,6 +163,10 @@ class SftpClient:
         """What is known of a file; links are followed."""
         return self._ask(sftp.CMD_STAT, path).attributes()
 
+    def real_path(self, path: bytes) -> bytes:
+        """The absolute path of a file or directory, links followed."""
+        return next(self._ask(sftp.CMD_REALPATH, path).names()).name
+
     def open(self, path: bytes, then: Callable[[Answer], object]) -> None:
         """Ask to open a file for reading; `then` is called with the answer when it is heard."""
         self._request(sftp.CMD_OPEN, _packed(path) + struct.pack(">II", sftp.SFTP_FLAG_READ, 0), then)

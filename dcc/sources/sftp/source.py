@@ -23,7 +23,7 @@ from dcc.sources.access import parse_hostname, resolve_accesskey
 from dcc.sources.base import ActionListing, Block, BlockwiseConnection, SourceAddress, Upcoming
 from dcc.sources.doing import LISTING, SENDING
 from dcc.sources.host_keys import SSH_PORT, check_host_key, trusted_keys
-from dcc.sources.listing import Entry, EntryKind, action_listing
+from dcc.sources.listing import Below, Entry, EntryKind, action_listing
 from dcc.sources.listing_watch import watch_listing
 from dcc.sources.md5_sidecar import MAX_SIDECAR_BYTES, sidecar
 from dcc.sources.remote_names import join_base, printable, raw
@@ -61,7 +61,7 @@ class SftpConnection(BlockwiseConnection):
 
     def __init__(self, address: SourceAddress, settings: Settings, base: str, connection: SshConnection) -> None:
         self._label = address.label
-        self._base = base
+        self._base, self._extent = base, address.extent
         self._list_timeout = settings.list_timeout
         self._connection = connection
         with (
@@ -80,7 +80,18 @@ class SftpConnection(BlockwiseConnection):
             watch.directory(action, printable(path), self._connection.close),
         ):
             try:
-                return action_listing(self._label, action, self._entries(path), lambda link: self._follow(path, link))
+                return action_listing(
+                    self._label,
+                    action,
+                    self._entries(path),
+                    lambda link: self._follow(path, link),
+                    Below(
+                        self._extent,
+                        lambda folder: self._entries(path + b"/" + folder),
+                        lambda folder, link: self._follow(path + b"/" + folder, link),
+                        lambda folder: self._client.real_path(path + b"/" + folder),
+                    ),
+                )
             except FileNotFoundError:
                 self._client.stat(self._path() or b".")
                 return ActionListing(action, missing=True)

@@ -288,6 +288,7 @@ def load_interrupted(connection: Connection) -> list[InterruptedZip]:
             FileSourceHasZip.id.label("hosting_id"),
             FileSourceHasZip.file_source_id,
             FileSourceHasZip.has_md5,
+            FileSourceHasZip.folder,
             ZipFile.content_md5,
         )
         .join(FileSourceHasZip, FileSourceHasZip.za_id == ZipAction.id)
@@ -314,6 +315,7 @@ def load_interrupted(connection: Connection) -> list[InterruptedZip]:
                 row.listed_size_bytes,
                 row.listed_modified,
                 bool(row.has_md5),
+                folder=row.folder,
             ),
         )
         for row in connection.execute(query).all()
@@ -366,6 +368,7 @@ def _plan_query(sources: set[int] | None) -> Select[*tuple[Any, ...]]:
         FileSourceHasZip.size_bytes,
         FileSourceHasZip.modified,
         FileSourceHasZip.has_md5,
+        FileSourceHasZip.folder,
         failed_before.label("failed_before"),
         (FileSource.centre_id == ZipFile.centre_id).label("own"),
         BadCopy.size_bytes.label("bad_size"),
@@ -444,6 +447,7 @@ def _hosting(row: Row[Any], by_name: bool) -> Hosting:
         failed_before=bool(row.failed_before),
         own=bool(row.own),
         bad=KnownBad(row.bad_md5, Fault(row.bad_reason)) if is_bad else None,
+        folder=row.folder,
     )
 
 

@@ -44,6 +44,7 @@ class KnownHosting:
     state: State
     missed: bool = False
     uploading: bool = False
+    folder: str = ""
 
     @property
     def to_download(self) -> bool:
@@ -104,7 +105,7 @@ def compare_with_known(
     refused = (int(REFUSED.phase), int(REFUSED.status))
     rows = connection.execute(_KNOWN.where(FileSourceHasZip.file_source_id == source_id))
     for part in rows.partitions(_ROWS_AT_ONCE):
-        for todo, name, size, modified, has_md5, standing, phase, status, hosting, za_id, zip_id in part:
+        for todo, name, size, modified, has_md5, folder, standing, phase, status, hosting, za_id, zip_id in part:
             if todo not in listed:
                 continue
             file = listed[todo].pop(name, None)
@@ -119,9 +120,10 @@ def compare_with_known(
                 or file.size_bytes != size
                 or file.modified != modified
                 or file.has_md5 != has_md5
+                or file.folder != folder
                 or (modified or 0) > young_since
             ):
-                entry = _known(size, modified, has_md5, standing, phase, status, hosting, za_id, zip_id)
+                entry = _known(size, modified, has_md5, folder, standing, phase, status, hosting, za_id, zip_id)
                 found[ZipKey(ACTIONS_BY_ID[todo], name)] = entry, credible(file)
     new = {
         ZipKey(ACTIONS_BY_ID[todo], name): credible(file)
@@ -142,6 +144,7 @@ def _known(
     size: int | None,
     modified: int | None,
     has_md5: bool,
+    folder: str,
     standing: int,
     phase: int,
     status: int,
@@ -151,7 +154,7 @@ def _known(
 ) -> KnownHosting:
     state = State(Phase(phase), Status(status))
     gone, missed, uploading = standing == _GONE, standing == _MISSED, standing == _UPLOADING
-    return KnownHosting(hosting, za_id, zip_id, size, modified, has_md5, gone, state, missed, uploading)
+    return KnownHosting(hosting, za_id, zip_id, size, modified, has_md5, gone, state, missed, uploading, folder)
 
 
 _GONE, _MISSED, _UPLOADING = 1, 2, 3
@@ -170,6 +173,7 @@ _KNOWN: Final = (
         FileSourceHasZip.size_bytes,
         FileSourceHasZip.modified,
         FileSourceHasZip.has_md5,
+        FileSourceHasZip.folder,
         _STANDING,
         ZipAction.phase_id,
         ZipAction.status_id,
@@ -201,9 +205,9 @@ def stored_name(name: str) -> str:
     return f"{name[: _LONGEST_NAME - 13]}~{digest}"
 
 
-def attributes(listed: ListedFile | KnownHosting) -> tuple[int | None, int | None, bool]:
-    """What is listed of an archive beside its name: size, time and whether there is a checksum."""
-    return listed.size_bytes, listed.modified, listed.has_md5
+def attributes(listed: ListedFile | KnownHosting) -> tuple[int | None, int | None, bool, str]:
+    """What is listed of an archive beside its name: size, time, whether there is a checksum, and its folder."""
+    return listed.size_bytes, listed.modified, listed.has_md5, listed.folder
 
 
 def credible(file: ListedFile) -> ListedFile:

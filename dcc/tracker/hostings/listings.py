@@ -22,7 +22,7 @@ from dcc.naming import Action, NamingConvention, ZipName
 from dcc.outcomes import Problem, ZipKey
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
 from dcc.runtime.legible_text import archive_count
-from dcc.sources.base import ActionListing, DeltaStrategy, ListedFile, SourceAddress
+from dcc.sources.base import ActionListing, DeltaStrategy, ListedFile, ListedTwice, SourceAddress
 from dcc.sources.listing_watch import ListingWatch, unheard
 from dcc.tracker import progress
 from dcc.tracker.database import exception_id, insert_rows
@@ -56,7 +56,9 @@ TAKEN_ANEW: Final = "taken_anew"
 UPLOADING: Final = "uploading"
 CONFIRMED_GONE: Final = "gone"
 PROPOSED: Final = "withdrawal_proposed"
-NOBODY_ACTS: Final = frozenset({TAKEN_ANEW, UPLOADING, CONFIRMED_GONE})
+LISTED_TWICE: Final = "listed_twice"
+FOLDER_TWICE: Final = "folder_twice"
+NOBODY_ACTS: Final = frozenset({TAKEN_ANEW, UPLOADING, CONFIRMED_GONE, LISTED_TWICE, FOLDER_TWICE})
 """Kinds of findings that nobody has to do anything about."""
 
 _CHUNK = 500
@@ -140,6 +142,8 @@ class ListingRecorder:
         self._record_seen_again(address, seen, result)
         self._reconsider_names(compared.noteworthy, result)
         self._record_new(address, compared.new, result)
+        for listing in listings:
+            result.findings += [twice_finding(address, listing.action, one) for one in listing.listed_twice]
         close_returned(self.connection, self.now)
         if address.delta is DeltaStrategy.FULL and whole and not result.shrunk:
             self._propose_withdrawals(address, result)
@@ -437,6 +441,7 @@ class ListingRecorder:
                     "size_bytes": file.size_bytes,
                     "modified": file.modified,
                     "has_md5": file.has_md5,
+                    "folder": file.folder,
                     "uploading_since": self.now if key in result.unsettled else None,
                 }
                 for key, file in new.items()
@@ -576,6 +581,7 @@ _UPDATE_HOSTING = (
         size_bytes=bindparam("size"),
         modified=bindparam("time"),
         has_md5=bindparam("checksum"),
+        folder=bindparam("place"),
         gone_since=None,
         missed_since=None,
         uploading_since=bindparam("uploading"),
@@ -600,7 +606,13 @@ def archives_by_source(connection: Connection, keys: Collection[ZipKey]) -> dict
 
 
 def _hosting_values(hosting_id: int, file: ListedFile) -> dict[str, object]:
-    return {"hosting": hosting_id, "size": file.size_bytes, "time": file.modified, "checksum": file.has_md5}
+    return {
+        "hosting": hosting_id,
+        "size": file.size_bytes,
+        "time": file.modified,
+        "checksum": file.has_md5,
+        "place": file.folder,
+    }
 
 
 def _has_changed(entry: KnownHosting, file: ListedFile) -> bool:
@@ -625,6 +637,20 @@ def confirmed_message(address: SourceAddress, listing: ActionListing, lost: int)
             "did not take it away on purpose, ask it to put it back."
         )
     return message(text, directory=listing.action.value, number=lost, source=address.label)
+
+
+def twice_finding(address: SourceAddress, action: Action, twice: ListedTwice) -> Finding:
+    """What to say of an archive or folder that was found at two paths."""
+    known = {"taken": f"{action}/{twice.taken}", "other": f"{action}/{twice.other}", "source": address.label}
+    if twice.is_folder:
+        text = mark("{other} of {source} is the folder {taken} over a link. Its archives are taken from {taken} alone.")
+        return Finding(FOLDER_TWICE, f"{action}/", None, message(text, **known))
+    text = mark(
+        "{source} has two archives of one name: {taken} and {other}. Only {taken} is taken. Ask the centre to remove "
+        "or rename the other one."
+    )
+    key = ZipKey(action, stored_name(twice.taken.rpartition("/")[2]))
+    return Finding(LISTED_TWICE, key, None, message(text, **known))
 
 
 def proposed_message(address: SourceAddress, action: Action, number: int) -> Message:

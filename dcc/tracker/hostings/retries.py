@@ -70,6 +70,7 @@ _STAGED: Final = (
         FileSourceHasZip.size_bytes,
         FileSourceHasZip.modified,
         FileSourceHasZip.has_md5,
+        FileSourceHasZip.folder,
         FileSourceHasZip.gone_since,
         PublishedChecksum.md5.label("published"),
     )
@@ -124,7 +125,12 @@ def staged_copies(connection: Connection, za_ids: Iterable[int]) -> list[StagedC
                 za_id=row.za_id,
                 key=ZipKey(ACTIONS_BY_ID[row.todo_id], row.file_name),
                 hosting=Hosting(
-                    row.hosting_id, row.file_source_id, row.size_bytes, row.modified, has_md5=bool(row.has_md5)
+                    row.hosting_id,
+                    row.file_source_id,
+                    row.size_bytes,
+                    row.modified,
+                    has_md5=bool(row.has_md5),
+                    folder=row.folder,
                 ),
                 size_bytes=row.archive_bytes,
                 md5=row.content_md5,

@@ -15,6 +15,7 @@ from dcc.databases.columns import (
     INT,
     SIGNED_BIG,
     SIGNED_SMALL,
+    SMALL,
     TINY,
     LastUpdated,
     Message,
@@ -81,7 +82,8 @@ class ResourceStateRow(LastUpdated, Base):
 class FileSource(LastUpdated, Base):
     """A server, or folder, from which archives are collected. `accesskey` may be a secret: never print it.
 
-    Additive: `delta`, one of `dcc.sources.base.DeltaStrategy`.
+    Additive: `delta`, one of `dcc.sources.base.DeltaStrategy`; `listed_depth`, `listed_include` and `listed_exclude`,
+    the parts of its `dcc.sources.base.Extent`, the latter two as JSON, null for none.
     """
 
     __tablename__ = "file_source"
@@ -99,6 +101,9 @@ class FileSource(LastUpdated, Base):
     state_id: Mapped[int] = small_reference("resource_state.id", "CASCADE")
     created: Mapped[datetime]
     delta: Mapped[str] = mapped_column(String(16), default="additive", server_default="additive")
+    listed_depth: Mapped[int] = mapped_column(SMALL, default=0, server_default=text("0"))
+    listed_include: Mapped[str | None] = mapped_column(Text)
+    listed_exclude: Mapped[str | None] = mapped_column(Text)
 
 
 class PhaseRow(LastUpdated, Base):
@@ -174,6 +179,7 @@ class FileSourceHasZip(LastUpdated, Base):
     Additive: `size_bytes` and `modified` (seconds since 1970, UTC) as last listed, `has_md5` whether a checksum lies
     beside it, `gone_since` when a crawl first missed it (null while it is there). `missed_since`: since when a listing
     that had shrunk too much to be believed misses it. `uploading_since`: since when it is still being uploaded.
+    `folder`: where below the action directory it lies.
     """
 
     __tablename__ = "file_source_has_zip"
@@ -186,6 +192,7 @@ class FileSourceHasZip(LastUpdated, Base):
     size_bytes: Mapped[int | None] = mapped_column(BIG)
     modified: Mapped[int | None] = mapped_column(SIGNED_BIG)
     has_md5: Mapped[bool] = mapped_column(default=False, server_default=text("0"))
+    folder: Mapped[str] = mapped_column(String(1000), default="", server_default="")
     gone_since: Mapped[datetime | None]
     missed_since: Mapped[datetime | None]
     uploading_since: Mapped[datetime | None]

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 from sqlalchemy.engine import Row
 
 from dcc.errors import ConfigurationError, NotFoundError
-from dcc.sources.base import DeltaStrategy, SourceAddress
+from dcc.sources.base import PLAIN, DeltaStrategy, Extent, SourceAddress
 from dcc.sources.connect import OPENERS, protocols
 from dcc.tracker.database import insert_rows
 from dcc.tracker.models import (
@@ -32,7 +32,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.register.centres import centre_id_of
 from dcc.tracker.register.column_texts import require_fit, shown_accesskey
-from dcc.tracker.register.source_addresses import SourceState
+from dcc.tracker.register.source_addresses import SourceState, extent_columns, extent_of
 from dcc.tracker.register.source_trust import (
     PinnedKey,
     TlsTrust,
@@ -68,6 +68,7 @@ class SourceEntry:
     tls_authorities: tuple[str, ...] = ()
     tls_fingerprints: tuple[str, ...] = ()
     delta: DeltaStrategy = DeltaStrategy.ADDITIVE
+    extent: Extent = PLAIN
 
 
 def add_source(
@@ -87,6 +88,7 @@ def add_source(
         "state_id": _state_id(connection, SourceState.AVAILABLE),
         "created": utc_now(),
         "delta": address.delta,
+        **extent_columns(address.extent),
     }
     source_id = insert_rows(connection, FileSource.__table__, [row])[0]
     pin_host_keys(connection, source_id, host_keys)
@@ -202,6 +204,7 @@ def _entry(row: Row[tuple[object, ...]], fingerprints: Sequence[str], tls: TlsTr
         tls_authorities=tuple(authority.fingerprint for authority in tls.authorities or ()),
         tls_fingerprints=tuple(tls.fingerprints or ()),
         delta=DeltaStrategy(row.delta),
+        extent=extent_of(row),
     )
 
 
@@ -222,6 +225,7 @@ def change_source(
     accesskey: SecretStr | None = None,
     base_path: str | None = None,
     delta: DeltaStrategy | None = None,
+    extent: Extent | None = None,
     tls: TlsTrust | None = None,
 ) -> None:
     """Change how a file source is reached and listed; what is None stays. Raises NotFoundError, ConfigurationError."""
@@ -230,7 +234,7 @@ def change_source(
     require_fit("user name", username, 128)
     require_fit("access key", None if accesskey is None else accesskey.get_secret_value(), 256, secret=True)
     require_fit("base path", base_path, 256)
-    values = {
+    values: dict[str, object] = {
         "hostname": hostname,
         "username": username,
         "accesskey": None if accesskey is None else accesskey.get_secret_value(),
@@ -238,6 +242,7 @@ def change_source(
         "delta": delta,
     }
     given = {name: value for name, value in values.items() if value is not None}
+    given |= {} if extent is None else extent_columns(extent)
     if given:
         connection.execute(update(FileSource).where(FileSource.id == source_id).values(given))
     trust_certificates(connection, source_id, tls or TlsTrust())

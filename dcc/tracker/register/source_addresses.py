@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from pydantic import SecretStr
 from sqlalchemy import ColumnElement, Connection, and_, select
 
-from dcc.sources.base import DeltaStrategy, SourceAddress
+from dcc.sources.base import DeltaStrategy, Extent, SourceAddress
 from dcc.tracker.models import Centre, FileSource, HostKey, ProtocolRow, ResourceStateRow
 from dcc.tracker.register.source_trust import TlsTrust, trusted_certificates
 
@@ -25,6 +26,21 @@ class SourceState(StrEnum):
 def in_use(centre: Any = Centre) -> ColumnElement[bool]:
     """Whether a file source is crawled: of a query with its state and its centre, as `centre` if that is an alias."""
     return and_(ResourceStateRow.short_name == SourceState.AVAILABLE, centre.is_active.is_(True))
+
+
+def extent_of(row: Any) -> Extent:
+    """What is listed of a file source, from its row."""
+    patterns = (tuple(json.loads(text)) if text else () for text in (row.listed_include, row.listed_exclude))
+    return Extent(row.listed_depth, *patterns)
+
+
+def extent_columns(extent: Extent) -> dict[str, object]:
+    """The columns that hold what is listed of a file source."""
+    return {
+        "listed_depth": extent.depth,
+        "listed_include": json.dumps(extent.include) if extent.include else None,
+        "listed_exclude": json.dumps(extent.exclude) if extent.exclude else None,
+    }
 
 
 def load_addresses(
@@ -45,6 +61,9 @@ def load_addresses(
             FileSource.accesskey,
             FileSource.base_path,
             FileSource.delta,
+            FileSource.listed_depth,
+            FileSource.listed_include,
+            FileSource.listed_exclude,
         )
         .join(Centre, Centre.id == FileSource.centre_id)
         .join(ProtocolRow, ProtocolRow.id == FileSource.protocol_id)
@@ -74,6 +93,7 @@ def load_addresses(
             tls_authorities=tuple(one.pem for one in trusted.get(row.id, TlsTrust()).authorities or ()),
             tls_fingerprints=tuple(trusted.get(row.id, TlsTrust()).fingerprints or ()),
             delta=DeltaStrategy(row.delta),
+            extent=extent_of(row),
         )
         for row in connection.execute(query)
     ]
