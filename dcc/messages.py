@@ -1,7 +1,7 @@
 """Messages as facts: an English text with names in braces, and the details that belong there.
 
-A message is put into words only when somebody reads it, in English or by a catalogue in another language. It is kept as
-JSON, and words are never taken apart again.
+A message is rendered when somebody reads it, in English or by a catalogue in another language. It is stored as JSON,
+and its text is never parsed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from string import Formatter
 from typing import Any, Final
 
 Details = Mapping[str, Any]
-"""Details by name: texts, quantities, lists of texts, messages."""
+"""Details by name: texts, numbers (quantities, written as the reader's language writes them), lists, messages."""
 
 LONGEST_SHOWN: Final = 500
 """Characters of a detail that messages show."""
@@ -24,7 +24,7 @@ _MOST_KEPT: Final = 60_000
 
 
 def mark(text: str) -> str:
-    """The text itself: having it here puts it into the catalogues, and a catalogue translates it when it is read."""
+    """The text itself, which `make languages` puts into the catalogues for being here."""
     return text
 
 
@@ -35,39 +35,35 @@ def mark_plural(one: str, many: str) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Message:
-    """A text with the details for its names in braces; a message without details is words already.
-
-    Details are texts, numbers (quantities, which a reader's language writes its own way), lists of texts, or messages.
-    """
+    """A text with the details for its names in braces; a message without details is plain text."""
 
     text: str
     details: Details | None = None
 
     def __str__(self) -> str:
         """The message in English."""
-        return said(self, str, english_number)
+        return rendered(self, str, lambda number: f"{number:,}" if isinstance(number, int) else f"{number:g}")
 
     def __repr__(self) -> str:
         return f"Message({str(self)!r})"
 
     def __eq__(self, other: object) -> bool:
-        """Whether it says the same in English as another message, or a text."""
+        """Whether it is the same in English as another message, or a text."""
         return str(self) == str(other) if isinstance(other, (Message, str)) else NotImplemented
 
     def __hash__(self) -> int:
         return hash(str(self))
 
     @property
-    def known(self) -> Details:
-        """Its details, and those of the message that it is around as its `problem`."""
-        details = self.details or {}
-        return details if self.problem is self else {**self.problem.known, **details}
-
-    @property
     def problem(self) -> Message:
-        """The message that it is around as its `problem`, such as one without the name of its source; else itself."""
+        """The message that it has as its detail `problem`, such as one without the name of its source; else itself."""
         inner = (self.details or {}).get("problem")
         return inner if isinstance(inner, Message) else self
+
+    @property
+    def known(self) -> Details:
+        """Its details, and those of its `problem`."""
+        return (self.details or {}) if self.problem is self else {**self.problem.known, **(self.details or {})}
 
 
 def message(text: str, /, **details: Any) -> Message:
@@ -75,57 +71,44 @@ def message(text: str, /, **details: Any) -> Message:
     return Message(text, details)
 
 
-def said(message: Message, translate: Callable[[str], str], number: Callable[[float], str]) -> str:
-    """A message in words: its text by `translate`, quantities by `number`.
-
-    A name that no detail is known for stands as it is, in braces.
-    """
+def rendered(message: Message, translate: Callable[[str], str], number: Callable[[float], str]) -> str:
+    """The text of a message by `translate`, with its details, quantities by `number`. Unknown names stay in braces."""
     if message.details is None:
         return translate(message.text)
-    words = {name: _in_words(detail, translate, number) for name, detail in message.details.items()}
-    return filled(translate(message.text), words)
+    texts = {name: _rendered_detail(detail, translate, number) for name, detail in message.details.items()}
+    return filled(translate(message.text), texts)
 
 
-def _in_words(detail: Any, translate: Callable[[str], str], number: Callable[[float], str]) -> str:
-    """A detail in words. No function within `said`: one that calls itself is only freed by the garbage collector."""
+def _rendered_detail(detail: Any, translate: Callable[[str], str], number: Callable[[float], str]) -> str:
+    # No function within `rendered`: one that calls itself is only freed by the garbage collector.
     if isinstance(detail, Message):
-        return said(detail, translate, number)
+        return rendered(detail, translate, number)
     if isinstance(detail, (int, float)) and not isinstance(detail, bool):
         return number(detail)
     if isinstance(detail, (list, tuple)):
-        return ", ".join(_in_words(each, translate, number) for each in detail)
+        return ", ".join(_rendered_detail(each, translate, number) for each in detail)
     return shown("" if detail is None else str(detail))
 
 
-def filled(text: str, words: Mapping[str, str]) -> str:
-    """A text with words for its names in braces; a name without a word stands as it is, and so does a broken text."""
-    parts = []
+def filled(text: str, values: Mapping[str, str]) -> str:
+    """A text with values for its names in braces; unknown names stay in braces, and a malformed text as it is."""
     try:
         parsed = list(Formatter().parse(text))
     except ValueError:
         return text
-    for literal, name, _, _ in parsed:
-        parts.append(literal)
-        if name is not None:
-            parts.append(words.get(name, f"{{{name}}}"))
-    return "".join(parts)
+    return "".join(
+        literal if name is None else literal + values.get(name, f"{{{name}}}") for literal, name, _, _ in parsed
+    )
 
 
 def names_in(text: str) -> frozenset[str]:
     """The names in braces of a text: `{colony}` has `colony`. Raises ValueError for anything but a plain name."""
     names = set()
     for _, name, form, conversion in Formatter().parse(text):
-        if name is None:
-            continue
-        if not name.isidentifier() or form or conversion:
+        if name is not None and (not name.isidentifier() or form or conversion):
             raise ValueError(f"{{{name}}} is no plain name in braces")
         names.add(name)
-    return frozenset(names)
-
-
-def english_number(number: float) -> str:
-    """A quantity in English: `1,234`, `12.5`."""
-    return f"{number:,}" if isinstance(number, int) else f"{number:g}"
+    return frozenset(name for name in names if name is not None)
 
 
 def shown(text: str) -> str:
@@ -137,32 +120,30 @@ def shown(text: str) -> str:
 
 
 def to_json(details: Details) -> str | None:
-    """Details as they are kept; None where they are too many to be."""
+    """Details as they are stored; None where they are too many."""
     kept = json.dumps(_plain(details), ensure_ascii=False, separators=(",", ":"))
     return kept if len(kept.encode("utf-8", "surrogatepass")) <= _MOST_KEPT else None
 
 
 def message_to_json(message: Message) -> str | None:
-    """A message as it is kept, with its text; None for one that is words alone."""
+    """A message as it is stored, with its text; None for plain text."""
     return None if message.details is None else to_json({_TEXT: message.text, **message.details})
 
 
 def from_json(kept: str | None) -> dict[str, Any] | None:
-    """Details that were kept; None where there are none."""
-    if not kept:
-        return None
+    """Stored details; None where there are none."""
     try:
-        details = json.loads(kept)
+        details = json.loads(kept or "null")
     except ValueError:
         return None
     return {name: _detail(detail) for name, detail in details.items()} if isinstance(details, dict) else None
 
 
-def message_from_json(kept: str | None, words: str) -> Message:
-    """A message that was kept with its text; the `words` that were recorded where it was not."""
+def message_from_json(kept: str | None, recorded: str) -> Message:
+    """A message that was stored with its text; the English text that was `recorded` where it was not."""
     details = from_json(kept)
     text = None if details is None else details.pop(_TEXT, None)
-    return Message(words) if details is None or not isinstance(text, str) else Message(text, details)
+    return Message(text, details) if isinstance(text, str) else Message(recorded)
 
 
 def _plain(detail: Any) -> Any:
@@ -181,6 +162,5 @@ def _plain(detail: Any) -> Any:
 def _detail(kept: Any) -> Any:
     if isinstance(kept, dict):
         details = {name: _detail(each) for name, each in kept.items()}
-        text = details.pop(_TEXT, "")
-        return Message(str(text), details)
+        return Message(str(details.pop(_TEXT, "")), details)
     return [_detail(each) for each in kept] if isinstance(kept, list) else kept

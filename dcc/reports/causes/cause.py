@@ -96,7 +96,7 @@ class Cause:
 
     @property
     def declaration(self) -> Declaration | None:
-        """What is declared of it; None where only words were recorded, or this version does not know the rule."""
+        """Its declaration; None where only text was recorded, or this version does not know the rule."""
         return None if WORDS in self.details else declaration_of(self.code)
 
     @property
@@ -111,7 +111,7 @@ class Cause:
 
     @property
     def subject(self) -> str:
-        """The values that its findings share, empty where they share the kind alone."""
+        """The values that its findings share; empty where they share the code alone."""
         shared = () if self.declaration is None or self.is_rest else self.declaration.subject(self.details)
         return ": ".join(map(shown, shared))
 
@@ -135,11 +135,12 @@ class Cause:
 
     def numbers(self, catalogue: Catalogue) -> str:
         """What is affected: `40 animals, 312 experiments that wait for them`."""
-        parts = [_count(catalogue, kind, number) for kind, number in self.entities.items() if number]
-        if not parts and self.documents:
-            parts = [_count(catalogue, "findings", self.findings), _count(catalogue, "documents", self.documents)]
+        counts = {kind: number for kind, number in self.entities.items() if number}
+        if not counts and self.documents:
+            counts = {"findings": self.findings, "documents": self.documents}
         if self.zips and not self.documents:
-            parts.append(_count(catalogue, "zips", self.zips))
+            counts["zips"] = self.zips
+        parts = [catalogue.say_plural(*_COUNTS[kind], number) for kind, number in counts.items()]
         if self.waiting_experiments:
             texts = _WAITING_FOR_ONE if sum(self.entities.values()) == 1 else _WAITING
             parts.append(catalogue.say_plural(*texts, self.waiting_experiments))
@@ -153,13 +154,12 @@ class Cause:
 
     def remedy(self, catalogue: Catalogue) -> str:
         """What to do about it, with the commands of wranglers."""
-        return catalogue.tell(Message(_SEE if self.declaration is None else self.declaration.remedy, self.details))
+        return catalogue.tell(Message(_CORRECT if self.declaration is None else self.declaration.remedy, self.details))
 
     def remedy_for_centre(self, catalogue: Catalogue) -> str:
-        """What to do about it, as the centre is told."""
-        if self.declaration is None or not self.declaration.for_centre:
-            return self.remedy(catalogue)
-        return catalogue.tell(Message(self.declaration.for_centre, self.details))
+        """What to do about it, without commands that centres do not have."""
+        own = "" if self.declaration is None else self.declaration.for_centre
+        return catalogue.tell(Message(own, self.details)) if own else self.remedy(catalogue)
 
     def who_acts(self, catalogue: Catalogue) -> str:
         """Who must act, as a sentence."""
@@ -169,7 +169,7 @@ class Cause:
 MOST_SUBJECTS: Final = 2_000
 """How many causes of one code, at one centre, are told apart."""
 _REST: Final = mark("Rule {rule}: others like these, of more than {most} different values")
-_SEE: Final = mark("Correct it, and submit the data again.")
+_CORRECT: Final = mark("Correct it, and submit the data again.")
 
 _COUNTS: Final[Mapping[str, tuple[str, str]]] = {
     "specimens": mark_plural("{number} animal", "{number} animals"),
@@ -183,10 +183,6 @@ _COUNTS: Final[Mapping[str, tuple[str, str]]] = {
 }
 _WAITING: Final = mark_plural("{number} experiment that waits for them", "{number} experiments that wait for them")
 _WAITING_FOR_ONE: Final = mark_plural("{number} experiment that waits for it", "{number} experiments that wait for it")
-
-
-def _count(catalogue: Catalogue, kind: str, number: int) -> str:
-    return catalogue.say_plural(*_COUNTS[kind], number)
 
 
 def as_json(cause: Cause, catalogue: Catalogue) -> dict[str, object]:

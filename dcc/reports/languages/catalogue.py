@@ -9,12 +9,12 @@ from functools import cached_property
 from gettext import NullTranslations
 from typing import Any, Final
 
-from babel import Locale, UnknownLocaleError
+from babel import Locale
 from babel.dates import format_date, format_time, get_datetime_format
 from babel.lists import format_list
 from babel.numbers import format_decimal, format_scientific
 
-from dcc.messages import Message, filled, mark, said
+from dcc.messages import Message, filled, mark, rendered
 
 _KILO: Final = 1_000
 _SIZES: Final = (
@@ -31,8 +31,8 @@ _TINY: Final = Decimal("1e-9")
 class Catalogue:
     """The texts of a language, by their English. Build with `load_catalogue`.
 
-    `code` is the language's code, such as `de`. Values are put into texts as they are: they are never translated, never
-    looked at for braces, and not escaped; escaping is the business of whoever writes HTML, e-mail or a spreadsheet.
+    `code` is the language's code, such as `de`. Values are put into texts as they are; whoever writes HTML, e-mail or a
+    spreadsheet escapes them.
     """
 
     def __init__(self, code: str, locale: Locale, translations: NullTranslations) -> None:
@@ -50,16 +50,8 @@ class Catalogue:
         """`ltr` or `rtl`, for HTML's `dir`."""
         return self._locale.text_direction
 
-    @property
-    def name(self) -> str:
-        """The language's own name for itself, such as `Deutsch`."""
-        return own_name(self.code)
-
     def say(self, text: str, /, **values: object) -> str:
-        """A text in this language, with values for its names in braces; in English where there is no translation.
-
-        Raises KeyError when the text has a name that no value is given for.
-        """
+        """A text in this language, or else in English, with values for its names in braces. Raises KeyError."""
         return self._translate(text).format_map({name: str(value) for name, value in values.items()})
 
     def _translate(self, text: str) -> str:
@@ -67,17 +59,14 @@ class Catalogue:
         return self._translations.gettext(text) if text else ""
 
     def say_plural(self, one: str, many: str, number: int, /, **values: object) -> str:
-        """A text on `number` things, in the form that this language has for so many; `{number}` is as it writes it.
-
-        `catalogue.say_plural("One document", "{number} documents", 3)`
-        """
+        """A text on `number` things: `catalogue.say_plural("One document", "{number} documents", 3)`."""
         text = self._translations.ngettext(one, many, abs(number))
         return filled(text, {"number": self.number(number), **{name: str(value) for name, value in values.items()}})
 
     def tell(self, message: Message | str) -> str:
-        """A message in this language, its details as this language writes them; a text is words already."""
+        """A message in this language, its details as this language writes them; plain text as it is."""
         message = message if isinstance(message, Message) else Message(message)
-        return said(message, self._translate, self.number)
+        return rendered(message, self._translate, self.number)
 
     def date(self, day: date) -> str:
         """A day, such as `31 Oct 2013`."""
@@ -120,22 +109,6 @@ class Catalogue:
 
     @cached_property
     def functions(self) -> dict[str, Callable[..., Any]]:
-        """What templates call, by name: `say`, `say_plural`, `tell`, `date`, `moment`, `number` and so on."""
-        return {
-            "say": self.say,
-            "say_plural": self.say_plural,
-            "tell": self.tell,
-            "date": self.date,
-            "moment": self.moment,
-            "number": self.number,
-            "size": self.size,
-            "list_of": self.list,
-        }
-
-
-def own_name(code: str) -> str:
-    """What a language calls itself; its code where the CLDR does not know the language."""
-    try:
-        return Locale.parse(code).get_display_name() or code
-    except (UnknownLocaleError, ValueError):
-        return code
+        """What templates call, by name."""
+        names = ("say", "say_plural", "tell", "date", "moment", "number", "size")
+        return {name: getattr(self, name) for name in names}

@@ -1,15 +1,13 @@
-"""Which languages there are, and their catalogues: gettext's, compiled for the platform, and a DCC's own .po files.
+"""Which languages there are, and their catalogues, by gettext.
 
-The platform's are `catalogues/<code>/LC_MESSAGES/dcc.mo`; `make languages` brings them in step with the texts in code
-and templates. A DCC's own are files `<code>.po` in DCC_LANGUAGES_DIRECTORY, read with Babel as they are: what they say
-goes before what ours say, entry by entry, and what neither says is said in English. So adding a language takes no code.
+The platform's are `catalogues/<code>/LC_MESSAGES/dcc.mo`, which `make languages` makes. A DCC's own are files
+`<code>.po` in DCC_LANGUAGES_DIRECTORY. Theirs go before ours, entry by entry; the rest is in English.
 """
 
 from __future__ import annotations
 
 import gettext
 import re
-from collections.abc import Sequence
 from copy import copy
 from functools import lru_cache
 from io import BytesIO
@@ -23,7 +21,7 @@ from babel.messages.pofile import PoFileError, read_po
 
 from dcc.errors import ConfigurationError
 from dcc.messages import names_in
-from dcc.reports.languages.catalogue import Catalogue, own_name
+from dcc.reports.languages.catalogue import Catalogue
 from dcc.settings import LANGUAGE_CODE, Settings
 
 SHIPPED: Final = Path(__file__).parent / "catalogues"
@@ -59,31 +57,34 @@ def load_catalogue(code: str | None, settings: Settings) -> Catalogue:
 
 
 def known_languages(settings: Settings) -> dict[str, str]:
-    """Every language that there is a catalogue of, by its code, with its own name for itself: `{"de": "Deutsch"}`.
+    """Every language that has a catalogue, by its code, with its own name for itself: `{"de": "Deutsch"}`.
 
     Raises ConfigurationError when DCC_LANGUAGES_DIRECTORY cannot be read.
     """
     codes = {SOURCE_LANGUAGE, *(path.name for path in SHIPPED.iterdir() if (path / _COMPILED).exists())}
     own = settings.languages_directory
-    if own is not None:
-        try:
-            codes |= {path.stem for path in own.iterdir() if path.suffix == ".po" and _is_code(path.stem)}
-        except OSError as error:
-            raise ConfigurationError(
-                f"The directory {own} cannot be read: {error.strerror}. Correct DCC_LANGUAGES_DIRECTORY or make it."
-            ) from error
-    return {code: own_name(code) for code in sorted(codes)}
+    try:
+        codes |= {path.stem for path in own.iterdir() if path.suffix == ".po" and _is_code(path.stem)} if own else set()
+    except OSError as error:
+        raise ConfigurationError(
+            f"The directory {own} cannot be read: {error.strerror}. Correct DCC_LANGUAGES_DIRECTORY or make it."
+        ) from error
+    locales = {code: _parsed(code) for code in sorted(codes)}
+    return {code: (locale and locale.get_display_name()) or code for code, locale in locales.items()}
 
 
 def locale_of(code: str) -> Locale:
     """The locale of a language, for dates and numbers; that of British English where the CLDR knows none."""
-    parts = _PLAIN_ENGLISH if code == SOURCE_LANGUAGE else code
-    while parts:
-        try:
-            return Locale.parse(parts)
-        except (UnknownLocaleError, ValueError):
-            parts = parts.rpartition("_")[0]
-    return Locale.parse(_PLAIN_ENGLISH)
+    parts = [] if code == SOURCE_LANGUAGE else code.split("_")
+    known = (_parsed("_".join(parts[:length])) for length in range(len(parts), 0, -1))
+    return next(filter(None, known), Locale.parse(_PLAIN_ENGLISH))
+
+
+def _parsed(code: str) -> Locale | None:
+    try:
+        return Locale.parse(code)
+    except (UnknownLocaleError, ValueError):
+        return None
 
 
 def _translations(name: str, own: Path | None) -> list[gettext.GNUTranslations]:
@@ -132,7 +133,7 @@ def _read(path: Path, _modified: int, _size: int) -> gettext.GNUTranslations:
 
 def _refuse_other_names(path: Path, message: Message) -> None:
     """Raise ConfigurationError where a translation has names in braces that its English text has not."""
-    originals, texts = _strings(message.id), _strings(message.string)
+    originals, texts = ([each] if isinstance(each, str) else list(each or ()) for each in (message.id, message.string))
     try:
         permitted = {name for text in originals for name in names_in(text)} | ({"number"} if originals[1:] else set())
         unknown = sorted({name for text in texts for name in names_in(text)} - permitted)
@@ -144,10 +145,6 @@ def _refuse_other_names(path: Path, message: Message) -> None:
         raise ConfigurationError(
             f"The catalogue {path}{place}: the translation of {originals[0][:80]!r} {wrong}. Correct the translation."
         )
-
-
-def _strings(texts: str | Sequence[str] | None) -> list[str]:
-    return [texts] if isinstance(texts, str) else list(texts or ())
 
 
 def _is_code(code: str) -> bool:
