@@ -46,7 +46,7 @@ SECTIONS: Final = (
         {
             "internal-fault": "Report it with the output of `dcc --debug`; nothing is lost.",
             "helper-ended": "If it repeats, memory is short.",
-            "configuration": "Correct what the message names; see `--help` and `dcc settings`.",
+            "configuration": "Correct what the message names.",
             "database-outdated": "Run `dcc init`. Newer tables need a newer version.",
             "tracker-outdated": "Run `dcc init`. `DCC_TRACKER_URL` names the tracker.",
             "qc-database-outdated": "Run `dcc init`. `DCC_QC_URL` names it.",
@@ -57,7 +57,7 @@ SECTIONS: Final = (
             "backup": "Check the path and its disk, or use another set.",
             "storage-not-empty": "Name an empty database, or confirm as the message says.",
             "storage-unfinished": "Repeat the command: `dcc restore` or `dcc migrate-storage`.",
-            "store-refused": "Correct `DCC_STORE` and its key's rights; `dcc doctor` tries them.",
+            "store-refused": "Correct `DCC_STORE` or its key's rights.",
             "copy-failed": "Correct what the message names, then copy again.",
             "not-delegated": "Ask that centre. If it agrees, give the command in the message.",
             "built-on": "Withdraw those in the message first, the latest before others.",
@@ -101,7 +101,7 @@ SECTIONS: Final = (
             "source-misconfigured": "Correct it: `dcc source change ID`.",
             "source-unreachable": "If it lasts, ask whether it moved, or mount the folder.",
             "source-timeout": "If it is always slow, raise the limit in the message.",
-            "login-refused": "Ask the centre for valid ones, then `dcc source change ID`.",
+            "login-refused": "Ask the centre, then `dcc source change ID`.",
             "host-key-unknown": (
                 "Compare the fingerprint with the centre's, then `dcc source test ID --accept-host-key`."
             ),
@@ -156,13 +156,7 @@ SECTIONS: Final = (
 _BEGINNING: Final = """\
 # Errors
 
-A command that fails prints one line, with the id of the error in brackets:
-
-```console run exit=2
-$ dcc show add/H.2013-10-31.1.impc.zip
-Error (tracker-outdated): ...
-```
-
+A command that fails prints the id of its error in brackets: `Error (tracker-outdated): ...`. The command
 `dcc explain tracker-outdated` says the same as this page; it also knows [rules](rules.md) and causes. The tracker, JSON
 and reports use the name, `BadFileNameError` for `bad-file-name`. Brackets say who acts, if not who the section names.
 """
