@@ -11,7 +11,7 @@ import pyarrow as pa
 
 
 class Column(NamedTuple):
-    """A column: its type in Arrow and Parquet, and what it holds, with the unit where there is one."""
+    """A column: its type in Arrow and Parquet, and its meaning, with the unit if it has one."""
 
     name: str
     type: pa.DataType
@@ -66,7 +66,7 @@ COLUMNS: Final = (
 """All columns, in their order."""
 
 SCHEMA: Final = pa.schema([(column.name, column.type) for column in COLUMNS])
-"""The columns as Arrow has them; Parquet files have the same types."""
+"""The columns in Arrow's types; Parquet files have the same types."""
 
 _NEVER_MISSING: Final = frozenset({"id", "position", "procedure_run_id", "document_id", "line"})
 

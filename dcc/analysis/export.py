@@ -1,7 +1,7 @@
-"""Exports measurements as files, one for each centre and procedure; each export updates what the last one wrote.
+"""Exports measurements as files, one for each centre and procedure; each export updates the files of the last one.
 
-A file is written again only when its measurements have changed, which fingerprints tell without reading it. If an
-export breaks off, every file is whole, and the next export goes on.
+A file is written again only if its measurements have changed, which fingerprints show without reading it. If an export
+breaks off, every file is complete, and the next export continues.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _FILE_SCHEMA: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ExportProgress:
-    """How far an export is: rows written of those to be written, and what is being written."""
+    """Progress of an export: rows written, rows to write, and the present partition."""
 
     rows: int
     of_rows: int
@@ -62,7 +62,7 @@ class ExportProgress:
 
 @dataclass(frozen=True, slots=True)
 class ExportReport:
-    """What an export came to: its rows and files as a whole, and what was written, left and removed this time.
+    """The result of an export: its rows and files in all, and the files written, unchanged and removed this time.
 
     `written` are the partitions whose files were written, `unchanged` and `removed` numbers of files.
     """
@@ -91,16 +91,15 @@ def export_measurements(
     *,
     on_progress: Callable[[ExportProgress], None] | None = None,
 ) -> ExportReport:
-    """Bring a directory up to date with the measurements that are wanted (by default all current, valid ones).
+    """Update a directory to the selected measurements (by default all current, valid ones).
 
-    The files are `centre=<centre>/procedure_id=<procedure>/part-0.parquet` (or `.csv`), of which only those are written
-    that changed since the last export to the same directory; those whose measurements are gone are removed. All are of
-    one moment. Memory is that of one chunk (`analysis.measurements.ROWS`). The columns are those of
-    `analysis.columns.COLUMNS`; in Parquet, centre and procedure_id are in the paths only; in CSV, texts are guarded
-    (`analysis.spreadsheets`).
+    The files are `centre=<centre>/procedure_id=<procedure>/part-0.parquet` (or `.csv`). Only those that changed since
+    the last export to the same directory are written; those without measurements are removed. All show the same moment.
+    Memory is that of one chunk (`analysis.measurements.ROWS`). The columns are those of `analysis.columns.COLUMNS`; in
+    Parquet, centre and procedure_id are in the paths only; in CSV, texts are guarded (`analysis.spreadsheets`).
 
-    Raises ExportError for a directory that cannot be written or holds something else, ExportActiveError when another
-    export writes to it, NotFoundError for a past document that there is none of, QcDatabaseUnreachableError.
+    Raises ExportError for a directory that cannot be written or has other content, ExportActiveError while another
+    export writes to it, NotFoundError for an unknown past document, QcDatabaseUnreachableError.
     """
     began = time.monotonic()
     wanted = wanted or MeasurementFilter()
@@ -132,7 +131,7 @@ def export_measurements(
 
 
 def _summarise(connection: Connection, wanted: MeasurementFilter) -> dict[Partition, _Summary]:
-    """What there is to export; partitions sorted."""
+    """The partitions to export, sorted."""
     groups: dict[Partition, list[tuple[Any, ...]]] = defaultdict(list)
     for centre, procedure, group, *sums in connection.execute(summary_query(wanted)):
         groups[Partition(centre[:-1], procedure[:-1])].append((group or "", *map(int, sums)))
@@ -146,7 +145,7 @@ def _summarise(connection: Connection, wanted: MeasurementFilter) -> dict[Partit
 
 
 def _stands(file: Path, manifest: Manifest, path: str, summary: _Summary) -> bool:
-    """Whether a file holds what it should, as far as can be told without reading it."""
+    """Whether a file is up to date, as far as its size and fingerprint show."""
     written = manifest.files.get(path)
     if written is None or written.fingerprint != summary.fingerprint:
         return False
@@ -154,7 +153,7 @@ def _stands(file: Path, manifest: Manifest, path: str, summary: _Summary) -> boo
 
 
 def _make_way(directory: Path, manifest: Manifest, wanted: Collection[str], changed: Collection[str]) -> int:
-    """Note the files that will be written, so that none of them is taken for whole; remove those that are gone."""
+    """Record the files that will be written as unfinished; remove those without measurements."""
     gone = {*manifest.files, *manifest.unfinished}.difference(wanted)
     removed = len(gone.intersection(manifest.files))
     manifest.unfinished.update(changed, gone)
@@ -217,5 +216,5 @@ class _Export:
 def _writer(path: Path, format_: ExportFormat) -> Any:
     if format_ is ExportFormat.PARQUET:
         return parquet.ParquetWriter(path, _FILE_SCHEMA[format_], compression="zstd")
-    # Texts are in quotes, so that an empty one differs from none.
+    # Texts are quoted, so that an empty one differs from a missing one.
     return csv.CSVWriter(path, _FILE_SCHEMA[format_], write_options=csv.WriteOptions(quoting_style="needed"))

@@ -1,7 +1,7 @@
 """The directory of an export: names of files, its manifest and its lock.
 
-`_manifest.json` says what the files are and which there are; it is replaced as a whole. `_lock` is locked while an
-export is written. Readers of Parquet ignore names that begin with `_`.
+`_manifest.json` lists and describes the files; it is replaced as a whole. `_lock` is locked while an export is written.
+Readers of Parquet ignore names that begin with `_`.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 
 
 class ExportFormat(StrEnum):
-    """In what files measurements are exported."""
+    """The format of exported files."""
 
     PARQUET = "parquet"
     CSV = "csv"
 
 
 FORMAT_VERSIONS: Final[Mapping[ExportFormat, int]] = {ExportFormat.PARQUET: 1, ExportFormat.CSV: 2}
-"""Of the manifest and the files' contents; another one cannot be gone on with. In CSV 1, texts were not guarded."""
+"""The version of the manifest and the files; another one cannot be continued. In CSV 1, texts were not guarded."""
 
 
 class Partition(NamedTuple):
-    """What one file holds the measurements of."""
+    """The measurements in one file."""
 
     centre: str
     procedure_id: str
@@ -49,7 +49,7 @@ class Partition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A file as it was written: its rows and bytes, and a fingerprint of the rows."""
+    """A written file: its rows and bytes, and a fingerprint of the rows."""
 
     rows: int
     size_bytes: int
@@ -58,7 +58,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What an export is: `wanted` is its filter described, `unfinished` the files that are being written or removed."""
+    """The description of an export: `wanted` is its filter, `unfinished` are files being written or removed."""
 
     format: ExportFormat
     wanted: Mapping[str, object]
@@ -67,9 +67,9 @@ class Manifest:
 
 
 def path_of(partition: Partition, format_: ExportFormat) -> str:
-    """Where a partition's file is, below the directory: `centre=H/procedure_id=IMPC_BWT_001/part-0.parquet`.
+    """The path of a partition's file below the directory: `centre=H/procedure_id=IMPC_BWT_001/part-0.parquet`.
 
-    What could mean something in a path is percent-encoded. Raises ExportError for a name that no directory can have.
+    Special characters are percent-encoded. Raises ExportError for a name that no directory can have.
     """
     folders = [f"{name}={quote(value, safe='')}" for name, value in partition._asdict().items()]
     if any(len(folder) > _LONGEST_NAME for folder in folders) or _NULL in partition:
@@ -83,9 +83,9 @@ def path_of(partition: Partition, format_: ExportFormat) -> str:
 
 @contextmanager
 def open_directory(directory: Path) -> Iterator[None]:
-    """Make a directory if it is missing, and keep other exports from it.
+    """Make a directory if it is missing, and lock it against other exports.
 
-    Raises ExportError when it cannot be made, ExportActiveError when another export is at work in it.
+    Raises ExportError if it cannot be made, ExportActiveError while another export works in it.
     """
     try:
         make_directory(directory, SHARED_DIRECTORY)
@@ -106,7 +106,7 @@ def open_directory(directory: Path) -> Iterator[None]:
 
 
 def unwritable_error(directory: Path, error: OSError) -> ExportError:
-    """The error that an export's directory cannot be written."""
+    """The error for a directory that cannot be written."""
     return ExportError(
         f"The export directory {directory} could not be written: {error.strerror or error}. "
         "Check its permissions and the space on its disk, then export again."
@@ -114,10 +114,9 @@ def unwritable_error(directory: Path, error: OSError) -> ExportError:
 
 
 def read_manifest(directory: Path, format_: ExportFormat, wanted: Mapping[str, object]) -> Manifest:
-    """What the directory holds of an earlier export of the same; an empty manifest if nothing is there.
+    """The manifest of an earlier, equal export; empty for an empty directory.
 
-    Raises ExportError for a directory that holds anything else (files of others, an export of something else), or that
-    cannot be read.
+    Raises ExportError for a directory with other content (other files, a different export), or that cannot be read.
     """
     path = directory / MANIFEST
     try:
@@ -194,7 +193,7 @@ def save_manifest(directory: Path, manifest: Manifest) -> None:
 
 @contextmanager
 def replacement_path(path: Path) -> Iterator[Path]:
-    """A path beside `path` to write to; what is there in the end takes its place at once."""
+    """A path beside `path` to write to, which replaces `path` at the end."""
     temporary = path.with_name(f".{path.name}.part")
     os.close(create_file(temporary, SHARED_FILE))
     try:
@@ -207,11 +206,11 @@ def replacement_path(path: Path) -> Iterator[Path]:
 
 
 def remove_file(directory: Path, path: str) -> None:
-    """Remove a file with what was left of writing it, and the directories that are empty then."""
+    """Remove a file with leftovers of writing it, and directories that become empty."""
     file = directory / path
     file.unlink(missing_ok=True)
     file.with_name(f".{file.name}.part").unlink(missing_ok=True)
     for parent in (file.parent, file.parent.parent):
-        # It may hold other files, or have gone already.
+        # It may have other files, or may be gone.
         with suppress(OSError):
             parent.rmdir()

@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, func, or_
 from dcc.errors import ConfigurationError
 
 Texts = str | Sequence[str] | None
-"""One text, several of which any may be, or None for whatever there is."""
+"""One text, several alternatives, or None for all."""
 
 TEXT_FILTERS: Final = (
     "centre",
@@ -32,18 +32,18 @@ _MOST_VALUES: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class MeasurementFilter:
-    """Which measurements are wanted: those that fit all of its fields.
+    """Selects measurements that match all of its fields.
 
-    Texts are compared to the letter. `genotype` is a colony, whose mutants are meant, or `baseline`. `status` is that
-    of the parameter, with or without the text after its code; the empty text means measurements without one.
-    `date_from` and `date_until` are days of the experiment, both included, and leave out what has none (lines,
-    housings). `only_valid` leaves out what the integrity rules found an error in, and what they have not judged yet.
+    Texts are compared exactly. `genotype` is a colony, for its mutants, or `baseline`. `status` is that of the
+    parameter, with or without the text after its code; the empty text selects measurements without one. `date_from` and
+    `date_until` are days of the experiment, both included, and leave out data without a day (lines, housings).
+    `only_valid` leaves out data with errors, and data that the integrity rules have not judged yet.
 
-    By default current measurements are wanted. `as_of_document` asks for those that were current once that document
-    had been applied, `as_of_date` for those at that time (naive, in UTC), or at the end of that day; the animals are
-    then as they were known at that time, and whether they are valid is how the integrity rules judge them at present.
+    By default current measurements are selected. `as_of_document` selects those that were current after that document,
+    `as_of_date` those at that time (naive, in UTC), or at the end of that day; the animals are as they were known then,
+    and their validity is the present one.
 
-    Raises ConfigurationError for a filter that contradicts itself, or names more than 10,000 texts in one field.
+    Raises ConfigurationError for a contradiction, or for more than 10,000 texts in one field.
     """
 
     centre: Texts = None
@@ -77,14 +77,14 @@ class MeasurementFilter:
                 )
 
     def texts(self, name: str) -> tuple[str, ...] | None:
-        """The texts of a field, sorted, each once; None for whatever there is."""
+        """The texts of a field, sorted and distinct; None for all."""
         given: Texts = getattr(self, name)
         if given is None:
             return None
         return (given,) if isinstance(given, str) else tuple(sorted(set(given)))
 
     def described(self) -> dict[str, object]:
-        """The fields that are set, as JSON can hold them; equal for filters that want the same."""
+        """The fields with a value, as JSON; equal for equal filters."""
         plain: dict[str, object] = {}
         for field in fields(self):
             value = self.texts(field.name) if field.name in TEXT_FILTERS else getattr(self, field.name)
@@ -114,7 +114,7 @@ def conditions(wanted: MeasurementFilter, columns: Mapping[str, ColumnElement[ob
 
 
 def _is_one_of(column: ColumnElement[object], texts: Iterable[str]) -> ColumnElement[bool]:
-    # With a mark behind it, a text differs from the same with trailing blanks on MySQL and MariaDB too.
+    # With a mark after it, a text differs from one with trailing blanks on MySQL and MariaDB too.
     marked = column.concat(".")
     return column.in_(list(texts)) & marked.in_([f"{text}." for text in texts])
 

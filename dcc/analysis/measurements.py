@@ -1,4 +1,6 @@
-"""Measurements as pandas DataFrames: `load_measurements` for what fits into memory, `iterate_measurements` for more."""
+"""Measurements as pandas DataFrames: `load_measurements` for data that fit into memory, `iterate_measurements` for
+more.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ from dcc.vocabulary import EntityKind, Validity
 __all__ = ["MeasurementFilter", "iterate_measurements", "load_measurements"]
 
 ROWS: Final = 50_000
-"""Rows of a chunk, unless their texts are long."""
+"""Rows of a chunk, fewer if their texts are long."""
 
 _TEXT_HELD: Final = 32_000_000
 _ROWS_FETCHED: Final = 200
@@ -54,11 +56,11 @@ _OWNERS: Final[dict[EntityKind, Table]] = {
 
 
 def load_measurements(qc: Engine, wanted: MeasurementFilter | None = None) -> pd.DataFrame:
-    """The measurements that are wanted (by default all current, valid ones), in the order of their ids.
+    """The selected measurements (by default all current, valid ones), in the order of their ids.
 
-    The columns are those of `analysis.columns.COLUMNS`, with the dtypes of `analysis.columns.PANDAS_TYPES`, also when
-    there are no rows. The order is that in which documents were applied, and in a document its own. Raises
-    NotFoundError for a past document that there is none of, QcDatabaseUnreachableError.
+    The columns are those of `analysis.columns.COLUMNS`, with the dtypes of `analysis.columns.PANDAS_TYPES`, even
+    without rows. The order is that in which documents were applied, and within a document its own. Raises NotFoundError
+    for an unknown past document, QcDatabaseUnreachableError.
     """
     with patient_connection(qc) as connection:
         return to_frame(pa.Table.from_batches(iterate_batches(connection, wanted or MeasurementFilter()), SCHEMA))
@@ -67,9 +69,9 @@ def load_measurements(qc: Engine, wanted: MeasurementFilter | None = None) -> pd
 def iterate_measurements(
     qc: Engine, wanted: MeasurementFilter | None = None, *, rows: int = ROWS
 ) -> Iterator[pd.DataFrame]:
-    """The same as `load_measurements`, in DataFrames of at most so many rows; none where there are no rows.
+    """As `load_measurements`, in DataFrames of at most so many rows; none without rows.
 
-    Memory is that of one chunk, which has fewer rows where their texts are long. All chunks are of one moment.
+    Memory is that of one chunk, which has fewer rows if their texts are long. All chunks show the same moment.
     """
     with patient_connection(qc) as connection:
         for batch in iterate_batches(connection, wanted or MeasurementFilter(), rows=rows):
@@ -78,13 +80,13 @@ def iterate_measurements(
 
 @contextmanager
 def patient_connection(qc: Engine) -> Iterator[Connection]:
-    """A connection for long reading: all of its queries see the database at one moment, and may take their time."""
+    """A connection for long reading: all of its queries read the database at one moment, and may take their time."""
     engine = open_url(qc.url, database_of(qc), answer_seconds=None)
     try:
         with engine.connect() as connection:
             if engine.dialect.name in MYSQL_FAMILY:
                 connection = connection.execution_options(isolation_level="REPEATABLE READ")
-                # How long the server waits for who reads a result while doing something with it.
+                # How long the server waits for a client that pauses while reading a result.
                 connection.exec_driver_sql(f"SET SESSION net_write_timeout = {_CLIENT_SECONDS}")
             yield connection
     finally:
@@ -92,7 +94,7 @@ def patient_connection(qc: Engine) -> Iterator[Connection]:
 
 
 def iterate_batches(connection: Connection, wanted: MeasurementFilter, *, rows: int = ROWS) -> Iterator[pa.RecordBatch]:
-    """The measurements that are wanted, in the order of their ids, as Arrow record batches of `SCHEMA`."""
+    """The selected measurements, in the order of their ids, as Arrow record batches of `SCHEMA`."""
     statement = measurements_query(resolve_past(connection, wanted))
     streamed = connection.execution_options(stream_results=True, max_row_buffer=_ROWS_FETCHED)
     value = SCHEMA.get_field_index("value")
@@ -116,10 +118,10 @@ def _batch(rows: list[Any]) -> pa.RecordBatch:
 
 
 def resolve_past(connection: Connection, wanted: MeasurementFilter) -> MeasurementFilter:
-    """The filter with its past, if any, as a document. Raises NotFoundError for a document that was never applied.
+    """The filter with a past time replaced by a document. Raises NotFoundError for a document that was never applied.
 
-    Waits until no document of that past can come any more (`await_uploads`). The connection's moment begins after
-    that, if nothing was read by it before.
+    Waits for open uploads that may still belong to that time (`await_uploads`). The connection's moment begins after
+    that, if it has read nothing before.
     """
     document = wanted.as_of_document
     if wanted.as_of_date is not None:
@@ -143,29 +145,29 @@ def _end(moment: date | datetime) -> datetime:
 
 
 def measurements_query(wanted: MeasurementFilter) -> Select[Any]:
-    """The query for the columns of `SCHEMA`, of a filter whose past is settled."""
+    """The query for the columns of `SCHEMA`, for a filter without an unresolved past."""
     found = _Joined(wanted)
     columns = [found.columns[name].label(name) for name in SCHEMA.names]
     statement = found.select(columns).order_by(found.columns["id"])
     if wanted.procedure is None and wanted.as_of_document is None:
-        # From the measurements on, in whose order the rows are wanted, and not from a smaller table.
+        # Join from the measurements, whose order the rows need, and not from a smaller table.
         for family in MYSQL_FAMILY:
             statement = statement.prefix_with("STRAIGHT_JOIN", dialect=family)
     return statement
 
 
 def summary_query(wanted: MeasurementFilter) -> Select[Any]:
-    """The query for what tells whether the measurements of a centre and procedure are the same as at another time.
+    """The query for values that show whether a centre and procedure's measurements are the same as at another time.
 
-    Its columns: centre and procedure_id, each with a full stop behind it, metadata_group, rows, the sum of their
-    fingerprints, their highest id, and the sum of numbers that depend on the measurement, animal and validity. Rows
-    with the same ids are the same but for these.
+    Its columns: centre and procedure_id, each followed by a full stop, metadata_group, rows, the sum of their
+    fingerprints, their highest id, and a sum over the measurement, animal and validity. Rows with the same ids differ
+    in nothing else.
     """
     found = _Joined(wanted)
     row_id, animal = found.columns["id"], func.coalesce(_SPECIMEN.c.id, 0)
     valid = found.columns["is_valid"]
     judged = case((valid == 1, 1), (valid == 0, 2), else_=0)
-    # Products stay below 2**63, the largest whole number of SQLite.
+    # Products stay below 2**63, the largest integer of SQLite.
     mixed = ((row_id % 65_521 + 1) * ((animal * 3 + judged) % 2_147_483_647 + 1)) % 4_294_967_291
     keys = [
         found.columns["centre"].concat(".").label("centre"),
@@ -181,7 +183,7 @@ def _is_valid(validity: ColumnElement[int]) -> ColumnElement[bool | None]:
 
 
 class _Joined:
-    """Measurements with all that tells of them: what the columns are, and where they come from."""
+    """Measurements joined with all tables of their columns."""
 
     def __init__(self, wanted: MeasurementFilter) -> None:
         self._wanted = wanted
@@ -197,15 +199,15 @@ class _Joined:
             "genotype": case((_SPECIMEN.c.is_baseline == 1, "baseline"), else_=colony),
             "experiment_sequence_id": experiment.c.sequence_id,
             "is_valid": _is_valid(func.coalesce(*(owner.c.validity for owner in _OWNERS.values()))),
-            # Overviews are of the present only. They have a row for each animal of an experiment.
+            # Overviews show only the present. They have a row for each animal of an experiment.
             "metadata_group": null() if past is not None else _metadata_group(own.procedure_run_id),
             **{name: _DOCUMENT.c[name] for name in ("zip_action", "zip_file", "file_name")},
-            # The run says the same as the measurement, and has an index of it.
+            # The run has the same value as the measurement, and an index of it.
             **{name: _RUN.c[name] for name in ("procedure_id", "document_id", "owner_kind")},
         }
 
     def select(self, columns: Sequence[ColumnElement[Any]]) -> Select[Any]:
-        """The query for these columns of the measurements that are wanted."""
+        """The query for these columns of the selected measurements."""
         own, past = self.measurement.c, self._wanted.as_of_document
         is_specimen_current = _SPECIMEN.c.is_current == 1 if past is None else current_at(EntityKind.SPECIMEN, past)
         statement = select(*columns).select_from(self.measurement).join(_RUN, _RUN.c.id == own.procedure_run_id)

@@ -1,9 +1,9 @@
-"""Makes CSV safe to open in a spreadsheet: what a centre sent stays text, and can be restored exactly.
+"""Makes CSV safe to open in a spreadsheet: centres' texts stay texts, and can be restored exactly.
 
 A spreadsheet takes a cell that begins with `=`, `+`, `-` or `@` for a formula, which can start programs and send the
-sheet's contents elsewhere; centres choose what is in these cells. Such texts get an apostrophe before them, by which
-spreadsheets know a text, and so do texts that begin with an apostrophe themselves. To restore what was submitted,
-remove one apostrophe from the beginning of each text that has one. Numbers stay as they are, and so does Parquet.
+sheet's contents elsewhere; centres choose what is in these cells. Such texts get an apostrophe before them, which
+spreadsheets read as a sign of text, and so do texts that begin with an apostrophe themselves. To restore the submitted
+text, remove one apostrophe from the beginning of each text that has one. Numbers are not changed, nor is Parquet.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 GUARD: Final = "'"
 
 _BEGINNINGS: Final = r"\A['=+\-@\x{FF1D}\x{FF0B}\x{FF0D}\x{FF20}\t\r\n]"
-"""Also in full width, as spreadsheets in Japanese take them, and what some strip before they look."""
+"""Also in full width, as Japanese spreadsheets accept them, and characters that some strip first."""
 
 _NUMBER: Final = r"\A[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\z"
 

@@ -1,8 +1,8 @@
-"""How the elements of a document become objects.
+"""Makes objects of the elements of a document.
 
-The forms are turned into steps once, when this module is imported. An element's attributes and children are gathered
-under their names in a dictionary that has all names from the beginning, in the order of the object's fields: its values
-then are the object's, and no field has to be looked for.
+The forms are turned into steps once, when this module is imported. An element's attributes and children are collected
+in a dictionary that has all names from the beginning, in the order of the object's fields: so its values are the
+object's, and no field has to be looked up.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dcc.naming import DocumentKind
 
 _SPACE = " \t\r\n"
 TEXT = ""
-"""The name under which an element's own text is gathered."""
+"""The name under which an element's own text is collected."""
 
 Parts = dict[str, Any]
 """The attributes, text and children of an element by their names; those of children are in angle brackets."""
@@ -25,11 +25,11 @@ Parts = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """What to do about an element.
+    """What to do with an element.
 
-    `name` is in angle brackets; `depth` is that of the element, 0 for the root; `many` says whether there may be
-    several where it stands. `made` is the class of its object, str for an element that is but text. `children` are the
-    steps below it, by names without brackets. `blank` are its `size` parts before anything is known of them.
+    `name` is in angle brackets; `depth` is that of the element, 0 for the root; `many`: it may occur several times.
+    `made` is the class of its object, str for an element that is only text. `children` are the steps below it, by names
+    without brackets. `blank` are its `size` parts before anything is read.
     """
 
     name: str
@@ -47,9 +47,9 @@ class Step:
     specimen: SpecimenKind | None
 
     def sift(self, attributes: dict[str, str], line: int) -> Parts:
-        """The parts that are attributes. Raises SchemaViolationError when one is missing or unknown.
+        """The parts that are attributes. Raises SchemaViolationError for a missing or unknown one.
 
-        What names a namespace or speaks to parsers (xmlns, xsi:type, xsi:schemaLocation) says nothing.
+        Attributes for namespaces and parsers (xmlns, xsi:type, xsi:schemaLocation) are ignored.
         """
         missing = sorted(self.required.difference(attributes))
         if missing:
@@ -61,9 +61,9 @@ class Step:
         return self.blank | telling
 
     def make(self, line: int, position: int, parts: Parts) -> Any:
-        """The object of an element that has all its parts; `position` is 0 unless it is a block or in one.
+        """The object of a complete element; `position` is 0 unless it is a block or directly in one.
 
-        Raises SchemaViolationError when a child is missing.
+        Raises SchemaViolationError for a missing child.
         """
         for name in self.typed:
             if parts[name] is not None:
@@ -83,7 +83,7 @@ class Step:
 
 
 def violation(line: int, reason: str) -> SchemaViolationError:
-    """The error for what no object can hold."""
+    """The error for content that no object can represent."""
     return SchemaViolationError(f"Line {line}: {reason}. Only what the platform's own schemas permit can be read.")
 
 

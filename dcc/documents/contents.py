@@ -1,19 +1,18 @@
-"""All that a valid document can say, as typed objects.
+"""The content of a valid document, as typed objects.
 
-A document is a sequence of `Content`: a Block, which is a `centre` element without what is in it, followed by the
-specimens, or housings, lines and experiments, of that centre. What may come many times in a document of 200 MB is thus
-never held together.
+A document is a sequence of `Content`: a Block, which is a `centre` element without its content, followed by the
+specimens, or housings, lines and experiments, of that centre. So the many elements of a document of 200 MB are never in
+memory together.
 
 `line` is the line of the element's tag, counted from 1. `position` counts from 1: blocks in the document, and in a
-block whatever it holds, in document order. Things within these keep their order as tuples.
+block its entities, in document order. Parts of these keep their order as tuples.
 
-Every value is text, because rows must be able to say what the document said: what is absent is None, what is empty is
-"". Texts and identifiers (xs:string) are kept to the letter. What the schemas give another type (marked so here) is
-kept as it was written but for white space around it, which that type does not count; dcc.documents.lexical
-tells the typed value.
+Every value is text, so that rows can reproduce the document: a missing value is None, an empty one is "". Texts and
+identifiers (xs:string) are kept exactly. Values of other types in the schemas (marked so here) are kept as written,
+without the white space around them, which these types ignore; dcc.documents.lexical has their typed values.
 
-These are tuples with named fields rather than frozen dataclasses, which take four times as long to make: a document has
-tens of thousands of them. Mind that tuples of two classes are equal when their fields are.
+These are tuples with named fields, because frozen dataclasses take four times as long to make, and a document has tens
+of thousands of them. Note that tuples of two classes are equal if their fields are.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from typing import NamedTuple
 
 
 class SpecimenKind(StrEnum):
-    """What a specimen is; the name of its element."""
+    """The kind of a specimen, named as its element."""
 
     MOUSE = "mouse"
     EMBRYO = "embryo"
@@ -165,7 +164,7 @@ class Metadata(NamedTuple):
 
 
 class Dimension(NamedTuple):
-    """A place along an axis of the media that a parameter was measured on; `value` is an xs:decimal."""
+    """A position along an axis of the media that a parameter was measured on; `value` is an xs:decimal."""
 
     line: int
     id: str
@@ -257,7 +256,7 @@ class SeriesMediaParameter(NamedTuple):
 
 
 class Procedure(NamedTuple):
-    """What a procedure yielded; in a document the seven sorts follow each other in this order."""
+    """The results of a procedure; in a document the seven sorts follow each other in this order."""
 
     line: int
     procedure_id: str
@@ -315,7 +314,7 @@ class Block(NamedTuple):
 
 
 Entity = Specimen | Housing | Line | Experiment
-"""What a block holds."""
+"""The content of a block."""
 
 Content = Block | Entity
-"""What a document is a sequence of."""
+"""An element of a document's sequence."""

@@ -1,6 +1,6 @@
 """The paths of centre elements and entities in their documents, as XPaths without namespaces.
 
-Nothing here knows the database, as in `dcc.qc.rows.building`.
+Does not import the database, like `dcc.qc.rows.building`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""How each element of the exchange format stands for an object.
+"""How each element of the exchange format corresponds to an object.
 
-Written once, for reading and for writing. The fields of a class are those of its header (line, position and kind, as
-far as it has them), then the element's attributes, its text, and its children in the order in which they must come.
+One description for reading and for writing. The fields of a class are those of its header (line, position and kind, as
+far as it has them), then the element's attributes, its text, and its children in the order of the schema.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _BASE = "http://www.mousephenotype.org/dcc/exportlibrary/datastructure/core/"
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """An attribute; `typed` means that white space around its value is not part of it."""
+    """An attribute; `typed`: white space around its value is ignored."""
 
     name: str
     field: str
@@ -26,7 +26,7 @@ class Attribute:
 
 
 class Child(NamedTuple):
-    """A child element: its name and form, the field it is in, whether there must be one and may be more than one."""
+    """A child element: its name, form and field, whether it is required and whether it may be repeated."""
 
     name: str
     form: Form
@@ -37,10 +37,10 @@ class Child(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Form:
-    """An element: the class of its objects (str if it is but text), its attributes, text and children.
+    """An element: the class of its objects (str if it is only text), its attributes, text and children.
 
     An attribute without a name is a field that is None for this element. `text` is the text's field if there is one;
-    `typed_text` means that white space around it is not part of it. `specimen` names the kind in the header.
+    `typed_text`: white space around it is ignored. `specimen` is the kind in the header.
     """
 
     made: type[Any]
@@ -53,7 +53,7 @@ class Form:
     names: tuple[str, ...] = field(init=False)
     required: frozenset[str] = field(init=False)
     typed: tuple[int, ...] = field(init=False)
-    """Places of the typed attributes in the object."""
+    """Indexes of the typed attributes in the object."""
     known: frozenset[str] = field(init=False)
     forms: dict[str, Form] = field(init=False)
     """The forms of the children by their names."""
@@ -75,7 +75,7 @@ class Form:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The fields of the class, as this form fills them."""
+        """The fields of the class, in the order in which this form fills them."""
         text = () if self.text is None else (self.text,)
         own = (attribute.field for attribute in self.attributes)
         return (*self.header, *own, *text, *(child.field for child in self.parts))
@@ -85,7 +85,7 @@ _TYPES = {"boolean", "date", "double", "int", "integer"}
 
 
 def _attributes(words: str) -> tuple[Attribute, ...]:
-    """From words `name/field`, with `?` behind it if it is optional and `:type` if it is not text."""
+    """From words `name/field`, with `?` after optional ones and `:type` after those that are not text."""
     found = []
     for word in words.split():
         named, _, type_name = word.partition(":")
@@ -303,5 +303,5 @@ ROOTS: dict[DocumentKind, tuple[str, Form]] = {
 }
 """The name and form of each kind's outermost element.
 
-What stands in it and in its `centre` elements is in no field of theirs: it follows the block as objects of their own.
+The content of its `centre` elements is not in their fields: it follows the block as separate objects.
 """

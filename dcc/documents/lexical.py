@@ -1,7 +1,7 @@
-"""The typed values of what documents write as text (XML Schema part 2, sections 3.2 and 3.3).
+"""The typed values of texts in documents (XML Schema part 2, sections 3.2 and 3.3).
 
-A document may say more than a type can hold: a date with a time zone, a number of a hundred digits. Where a function
-here yields None, or a value that would not be written the same again, the text itself must be kept.
+A document may contain more than a type can hold: a date with a time zone, a number of a hundred digits. If a function
+here returns None, or a value that would be written differently, keep the text itself.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _LONGEST_INTEGER = 4_000
 
 
 def parse_number(text: str) -> float | None:
-    """The finite number that the whole text is, in ASCII digits; None if it is none.
+    """The finite number of the whole text, in ASCII digits; None for other texts.
 
-    White space around it is not counted. `NaN`, `INF`, `1e400`, `0x1F`, `1_000`, `1,5` and digits of other scripts are
-    no numbers, nor are texts of more than 1,000 characters.
+    White space around it is ignored. `NaN`, `INF`, `1e400`, `0x1F`, `1_000`, `1,5` and digits of other scripts are no
+    numbers, nor are texts of more than 1,000 characters.
     """
     if len(text) > _LONGEST_NUMBER or _is_number(text) is None:
         return None
@@ -32,13 +32,13 @@ def parse_number(text: str) -> float | None:
 
 
 def parse_boolean(text: str) -> bool:
-    """The value of an xs:boolean, which is written `true`, `1`, `false` or `0`. Raises KeyError for anything else."""
+    """The value of an xs:boolean: `true`, `1`, `false` or `0`. Raises KeyError for anything else."""
     return _BOOLEANS[text]
 
 
 @lru_cache(maxsize=2_000)
 def parse_date(text: str) -> date | None:
-    """The day that an xs:date names, its time zone left out; None before the year 1, after 9999 or if it is no date."""
+    """The day of an xs:date without its time zone; None before the year 1, after 9999 or for other texts."""
     match = _DATE.fullmatch(text)
     if match is None:
         return None
@@ -49,7 +49,7 @@ def parse_date(text: str) -> date | None:
 
 
 def parse_integer(text: str) -> int | None:
-    """The value of an xs:integer or xs:int; None for more than 4,000 characters, or if it is none."""
+    """The value of an xs:integer or xs:int; None for more than 4,000 characters, or other texts."""
     if len(text) > _LONGEST_INTEGER or _INTEGER.fullmatch(text) is None:
         return None
     return int(text)

@@ -1,8 +1,8 @@
-"""A second look at a document that does not follow its schema: which tag each error belongs to, and where that is.
+"""Finds the places of schema errors in an invalid document: the tag of each error, and its line and column.
 
-libxml2 validates and expat gives positions. Both read the document in step: where a chunk is known to hold errors,
-libxml2 is fed up to the end of each tag only, so that an error that turns up then belongs to that tag. Lines and
-columns are exact for documents of any size, in flat memory.
+libxml2 validates and expat gives positions. Both read the document in step: libxml2 gets a chunk with errors only up to
+the end of each tag, so that a new error belongs to that tag. Lines and columns are exact for documents of any size, in
+constant memory.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ Span = tuple[int, int]
 """A part of a document: its first byte, and the byte after its last one."""
 
 Model = Callable[[], "SchemaModel | None"]
-"""Gives the model of a schema; None where it cannot be read."""
+"""Returns the model of a schema; None if it cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """A schema error; line and column, counted from 1 in characters, are those of the tag that opens its element.
+    """A schema error; line and column, counted from 1 in characters, are those of its element's opening tag.
 
     `context` names the element and those around it by their identifiers, outermost first. `parent` is the place of the
-    tag that opens the element around it.
+    opening tag of the element around it.
     """
 
     violation: Violation
@@ -47,7 +47,7 @@ class Located:
 
 
 class _Open(NamedTuple):
-    """An element that has begun: at which byte, line (from 1) and column (from 0)."""
+    """An open element: its byte, line (from 1) and column (from 0)."""
 
     start: int
     name: str
@@ -62,7 +62,7 @@ class _Open(NamedTuple):
 
 
 class _Tandem:
-    """Both parsers, the elements that are open, and the errors found so far."""
+    """Both parsers, the open elements, and the errors found so far."""
 
     def __init__(self, root_tag: str, schema: etree.XMLSchema, model: Model, hidden: Sequence[Span]) -> None:
         self.found: list[Located] = []
@@ -82,7 +82,7 @@ class _Tandem:
         self._expat = pyexpat.ParserCreate(namespace_separator=" ")
 
     def take(self, chunk: bytes, close_look: bool) -> None:
-        """Read the next chunk; errors are noted only with a close look. Raises both parsers' errors."""
+        """Read the next chunk; errors are recorded only with a close look. Raises both parsers' errors."""
         self._chunk, self._close_look = hide(chunk, self._base, self._hidden), close_look
         if close_look or self.busy:
             self._expat.StartElementHandler = self._on_start
@@ -100,16 +100,16 @@ class _Tandem:
 
     @property
     def stuck(self) -> bool:
-        """Whether expat waits for the end of a tag that is longer than any may be."""
+        """Whether expat waits for the end of a tag that is longer than allowed."""
         return self._base - max(self._expat.CurrentByteIndex, 0) > LONGEST_TOKEN
 
     @property
     def busy(self) -> bool:
-        """Whether an element that is not permitted has begun and not ended."""
+        """Whether an element that is not permitted is open."""
         return bool(self._awaited) or self._ended is not None
 
     def _follow(self) -> None:
-        """Have expat keep account of the open elements only: most of a large document is read so."""
+        """Let expat track only the open elements: most of a large document is read in this way."""
         expat, push, pop = self._expat, self._open.append, self._open.pop
         new = tuple.__new__
 
@@ -146,7 +146,7 @@ class _Tandem:
             self._ended = None
 
     def _advance(self, place: int) -> None:
-        """Have the validator read up to a byte of the document: all that it finds belongs to the tag before it."""
+        """Feed the validator up to a byte of the document: all of its errors belong to the tag before it."""
         if place <= self._fed:
             return
         piece = self._chunk[self._fed - self._base : place - self._base]
@@ -162,7 +162,7 @@ class _Tandem:
             self._count = count
 
     def _violations(self, piece: bytes, entries: Sequence[etree._LogEntry]) -> list[Violation]:
-        """What errors say that arose while libxml2 read a piece, which is a tag and the text after it."""
+        """The violations of errors that arose while libxml2 read a piece, which is a tag and the text after it."""
         begins = self._closed is None
         element = self._validator.newest(len(self._open) - begins)
         if element is None:
@@ -194,7 +194,7 @@ def _context(elements: Sequence[_Open]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Schema errors in the order in which they arose, and where the elements stand that are not permitted."""
+    """Schema errors in the order in which they arose, and the places of elements that are not permitted."""
 
     errors: list[Located]
     unexpected: list[Span]
@@ -208,11 +208,11 @@ def locate_errors(
     errors_in_chunk: Mapping[int, int],
     hidden: Sequence[Span] = (),
 ) -> Found:
-    """Find each schema error's place. `errors_in_chunk` says how many arose in which chunk when it was streamed.
+    """Find each schema error's place. `errors_in_chunk` has the number of errors in each chunk when it was streamed.
 
-    `model` is asked what the schema says of a tag. `hidden` parts of the document are kept from the validator, as they
-    were when it was streamed. The result lacks errors beyond a place where the document is not well-formed, and those
-    of chunks not mentioned.
+    `model` returns the schema's declarations. `hidden` parts of the document are kept from the validator, as they were
+    when it was streamed. The result lacks errors after a place where the document is not well-formed, and those of
+    chunks not mentioned.
     """
     tandem = _Tandem(root_tag, schema, model, hidden)
     last = max(errors_in_chunk, default=-1)
@@ -227,7 +227,7 @@ def locate_errors(
 
 
 def hide(chunk: bytes, base: int, hidden: Sequence[Span]) -> bytes:
-    """The chunk, which begins at the document's byte `base`, with spaces in place of its hidden parts."""
+    """The chunk, which begins at the document's byte `base`, with spaces instead of its hidden parts."""
     for start, end in hidden:
         first, last = max(start - base, 0), min(end - base, len(chunk))
         if first < last:

@@ -1,6 +1,6 @@
-"""What stands before a document's content: encoding, document type declaration, root element.
+"""The beginning of a document: encoding, document type declaration, root element.
 
-Looked at before any other parser sees the document, so that a declaration of entities is never acted upon.
+It is read before any other parser sees the document, so that no declaration of entities takes effect.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 LONGEST_TOKEN = 10_000_000
-"""Bytes that one tag, comment or text may have at the most; libxml2 refuses longer ones as well."""
+"""The most bytes of one tag, comment or text; libxml2 refuses longer ones as well."""
 
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """The root element and where its tag begins; line and column count from 1."""
+    """The root element and the place of its tag; line and column count from 1."""
 
     namespace: str
     name: str
@@ -26,7 +26,7 @@ class Root:
 
 @dataclass(frozen=True, slots=True)
 class Doctype:
-    """A document type declaration and where it begins; line and column count from 1."""
+    """A document type declaration and its place; line and column count from 1."""
 
     line: int
     column: int
@@ -34,7 +34,7 @@ class Doctype:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Why no root element could be found; `encoding` is the declared one if that is the reason."""
+    """Why no root element was found; `encoding` is the declared one if that is the reason."""
 
     reason: str
     line: int
@@ -47,7 +47,7 @@ class _FoundError(Exception):
 
 
 def read_prolog(chunks: Iterable[bytes]) -> Root | Doctype | Unreadable:
-    """Read the beginning of a document, as far as its root element's tag and no further."""
+    """Read the beginning of a document, up to its root element's tag."""
     parser = pyexpat.ParserCreate(namespace_separator=" ")
     declared: list[str | None] = [None]
     found: list[Root | Doctype] = []
@@ -96,7 +96,7 @@ def read_prolog(chunks: Iterable[bytes]) -> Root | Doctype | Unreadable:
 
 
 def _keeps_ascii(encoding: str) -> bool:
-    """Whether markup is the same bytes in it as in ASCII, or it is UTF-16: others two parsers may read differently."""
+    """Whether markup has the same bytes as in ASCII, or it is UTF-16: parsers may differ on other encodings."""
     name = codecs.lookup(encoding).name
     if name.startswith("utf-16"):
         return True

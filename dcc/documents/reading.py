@@ -1,7 +1,7 @@
-"""Documents read as streams of typed objects, in memory that holds one specimen, experiment, line or housing at a time.
+"""Reads documents as streams of typed objects, with one specimen, experiment, line or housing in memory at a time.
 
-Expat rather than libxml2: its lines are those where tags begin, in documents of any length. libxml2 gives lines where
-tags end, and beyond 65,535 guesses them from texts nearby.
+It uses expat, whose lines are those where tags begin, in documents of any length. libxml2 gives the lines where tags
+end, and only estimates them beyond 65,535.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ENTITY = 2
 
 
 class _Names(dict[str, str]):
-    """Names without their prefixes: of a valid document's elements, all are in the one namespace."""
+    """Names without their prefixes: all elements of a valid document are in one namespace."""
 
     def __missing__(self, qualified: str) -> str:
         local = self[qualified] = qualified.rpartition(":")[2]
@@ -34,11 +34,11 @@ class _Names(dict[str, str]):
 
 
 def read_document(path: Path, kind: DocumentKind) -> Iterator[Content]:
-    """What the document at `path` says, in its order: each block, followed by what is in it.
+    """The content of the document at `path`, in its order: each block, followed by its entities.
 
-    The document must have been found valid (dcc.documents.validation). Raises OSError when the file cannot be
-    read, and a DocumentError that names the line when the document is not well-formed, has a document type declaration,
-    is of another kind, or says something that no object would hold, which schemas of a site's own may permit.
+    The document must be valid (dcc.documents.validation). Raises OSError if the file cannot be read, and a
+    DocumentError with the line if the document is not well-formed, has a document type declaration, is of another kind,
+    or has content that no object can represent, which a site's own schemas may permit.
     """
     reader = _Reader(kind)
     try:
@@ -51,7 +51,7 @@ def read_document(path: Path, kind: DocumentKind) -> Iterator[Content]:
 
 
 class _Reader:
-    """A parser of one document, and what it has built but not yet handed over."""
+    """A parser of one document, and the objects that it has built but not yet yielded."""
 
     def __init__(self, kind: DocumentKind) -> None:
         self._root, self._step = STEPS[kind]
@@ -63,7 +63,7 @@ class _Reader:
         self._parser.StartElementHandler = self._on_root
 
     def take(self, chunk: bytes, *, last: bool = False) -> Iterator[Content]:
-        """Read on, and yield what has become complete."""
+        """Read on, and yield complete objects."""
         try:
             self._parser.Parse(chunk, last)
         except pyexpat.ExpatError as error:
@@ -75,7 +75,7 @@ class _Reader:
         self._built.clear()
 
     def close(self) -> None:
-        """Let go of the parser, which holds what holds it: memory is then free at once."""
+        """Release the parser, which is in a reference cycle: memory is then free at once."""
         self._parser.StartElementHandler = self._parser.EndElementHandler = None
         self._parser.CharacterDataHandler = self._parser.StartDoctypeDeclHandler = None
 
@@ -95,9 +95,9 @@ class _Reader:
 def _handlers(
     parser: pyexpat.XMLParserType, root: Step, emit: Callable[[Any], None]
 ) -> tuple[Callable[[str, dict[str, str]], None], Callable[[str], None]]:
-    """What to do when an element begins and when one ends, from within the root element on.
+    """The handlers for the begin and end of an element, from the root element on.
 
-    Nearly all time goes by in these, so their state is in variables. Text is only taken where an element may have it.
+    Nearly all time is spent in these, so their state is in variables. Text is only collected if an element may have it.
     """
     names = _Names()
     texts: list[str] = []

@@ -1,7 +1,7 @@
-"""All schema errors of a document that is known not to be valid, each with its place.
+"""All schema errors of an invalid document, each with its place.
 
-libxml2 looks at nothing that follows an element which is not permitted, up to the end of its parent. So the document is
-read again with these elements hidden, until nothing more turns up or it has been read often enough.
+libxml2 ignores everything after an element that is not permitted, up to the end of its parent. So the document is read
+again with these elements hidden, until there is no new error or it has been read often enough.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def find_schema_errors(
     enough: int,
     readings: int,
 ) -> list[Located]:
-    """Every schema error in document order, one for each value that is wrong; not many more than `enough`.
+    """Every schema error in document order, one for each wrong value; not many more than `enough`.
 
-    `model` tells what the schema permits. `streamed` is what a first reading found. The document is read up to
+    `model` returns the schema's declarations. `streamed` is the result of a first reading. The document is read up to
     `readings` times more.
     """
     hidden: list[Span] = []
@@ -60,10 +60,10 @@ def _is_utf_16(chunks: Iterator[bytes]) -> bool:
 
 
 def _merged(found: Sequence[Located]) -> list[Located]:
-    """The errors that say something of their own, in document order.
+    """The distinct errors, in document order.
 
-    libxml2 may report a value twice, for a facet and for its type, and the missing value of an element that holds
-    others. An element that holds one which is not permitted may lack another only because that one is misspelt.
+    libxml2 may report a value twice, for a facet and for its type, and a missing value for an element that contains
+    others. An element with a child that is not permitted may lack another only because that child is misspelt.
     """
     kept: dict[object, Located] = {}
     explained = {error.parent for error in found if error.violation.case in UNEXPECTED}

@@ -28,7 +28,7 @@ _XS = "{http://www.w3.org/2001/XMLSchema}"
 
 @dataclass(frozen=True)
 class SchemaSet:
-    """The schemas of both kinds of document, compiled once a thread. Build with `load`; safe to share between threads.
+    """The schemas of both kinds of document, compiled once a thread. Make one with `load`; threads may share it.
 
     `fingerprint` is a digest of all `.xsd` files of the directory. `roots` are the root elements that a schema
     declares, as (namespace, local name).
@@ -45,7 +45,7 @@ class SchemaSet:
     def load(cls, xsd_dir: Path | None = None) -> Self:
         """Load the schemas of `xsd_dir`, by default the platform's own, and compile them for this thread.
 
-        Raises ConfigurationError that names the file, the line and what is wrong with it.
+        Raises ConfigurationError with the file, the line and the problem.
         """
         directory = OWN_SCHEMAS if xsd_dir is None else xsd_dir
         digest = hashlib.sha256()
@@ -64,17 +64,17 @@ class SchemaSet:
         return schemas
 
     def kind_of(self, namespace: str, root: str) -> DocumentKind | None:
-        """The kind of document that has this root element, None if there is none."""
+        """The kind of document with this root element; None if there is none."""
         return next((kind for kind in DocumentKind if (namespace, root) in self.roots[kind]), None)
 
     def kind_of_file(self, path: Path) -> DocumentKind | None:
-        """The kind of document that a file's root element tells, None if it tells none. Raises OSError."""
+        """The kind of document of a file's root element; None without one. Raises OSError."""
         with path.open("rb") as file:
             root = read_prolog(iter(lambda: file.read(_PROLOG), b""))
         return self.kind_of(root.namespace, root.name) if isinstance(root, Root) else None
 
     def schema(self, kind: DocumentKind) -> etree.XMLSchema:
-        """The compiled schema, this thread's own: sharing one between threads makes them wait for each other."""
+        """The compiled schema of this thread: threads that share one wait for each other."""
         known: dict[DocumentKind, etree.XMLSchema] = self._compiled.__dict__.setdefault("by_kind", {})
         if kind not in known:
             with self._compiling:
@@ -82,7 +82,7 @@ class SchemaSet:
         return known[kind]
 
     def model(self, kind: DocumentKind) -> SchemaModel | None:
-        """What the schema permits where, for documents that libxml2 refused; None where xmlschema does not take it."""
+        """The schema's declarations, for documents that libxml2 refused; None if xmlschema cannot read the schema."""
         from dcc.documents.schema_model import read_model
 
         with self._compiling:

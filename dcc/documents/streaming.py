@@ -1,8 +1,8 @@
-"""Validation of a document as a stream, in memory that does not grow with the document.
+"""Validates a document as a stream, in memory that does not grow with the document.
 
-libxml2 validates while it parses; the tree that lxml builds meanwhile is cut down after each chunk. What lxml 6.1 does
-here was found by experiment and is held by tests: schema errors do not stop the parser, they gather in its log without
-line numbers; an error of well-formedness stops it, and is in the exception only.
+libxml2 validates while it parses; the tree that lxml builds is pruned after each chunk. The behaviour of lxml 6.1 was
+found by experiment and is held by tests: schema errors do not stop the parser, they gather in its log without line
+numbers; an error of well-formedness stops it, and is in the exception only.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from lxml import etree
 
 CHUNK = 64 * 1024
 LONGEST_WITHOUT_ELEMENT = 20_000_000
-"""Bytes that may go by without another element: libxml2 holds a tag or comment that does not end, of any length."""
+"""The most bytes without another element: libxml2 would hold an endless tag or comment of any length."""
 MOST_RUNS = 10_000
-"""Runs of children that are remembered of an element whose children have been let go of."""
+"""How many runs of removed children are remembered for an element."""
 
 Runs = tuple[tuple[str, int], ...]
-"""Elements in their order: a name, and how many of it follow each other."""
+"""Elements in their order: a name, and the number of consecutive ones."""
 
 
 class NoElementError(Exception):
-    """Too much has been read without another element. `since` is the byte from which on there was none, or near it."""
+    """Too many bytes without another element. `since` is about the byte at which they begin."""
 
     def __init__(self, since: int) -> None:
         super().__init__(since)
@@ -33,10 +33,10 @@ class NoElementError(Exception):
 
 @dataclass
 class Streamed:
-    """What streaming found: how many schema errors arose, and how many in which chunk, counted from 0.
+    """The result of streaming: the number of schema errors, and that in each chunk, counted from 0.
 
     `broken`: the parser refused the document, for these errors or for being not well-formed. `stopped`: enough errors
-    had been found before the end.
+    were found before the end.
     """
 
     errors_in_chunk: dict[int, int] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class Streamed:
     stopped: bool = False
 
     def note(self, number: int, errors: int) -> None:
-        """Note the number of errors so far, after chunk `number`."""
+        """Record the number of errors so far, after chunk `number`."""
         if errors > self.errors:
             self.errors_in_chunk[number] = self.errors_in_chunk.get(number, 0) + errors - self.errors
             self.errors = errors
@@ -59,11 +59,11 @@ class Streamed:
 class Pruned:
     """A pull parser, validating if a schema is given, that keeps next to nothing of the tree it builds.
 
-    With `remember`, it keeps the names of the children that it lets go of while their parent is open.
+    With `remember`, it keeps the names of removed children while their parent is open.
     """
 
     def __init__(self, root_tag: str, schema: etree.XMLSchema | None, *, remember: bool = False) -> None:
-        # resolve_entities must be left alone: False makes a validating stream accept documents that are cut off.
+        # resolve_entities must keep its default: False makes a validating stream accept truncated documents.
         self._parser = etree.XMLPullParser(
             events=("start",), tag=root_tag, schema=schema, no_network=True, remove_comments=True, remove_pis=True
         )
@@ -86,7 +86,7 @@ class Pruned:
         return len(self.log)
 
     def prune(self) -> None:
-        """Let go of every element that has ended. Raises NoElementError when none has begun for too long."""
+        """Remove every closed element. Raises NoElementError if none has begun for too long."""
         element = self._find_root()
         gone = {}
         while element is not None and len(element):
@@ -102,14 +102,14 @@ class Pruned:
             raise NoElementError(self._newest_bytes)
 
     def newest(self, depth: int) -> etree._Element | None:
-        """The element that began last of all at a depth, 0 for the root."""
+        """The newest element at a depth, 0 for the root."""
         element = self._find_root()
         for _ in range(depth):
             element = None if element is None or not len(element) else element[-1]
         return element
 
     def children(self, element: etree._Element, *, but_last: bool = False) -> Runs:
-        """The children so far of an element that is open or ended last; the first of them where they are too many."""
+        """The children so far of an element that is open or closed last; only the first if they are too many."""
         there = list(element)
         known = (self._gone or {}).get(element, ())
         return (*known, *_runs(str(child.tag) for child in (there[:-1] if but_last else there)))[:MOST_RUNS]
@@ -121,7 +121,7 @@ class Pruned:
         return self._root
 
     def close(self) -> None:
-        """End the document. Raises lxml's XMLSyntaxError when it is not whole or not valid."""
+        """End the document. Raises lxml's XMLSyntaxError if it is incomplete or invalid."""
         self._parser.close()
 
 
@@ -130,7 +130,7 @@ def _runs(names: Iterable[str]) -> Runs:
 
 
 def stream(chunks: Iterable[bytes], root_tag: str, schema: etree.XMLSchema, enough: int) -> Streamed:
-    """Validate a document given in chunks; stop as soon as `enough` schema errors have been found."""
+    """Validate a document given in chunks; stop once `enough` schema errors are found."""
     result = Streamed()
     parser = Pruned(root_tag, schema)
     number = 0

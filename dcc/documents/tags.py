@@ -1,6 +1,6 @@
-"""Tags of documents, kept to a length: one tag with a million attributes costs a gigabyte and many seconds.
+"""Limits the length of tags in documents: one tag with a million attributes costs a gigabyte and many seconds.
 
-In a tag stands no other `<` (XML 1.0, 2.3 and 3.1), so that only what follows the last one of a chunk can be long.
+A tag contains no other `<` (XML 1.0, 2.3 and 3.1), so only the text after the last one in a chunk can be long.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 LONGEST_TAG = 256 * 1024
-"""Bytes that one tag may have, its attributes included."""
+"""The most bytes of one tag, with its attributes."""
 
 _UTF_16 = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16", b"<\0": "utf-16-le", b"\0<": "utf-16-be"}
 _NO_TAG = (b"!", b"?", b"/")
@@ -18,7 +18,7 @@ _QUOTE_OR_END = re.compile(rb"[\"'>]")
 
 
 class TagTooLongError(Exception):
-    """A tag is longer than any may be. `start` is the document's byte at which it begins, or one near it."""
+    """A tag is too long. `start` is about the document's byte at which it begins."""
 
     def __init__(self, start: int) -> None:
         super().__init__(start)
@@ -26,7 +26,7 @@ class TagTooLongError(Exception):
 
 
 def with_short_tags(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The chunks as they are. Raises TagTooLongError in place of the one with which a tag becomes too long."""
+    """Yields the chunks unchanged. Raises TagTooLongError instead of the chunk in which a tag becomes too long."""
     base = 0
     tag: _Tag | None = None
     decoder: codecs.IncrementalDecoder | None = None
@@ -48,7 +48,7 @@ def with_short_tags(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 class _Tag:
-    """A tag that has begun and not ended."""
+    """An open tag."""
 
     def __init__(self, start: int) -> None:
         self.start = start
@@ -56,7 +56,7 @@ class _Tag:
         self._quote = b""
 
     def goes_on(self, text: bytes) -> bool:
-        """Take in what follows; False if it ends there, or is no tag."""
+        """Read on; False if the tag ends there, or is no tag."""
         if self.length == 0 and text[:1] in _NO_TAG:
             return False
         self.length += len(text)

@@ -1,8 +1,7 @@
-"""The validation of a document: well-formed, of the kind that its name announces, and following its schema.
+"""Validates a document: well-formed, of the kind in its name, and following its schema.
 
-Nearly all documents are valid, and that is decided in one cheap pass: as a whole tree if the document is small, as a
-stream in flat memory if not. Only a document that fails is looked at again,
-for the place of every error.
+Nearly all documents are valid, which is decided in one cheap pass: as a complete tree for a small document, as a stream
+in constant memory for a large one. Only an invalid document is read again, for the place of every error.
 """
 
 from __future__ import annotations
@@ -47,11 +46,11 @@ _own = threading.local()
 def validate_document(
     path: Path, kind: DocumentKind | None, schemas: SchemaSet, *, max_errors: int, max_tree_bytes: int
 ) -> list[Problem]:
-    """What is wrong with the document at `path`, in document order; nothing if it is valid.
+    """The problems of the document at `path`, in document order; none if it is valid.
 
-    At most `max_errors` problems, each of the kind of a DocumentError; the last one says when there are more. A
-    document of more than `max_tree_bytes` is never held in memory. Without a `kind`, the root element decides; that the
-    kinds differ is then no problem. Raises OSError when the file cannot be read.
+    At most `max_errors` problems, each of the kind of a DocumentError; the last one says if there are more. A document
+    of more than `max_tree_bytes` is never completely in memory. Without a `kind`, the root element decides, and a
+    difference of kinds is no problem. Raises OSError if the file cannot be read.
     """
     content = _read_if_small(path, max_tree_bytes)
     unbounded: Chunks = partial(_pieces, path) if content is None else partial(_slices, content)
@@ -68,7 +67,7 @@ def validate_document(
 def _problems_of(
     content: bytes | None, chunks: Chunks, path: Path, kind: DocumentKind | None, schemas: SchemaSet, max_errors: int
 ) -> list[Problem]:
-    """The problems of a document given in chunks, and whole as `content` if it is small. Raises TagTooLongError."""
+    """The problems of a document given in chunks, and complete as `content` if it is small. Raises TagTooLongError."""
     root = read_prolog(chunks())
     if not isinstance(root, Root):
         return [_prolog_problem(root, chunks, path)]
@@ -121,7 +120,7 @@ def _is_valid(content: bytes, chunks: Chunks, schema: etree.XMLSchema) -> bool:
 
 
 def _is_valid_tree(content: bytes, schema: etree.XMLSchema) -> bool:
-    """The fastest way for a valid document; time grows with the square of the number of errors in it."""
+    """The fastest way for a valid document; its time grows with the square of the number of errors."""
     parser: etree.XMLParser | None = getattr(_own, "parser", None)
     if parser is None:
         parser = _own.parser = etree.XMLParser(

@@ -1,6 +1,6 @@
-"""Where and why a document is not well-formed XML, said so that a centre understands it.
+"""Where and why a document is not well-formed XML, in words that a centre understands.
 
-What is wrong is the code of libxml2's error; names and places are read in the document, where expat stopped.
+The reason is the code of libxml2's error; names and places are read in the document, where expat stopped.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dcc.documents.violations import quoted
 from dcc.messages import Details, Message, mark, message
 
 Chunks = Callable[[], Iterator[bytes]]
-"""Gives the document anew, from its beginning, each time it is called."""
+"""Returns the document's chunks from the beginning, at each call."""
 
 _CUT_OFF = mark("The document ends in the middle: it was cut off, or end tags are missing. Export it again.")
 _TOO_LONG = mark("A single text, tag, comment or name is longer than 10,000,000 bytes, which is refused.")
@@ -35,7 +35,7 @@ _UNFINISHED = {"no element found", "unclosed token", "unclosed CDATA section", "
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Why the document cannot be read any further; line and column count from 1."""
+    """Why the document cannot be read further; line and column count from 1."""
 
     said: Message
     line: int
@@ -44,9 +44,9 @@ class Fault:
 
 
 def find_fault(chunks: Chunks, root_tag: str) -> Fault | None:
-    """The first place where the document is not well-formed, or goes beyond what a parser takes; None if there is none.
+    """The first place where the document is not well-formed, or exceeds a parser's limits; None if there is none.
 
-    Reads the document in flat memory, whatever its size.
+    Reads the document in constant memory, whatever its size.
     """
     try:
         error = _parser_fault(chunks(), root_tag)
@@ -88,10 +88,10 @@ def _parser_fault(chunks: Iterable[bytes], root_tag: str) -> tuple[str, str, int
 
 @dataclass
 class _Stop:
-    """Where expat stopped: the reason, the place of the tag or character at fault, and what is written there.
+    """Where expat stopped: the reason, the place of the faulty tag or character, and the text there.
 
-    `open` are the names and lines of the elements around it, `prefixes` those declared before it, `deepest` how many
-    elements were open at once.
+    `open` are the names and lines of the elements around it, `prefixes` those declared before it, `deepest` is the
+    largest number of elements open at once.
     """
 
     reason: str = ""
@@ -103,7 +103,7 @@ class _Stop:
 
 
 def _stop(chunks: Iterable[bytes]) -> _Stop:
-    """Where expat stops reading, with the place of what is at fault rather than of what follows it."""
+    """Where expat stops, at the fault itself rather than at what follows it."""
     parser = pyexpat.ParserCreate(namespace_separator=" ")
     stop = _Stop()
 
@@ -130,13 +130,13 @@ def _stop(chunks: Iterable[bytes]) -> _Stop:
         first = max(parser.ErrorByteIndex - (fed - len(near)), 0)
         stop.text = near[first : first + _LONGEST_LOOK].decode("utf-8", "replace")
     finally:
-        # The parser holds its handlers, and they the parser.
+        # The parser and its handlers refer to each other.
         parser.StartElementHandler = parser.EndElementHandler = parser.StartNamespaceDeclHandler = None
     return stop
 
 
 def place_of(chunks: Iterable[bytes], byte: int) -> tuple[int, int]:
-    """Line and column, counted from 1, of what stands at a byte of the document."""
+    """Line and column, counted from 1, of a byte of the document."""
     parser = pyexpat.ParserCreate(namespace_separator=" ")
     try:
         for chunk in chunks:
@@ -150,7 +150,7 @@ def place_of(chunks: Iterable[bytes], byte: int) -> tuple[int, int]:
 
 
 def _explained(code: str, words: str, stop: _Stop) -> Message:
-    """An error of well-formedness by libxml2's code; the parser's words are told only of one that is not known."""
+    """The fault for libxml2's code; the parser's own words only for an unknown code."""
     if code == "ERR_RESOURCE_LIMIT" and stop.deepest > _DEEPEST:
         return message(mark("Elements are nested more than 256 deep, which no document of the exchange format is."))
     if code in _OF_THE_TEXT:
@@ -214,7 +214,7 @@ _OF_THE_TEXT: Final[Mapping[str, tuple[str, Callable[[_Stop], Details | None]]]]
         _prefix,
     ),
 }
-"""What is said of errors by libxml2's code, with the names that stand in the document."""
+"""Messages for libxml2's codes, with names from the document."""
 
 _FIXED: Final[Mapping[str, str]] = {
     "ERR_TAG_NOT_FINISHED": _CUT_OFF,
@@ -234,4 +234,4 @@ _FIXED: Final[Mapping[str, str]] = {
     "ERR_RESOURCE_LIMIT": _TOO_LONG,
     "ERR_NAME_TOO_LONG": _TOO_LONG,
 }
-"""What is said of errors by libxml2's code alone."""
+"""Messages for libxml2's codes without names."""

@@ -1,7 +1,7 @@
-"""Documents written from typed objects: they say the same as those that were read, to the letter of every value.
+"""Writes documents from typed objects, with exactly the values that were read.
 
-What a document says to parsers only is not written again: comments, processing instructions, schema locations, prefixes
-and the white space between elements.
+Parts that concern only parsers are lost: comments, processing instructions, schema locations, prefixes and the white
+space between elements.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class _Tag(NamedTuple):
 
 
 def write_document(kind: DocumentKind, contents: Iterable[Content]) -> bytes:
-    """The document, in UTF-8, that says `contents`: blocks, each followed by what is in it, as read_document yields."""
+    """The document with `contents`, in UTF-8: blocks, each followed by its entities, as read_document yields them."""
     return "".join(document_pieces(kind, contents)).encode()
 
 
 def document_pieces(kind: DocumentKind, contents: Iterable[Content]) -> Iterator[str]:
-    """The text of `write_document` piece by piece, for documents that are better not held in memory.
+    """The text of `write_document` in pieces, for large documents.
 
-    Raises ValueError when the first of `contents` is not a block, or a block cannot hold what follows it.
+    Raises ValueError if the first of `contents` is not a block, or a block cannot contain what follows it.
     """
     yield '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n'
     for tag in _tags(kind, contents):
@@ -86,7 +86,7 @@ def _attributes(form: Form, values: Any) -> str:
 
 
 def _element(name: str, form: Form, value: Any, depth: int) -> Iterator[_Tag]:
-    """An element tag by tag; `value` is its object, or its text where it is but that."""
+    """The tags of an element; `value` is its object, or its text."""
     if form.made is str:
         yield _Tag(depth, f"<{name}>{escape(value, _IN_TEXT)}</{name}>")
         return

@@ -1,4 +1,4 @@
-"""IMPReSS: which parameters each procedure of a pipeline has, and what their values may be."""
+"""IMPReSS: the parameters of each procedure of a pipeline, and their permitted values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dcc.reference.snapshots import Snapshot
 
 
 class ParameterType(StrEnum):
-    """The element that a parameter is submitted as."""
+    """The element in which a parameter is submitted."""
 
     SIMPLE = "simpleParameter"
     ONTOLOGY = "ontologyParameter"
@@ -23,7 +23,7 @@ class ParameterType(StrEnum):
 
 
 class ValueType(StrEnum):
-    """How a value is read."""
+    """The type of a value."""
 
     TEXT = "TEXT"
     INT = "INT"
@@ -45,9 +45,9 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Increment:
-    """A rule for increments: a permitted incrementValue (`text`; "" permits any) or how many there are at least.
+    """A rule for increments: a permitted incrementValue (`text`; "" permits any) or a minimal number of them.
 
-    `kind` is `repeat`, `float` or `datetime`; "" where none is given.
+    `kind` is `repeat`, `float` or `datetime`; "" if none is given.
     """
 
     text: str
@@ -61,9 +61,9 @@ class Increment:
 class Parameter:
     """A parameter of a procedure.
 
-    `value_type` is as IMPReSS gives it, usually one of ValueType, "" where none is given. `qc_minimum` and
-    `qc_maximum` are None unless values are to be compared with them. `is_important` says of metadata that results which
-    differ in it cannot be compared.
+    `value_type` is IMPReSS's own, usually one of ValueType, "" if none is given. `qc_minimum` and `qc_maximum` are None
+    unless values must be compared with them. `is_important`, for metadata: results with different values cannot be
+    compared.
     """
 
     key: str
@@ -83,9 +83,9 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Procedure:
-    """A procedure of a pipeline: its parameters by their key, and the keys of those that must be submitted.
+    """A procedure of a pipeline: its parameters by their key, and the keys of the required ones.
 
-    A retired parameter need not be, even where IMPReSS still calls it required.
+    A retired parameter is not required, even if IMPReSS still says so.
     """
 
     key: str
@@ -105,7 +105,7 @@ class Pipeline:
 
 
 def required_of(parameters: Mapping[str, Parameter]) -> frozenset[str]:
-    """The keys of those parameters that must be submitted."""
+    """The keys of the required ones among some parameters."""
     return frozenset(key for key, parameter in parameters.items() if parameter.is_required and parameter.is_active)
 
 
@@ -119,7 +119,7 @@ class Impress(Snapshot):
 
     @property
     def rows(self) -> int:
-        """How many parameters there are, those of a procedure in several pipelines counted in each."""
+        """The number of parameters, those of a procedure in several pipelines counted in each."""
         return sum(
             len(procedure.parameters)
             for pipeline in self.pipelines.values()

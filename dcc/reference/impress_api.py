@@ -35,16 +35,16 @@ from dcc.reference.impress import (
 from dcc.reference.snapshots import Provenance
 
 Answers = Callable[[str], object]
-"""What the API answers at an address: parsed JSON. Raises ReferenceDataError when there is no answer."""
+"""The API's answer at an address: parsed JSON. Raises ReferenceDataError without an answer."""
 
 _Answer = dict[str, Any]
 
 
 def impress_from_answers(answers: Answers, provenance: Provenance) -> Impress:
-    """IMPReSS as the answers tell it.
+    """IMPReSS from the answers.
 
-    Raises ReferenceDataError, naming the address, for an answer that is missing or has not the shape above, and when
-    there is no pipeline with a procedure with a parameter at all.
+    Raises ReferenceDataError with the address for an answer that is missing or has another form, and if there is no
+    pipeline with a procedure with a parameter.
     """
     reading = _Reading(answers, provenance.source)
     pipelines: dict[str, Pipeline] = {}
@@ -63,7 +63,7 @@ def impress_from_answers(answers: Answers, provenance: Provenance) -> Impress:
 
 @dataclass
 class _Reading:
-    """What has been read so far; procedures and parameters are shared by pipelines and read once."""
+    """The objects read so far; procedures and parameters are shared by pipelines and read once."""
 
     answers: Answers
     source: str

@@ -31,10 +31,10 @@ from dcc.reference.lookup_tables import (
 from dcc.reference.snapshots import Colonies, Projects, Provenance, Snapshot, StatusCodes, Strains
 
 SHIPPED = Path(__file__).parent / "shipped"
-"""The set that comes with the platform: what the demo and the samples of the exchange format need, no more."""
+"""The shipped set: what the demonstration and the samples of the exchange format need."""
 
 SHIPPED_SOURCE = "shipped:"
-"""What the source of a snapshot begins with that comes with the platform."""
+"""Prefix of the source of a shipped snapshot."""
 
 IMPRESS_FILE = "impress.json"
 MGI_REPORT = "MGI_Strain.rpt"
@@ -53,7 +53,7 @@ SETS = (Impress.NAME, *_TABLES)
 
 @dataclass(frozen=True, slots=True)
 class ReferenceData:
-    """The snapshots at hand; None for a set that is not."""
+    """The available snapshots; None for a missing set."""
 
     impress: Impress | None = None
     status_codes: StatusCodes | None = None
@@ -62,22 +62,22 @@ class ReferenceData:
     strains: Strains | None = None
 
     def __iter__(self) -> Iterator[Snapshot]:
-        """The snapshots that there are."""
+        """The available snapshots."""
         found = (self.impress, self.status_codes, self.projects, self.colonies, self.strains)
         return (snapshot for snapshot in found if snapshot is not None)
 
     def find(self, kind: type[Snapshot]) -> Snapshot | None:
-        """The snapshot of a kind, if there is one."""
+        """The snapshot of a kind; None if it is missing."""
         return next((snapshot for snapshot in self if type(snapshot) is kind), None)
 
 
 def load_shipped() -> ReferenceData:
-    """The reference data that come with the platform."""
+    """The reference data that are shipped with the platform."""
     return ReferenceData(**{name: load_shipped_set(name) for name in SETS})
 
 
 def load_shipped_set(name: str) -> Any:
-    """The snapshot of a set that comes with the platform; what changes is its content, not where it is installed."""
+    """The shipped snapshot of a set; its identity depends on its content, not on its place."""
     snapshot = load_from_folder(name, SHIPPED)
     if snapshot is None:
         raise InternalFaultError(f"The {name} that come with the platform are not there. Install it again.")
@@ -86,7 +86,7 @@ def load_shipped_set(name: str) -> Any:
 
 @cache
 def shipped_checksum(name: str) -> str:
-    """The checksum of a set that comes with the platform."""
+    """The checksum of a shipped set."""
     checksum: str = load_shipped_set(name).checksum
     return checksum
 
@@ -94,8 +94,8 @@ def shipped_checksum(name: str) -> str:
 def load_reference_data(folder: Path) -> ReferenceData:
     """The reference data of a folder.
 
-    A set without a file is not there. Raises ReferenceDataError, which names the file and what is wrong, when one is
-    empty or malformed, and when the folder has none at all.
+    A set without a file is missing. Raises ReferenceDataError with the file and the problem if one is empty or
+    malformed, and if the folder has none at all.
     """
     found: dict[str, Any] = {name: load_from_folder(name, folder) for name in SETS}
     data = ReferenceData(**found)
@@ -116,9 +116,9 @@ def load_from_folder(name: str, folder: Path) -> Snapshot | None:
 
 
 def provenance_at(name: str, path: Path) -> Provenance | None:
-    """What a snapshot of a file or folder would come from, which is not parsed for that; None if it is not there.
+    """The provenance of a snapshot from a file or folder, without parsing it; None if it does not exist.
 
-    Raises ReferenceDataError for what cannot be read.
+    Raises ReferenceDataError for an unreadable one.
     """
     place = _place_in_folder(name, path) if path.is_dir() else path
     if place is None:
@@ -129,7 +129,7 @@ def provenance_at(name: str, path: Path) -> Provenance | None:
 
 
 def _place_in_folder(name: str, folder: Path) -> Path | None:
-    """The file of a set in a folder, or of IMPReSS the folder of its answers."""
+    """The file of a set in a folder; of IMPReSS possibly the folder of its answers."""
     if name == Impress.NAME:
         bundle, tree = folder / IMPRESS_FILE, folder / "impress"
         if bundle.is_file():
@@ -145,7 +145,7 @@ def _place_in_folder(name: str, folder: Path) -> Path | None:
 
 
 def load_from_file(name: str, path: Path) -> Snapshot:
-    """A set from a file. Raises ReferenceDataError, which names the file and what is wrong with it."""
+    """A set from a file. Raises ReferenceDataError with the file and the problem."""
     content = _content(path)
     return read_set(name, content, _provenance_of_file(path, content))
 
@@ -155,7 +155,7 @@ def _provenance_of_file(path: Path, content: bytes) -> Provenance:
 
 
 def read_set(name: str, content: bytes, provenance: Provenance) -> Snapshot:
-    """A set from what a file holds: of IMPReSS the answers by their address. Raises ReferenceDataError."""
+    """A set from a file's content; of IMPReSS the answers by their address. Raises ReferenceDataError."""
     if name != Impress.NAME:
         return _TABLES[name](content, provenance)
     parsed = parse_json(provenance.source, content)
@@ -170,7 +170,7 @@ def checksum_of(content: bytes) -> str:
 
 
 def checksum_of_answers(contents: Mapping[str, bytes]) -> str:
-    """The checksum of a snapshot that was read from many answers, by their address; their order does not matter."""
+    """The checksum of a snapshot from many answers, by their address, in any order."""
     digest = hashlib.sha256()
     for address, content in sorted(contents.items()):
         digest.update(f"{address}\n{len(content)}\n".encode() + content)
@@ -203,7 +203,7 @@ def _answer(answers: dict[str, object], address: str, source: str) -> object:
 
 
 def parse_json(source: str, content: bytes) -> object:
-    """What JSON says. Raises ReferenceDataError, naming the `source`, for what is none."""
+    """The parsed JSON. Raises ReferenceDataError with the `source` for other texts."""
     try:
         parsed: object = json.loads(content)
     except (ValueError, RecursionError) as error:

@@ -39,7 +39,7 @@ class _Row:
 
 
 def status_codes_from_table(content: bytes, provenance: Provenance) -> StatusCodes:
-    """The status codes of a table. Raises ReferenceDataError when it cannot be used."""
+    """The status codes of a table. Raises ReferenceDataError for an unusable one."""
     meanings: dict[str, str] = {}
     for row in _rows(content, provenance.source, ("code",)):
         code = row.needed("code")
@@ -50,14 +50,14 @@ def status_codes_from_table(content: bytes, provenance: Provenance) -> StatusCod
 
 
 def projects_from_table(content: bytes, provenance: Provenance) -> Projects:
-    """The projects of a table. Raises ReferenceDataError when it cannot be used."""
+    """The projects of a table. Raises ReferenceDataError for an unusable one."""
     return Projects(
         provenance, frozenset(row.needed("project") for row in _rows(content, provenance.source, ("project",)))
     )
 
 
 def colonies_from_table(content: bytes, provenance: Provenance) -> Colonies:
-    """The colonies of a table. Raises ReferenceDataError when it cannot be used."""
+    """The colonies of a table. Raises ReferenceDataError for an unusable one."""
     productions: dict[str, list[Colony]] = {}
     for row in _rows(content, provenance.source, ("colony_id", "production_centre", "status")):
         created = row.cells.get("created", "").strip()
@@ -77,7 +77,7 @@ def colonies_from_table(content: bytes, provenance: Provenance) -> Colonies:
 
 
 def strains_from_table(content: bytes, provenance: Provenance) -> Strains:
-    """The strains of a table, or of MGI's report. Raises ReferenceDataError when it cannot be used."""
+    """The strains of a table, or of MGI's report. Raises ReferenceDataError for an unusable one."""
     if provenance.source.endswith(MGI_REPORT_SUFFIX):
         content = _MGI_COLUMNS.encode() + content
     rows = _rows(content, provenance.source, ("strain_id", "name"))

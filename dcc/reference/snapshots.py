@@ -1,7 +1,7 @@
-"""What every set of reference data has in common, and the lookup tables.
+"""Common parts of all sets of reference data, and the lookup tables.
 
-A snapshot is a set as it was at one time. It is never changed: what arrives later is another snapshot, and a finding
-names the one that judged it.
+A snapshot is a set at one time. It never changes: later data are another snapshot, and a finding names the one that
+judged it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """Where a snapshot comes from: `source` is a path or URL, `checksum` the SHA-256 of what was read there."""
+    """Where a snapshot comes from: `source` is a path or URL, `checksum` the SHA-256 of its content."""
 
     source: str
     retrieved: datetime
@@ -23,7 +23,7 @@ class Provenance:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A set of reference data as it was when it was retrieved."""
+    """A set of reference data at the time of its retrieval."""
 
     NAME: ClassVar[str] = ""
 
@@ -31,46 +31,46 @@ class Snapshot:
 
     @property
     def name(self) -> str:
-        """What the set is called: in findings, in the table of snapshots and as the name of its file."""
+        """The set's name: in findings, in the table of snapshots and as the name of its file."""
         return self.NAME
 
     @property
     def source(self) -> str:
-        """The path or URL that it was read from."""
+        """The path or URL of the snapshot."""
         return self.provenance.source
 
     @property
     def retrieved(self) -> datetime:
-        """When it was retrieved, in UTC without a zone."""
+        """The time of retrieval, in UTC and naive."""
         return self.provenance.retrieved
 
     @property
     def checksum(self) -> str:
-        """The SHA-256, in hexadecimal, of what was read."""
+        """The SHA-256 of the content, in hexadecimal."""
         return self.provenance.checksum
 
     def found_at(self, source: str) -> Self:
-        """The same, read from another path or URL."""
+        """The same snapshot, read from another path or URL."""
         return replace(self, provenance=replace(self.provenance, source=source))
 
     def read_as(self, checksum: str) -> Self:
-        """The same, with the checksum of what was read in the end."""
+        """The same snapshot, with the final checksum."""
         return replace(self, provenance=replace(self.provenance, checksum=checksum))
 
     @property
     def rows(self) -> int:
-        """How many entries it has; never 0."""
+        """The number of its entries; never 0."""
         raise NotImplementedError
 
     @property
     def entries(self) -> Mapping[Any, object]:
-        """What it says, by what each entry is known by: for telling what another snapshot of it adds and lacks."""
+        """Its entries by their identifiers, for a comparison with another snapshot."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
 class StatusCodes(Snapshot):
-    """The registered status codes, IMPC_PSC_001 and so on, with what they mean."""
+    """The registered status codes, IMPC_PSC_001 and so on, with their meanings."""
 
     NAME: ClassVar[str] = "status_codes"
 
@@ -78,7 +78,7 @@ class StatusCodes(Snapshot):
 
     @property
     def rows(self) -> int:
-        """How many codes there are."""
+        """The number of codes."""
         return len(self.meanings)
 
     @property
@@ -89,7 +89,7 @@ class StatusCodes(Snapshot):
 
 @dataclass(frozen=True, slots=True)
 class Projects(Snapshot):
-    """The projects that data are submitted for. Names are compared to the letter."""
+    """The projects that data are submitted for. Names are compared exactly."""
 
     NAME: ClassVar[str] = "projects"
 
@@ -97,12 +97,12 @@ class Projects(Snapshot):
 
     @property
     def rows(self) -> int:
-        """How many projects there are."""
+        """The number of projects."""
         return len(self.names)
 
     @property
     def entries(self) -> Mapping[Any, object]:
-        """The projects; they say nothing but their names."""
+        """The projects, which are only names."""
         return dict.fromkeys(self.names)
 
 
@@ -110,7 +110,7 @@ class Projects(Snapshot):
 class Colony:
     """A production of a colony: `production_centre` as registered, `created` the day the colony was made if known.
 
-    What it carries, its background strain, gene and allele, may be unknown: None.
+    Its background strain, gene and allele may be unknown: None.
     """
 
     colony_id: str
@@ -138,7 +138,7 @@ class Colonies(Snapshot):
 
     @property
     def rows(self) -> int:
-        """How many productions there are."""
+        """The number of productions."""
         return sum(map(len, self.productions.values()))
 
     @property
@@ -157,7 +157,7 @@ class Strains(Snapshot):
 
     @property
     def rows(self) -> int:
-        """How many strains there are."""
+        """The number of strains."""
         return len(self.names)
 
     @property

@@ -1,7 +1,7 @@
-"""Pages of web servers, read within limits of time, size and number of tries.
+"""Reads pages of web servers within limits of time, size and number of tries.
 
-The client is that of the file sources, so that time limits, TLS and `DCC_TLS_CA_FILE` are the same. No password is ever
-sent, so that redirects may lead to other servers; but never from https to http, nor to anything else.
+The client is that of the sources, so that time limits, TLS and `DCC_TLS_CA_FILE` are the same. It never sends a
+password, so that redirects may lead to other servers; but never from https to http, nor to anything else.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _ACCEPTED: Final = "application/json, text/csv, text/tab-separated-values, */*;q
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """An answer: its address as it is shown, its body, and what the server calls this state of it, where it says so."""
+    """An answer: its address for messages, its body, and the server's tag and time of this version, if any."""
 
     address: str
     content: bytes
@@ -51,7 +51,7 @@ class Page:
 
 
 class _PassingError(Exception):
-    """A try failed, and the next may not; the text says how."""
+    """A try failed, and the next may succeed; the text says why."""
 
 
 MOST_BYTES = 200_000_000
@@ -59,7 +59,7 @@ MOST_BYTES = 200_000_000
 
 
 class WebReader:
-    """Reads pages, one after the other; keeps a connection to each server. Close it when done."""
+    """Reads pages, one after the other, with a kept connection to each server. Close it afterwards."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -68,8 +68,8 @@ class WebReader:
     def read(self, url: str, known: Page | None, most_bytes: int) -> Page:
         """The page at a URL; `known` itself if the server says that it has not changed.
 
-        Raises ReferenceUnreachableError when the server cannot be reached or fails, after `TRIES` tries, and
-        ReferenceDataError for what it refuses, for a page of more than `most_bytes`, and for redirects astray.
+        Raises ReferenceUnreachableError if the server cannot be reached or fails, after `TRIES` tries, and
+        ReferenceDataError for refusals, pages of more than `most_bytes`, and forbidden redirects.
         """
         tries = Retrying(
             retry=retry_if_exception_type(_PassingError),
@@ -163,7 +163,7 @@ def _page(shown: str, answer: Answer, most_bytes: int) -> Page:
 def _conditions(known: Page | None) -> dict[str, str]:
     if known is None:
         return {}
-    # RFC 9110, 13.1.3: the time counts only where there is no tag.
+    # RFC 9110, 13.1.3: the time counts only without a tag.
     if known.entity_tag is not None:
         return {"If-None-Match": known.entity_tag}
     return {} if known.last_modified is None else {"If-Modified-Since": known.last_modified}
@@ -191,14 +191,14 @@ def _astray(shown: str) -> ReferenceDataError:
 
 
 def set_of_page(name: str, page: Page) -> Snapshot:
-    """A set of reference data that a page has, as of now. Raises ReferenceDataError for one that cannot be read."""
+    """A set of reference data from a page, retrieved now. Raises ReferenceDataError for an unreadable one."""
     return read_set(name, page.content, Provenance(page.address, utc_now(), checksum_of(page.content)))
 
 
 def load_from_url(url: str, settings: Settings) -> ReferenceData:
-    """The reference data of a place on a web server that has a file for each set.
+    """The reference data of a web server's folder with a file for each set.
 
-    Raises ReferenceUnreachableError and ReferenceDataError, which name the file.
+    Raises ReferenceUnreachableError and ReferenceDataError with the file.
     """
     found: dict[str, Any] = {}
     reader = WebReader(settings)

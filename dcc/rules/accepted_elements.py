@@ -1,9 +1,9 @@
-"""What was found sound: an element like one that no rule objected to need not be looked at again.
+"""Accepted elements: one that is like an element to which no rule objected need not be checked again.
 
-Documents say the same things over and over, above all metadata; and where IMPReSS wants a number and any will do, all
-numbers are alike. `SHAPES` say what of an element the rules that are registered as `local` may look at, beside the
-definitions of IMPReSS, and `ENTITY_SHAPES` what of an entity, beside the reference data, its centre and the day:
-elements of one shape are alike to them.
+Documents repeat themselves, above all in metadata; and if IMPReSS wants any number, all numbers are alike. `SHAPES` are
+the parts of an element that rules registered as `local` may use, besides the definitions of IMPReSS; `ENTITY_SHAPES`
+are the parts of an entity, besides the reference data, its centre and the day. Elements of one shape are alike to these
+rules.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ Shapes = defaultdict[type, set[Shape]]
 """Shapes by the kind of element."""
 
 MOST: Final = 4_000_000
-"""Characters of all shapes that are remembered, each of which counts for 100 more."""
+"""The most characters of all remembered shapes, each of which counts for 100 more."""
 LONGEST: Final = 4_000
-"""Characters of a shape that is remembered."""
+"""The most characters of one remembered shape."""
 
 _EACH: Final = 100
 
@@ -94,13 +94,13 @@ SHAPES: Final[dict[type, Callable[[Any], Shape | None]]] = {
     SeriesParameter: _of_series,
     Procedure: _of_procedure,
 }
-"""By kinds of elements, what tells those apart that are not alike; None of one that is like no other.
+"""The shape of an element by its kind: elements with the same shape are alike; None if it is like no other.
 
-All but the line; of a series the increments of its values and not these; of a procedure without media the identifiers
-and sequenceIDs of its parameters.
+Everything but the line; of a series the increments of its values and not these; of a procedure without media the
+identifiers and sequenceIDs of its parameters.
 """
 ENTITY_SHAPES: Final[dict[type, Callable[[Any], Shape | None]]] = {Specimen: _of_specimen, Experiment: _of_experiment}
-"""The same by kinds of entities, without what is in an experiment's procedure."""
+"""The same for entities, without the content of an experiment's procedure."""
 
 _VALUES: Final[dict[type, Callable[[Any], str | None]]] = {
     SimpleParameter: itemgetter(4),
@@ -112,18 +112,18 @@ _ALL_BUT_VALUES: Final[dict[type, Callable[[Any], Shape]]] = {
     Metadata: itemgetter(1, 2, 3),
     SeriesValue: itemgetter(1, 2),
 }
-"""Of the shape, by kinds of elements that have one value."""
+"""The value's index in the shape, for kinds of elements with one value."""
 _BETWEEN: Final = "\0"
-"""Stands between values; no document has it."""
+"""Separates values; no document contains it."""
 _are_plain_numbers = re.compile(
     r"-?[0-9]{1,15}+(?:\.[0-9]{1,15}+)?+(?:\0-?[0-9]{1,15}+(?:\.[0-9]{1,15}+)?+)*+"
 ).fullmatch
 
 
 def with_any_number(element: Any) -> Shape | None:
-    """What stands for all elements that differ in no more than their value, a number; None if this one has none.
+    """A shape for all elements that differ only in their value, a number; None if this one has none.
 
-    It is shorter than a shape by the value, so that it is none.
+    It is shorter than other shapes by the value, so that it equals none of them.
     """
     value_of = _VALUES.get(type(element))
     value = None if value_of is None else value_of(element)
@@ -133,7 +133,7 @@ def with_any_number(element: Any) -> Shape | None:
 
 
 def are_known(kind: type, elements: Sequence[Any], known: set[Shape]) -> bool:
-    """Whether all elements, of one kind, are like some that are known to be sound."""
+    """Whether all elements, of one kind, are like accepted ones."""
     shape_of = SHAPES[kind]
     if _are_known_numbers(kind, elements, known) or known.issuperset(map(shape_of, elements)):
         return True
@@ -149,13 +149,13 @@ def _are_known_numbers(kind: type, elements: Sequence[Any], known: set[Shape]) -
 
 
 def takes_any_number(definition: Parameter) -> bool:
-    """Whether a value has to be a number and may be any."""
+    """Whether a value must be a number and may be any."""
     has_range = definition.qc_minimum is not None or definition.qc_maximum is not None
     return definition.value_type == ValueType.FLOAT and not definition.options and not has_range
 
 
-class Sound:
-    """The shapes of elements that were found sound by one set of rules, going by one set of reference data."""
+class AcceptedElements:
+    """The shapes of elements that one set of rules accepted, under one set of reference data."""
 
     def __init__(self) -> None:
         self._shapes: dict[Hashable, Shapes] = defaultdict(_shapes)
@@ -163,9 +163,9 @@ class Sound:
         self._plans: Plans | None = None
 
     def plans(self, reference: ReferenceData, without: Collection[str]) -> Plans:
-        """The rules, but for those left out by their ids, that go by these reference data.
+        """The rules without those in `without`, under these reference data.
 
-        What was found sound by others is forgotten.
+        Shapes that were accepted under others are forgotten.
         """
         plans = self._plans
         if plans is None or plans.reference is not reference or plans.without != without:
@@ -175,20 +175,20 @@ class Sound:
         return plans
 
     def within(self, definition: object) -> Shapes:
-        """The shapes within what IMPReSS defines so; the sets follow what is added later."""
-        # Definitions are there for as long as the reference data are.
+        """The accepted shapes under this definition of IMPReSS; the sets follow later additions."""
+        # Definitions live as long as the reference data.
         return self._shapes[id(definition)]
 
     def of(self, kind: type, definition: object) -> set[Shape]:
-        """The shapes of a kind of element within what IMPReSS defines so."""
+        """The accepted shapes of a kind of element under this definition of IMPReSS."""
         return self.within(definition)[kind]
 
     def of_entities(self, kind: type, centre: str, today: date) -> set[Shape]:
-        """The shapes of a kind of entity of a centre, on the day of the check."""
+        """The accepted shapes of a kind of entity of a centre, on the day of the check."""
         return self._shapes[centre, today][kind]
 
     def add(self, shapes: set[Shape], shape: Shape | None) -> None:
-        """Remember a shape among those of a kind, unless it is long; when there are too many, all are forgotten."""
+        """Remember a shape of a kind, unless it is long; if there are too many, all are forgotten."""
         length = LONGEST if shape is None else _length(shape)
         if shape is None or length >= LONGEST:
             return

@@ -34,7 +34,7 @@ from dcc.rules.series_rules import increment_key
 from dcc.rules.values import UnreadableValueError, day_of, is_blank, read_float
 
 EARLIEST_BIRTH = date(1980, 1, 1)
-"""No animal born earlier can have been phenotyped for these projects; 1900, 1904 and 1970 are programs' first days."""
+"""No animal born earlier can be phenotyped for these projects; 1900, 1904 and 1970 are the first days of programs."""
 _PARENTS = {"mother": "female", "father": "male"}
 _TOLERANCE = 0.01
 _UNKNOWN_GENDER = ("no data", "intersex")

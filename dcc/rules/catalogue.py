@@ -1,4 +1,4 @@
-"""All rules in one list, those of the upload and of the check itself included: what people read about them."""
+"""All rules in one list, including those of the upload and of the check itself, as people read about them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["CATALOGUE", "UNWAIVABLE", "RuleEntry", "rule_entry"]
 
 @dataclass(frozen=True, slots=True)
 class RuleEntry:
-    """A rule: what it demands, how bad it usually is when that is not met, and what it cannot be checked without.
+    """A rule: what it demands, its usual severity, and the reference data that it needs.
 
-    `known_as` are the ids under which the field's existing validator reports it, `needs` names of reference data.
-    `at_upload`: it is judged when the document is applied, and the entity that breaks it takes no effect.
+    `known_as` are its ids in the field's existing validator, `needs` names of reference data. `at_upload`: it is
+    checked when the document is applied, and an entity that breaks it has no effect.
     """
 
     id: str
@@ -34,7 +34,7 @@ _OWN: Final = tuple(
 )
 
 UNWAIVABLE: Final = frozenset({REFERENCE_RULE, MORE_RULE})
-"""Rules that say something about a check, not about data, and that no waiver can be for."""
+"""Rules about a check, not about data, which no waiver can name."""
 
 
 def _registered() -> list[RuleEntry]:
@@ -58,7 +58,7 @@ def _place(entry: RuleEntry) -> tuple[int, int, str]:
 
 
 CATALOGUE: Final = {entry.id: entry for entry in sorted((*_registered(), *_OWN), key=_place)}
-"""Every rule by its id: of specimens, of experiments, of procedures, added ones, the upload's, the check's own."""
+"""Every rule by its id: of specimens, experiments and procedures, added ones, those of the upload and of the check."""
 
 
 def rule_entry(rule_id: str) -> RuleEntry | None:

@@ -1,4 +1,4 @@
-"""What centres are called where colonies are registered."""
+"""The names of centres in the register of colonies."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ REGISTERED_NAMES = {
     "Krb": "KMPC",
     "Kmpc": "KMPC",
 }
-"""The name of each centre in the register of colonies, by its ILAR code; for Ph, Biat and Ccpcz it is not known."""
+"""The name of each centre in the register of colonies, by its ILAR code; unknown for Ph, Biat and Ccpcz."""
 
 _KNOWN_NAMES = frozenset(name.casefold() for name in REGISTERED_NAMES.values())
 
 
 def may_be_centre(registered: str, centre: str) -> bool | None:
-    """Whether a name in the register is that of a centre; None where that cannot be told.
+    """Whether a name in the register is that of a centre; None if unknown.
 
-    The register may also use the ILAR code. Capitals do not count, except between ILAR codes.
+    The register may also use the ILAR code. Case is ignored, except between ILAR codes.
     """
     if registered == centre:
         return True

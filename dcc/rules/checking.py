@@ -1,7 +1,7 @@
-"""The check of a document's content against all rules.
+"""Checks a document's content against all rules.
 
-The document is walked once, as it comes: what is held of it is a batch of entities, for which the QC database is asked
-at once.
+The document is read once, as a stream: in memory is one batch of entities, for which the QC database is queried at
+once.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from dcc.rules import (
     specimen_rules,
     value_rules,
 )
-from dcc.rules.accepted_elements import SHAPES, Sound
+from dcc.rules.accepted_elements import SHAPES, AcceptedElements
 from dcc.rules.context import NOTHING_ASKED, Answers, Context, DocumentContext
 from dcc.rules.elements import (
     TYPE_OF,
@@ -62,7 +62,7 @@ from dcc.rules.experiment_rules import key_of_experiment
 from dcc.rules.findings import BROKEN_CASE, REFERENCE_RULE, Finding, Severity, fault
 from dcc.rules.plans import Planned, Plans
 from dcc.rules.registry import RULES, Rule
-from dcc.rules.skipped_elements import Passing, definition_of
+from dcc.rules.skipped_elements import SkippedElements, definition_of
 from dcc.runtime.installed_packages import RULES as ADDED_RULES
 from dcc.runtime.installed_packages import load_added
 
@@ -80,9 +80,9 @@ RULE_MODULES = (
 load_added(ADDED_RULES)
 
 JUDGED_AT_UPLOAD = frozenset({"S13", "E9"})
-"""The rules that are left out of the check of what was uploaded."""
+"""The rules that are not part of the check of uploaded documents."""
 NEEDING_OTHERS = frozenset(rule.id for rule in RULES.values() if rule.others)
-"""The rules that look at other documents: all others say the same wherever. For these the QC database is asked."""
+"""The rules that look at other documents, and need the QC database; all others depend on the document alone."""
 ABOUT_SPECIMENS = NEEDING_OTHERS - JUDGED_AT_UPLOAD
 """Those that look at specimens of other documents."""
 
@@ -97,28 +97,31 @@ def all_rules() -> Mapping[str, Rule]:
 
 
 def check_contents(
-    contents: Iterable[Content], document: DocumentContext, without: Collection[str] = (), sound: Sound | None = None
+    contents: Iterable[Content],
+    document: DocumentContext,
+    without: Collection[str] = (),
+    accepted: AcceptedElements | None = None,
 ) -> Iterator[Finding]:
-    """What the rules find wrong with a document, in document order but for the ends of batches.
+    """The findings in a document, in document order except at the ends of batches.
 
-    For reference data that are not at hand there is one `unchecked` finding, of the rule `reference`, before the first
-    finding that it could have judged; it names the rules that were skipped. A rule that breaks down has one `unchecked`
-    finding, and the others go on. Nothing below an element with a fatal finding is checked. `without` are ids of rules
-    to leave out, such as those that the upload has judged already. `sound` is what was found sound in other documents:
-    it is added to, and emptied where rules or reference data are others than before.
+    For missing reference data there is one `unchecked` finding, of the rule `reference`, before the first finding that
+    they could have judged; it names the skipped rules. A rule that breaks down has one `unchecked` finding, and the
+    others go on. Nothing below an element with a fatal finding is checked. `without` are ids of rules to leave out,
+    such as those that the upload has checked already. `accepted` has the accepted elements of other documents: it is
+    added to, and emptied if rules or reference data have changed.
     """
-    sound = Sound() if sound is None else sound
-    plans = sound.plans(document.reference, frozenset(without))
-    return _Checking(document, plans, Passing(plans, sound)).run(contents)
+    accepted = AcceptedElements() if accepted is None else accepted
+    plans = accepted.plans(document.reference, frozenset(without))
+    return _Checking(document, plans, SkippedElements(plans, accepted)).run(contents)
 
 
 @dataclass
 class _Checking:
-    """The check of one document. What was found in an entity, or in a centre element itself, is in `found`."""
+    """The check of one document. `found` has the findings in the present entity, or centre element."""
 
     document: DocumentContext
     plans: Plans
-    passing: Passing
+    skipped: SkippedElements
     said: set[tuple[str, str]] = field(default_factory=set)
     found: list[Finding] = field(default_factory=list)
 
@@ -166,7 +169,7 @@ class _Checking:
         if block is None or not entities:
             return
         above = self.block_context(block)._replace(answers=self.ask(block, entities))
-        # Each is let go of when it has been judged.
+        # Each is released once it is checked.
         entities.reverse()
         while entities:
             entity = entities.pop()
@@ -194,20 +197,20 @@ class _Checking:
         )
 
     def entity(self, entity: Entity, step: str, above: Context) -> None:
-        """Take what the rules find in an entity of a block, and in its procedure."""
+        """Check an entity of a block, and its procedure."""
         centre, today = above.block.centre, self.document.today
         plan = self.plans.of(type(entity))
-        is_known = self.passing.knows_entity(entity, centre, today)
+        is_known = self.skipped.knows_entity(entity, centre, today)
         procedure = _procedure_of(entity)
         definition, unknown = None, []
         if procedure is not None:
             definition = above.pipeline.procedures.get(procedure.procedure_id) if above.pipeline is not None else None
-            unknown = self.passing.unknown_in(procedure, definition)
+            unknown = self.skipped.unknown_in(procedure, definition)
         if is_known and not plan.elsewhere and not unknown:
             return
         at = Context(self.document, above.path + step, above.block, above.answers, entity, above.pipeline)
         if self.judge(entity, at, plan.elsewhere if is_known else plan.rules) and not is_known:
-            self.passing.remember_entity(entity, centre, today)
+            self.skipped.remember_entity(entity, centre, today)
         if procedure is not None and unknown:
             self.procedure(procedure, definition, unknown, at)
 
@@ -218,7 +221,7 @@ class _Checking:
         unknown: Sequence[Sequence[Any]],
         above: Context,
     ) -> None:
-        """Take what the rules find in those parts of a procedure that are `unknown`."""
+        """Check those parts of a procedure that are `unknown`."""
         document, path, block, answers, entity, pipeline, *_ = above
         results = results_of(procedure)
         at = Context(
@@ -228,31 +231,31 @@ class _Checking:
             if elements[0] is not procedure:
                 self.parameters(elements, at)
                 continue
-            is_sound = self.judge(ProcedureUse(procedure), at)
+            is_valid = self.judge(ProcedureUse(procedure), at)
             if definition is None and self.document.reference.impress is not None:
                 return
-            if self.judge(procedure, at) and is_sound:
-                self.passing.remember(procedure, definition, None, Procedure, ProcedureUse)
+            if self.judge(procedure, at) and is_valid:
+                self.skipped.remember(procedure, definition, None, Procedure, ProcedureUse)
         if has_media(procedure):
             for step in metadata_of_media(procedure):
                 self.parameter(step, at)
 
     def parameters(self, parameters: Sequence[ParameterElement], above: Context) -> None:
-        """Take what the rules find in the parameters of one kind of a procedure."""
+        """Check the parameters of one kind in a procedure."""
         kind = type(parameters[0])
         name = TYPE_OF[kind]
         definitions = above.procedure_definition
         for number, parameter in enumerate(parameters, 1):
             step = Step(parameter, f"/{name}[{number}]")
-            if self.passing.may_pass(ParameterUse) and self.passing.knows_element(parameter, definitions):
-                if isinstance(parameter, SeriesParameter) and not self.passing.knows_values(parameter, definitions):
+            if self.skipped.may_pass(ParameterUse) and self.skipped.knows_element(parameter, definitions):
+                if isinstance(parameter, SeriesParameter) and not self.skipped.knows_values(parameter, definitions):
                     self.values(parameter, step.path, above)
             elif self.parameter(step, above) and kind in SHAPES:
                 definition = definition_of(parameter, definitions)
-                self.passing.remember(parameter, definitions, definition, kind, ParameterUse)
+                self.skipped.remember(parameter, definitions, definition, kind, ParameterUse)
 
     def parameter(self, step: Step, above: Context) -> bool:
-        """Take what the rules find in a parameter; whether it was looked at, and nothing but values in it is wrong."""
+        """Check a parameter; returns whether it was looked at, and only its values may be wrong."""
         element, path = step
         definitions = above.procedure_definition
         definition = definition_of(element, definitions)
@@ -261,16 +264,16 @@ class _Checking:
             document, above_path + path, block, answers, entity, pipeline, procedure, definitions, definition, results
         )
         kind = TYPE_OF[type(element)]
-        is_sound = self.judge_parameter(ParameterUse(element, kind), at)
+        is_valid = self.judge_parameter(ParameterUse(element, kind), at)
         if definitions is not None and (definition is None or definition.type is not kind):
             return False
-        is_sound = self.judge_parameter(element, at) and is_sound
+        is_valid = self.judge_parameter(element, at) and is_valid
         if type(element) not in _SIMPLE:
             self.inside(element, at)
-        return is_sound
+        return is_valid
 
     def values(self, series: SeriesParameter, path: str, above: Context) -> None:
-        """Take what the rules find in the values of a series in which nothing else is wrong."""
+        """Check the values of a series in which nothing else is wrong."""
         definition = definition_of(series, above.procedure_definition)
         self.inside(series, above._replace(path=above.path + path, parameter_definition=definition))
 
@@ -279,10 +282,10 @@ class _Checking:
         if isinstance(element, SeriesParameter):
             within = definition or at.procedure_definition
             for number, value in enumerate(element.values, 1):
-                if not self.passing.knows_element(value, within):
+                if not self.skipped.knows_element(value, within):
                     below = at._replace(path=f"{at.path}/value[{number}]")
                     if self.judge_parameter(value, below):
-                        self.passing.remember(value, within, definition, SeriesValue)
+                        self.skipped.remember(value, within, definition, SeriesValue)
         elif isinstance(element, MediaParameter):
             self.associations(element.associations, at)
         elif isinstance(element, MediaSampleParameter):
@@ -301,24 +304,24 @@ class _Checking:
             self.judge(association, at._replace(path=f"{at.path}/parameterAssociation[{number}]"))
 
     def judge_parameter(self, element: Any, at: Context) -> bool:
-        """As `judge`, of a parameter or what is in it: without the rules that its definition gives no cause to ask."""
+        """As `judge`, for a parameter or its content: without the rules that its definition makes irrelevant."""
         return self.judge(element, at, self.plans.of_parameter(type(element), at.parameter_definition))
 
     def judge(self, element: Any, at: Context, rules: Sequence[Planned] | None = None) -> bool:
-        """Take what the rules for an element find; whether that is nothing. What is unchecked is said once a document.
+        """Check an element against its rules; returns whether there is no finding. Reports `unchecked` once a document.
 
-        `rules` are those to ask, if not all.
+        `rules` are those to use, if not all.
         """
-        is_sound = True
+        is_valid = True
         kind = type(element)
-        if kind not in self.passing.met:
+        if kind not in self.skipped.met:
             self.meet(kind, at)
         for rule, given in self.plans.of(kind).rules if rules is None else rules:
             if given is not None and not element[given]:
                 continue
             try:
                 for found in rule.check(element, at):
-                    is_sound = False
+                    is_valid = False
                     finding = rule.finding(found, at, element)
                     if finding.severity is Severity.UNCHECKED:
                         self.once(finding)
@@ -327,19 +330,19 @@ class _Checking:
             except MemoryError:
                 raise
             except Exception as error:
-                is_sound = False
+                is_valid = False
                 self.broken(rule, error, at)
-        return is_sound
+        return is_valid
 
     def broken(self, rule: Rule, error: Exception, at: Context) -> None:
-        """Say that a rule broke down: the platform's fault, which keeps no other rule from its work."""
+        """Report that a rule broke down: a fault of the platform, which stops no other rule."""
         broken = fault(at.block.line, None, BROKEN_CASE, rule=rule.id, error=type(error).__name__)
         if self.once(rule.finding(broken._replace(severity=Severity.UNCHECKED), at)):
             place = (rule.id, at.path, at.document.document_id)
             _log.error("Rule %s broke down at %s of document %d.", *place, exc_info=error)
 
     def once(self, finding: Finding) -> bool:
-        """Take a finding that was not said yet; whether it was not."""
+        """Add a finding unless it was reported already; returns whether it was added."""
         said = (finding.code, finding.message)
         is_new = said not in self.said
         if is_new:
@@ -348,18 +351,17 @@ class _Checking:
         return is_new
 
     def meet(self, kind: type, at: Context) -> None:
-        """Say what reference data are missing for elements of a kind.
+        """Report missing reference data for elements of a kind.
 
-        That is said where a kind is met first, so that nothing is said of rules that the document gives no cause to
-        apply.
+        It is reported when a kind is first met, so that nothing is reported for rules that the document does not need.
         """
-        self.passing.met.add(kind)
+        self.skipped.met.add(kind)
         for needed in self.plans.of(kind).missing:
             self.once(_missing(needed, at))
 
 
 def _procedure_of(entity: Entity) -> Procedure | None:
-    """The procedure that is judged: that of an entity with a status code is not."""
+    """The procedure to check: an entity with a status code has none."""
     if isinstance(entity, Specimen) or (not isinstance(entity, Housing) and entity.status_codes):
         return None
     return entity.procedure

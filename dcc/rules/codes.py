@@ -41,15 +41,15 @@ NO_TEXT: Final = Declaration(
 
 
 def code_of(text: str) -> str:
-    """The code of a status: what is before the first colon, without blanks around it."""
+    """The code of a status: the part before the first colon, without surrounding blanks."""
     return text.partition(":")[0].strip()
 
 
 def fault_of_status(text: str, family: str, codes: StatusCodes, line: int) -> Fault | None:
-    """What is wrong with a status at a place that takes codes of one family; None if nothing is.
+    """The fault of a status for a place that takes codes of one family; None without one.
 
-    Its case is `misplaced` for the code of another family. A procedure's code given to a specimen is a warning, because
-    centres were told that it may be.
+    Its case is `misplaced` for the code of another family. A procedure's code on a specimen is a warning, because
+    centres were told that it is permitted.
     """
     code = code_of(text)
     first = f"{family}001"
@@ -66,10 +66,10 @@ def fault_of_status(text: str, family: str, codes: StatusCodes, line: int) -> Fa
 
 
 def lacks_text(status: str) -> bool:
-    """Whether the code of a status says that a text follows the colon, and none does."""
+    """Whether the code of a status requires a text after the colon that is missing."""
     return code_of(status) in _NEEDING_TEXT and not status.partition(":")[2].strip()
 
 
 def fault_without_text(status: str, line: int) -> Fault:
-    """The fault of a status that lacks its text."""
+    """The fault of a status without its text."""
     return fault(line, status, status_code=status.strip().rstrip(":"))

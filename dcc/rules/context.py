@@ -1,4 +1,4 @@
-"""What rules may look at besides the element: where it stands, the reference data, what the QC database holds."""
+"""What rules may use besides the element: its place, the reference data, the content of the QC database."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ MEDIA_TYPES = frozenset(
         "video/x-msvideo",
     }
 )
-"""The file types that media may have, in small letters; `img/jpg` because the format's own samples use it."""
+"""The permitted file types of media, in lower case; `img/jpg` because the format's own samples use it."""
 
 
 _KIND_OF: dict[type, EntityKind] = {
@@ -57,7 +57,7 @@ _KIND_OF: dict[type, EntityKind] = {
 
 
 class Where(NamedTuple):
-    """A place in what was submitted: a document (its id in the QC database) and a line of it."""
+    """A place in a submission: a document (its id in the QC database) and a line of it."""
 
     document_id: int
     line: int
@@ -72,7 +72,7 @@ class KnownSpecimen(NamedTuple):
 
 
 class ExperimentKey(NamedTuple):
-    """What names an experiment within its centre."""
+    """The identity of an experiment within its centre."""
 
     experiment_id: str
     sequence_id: str | None
@@ -80,19 +80,19 @@ class ExperimentKey(NamedTuple):
 
 
 class Lookups(Protocol):
-    """Set-based questions to the QC database, which answers for all of a batch at once.
+    """Queries to the QC database, each for a complete batch.
 
-    The answers are of the current rows of all documents, the one that is checked included.
+    The answers are about the current rows of all documents, including the one that is checked.
     """
 
     def known_specimens(self, centre: str, ids: Collection[str]) -> Mapping[str, tuple[KnownSpecimen, ...]]:
-        """The specimens of a centre that have one of the ids, by their id; ids that none has are left out."""
+        """The specimens of a centre with these ids, by their id; unknown ids are left out."""
         ...
 
     def known_experiments(
         self, centre: str, keys: Collection[ExperimentKey]
     ) -> Mapping[ExperimentKey, tuple[Where, ...]]:
-        """Where the experiments of a centre with one of the keys were submitted; keys that none has are left out."""
+        """The places of a centre's experiments with these keys; unknown keys are left out."""
         ...
 
 
@@ -126,22 +126,22 @@ def latest_day(today: date) -> date:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What the look-ups said about a batch of entities."""
+    """The answers about a batch of entities."""
 
     specimens: Mapping[str, tuple[KnownSpecimen, ...]] = field(default_factory=dict)
     experiments: Mapping[ExperimentKey, tuple[Where, ...]] = field(default_factory=dict)
 
 
 NOTHING_ASKED = Answers()
-"""The answers above a batch, where nothing was asked."""
+"""The answers outside of a batch, where nothing was asked."""
 
 
 class Context(NamedTuple):
-    """The place of the element that a rule looks at.
+    """The context of the element that a rule checks.
 
-    `path` is the element's, as an XPath without namespaces. What is above the element is None where the element is
-    above it: `entity`, `procedure`, and the definitions of IMPReSS, which are also None when it is not at hand.
-    `results` are those of the procedure that its media may belong to.
+    `path` is the element's, as an XPath without namespaces. `entity`, `procedure` and the definitions of IMPReSS are
+    None for elements above them; the definitions also if IMPReSS is missing. `results` are those of the procedure that
+    its media may belong to.
     """
 
     document: DocumentContext
@@ -157,7 +157,7 @@ class Context(NamedTuple):
 
     @property
     def entity_kind(self) -> EntityKind | None:
-        """What the entity is that the element is in."""
+        """The kind of the entity that contains the element."""
         return None if self.entity is None else _KIND_OF[type(self.entity)]
 
     @property
@@ -187,12 +187,12 @@ class Context(NamedTuple):
 
     @property
     def parameter(self) -> Parameter:
-        """IMPReSS's definition of the parameter that the element is of; only for rules that need IMPReSS."""
+        """IMPReSS's definition of the element's parameter; only for rules that need IMPReSS."""
         return _there(self.parameter_definition)
 
     @property
     def definition(self) -> ProcedureDefinition:
-        """IMPReSS's definition of the procedure that the element is in; only for rules that need IMPReSS."""
+        """IMPReSS's definition of the element's procedure; only for rules that need IMPReSS."""
         return _there(self.procedure_definition)
 
 

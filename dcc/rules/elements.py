@@ -1,4 +1,4 @@
-"""What rules look at that is no object of the document's own: beginnings, ends, and uses of identifiers."""
+"""Things that rules check and that are no objects of a document: beginnings, ends, and uses of identifiers."""
 
 from __future__ import annotations
 
@@ -45,24 +45,24 @@ TYPE_OF: dict[type, ParameterType] = {
     SeriesMediaParameter: ParameterType.SERIES_MEDIA,
     Metadata: ParameterType.METADATA,
 }
-"""What the element of each kind of parameter is called."""
+"""The name of the element of each kind of parameter."""
 
 
 class BlockEnd(NamedTuple):
-    """The end of a `centre` element that held `entities` specimens, housings, lines and experiments."""
+    """The end of a `centre` element with `entities` specimens, housings, lines and experiments."""
 
     block: Block
     entities: int
 
 
 class ProcedureUse(NamedTuple):
-    """A procedure, before it is known whether there is such a one."""
+    """A procedure, before it is known whether IMPReSS has it."""
 
     procedure: Procedure
 
 
 class ParameterUse(NamedTuple):
-    """A parameter, before it is known whether the procedure has such a one."""
+    """A parameter, before it is known whether the procedure has it."""
 
     parameter: ParameterElement
     type: ParameterType
@@ -90,7 +90,7 @@ def parameters_of(procedure: Procedure) -> Iterator[ParameterElement]:
 
 
 def groups_of(procedure: Procedure) -> tuple[Sequence[ParameterElement], ...]:
-    """The parameters that are directly in a procedure, by their kinds in document order."""
+    """The parameters that are directly in a procedure, grouped by kind in document order."""
     return (
         procedure.simple,
         procedure.ontology,
@@ -103,7 +103,7 @@ def groups_of(procedure: Procedure) -> tuple[Sequence[ParameterElement], ...]:
 
 
 def has_media(procedure: Procedure) -> bool:
-    """Whether there are media in a procedure."""
+    """Whether a procedure has media."""
     return bool(procedure.media or procedure.media_samples or procedure.series_media)
 
 
@@ -122,7 +122,7 @@ def metadata_of_media(procedure: Procedure) -> Iterator[Step]:
 
 
 def files_of(parameter: MediaSampleParameter) -> Iterator[tuple[str, MediaFile]]:
-    """The files of a parameter's samples, each after its path below the parameter's."""
+    """The files of a parameter's samples, each with its path below the parameter's."""
     for sample_number, sample in enumerate(parameter.samples, 1):
         for section_number, section in enumerate(sample.sections, 1):
             for file_number, file in enumerate(section.files, 1):
@@ -135,9 +135,9 @@ def _metadata(metadata: tuple[Metadata, ...], path: str) -> Iterator[Step]:
 
 
 def results_of(procedure: Procedure) -> frozenset[tuple[str, int | str | None]]:
-    """The simple and ontology parameters of a procedure by key and sequenceID: what media may belong to.
+    """The simple and ontology parameters of a procedure by key and sequenceID, which media may belong to.
 
-    None of a procedure without media, for which nobody asks.
+    Empty for a procedure without media, because no rule needs it there.
     """
     if not has_media(procedure):
         return frozenset()
@@ -149,7 +149,7 @@ def results_of(procedure: Procedure) -> frozenset[tuple[str, int | str | None]]:
 
 
 def specimens_asked_for(entity: Entity, without: Collection[str]) -> Collection[str]:
-    """The ids of the specimens that the rules ask for when they look at an entity, `without` some by their ids."""
+    """The ids of the specimens that rules need to check an entity; `without` are rules to leave out."""
     if isinstance(entity, Specimen):
         related = [one.specimen_id for one in entity.related_specimens]
         return related if "S13" in without else [entity.specimen_id, *related]
@@ -157,16 +157,16 @@ def specimens_asked_for(entity: Entity, without: Collection[str]) -> Collection[
 
 
 def values_of(series: SeriesParameter | SeriesMediaParameter) -> Sequence[SeriesValue | SeriesMediaValue]:
-    """The values of either sort of series."""
+    """The values of either kind of series."""
     return series.values
 
 
 def sequence_of(text: str | None) -> int | str | None:
-    """A sequenceID as a number, or its text where that is too long; None without one."""
+    """A sequenceID as a number, or its text if that is too long; None without one."""
     number = None if text is None else parse_integer(text)
     return text if number is None else number
 
 
 def key_of(identifier: str) -> str:
-    """The identifier as it is compared: without blanks around it."""
+    """The identifier for comparisons: without surrounding blanks."""
     return identifier.strip()

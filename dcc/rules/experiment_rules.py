@@ -235,7 +235,7 @@ def experiment_id_is_unique(experiment: Experiment, at: Context) -> Iterator[Fau
 
 
 def key_of_experiment(experiment: Experiment) -> ExperimentKey:
-    """What names an experiment within its centre."""
+    """The identity of an experiment within its centre."""
     procedure = experiment.procedure
     return ExperimentKey(
         experiment.experiment_id, experiment.sequence_id, procedure.procedure_id if procedure is not None else None

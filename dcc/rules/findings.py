@@ -1,4 +1,4 @@
-"""What a check of a document's content says: facts, which are put into words when somebody reads them."""
+"""Findings in a document's content: facts, which become words when somebody reads them."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ __all__ = ["BROKEN_CASE", "MORE_RULE", "REFERENCE_RULE", "Fault", "Finding", "Se
 
 
 class Fault(NamedTuple):
-    """What a rule objects to: the details that its declaration names; of several declarations, that of the `case`.
+    """An objection of a rule: the details in its declaration; of several declarations, that of the `case`.
 
-    `value` is the offending text, itself a detail. `severity` is that of the rule unless given; `path` that of the
-    element looked at with `below` after it.
+    `value` is the offending text, itself a detail. `severity` is that of the rule unless given; `path` is that of the
+    checked element followed by `below`.
     """
 
     line: int
@@ -46,11 +46,11 @@ def fault(line: int, value: str | None = None, case: str = "", **details: Any) -
 class Finding:
     """A fault of a document, at a line and path.
 
-    `code` is the id of the rule, with the case after a point; what is declared of it says all that is in words.
-    A warning does not fail the document; an error does; after a fatal one nothing below its element was checked;
-    `unchecked` is nobody's fault. `value` is the offending text. `centre` and `procedure` are those that it lies in,
-    where there are any; waivers go by them. `references` are the names of the reference data that judged it. `block`,
-    `entity_kind` and `entity` say in which block, by its position, and in which entity of that, by its own.
+    `code` is the id of the rule, with the case after a point; its declaration has all the words. A warning does not
+    fail the document; an error does; nothing below the element of a fatal one was checked; `unchecked` is nobody's
+    fault. `value` is the offending text. `centre` and `procedure` are those around it, if any; waivers use them.
+    `references` are the names of the reference data that judged it. `block`, `entity_kind` and `entity` are the
+    position of its block, and the kind and position of its entity.
     """
 
     code: str
@@ -78,12 +78,12 @@ class Finding:
 
 
 def with_value(details: Details, value: str | None) -> Details:
-    """The details of a finding, of which its value is one."""
+    """The details of a finding, including its value."""
     return {VALUE: value, **details}
 
 
 class FindingFacts(NamedTuple):
-    """What is kept of a finding beside its place: its code, details as JSON, the number of its cause, and the words."""
+    """A finding's stored facts other than its place: code, details as JSON, number of its cause, and the words."""
 
     rule: str
     code: str
@@ -93,7 +93,7 @@ class FindingFacts(NamedTuple):
 
 
 def facts_of(code: str, details: Details, value: str | None) -> FindingFacts:
-    """A finding as it is kept, in English words too."""
+    """A finding's stored facts, with the words in English."""
     known = with_value(details, value)
     words = str(message_of(code, known))
     kept = None if WORDS in details else to_json(details)
@@ -101,13 +101,13 @@ def facts_of(code: str, details: Details, value: str | None) -> FindingFacts:
 
 
 REFERENCE_RULE = "reference"
-"""Rule id of the finding that reference data are missing."""
+"""The rule id of the finding that reference data are missing."""
 
 MORE_RULE = "more"
-"""Rule id of the finding that says how many more there are than are recorded."""
+"""The rule id of the finding with the number of findings beyond the recorded ones."""
 
 BROKEN_CASE = "broken"
-"""The case, shared by all rules, of a rule that broke down."""
+"""The case, for all rules, of a rule that broke down."""
 
 share_case(
     BROKEN_CASE,

@@ -1,4 +1,4 @@
-"""The rules in a few groups, each of which is one asset check: what a wrangler looks at together."""
+"""The rules in a few groups, each of which is one asset check."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dcc.rules.findings import MORE_RULE, REFERENCE_RULE
 
 @dataclass(frozen=True, slots=True)
 class RuleGroup:
-    """Rules that are shown together; `name` is that of an asset check, `description` says what they demand."""
+    """Rules that are shown together; `name` is that of an asset check, `description` is what they demand."""
 
     name: str
     description: str

@@ -87,7 +87,7 @@ def media_can_be_fetched(media: MediaParameter | MediaFile | SeriesMediaValue, a
 
 
 def is_absolute_url(uri: str) -> bool:
-    """Whether a URI is an absolute URL of a scheme that files can be fetched by, with a host and a path."""
+    """Whether a URI is an absolute URL with a host, a path, and a scheme by which files can be fetched."""
     if any(character.isspace() for character in uri.strip()):
         return False
     try:

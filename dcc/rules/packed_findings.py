@@ -1,4 +1,4 @@
-"""Findings in the types that JSON has, so that a file can hold them."""
+"""Findings in JSON's types, for files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dcc.vocabulary import EntityKind, Severity
 
 
 def packed(finding: Finding) -> list[Any]:
-    """A finding as a file holds it."""
+    """A finding in JSON's types."""
     return [
         finding.code,
         finding.severity.value,
@@ -30,7 +30,7 @@ def packed(finding: Finding) -> list[Any]:
 
 
 def unpacked(held: Sequence[Any]) -> Finding:
-    """The finding that was packed."""
+    """The finding of a packed one."""
     code, severity, details, line, path, value, centre, procedure, references, block, kind, entity = held
     return Finding(
         code,

@@ -1,6 +1,6 @@
-"""Which rules look at an element: worked out once for many documents that are checked against the same.
+"""Which rules check an element: computed once for all documents that are checked under the same reference data.
 
-A rule whose reference data are not at hand is left out, and its kind of element says which are missing.
+A rule without its reference data is left out, and its kind of element knows which are missing.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from dcc.rules.registry import Rule, rules_for
 
 
 class Planned(NamedTuple):
-    """A rule for a kind of element; `given`: the place of the field without which the rule has nothing to say."""
+    """A rule for a kind of element; `given` is the index of a field without which the rule has no objection."""
 
     rule: Rule
     given: int | None
 
 
 class Plan(NamedTuple):
-    """The rules for a kind of element, whether all are `local` and `numeric`, and what reference data are missing.
+    """The rules for a kind of element, whether all are `local` and `numeric`, and the missing reference data.
 
-    `elsewhere` are those that are not `local`: what they say depends on more than the element.
+    `elsewhere` are the rules that are not `local`: they depend on more than the element.
     """
 
     rules: list[Planned]
@@ -35,7 +35,7 @@ class Plan(NamedTuple):
 
 
 class Plans:
-    """The rules by kinds of elements, but for those left out by their ids, going by some reference data."""
+    """The rules by kinds of elements, without those left out by their ids, under some reference data."""
 
     def __init__(self, reference: ReferenceData, without: Collection[str]) -> None:
         self.reference = reference
@@ -51,10 +51,10 @@ class Plans:
         return plan
 
     def of_parameter(self, kind: type, definition: Parameter | None) -> list[Planned]:
-        """The rules that may object to elements of a kind, of a parameter of that definition, if any."""
+        """The rules that may object to elements of a kind, in a parameter with that definition, if any."""
         if definition is None:
             return self.of(kind).rules
-        # Definitions are there for as long as the reference data are.
+        # Definitions live as long as the reference data.
         key = (kind, id(definition))
         rules = self._of_parameters.get(key)
         if rules is None:

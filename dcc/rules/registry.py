@@ -35,7 +35,7 @@ from dcc.rules.findings import Fault, Finding, Severity
 from dcc.vocabulary import Actor
 
 RULE_ID: Final = re.compile(r"[A-Z]+[0-9]+")
-"""What the id of a rule looks like."""
+"""The form of a rule's id."""
 
 Check = Callable[[Any, Context], Iterator[Fault]]
 AnyCheck = TypeVar("AnyCheck", bound=Check)
@@ -45,15 +45,14 @@ AnyCheck = TypeVar("AnyCheck", bound=Check)
 class Rule:
     """A registered rule.
 
-    `known_as` are the ids under which the field's existing validator reports it; `needs` the reference data without
-    which it cannot be checked. The first line of the check's docstring says what the rule demands.
+    `known_as` are its ids in the field's existing validator; `needs` the reference data without which it cannot be
+    checked. The first line of the check's docstring is what the rule demands.
 
-    So that the many elements that a rule has nothing to say of take no time: it objects to none where all of the fields
-    `given` that such an element has are None or empty, and to no parameter whose definition `only_for` is false for.
-    A `local` rule says the same of elements of one shape (`sound`) under the same definitions of IMPReSS, wherever they
-    stand; of entities, under the same centre and on the same day. One that is `numeric` too says the same of elements
-    that differ in nothing but a value which is a plain number, where IMPReSS wants any number. One that needs `others`
-    looks at other documents too.
+    The other fields save time on elements to which a rule cannot object. It objects to none whose fields in `given` are
+    all None or empty, and to no parameter for whose definition `only_for` is false. A `local` rule treats elements of
+    one shape alike (`accepted_elements`) under the same definitions of IMPReSS, wherever they are; entities, under the
+    same centre and on the same day. One that is also `numeric` treats elements alike that differ only in a value which
+    is a plain number, if IMPReSS wants any number. One that needs `others` looks at other documents too.
     """
 
     id: str
@@ -79,7 +78,7 @@ class Rule:
         return tuple(kind.NAME for kind in self.needs)
 
     def finding(self, fault: Fault, at: Context, element: Any = None) -> Finding:
-        """The finding of a fault that the check yielded of an element at a place."""
+        """The finding of a fault that the check yielded for an element."""
         severity, details, origin = fault.severity or self.severity, fault.details, at.document.origin
         if origin is not None and severity is not Severity.UNCHECKED:
             details = {**details, ORIGIN: origin.place_of(element, fault.line, fault.value)}
@@ -132,11 +131,11 @@ def rule(
     numeric: bool = False,
     others: bool = False,
 ) -> Callable[[AnyCheck], AnyCheck]:
-    """Register a check as the rule `rule_id` for the kinds of element `on`, with what is declared of its findings.
+    """Register a check as the rule `rule_id` for the kinds of element `on`, with the declaration of its findings.
 
-    `message`, `cause`, `remedy`, `acts` and `cause_by` are as of a Declaration; those left out are as of `like`, which
-    several rules may share. `cases` are further declarations, by the `case` of the faults that they are for. Raises
-    InternalFaultError for an id that another rule has, or that is none, and for a text that is missing.
+    For `message`, `cause`, `remedy`, `acts` and `cause_by` see Declaration; missing ones are those of `like`, which
+    several rules may share. `cases` are further declarations, by the `case` of their faults. Raises InternalFaultError
+    for an id that is taken or has another form, and for a missing text.
     """
 
     def register(check: AnyCheck) -> AnyCheck:

@@ -194,12 +194,12 @@ def increments_of_media_are_right(series: SeriesMediaParameter, at: Context) -> 
 
 
 def listed_increments(parameter: Parameter) -> tuple[Increment, ...]:
-    """The increments that a parameter lists by name and that are in use."""
+    """The increments that a parameter lists by name and that are not retired."""
     return tuple(increment for increment in parameter.increments if increment.text and increment.is_active)
 
 
 def increment_key(text: str, kind: str) -> str | float:
-    """What increments are compared by: the number for the type `float`, where it reads as one, else the text."""
+    """The key for comparing increments: the number for the type `float`, if it reads as one, else the text."""
     if kind == _FLOAT:
         try:
             return read_float(text.strip())

@@ -1,7 +1,7 @@
-"""What of a document is passed over in its check, because what is like it was found sound.
+"""Elements of a document that its check skips, because they are like accepted ones.
 
-Where reference data are missing that rules for a kind of element need, that is said where the kind is met first: until
-then none of the kind is passed over.
+If a kind of element lacks reference data, that is reported when the kind is first met: until then none of the kind is
+skipped.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from dcc.reference.impress import Procedure as ProcedureDefinition
 from dcc.rules.accepted_elements import (
     ENTITY_SHAPES,
     SHAPES,
+    AcceptedElements,
     Shapes,
-    Sound,
     are_known,
     takes_any_number,
     with_any_number,
@@ -28,45 +28,45 @@ from dcc.rules.plans import Plans
 
 
 @dataclass
-class Passing:
-    """What was found sound, as it is used in the check of one document.
+class SkippedElements:
+    """Accepted elements, as used in the check of one document.
 
-    `met` are the kinds of elements of which it was said what reference data are missing.
+    `met` are the kinds of elements whose missing reference data were reported.
     """
 
     plans: Plans
-    sound: Sound
+    accepted: AcceptedElements
     met: set[type] = field(default_factory=set)
 
     def may_pass(self, kind: type) -> bool:
-        """Whether elements of a kind may be passed over."""
+        """Whether elements of a kind may be skipped."""
         if kind not in self.met and not self.plans.of(kind).missing:
             self.met.add(kind)
         return kind in self.met
 
     def knows_entity(self, entity: Entity, centre: str, today: date) -> bool:
-        """Whether an entity of a centre, without its procedure, is like one that was found sound that day."""
+        """Whether an entity of a centre, without its procedure, is like one accepted on that day."""
         kind = type(entity)
         if kind not in ENTITY_SHAPES or not self.may_pass(kind):
             return False
-        return ENTITY_SHAPES[kind](entity) in self.sound.of_entities(kind, centre, today)
+        return ENTITY_SHAPES[kind](entity) in self.accepted.of_entities(kind, centre, today)
 
     def remember_entity(self, entity: Entity, centre: str, today: date) -> None:
         """Remember that no rule objected to an entity."""
         kind = type(entity)
         if kind in ENTITY_SHAPES:
-            self.sound.add(self.sound.of_entities(kind, centre, today), ENTITY_SHAPES[kind](entity))
+            self.accepted.add(self.accepted.of_entities(kind, centre, today), ENTITY_SHAPES[kind](entity))
 
     def unknown_in(self, procedure: Procedure, definition: ProcedureDefinition | None) -> list[Sequence[Any]]:
-        """What has to be judged of a procedure: itself, and its parameters by their kinds."""
+        """The parts of a procedure to check: itself, and its parameters by their kinds."""
         parts = [part for part in ((procedure,), *groups_of(procedure)) if part]
         if not self.may_pass(ProcedureUse) or not self.may_pass(ParameterUse):
             return parts
-        shapes = self.sound.within(definition)
+        shapes = self.accepted.within(definition)
         return [part for part in parts if not self._knows(part, shapes, definition)]
 
     def _knows(self, elements: Sequence[Any], shapes: Shapes, definition: ProcedureDefinition | None) -> bool:
-        """Whether all of a procedure's elements of a kind are like some that were found sound, and all in them is."""
+        """Whether all of a procedure's elements of a kind, with their content, are like accepted ones."""
         kind = type(elements[0])
         if kind not in SHAPES or not self.may_pass(kind) or not are_known(kind, elements, shapes[kind]):
             return False
@@ -77,21 +77,23 @@ class Passing:
         return True
 
     def knows_values(self, series: SeriesParameter, definition: ProcedureDefinition | None) -> bool:
-        """Whether all values of a series are like some that were found sound."""
+        """Whether all values of a series are like accepted ones."""
         if not series.values:
             return True
-        known = self.sound.of(SeriesValue, definition_of(series, definition) or definition)
+        known = self.accepted.of(SeriesValue, definition_of(series, definition) or definition)
         return self.may_pass(SeriesValue) and are_known(SeriesValue, series.values, known)
 
     def knows_element(self, element: Any, definition: object) -> bool:
-        """Whether an element is like one that was found sound within a definition."""
+        """Whether an element is like one accepted under a definition."""
         kind = type(element)
-        return kind in SHAPES and self.may_pass(kind) and are_known(kind, (element,), self.sound.of(kind, definition))
+        return (
+            kind in SHAPES and self.may_pass(kind) and are_known(kind, (element,), self.accepted.of(kind, definition))
+        )
 
     def remember(self, element: Any, within: object, definition: Parameter | None, *kinds: type) -> None:
-        """Remember that no rule objected to an element, if its shape is all that the rules for these kinds look at.
+        """Remember that no rule objected to an element, if the rules for these kinds depend only on its shape.
 
-        `definition` is that of the parameter that the element is or is of.
+        `definition` is that of the element's parameter.
         """
         plans = [self.plans.of(kind) for kind in kinds]
         if not all(plan.local for plan in plans):
@@ -100,7 +102,7 @@ class Passing:
         if definition is not None and takes_any_number(definition) and all(plan.numeric for plan in plans):
             shape = with_any_number(element)
         kind = type(element)
-        self.sound.add(self.sound.of(kind, within), SHAPES[kind](element) if shape is None else shape)
+        self.accepted.add(self.accepted.of(kind, within), SHAPES[kind](element) if shape is None else shape)
 
 
 def definition_of(element: ParameterElement, definitions: ProcedureDefinition | None) -> Parameter | None:

@@ -379,7 +379,9 @@ def relatives_are_known(specimen: Specimen, at: Context) -> Iterator[Fault]:
 
 
 def _background(specimen: Specimen, value: str | None, **details: Any) -> Fault:
-    """A fault of strain or colony: a warning for an animal with a status code, which was perhaps withdrawn for it."""
+    """A fault of strain or colony: a warning for an animal with a status code, which was perhaps withdrawn because of
+    it.
+    """
     found = fault(specimen.line, value, specimen=specimen.specimen_id, **details)
     return found._replace(severity=Severity.WARNING if specimen.status_code is not None else None)
 

@@ -27,26 +27,26 @@ if TYPE_CHECKING:
     from dcc.rules.context import Context, Where
 
 UPLOAD_RULES: Final = ("Q1", "Q2", "Q3", "Q4", "Q5", "Q6", "Q7", "S13", "E9")
-"""The rules whose findings the upload makes."""
+"""The rules that are checked during the upload."""
 
 LATE: Final = "Q5"
-"""The rule of documents that come after newer ones of their centre."""
+"""The rule for documents that come after newer ones of their centre."""
 
 OWNERSHIP: Final = "Q6"
-"""The rule of documents with data of a centre that their archive does not speak for."""
+"""The rule for documents with data of a centre that their archive may not change."""
 
 DUPLICATE: Final = "Q7"
-"""The rule of documents that are the same as one that stands."""
+"""The rule for documents that are the same as an applied one."""
 
 NOT_STORED: Final = "Q1"
-"""The rule by which nothing of an entity is stored."""
+"""The rule under which nothing of an entity is stored."""
 
 MORE_CASE: Final = "more"
-"""The case, shared by the rules of the upload, that says how many more findings of a rule there are."""
+"""The case, for all rules of the upload, with the number of further findings of a rule."""
 TWICE_CASE: Final = "twice"
-"""The case, shared by the rules of the upload, of what a document names twice."""
+"""The case, for the rules of the upload, of an entity that a document names twice."""
 THERE_CASE: Final = "there"
-"""The case, shared by the rules of the upload, of what is to be added and is there already."""
+"""The case, for the rules of the upload, of an entity to be added that exists already."""
 
 MORE: Final = Declaration(
     message=mark("{number} more findings of this rule are not listed. Correct those listed and submit all again."),
@@ -179,7 +179,7 @@ _MORE_FOUND: Final = Declaration(
 
 @dataclass(frozen=True, slots=True)
 class PlatformRule:
-    """A rule of the platform's own, which no check of an element judges: what it demands, and what it says, by case."""
+    """A rule of the platform's own that is not checked on elements: what it demands, and its messages by case."""
 
     id: str
     severity: Severity
@@ -218,7 +218,7 @@ PLATFORM_RULES: Final = (
     ),
     PlatformRule(MORE_RULE, Severity.ERROR, "No more is found in a document than is recorded.", {"": _MORE_FOUND}),
 )
-"""The rules that the platform adds of its own, of the upload and of the check itself."""
+"""The platform's own rules, of the upload and of the check itself."""
 
 for _rule in PLATFORM_RULES:
     for _case, _declaration in _rule.says.items():
@@ -229,7 +229,7 @@ share_case(THERE_CASE, THERE)
 
 
 def fault_of_repeat(line: int, first: Where, at: Context, kind: EntityKind, key: Sequence[Any]) -> Fault:
-    """The fault of what is to be added and is there already: in another document, or before in this one."""
+    """The fault of an entity to be added that exists already: in another document, or earlier in this one."""
     entity = describe(kind, key)
     if first.document_id == at.document.document_id:
         return fault(line, key[1], TWICE_CASE, entity=entity)
@@ -237,7 +237,7 @@ def fault_of_repeat(line: int, first: Where, at: Context, kind: EntityKind, key:
 
 
 def describe(kind: EntityKind, key: Sequence[Any]) -> Message:
-    """How messages name an entity."""
+    """The entity's name in messages."""
     centre = key[0]
     if kind is EntityKind.SPECIMEN:
         return message(mark("Specimen {specimen_id} of {centre}"), specimen_id=key[1], centre=centre)

@@ -275,7 +275,7 @@ def terms_are_listed(element: OntologyParameter, at: Context) -> Iterator[Fault]
 
 
 def term_id(term: str) -> str:
-    """The identifier that a term begins with: what is before the second colon or the first blank."""
+    """The identifier at the beginning of a term: the part before the second colon or the first blank."""
     first, colon, rest = _TERM_END.split(term.strip(), maxsplit=1)[0].partition(":")
     return first + colon + rest.partition(":")[0]
 

@@ -1,6 +1,6 @@
-"""How values are read by their type.
+"""Parses values by their type.
 
-The whole text counts, in ASCII: what a number merely begins is no number.
+The complete text counts, in ASCII: a text that only begins with a number is none.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Value = str | int | float | bool | date | time | datetime
 
 
 class UnreadableValueError(ValueError):
-    """The text is no value of its type; `message` says why, without naming the text."""
+    """The text is no value of its type; `message` says why, without the text."""
 
     def __init__(self, why: str) -> None:
         super().__init__(why)
@@ -39,7 +39,9 @@ class UnreadableValueError(ValueError):
 
 
 def read_integer(text: str) -> int:
-    """A whole number of 64 bits; well-formed thousands (2,643) may be marked. Raises UnreadableValueError."""
+    """A whole number of 64 bits; well-formed separators of thousands (2,643) are permitted. Raises
+    UnreadableValueError.
+    """
     digits = text.replace(",", "") if _GROUPED.fullmatch(text) and "." not in text else text
     if _INTEGER.fullmatch(digits) is None:
         raise UnreadableValueError(_why_no_number(text) or mark("it is no whole number"))
@@ -49,7 +51,7 @@ def read_integer(text: str) -> int:
 
 
 def read_float(text: str) -> float:
-    """A finite number; well-formed thousands (2,643.85) may be marked. Raises UnreadableValueError."""
+    """A finite number; well-formed separators of thousands (2,643.85) are permitted. Raises UnreadableValueError."""
     digits = text.replace(",", "") if _GROUPED.fullmatch(text) else text
     number = None if digits != digits.strip() else parse_number(digits)
     if number is None:
@@ -117,12 +119,12 @@ _READERS: dict[str, Callable[[str], Value]] = {
 
 
 def read_value(value_type: str, text: str) -> Value:
-    """The value that a text is. Raises UnreadableValueError; KeyError for a type that is none of ValueType."""
+    """The value of a text. Raises UnreadableValueError; KeyError for a type outside of ValueType."""
     return _READERS[value_type](text)
 
 
 def day_of(text: str) -> date:
-    """The day of a valid xs:date; one outside of the years 1 to 9999 becomes the first or last day."""
+    """The day of a valid xs:date; the first or last day for years outside of 1 to 9999."""
     day = parse_date(text)
     if day is not None:
         return day
@@ -130,7 +132,7 @@ def day_of(text: str) -> date:
 
 
 def is_blank(text: str | None) -> bool:
-    """Whether there is no text, or only white space."""
+    """Whether a text is empty or only white space."""
     return text is None or not text.strip()
 
 

@@ -1,4 +1,4 @@
-"""Waivers: rules that a wrangler sets aside, or lowers to warnings, for a while and for a reason."""
+"""Waivers: a wrangler's decisions to set rules aside, or lower them to warnings, for a time and a reason."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dcc.vocabulary import WaiverEffect
 class Waiver:
     """A decision about a rule: for a centre or all, a procedure or all, from a day to another, both included.
 
-    `valid_until` is None for one without an end; `id` is that of its row in the QC database, if it has one.
+    `valid_until` is None without an end; `id` is that of its row in the QC database, if it has one.
     """
 
     rule: str
@@ -28,7 +28,7 @@ class Waiver:
     id: int | None = None
 
     def covers(self, finding: Finding, on: date) -> bool:
-        """Whether the waiver is about a finding on a day. What could not be checked is never waived."""
+        """Whether the waiver covers a finding on a day. An unchecked rule is never waived."""
         return (
             finding.severity is not Severity.UNCHECKED
             and finding.rule == self.rule
@@ -43,7 +43,7 @@ class Waiver:
 class Judged:
     """A finding with its severity after waivers, and the waiver that decided it.
 
-    `is_waived` says that the finding no longer counts, though it is shown with the waiver.
+    `is_waived`: the finding no longer counts, though it is shown with the waiver.
     """
 
     finding: Finding
@@ -52,7 +52,7 @@ class Judged:
 
 
 def apply_waivers(findings: Iterable[Finding], waivers: Sequence[Waiver], on: date) -> list[Judged]:
-    """Findings as the waivers of a day have them; where several cover one, a waiving one goes before a lowering one."""
+    """Findings after the waivers of a day; if several cover one, a waiving one precedes a lowering one."""
     by_rule: dict[str, list[Waiver]] = {}
     for waiver in waivers:
         by_rule.setdefault(waiver.rule, []).append(waiver)

@@ -17,7 +17,7 @@ from dcc.documents.reading import read_document
 from dcc.naming import Action
 from dcc.reference.impress import Impress
 from dcc.reference.loading import ReferenceData
-from dcc.rules.accepted_elements import Sound
+from dcc.rules.accepted_elements import AcceptedElements
 from dcc.rules.checking import check_contents
 from dcc.rules.context import DocumentContext
 from dcc.rules.findings import Finding
@@ -45,7 +45,7 @@ from tests.support.trials import trials
 
 def check(
     contents: list[Content],
-    known: Sound | None,
+    known: AcceptedElements | None,
     reference: ReferenceData = REFERENCE,
     without: frozenset[str] = frozenset(),
     today: date = TODAY,
@@ -69,7 +69,7 @@ def test_documents_one_after_the_other_have_the_findings_that_each_has_by_itself
     with tempfile.TemporaryDirectory() as folder:
         contents = [read(document, Path(folder) / "document.xml") for document in documents]
     reference = replace(REFERENCE, impress=impress_of([content for each in contents for content in each]))
-    known = Sound()
+    known = AcceptedElements()
     for each in (*contents, *contents):
         assert check(each, known, reference) == check(each, None, reference)
 
@@ -85,7 +85,7 @@ def test_what_differs_in_one_thing_from_what_was_sound_is_judged() -> None:
         experiments(experiment(procedure(*good, procedure_id="NONE_001"))),
         experiments(experiment(procedure(*good, picture()))),
     ]
-    known = Sound()
+    known = AcceptedElements()
     found = [check(document, known) for document in documents]
     assert found == [check(document, None) for document in documents]
     assert found[0] == []
@@ -93,7 +93,7 @@ def test_what_differs_in_one_thing_from_what_was_sound_is_judged() -> None:
 
 
 def test_what_was_sound_elsewhere_is_judged_under_another_centre_and_on_another_day() -> None:
-    known = Sound()
+    known = AcceptedElements()
     tomorrow = str(TODAY + timedelta(days=1))
     animal = mutant(specimen_id="M2", dob=tomorrow)
     assert check([specimen_block(centre="H"), animal], known) == []
@@ -103,7 +103,7 @@ def test_what_was_sound_elsewhere_is_judged_under_another_centre_and_on_another_
 
 def test_what_was_sound_is_judged_by_other_reference_data_and_by_other_rules() -> None:
     """What a rule was not asked is not known of what was judged without it."""
-    known = Sound()
+    known = AcceptedElements()
     animal = mutant(specimen_id="M2", phenotyping_centre="J", production_centre="H")
     done = experiment(procedure(simple("RANGED", "5")))
     assert REFERENCE.colonies is not None

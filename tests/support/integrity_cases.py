@@ -34,7 +34,7 @@ from dcc.reference import impress
 from dcc.reference.impress import Impress, Increment, Option, ParameterType, Pipeline
 from dcc.reference.loading import ReferenceData
 from dcc.reference.snapshots import Colonies, Colony, Projects, Provenance, StatusCodes, Strains
-from dcc.rules.accepted_elements import Sound
+from dcc.rules.accepted_elements import AcceptedElements
 from dcc.rules.checking import check_contents
 from dcc.rules.context import DocumentContext, ExperimentKey, KnownSpecimen, Where
 from dcc.rules.experiment_rules import key_of_experiment
@@ -354,8 +354,8 @@ def check(
     document = DocumentContext(THIS_DOCUMENT, action, centre, TODAY, reference, known)
     found = list(check_contents(contents, document))
     # What was found sound says nothing else of the same.
-    sound, asked = Sound(), known.questions
-    assert list(check_contents(contents, document, sound=sound)) == found
-    assert list(check_contents(contents, document, sound=sound)) == found
+    accepted, asked = AcceptedElements(), known.questions
+    assert list(check_contents(contents, document, accepted=accepted)) == found
+    assert list(check_contents(contents, document, accepted=accepted)) == found
     known.questions = asked
     return found

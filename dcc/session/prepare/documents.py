@@ -21,7 +21,7 @@ from dcc.naming import Action, DocumentKind
 from dcc.outcomes import ZipKey
 from dcc.qc.rows.prepared_file import Columns, DocumentWriter, PreparedWriter
 from dcc.reference.loading import ReferenceData
-from dcc.rules.accepted_elements import Sound
+from dcc.rules.accepted_elements import AcceptedElements
 from dcc.rules.checking import NEEDING_OTHERS, check_contents
 from dcc.rules.context import DocumentContext
 from dcc.rules.packed_findings import packed
@@ -49,7 +49,7 @@ class Basis:
     signature: str
     today: date
     columns: Columns
-    sound: Sound = field(default_factory=Sound, compare=False)
+    accepted: AcceptedElements = field(default_factory=AcceptedElements, compare=False)
 
     @property
     def name(self) -> str:
@@ -121,7 +121,7 @@ def _prepare(key: ZipKey, document: DocumentToPrepare, name: str, writer: Prepar
         _NOT_KNOWN, key.action, document.centre, basis.today, basis.reference, NO_NEIGHBOURS, origin=origin
     )
     with closing(taken.contents()) as contents:
-        findings = None if key.action is Action.DELETE else _found(contents, context, basis.sound)
+        findings = None if key.action is Action.DELETE else _found(contents, context, basis.accepted)
         # What the rules did not come to has rows all the same.
         for _ in contents:
             pass
@@ -130,10 +130,10 @@ def _prepare(key: ZipKey, document: DocumentToPrepare, name: str, writer: Prepar
     rows.finish(name, document.md5 or "", findings, None if origin is None else origin.to_json())
 
 
-def _found(contents: Iterator[Content], context: DocumentContext, sound: Sound) -> list[Any] | None:
+def _found(contents: Iterator[Content], context: DocumentContext, accepted: AcceptedElements) -> list[Any] | None:
     """What the rules find; None where that is too much, or cannot be told here: whoever judges meets it again."""
     try:
-        found = list(islice(check_contents(contents, context, NEEDING_OTHERS, sound), MOST_FINDINGS + 1))
+        found = list(islice(check_contents(contents, context, NEEDING_OTHERS, accepted), MOST_FINDINGS + 1))
     except MemoryError:
         raise
     except Exception:
