@@ -230,7 +230,7 @@ def test_a_waived_finding_is_kept_with_its_waiver_and_does_not_count(mouse: Engi
 
 @pytest.mark.parametrize(("centre", "waived"), [(None, True), ("H", True), ("J", False)])
 def test_waivers_are_for_what_the_upload_found_too_and_end(mouse: Engine, centre: str | None, waived: bool) -> None:
-    document = upload(mouse, specimens(mutant()))
+    document = upload(mouse, specimens(mutant(litter_id="L2")))
     given = waive(mouse, waiver("S13", centre=centre))
     assert judge(mouse, document, basis(given)).failed is not waived
     assert [row.is_active for row in findings(mouse, document)] == [not waived]
@@ -242,7 +242,7 @@ def test_waivers_are_for_what_the_upload_found_too_and_end(mouse: Engine, centre
 
 def test_a_waiver_for_a_procedure_is_for_repeated_experiments_of_it_only(mouse: Engine) -> None:
     upload(mouse, ill("5"))
-    document = upload(mouse, ill("5"))
+    document = upload(mouse, ill("6"))
     lowering = waive(mouse, waiver("E9", procedure="PROC_001", effect=WaiverEffect.WARN))
     other = waive(mouse, waiver("E9", procedure="PROC_002"))
     assert judge(mouse, document, basis(other)).failed
