@@ -126,7 +126,7 @@ def test_documents_whose_faulty_entities_are_replaced_or_come_back_are_judged_ag
     sound = judged(qc_database, *on("M1", name="E2"))
     edited = judged(qc_database, *on("M1"), action=EDIT)
     assert again(qc_database, edited) == [faulty.document_id]
-    other = judged(qc_database, *on("M1", name="E2"), action=EDIT)
+    other = judged(qc_database, *on("M1", name="E2", value="7"), action=EDIT)
     assert again(qc_database, other) == [], "nothing was found in what it replaced"
     judge(qc_database, faulty)
     undone = undo_documents(qc_database, [edited.document_id, other.document_id])
