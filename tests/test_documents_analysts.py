@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, insert
+from sqlalchemy import Engine
 
 from dcc.analysis.columns import COLUMNS
 from dcc.analysis.export import ExportFormat, MeasurementFilter, export_measurements
-from dcc.qc import models
 from dcc.settings import Settings
 from tests.support.analysis_data import ANIMALS, WEIGHT, fill
 
@@ -26,17 +24,6 @@ PROGRAMS = re.findall(r"^```python\n(.*?)^```$", DOCUMENT, re.M | re.S)
 @pytest.fixture
 def filled(qc_database: Engine) -> Engine:
     fill(qc_database)
-    with qc_database.begin() as connection:
-        now = datetime(2026, 1, 1)
-        snapshot = {"name": "impress", "retrieved": now, "checked": now, "source": "test", "checksum": "0"}
-        connection.execute(insert(models.ReferenceSnapshot).values(id=1, row_count=1, is_active=True, **snapshot))
-        in_pipeline = {"snapshot_id": 1, "pipeline": "IMPC_001", "procedure_id": WEIGHT, "variant": 1}
-        connection.execute(insert(models.ImpressProcedure).values(is_active=True, **in_pipeline))
-        required = {"type": "simpleParameter", "is_required": True, "is_important": False, "is_active": True}
-        required |= {"procedure_variant": 1, "variant": 1}
-        for name in ("IMPC_BWT_001_001", "IMPC_BWT_001_009"):
-            row = {"snapshot_id": 1, "procedure_id": WEIGHT, "parameter_id": name, **required}
-            connection.execute(insert(models.ImpressParameter).values(row))
     return qc_database
 
 
@@ -52,7 +39,7 @@ def _kind(qc: Engine) -> str:
 
 
 def test_every_query_finds_something(filled: Engine) -> None:
-    assert len(QUERIES) > 12
+    assert len(QUERIES) > 10
     with filled.connect() as connection:
         for kind, query in QUERIES:
             if kind in {"", _kind(filled)}:
@@ -64,14 +51,6 @@ def test_the_queries_find_what_they_say(filled: Engine) -> None:
     weights = counts["H", WEIGHT]
     assert [int(weights[name]) for name in ("measurements", "animals", "without_value", "not_valid")] == [144, 24, 1, 1]
     assert {int(row["animals"]) for row in run(filled, "AS first_born")} >= {6}
-    assert {(row["centre"], row["specimen_id"], row["number"]) for row in run(filled, "AS variance")} == {
-        ("H", "H7", 250.0),
-        ("J", "J7", 250.0),
-    }
-    assert {(row["centre"], row["parameter_id"]) for row in run(filled, "runs_without")} >= {
-        ("H", "IMPC_BWT_001_009"),
-        ("H", "IMPC_BWT_001_001"),
-    }
     if _kind(filled) == "sqlite":
         weeks = [int(row["week"]) for row in run(filled, "AS week")]
         assert weeks == [week for week in range(4, 10) for _ in range(2)]

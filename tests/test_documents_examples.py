@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Mapping
 from datetime import date
@@ -19,7 +18,6 @@ from dcc.converters import conversion
 from dcc.declarations import message_of
 from dcc.errors import NotificationNotSentError
 from dcc.naming import Action, NamingConvention
-from dcc.notify.channels.reports import Report
 from dcc.notify.messages import Audience, Kind, Message
 from dcc.reference.loading import ReferenceData
 from dcc.reports.languages import load_catalogue
@@ -110,13 +108,6 @@ def test_a_channel_of_ones_own_notifies(examples: Mapping[str, Any], tmp_path: P
     assert (tmp_path / "pager").read_text("utf-8") == "7 Away\n"
     with pytest.raises(NotificationNotSentError):
         examples["PagerChannel"](tmp_path).send(Message("7", Kind.OUTAGE, "Away", ""), recipient, seconds=1)
-
-
-def test_a_channel_of_ones_own_sends_reports(examples: Mapping[str, Any], tmp_path: Path) -> None:
-    channel = examples["JsonLinesChannel"](tmp_path / "reports.jsonl")
-    assert "session 7" in channel.send(Report(7, "All well", "Nothing new."))
-    (line,) = (tmp_path / "reports.jsonl").read_text("utf-8").splitlines()
-    assert json.loads(line) == {"session": 7, "subject": "All well", "text": "Nothing new."}
 
 
 def test_a_language_of_ones_own_is_spoken(examples: Mapping[str, Any], tmp_path: Path) -> None:

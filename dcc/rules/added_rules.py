@@ -51,7 +51,7 @@ _UNKNOWN_GENDER = ("no data", "intersex")
     local=True,
 )
 def status_of_entity_has_its_text(entity: Specimen | Line | Experiment, at: Context) -> Iterator[Fault]:
-    """A status code that asks for free text, such as IMPC_PSC_015, has it after a colon."""
+    """A status code that asks for text, such as IMPC_PSC_015, has it after a colon."""
     statuses: tuple[StatusCode | None, ...]
     statuses = (entity.status_code,) if isinstance(entity, Specimen) else entity.status_codes
     for status in statuses:
@@ -76,7 +76,7 @@ def status_of_entity_has_its_text(entity: Specimen | Line | Experiment, at: Cont
     numeric=True,
 )
 def status_of_parameter_has_its_text(element: SimpleParameter | SeriesValue, at: Context) -> Iterator[Fault]:
-    """A parameterStatus or incrementStatus that asks for free text has it after a colon."""
+    """A parameterStatus or incrementStatus that asks for text has it after a colon."""
     status = element.increment_status if isinstance(element, SeriesValue) else element.status
     if status is not None and lacks_text(status):
         yield fault_without_text(status, element.line)

@@ -10,6 +10,7 @@ from dcc.declarations import ACTOR_NAMES, acting
 from dcc.rules.catalogue import CATALOGUE, UNWAIVABLE, RuleEntry
 from dcc.rules.checking import NEEDING_OTHERS
 from dcc.rules.upload import UPLOAD_RULES
+from dcc.vocabulary import Actor, Severity
 
 _BEGINNING: Final = """\
 # The rules that data must satisfy
@@ -25,11 +26,11 @@ a rule: line, element, value, and the reference data that judged it.
 | fatal | as an error, and the rules did not look below that element |
 | unchecked | the rule could not run; the centre has nothing to do |
 
-In the tables below:
+A broken rule is an error that the centre corrects, unless brackets say otherwise:
 
-- *Severity* is the usual one. Faults in the strain or colony of an animal with a status code are warnings.
-- *Who acts*: `nobody` means that the finding clears by itself.
-- *Needs*: the reference data of the rule. Without them, the session skips the rule and records the finding
+- The severity is the usual one. Faults in the strain or colony of an animal with a status code are warnings.
+- *nobody*: the finding clears by itself.
+- *needs*: the reference data of the rule. Without them, the session skips the rule and records the finding
   `reference`.
 
 An experiment on an animal with an error does not count, and has no finding of its own. It counts as soon as its
@@ -81,7 +82,7 @@ def rules_page() -> str:
     parts = [_BEGINNING.format(others=", ".join(sorted(NEEDING_OTHERS)), upload=", ".join(alone))]
     for letter, title in _SECTIONS:
         note = f"{_NOTES[letter]}\n\n" if letter in _NOTES else ""
-        parts.append(f"## {title}\n\n{note}{_table(_of_section(letter))}")
+        parts.append(f"## {title}\n\n{note}{_list(_of_section(letter))}")
     return "\n".join(parts)
 
 
@@ -91,16 +92,17 @@ def _of_section(letter: str) -> list[RuleEntry]:
     return [entry for entry in CATALOGUE.values() if entry.id.startswith(letter)]
 
 
-def _table(entries: Iterable[RuleEntry]) -> str:
-    lines = [
-        "| id | severity | what it demands | who acts | needs |",
-        "| --- | --- | --- | --- | --- |",
-    ]
-    for entry in entries:
-        needs = ", ".join(entry.needs)
-        who = ", ".join(ACTOR_NAMES[one] for one in acting(entry.id))
-        lines.append(f"| {entry.id} | {entry.severity.value} | {entry.demand} | {who} | {needs} |")
-    return "\n".join(lines) + "\n"
+def _list(entries: Iterable[RuleEntry]) -> str:
+    return "".join(f"- `{entry.id}` {entry.demand}{_unusual(entry)}\n" for entry in entries)
+
+
+def _unusual(entry: RuleEntry) -> str:
+    """In brackets, what is not as of most rules."""
+    actors = ", ".join(ACTOR_NAMES[one] for one in acting(entry.id))
+    parts = [] if entry.severity is Severity.ERROR else [entry.severity.value]
+    parts += [] if actors == ACTOR_NAMES[Actor.CENTRE] else [actors]
+    parts += [f"needs {', '.join(entry.needs)}"] if entry.needs else []
+    return f" ({'; '.join(parts)})" if parts else ""
 
 
 if __name__ == "__main__":

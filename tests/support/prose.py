@@ -51,7 +51,7 @@ INSTEAD: Final = {
 
 _PASSIVE: Final = re.compile(
     r"\b(?:is|are|was|were|be|been|being)\s+(?:\w+ly\s+|not\s+|never\s+)?"
-    r"(?:\w{2,}ed|taken|given|made|kept|found|sent|shown|known|written|read|held|left|seen|lost|told|put|set|begun)\b",
+    r"(?:(?!registered)\w{2,}ed|taken|given|made|kept|found|sent|shown|written|read|held|left|seen|lost|told|put|set|begun)\b",
     re.IGNORECASE,
 )
 _END: Final = re.compile(r"(?<=[.?!])[\"')]*\s+(?=[\"'(]*[A-Z0-9`])")
