@@ -58,7 +58,7 @@ def chosen_reports(
     Raises NotFoundError for an unknown submission, ExportError if a page cannot be written, and
     DatabaseUnreachableError.
     """
-    from dcc.reports.submissions.kept import qc_at_hand
+    from dcc.reports.submissions.stored_reports import qc_at_hand
 
     settings, engine = tracker.settings_with(qc_database), tracker.ready()
     keys = known_keys(engine, settings, context.partition_keys)
@@ -69,10 +69,10 @@ def chosen_reports(
 def _kept(tracker: Connection, qc: Connection | None, missing: str | None, key: ZipKey, settings: Settings) -> Report:
     # Imported here, because plots and pages load large libraries.
     from dcc.reports.languages import load_catalogue
-    from dcc.reports.submissions.audience import language_of_zip
     from dcc.reports.submissions.collecting import collect_submission
-    from dcc.reports.submissions.kept import json_text, make_reports_directory, report_path, write_page
     from dcc.reports.submissions.page import render_html
+    from dcc.reports.submissions.report_language import language_of_zip
+    from dcc.reports.submissions.stored_reports import json_text, make_reports_directory, report_path, write_page
 
     language = load_catalogue(language_of_zip(tracker, key), settings)
     report = collect_submission(tracker, qc, key, settings, catalogue=language, qc_missing=missing)

@@ -23,10 +23,10 @@ from dcc.phases import Status
 from dcc.reports.causes.cause import Cause, as_json
 from dcc.reports.languages import Catalogue, load_catalogue
 from dcc.reports.overdue import LateCentre
+from dcc.reports.submissions.labels import OUTCOME_WORDS
 from dcc.reports.submissions.model import ZipLine
 from dcc.reports.submissions.sentences import next_of_line
 from dcc.reports.submissions.templates import render
-from dcc.reports.submissions.words import OUTCOME_WORDS
 from dcc.settings import Settings
 from dcc.tracker.hostings.owner_notices import Notice, Outcome
 from dcc.tracker.register.centres import CentreEntry

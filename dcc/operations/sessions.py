@@ -80,6 +80,6 @@ class _SettingsAsk:
     def _keep_reports(self, session_id: int) -> Iterable[str]:
         if self.settings.submission_reports == "none":
             return ()
-        from dcc.reports.submissions.kept import write_reports
+        from dcc.reports.submissions.stored_reports import write_reports
 
         return write_reports(self.tracker, self.settings, session_id)

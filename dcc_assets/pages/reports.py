@@ -32,10 +32,10 @@ from dcc.reports.causes.scopes import Scope
 from dcc.reports.languages import load_catalogue
 from dcc.reports.languages.catalogue import Catalogue
 from dcc.reports.submissions.collecting import collect_centre, collect_session, collect_submission
-from dcc.reports.submissions.gathered import draw_centre_pictures
-from dcc.reports.submissions.kept import json_text
 from dcc.reports.submissions.model import Report
 from dcc.reports.submissions.page import render_html
+from dcc.reports.submissions.pictures import draw_centre_pictures
+from dcc.reports.submissions.stored_reports import json_text
 from dcc.runtime.legible_text import legible
 from dcc.settings import Settings, load_settings
 from dcc.tracker.crawls import list_sessions

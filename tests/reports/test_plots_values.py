@@ -31,7 +31,7 @@ from dcc.reports.plots.values import (
     sample_of_centre,
 )
 from dcc.reports.plots.weekly_experiments import MOST_WEEKS, count_weeks, draw_weeks
-from dcc.reports.submissions.gathered import draw_centre_pictures, draw_zip_pictures
+from dcc.reports.submissions.pictures import draw_centre_pictures, draw_zip_pictures
 from dcc.settings import Settings
 from tests.support.databases import only_sqlite
 from tests.support.plot_data import (

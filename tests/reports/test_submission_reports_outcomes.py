@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from dcc.phases import Phase, Status
-from dcc.reports.submissions import words
+from dcc.reports.submissions import labels
 from dcc.reports.submissions.model import Outcome, Standing, Tone
 from dcc.reports.submissions.outcomes import outcome_of, steps_of, tone_of
 from dcc.tracker.queries.zip_action_lists import StateCount
@@ -66,7 +66,7 @@ def test_every_state_has_an_outcome_and_every_outcome_its_words() -> None:
     for phase, status in itertools.product(Phase, Status):
         assert outcome_of(phase, status, [], held=False, taken=None) in Outcome
     for outcome in Outcome:
-        said = words.OUTCOME_WORDS[outcome]
+        said = labels.OUTCOME_WORDS[outcome]
         assert all((said.short, said.headline, said.explanation, said.acts, *said.next))
         assert said.next
         assert tone_of(outcome) in Tone

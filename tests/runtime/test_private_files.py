@@ -24,7 +24,7 @@ from dcc.reports.causes import spreadsheet
 from dcc.reports.causes.scopes import Scope
 from dcc.reports.causes.spreadsheet import write_findings_spreadsheet
 from dcc.reports.languages import load_catalogue
-from dcc.reports.submissions.kept import write_page
+from dcc.reports.submissions.stored_reports import write_page
 from dcc.runtime.private_files import (
     create_file,
     make_directory,

@@ -19,8 +19,8 @@ from dcc.cli.shell.error_advice import explanations
 from dcc.errors import ConfigurationError, TransferFailedError
 from dcc.reports.causes.collecting import causes_of_zip
 from dcc.reports.languages import load_catalogue
+from dcc.reports.submissions.labels import OUTCOME_WORDS
 from dcc.reports.submissions.model import Outcome
-from dcc.reports.submissions.words import OUTCOME_WORDS
 from dcc.sources.folder import LocalConnection
 from dcc.tracker.database import writing
 from dcc.tracker.models import Reopening

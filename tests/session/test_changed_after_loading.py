@@ -13,10 +13,10 @@ from dcc.notify.notifications import notify_session
 from dcc.phases import Phase, Status
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.collecting import collect_centre, collect_session, collect_submission
-from dcc.reports.submissions.kept import json_text
 from dcc.reports.submissions.model import Outcome, Tone
 from dcc.reports.submissions.page import render_html
 from dcc.reports.submissions.plain_text import render_text
+from dcc.reports.submissions.stored_reports import json_text
 from dcc.tracker.database import writing
 from dcc.tracker.models import XmlFile, ZipAction
 from tests.notify.test_notifications import CENTRE, WRANGLER, letters, notified, text_of, until_the_next_second

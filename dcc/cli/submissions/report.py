@@ -100,7 +100,7 @@ def report(
         if spreadsheet is not None:
             _write_sheet(connections, subject, catalogue, spreadsheet)
         if as_json:
-            from dcc.reports.submissions.kept import json_text
+            from dcc.reports.submissions.stored_reports import json_text
 
             click.echo(json_text(found, catalogue), nl=False)
         elif html is None and spreadsheet is None:
@@ -132,7 +132,7 @@ def _collected(
     """The facts of the report, the language that it is in, and the connections that they were read by."""
     from dcc.reports.languages import load_catalogue
     from dcc.reports.submissions import collecting
-    from dcc.reports.submissions.kept import qc_at_hand
+    from dcc.reports.submissions.stored_reports import qc_at_hand
 
     with open_tracker(settings) as engine, engine.connect() as tracker, qc_at_hand(settings) as (qc, missing):
         catalogue = load_catalogue(language or _language_of(tracker, subject), settings)
@@ -152,7 +152,7 @@ def _collected(
 
 def _language_of(tracker: Connection, subject: _Subject) -> str | None:
     """The language of the centre that the report is for; None: that of the settings."""
-    from dcc.reports.submissions.audience import language_of_centre, language_of_zip
+    from dcc.reports.submissions.report_language import language_of_centre, language_of_zip
 
     if subject.centre is not None:
         return language_of_centre(tracker, subject.centre)
@@ -160,8 +160,8 @@ def _language_of(tracker: Connection, subject: _Subject) -> str | None:
 
 
 def _write_page(found: Report, catalogue: Catalogue, settings: Settings, html: Path) -> None:
-    from dcc.reports.submissions.kept import write_page
     from dcc.reports.submissions.page import render_html
+    from dcc.reports.submissions.stored_reports import write_page
 
     page = render_html(found, catalogue, settings)
     if str(html) == "-":
@@ -176,7 +176,6 @@ def _write_sheet(
 ) -> None:
     from dcc.reports.causes.scopes import Scope
     from dcc.reports.causes.spreadsheet import write_findings_spreadsheet
-    from dcc.reports.submissions import gathered
     from dcc.reports.submissions.collecting import keys_of_session
 
     tracker, qc = connections

@@ -20,7 +20,7 @@ from dcc.operations.retention.policy import Decision, KnownArchive, Policy, Verd
 from dcc.operations.retention.staged_files import Aside, Kind, StagedArchive, read_staging
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
-from dcc.reports.submissions.kept import remove_old_reports, remove_reports
+from dcc.reports.submissions.stored_reports import remove_old_reports, remove_reports
 from dcc.session.leases import refuse_beside_session
 from dcc.session.sessions import Session
 from dcc.settings import Settings

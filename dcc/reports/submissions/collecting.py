@@ -15,14 +15,6 @@ from dcc.errors import NotFoundError
 from dcc.outcomes import DECLINED, HELD, WAITS, ZipKey
 from dcc.reports.submissions.accepted import accepted_of_centre, accepted_of_zip
 from dcc.reports.submissions.documents import count_held, count_states, list_documents
-from dcc.reports.submissions.gathered import (
-    draw_centre_pictures,
-    draw_zip_pictures,
-    gather_centre_causes,
-    gather_not_taken,
-    gather_session_causes,
-    gather_zip_causes,
-)
 from dcc.reports.submissions.model import (
     Accepted,
     CentreReport,
@@ -34,6 +26,14 @@ from dcc.reports.submissions.model import (
     ZipLine,
 )
 from dcc.reports.submissions.outcomes import in_order, once_changed, only_waits, outcome_of, tone_of, unless_held
+from dcc.reports.submissions.pictures import (
+    draw_centre_pictures,
+    draw_zip_pictures,
+    gather_centre_causes,
+    gather_not_taken,
+    gather_session_causes,
+    gather_zip_causes,
+)
 from dcc.reports.submissions.zip_lines import changed_of, zips_of_centre, zips_of_session
 from dcc.settings import Settings
 from dcc.tracker.crawls import CrawlEntry, latest_crawls, list_sessions

@@ -12,6 +12,13 @@ from dcc.outcomes import ZipKey
 from dcc.reports.causes.cause import Cause
 from dcc.reports.causes.cause import as_json as cause_as_json
 from dcc.reports.languages import Catalogue
+from dcc.reports.submissions.labels import (
+    OUTCOME_WORDS,
+    PHASE_WORDS,
+    SESSION_WORDS,
+    STANDING_WORDS,
+    TONE_WORDS,
+)
 from dcc.reports.submissions.limits import LONGEST_VALUE, MOST_HOSTS, MOST_PERMITTED, MOST_REASONS, shortened
 from dcc.reports.submissions.model import (
     Accepted,
@@ -24,13 +31,6 @@ from dcc.reports.submissions.model import (
     ZipLine,
 )
 from dcc.reports.submissions.sentences import next_sentences, words_of
-from dcc.reports.submissions.words import (
-    OUTCOME_WORDS,
-    PHASE_WORDS,
-    SESSION_WORDS,
-    STANDING_WORDS,
-    TONE_WORDS,
-)
 from dcc.tracker.queries.zip_stories import DownloadStory, Reason
 
 FORMAT: Final = 1

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from dcc.outcomes import ZipKey
 from dcc.reports.causes.cause import ACTS_IN_WORDS
 from dcc.reports.languages import Catalogue
-from dcc.reports.submissions import sentences, words
+from dcc.reports.submissions import labels, sentences
 from dcc.reports.submissions.limits import (
     MOST_HOSTS,
     MOST_PERMITTED,
@@ -86,16 +86,16 @@ def render_html(
         "shortened": shortened,
         "most_permitted": MOST_PERMITTED,
         "most_reasons": MOST_REASONS,
-        "outcome_words": words.OUTCOME_WORDS,
-        "tone_words": words.TONE_WORDS,
-        "action_words": words.ACTION_WORDS,
-        "phase_words": words.PHASE_WORDS,
-        "phase_meanings": words.PHASE_MEANINGS,
-        "standing_words": words.STANDING_WORDS,
-        "standing_signs": words.STANDING_SIGNS,
-        "kind_words": words.KIND_WORDS,
-        "context_words": words.CONTEXT_WORDS,
-        "session_words": words.SESSION_WORDS,
+        "outcome_words": labels.OUTCOME_WORDS,
+        "tone_words": labels.TONE_WORDS,
+        "action_words": labels.ACTION_WORDS,
+        "phase_words": labels.PHASE_WORDS,
+        "phase_meanings": labels.PHASE_MEANINGS,
+        "standing_words": labels.STANDING_WORDS,
+        "standing_signs": labels.STANDING_SIGNS,
+        "kind_words": labels.KIND_WORDS,
+        "context_words": labels.CONTEXT_WORDS,
+        "session_words": labels.SESSION_WORDS,
         "actor_words": {actor.value: said for actor, said in ACTS_IN_WORDS.items()},
         "how_often": partial(sentences.how_often, catalogue),
         "crawl_sentence": partial(sentences.crawl_sentence, catalogue),

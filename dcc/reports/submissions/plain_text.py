@@ -9,6 +9,14 @@ from typing import Final
 from dcc.reports.causes.cause import Cause
 from dcc.reports.languages import Catalogue, mark
 from dcc.reports.submissions import sentences
+from dcc.reports.submissions.labels import (
+    KIND_WORDS,
+    OUTCOME_WORDS,
+    PHASE_WORDS,
+    SESSION_WORDS,
+    STANDING_WORDS,
+    TONE_WORDS,
+)
 from dcc.reports.submissions.limits import MOST_PERMITTED, shortened
 from dcc.reports.submissions.model import (
     Accepted,
@@ -20,14 +28,6 @@ from dcc.reports.submissions.model import (
     SourceReport,
     SubmissionReport,
     ZipLine,
-)
-from dcc.reports.submissions.words import (
-    KIND_WORDS,
-    OUTCOME_WORDS,
-    PHASE_WORDS,
-    SESSION_WORDS,
-    STANDING_WORDS,
-    TONE_WORDS,
 )
 from dcc.runtime.legible_text import legible
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Final
 from dcc.messages import mark_plural
 from dcc.phases import Phase, Status
 from dcc.reports.languages import Catalogue
-from dcc.reports.submissions.model import DocumentReport, Outcome, Step, SubmissionReport, ZipLine
-from dcc.reports.submissions.words import (
+from dcc.reports.submissions.labels import (
     CHANGED_SINCE,
     CRAWL_WORDS,
     OUTCOME_WORDS,
@@ -17,6 +16,7 @@ from dcc.reports.submissions.words import (
     SUBMIT_FOR_EDIT,
     OutcomeWords,
 )
+from dcc.reports.submissions.model import DocumentReport, Outcome, Step, SubmissionReport, ZipLine
 from dcc.tracker.crawls import CrawlEntry
 from dcc.tracker.queries.zip_stories import DownloadStory, Reason
 

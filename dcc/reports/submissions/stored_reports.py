@@ -146,9 +146,9 @@ def _write_all(tracker: Engine, settings: Settings, session_id: int) -> tuple[in
 
 def _write(tracker: Connection, qc: Connection | None, missing: str | None, key: ZipKey, settings: Settings) -> None:
     from dcc.reports.languages import load_catalogue
-    from dcc.reports.submissions.audience import language_of_zip
     from dcc.reports.submissions.collecting import collect_submission
     from dcc.reports.submissions.page import render_html
+    from dcc.reports.submissions.report_language import language_of_zip
 
     catalogue = load_catalogue(language_of_zip(tracker, key), settings)
     report = collect_submission(

@@ -23,17 +23,17 @@ from dcc.phases import Phase, Status
 from dcc.reports.causes.cause import Cause, Fact
 from dcc.reports.languages import load_catalogue
 from dcc.reports.plots.picture import Picture, PictureKind
-from dcc.reports.submissions import collecting, kept
+from dcc.reports.submissions import collecting, stored_reports
 from dcc.reports.submissions.collecting import MOST_CAUSES, collect_submission
-from dcc.reports.submissions.kept import (
+from dcc.reports.submissions.model import SubmissionReport
+from dcc.reports.submissions.page import render_html
+from dcc.reports.submissions.stored_reports import (
     qc_at_hand,
     remove_old_reports,
     remove_reports,
     report_path,
     write_reports,
 )
-from dcc.reports.submissions.model import SubmissionReport
-from dcc.reports.submissions.page import render_html
 from dcc.reports.submissions.templates import render
 from dcc.settings import Settings
 from dcc.tracker.database import exception_id, writing
@@ -83,13 +83,13 @@ def test_a_session_keeps_as_many_as_are_asked_for_and_says_how_many_are_left(
     none = desk.data.settings.model_copy(update={"submission_reports": "none"})
     assert write_reports(desk.data.tracker, none, 1) == []
     assert kept_files(desk) == {}
-    monkeypatch.setattr(kept, "MOST_REPORTS", 2)
+    monkeypatch.setattr(stored_reports, "MOST_REPORTS", 2)
     every = desk.data.settings.model_copy(update={"submission_reports": "all"})
     (said,) = write_reports(desk.data.tracker, every, 1)
     assert said.startswith("Kept 2 submission reports in ")
     assert said.endswith(" more on demand: dcc report.")
     assert len(kept_files(desk)) == 4
-    monkeypatch.setattr(kept, "MOST_SECONDS", -1.0)
+    monkeypatch.setattr(stored_reports, "MOST_SECONDS", -1.0)
     (said,) = write_reports(desk.data.tracker, every, 1)
     assert said.startswith("Kept 0 submission reports")
 
@@ -213,7 +213,7 @@ def test_ten_thousand_documents_with_thirty_thousand_errors_give_a_page_that_can
     assert (report.documents_total, report.documents_failed, report.found) == (10_001, 10_000, 30_000)
     assert "9,801 more documents are not listed." in Page(page).section("documents")
     assert "in 30,000 places" in Page(page).section("correct")
-    assert len(kept.json_text(report, catalogue).encode()) < LARGEST_PAGE
+    assert len(stored_reports.json_text(report, catalogue).encode()) < LARGEST_PAGE
 
 
 def _have_documents(tracker: Engine, number: int, errors: int) -> None:
@@ -266,7 +266,7 @@ def test_however_long_texts_are_and_however_large_pictures_the_page_stays_small(
     page = render_html(report, desk.catalogue())
     assert len(page.encode()) < LARGEST_PAGE
     assert "2 more pictures are left out" in Page(page).section("pictures")
-    assert len(kept.json_text(report, desk.catalogue()).encode()) < LARGEST_PAGE
+    assert len(stored_reports.json_text(report, desk.catalogue()).encode()) < LARGEST_PAGE
 
 
 def _large() -> Picture:
