@@ -174,19 +174,18 @@ def _write_page(found: Report, catalogue: Catalogue, settings: Settings, html: P
 def _write_sheet(
     connections: tuple[Connection, Connection | None], subject: _Subject, catalogue: Catalogue, path: Path
 ) -> None:
+    from dcc.reports.causes import collecting
     from dcc.reports.causes.scopes import Scope
     from dcc.reports.causes.spreadsheet import write_findings_spreadsheet
-    from dcc.reports.submissions.collecting import keys_of_session
 
     tracker, qc = connections
     if subject.key is not None:
-        scope, causes = Scope(zips=[subject.key]), gathered.gather_zip_causes(tracker, qc, subject.key)
+        scope, causes = Scope(zips=[subject.key]), collecting.causes_of_zip(tracker, qc, subject.key)
     elif subject.centre is not None:
-        scope, causes = Scope(centre=subject.centre), gathered.gather_centre_causes(tracker, qc, subject.centre)
+        scope, causes = Scope(centre=subject.centre), collecting.causes_of_centre(tracker, qc, subject.centre)
     else:
-        session = subject.session or 0
-        scope = Scope(zips=keys_of_session(tracker, session))
-        causes = gathered.gather_session_causes(tracker, qc, session)
+        scope = collecting.scope_of_session(tracker, subject.session or 0)
+        causes = collecting.causes_of_session(tracker, qc, subject.session or 0)
     written = write_findings_spreadsheet(_place(path), tracker, qc, scope, causes, catalogue)
     click.echo(f"Wrote {path}: {count_of(written.findings, 'finding')}.", err=True)
 

@@ -13,6 +13,8 @@ from sqlalchemy import Connection
 
 from dcc.errors import NotFoundError
 from dcc.outcomes import DECLINED, HELD, WAITS, ZipKey
+from dcc.reports.causes.collecting import causes_of_centre, causes_of_session, causes_of_zip
+from dcc.reports.causes.skipped import skipped_entries
 from dcc.reports.submissions.accepted import accepted_of_centre, accepted_of_zip
 from dcc.reports.submissions.documents import count_held, count_states, list_documents
 from dcc.reports.submissions.model import (
@@ -29,10 +31,6 @@ from dcc.reports.submissions.outcomes import in_order, once_changed, only_waits,
 from dcc.reports.submissions.pictures import (
     draw_centre_pictures,
     draw_zip_pictures,
-    gather_centre_causes,
-    gather_not_taken,
-    gather_session_causes,
-    gather_zip_causes,
 )
 from dcc.reports.submissions.zip_lines import changed_of, zips_of_centre, zips_of_session
 from dcc.settings import Settings
@@ -87,7 +85,7 @@ def collect_submission(
     outcome = outcome_of(
         story.phase, story.status, states, held=held, taken=None if accepted is None else accepted.anything
     )
-    causes = gather_zip_causes(tracker, qc, key)
+    causes = causes_of_zip(tracker, qc, key)
     if accepted is not None and only_waits(outcome, causes):
         outcome = Outcome.WAITS_FOR_DATA
     changed = changed_of(tracker, key)
@@ -144,7 +142,7 @@ def collect_centre(
     """The facts of a centre's summary; arguments as of `collect_submission`. Raises NotFoundError."""
     entry = _centre(tracker, centre)
     zips = zips_of_centre(tracker, centre)
-    causes = gather_centre_causes(tracker, qc, centre)
+    causes = causes_of_centre(tracker, qc, centre)
     sources = [source for source in list_sources(tracker) if source.centre == centre and source.state != "removed"]
     counts = Counter(one.outcome for one in zips)
     return CentreReport(
@@ -182,7 +180,7 @@ def collect_session(
         raise NotFoundError(f"There is no session {session_id}. See `dcc sessions`.")
     (session,) = entries
     zips = zips_of_session(tracker, session)
-    causes = gather_session_causes(tracker, qc, session_id)
+    causes = causes_of_session(tracker, qc, session_id)
     crawls = {crawl.source: crawl for crawl in session.crawls}
     sources = list_sources(tracker, sorted(crawls)) if crawls else []
     counts = Counter(one.outcome for one in zips)
@@ -205,14 +203,6 @@ def collect_session(
         found=sum(cause.findings for cause in causes),
         qc_missing=_missing(qc, qc_missing),
     )
-
-
-def keys_of_session(tracker: Connection, session_id: int) -> list[ZipKey]:
-    """The zip actions of a session. Raises NotFoundError."""
-    entries = list_sessions(tracker, ids=[session_id])
-    if not entries:
-        raise NotFoundError(f"There is no session {session_id}. See `dcc sessions`.")
-    return [line.key for line in zips_of_session(tracker, entries[0])]
 
 
 def _reasons(story: ZipStory, foreign: HeldArchive | None) -> tuple[Reason, ...]:
@@ -264,7 +254,7 @@ def _sources(
     reports: list[SourceReport] = []
     left = MOST_NOT_TAKEN
     for source in sorted(sources, key=is_well)[:MOST_SOURCES]:
-        rows = gather_not_taken(tracker, source.id) if left > 0 else []
+        rows = skipped_entries(tracker, source.id) if left > 0 else []
         reports.append(
             SourceReport(
                 source=source.id,

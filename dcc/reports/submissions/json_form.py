@@ -39,147 +39,77 @@ FORMAT: Final = 1
 
 def as_json(report: Report, catalogue: Catalogue) -> dict[str, Any]:
     """A report as an object that `json.dumps` takes; times are ISO 8601 in UTC, phases and statuses their names."""
-    match report:
-        case SubmissionReport():
-            return _submission(report, catalogue)
-        case CentreReport():
-            return _centre(report, catalogue)
-        case SessionReport():
-            return _session(report, catalogue)
+    common = {
+        "format": FORMAT,
+        "language": catalogue.code,
+        **_fields(report, "made", "outcome", "tone", "centre", "centre_name", "causes_total", "qc_missing"),
+        "causes": [_cause(cause, catalogue) for cause in report.causes],
+        "findings_total": report.found,
+    }
+    if isinstance(report, SubmissionReport):
+        return {"kind": "submission", **common, **_submission(report, catalogue)}
+    common |= _summary(report, catalogue)
+    if isinstance(report, CentreReport):
+        return {"kind": "centre", **common, "accepted": _accepted(report.accepted), "pictures": _pictures(report)}
+    label = catalogue.say(SESSION_WORDS[report.outcome])
+    return {"kind": "session", **common, **_fields(report, "session", "started", "finished"), "said": label}
 
 
 def _submission(report: SubmissionReport, catalogue: Catalogue) -> dict[str, Any]:
     words = words_of(report)
     return {
-        "format": FORMAT,
-        "kind": "submission",
-        "language": catalogue.code,
-        "made": _ready(report.made),
+        **_fields(report, "phase", "status", "changed", "size_bytes", "md5", "created", "inc", "reopenings"),
+        **_fields(report, "attempts_total", "documents_total", "documents_failed"),
         "zip": str(report.key),
         "action": report.key.action.value,
         "file_name": report.key.file_name,
-        "centre": report.centre,
-        "centre_name": report.centre_name,
-        "phase": _ready(report.phase),
-        "status": _ready(report.status),
-        "outcome": report.outcome.value,
-        "tone": report.tone.value,
         "headline": catalogue.say(words.headline),
         "explanation": catalogue.say(words.explanation),
         "who_acts": catalogue.say(words.acts),
         "next": [catalogue.say(sentence) for sentence in next_sentences(report)],
-        "changed": _ready(report.changed),
-        "size_bytes": report.size_bytes,
-        "md5": report.md5,
-        "created": _ready(report.created),
-        "inc": report.inc,
-        "hosts": [_ready_fields(host) for host in report.hosts[:MOST_HOSTS]],
+        "hosts": [_fields(host) for host in report.hosts[:MOST_HOSTS]],
         "hosts_total": len(report.hosts),
         "attempts": [_attempt(attempt, catalogue) for attempt in report.attempts],
-        "attempts_total": report.attempts_total,
         "reasons": [_reason(reason, catalogue) for reason in report.reasons],
         "documents": [_document(document, catalogue) for document in report.documents],
-        "documents_total": report.documents_total,
-        "documents_failed": report.documents_failed,
         "document_states": _ready(report.states),
-        "causes": _causes(report.causes, catalogue),
-        "causes_total": report.causes_total,
-        "findings_total": report.found,
         "accepted": _accepted(report.accepted),
-        "qc_missing": report.qc_missing,
         "pictures": _pictures(report),
-        "reopenings": _ready(report.reopenings),
         "crawl_findings": [
-            {**_ready_fields(finding), "message": shortened(catalogue.tell(finding.said))}
-            for finding in report.findings
+            {**_fields(finding), "message": shortened(catalogue.tell(finding.said))} for finding in report.findings
         ],
         "removals": [_reason(reason, catalogue) for reason in report.removals],
     }
 
 
-def _centre(report: CentreReport, catalogue: Catalogue) -> dict[str, Any]:
-    return {
-        "format": FORMAT,
-        "kind": "centre",
-        "language": catalogue.code,
-        "made": _ready(report.made),
-        "centre": report.centre,
-        "centre_name": report.centre_name,
-        **_summary(report, catalogue),
-        "accepted": _accepted(report.accepted),
-        "pictures": _pictures(report),
-    }
-
-
-def _session(report: SessionReport, catalogue: Catalogue) -> dict[str, Any]:
-    return {
-        "format": FORMAT,
-        "kind": "session",
-        "language": catalogue.code,
-        "made": _ready(report.made),
-        "session": report.session,
-        "started": _ready(report.started),
-        "finished": _ready(report.finished),
-        "outcome": report.outcome,
-        "said": catalogue.say(SESSION_WORDS[report.outcome]),
-        **_summary(report, catalogue),
-    }
-
-
 def _summary(report: CentreReport | SessionReport, catalogue: Catalogue) -> dict[str, Any]:
     return {
-        "tone": report.tone.value,
+        **_fields(report, "sources_total", "outcomes", "states", "zips_total"),
         "standing": catalogue.say(TONE_WORDS[report.tone]),
         "sources": [_source(source, catalogue) for source in report.sources],
-        "sources_total": report.sources_total,
-        "outcomes": {outcome.value: count for outcome, count in report.outcomes.items()},
-        "states": _ready(report.states),
         "zips": [_zip(line, catalogue) for line in report.zips],
-        "zips_total": report.zips_total,
-        "causes": _causes(report.causes, catalogue),
-        "causes_total": report.causes_total,
-        "findings_total": report.found,
-        "qc_missing": report.qc_missing,
     }
 
 
 def _zip(line: ZipLine, catalogue: Catalogue) -> dict[str, Any]:
-    return {**_ready_fields(line), "zip": str(line.key), "said": catalogue.say(OUTCOME_WORDS[line.outcome].short)}
+    return {**_fields(line), "zip": str(line.key), "said": catalogue.say(OUTCOME_WORDS[line.outcome].short)}
 
 
 def _attempt(attempt: DownloadStory, catalogue: Catalogue) -> dict[str, Any]:
-    kept = ("id", "source", "label", "requested", "received", "bytes", "phase", "status")
     return {
-        **{name: _ready(getattr(attempt, name)) for name in kept},
+        **_fields(attempt, "id", "source", "label", "requested", "received", "bytes", "phase", "status"),
         "said": catalogue.say(PHASE_WORDS[attempt.phase]),
         "reasons": [_reason(reason, catalogue) for reason in attempt.reasons[-MOST_REASONS:]],
     }
 
 
 def _reason(reason: Reason, catalogue: Catalogue) -> dict[str, Any]:
-    return {
-        "kind": reason.kind,
-        "message": shortened(catalogue.tell(reason.fact)),
-        "recorded": _ready(reason.recorded),
-    }
+    return {**_fields(reason, "kind", "recorded"), "message": shortened(catalogue.tell(reason.fact))}
 
 
 def _document(document: DocumentReport, catalogue: Catalogue) -> dict[str, Any]:
-    return {
-        **_ready_fields(document),
-        "steps": [
-            {
-                "phase": _ready(step.phase),
-                "standing": step.standing.value,
-                "said": catalogue.say(STANDING_WORDS[step.standing]),
-            }
-            for step in document.steps
-        ],
-    }
-
-
-def _causes(causes: tuple[Cause, ...], catalogue: Catalogue) -> list[dict[str, Any]]:
-    return [_cause(cause, catalogue) for cause in causes]
+    steps = [{**_fields(step), "said": catalogue.say(STANDING_WORDS[step.standing])} for step in document.steps]
+    return {**_fields(document), "steps": steps}
 
 
 def _cause(cause: Cause, catalogue: Catalogue) -> dict[str, Any]:
@@ -200,11 +130,11 @@ def _cause(cause: Cause, catalogue: Catalogue) -> dict[str, Any]:
 
 
 def _accepted(accepted: Accepted | None) -> dict[str, Any] | None:
-    return None if accepted is None else {**_ready_fields(accepted), "measurements": accepted.measurements}
+    return None if accepted is None else {**_fields(accepted), "measurements": accepted.measurements}
 
 
 def _source(source: SourceReport, catalogue: Catalogue) -> dict[str, Any]:
-    shown = _ready_fields(replace(source, not_taken=()))
+    shown = _fields(replace(source, not_taken=()))
     shown["not_taken"] = [
         {
             "entry": None if row.entry is None else shortened(row.entry, LONGEST_VALUE),
@@ -221,23 +151,15 @@ def _source(source: SourceReport, catalogue: Catalogue) -> dict[str, Any]:
 
 
 def _pictures(report: SubmissionReport | CentreReport) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": one.name,
-            "title": one.title,
-            "caption": one.caption,
-            "rule": one.rule,
-            "alt": one.alt,
-            "outliers": one.outliers,
-        }
-        for one in report.pictures
-    ]
+    return [_fields(one, "name", "title", "caption", "rule", "alt", "outliers") for one in report.pictures]
 
 
-def _ready_fields(value: Any) -> dict[str, Any]:
-    if hasattr(value, "as_json"):
+def _fields(value: Any, *names: str) -> dict[str, Any]:
+    """The fields of these names that a value has, or all."""
+    if not names and hasattr(value, "as_json"):
         return {name: _ready(each) for name, each in value.as_json().items()}
-    return {name: _ready(getattr(value, name)) for name in value.__dataclass_fields__}
+    wanted = [name for name in names if hasattr(value, name)] or value.__dataclass_fields__
+    return {name: _ready(getattr(value, name)) for name in wanted}
 
 
 def _ready(value: Any) -> Any:
@@ -252,7 +174,7 @@ def _ready(value: Any) -> Any:
     if isinstance(value, ZipKey):
         return str(value)
     if hasattr(value, "__dataclass_fields__"):
-        return _ready_fields(value)
+        return _fields(value)
     if isinstance(value, Mapping):
         return {str(_ready(key)): _ready(one) for key, one in value.items()}
     if isinstance(value, list | tuple):

@@ -253,12 +253,10 @@ class SourceReport:
     not_taken_total: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class CentreReport:
-    """The summary of a centre: its zip actions, the worst first, and what is wrong with all that stands of it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """What the summaries of a centre and of a session have in common: archives, the worst first, causes, sources."""
 
-    centre: str
-    centre_name: str
     made: datetime
     tone: Tone
     sources: tuple[SourceReport, ...]
@@ -270,31 +268,27 @@ class CentreReport:
     causes: tuple[Cause, ...]
     causes_total: int
     found: int
-    accepted: Accepted | None
     qc_missing: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CentreReport(Summary):
+    """The summary of a centre."""
+
+    centre: str
+    centre_name: str
+    accepted: Accepted | None
     pictures: tuple[Picture, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class SessionReport:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionReport(Summary):
     """The summary of a crawling session: `outcome` as of `tracker.crawls.SessionEntry`."""
 
     session: int
     started: datetime
     finished: datetime | None
     outcome: str
-    made: datetime
-    tone: Tone
-    sources: tuple[SourceReport, ...]
-    sources_total: int
-    zips: tuple[ZipLine, ...]
-    zips_total: int
-    outcomes: Mapping[Outcome, int]
-    states: tuple[StateCount, ...]
-    causes: tuple[Cause, ...]
-    causes_total: int
-    found: int
-    qc_missing: str | None = None
 
 
 Report = SubmissionReport | CentreReport | SessionReport
