@@ -41,7 +41,6 @@ os.environ.setdefault("DCC_QUIET_SECONDS", "0")
 gc.disable()
 
 OF_DATABASES = (
-    "tests/dagster/test_dagsters_own_storages.py",
     "tests/databases/",
     "tests/qc/test_applying_together.py",
     "tests/qc/test_bad_input.py",

@@ -13,12 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import causes, first_listing, transfer
+from benchmarks import causes, transfer
 from benchmarks.circumstances import TOOLS, circumstances, missing, versions
 from benchmarks.mariadb import SERVER, MariaDb, installed, mariadb_server
-from benchmarks.measuring import Comparison, Contender, Figure, Note, Timing, timed
+from benchmarks.measuring import Contender, Note, Timing, timed
 from benchmarks.openssh import OpenSsh, openssh_server
-from benchmarks.phases import phase_times
 from benchmarks.registry import Benchmark, Finding
 from benchmarks.results import Entry, as_markdown, entry, read_entries, write_entries
 from benchmarks.session_qc import WholeSession
@@ -78,13 +77,6 @@ def test_both_sides_of_validation_find_every_document_valid(tmp_path: Path, serv
     for contender in ValidationBenchmark(folder, number + 1).comparison("All", script, 1.0).contenders:
         with pytest.raises(RuntimeError, match="documents are valid"):
             contender.run()
-
-
-@pytest.mark.servers
-def test_the_phases_after_validation_are_timed_one_by_one(tmp_path: Path, server: OpenSsh) -> None:
-    told = phase_times(tmp_path / "phases", runs=1, archives=1).splitlines()[2:]
-    assert [line.split("|")[1].strip() for line in told] == ["upload", "data", "context", "overview", "qc"]
-    assert all(float(number) > 0 for line in told for number in line.split("|")[2:4])
 
 
 @pytest.mark.servers
@@ -151,17 +143,6 @@ def finished(name: str, wall: float, *, peak_mb: float | None = None) -> Contend
     return Contender(name, lambda: Timing(wall, wall, peak_mb), [Timing(wall, wall, peak_mb)], f"run {name}")
 
 
-def test_what_was_asked_is_told_to_be_met_or_not_for_times_and_figures() -> None:
-    theirs, ours = finished("theirs", 2.0, peak_mb=50.0), finished("ours", 3.0, peak_mb=120.0)
-    comparison = Comparison("Work", [theirs, ours], {"ours": 1.2}, figures=[Figure("peak", 120.0, "MB", 150)])
-    text = shown(comparison, Note("How it grows", "A plot.", [Figure("exponent", 1.2, "", 1.1)]), name="work")
-    assert "| Work | 1.50 (1.2, missed), 120 MB (150) | work |\n" in text
-    assert "| How it grows | 1.20 (1.1, missed) | work |\n" in text
-    assert "| ours | 3.00 | 3.00 to 3.00 | 3.00 | 120 | 1.50 | 1.50 to 1.50 | 1.2 | no |\n" in text
-    assert "| exponent | 1.20  | 1.1  | no |\n" in text
-    assert "```sh\nrun ours\n```\n" in text
-
-
 def test_a_benchmark_measured_again_takes_the_place_of_what_it_found_before_and_of_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "kept" / "results.json"
     one, other = (Note(title, "Text.") for title in ("First", "Second"))
@@ -186,13 +167,3 @@ def test_what_is_measured_tells_the_versions_of_all_tools_and_the_state_of_the_c
 def test_a_process_that_ends_otherwise_is_not_timed(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="ended with 3:\nout of luck"):
         timed(["sh", "-c", "echo out of luck; exit 3"], log=tmp_path / "log")
-
-
-def test_a_first_listing_is_compared_with_a_session_and_not_timed_when_archives_lack(tmp_path: Path) -> None:
-    first_listing.fill(tmp_path / "source" / "add", 30)
-    with first_listing.in_a_folder(tmp_path / "server", tmp_path / "source") as listed:
-        comparison = first_listing.compare(tmp_path / "work", "here", listed, 30, runs=1, uncounted=0, events=False)
-        assert [len(contender.timings) for contender in comparison.contenders] == [1, 1, 1]
-        assert [figure.met for figure in comparison.figures] == [True, True]
-        with pytest.raises(RuntimeError, match="30 of 31 archives were listed"):
-            first_listing.compare(tmp_path / "other", "here", listed, 31, runs=1, uncounted=0, events=False)

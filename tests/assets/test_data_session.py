@@ -7,21 +7,18 @@ import time
 from multiprocessing.synchronize import Event
 from typing import Any
 
-import pytest
 from dagster import AssetCheckKey, AssetKey, DagsterRunStatus
 
 from dcc.data_outcomes import DataOutcome, ZipData
-from dcc.errors import DagsterStorageError
 from dcc.phases import Phase
 from dcc.settings import load_settings
 from dcc.tracker.database import open_tracker
 from dcc_assets.keys import CHECK_OF_GROUP, UPLOAD_CHECK
 from dcc_assets.runs import finish_dead_runs
-from dcc_assets.sessions import run_session, run_zip_actions
-from dcc_dagster.event_recorder import EventRecorder
+from dcc_assets.sessions import run_session
 from dcc_dagster.instance import QC_DATABASE_POOL, dagster_environment, open_instance
 from tests.support.dagster_instances import Dagster
-from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
+from tests.support.data_installations import DataInstallation, experiments, specimens
 from tests.support.prepared_processes import FORKED
 from tests.support.shown_installations import GOOD, ORPHANS, Shown, put_orphans
 
@@ -94,19 +91,6 @@ def test_a_failed_check_names_document_line_rule_and_message_the_worst_first(sho
     assert {finding["message"] for finding in findings} == set(stored)
 
 
-def test_what_is_shown_of_good_data_counts_them(shown: Shown) -> None:
-    uploaded = metadata(shown.dagster, "uploaded_data", GOOD)
-    assert (uploaded["documents"], uploaded["specimens"], uploaded["experiments"]) == (2, 3, 3)
-    assert uploaded["procedures"] == [{"procedure": "IMPC_BWT_001", "measurements": 3}]
-    quality = metadata(shown.dagster, "qc", GOOD)
-    assert (quality["phase"], quality["status"], quality["documents waiting"]) == ("qc", "pending", 1)
-    contexts = metadata(shown.dagster, "contexts", "H")
-    assert contexts["states"] == [{"state": "dataadded", "contexts": contexts["contexts"]}]
-    assert contexts["procedures"] == [{"procedure": "IMPC_BWT_001", "measurements": 3}]
-    overviews = metadata(shown.dagster, "overviews", "H")
-    assert (overviews["animals"], overviews["procedure runs"]) == (3, 3)
-
-
 def test_a_failing_check_turns_green_when_its_cause_goes(shown: Shown) -> None:
     """E4 heals when the specimen arrives, without anyone submitting again."""
     assert shown.dagster.checks(EXPERIMENT_CHECK) == {GOOD: "passed", ORPHANS: "failed"}
@@ -128,55 +112,6 @@ def test_a_check_stays_red_while_another_document_of_the_archive_is_faulty(
     assert data.states()[ORPHANS] == "data failed"
     assert data_dagster.checks(EXPERIMENT_CHECK) == {ORPHANS: "failed", ARRIVAL: "passed"}
     assert "in 1 of 2 documents" in data_dagster.evaluation(EXPERIMENT_CHECK, ORPHANS).description
-
-
-def test_a_session_goes_no_further_than_asked(data: DataInstallation, data_dagster: Dagster) -> None:
-    data.put(GOOD, specimens(), experiments())
-    jobs = 0
-    for until, of_session in ((Phase.ZIP_NAME, 1), (Phase.XSD, 2), (Phase.DATA, 3)):
-        run(data, data_dagster, until=until)
-        jobs += of_session
-        assert data.states() == {GOOD: f"{until.short_name} done"}
-        assert len(data_dagster.statuses()) == jobs
-    run(data, data_dagster)
-    assert data.states() == {GOOD: "qc pending"}
-    assert all(data_dagster.materialised(asset) == {GOOD} for asset in DATA_ASSETS)
-
-
-def test_a_retry_goes_on_to_quality_control_alone(data: DataInstallation, data_dagster: Dagster) -> None:
-    data.put(GOOD, specimens(), experiments())
-    put_orphans(data)
-    run(data, data_dagster, until=Phase.XSD)
-    run_zip_actions(data.settings, data.tracker, data_dagster.instance, [key_of(GOOD)])
-    assert data.states() == {GOOD: "qc pending", ORPHANS: "xsd done"}
-    assert data_dagster.materialised("qc") == {GOOD}
-
-
-def test_the_data_are_taken_up_when_dagster_cannot_store_events(
-    data: DataInstallation, data_dagster: Dagster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_arguments: object) -> None:
-        raise OSError("no space left on device")
-
-    data.put(GOOD, specimens(), experiments())
-    monkeypatch.setattr(EventRecorder, "_store", refuse)
-    with pytest.raises(DagsterStorageError, match="no space left"):
-        run(data, data_dagster)
-    assert data.states() == {GOOD: "qc pending"}
-
-
-def test_one_step_at_a_time_has_the_qc_database(data: DataInstallation, data_dagster: Dagster) -> None:
-    storage = data_dagster.instance.event_log_storage
-    assert storage.get_concurrency_info(QC_DATABASE_POOL).slot_count == 1
-    data.put(GOOD, specimens(), experiments())
-    claimed: list[int] = []
-
-    def look(_outcome: object) -> None:
-        claimed.append(len(storage.get_concurrency_info(QC_DATABASE_POOL).claimed_slots))
-
-    run_session(data.settings, data.tracker, data_dagster.instance, on_data=look)
-    assert set(claimed) == {1}
-    assert storage.get_concurrency_info(QC_DATABASE_POOL).claimed_slots == []
 
 
 def hold(environment: dict[str, str], holding: Event) -> None:

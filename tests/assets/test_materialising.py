@@ -82,20 +82,6 @@ def test_a_file_source_is_crawled_and_its_session_left_open_for_what_it_found(
         assert connection.execute(select(SessionLock.session_id, SessionLock.holder)).one() == (2, None)
 
 
-def test_the_zip_action_itself_is_shown_as_the_tracker_has_it(
-    installation: Installation, dagster: Dagster, asset_job: JobDefinition
-) -> None:
-    installation.add_folder().put(ZIP, b"no archive")
-    installation.run_session()
-    dagster.instance.add_dynamic_partitions("zip_actions", [ZIP])
-    with open_session(installation.tracker, installation.settings):
-        assert dagster.materialise(asset_job, ZIP, "zip_actions") is DagsterRunStatus.SUCCESS
-    assert dagster.materialised("zip_actions") == {ZIP}
-    assert dagster.checks(ZIP_NAME) == {ZIP: "passed"}
-    assert dagster.checks(UNZIP) == {ZIP: "failed"}
-    assert len(installation.attempts(ZIP)) == 1
-
-
 def test_while_another_session_is_active_the_run_fails_and_says_so(
     installation: Installation, dagster: Dagster, asset_job: JobDefinition
 ) -> None:

@@ -1,8 +1,5 @@
 """A session up to validation through Dagster, in this process: it shows what the tracker has, whatever fails."""
 
-import os
-import signal
-import time
 from typing import Any
 
 import pytest
@@ -11,18 +8,15 @@ from sqlalchemy import select
 
 from dcc.errors import (
     DagsterStorageError,
-    NotFoundError,
     SessionLostError,
     TrackerUnreachableError,
 )
-from dcc.naming import Action
-from dcc.outcomes import ZipKey
 from dcc.phases import Phase
 from dcc.tracker.models import CrawlingSession
 from dcc_assets import sessions
 from dcc_assets.keys import CHECK_OF_PHASE, REACHABLE
 from dcc_assets.runs import SESSION_TAG, STARTED_BY_TAG
-from dcc_assets.sessions import run_session, run_zip_actions
+from dcc_assets.sessions import run_session
 from dcc_dagster.event_recorder import EventRecorder
 from dcc_resources import work
 from tests.support.dagster_instances import Dagster, Heard
@@ -170,22 +164,6 @@ def test_what_the_work_raises_reaches_the_caller_as_it_was(
     assert capfd.readouterr() == ("", "")
 
 
-def test_an_interrupt_reaches_the_caller_as_one_and_the_next_session_goes_on(
-    installation: Installation, dagster: Dagster, heard: Heard
-) -> None:
-    def interrupt(_outcome: object) -> None:
-        os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(5)
-
-    installation.add_folder().put(GOOD)
-    with pytest.raises(KeyboardInterrupt):
-        run_session(installation.settings, installation.tracker, dagster.instance, on_zip=interrupt)
-    result = run(installation, dagster, heard)
-    assert result.session_id == 2
-    assert dagster.statuses()[:2] == [DagsterRunStatus.SUCCESS] * 2
-    assert installation.states() == {GOOD: "xsd done"}
-
-
 def test_the_work_is_done_when_dagster_cannot_store_events(
     installation: Installation, dagster: Dagster, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,30 +176,6 @@ def test_the_work_is_done_when_dagster_cannot_store_events(
         run(installation, dagster, heard)
     assert installation.states()[GOOD] == "xsd done"
     assert set(heard.by_zip) == set(ALL) - {BAD_NAME}
-
-
-def test_the_work_is_done_when_dagster_cannot_make_a_run(
-    installation: Installation, dagster: Dagster, heard: Heard, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_arguments: object, **_options: object) -> None:
-        raise OSError("attempt to write a readonly database")
-
-    monkeypatch.setattr(dagster.instance, "create_run_for_job", refuse)
-    put_all_kinds(installation)
-    with pytest.raises(DagsterStorageError, match="readonly database"):
-        run(installation, dagster, heard)
-    assert installation.states()[INVALID] == "xsd failed"
-    assert len(heard.crawls) == 1
-
-
-def test_a_zip_action_that_nobody_knows_is_said(installation: Installation, dagster: Dagster) -> None:
-    with pytest.raises(NotFoundError, match=r"H\.2020-01-01\.1\.impc\.zip"):
-        run_zip_actions(
-            installation.settings,
-            installation.tracker,
-            dagster.instance,
-            [ZipKey(Action.ADD, "H.2020-01-01.1.impc.zip")],
-        )
 
 
 def test_no_phase_up_to_validation_lacks_a_check_that_shows_it() -> None:

@@ -78,18 +78,3 @@ def test_a_test_is_sent_to_any_address(dcc: Dcc, mail_server: Starter) -> None:
     assert "is not one e-mail address" in dcc.error("notify", "--test", "me", exit_code=2)
     dcc.environment["DCC_SMTP_URL"] = f"smtp://127.0.0.1:{free_port()}"
     assert "could not be reached" in dcc.error("notify", "--test", "me@example.org", exit_code=4)
-
-
-def test_a_tracker_that_is_away_is_told_once_and_once_more_when_it_is_back(dcc: Dcc, mail_server: Starter) -> None:
-    server = mail_server()
-    dcc.add_folder()
-    dcc.environment |= {"DCC_NOTIFY_TO": WRANGLER, "DCC_SMTP_URL": f"smtp://127.0.0.1:{server.port}"}
-    right = dcc.environment["DCC_TRACKER_URL"]
-    dcc.environment["DCC_TRACKER_URL"] = f"mysql://dcc:x@127.0.0.1:{free_port()}/tracker"
-    for _ in range(2):
-        dcc("crawl", exit_code=4)
-    assert [message["Subject"] for _, message in server.received] == ["DCC: Outage: tracker database"]
-    dcc.environment["DCC_TRACKER_URL"] = right
-    for _ in range(2):
-        dcc("crawl")
-    assert [message["Subject"] for _, message in server.received[1:]] == ["DCC: Back to normal: tracker database"]

@@ -56,8 +56,7 @@ def test_an_argument_that_is_no_text_is_refused_by_name(dcc: Dcc) -> None:
 
 
 @only_sqlite
-@pytest.mark.parametrize("unbuffered", ["", "1"])
-@pytest.mark.parametrize("arguments", ["status --json", "--help", "metrics"])
+@pytest.mark.parametrize(("arguments", "unbuffered"), [("status --json", ""), ("--help", "1"), ("metrics", "")])
 def test_a_full_disk_behind_standard_output_is_said(dcc: Dcc, arguments: str, unbuffered: str) -> None:
     with Path("/dev/full").open("w") as full:
         ended = subprocess.run(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from dcc.reference.loading import SETS
 from tests.cli.conftest import Dcc
 from tests.support.databases import only_sqlite
@@ -42,13 +40,10 @@ def test_what_cannot_be_read_is_told_and_the_last_stays_in_use(dcc: Dcc) -> None
 
 
 @only_sqlite
-@pytest.mark.parametrize("events", ["false", "true"])
-def test_a_session_without_documents_reads_what_the_settings_name_and_says_what_it_cannot(
-    dcc: Dcc, events: str
-) -> None:
+def test_a_session_without_documents_reads_what_the_settings_name_and_says_what_it_cannot(dcc: Dcc) -> None:
     dcc.add_folder()
     path = dcc.root / "projects.csv"
-    dcc.environment |= {"DCC_UNTIL": "qc", "DCC_REFERENCE_PROJECTS": str(path), "DCC_DAGSTER_EVENTS": events}
+    dcc.environment |= {"DCC_UNTIL": "qc", "DCC_REFERENCE_PROJECTS": str(path)}
     said = dcc("crawl", exit_code=1).stdout
     assert f"projects could not be refreshed: {path} cannot be read" in said
     assert "There are no projects: the rules that need them are skipped." in said

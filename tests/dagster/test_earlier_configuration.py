@@ -7,7 +7,6 @@ import stat
 from pathlib import Path
 
 import pytest
-import yaml
 
 from dcc.errors import DagsterStorageError
 from dcc.settings import load_settings
@@ -54,23 +53,6 @@ def test_what_has_moved_is_exchanged_and_all_else_stays_byte_for_byte(tmp_path: 
     before, after = (text.replace("\n", newline) for text in (BEFORE, AFTER))
     assert changed(tmp_path / "dagster.yaml", before) == after
     assert changed(tmp_path / "dagster.yaml", after) == after
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("[dcc_resources]", ["dcc"]),
-        ("['dcc_assets', 'dcc_resources', 'ours',]", ["dcc_assets", "dcc", "ours", "dcc_dagster"]),
-        ("\n    - dcc_resources  # a\n    - dcc_assets  # b\n", ["dcc", "dcc_assets", "dcc_dagster"]),
-        ("\r\n  - dcc_resources\r\n  - 'dcc_assets'", ["dcc", "dcc_assets", "dcc_dagster"]),
-        ("[ours]", ["ours"]),
-        ("[dcc, dcc_resources]", ["dcc", "dcc_resources"]),
-        ("[]", []),
-    ],
-)
-def test_loggers_are_exchanged_however_they_are_listed(tmp_path: Path, before: str, after: list[str]) -> None:
-    text = changed(tmp_path / "dagster.yaml", f"python_logs:\n  managed_python_loggers: {before}")
-    assert yaml.safe_load(text) == {"python_logs": {"managed_python_loggers": after}}
 
 
 @pytest.mark.parametrize("text", ["nonsense: {", "", "- a", "\x00", "telemetry:\n  enabled: false\n"])

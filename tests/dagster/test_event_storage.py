@@ -128,15 +128,6 @@ def test_batches_of_any_size_give_the_same_answers_as_dagsters_own_class(
     assert answers(storage) == default_answers
 
 
-def test_single_events_give_the_same_answers_as_dagsters_own_class(
-    tmp_path: Path, instance: DagsterInstance, default_answers: dict[str, object]
-) -> None:
-    storage = make(BatchingSqliteEventLogStorage, tmp_path / "batching", instance)
-    for event in some_events():
-        storage.store_event(event)
-    assert answers(storage) == default_answers
-
-
 def test_where_dagster_does_not_fit_it_stores_the_same_in_dagsters_own_way(
     tmp_path: Path, instance: DagsterInstance, default_answers: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,7 +16,6 @@ import pytest
 from dagster import DagsterInstance
 from dagster._core.instance.ref import InstanceRef
 from dagster._core.storage.sqlite import LAST_KNOWN_STAMPED_SQLITE_ALEMBIC_REVISION
-from dagster._core.storage.tags import RUN_FAILURE_REASON_TAG
 
 from dcc.operations.doctor.environment import Environment
 from dcc.operations.doctor.verdicts import Verdict
@@ -111,18 +110,6 @@ def test_files_that_were_left_half_made_are_mended(
     assert not list(settings.dagster_home.glob(".being-made-*"))
 
 
-@pytest.mark.parametrize("state", ["no version", "an old version", "rows not migrated"])
-def test_what_was_recorded_in_half_made_files_stays(state: str, settings: Settings) -> None:
-    with open_instance(settings) as instance:
-        run = instance.create_run_for_job(_job(), tags={RUN_FAILURE_REASON_TAG: "none"})
-    for name in _MARKS:
-        HALF[state](settings.dagster_home / name)
-    with open_instance(settings) as instance:
-        assert [each.run_id for each in instance.get_runs()] == [run.run_id]
-    assert are_whole(settings.dagster_home)
-    assert storage_of(settings)["Dagster instance"].startswith(Verdict.OK)
-
-
 def _job():
     from dagster import job
 
@@ -201,15 +188,3 @@ def test_killed_at_any_moment_it_is_whole_after_the_next_opening(homes: Iterator
             assert isinstance(instance, DagsterInstance), said
         assert are_whole(settings.dagster_home), said
         assert storage_of(settings)["Dagster instance"].startswith(Verdict.OK), said
-
-
-def test_what_dagster_leaves_when_it_is_killed_is_mended(homes: Iterator[Settings]) -> None:
-    """Files half-made by a version that had Dagster make them in their place."""
-    chance = random.Random(SEED)
-    longest = _killed(_have_dagster_make, next(homes), None)
-    for kill in range(KILLS):
-        settings = next(homes)
-        _killed(_have_dagster_make, settings, chance.uniform(0, longest))
-        with open_instance(settings):
-            pass
-        assert storage_of(settings)["Dagster instance"].startswith(Verdict.OK), f"kill {kill} of seed {SEED}"

@@ -8,7 +8,7 @@ import pytest
 
 from tests.histories.running import Prepared, live
 
-_FIRST, _SEEDS, _AT_ONCE = 1, 12, 4
+_FIRST, _SEEDS, _AT_ONCE = 1, 8, 4
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, Engine, event, select, update
 
-from dcc.data_outcomes import ContextCounts
 from dcc.naming import Action
 from dcc.qc import models
 from dcc.qc.contexts.building import build_contexts
@@ -95,13 +94,6 @@ def test_an_animal_that_arrives_late_or_is_edited_takes_its_measurements_along(q
     assert_contexts_are_right(qc_database)
 
 
-def test_an_animal_of_another_centre_with_the_same_name_is_another_animal(qc_database: Engine) -> None:
-    submit(qc_database, Action.ADD, specimen("S1", colony_id="C9"), centre="J")
-    submit(qc_database, Action.ADD, experiment("E1", ["S1"]))
-    build_contexts(qc_database)
-    assert states_of(qc_database) == {("", ""): (1, "dataadded")}
-
-
 def test_what_is_not_valid_does_not_count_until_it_is(qc_database: Engine) -> None:
     submit(qc_database, Action.ADD, specimen("S1"))
     applied = submit(qc_database, Action.ADD, experiment("E1"), experiment("E2"), faulty=[2])
@@ -151,17 +143,6 @@ def test_the_state_is_the_worst_that_happened_since_somebody_was_done(
     assert state == after
 
 
-@pytest.mark.both_databases
-def test_what_went_is_not_hidden_by_what_came_at_the_same_time(qc_database: Engine) -> None:
-    submit(qc_database, Action.ADD, experiment("E1", value="1"), experiment("E2", value="2"))
-    build_contexts(qc_database)
-    set_state(qc_database, ContextState.QC_DONE)
-    submit(qc_database, Action.DELETE, experiment("E1", value="1"))
-    submit(qc_database, Action.ADD, experiment("E3", value="3"), experiment("E4", value="4"))
-    build_contexts(qc_database)
-    assert states_of(qc_database) == {("", ""): (3, "datachanged")}
-
-
 def test_history_tells_every_change_with_its_document(qc_database: Engine) -> None:
     first = submit(qc_database, Action.ADD, experiment("E1", value="1")).document_id
     build_contexts(qc_database)
@@ -195,19 +176,6 @@ def test_strains_follow_the_reference_data_of_colonies(qc_database: Engine) -> N
         newest = select(HISTORY.c.reason, HISTORY.c.document_id).order_by(HISTORY.c.id.desc()).limit(1)
         assert connection.execute(newest).one() == (f"Reference data: colonies {snapshot}", None)
     assert_contexts_are_right(qc_database)
-
-
-def test_a_build_tells_what_it_came_to(qc_database: Engine) -> None:
-    submit(qc_database, Action.ADD, experiment("E1", value="1"), experiment("E2", value="2"), line("C1"))
-    submit(qc_database, Action.ADD, experiment("E1"), centre="J")
-    build_contexts(qc_database)
-    set_state(qc_database, ContextState.QC_DONE)
-    submit(qc_database, Action.DELETE, experiment("E1", value="1"))
-    built = build_contexts(qc_database)
-    states = {ContextState.QC_DONE: 1, ContextState.DATA_REMOVED: 1}
-    assert built.centres == (ContextCounts("H", states, 0, 0, 1, 2, {"IMPC_CBC_001": 2}),)
-    assert built.documents == 1
-    assert build_contexts(qc_database).centres == ()
 
 
 @pytest.mark.both_databases

@@ -54,15 +54,6 @@ def test_what_is_done_stays_done_until_its_data_change(two_contexts: Engine) -> 
     assert shown(two_contexts)["C1"] == ("datachanged", 0)
 
 
-def test_what_is_done_without_data_has_no_data(two_contexts: Engine) -> None:
-    change(two_contexts, Action.DELETE, "1")
-    assert shown(two_contexts)["C1"] == ("dataremoved", 0)
-    mark_done(two_contexts, ALL, **WHO)
-    assert shown(two_contexts) == {"": ("qcdone", 0), "C1": ("nodata", 0)}
-    change(two_contexts, Action.ADD, "1")
-    assert shown(two_contexts)["C1"] == ("dataadded", 0)
-
-
 def test_only_what_was_done_is_reopened(two_contexts: Engine) -> None:
     change(two_contexts, Action.EDIT, "2")
     assert reopen(two_contexts, ALL, **WHO) == Decided(0)
@@ -101,13 +92,6 @@ def test_a_context_has_issues_until_all_are_resolved_whatever_documents_do(two_c
         ("date is wrong", "two"),
     ]
     assert {(issue["resolved_by"], issue["resolution"]) for issue in issues} == {("three", "submitted again")}
-
-
-def test_an_issue_of_data_that_did_not_change_leaves_them_done(two_contexts: Engine) -> None:
-    mark_done(two_contexts, COLONY, **WHO)
-    raise_issue(two_contexts, COLONY, **WHO)
-    resolve_issues(two_contexts, COLONY, **WHO)
-    assert shown(two_contexts)["C1"] == ("qcdone", 0)
 
 
 def test_each_part_of_a_filter_chooses(two_contexts: Engine) -> None:

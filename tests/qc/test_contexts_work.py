@@ -7,43 +7,18 @@ from sqlalchemy import Engine, select, update
 
 from dcc.naming import Action
 from dcc.qc import models
-from dcc.qc.apply import versions
-from dcc.qc.contexts import affected_runs, building, sums
+from dcc.qc.contexts import affected_runs, building
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.genotypes import affected_genotypes
 from dcc.qc.contexts.overviews import build_overviews
 from dcc.qc.database import writing
 from tests.support.qc_contexts import assert_contexts_are_right, submit
 from tests.support.qc_documents import experiment, specimen, undo_documents
-from tests.support.sent_statements import sent_statements
 
 
 def build(engine: Engine) -> None:
     build_contexts(engine)
     build_overviews(engine)
-
-
-@pytest.mark.both_databases
-def test_what_documents_touch_is_the_same_however_many_are_looked_at_at_once(
-    qc_database: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A run that several documents touch is the newest one's; one that withdraws has runs of its own."""
-    submitted = [
-        submit(qc_database, Action.ADD, specimen("S1", colony_id="C1")),
-        submit(qc_database, Action.ADD, experiment("E1", ["S1"]), experiment("E2", ["S1"])),
-        submit(qc_database, Action.EDIT, specimen("S1", colony_id="C2")),
-        submit(qc_database, Action.EDIT, experiment("E1", ["S1"], "2")),
-        submit(qc_database, Action.DELETE, experiment("E2", ["S1"])),
-    ]
-    documents = [one.document_id for one in submitted]
-    with qc_database.connect() as connection:
-        at_once = affected_runs.affected_runs(connection, documents)
-        monkeypatch.setattr(versions, "CHUNK", 1)
-        one_by_one = affected_runs.affected_runs(connection, documents)
-    assert at_once == one_by_one
-    assert sorted(at_once.values()) == [documents[3]] * 2 + [documents[4]] * 2
-    build(qc_database)
-    assert_contexts_are_right(qc_database)
 
 
 @pytest.mark.both_databases
@@ -89,24 +64,6 @@ def test_what_touches_a_document_of_the_same_build_is_the_newest_of_both(qc_data
         runs = affected_runs.runs_for_contexts(connection, documents)
         assert runs == affected_runs.affected_runs(connection, documents)
     assert sorted(runs.values()) == documents[1:]
-
-
-@pytest.mark.both_databases
-def test_sums_do_not_depend_on_how_measurements_lie(qc_database: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read in the order of their ids, past those of other runs, or looked up by their runs."""
-    submit(qc_database, Action.ADD, *(experiment(f"E{number}", [f"S{number}"], str(number)) for number in range(9)))
-    found = []
-    with qc_database.connect() as connection:
-        runs = list(connection.scalars(select(models.ProcedureRun.id).order_by(models.ProcedureRun.id)))
-        groups = [runs[1::3], [runs[0], runs[-1]], runs[:1]]
-        for dense in (0, 100):
-            monkeypatch.setattr(sums, "_DENSE", dense)
-            with sent_statements(qc_database) as sent:
-                found.append(sorted(sums.sums(connection, groups)))
-            within = "STRAIGHT_JOIN" in sent[-1]
-            assert within == (dense > 0 and qc_database.dialect.name != "sqlite")
-    assert found[0] == found[1]
-    assert [measurements for _, _, measurements, _ in found[0]] == [3, 2, 1]
 
 
 def test_animals_that_come_after_their_experiments_are_looked_for(qc_database: Engine) -> None:

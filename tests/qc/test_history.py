@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime, timedelta
+from datetime import date
 
 import pytest
 from sqlalchemy import Engine, select
 
 from dcc.naming import Action
 from dcc.qc import models
-from dcc.qc.apply.entity_rows import ENTITY_TABLES
 from dcc.qc.history import (
     current_at,
-    document_at,
     measurements_at,
     specimen_history,
 )
 from dcc.vocabulary import EntityKind
-from tests.support.qc_documents import apply, experiment, housing, line, specimen, undo_documents
+from tests.support.qc_documents import apply, experiment, specimen, undo_documents
 
 ADD, EDIT, DELETE = Action.ADD, Action.EDIT, Action.DELETE
 
@@ -68,18 +66,6 @@ def test_any_past_can_be_asked_for(qc_database: Engine) -> None:
     assert current == [[], [1], [2], [1], []]
 
 
-def test_a_date_is_that_of_the_last_document_applied_by_then(qc_database: Engine) -> None:
-    apply(qc_database, ADD, specimen("S1"))
-    apply(qc_database, EDIT, specimen("S1"))
-    table, day = models.Document.__table__, datetime(2026, 1, 1)
-    with qc_database.begin() as connection:
-        for number in (1, 2):
-            moment = day + timedelta(days=number)
-            connection.execute(table.update().where(table.c.id == number).values(applied_at=moment))
-        moments = [day, day + timedelta(days=1), day + timedelta(days=1.5), day + timedelta(days=9)]
-        assert [document_at(connection, moment) for moment in moments] == [0, 1, 1, 2]
-
-
 def test_the_story_tells_lines_lateness_findings_and_who_withdrew_what(qc_database: Engine) -> None:
     apply(qc_database, ADD, specimen("S1"), created=date(2013, 10, 31))
     late = apply(qc_database, EDIT, specimen("S0"), specimen("S1", "L2", 2), created=date(2013, 10, 1))
@@ -96,18 +82,3 @@ def test_the_story_tells_lines_lateness_findings_and_who_withdrew_what(qc_databa
     ]
     assert [[finding.rule for finding in event.findings] for event in events] == [[], [], [], ["S13"]]
     assert events[1].created == date(2013, 10, 1)
-
-
-@pytest.mark.both_databases
-def test_the_past_of_each_kind_can_be_asked_for(qc_database: Engine) -> None:
-    apply(qc_database, ADD, specimen("S1"))
-    apply(qc_database, ADD, experiment("E1"), line("C1"), housing())
-    apply(qc_database, DELETE, experiment("E1"), line("C1"), housing())
-    kinds = EntityKind.SPECIMEN, EntityKind.EXPERIMENT, EntityKind.LINE, EntityKind.HOUSING
-
-    def count(kind: EntityKind, past: int) -> int:
-        return len(connection.execute(select(ENTITY_TABLES[kind]).where(current_at(kind, past))).all())
-
-    with qc_database.connect() as connection:
-        counts = [[count(kind, past) for kind in kinds] for past in range(4)]
-    assert counts == [[0, 0, 0, 0], [1, 0, 0, 0], [1, 1, 1, 1], [1, 0, 0, 0]]

@@ -58,15 +58,6 @@ def test_genotypes_and_strains_count_current_valid_specimens(qc_database: Engine
     ]
 
 
-def test_genotypes_that_no_specimen_has_any_more_go(qc_database: Engine) -> None:
-    submit(qc_database, Action.ADD, specimen("A", strain_id="MGI:1"))
-    build(qc_database)
-    submit(qc_database, Action.EDIT, specimen("A", colony_id="C2", strain_id="MGI:2"))
-    build(qc_database)
-    assert [row["genotype"] for row in rows_of(qc_database, "overview_genotype")] == ["C2"]
-    assert [row["strain_id"] for row in rows_of(qc_database, "overview_strain")] == ["MGI:2"]
-
-
 def test_genotypes_are_told_apart_to_the_letter_and_by_centre(qc_database: Engine) -> None:
     """With those of baseline animals and of unknown colonies, for which all of a centre is looked at, and without."""
     names = ["C1", "c1", "C1!", 'it\'s "so" \\ %s :x', "\u00e9", "\U0001f42d", "baseline"]
@@ -125,18 +116,6 @@ def test_a_metadata_group_is_the_md5_of_important_metadata(qc_database: Engine) 
     assert groups[sums[2]] == {}
 
 
-def test_groups_that_no_run_belongs_to_any_more_go(qc_database: Engine) -> None:
-    know_important_metadata(qc_database, IMPC_CBC_003_001="Equipment")
-    submit(qc_database, Action.ADD, under("E1", "old"), under("E2", "old"))
-    build(qc_database)
-    submit(qc_database, Action.EDIT, under("E1", "new"))
-    build(qc_database)
-    assert len(rows_of(qc_database, "metadata_group")) == 2
-    submit(qc_database, Action.EDIT, under("E2", "new"))
-    build(qc_database)
-    assert [row["content"] for row in rows_of(qc_database, "metadata_group")] == ['{"Equipment": "new"}']
-
-
 def test_new_reference_data_rebuild_everything(qc_database: Engine) -> None:
     submit(qc_database, Action.ADD, specimen("S1"))
     submit(qc_database, Action.ADD, under("E1", "Sysmex"), line("C1"))
@@ -175,17 +154,6 @@ def test_mutants_are_compared_with_baselines_under_the_same_circumstances(qc_dat
 
 
 WILD = {"like": "MGI:1", "other strain": "MGI:2"}
-
-
-def test_a_build_tells_how_many_rows_each_overview_has(qc_database: Engine) -> None:
-    submit(qc_database, Action.ADD, specimen("A", strain_id="MGI:1"), specimen("B"))
-    submit(qc_database, Action.ADD, experiment("E1", ["A", "B"]), experiment("E2", ["A"]), centre=CENTRE)
-    build_contexts(qc_database)
-    built = build_overviews(qc_database)
-    assert built.centres == {
-        CENTRE: {"genotypes": 1, "strains": 1, "procedure_runs": 2, "animals": 2, "metadata_groups": 1}
-    }
-    assert build_overviews(qc_database).centres == {}
 
 
 @pytest.mark.parametrize("action", [Action.EDIT, Action.DELETE])

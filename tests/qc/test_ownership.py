@@ -8,7 +8,6 @@ import pytest
 from sqlalchemy import select
 
 from dcc.errors import ConfigurationError, NotDelegatedError, NotFoundError
-from dcc.operations.consistency.check import check_consistency
 from dcc.operations.sessions import open_session
 from dcc.phases import Phase, Status
 from dcc.qc import models
@@ -27,7 +26,7 @@ from dcc.tracker.models import OwnerNotice, utc_now
 from dcc.tracker.queries.zip_action_lists import held_documents, waiting_zip_actions
 from dcc.tracker.queries.zip_stories import zip_story
 from dcc.tracker.register import delegations
-from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
+from tests.support.data_installations import DataInstallation, key_of, specimens
 from tests.support.databases import only_sqlite
 from tests.support.installations import Folder
 from tests.support.prepared_installations import PreparedInstallations
@@ -184,19 +183,6 @@ def test_an_addition_of_another_centre_s_data_is_held_until_somebody_confirms_it
     ]
 
 
-def test_a_held_addition_goes_on_by_itself_when_its_owner_has_delegated(data: DataInstallation, other: Folder) -> None:
-    document = "J.2013-11-01.1.specimen.impc.xml"
-    other.put(f"add/{OTHERS}", named_for("J", "2013-11-01.1", specimens("2013-11-01.1", first=50)))
-    data.run()
-    delegate(data, "J", "H")
-    data.take_up()
-    assert data.documents()[document] == "upload pending"
-    delegate(data)
-    data.take_up()
-    assert (data.documents()[document], len(current(data))) == ("qc done", 6)
-    assert [one[3] for one in notices(data)] == ["held", "done"]
-
-
 @pytest.mark.both_databases
 def test_a_held_addition_can_be_turned_down_without_delegation(data: DataInstallation, other: Folder) -> None:
     other.put(f"add/{OTHERS}", named_for("J", "2013-11-01.1", specimens("2013-11-01.1", first=50)))
@@ -205,25 +191,6 @@ def test_a_held_addition_can_be_turned_down_without_delegation(data: DataInstall
     assert data.documents()["J.2013-11-01.1.specimen.impc.xml"] == "upload cancelled"
     assert len(current(data)) == 3
     assert not [row for row in data.rows(models.Finding, "rule", "is_active") if row == ("Q6", True)]
-
-
-@pytest.mark.both_databases
-def test_an_edit_that_is_held_for_its_size_is_refused_when_it_is_confirmed_after_the_delegation_ended(
-    data: DataInstallation, other: Folder
-) -> None:
-    careful = data.with_settings(hold_threshold=2)
-    delegate(careful)
-    document = "J.2013-11-01.1.specimen.impc.xml"
-    other.put(f"edit/{OTHERS}", named_for("J", "2013-11-01.1", specimens("2013-11-01.1")))
-    careful.run()
-    assert careful.log(document) == ["held"]
-    before = rows_of_centre(careful)
-    revoke(careful)
-    (confirmed,) = confirm_submission(careful.tracker, careful.qc, careful.settings, key_of(f"edit/{OTHERS}"), **WHO)
-    assert confirmed.status is Status.FAILED
-    assert careful.log(document) == ["Q6"]
-    assert rows_of_centre(careful) == before
-    assert notices(careful)[-1][3] == "refused"
 
 
 @pytest.mark.both_databases
@@ -248,32 +215,6 @@ def test_what_was_done_under_a_delegation_is_withdrawn_only_under_one(
     assert notices(data)[-1][:4] == ("H", str(key), "", "withdrawn")
     with data.tracker.connect() as connection:
         assert connection.scalars(select(OwnerNotice.done_by).order_by(OwnerNotice.id)).all()[-1] == "someone"
-
-
-@pytest.mark.both_databases
-def test_two_centres_whose_archives_name_each_other_change_nothing_of_each_other(
-    data: DataInstallation, other: Folder
-) -> None:
-    other.put("add/J.2013-10-31.1.impc.zip", specimens("2013-10-31.1", centre="J"))
-    data.run()
-    before = rows_of_centre(data)
-    for folder, own, foreign in ((data.folder, "H", "J"), (other, "J", "H")):
-        for day, action in ((2, "add"), (3, "edit"), (4, "delete")):
-            stem = f"2013-11-0{day}.1"
-            ((_, document),) = specimens(stem, centre=foreign, first=80 if action == "add" else 1).items()
-            ((_, measured),) = experiments(stem, centre=foreign).items()
-            folder.put(
-                f"{action}/{own}.{stem}.impc.zip",
-                {f"{own}.{stem}.specimen.impc.xml": document, f"{own}.{stem}.experiment.impc.xml": measured},
-            )
-    data.run()
-    assert rows_of_centre(data) == before
-    told = notices(data)
-    assert {(owner, outcome) for owner, _, _, outcome, _ in told} == {
-        (owner, outcome) for owner in "HJ" for outcome in ("held", "refused")
-    }
-    assert len(told) == 12
-    assert check_consistency(data.tracker, data.qc, data.settings) == []
 
 
 # Archives on another centre's source
@@ -323,15 +264,6 @@ def test_a_planted_archive_does_not_keep_the_own_one_from_being_taken(data: Data
     assert data.base.staged()[PLANTED] == content
     assert len([row for row in data.rows(models.Specimen, "centre") if row == ("J",)]) == 5
     assert held(data) == []
-
-
-def test_a_copy_that_differs_from_the_own_one_is_no_substitute_for_it(data: DataInstallation) -> None:
-    other = data.base.add_folder("J", "other")
-    other.put(PLANTED, specimens("2013-11-01.1", centre="J"))
-    data.put(PLANTED, specimens("2013-11-01.1", centre="J", mice=5))
-    result = data.base.run_session(crawl=True)
-    assert data.states() == {PLANTED: "xsd done"}
-    assert [outcome.source_partition for outcome in result.zips.values()] == [f"J-{other.source_id}"]
 
 
 def test_a_mirror_on_another_centre_s_source_goes_on_when_the_own_source_is_down(data: DataInstallation) -> None:

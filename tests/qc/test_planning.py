@@ -57,29 +57,8 @@ def test_the_plan_of_a_delete_lists_what_would_go(qc_database: Engine) -> None:
     assert [finding.rule for finding in planned.would_be.findings] == ["Q3"]
 
 
-def test_the_plan_of_an_edit_of_specimens_lists_what_would_change(qc_database: Engine) -> None:
-    apply(qc_database, ADD, specimen("S1", "L1"))
-    planned = plan(qc_database, EDIT, DocumentKind.SPECIMEN, specimen("S1", "L2", strain_id="MGI:1"))
-    assert set(planned.changes) == {
-        Change("Specimen S1 of H", "litter_id", "L1", "L2"),
-        Change("Specimen S1 of H", "strain_id", None, "MGI:1"),
-    }
-
-
 def test_the_plan_of_what_was_applied_already_is_empty(qc_database: Engine) -> None:
     document = to_apply(ADD, DocumentKind.SPECIMEN)
     apply_document(qc_database, document, reading(specimen("S1")))
     planned = plan_document(qc_database, document, reading(specimen("S1")))
     assert (planned.would_be.repeated, planned.changed, planned.contexts) == (True, 0, frozenset())
-
-
-def test_the_plan_of_specimens_names_the_contexts_that_they_leave_and_join(qc_database: Engine) -> None:
-    apply(qc_database, ADD, specimen("S1", colony_id="C1"), specimen("S2", colony_id="C2"))
-    apply(qc_database, ADD, experiment("E1", ("S1",)), experiment("E2", ("S2",)))
-    moved = specimen("S1", colony_id="C3", strain_id="MGI:1")
-    planned = plan(qc_database, EDIT, DocumentKind.SPECIMEN, moved, specimen("S2", "L2", colony_id="C2"))
-    of_procedure = PROCEDURE, f"{PROCEDURE}_001"
-    assert planned.contexts == {
-        TouchedContext("H", "IMPC_001", "C1", None, *of_procedure),
-        TouchedContext("H", "IMPC_001", "C3", "MGI:1", *of_procedure),
-    }

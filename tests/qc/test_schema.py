@@ -19,7 +19,6 @@ from dcc.qc import database, models
 from dcc.qc.database import (
     QC_DATABASE,
     init_qc_database,
-    insert_rows,
     open_qc_database,
     require_current,
     writing,
@@ -27,9 +26,8 @@ from dcc.qc.database import (
 from dcc.qc.models import QcBase
 from dcc.qc.upgrades import REVISIONS
 from dcc.settings import Settings
-from dcc.tracker.database import init_tracker, open_tracker
 from dcc.tracker.models import utc_now
-from tests.support.databases import only_mariadb, only_sqlite
+from tests.support.databases import only_mariadb
 
 HEAD = QC_DATABASE.head
 TABLES = QcBase.metadata.tables
@@ -169,26 +167,6 @@ def test_the_trackers_database_is_not_taken_for_the_qc_database(tracker: Engine,
     engine.dispose()
 
 
-@only_sqlite
-def test_without_a_setting_it_is_a_file_beside_the_trackers(qc_settings: Settings) -> None:
-    assert qc_settings.qc_url is None
-    engine = open_qc_database(qc_settings)
-    init_qc_database(engine)
-    engine.dispose()
-    assert (qc_settings.home / "qc.db").is_file()
-
-
-def test_tracker_and_qc_database_live_beside_each_other(qc_settings: Settings) -> None:
-    tracker, engine = open_tracker(qc_settings), open_qc_database(qc_settings)
-    init_tracker(tracker)
-    init_qc_database(engine)
-    assert tracker.url.database != engine.url.database
-    assert inspect(tracker).has_table("zip_action")
-    assert not inspect(engine).has_table("zip_action")
-    tracker.dispose()
-    engine.dispose()
-
-
 def test_a_database_that_cannot_be_reached_is_named_with_its_setting_and_without_its_password(
     settings: Settings,
 ) -> None:
@@ -213,19 +191,6 @@ def test_what_refers_to_nothing_is_refused_and_what_is_referred_to_stays(qc_data
     for table in ("procedure_run", "centre_block", "document"):
         with pytest.raises(IntegrityError), writing(qc_database) as connection:
             connection.execute(text(f"DELETE FROM {table}"))
-
-
-def test_a_snapshot_goes_with_its_rows_unless_a_finding_names_it(qc_database: Engine) -> None:
-    with writing(qc_database) as connection:
-        kept, gone = insert_rows(connection, models.ReferenceSnapshot, [_snapshot("projects")] * 2)
-        connection.execute(insert(models.KnownProject), [{"snapshot_id": n, "name": "MGP"} for n in (kept, gone)])
-        finding = {"rule": "S12", "severity": "warning", "message": "?", "snapshot_id": kept, "created": utc_now()}
-        insert_rows(connection, models.Finding, [finding])
-    with writing(qc_database) as connection:
-        connection.execute(text("DELETE FROM reference_snapshot WHERE id = :id"), {"id": gone})
-        assert connection.scalars(select(models.KnownProject.snapshot_id)).all() == [kept]
-    with pytest.raises(IntegrityError), writing(qc_database) as connection:
-        connection.execute(text("DELETE FROM reference_snapshot WHERE id = :id"), {"id": kept})
 
 
 @pytest.mark.parametrize(
@@ -275,13 +240,6 @@ class TestViews:
         assert [row["id"] for row in _rows(seeded, shown.format("current_measurement"))] == [1, 3, 4, 5]
         assert [row["id"] for row in _rows(seeded, shown.format("current_media"))] == [1, 3, 4, 5]
         assert [row["id"] for row in _rows(seeded, shown.format("current_metadata"))] == [1, 3, 4, 5]
-
-    def test_an_animal_whose_name_ends_in_blanks_is_another_animal(self, seeded: Engine) -> None:
-        with writing(seeded) as connection:
-            other = _specimen(3, specimen_id="m1 ", colony_id="MBLANK", is_current=True)
-            connection.execute(insert(models.Specimen), other)
-        query = "SELECT id, colony_id FROM current_measurement WHERE id IN (1, 4) ORDER BY id"
-        assert [tuple(row.values()) for row in _rows(seeded, query)] == [(1, "MABC"), (4, "MLINE")]
 
     @pytest.mark.parametrize("column", ["parameter_id", "specimen_id"])
     def test_the_measurements_of_a_parameter_or_specimen_are_found_by_an_index(

@@ -20,8 +20,8 @@ from dcc.qc.judging.waiver_store import (
 from dcc.rules.waivers import Waiver
 from dcc.vocabulary import WaiverEffect
 from tests.support.databases import only_sqlite
-from tests.support.integrity_cases import TODAY, experiment, experiments, mutant, procedure, simple, specimens
-from tests.support.judging_cases import basis, judge, upload, waiver
+from tests.support.integrity_cases import TODAY
+from tests.support.judging_cases import waiver
 
 
 def record(qc: Engine, made: Waiver) -> int:
@@ -79,16 +79,6 @@ def test_a_revoked_waiver_stays_on_record_with_who_did_it_and_why(qc_database: E
     assert entry.revoked is not None
     with pytest.raises(ConfigurationError, match="by another"), writing(qc_database) as connection:
         revoke_waiver(connection, waiver_id, author="a third", reason="again")
-
-
-def test_the_findings_that_a_waiver_decided_are_counted(qc_database: Engine) -> None:
-    judge(qc_database, upload(qc_database, specimens(mutant())))
-    done = procedure(simple("RANGED", "x"), simple("RANGED", "y", sequence_id="2"))
-    document = upload(qc_database, experiments(experiment(done)))
-    record(qc_database, waiver("P9"))
-    judge(qc_database, document, basis(*in_force(qc_database)))
-    with qc_database.connect() as connection:
-        assert [entry.findings for entry in list_waivers(connection, TODAY)] == [2]
 
 
 @only_sqlite

@@ -52,20 +52,6 @@ def test_experiments_build_on_the_document_that_added_their_specimens(qc_databas
     assert undo(qc_database, specimens).withdrawn == (specimens,)
 
 
-def test_experiments_that_came_before_their_specimens_do_not_build_on_these(qc_database: Engine) -> None:
-    apply(qc_database, ADD, experiment("E1"))
-    specimens = apply(qc_database, ADD, specimen("S1")).document_id
-    assert undo(qc_database, specimens).withdrawn == (specimens,)
-
-
-def test_experiments_do_not_build_on_an_edit_of_their_specimens(qc_database: Engine) -> None:
-    apply(qc_database, ADD, specimen("S1", "added"))
-    edited = apply(qc_database, EDIT, specimen("S1", "edited")).document_id
-    apply(qc_database, ADD, experiment("E1"))
-    assert undo(qc_database, edited).builders == ()
-    assert litters(qc_database) == {"S1": "added"}
-
-
 @pytest.mark.parametrize("action", [EDIT, DELETE])
 def test_experiments_whose_specimens_were_deleted_since_do_not_come_back(qc_database: Engine, action: Action) -> None:
     apply(qc_database, ADD, specimen("S1"), specimen("S2"))

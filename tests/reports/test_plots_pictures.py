@@ -77,13 +77,6 @@ def test_a_picture_is_an_svg_element_for_any_page(kind: str, catalogue: Catalogu
     assert not re.search(r"20\d\d-\d\d-\d\dT|matplotlib\.org", picture.svg)
 
 
-def test_pictures_on_one_page_have_no_id_in_common(catalogue: Catalogue) -> None:
-    pages = [made("distribution", catalogue, name=name).svg for name in ("one", "two")]
-    first, second = (set(re.findall(r' id="([^"]+)"', page)) for page in pages)
-    assert first
-    assert not first & second
-
-
 @pytest.mark.parametrize("kind", PICTURES)
 def test_names_from_outside_are_texts_and_nothing_else(
     kind: str, catalogue: Catalogue, recwarn: pytest.WarningsRecorder
@@ -121,13 +114,6 @@ def test_numbers_beyond_all_measure_are_drawn_and_told(catalogue: Catalogue) -> 
         assert "e+" in picture.alt
         assert picture.svg
         assert series.picture_of(series.in_panels(changed), catalogue).svg
-
-
-def test_a_picture_of_many_values_is_no_larger_than_one_of_some(catalogue: Catalogue) -> None:
-    taken = taken_of()
-    many = [value._replace(id=number, number=number % 91) for number, value in enumerate(taken.own.earlier * 100)]
-    large = ParameterValues(taken.parameter, "H", NEW, "g", Values(many, many), {"J": Values(many, [])}, {}, None)
-    assert len(distributions.picture_of(distributions.groups_of(large), catalogue).svg) < 400_000
 
 
 def test_drawing_needs_no_display_and_writes_where_it_was_told(tmp_path: Path) -> None:

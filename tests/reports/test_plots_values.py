@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-import numpy as np
 import pytest
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import Connection, Engine
 
 from dcc.errors import NotFoundError
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.qc.contexts.building import build_contexts
-from dcc.qc.database import writing
 from dcc.reports.languages import load_catalogue
 from dcc.reports.plots.distributions import draw_distribution, groups_of
 from dcc.reports.plots.picture import PictureKind
@@ -24,11 +22,9 @@ from dcc.reports.plots.values import (
     Value,
     Values,
     box_of,
-    load_values,
     numbers_of,
     require_documents,
     require_values,
-    sample_of_centre,
 )
 from dcc.reports.plots.weekly_experiments import MOST_WEEKS, count_weeks, draw_weeks
 from dcc.reports.submissions.pictures import draw_centre_pictures, draw_zip_pictures
@@ -128,30 +124,6 @@ def test_there_is_no_picture_of_what_is_not_there(qc_database: Engine, settings:
         assert pictures_of_centre(connection, "H", catalogue) == []
 
 
-@only_sqlite
-def test_of_very_many_values_always_the_same_few_are_held(qc_database: Engine) -> None:
-    submit_history(qc_database)
-    many = """
-        WITH RECURSIVE made(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM made WHERE i < 100000)
-        INSERT INTO measurement (id, procedure_run_id, document_id, position, type, parameter_id, value, number, unit,
-            line, centre, pipeline, project, procedure_id, fingerprint)
-        SELECT 1000000 + 20 * i, procedure_run_id, document_id, 1, type, 'MANY', value, i % 1000, unit, 1, centre,
-            pipeline, project, procedure_id, 0
-        FROM made, (SELECT * FROM measurement WHERE parameter_id = :weight LIMIT 1)
-    """
-    with writing(qc_database) as connection:
-        connection.execute(text(many), {"weight": WEIGHT})
-    with qc_database.connect() as connection:
-        sample = sample_of_centre(connection, "MANY", "H", most=1_000)
-        assert sample == sample_of_centre(connection, "MANY", "H", most=1_000)
-    assert (sample.of, sample.is_whole) == (100_000, False)
-    assert 900 < len(sample.values) < 1_100
-    # As even as the values themselves are, though these go up and down with the ids.
-    assert np.quantile([value.number for value in sample.values], [0.25, 0.5, 0.75]) == pytest.approx(
-        [250, 500, 750], abs=25
-    )
-
-
 def test_a_value_far_beyond_the_quartiles_is_an_outlier() -> None:
     box = box_of(numbers_of(range(1, 102)))
     assert box is not None
@@ -241,14 +213,3 @@ def test_the_most_telling_pictures_come_first_and_no_more_than_asked_for(
     assert [picture.name for picture in of_centre] == [picture.name for picture in by_contexts]
     assert [picture.parameter_id for picture in of_centre] == [WEIGHT, GLUCOSE, None]
     assert "One of them is an outlier: new 1,000." in pictures[0].alt
-
-
-@pytest.mark.both_databases
-def test_a_parameter_with_nothing_new_is_not_drawn_of_a_submission(qc_database: Engine, settings: Settings) -> None:
-    submit_history(qc_database)
-    submit(
-        qc_database, Action.ADD, weighed("A1", "5", day=FIRST_DAY.replace(day=4)), zip_file=NEW.file_name, faulty=[1]
-    )
-    with qc_database.connect() as connection:
-        assert pictures_of_zip(connection, NEW, load_catalogue("en", settings)) == []
-        assert load_values(connection, Parameter(WEIGHT, WEIGHT, ""), "J", None, with_others=False) is None

@@ -18,7 +18,6 @@ from dcc.outcomes import ZipKey
 from dcc.reports.causes.collecting import worst_first
 from dcc.reports.submissions.collecting import collect_centre, collect_session
 from dcc.reports.submissions.model import Accepted, EntityCount, Outcome
-from dcc.reports.submissions.page import render_html
 from dcc.reports.submissions.plain_text import render_text
 from dcc.session.crawling import crawl_file_sources
 from dcc.tracker.crawls import list_sessions
@@ -187,14 +186,6 @@ def _says_the_same_of_zips(page: Page, shown: dict[str, Any]) -> None:
     assert outcomes == [line["said"] for line in shown["zips"]]
 
 
-def test_pages_that_are_served_lead_from_one_to_another(desk: Desk) -> None:
-    centre = collect_centre(desk.tracker, desk.qc, "H", desk.data.settings, most_pictures=0)
-    text = render_html(centre, desk.catalogue(), link_of_zip=lambda key: f"/reports/{key.partition}")
-    links = {one.get("href") for one in Page(text).all("//table//a")}
-    assert f"/reports/{world.GOOD}" in links
-    assert len(links) == len(centre.zips)
-
-
 def test_the_terminal_tells_what_became_of_what_is_not_accepted(desk: Desk) -> None:
     deleted = EntityCount("specimen", 24, 0, 0, 0, 0, 0, 0, 24)
     edited = EntityCount("experiment", 1200, 1185, 1, 2, 5, 3, 4, 0)
@@ -204,12 +195,6 @@ def test_the_terminal_tells_what_became_of_what_is_not_accepted(desk: Desk) -> N
     told = "2 at fault; 5 not counted, because an animal is at fault; 4 not taken; 1 not checked yet; "
     told += "3 replaced or deleted since"
     assert f"Experiments: 1,185 of 1,200; {told}" in text
-
-
-def test_a_report_says_why_an_experiment_without_an_error_does_not_count(desk: Desk) -> None:
-    why = "counts nowhere, though nothing is wrong with the experiment. Correct the animal"
-    assert why in desk.page(world.WITH_FINDINGS).section("accepted")
-    assert why not in desk.page(world.GOOD).section("accepted")
 
 
 def test_what_centres_wrote_is_shown_and_does_nothing(desk: Desk) -> None:

@@ -63,11 +63,6 @@ def test_missing_reference_data_are_said_once_a_document_with_the_rules_that_wer
     assert not fails(found)
 
 
-def test_nothing_is_said_of_missing_reference_data_that_no_rule_would_have_needed() -> None:
-    assert check(experiments(experiment()), reference=without("colonies")) == []
-    assert check(experiments(experiment()), reference=without("strains")) == []
-
-
 def test_without_impress_what_does_not_need_it_is_checked_all_the_same() -> None:
     document = with_parameters(
         simple("?", ""), simple("?"), series("??", at("1", "")), picture(associations=(association("nothing"),))
@@ -153,12 +148,6 @@ def test_a_waiver_may_lower_a_rule_to_a_warning_and_is_shown() -> None:
     (judged,) = apply_waivers(ill_valued(), [lowering], TODAY)
     assert (judged.finding.severity, judged.waiver, judged.is_waived) == (Severity.WARNING, lowering, False)
     assert not fails([judged.finding])
-
-
-def test_of_several_waivers_one_that_sets_aside_decides() -> None:
-    deciding = waiver()
-    (judged,) = apply_waivers(ill_valued(), [waiver(WaiverEffect.WARN), deciding], TODAY)
-    assert judged.waiver is deciding
 
 
 def test_a_waiver_leaves_the_severity_of_what_could_not_be_checked() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import date
 from typing import Any
 
 import pytest
@@ -16,7 +15,7 @@ from dcc.qc import models
 from dcc.qc.apply.documents import Applied
 from dcc.qc.database import writing
 from dcc.qc.judging import healing
-from dcc.qc.judging.waiver_store import add_waiver, revoke_waiver
+from dcc.qc.judging.waiver_store import add_waiver
 from dcc.rules.waivers import Waiver
 from tests.support.integrity_cases import (
     REFERENCE,
@@ -37,7 +36,6 @@ from tests.support.judging_cases import (
     basis,
     judge,
     rules_of,
-    statements,
     upload,
     waiver,
 )
@@ -142,17 +140,6 @@ def test_documents_that_do_not_stand_or_wait_for_their_first_judgement_are_left_
 
 
 @pytest.mark.both_databases
-def test_the_number_of_statements_does_not_go_with_that_of_specimens(qc_database: Engine) -> None:
-    experiments_on = [experiment(specimen_ids=(f"M{n}",), experiment_id=f"E{n}", line=n) for n in range(300)]
-    missing = judged(qc_database, block(), *experiments_on)
-    arrived = judged(qc_database, *specimens(*(mutant(specimen_id=f"M{n}", line=n) for n in range(300))))
-    with qc_database.connect() as connection, statements(qc_database) as sent:
-        found = healing.documents_to_judge_again(connection, [arrived.document_id])
-    assert found == [missing.document_id]
-    assert len(sent) <= 16
-
-
-@pytest.mark.both_databases
 def test_documents_are_found_by_rule_and_centre(qc_database: Engine) -> None:
     first = judged(qc_database, *on("M1"))
     second = judged(qc_database, block(centre="J"), *on("M1")[1:], centre="J")
@@ -201,23 +188,6 @@ def test_a_waiver_concerns_documents_with_findings_that_it_covers(
         judge(qc_database, faulty[place], basis(made))
     assert asked(qc_database, healing.documents_of_begun_waivers, [made]) == []
     assert asked(qc_database, healing.documents_of_waiver, made) == found
-
-
-def test_a_waiver_that_lapsed_concerns_the_documents_that_it_decided(
-    qc_database: Engine, faulty: tuple[Applied, Applied]
-) -> None:
-    with writing(qc_database) as connection:
-        made = given(connection, waiver("P9", centre="J", valid_until=date(2026, 12, 1)))
-    judge(qc_database, faulty[1], basis(made))
-    decided = faulty[1].document_id
-    assert asked(qc_database, healing.documents_of_lapsed_waivers, TODAY) == []
-    assert asked(qc_database, healing.documents_of_lapsed_waivers, date(2026, 12, 2)) == [decided]
-    with writing(qc_database) as connection:
-        revoked = revoke_waiver(connection, made.id or 0, author="a wrangler", reason="the balance is mended")
-    assert asked(qc_database, healing.documents_of_lapsed_waivers, TODAY) == [decided]
-    assert asked(qc_database, healing.documents_of_waiver, revoked) == [decided]
-    judge(qc_database, faulty[1])
-    assert asked(qc_database, healing.documents_of_lapsed_waivers, TODAY) == []
 
 
 @pytest.mark.both_databases

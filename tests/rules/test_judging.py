@@ -16,7 +16,6 @@ from dcc.documents.contents import Content
 from dcc.naming import Action
 from dcc.qc import models
 from dcc.qc.database import writing
-from dcc.qc.judging.documents import Basis
 from dcc.qc.judging.waiver_store import add_waiver
 from dcc.rules import registry
 from dcc.rules.findings import Fault, fault
@@ -44,12 +43,10 @@ from tests.support.judging_cases import (
     findings,
     judge,
     rules_of,
-    statements,
     upload,
     validity,
     waiver,
 )
-from tests.support.qc_documents import undo_documents
 
 
 def ill(*values: str, **changes: Any) -> list[Content]:
@@ -152,28 +149,6 @@ def test_a_missing_specimen_heals_when_it_arrives_and_the_finding_stays_on_recor
     assert not document_row(qc_database, document).contexts_built
 
 
-def test_a_finding_that_an_edit_of_a_specimen_clears_is_closed_by_no_document(mouse: Engine) -> None:
-    document = upload(mouse, ill("5", date="2013-05-01"))
-    assert rules_of(judge(mouse, document)) == ["E8"]
-    upload(mouse, specimens(mutant(dob="2013-01-01")), Action.EDIT)
-    assert rules_of(judge(mouse, document)) == []
-    assert [(row.is_active, row.closed_by) for row in findings(mouse, document)] == [(False, None)]
-
-
-def test_what_a_later_document_replaced_counts_no_longer_and_comes_back_with_it(mouse: Engine) -> None:
-    document = upload(mouse, ill("x", "y"))
-    judge(mouse, document)
-    edited = upload(mouse, ill("5"), Action.EDIT)
-    judge(mouse, edited)
-    assert [entry.value for entry in judge(mouse, document).findings] == ["y"]
-    closed, left = findings(mouse, document)
-    assert (closed.value, closed.closed_by, left.is_active) == ("x", edited.document_id, True)
-    assert validity(mouse) == [False, False, True]
-    undo_documents(mouse, [edited.document_id])
-    assert sorted(str(entry.value) for entry in judge(mouse, document).findings) == ["x", "y"]
-    assert validity(mouse) == [False, False, True]
-
-
 def test_of_what_a_document_deletes_only_the_upload_is_judged(mouse: Engine) -> None:
     document = upload(mouse, ill("x"))
     judge(mouse, document)
@@ -249,13 +224,6 @@ def test_a_waiver_for_a_procedure_is_for_repeated_experiments_of_it_only(mouse: 
     assert judge(mouse, document, basis(lowering, other)).counts == {("E9", Severity.WARNING): 1}
 
 
-def test_a_waiver_for_a_procedure_is_for_experiments_of_it_as_such(qc_database: Engine) -> None:
-    document = upload(qc_database, ill("5"))
-    given = waive(qc_database, waiver("E4", procedure="PROC_001"))
-    assert judge(qc_database, document).failed
-    assert not judge(qc_database, document, basis(given)).failed
-
-
 def test_missing_reference_data_are_nobodys_fault(mouse: Engine) -> None:
     document = upload(mouse, ill("x"))
     without = basis(reference=Reference(replace(BASIS.reference.data, impress=None)))
@@ -308,21 +276,3 @@ def test_of_very_many_findings_the_first_are_recorded_and_one_counts_the_rest(mo
     assert "5 findings more than the 8 that are recorded: P9 3 (error), X10 2 (warning)" in more.message
     assert validity(mouse) == [False] * 7 + [True] * 7
     assert "more" not in rules_of(judge(mouse, document))
-
-
-@pytest.mark.both_databases
-def test_the_number_of_statements_does_not_go_with_that_of_rows_or_findings(mouse: Engine) -> None:
-    def sent(document_id: int, by: Basis = BASIS) -> int:
-        with statements(mouse) as counted:
-            judge(mouse, document_id, by)
-        return len(counted)
-
-    few = upload(mouse, ill(*"xy")).document_id
-    many = upload(mouse, ill(*["x"] * 400, specimen_ids=("M1", "M?"))).document_id
-    first = sent(few)
-    assert sent(many) <= first + 2
-    assert sent(many) <= first
-    upload(mouse, specimens(mutant(specimen_id="M?")))
-    assert sent(many) <= first + 4, "closes the findings of 400 experiments"
-    given = waive(mouse, waiver("P9"))
-    assert sent(many, basis(given)) <= first + 4, "waives 400 findings"

@@ -45,11 +45,6 @@ def test_every_finite_number_is_read_with_its_exponent_in_either_case(number: fl
     assert read_float(repr(number).upper()) == number
 
 
-@given(st.decimals(allow_nan=False, allow_infinity=False, places=2, min_value=-(10**9), max_value=10**9))
-def test_thousands_may_be_marked(number: object) -> None:
-    assert read_float(f"{number:,}") == float(f"{number}")
-
-
 @given(st.dates())
 def test_every_day_is_read(day: date) -> None:
     assert read_date(day.isoformat()) == day

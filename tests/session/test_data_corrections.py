@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from sqlalchemy import Engine, select, update
 
 from dcc.errors import (
     ConfigurationError,
     NotFoundError,
-    QcDatabaseUnreachableError,
     StagedDocumentLostError,
 )
 from dcc.phases import Phase, Status
 from dcc.qc import models
 from dcc.qc.database import writing
-from dcc.session.data import corrections, settling, uploader
+from dcc.session.data import corrections
 from dcc.session.data.corrections import confirm_submission, recheck, withdraw_submission
 from dcc.session.data.settling import QcSettled, settle_qc
 from dcc.tracker.models import DocumentReopening
@@ -175,33 +172,6 @@ def test_what_is_held_of_a_withdrawn_submission_cannot_be_confirmed_any_more(hel
     assert confirm(held) == [(EDITED, Status.DONE)]
 
 
-@pytest.mark.both_databases
-def test_what_waits_to_be_uploaded_of_a_withdrawn_submission_is_not(
-    data: DataInstallation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A session was stopped between the specimens and the experiments of an archive."""
-    apply, applied = uploader.apply_documents, []
-
-    def away_after_one(*given: Any, **options: Any) -> Any:
-        applied.append(given)
-        if len(applied) > 1:
-            raise QcDatabaseUnreachableError("The QC database is away.")
-        return apply(*given, **options)
-
-    data.put(ZIP, specimens(), experiments())
-    data.validate()
-    with monkeypatch.context() as patched:
-        patched.setattr(uploader, "apply_documents", away_after_one)
-        patched.setattr("dcc.session.data.uploading.MOST_DOCUMENTS", 1)
-        with pytest.raises(QcDatabaseUnreachableError):
-            data.take_up()
-    assert data.documents() == {SPECIMENS: "upload done", EXPERIMENTS: "upload pending"}
-    withdraw_submission(data.tracker, data.qc, data.settings, key_of(ZIP), **WHO)
-    data.take_up()
-    assert data.states() == {ZIP: "upload cancelled"}
-    assert data.rows(models.Experiment, "id") == []
-
-
 # Judged again
 
 
@@ -222,33 +192,6 @@ def test_documents_are_judged_again_by_rule_centre_and_zip_action(data: DataInst
     assert again() == (2, (ZIP, LATER))
     assert data.states() == {ZIP: "data failed", LATER: "qc done"}
     assert why(data) == {("someone", "See.")}
-
-
-@pytest.mark.both_databases
-@pytest.mark.parametrize("what", ["recheck", "withdrawal"])
-def test_what_is_set_back_while_a_session_builds_contexts_is_judged_by_the_next_one(
-    data: DataInstallation, monkeypatch: pytest.MonkeyPatch, what: str
-) -> None:
-    data.put(ZIP, specimens(), experiments())
-    data.put(EDIT, experiments("2013-11-01.1", animals=1))
-    data.validate()
-    build, before = settling.build_contexts, data.take_up(Phase.DATA)
-    assert before.zips
-
-    def built(*given: Any, **named: Any) -> Any:
-        if what == "recheck":
-            recheck(data.tracker, data.qc, data.settings, author="someone", reason="See.", centre="H")
-        else:
-            withdraw_submission(data.tracker, data.qc, data.settings, key_of(EDIT), **WHO)
-        return build(*given, **named)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(settling, "build_contexts", built)
-        data.take_up()
-    assert data.documents()[EXPERIMENTS] in {"qc pending", "upload done"}
-    result = data.take_up()
-    assert result.document(EXPERIMENTS, Phase.DATA).status is Status.DONE
-    assert data.take_up().zips == []
 
 
 # Quality control

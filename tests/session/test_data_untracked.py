@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from sqlalchemy import delete, select, update
 
 from dcc.errors import ConfigurationError
 from dcc.phases import Phase
 from dcc.qc import models
-from dcc.qc.apply.withdrawal import Undone
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.database import writing
-from dcc.session.data import checking
-from dcc.session.data.corrections import recheck, withdraw_submission
+from dcc.session.data.corrections import withdraw_submission
 from dcc.session.data.settling import settle_qc
 from dcc.tracker import progress
 from dcc.tracker.database import writing as writing_tracker
@@ -69,18 +65,6 @@ def test_what_an_archive_brought_before_it_changed_heals_too(data: DataInstallat
     assert counted(data) == 3
 
 
-def test_what_was_applied_before_its_archive_changed_is_judged(data: DataInstallation) -> None:
-    data.put(ZIP, specimens(), experiments())
-    data.validate()
-    data.take_up(until=Phase.UPLOAD)
-    data.put(ZIP, specimens(mice=4), experiments(animals=4))
-    data.validate()
-    take_beside(data)
-    data.take_up()
-    assert valid(data) == {True}
-    assert counted(data) == 4
-
-
 def test_what_the_tracker_does_not_know_any_more_heals_too(data: DataInstallation) -> None:
     data.put(ZIP, experiments())
     data.run()
@@ -89,19 +73,6 @@ def test_what_the_tracker_does_not_know_any_more_heals_too(data: DataInstallatio
     data.run()
     assert active(data) == []
     assert counted(data) == 3
-
-
-@pytest.mark.both_databases
-def test_what_the_tracker_does_not_know_any_more_is_judged_again_when_asked(data: DataInstallation) -> None:
-    data.put(ZIP, experiments())
-    data.run()
-    forget(data)
-    found = recheck(data.tracker, data.qc, data.settings, rule="E4", **WHO)  # type: ignore[arg-type]
-    assert (found.documents, found.keys) == (1, (key_of(ZIP),))
-    assert data.rows(models.Document, "judged_at") == [(None,)]
-    data.take_up()
-    assert data.rows(models.Document, "judged_at") != [(None,)]
-    assert valid(data) == {False}
 
 
 def test_what_an_edit_ended_is_judged_as_it_was_when_the_edit_is_withdrawn(data: DataInstallation) -> None:
@@ -181,27 +152,6 @@ def test_documents_are_not_done_because_the_qc_database_was_lost(data: DataInsta
     assert data.documents()[EXPERIMENTS] == "qc pending"
     data.take_up()
     assert data.documents()[EXPERIMENTS] != "qc done"
-
-
-@pytest.mark.both_databases
-def test_what_is_withdrawn_while_it_waits_to_be_judged_is_not_judged(
-    data: DataInstallation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data.put(ZIP, experiments())
-    data.validate()
-    withdrawn: list[Undone] = []
-    check = checking._check
-
-    def check_what_is_withdrawn(*given: Any) -> Any:
-        withdrawn.append(withdraw_submission(data.tracker, data.qc, data.settings, key_of(ZIP), **WHO))
-        return check(*given)
-
-    monkeypatch.setattr(checking, "_check", check_what_is_withdrawn)
-    data.take_up()
-    assert len(withdrawn) == 1
-    assert active(data) == []
-    assert data.documents() == {EXPERIMENTS: "upload cancelled"}
-    assert data.take_up().zips == []
 
 
 def test_contexts_are_as_if_built_anew_after_withdrawals_and_retries(data: DataInstallation) -> None:

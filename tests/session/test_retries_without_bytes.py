@@ -110,21 +110,6 @@ def test_what_was_asked_for_again_is_tried_by_the_next_session(
     assert once.run_session().zips == {}
 
 
-def test_a_source_that_is_given_up_before_its_turn_wipes_nothing(
-    installation: Installation, folder: Folder, away: set[str]
-) -> None:
-    keys = [f"add/H.2013-10-31.{inc}.impc.zip" for inc in range(1, 4)]
-    for inc, key in enumerate(keys, 1):
-        folder.put(key, specimens(stem=f"2013-10-31.{inc}"))
-    installation.run_session()
-    for key in keys:
-        (installation.settings.staging_directory / key).unlink()
-    folder.path.rename(folder.path.with_name("elsewhere"))
-    one = installation.with_settings(source_failure_limit=1, downloads_per_source=1, max_retries=0)
-    one.process_again(*keys)
-    assert installation.states() == dict.fromkeys(keys, "xsd done")
-
-
 def test_the_copy_in_staging_serves_where_the_source_lists_the_same(
     installation: Installation, folder: Folder, away: set[str]
 ) -> None:
@@ -172,27 +157,6 @@ def test_an_archive_that_was_replaced_since_the_last_crawl_is_fetched_by_a_retry
     assert (outcome.succeeded, outcome.kept, outcome.attempts) == (True, False, 0)
     assert installation.staged()[KEY] == replaced
     assert installation.attempts(KEY) == [(folder.source_id, "xsd done")] * 3
-
-
-def test_a_source_that_tells_no_time_is_asked_first(
-    installation: Installation, folder: Folder, away: set[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from dcc.tracker.hostings import listing_changes
-
-    credible = listing_changes.credible
-
-    def timeless(file: Any) -> Any:
-        found = credible(file)
-        return type(found)(found.name, found.size_bytes, None, found.has_md5)
-
-    monkeypatch.setattr(listing_changes, "credible", timeless)
-    archive = folder.put(KEY)
-    installation.run_session()
-    away.add("centre")
-    outcome = installation.with_settings(max_retries=0).process_again(KEY).zips[KEY]
-    assert (outcome.succeeded, outcome.kept) == (True, False)
-    assert [state for _, state in installation.attempts(KEY)] == ["xsd done", "download failed", "xsd done"]
-    assert installation.staged()[KEY] == archive
 
 
 @pytest.mark.parametrize("is_back", [True, False], ids=["back", "still away"])

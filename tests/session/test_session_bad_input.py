@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import io
 import os
-import subprocess
-import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -160,16 +158,6 @@ def test_an_archive_with_odd_entries_fails_with_the_reason(
     assert not [path for path in installation.staged() if path.startswith(f"{KEY}.contents")]
 
 
-def test_a_document_whose_name_is_in_an_old_code_page_is_refused_by_name(
-    installation: Installation, folder: Folder
-) -> None:
-    folder.put(KEY, misnamed("caf#.xml", b"caf\x82.xml"))
-    installation.run_session()
-    assert installation.states()[KEY] == "xml_name failed"
-    assert ("café.xml", "xml_name failed") in installation.documents()
-    assert (SPECIMENS, "xsd done") in installation.documents()
-
-
 ODD_NAMES = {
     b"H.2013-10-31.1\xe9.impc.zip": "H.2013-10-31.1\\xe9.impc.zip",
     "H.2013-10-31.2é🐁.impc.zip".encode(): "H.2013-10-31.2é🐁.impc.zip",
@@ -259,33 +247,3 @@ with open_session(tracker, settings) as session:
             print(problem.kind, problem.message)
 print([line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")][0])
 """
-
-
-@only_sqlite
-def test_a_huge_text_is_refused_in_little_memory(installation: Installation, tmp_path: Path) -> None:
-    folder = installation.add_folder()
-    (folder.path / "add").mkdir()
-    head, tail = document("#").split(b"#")
-    with (
-        zipfile.ZipFile(folder.path / KEY, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
-        archive.open(SPECIMENS, "w") as member,
-    ):
-        member.write(head + b"<centre>")
-        for _ in range(100):
-            member.write(b"m" * 1_000_000)
-        member.write(b"</centre>" + tail)
-    environment = {
-        **os.environ,
-        "DCC_HOME": str(installation.settings.home),
-        "DCC_TRACKER_URL": installation.settings.tracker_database_url,
-        "DCC_MIN_FREE_BYTES": "0",
-    }
-    done = subprocess.run(
-        [sys.executable, "-c", _MEASURED_SESSION], env=environment, capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
-    *problems, memory = done.stdout.splitlines()
-    assert problems
-    assert all(len(problem) < 1_000 for problem in problems)
-    assert installation.states() == {KEY: "xsd failed"}
-    assert int(memory.split()[1]) < 200_000

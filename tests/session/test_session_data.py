@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from collections import deque
 from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine, text, update
 
 from dcc.cli.demo import submissions
-from dcc.errors import QcDatabaseUnreachableError, ReferenceDataError
-from dcc.operations.sessions import open_session
+from dcc.errors import QcDatabaseUnreachableError
 from dcc.phases import Phase
 from dcc.qc import models
 from dcc.qc.database import writing
 from dcc.qc.reference import snapshots
 from dcc.reference.loading import SHIPPED, load_shipped
 from dcc.session.data.documents import count_waiting
-from dcc.session.data.session_data import take_up_data
-from dcc.tracker.crawls import list_sessions
 from dcc.tracker.queries.zip_stories import zip_story
 from dcc.vocabulary import ContextState, Severity
 from dcc_assets.sync.archive_records import recorded_zips
 from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, key_of, specimens
 from tests.support.sent_statements import sent_statements
-from tests.support.session_reports import session_report
 
 ZIP = "add/H.2013-10-31.1.impc.zip"
 PHASES = [Phase.UPLOAD, Phase.DATA, Phase.CONTEXT, Phase.OVERVIEW, Phase.QC]
@@ -146,17 +141,6 @@ def test_an_experiment_without_its_specimen_fails_and_heals_when_that_arrives(da
     assert story.reopenings[0].from_phase is Phase.DATA
 
 
-def test_what_heals_is_taken_up_too_when_only_the_cause_was_asked_for(data: DataInstallation) -> None:
-    data.put(ZIP, experiments())
-    data.run()
-    data.put("add/H.2013-11-05.1.impc.zip", specimens("2013-11-05.1"))
-    data.put("add/H.2013-11-06.1.impc.zip", specimens("2013-11-06.1", first=50))
-    data.validate()
-    data.take_up(keys=["add/H.2013-11-05.1.impc.zip"])
-    assert data.documents()[EXPERIMENTS] == "qc pending"
-    assert data.documents()["H.2013-11-06.1.specimen.impc.xml"] == "xsd done"
-
-
 def test_what_is_there_already_fails_the_data_phase_and_what_is_new_counts(data: DataInstallation) -> None:
     """S13: only what can take effect does."""
     data.put(ZIP, specimens())
@@ -235,16 +219,6 @@ def test_a_document_that_cannot_be_judged_for_a_fault_of_the_platform_goes_on_wa
     assert data.last_session()[0] == Phase.DATA
     data.take_up()
     assert data.states() == {ZIP: "qc pending"}
-
-
-def test_a_document_that_is_not_in_staging_any_more_is_judged_by_its_rows(data: DataInstallation) -> None:
-    data.put(ZIP, experiments())
-    data.validate()
-    data.take_up(Phase.UPLOAD)
-    (data.settings.staging_directory / f"{ZIP}.contents" / EXPERIMENTS).unlink()
-    data.take_up()
-    assert data.documents() == {EXPERIMENTS: "data failed"}
-    assert data.log(EXPERIMENTS) == ["E4"] * 3
 
 
 @pytest.mark.both_databases
@@ -352,37 +326,6 @@ def test_reference_data_that_can_be_read_by_now_or_have_changed_heal_findings_in
     with sent_statements(Engine) as without:
         data.with_settings(reference_projects=None).take_up()
     assert len(quiet) < len(without), "the setting is another one then, and the shipped set is read anew"
-
-
-def test_a_set_that_is_refused_or_cannot_be_read_is_said_by_every_session(
-    data: DataInstallation, tmp_path: Path
-) -> None:
-    path = tmp_path / "projects.csv"
-    data = data.with_settings(reference_projects=str(path))
-    path.write_text("project\nA\nB\nC\n")
-    data.take_up()
-    for content, said in (("project\nA\n", "less than half"), ("", "lacks the columns"), (None, "cannot be read")):
-        if content is None:
-            path.unlink()
-        else:
-            path.write_text(content)
-        for _ in range(2):
-            with open_session(data.tracker, data.settings) as session:
-                deque(take_up_data(data.tracker, data.qc, data.settings, session), maxlen=0)
-            (trouble,) = session.troubles
-            assert isinstance(trouble, ReferenceDataError)
-            assert said in str(trouble)
-            assert "stay in use" in str(trouble)
-            assert str(trouble) in session.notices
-            with data.tracker.connect() as connection:
-                (entry,) = list_sessions(connection, limit=1)
-                report = session_report(connection, session.id)
-            assert (entry.outcome, entry.failed_phase) == ("failed", Phase.DATA)
-            assert "failed projects could not be refreshed" in " ".join(report.text.split())
-    path.write_text("project\nA\nB\n")
-    data.take_up()
-    with data.tracker.connect() as connection:
-        assert list_sessions(connection, limit=1)[0].outcome == "succeeded"
 
 
 @pytest.mark.both_databases

@@ -18,13 +18,12 @@ from dcc.cli.demo import submissions
 from dcc.operations.sessions import open_session
 from dcc.outcomes import SourceCrawl
 from dcc.session.crawling import crawl_file_sources
-from dcc.session.prepare.archive_checks import ArchiveChecker
 from dcc.tracker.database import writing
 from dcc.tracker.models import AnException, FileSource, SourceCrawlRow
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation, specimens
 from tests.support.sent_statements import sent_statements
-from tests.support.served_sources import Relay, below, large_archive, logged, put_many, register
+from tests.support.served_sources import Relay, below, large_archive, put_many, register
 from tests.support.servers import Share
 from tests.support.trials import EVERYWHERE
 
@@ -33,42 +32,6 @@ pytestmark = pytest.mark.servers
 NAME = "H.2013-10-31.1.impc.zip"
 KEY = f"add/{NAME}"
 _OPEN_FILES = Path("/proc/self/fd")
-
-
-class TestLies:
-    @only_sqlite
-    def test_a_file_that_is_shorter_than_listed_is_no_success(
-        self, quick: Installation, faulty_ftp_server: Callable[..., Share]
-    ) -> None:
-        """Truncated transfers counted as success."""
-        share = faulty_ftp_server(size_error=1_000)
-        content = large_archive()
-        share.put(KEY, content)
-        source_id = register(quick, share)
-        outcome = quick.run_session().zips[KEY]
-        assert outcome.failed
-        assert {reason.kind for reason in outcome.reasons} == {"SizeMismatchError"}
-        assert f"{len(content):,} bytes arrived where {len(content) + 1_000:,} were listed" in logged(quick)[0]
-        assert quick.attempts(KEY) == [(source_id, "download failed")] * 2
-        assert not [path for path in quick.staged() if path.startswith(KEY)]
-
-    @only_sqlite
-    def test_a_server_that_calls_half_a_file_the_whole_is_not_believed(
-        self, quick: Installation, faulty_ftp_server: Callable[..., Share], local_folder: Share
-    ) -> None:
-        """A server cuts at 50 %."""
-        content = large_archive()
-        share = faulty_ftp_server(cut_after=len(content) // 2, claim_success=True)
-        share.put(KEY, content)
-        first = register(quick, share)
-        once = quick.with_settings(max_retries=0)
-        assert once.run_session().zips[KEY].failed
-        assert quick.attempts(KEY) == [(first, "download failed")]
-        assert KEY not in quick.staged()
-        second = register(quick, local_folder)
-        assert once.run_session().zips[KEY].succeeded
-        assert quick.attempts(KEY)[-1] == (second, "xsd done")
-        assert quick.staged()[KEY] == content
 
 
 class TestServersThatStall:
@@ -171,27 +134,6 @@ def _open_files(installation: Installation) -> int:
     """The open files, without the connections that the tracker's pool keeps: their number is a matter of chance."""
     installation.tracker.dispose()
     return len(list(_OPEN_FILES.iterdir()))
-
-
-@only_sqlite
-def test_no_file_or_connection_stays_open(quick: Installation, sftp_server: Share) -> None:
-    """File descriptors are stable over many archives."""
-    put_many(sftp_server, "H", 150)
-    register(quick, sftp_server)
-    open_before, most = _open_files(quick), 0
-    extract = ArchiveChecker.extract
-
-    def counting(self: ArchiveChecker, archive: Path, target: Path) -> object:
-        nonlocal most
-        most = max(most, len(list(_OPEN_FILES.iterdir())))
-        return extract(self, archive, target)
-
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(ArchiveChecker, "extract", counting)
-        assert len(quick.run_session().zips) == 150
-    assert set(quick.states().values()) == {"xsd done"}
-    assert most <= open_before + 40
-    assert _open_files(quick) <= open_before + 5
 
 
 @pytest.fixture

@@ -120,18 +120,6 @@ class TestOneAtATime:
             assert "dcc sessions" in str(error.value)
         assert len(_rows(tracker, CrawlingSession)) == 1
 
-    def test_a_process_with_another_home_and_directory_is_refused_too(
-        self, tracker: Engine, settings: Settings, tmp_path: Path
-    ) -> None:
-        """The lock was a file in the working directory."""
-        elsewhere = settings.model_copy(update={"home": tmp_path / "elsewhere"})
-        with (
-            _other_process(elsewhere, cwd=tmp_path) as (process, session_id),
-            pytest.raises(SessionActiveError, match=rf"Session {session_id} is active: process {process.pid} on "),
-            open_session(tracker, settings),
-        ):
-            pytest.fail("two sessions at once")
-
     @pytest.mark.both_databases
     def test_of_many_that_open_at_once_one_is_let_in(self, tracker: Engine, settings: Settings) -> None:
         together, over = threading.Barrier(6), threading.Event()
@@ -154,16 +142,6 @@ class TestOneAtATime:
         for thread in threads:
             thread.join(PATIENCE)
         assert sorted(outcomes) == ["in", *["refused"] * 5]
-
-    def test_one_session_after_the_other_is_let_in(self, tracker: Engine, settings: Settings) -> None:
-        """The second session of a process never came about."""
-        ids = []
-        for _ in range(3):
-            with open_session(tracker, settings) as session:
-                ids.append(session.id)
-                assert session.notices == ()
-        assert ids == sorted(set(ids))
-        assert [row.status for row in _rows(tracker, CrawlingSession)] == [leases.SUCCESS] * 3
 
 
 class TestOutcome:
@@ -422,15 +400,6 @@ class TestHandingOver:
         assert len(_rows(tracker, CrawlingSession)) == 1
 
     @only_sqlite
-    def test_what_failed_before_the_handing_over_fails_the_session(self, tracker: Engine, settings: Settings) -> None:
-        with open_session(tracker, settings) as first:
-            first.finish_task(first.start_task(Phase.ZIP_NAME, "crawl"), failed=True)
-            first.hand_over()
-        with open_session(tracker, settings, resume=first.id) as second:
-            second.finish_task(second.start_task(Phase.XSD, "validation"), failed=False)
-        assert _session_row(tracker, first.id).status == Phase.ZIP_NAME
-
-    @only_sqlite
     @pytest.mark.parametrize("failed", [True, False])
     def test_the_next_session_finishes_one_that_nobody_went_on_with(
         self, failed: bool, tracker: Engine, settings: Settings
@@ -442,25 +411,6 @@ class TestHandingOver:
             assert second.id > first.id
             assert second.notices == ()
             assert _session_row(tracker, first.id).status == (Phase.ZIP_NAME if failed else leases.SUCCESS)
-
-    @only_sqlite
-    def test_a_session_that_is_over_cannot_be_gone_on_with(self, tracker: Engine, settings: Settings) -> None:
-        with open_session(tracker, settings) as first:
-            first.hand_over()
-        with open_session(tracker, settings) as second:
-            pass
-        finished = _session_row(tracker, first.id)
-        with open_session(tracker, settings, resume=first.id) as third:
-            assert third.id > second.id
-        assert _session_row(tracker, first.id) == finished
-
-    @only_sqlite
-    def test_a_run_that_breaks_off_does_not_hand_over(self, tracker: Engine, settings: Settings) -> None:
-        with pytest.raises(RuntimeError), open_session(tracker, settings) as first:  # noqa: PT012
-            first.hand_over()
-            raise RuntimeError("broke off")
-        assert _session_row(tracker, first.id).status == Phase.DOWNLOAD
-        assert (_lock(tracker).holder, _lock(tracker).session_id) == (None, None)
 
     @only_sqlite
     def test_a_killed_run_that_had_gone_on_with_it_leaves_it_failed(self, tracker: Engine, settings: Settings) -> None:

@@ -16,14 +16,13 @@ from dcc.tracker.models import (
     CrawlFinding,
     CrawlingSession,
     FileSourceHasZip,
-    SourceCrawlRow,
     ZipAction,
     ZipFile,
 )
 from tests.support.databases import only_sqlite
 from tests.support.faulty_servers import FaultyFtpServer, PasswordSftpServer
 from tests.support.installations import Installation, experiments, specimens
-from tests.support.served_sources import Relay, below, large_archive, logged, register
+from tests.support.served_sources import Relay, large_archive, logged, register
 from tests.support.servers import Share
 
 pytestmark = pytest.mark.servers
@@ -68,23 +67,6 @@ class TestOneTreeOverEveryProtocol:
         share.put("edit/older/H.2013-10-30.1.impc.zip")
         return tree
 
-    @only_sqlite
-    def test_the_same_files_are_found_for_the_same_actions(
-        self, quick: Installation, sftp_server: Share, ftp_server: Share, ftps_server: Share, local_folder: Share
-    ) -> None:
-        """FTP took what was to be edited or deleted for additions.
-
-        Row 24: the servers refuse active transfers.
-        """
-        tree = self.put_tree(sftp_server)
-        shares = (sftp_server, ftp_server, ftps_server, local_folder)
-        ids = [register(quick, share) for share in shares]
-        result = quick.run_session()
-        expected = {(*key.split("/"), (sftp_server.root / key).stat().st_size, 1_400_000_000) for key in tree}
-        assert hosted(quick) == dict.fromkeys(ids, expected)
-        assert {crawled.outcome for crawled in result.crawls.values()} == {"ok"}
-        assert {crawled.ignored for crawled in result.crawls.values()} == {2}
-
     @pytest.mark.parametrize("protocol", ["sftp_server", "ftp_server", "ftps_server"])
     def test_a_session_ends_the_same(self, quick: Installation, protocol: str, request: pytest.FixtureRequest) -> None:
         """Each file is fetched from the directory it was found in."""
@@ -120,37 +102,6 @@ class TestFailover:
         assert [reason.message for reason in outcome.reasons if reason.kind == "TransferFailedError"] == reasons
         assert f"file source {first} " in reasons[0]
         assert "sending" in reasons[0]
-
-    @only_sqlite
-    def test_the_second_source_delivers_what_the_first_falsified(self, quick: Installation, ftp_server: Share) -> None:
-        """(zip_md5, failed) is reached, and the centre's checksum is put to use."""
-        content = large_archive()
-        ftp_server.put(KEY, content)
-        ftp_server.put(f"{KEY}.md5", f"{hashlib.md5(content).hexdigest()}  {NAME}\n".encode())
-        with Relay(ftp_server, flip_at=500_000) as relay:
-            first, second = register(quick, relay.share), register(quick, ftp_server)
-            assert quick.run_session().zips[KEY].succeeded
-        assert quick.attempts(KEY) == [(first, "zip_md5 failed"), (second, "xsd done")]
-        assert quick.staged()[KEY] == content
-
-    @only_sqlite
-    @pytest.mark.parametrize("has_md5", [True, False], ids=["with a checksum", "without a checksum"])
-    def test_a_good_mirror_delivers_what_is_damaged_at_its_centre(
-        self, quick: Installation, local_folder: Share, has_md5: bool
-    ) -> None:
-        """Though nothing was delegated to the centre whose source it is on."""
-        share, mirror = below(local_folder, "producer"), below(local_folder, "mirror")
-        content = submissions.archive(specimens())
-        share.put(KEY, content[:-100])
-        if has_md5:
-            share.put(f"{KEY}.md5", f"{hashlib.md5(content).hexdigest()}  {NAME}\n".encode())
-        mirror.put(KEY, content)
-        first, second = register(quick, share), register(quick, mirror, "J")
-        assert quick.run_session().zips[KEY].succeeded
-        failed = "zip_md5 failed" if has_md5 else "unzip failed"
-        assert quick.attempts(KEY) == [(first, failed), (second, "xsd done")]
-        assert quick.staged()[KEY] == content
-        assert quick.run_session().zips == {}
 
     @only_sqlite
     @pytest.mark.parametrize("has_md5", [True, False], ids=["with a checksum", "without a checksum"])
@@ -259,29 +210,6 @@ class TestOutages:
                 False,
                 True,
             ]
-
-    @only_sqlite
-    def test_a_server_that_is_away_leaves_a_trace_and_holds_up_nobody(
-        self, quick: Installation, sftp_server: Share, ftp_server: Share
-    ) -> None:
-        """Failures were in a log file only."""
-        there = KEY.replace("H.", "J.")
-        sftp_server.put(there, submissions.archive(specimens("J")))
-        with Relay(sftp_server, down=True) as no_sftp, Relay(ftp_server, down=True) as no_ftp:
-            away = [register(quick, no_sftp.share), register(quick, no_ftp.share)]
-            present = register(quick, sftp_server, "J")
-            result = quick.run_session()
-        assert result.zips[there].succeeded
-        with quick.tracker.connect() as connection:
-            rows = {row.file_source_id: row for row in connection.execute(select(SourceCrawlRow.__table__))}
-        assert {number: row.outcome for number, row in rows.items()} == {
-            **dict.fromkeys(away, "failed"),
-            present: "ok",
-        }
-        for number in away:
-            assert rows[number].message.startswith(f"file source {number} (H, ")
-            assert rows[number].exception_id is not None
-            assert rows[number].finish_time is not None
 
 
 class TestTwoAccountsOnOneHost:

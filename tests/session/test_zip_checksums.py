@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import signal
 from collections.abc import Callable
@@ -157,26 +156,3 @@ def test_an_archive_that_lost_bytes_before_it_was_taken_is_fetched_anew_before_t
         assert list(connection.scalars(select(Reopening.reason))) == [
             "The archive in staging was damaged, perhaps not when it arrived."
         ]
-
-
-@only_sqlite
-def test_one_that_the_disk_does_not_give_back_is_fetched_anew(
-    installation: Installation,
-    folder: Folder,
-    killed: Callable[[], None],
-    fetched: list[int],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    content = folder.put(KEY)
-    killed()
-    digest = hashlib.file_digest
-
-    def failing(file: BinaryIO, algorithm: Callable[[], Any]) -> Any:
-        if not fetched:
-            raise OSError(errno.EIO, "Input/output error")
-        return digest(file, algorithm)
-
-    monkeypatch.setattr(hashlib, "file_digest", failing)
-    assert installation.run_session().zips[KEY].succeeded
-    assert fetched == [0]
-    assert recorded(installation) == [(len(content), md5(content))]

@@ -25,8 +25,6 @@ from dcc.session.fetching import downloads
 from dcc.session.prepare.archive_checks import ArchiveChecker
 from dcc.tracker.models import (
     XmlLog,
-    ZipDownload,
-    ZipFile,
 )
 from dcc.tracker.queries.zip_stories import zip_story
 from tests.support.installations import Folder, Installation, experiments, specimens
@@ -48,19 +46,6 @@ def test_a_good_zip_ends_as_validated_with_its_documents_in_staging(installation
     assert installation.documents() == [(name, "xsd done") for name in sorted(documents)]
     contents = {f"{KEY}.contents/{name}": content for name, content in documents.items()}
     assert installation.staged() == {KEY: archive, **contents}
-
-
-@pytest.mark.both_databases
-def test_size_and_checksum_are_those_of_the_archive(installation: Installation, folder: Folder) -> None:
-    """`content_md5` is written."""
-    archive = folder.put(KEY)
-    installation.run_session()
-    with installation.tracker.connect() as connection:
-        row = connection.execute(select(ZipFile.size_bytes, ZipFile.content_md5)).one()
-        download = connection.execute(select(ZipDownload.__table__)).one()
-    assert tuple(row) == (len(archive), hashlib.md5(archive).hexdigest())
-    assert download.downloaded_size_bytes == len(archive)
-    assert download.request <= download.received
 
 
 @pytest.mark.both_databases
@@ -90,13 +75,6 @@ def test_a_document_whose_name_does_not_conform_is_refused_with_the_reason(
     assert installation.run_session().zips[KEY].failed
     assert installation.states() == {KEY: "xml_name failed"}
     assert installation.documents() == [(SPECIMENS, "xsd done"), ("results.xml", "xml_name failed")]
-
-
-def test_members_left_aside_are_accounted_for(installation: Installation, folder: Folder) -> None:
-    folder.put(KEY, specimens() | {"readme.txt": b"hello", "more/notes": b""})
-    assert installation.run_session().zips[KEY].succeeded
-    assert any("readme.txt" in message for message in logged(installation))
-    assert any("more/notes" in message for message in logged(installation))
 
 
 INNER = "H.2013-10-31.2.experiment.impc.xml"
@@ -175,20 +153,6 @@ def test_an_archive_that_is_refused_is_tried_nowhere_else(
     assert installation.attempts(KEY) == [(folder.source_id, "unzip failed")]
     assert logged(installation) == [reason.message for reason in outcome.reasons]
     assert not [path for path in installation.staged() if ".contents" in path]
-
-
-def test_oldest_first(installation: Installation, folder: Folder) -> None:
-    """By the date of the name, then its increment."""
-    stems = ["2013-11-02.1", "2013-11-01.10", "2013-11-01.9", "2012-01-01.5"]
-    for stem in stems:
-        folder.put(f"add/H.{stem}.impc.zip", specimens(stem=stem))
-    one = installation.with_settings(downloaders=1, downloads_per_source=1, workers=1)
-    assert [key.split("/H.")[1].removesuffix(".impc.zip") for key in one.run_session().zips] == [
-        "2012-01-01.5",
-        "2013-11-01.9",
-        "2013-11-01.10",
-        "2013-11-02.1",
-    ]
 
 
 def test_a_fault_of_the_platform_costs_one_zip_and_is_said(

@@ -12,11 +12,8 @@ from dcc.errors import (
     TransferFailedError,
 )
 from dcc.phases import Phase, Status
-from dcc.session.archives.coordination import Coordinator
-from dcc.session.archives.jobs import Job
 from dcc.sources.folder import LocalConnection
 from dcc.tracker.models import (
-    CrawlingSession,
     FileSourceHasZip,
     Reopening,
     XmlFile,
@@ -122,27 +119,6 @@ def test_documents_left_beside_a_failed_one_are_validated_by_the_next_session(
     assert installation.run_session().zips == {}
 
 
-def test_such_an_archive_is_tried_again_by_the_next_session_when_its_source_is_left_alone(
-    installation: Installation, folder: Folder, broken_fetch: dict[str, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder.put(KEY)
-    broken_fetch["centre"] = 1
-    installation.with_settings(max_retries=0).run_session()
-    part = installation.settings.staging_directory / f"{KEY}.part"
-    part.write_bytes(b"#" * part.stat().st_size)
-    fetch_anew = Coordinator._fetch_anew
-
-    def given_up_meanwhile(self: Coordinator, job: Job) -> None:
-        self._attempts.sources[folder.source_id].given_up = True
-        fetch_anew(self, job)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Coordinator, "_fetch_anew", given_up_meanwhile)
-        assert installation.run_session().zips[KEY].failed
-    assert installation.states() == {KEY: "download failed"}
-    assert installation.run_session().zips[KEY].succeeded
-
-
 def test_an_archive_that_was_bad_is_no_failed_download(installation: Installation, folder: Folder) -> None:
     """`num_retries` counts attempts after a download error."""
     folder.put(KEY, b"no zip at all")
@@ -152,16 +128,6 @@ def test_an_archive_that_was_bad_is_no_failed_download(installation: Installatio
     assert installation.process_again(KEY).zips[KEY].succeeded
     with installation.tracker.connect() as connection:
         assert connection.scalar(select(FileSourceHasZip.num_retries)) == 0
-
-
-def test_a_session_with_a_zip_that_did_not_arrive_is_a_failed_one(
-    installation: Installation, folder: Folder, broken_fetch: dict[str, int]
-) -> None:
-    folder.put(KEY)
-    broken_fetch["centre"] = 9
-    installation.run_session()
-    with installation.tracker.connect() as connection:
-        assert connection.scalar(select(CrawlingSession.status)) == 1
 
 
 def test_a_retry_fetches_the_changed_file_once_its_data_are_withdrawn_and_says_who_asked(

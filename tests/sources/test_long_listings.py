@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ftplib
-import logging
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -16,18 +15,12 @@ import pytest
 from pydantic import SecretStr
 
 from dcc.naming import Action
-from dcc.operations.sessions import open_session
-from dcc.session.crawling import crawl_file_sources, list_source
+from dcc.session.crawling import list_source
 from dcc.settings import Settings
-from dcc.sources import listing_watch
 from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.sources.connect import connect
 from dcc.sources.http import source as http
-from dcc.sources.listing_watch import ListingWatch
 from dcc.sources.sftp.client import SftpClient
-from dcc.tracker.hostings import listings
-from dcc.tracker.models import FileSourceHasZip, ZipAction, ZipFile
-from tests.support.installations import Installation
 from tests.support.servers import Share
 from tests.support.web_server import WebServer, trickling_web_server
 
@@ -113,30 +106,6 @@ def test_of_many_archives_an_ftp_server_without_mlsd_tells_changes_of_size(
     assert {name: size for name, size in sizes().items() if size} == {changed: 8}
 
 
-def test_new_archives_are_recorded_a_part_at_a_time(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """All of them at once, the rows of a first listing filled the memory."""
-    monkeypatch.setattr(listings, "_NEW_AT_ONCE", 10)
-    insert_rows, lots = listings.insert_rows, []
-
-    def noted(connection: Any, table: Any, rows: Any) -> list[int]:
-        lots.append(len(rows))
-        return insert_rows(connection, table, rows)
-
-    monkeypatch.setattr(listings, "insert_rows", noted)
-    folder = installation.add_folder()
-    for name in names(35):
-        folder.put(f"add/{name}")
-        folder.put(f"edit/{name}")
-    with open_session(installation.tracker, installation.settings) as session:
-        (crawl,) = crawl_file_sources(installation.tracker, installation.settings, session)
-    assert (crawl.new, len(crawl.new_zips), crawl.findings) == (70, 70, ())
-    assert installation.count(ZipFile) == 35
-    assert installation.count(ZipAction) == installation.count(FileSourceHasZip) == 70
-    assert max(lots) == 10
-
-
 @pytest.fixture(params=["sftp", "ftp", "http", "folder"])
 def trickling(
     request: pytest.FixtureRequest,
@@ -204,20 +173,3 @@ def test_a_listing_that_trickles_ends_by_the_limit_of_the_whole_which_is_named(
     assert "was not done within 1.5 seconds" in said
     assert "DCC_LIST_TIMEOUT sets the limit for all directories of a file source together." in said
     assert " 0 entries had come" not in said
-
-
-def test_how_far_a_listing_is_is_told_and_logged(
-    sftp_server: Share,
-    source_settings: Settings,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    monkeypatch.setattr(listing_watch, "_LOG_SECONDS", 0.0)
-    put_many(sftp_server, 1_000)
-    heard: list[str] = []
-    caplog.set_level(logging.INFO, logger="dcc.listing_watch")
-    address = sftp_server.address()
-    list_source(address, source_settings, ListingWatch(address.label, 60, heard.append, pause=0.0))
-    assert "listing of add: 64 entries so far" in heard
-    assert "listing of add: 960 entries so far" in heard
-    assert f"{address.label}: listing of add: 960 entries so far" in caplog.messages

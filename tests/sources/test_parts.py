@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import errno
 import ftplib
 import os
 import socket
@@ -12,7 +11,6 @@ import subprocess
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -21,7 +19,6 @@ from pydantic import SecretStr
 
 from dcc.errors import (
     ConfigurationError,
-    SourceUnreachableError,
     TransferFailedError,
 )
 from dcc.naming import Action
@@ -35,56 +32,11 @@ from dcc.sources.host_keys import HostKey, known_host_keys
 from dcc.sources.listing import Entry, EntryKind, action_listing
 from dcc.sources.md5_sidecar import parse_md5
 from dcc.sources.remote_names import printable, raw
-from dcc.sources.sockets import open_socket
-from tests.support.ports import free_port
 from tests.support.servers import server_program
 
 MD5 = "d41d8cd98f00b204e9800998ecf8427e"
 OTHER_MD5 = "0cc175b9c0f1b6a831c399e269772661"
 KEY = "ssh-ed25519 " + base64.b64encode(b"\0\0\0\x0bssh-ed25519" + b"\0\0\0\x20" + b"k" * 32).decode()
-
-
-class TestSockets:
-    """What this machine cannot open is one address less, and never a fault of the platform."""
-
-    @pytest.fixture
-    def resolved(self, monkeypatch: pytest.MonkeyPatch) -> list[tuple[socket.AddressFamily, int]]:
-        """What the host's name resolves to: families, each with the port on this machine."""
-        found: list[tuple[socket.AddressFamily, int]] = []
-        hosts = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
-
-        def look_up(*_: object, **_named: object) -> list[tuple[object, ...]]:
-            return [(family, socket.SOCK_STREAM, 6, "", (hosts[family], port)) for family, port in found]
-
-        monkeypatch.setattr(socket, "getaddrinfo", look_up)
-        return found
-
-    @pytest.fixture
-    def without_ipv6(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        class Socket(socket.socket):
-            def __init__(self, family: int = -1, *more: Any, **named: Any) -> None:
-                if family == socket.AF_INET6:
-                    raise OSError(errno.EAFNOSUPPORT, os.strerror(errno.EAFNOSUPPORT))
-                super().__init__(family, *more, **named)
-
-        monkeypatch.setattr(socket, "socket", Socket)
-
-    @pytest.mark.usefixtures("without_ipv6")
-    def test_without_ipv6_the_other_address_is_taken(self, resolved: list[tuple[socket.AddressFamily, int]]) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            port = listener.getsockname()[1]
-            resolved += [(socket.AF_INET6, port), (socket.AF_INET, port)]
-            open_socket("source", Endpoint("both", port), 2.0).close()
-
-    @pytest.mark.usefixtures("without_ipv6")
-    @pytest.mark.parametrize("families", [[socket.AF_INET6, socket.AF_INET], [socket.AF_INET, socket.AF_INET6]])
-    def test_what_the_other_address_answers_is_what_is_told(
-        self, families: list[socket.AddressFamily], resolved: list[tuple[socket.AddressFamily, int]]
-    ) -> None:
-        port = free_port()
-        resolved += [(family, port) for family in families]
-        with pytest.raises(SourceUnreachableError, match=rf"source: no connection to both port {port} \(Connection"):
-            open_socket("source", Endpoint("both", port), 2.0)
 
 
 class TestHostNames:
@@ -219,18 +171,6 @@ class TestGathering:
     def test_what_no_file_can_be_called_is_ignored(self) -> None:
         for name in (b"", b"../x.zip", b"a/b.zip", b"a\0.zip"):
             assert self.gathered(Entry(name, EntryKind.FILE, 1)) == ([], 1)
-
-    def test_links_are_followed_only_where_it_matters(self) -> None:
-        asked: list[bytes] = []
-
-        def resolve(link: Entry) -> Entry | None:
-            asked.append(link.name)
-            return Entry(link.name, EntryKind.FILE, 5)
-
-        entries = [Entry(b"a.zip", EntryKind.LINK), Entry(b"b.txt", EntryKind.LINK)]
-        found = action_listing("a source", Action.ADD, entries, resolve)
-        assert asked == [b"a.zip"]
-        assert found.zips == (ListedFile("a.zip", 5, None),)
 
 
 class TestChecksumFiles:

@@ -112,23 +112,6 @@ def test_files_come_whole_and_from_any_offset_and_nothing_stays_open() -> None:
         assert server.handles == {}
 
 
-def test_blocks_that_come_in_pieces_are_put_together_beyond_the_first_block_of_a_file() -> None:
-    server = Server(_files(3, 1_000_000), piece=60_000)
-    reader = server.reader
-    parts = [FilePart(path, 0, 1_000_000) for path in server.served]
-    reader.announce(parts)
-    for part in parts:
-        assert _read(reader, part) == server.served[part.path]
-
-
-@pytest.mark.parametrize("listed", [40_000, 60_000, None])
-def test_a_file_of_another_size_ends_where_it_ends_or_one_byte_beyond_what_was_listed(listed: int | None) -> None:
-    server = Server(_files(1))
-    content = server.served[b"/add/0"]
-    expected = content if listed is None else content[: listed + 1]
-    assert _read(server.reader, FilePart(b"/add/0", 0, listed)) == expected
-
-
 @pytest.mark.parametrize("listed", [1_000_000, 999_999])
 def test_no_more_is_asked_for_than_memory_is_meant_for(listed: int) -> None:
     server = Server(_files(40, 1_000_000))

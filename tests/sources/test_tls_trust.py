@@ -144,14 +144,6 @@ def test_the_authority_of_a_source_counts_in_place_of_all_others(
         fetched(served(certificate, tls_authorities=pem(wrong)), Settings(tls_ca_file=right.ca_file))
 
 
-def test_a_certificate_may_be_named_as_its_own_authority(
-    served: Served, authorities: tuple[Authority, Authority]
-) -> None:
-    certificate = authorities[0].issue(self_signed=True)
-    named = tuple(one.pem for one in read_authorities(certificate))
-    assert fetched(served(certificate, tls_authorities=named)) == CONTENT
-
-
 def test_a_changed_certificate_is_refused_with_both_fingerprints(
     served: Served, authorities: tuple[Authority, Authority]
 ) -> None:

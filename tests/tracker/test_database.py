@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Connection, Engine, delete, event, func, make_url, select, text, update
-from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.exc import DBAPIError
 
 from dcc.databases.engines import database_label
 from dcc.errors import ConfigurationError, TrackerUnreachableError
@@ -35,12 +35,10 @@ from dcc.tracker.models import (
     FileSource,
     FileSourceHasZip,
     XmlFile,
-    XmlLog,
     ZipAction,
     ZipDownload,
     ZipFile,
     ZipLog,
-    utc_now,
 )
 from tests.support.databases import (
     PASSWORD,
@@ -84,44 +82,6 @@ def test_removing_a_centre_removes_its_sources_and_hostings_and_keeps_its_archiv
         assert connection.scalar(select(ZipFile.centre_id)) is None
 
 
-def test_removing_an_archive_removes_all_that_was_recorded_of_it(tracker: Engine) -> None:
-    archive = seed_zip(tracker, seed_source(tracker, seed_centre(tracker)))
-    download = seed_download(tracker, archive.hosting_id)
-    (document,) = seed_documents(tracker, download, 1)
-    with writing(tracker) as connection:
-        kind = exception_id(connection, "SomeError", "Something.")
-        insert_rows(connection, ZipLog, [{"zip_id": download, "exception_id": kind, "message": "a"}])
-        insert_rows(connection, XmlLog, [{"xml_id": document, "exception_id": kind, "message": "b"}])
-        connection.execute(delete(ZipFile))
-    for model in (ZipAction, FileSourceHasZip, ZipDownload, XmlFile, ZipLog, XmlLog):
-        assert _count(tracker, model) == 0, model
-
-
-def test_a_row_that_refers_to_nothing_is_refused(tracker: Engine) -> None:
-    row = {"za_id": 999, "file_source_id": 999, "num_retries": 0}
-    with pytest.raises(IntegrityError), writing(tracker) as connection:
-        insert_rows(connection, FileSourceHasZip, [row])
-
-
-def test_file_names_are_told_apart_by_case(tracker: Engine) -> None:
-    with writing(tracker) as connection:
-        insert_rows(connection, ZipFile, [{"file_name": "H.zip"}, {"file_name": "h.zip"}])
-        assert connection.scalar(select(func.count()).where(ZipFile.file_name == "h.zip")) == 1
-
-
-def test_last_update_follows_every_change(tracker: Engine) -> None:
-    with writing(tracker) as connection:
-        (number,) = insert_rows(connection, CrawlingSession, [SESSION])
-        assert abs(_last_update(connection, number) - utc_now()) < timedelta(seconds=5)
-    old = datetime(2001, 1, 1)
-    with writing(tracker) as connection:
-        connection.execute(update(CrawlingSession).values(last_update=old))
-        assert _last_update(connection, number) == old
-    with writing(tracker) as connection:
-        connection.execute(update(CrawlingSession).values(status=0))
-        assert abs(_last_update(connection, number) - utc_now()) < timedelta(seconds=5)
-
-
 def test_times_are_kept_in_utc_to_the_second(tracker: Engine) -> None:
     summer = timezone(timedelta(hours=2))
     row = SESSION | {"start_time": datetime(2026, 1, 31, 14, 0, 0, 900_000, summer)}
@@ -150,16 +110,6 @@ def test_a_message_too_long_for_its_column_is_shortened_and_odd_characters_survi
 
 
 # Inserting
-
-
-def test_ids_come_in_the_order_of_the_rows(tracker: Engine) -> None:
-    names = [f"{number:04}.zip" for number in reversed(range(1_200))]
-    with writing(tracker) as connection:
-        first = insert_rows(connection, ZipFile, [{"file_name": "first.zip"}])
-        ids = insert_rows(connection, ZipFile, [{"file_name": name} for name in names])
-        stored = {row.id: row.file_name for row in connection.execute(select(ZipFile.id, ZipFile.file_name))}
-    assert [stored[number] for number in first + ids] == ["first.zip", *names]
-    assert insert_rows(connection, ZipFile, []) == []
 
 
 def test_an_id_is_never_given_twice(tracker: Engine) -> None:
@@ -317,25 +267,6 @@ def test_a_database_that_goes_away_and_comes_back_loses_nothing(tracker: Engine,
     with tracker.connect() as connection:
         stored = {row.id: row.status for row in connection.execute(select(CrawlingSession.id, CrawlingSession.status))}
     assert stored == dict(zip(ids, range(1, 200), strict=True))
-
-
-@only_mariadb
-def test_patience_with_a_database_that_is_away_ends(tracker: Engine, mariadb: MariaDb) -> None:
-    """Bounded back-off, and the error surfaces."""
-    mariadb.kill()
-    try:
-        began = time.monotonic()
-        with pytest.raises(TrackerUnreachableError) as caught:
-            run_writing(tracker, lambda connection: None, patience_seconds=0.5)
-        assert time.monotonic() - began < 20
-        with pytest.raises(TrackerUnreachableError), tracker.connect():
-            pass
-    finally:
-        mariadb.start()
-    message = str(caught.value)
-    assert f"127.0.0.1:{mariadb.port}" in message
-    assert "Check that the server runs" in message
-    assert _count(tracker, CrawlingSession) == 0
 
 
 @only_sqlite

@@ -39,7 +39,6 @@ from dcc.tracker.progress import Proposal, Subject
 from dcc.tracker.register import delegations
 from dcc.tracker.states import WAITING, State
 from tests.support.databases import (
-    TO_VALIDATE,
     SeededZip,
     only_sqlite,
     seed_centre,
@@ -179,21 +178,6 @@ class TestWhatWaits:
         _update(tracker, FileSourceHasZip, zip_.hosting_id, gone_since=utc_now())
         assert _plans(tracker) == []
 
-    @only_sqlite
-    def test_sources_and_zip_actions_that_were_not_asked_for_are_left_out(self, tracker: Engine) -> None:
-        centre = seed_centre(tracker)
-        one, two = seed_source(tracker, centre), seed_source(tracker, centre)
-        first = seed_zip(tracker, one, NAME)
-        seed_hosting(tracker, first.za_id, two)
-        second = seed_zip(tracker, two, "H.2013-10-31.2.impc.zip")
-        assert [len(plan.hostings) for plan in _plans(tracker)] == [2, 1]
-        assert [plan.za_id for plan in _plans(tracker, {one})] == [first.za_id]
-        assert _order(tracker, {one}) == [one]
-        assert _plans(tracker, set()) == []
-        assert [plan.za_id for plan in _plans(tracker, None, [second.za_id])] == [second.za_id]
-        assert _plans(tracker, None, []) == []
-        assert len(_plans(tracker, None, [second.za_id, *range(10_000, 11_200), first.za_id])) == 2
-
 
 class TestSourcesOfASession:
     @only_sqlite
@@ -256,15 +240,6 @@ class TestRetryPolicy:
         )
         with writing(tracker) as connection:
             assert reopen_failed_downloads(connection, None) == 0
-
-    @only_sqlite
-    def test_what_the_centre_has_to_mend_is_not(self, tracker: Engine) -> None:
-        source = seed_source(tracker, seed_centre(tracker))
-        for phase in (Phase.ZIP_NAME, Phase.UNZIP, Phase.XML_NAME, Phase.XSD):
-            seed_zip(tracker, source, f"{phase}.zip", state=State(phase, Status.FAILED))
-        with writing(tracker) as connection:
-            assert reopen_failed_downloads(connection, None) == 0
-        assert _rows(tracker, Reopening) == []
 
     @only_sqlite
     def test_what_no_source_of_the_session_hosts_stays_failed(self, tracker: Engine) -> None:
@@ -375,15 +350,3 @@ class TestInterrupted:
         with tracker.connect() as connection:
             found = load_interrupted(connection)
         assert [left.key.file_name for left in found] == [f"{state}.zip" for state in taken_up]
-
-    def test_one_that_a_document_failed_is_taken_up_while_another_waits_for_validation(self, tracker: Engine) -> None:
-        """The zip action shows the failure at once, its other documents come after."""
-        source = seed_source(tracker, seed_centre(tracker))
-        invalid, refused = State(Phase.XSD, Status.FAILED), State(Phase.XML_NAME, Status.FAILED)
-        for inc, states in enumerate([(invalid, TO_VALIDATE), (refused, TO_VALIDATE), (invalid, VALID), (refused,)]):
-            zip_ = seed_zip(tracker, source, f"{inc}.zip")
-            download = seed_download(tracker, zip_.hosting_id, EXTRACTING)
-            for state in states:
-                seed_documents(tracker, download, 1, state)
-        with tracker.connect() as connection:
-            assert [left.key.file_name for left in load_interrupted(connection)] == ["0.zip", "1.zip"]

@@ -194,15 +194,6 @@ def test_reopening_sets_a_zip_action_back_and_keeps_what_was(tracker: Engine, ar
     assert before <= row.created <= utc_now()
 
 
-def test_the_retry_after_a_reopening_can_succeed(tracker: Engine, archive: SeededZip) -> None:
-    """A failed download is not failed for ever."""
-    propose(tracker, on_download(seed_download(tracker, archive.hosting_id), NOT_DOWNLOADED))
-    do(tracker, lambda connection: progress.reopen(connection, [archive.za_id], "retry policy", "It failed."))
-    download = seed_download(tracker, archive.hosting_id, EXTRACTED)
-    propose(tracker, *(on_document(number, VALID) for number in seed_documents(tracker, download, 3)))
-    assert action_state(tracker, archive) == VALID
-
-
 def test_reopening_cancels_downloads_under_way_and_no_others(tracker: Engine, archive: SeededZip) -> None:
     unzipping = State(Phase.UNZIP, Status.RUNNING)
     found = [seed_download(tracker, archive.hosting_id, state) for state in (REQUESTED, unzipping, VALID, INVALID)]
@@ -216,20 +207,6 @@ def test_reopening_cancels_downloads_under_way_and_no_others(tracker: Engine, ar
         found[3]: INVALID,
         untouched: REQUESTED,
     }
-
-
-def test_a_late_report_on_an_old_download_does_not_touch_a_reopened_zip_action(
-    tracker: Engine, archive: SeededZip
-) -> None:
-    download = seed_download(tracker, archive.hosting_id, EXTRACTED)
-    documents = seed_documents(tracker, download, 2)
-    do(tracker, lambda connection: progress.reopen(connection, [archive.za_id], "me", "Again."))
-    propose(tracker, on_document(documents[0], INVALID), on_document(documents[1], VALID))
-    assert states(tracker, Subject.ZIP_DOWNLOAD)[download] == INVALID
-    assert action_state(tracker, archive) == WAITING
-    again = seed_download(tracker, archive.hosting_id)
-    propose(tracker, on_download(again, EXTRACTED))
-    assert action_state(tracker, archive) == EXTRACTED
 
 
 # Writers beside each other
@@ -343,20 +320,6 @@ def test_documents_set_back_leave_their_parents_as_if_they_had_never_been_furthe
         propose(tracker, on_document(documents[place], state))
         expected[place] = advance(expected[place], state)
     assert states(tracker, Subject.XML_FILE) == dict(zip(documents, expected, strict=True))
-
-
-def test_documents_set_back_do_not_touch_what_does_not_come_from_them(tracker: Engine, archive: SeededZip) -> None:
-    """A download that failed by itself, and a zip action that waits to be downloaded anew."""
-    uploaded = State(Phase.UPLOAD, Status.DONE)
-    broken = seed_download(tracker, archive.hosting_id, EXTRACTED)
-    (document,) = seed_documents(tracker, broken, 1, VALID)
-    not_extracted = State(Phase.UNZIP, Status.FAILED)
-    propose(tracker, on_download(broken, not_extracted))
-    do(tracker, lambda connection: progress.reopen_documents(connection, {document: uploaded}, "me", "Why."))
-    assert states(tracker, Subject.ZIP_DOWNLOAD)[broken] == not_extracted
-    do(tracker, lambda connection: progress.reopen(connection, [archive.za_id], "me", "Again."))
-    do(tracker, lambda connection: progress.reopen_documents(connection, {document: VALID}, "me", "Why."))
-    assert action_state(tracker, archive) == WAITING
 
 
 # Rows are named by place: 0 is the zip action, 1 and 2 its downloads, 3 to 8 their documents.

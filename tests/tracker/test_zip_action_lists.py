@@ -87,17 +87,6 @@ def test_zip_actions_are_counted_by_state_along_the_pipeline(tracker: Engine) ->
         ]
 
 
-def test_documents_of_the_latest_download_alone_are_counted(tracker: Engine) -> None:
-    centre = seed_centre(tracker)
-    source, other = seed_source(tracker, centre), seed_source(tracker, centre, username="other")
-    zipped = put_zip(tracker, source, centre, "2026-01-01")
-    seed_documents(tracker, seed_download(tracker, zipped.hosting_id), 5, INVALID)
-    latest = seed_download(tracker, seed_hosting(tracker, zipped.za_id, other))
-    seed_documents(tracker, latest, 2, VALID)
-    with tracker.connect() as connection:
-        assert zip_action_lists.count_documents(connection) == [StateCount(Phase.XSD, Status.DONE, 2)]
-
-
 def test_zips_are_listed_oldest_first_with_the_sources_that_host_them_at_present(tracker: Engine) -> None:
     centre = seed_centre(tracker)
     source, other = seed_source(tracker, centre), seed_source(tracker, centre, username="other")
@@ -168,28 +157,6 @@ def test_what_some_available_source_of_an_active_centre_hosts_waits(tracker: Eng
     ]
     with tracker.connect() as connection:
         assert len(zip_action_lists.waiting_zip_actions(connection, limit=2)) == 2
-
-
-def test_what_a_dead_session_left_unfinished_waits_whatever_became_of_its_source(tracker: Engine) -> None:
-    waits = {
-        State(Phase.DOWNLOAD, Status.FAILED): False,
-        State(Phase.ZIP_NAME, Status.FAILED): False,
-        State(Phase.ZIP_MD5, Status.DONE): True,
-        State(Phase.UNZIP, Status.RUNNING): True,
-        State(Phase.UNZIP, Status.FAILED): False,
-        State(Phase.XML_NAME, Status.DONE): True,
-        State(Phase.XSD, Status.PENDING): True,
-        State(Phase.XSD, Status.RUNNING): True,
-        VALID: False,
-        INVALID: False,
-        State(Phase.UPLOAD, Status.RUNNING): False,
-    }
-    centre = seed_centre(tracker)
-    source = seed_source(tracker, centre, state="removed")
-    for inc, state in enumerate(waits):
-        propose(tracker, put_zip(tracker, source, centre, "2026-01-01", inc).za_id, state)
-    expected = [f"add/H.2026-01-01.{inc}.impc.zip" for inc, is_waiting in enumerate(waits.values()) if is_waiting]
-    assert waiting(tracker) == expected
 
 
 MANY = 100_000 if EVERYWHERE else 20_000

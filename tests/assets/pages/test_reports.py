@@ -24,7 +24,6 @@ from dcc_assets.metadata.links import report_of_zip
 from dcc_assets.pages import server
 from dcc_assets.pages.reports import Answer
 from dcc_assets.pages.server import HEADERS, report_routes
-from dcc_dagster.web_server import ExtendedWebserver
 from tests.support.shown_installations import GOOD, ORPHANS, Shown
 
 HOSTILE = "add/<img src=x onerror=alert(1)>.zip"
@@ -200,13 +199,6 @@ def test_looking_at_what_is_overdue_goes_on_after_a_fault(monkeypatch: pytest.Mo
     with pytest.raises(Over):
         server._watch_overdue(object())  # type: ignore[arg-type]
     assert len(looked) == 2
-
-
-def test_the_reports_come_before_the_pages_of_dagster() -> None:
-    """Dagster's last route answers to every path."""
-    paths = [getattr(route, "path", "") for route in ExtendedWebserver(object(), report_routes(), []).build_routes()]
-    assert paths.index("/dcc/reports") < paths.index("/{path:path}")
-    assert "/graphql" in paths
 
 
 def test_a_report_is_kept_on_demand_and_told_in_short(shown: Shown) -> None:

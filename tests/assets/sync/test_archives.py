@@ -3,14 +3,9 @@
 from dagster import AssetKey, DagsterInstance
 from dagster._core.event_api import AssetRecordsFilter
 
-from dcc.operations.sessions import open_session
-from dcc.tracker.database import writing
-from dcc.tracker.models import ZipAction
 from dcc_assets.sessions import run_session
-from dcc_assets.sync.archives import ZIPS_SHOWN, newest_zip_mark, note_shown
 from dcc_assets.sync.consistency import check_events
 from dcc_dagster.instance import open_instance
-from dcc_resources.work import Work
 from tests.support.data_installations import DataInstallation, experiments, specimens
 from tests.support.databases import only_sqlite
 from tests.support.healthy_installation import GOOD, INVALID, MISNAMED
@@ -36,26 +31,6 @@ def test_what_no_session_told_is_shown_by_the_next_and_only_once(data: DataInsta
             times_materialised(instance, asset, GOOD) for asset in ("zip_actions", "zip_downloads", "xml_documents")
         ] == [1] * 3
         assert times_materialised(instance, "zip_actions", "add/H.2013-11-06.1.impc.zip") == 1
-
-
-@only_sqlite
-def test_an_archive_that_is_not_finished_counts_as_not_shown(data: DataInstallation) -> None:
-    """The session that finishes it may be killed before it tells of it."""
-    data.put(GOOD, specimens())
-    with open_instance(data.settings) as instance:
-        run_session(data.settings, data.tracker, instance)
-        with data.tracker.connect() as connection:
-            assert ZIPS_SHOWN.read(instance) == newest_zip_mark(connection)
-        data.put("add/H.2013-11-06.1.impc.zip", specimens("2013-11-06.1", first=20))
-        data.validate()
-        with writing(data.tracker) as connection:
-            stuck = ZipAction.__table__.update().where(ZipAction.id == 2).values(phase_id=4, status_id=2)
-            connection.execute(stuck)
-        with open_session(data.tracker, data.settings) as session:
-            note_shown(instance, Work(data.settings, data.tracker, session))
-
-        mark = ZIPS_SHOWN.read(instance)
-        assert (mark.zip_actions, mark.downloads) == (2, 1)
 
 
 def times_materialised(instance: DagsterInstance, asset: str, partition: str) -> int:

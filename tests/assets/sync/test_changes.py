@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,13 +19,12 @@ from dcc.session.data import judging_basis
 from dcc.session.data.corrections import recheck, withdraw_submission
 from dcc.session.data.settling import settle_qc
 from dcc_assets.keys import CHECK_OF_GROUP, UPLOAD_CHECK
-from dcc_assets.sessions import run_session
 from dcc_assets.sync.changes import DATA_SHOWN, Mark
 from dcc_dagster.event_recorder import EventRecorder
 from tests.assets.test_data_session import DATA_ASSETS, EXPERIMENT_CHECK, metadata, run
 from tests.support.dagster_instances import Dagster, show_changed_data
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
-from tests.support.shown_installations import GOOD, ORPHANS, Shown, put_orphans
+from tests.support.shown_installations import GOOD, ORPHANS, Shown
 
 
 def show(data: DataInstallation, dagster: Dagster) -> None:
@@ -134,28 +132,6 @@ def test_a_zip_action_is_judged_again_alone(shown: Shown, asset: str) -> None:
     }
 
 
-def test_contexts_and_quality_control_are_brought_up_to_date_from_the_page(shown: Shown) -> None:
-    finish_quality_control(shown.data)
-    assert shown.dagster.materialise(shown.job, "H", "contexts", "overviews") is DagsterRunStatus.SUCCESS
-    assert metadata(shown.dagster, "contexts", "H")["states"][0]["state"] == "qcdone"
-    assert shown.dagster.materialise(shown.job, GOOD, "qc") is DagsterRunStatus.SUCCESS
-    assert metadata(shown.dagster, "qc", GOOD)["status"] == "done"
-
-
-def test_what_changed_is_shown_after_the_clock_was_put_back(shown: Shown) -> None:
-    """A session by a clock that was ahead left a mark in the future."""
-    DATA_SHOWN.write(
-        shown.dagster.instance, replace(DATA_SHOWN.read(shown.dagster.instance), zips="2099-01-01T00:00:00")
-    )
-    shown.data.put("add/H.2013-11-06.1.impc.zip", specimens("2013-11-06.1", first=20))
-    shown.data.run()
-
-    show(shown.data, shown.dagster)
-
-    assert "add/H.2013-11-06.1.impc.zip" in shown.dagster.materialised("qc")
-    assert DATA_SHOWN.read(shown.dagster.instance).zips < "2099"
-
-
 def test_the_mark_is_not_set_before_everything_is_stored(
     data: DataInstallation, data_dagster: Dagster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -194,20 +170,3 @@ def _overviews_built(outcome: DataOutcome) -> bool:
 
 def _uploaded(outcome: DataOutcome) -> bool:
     return isinstance(outcome, ZipData) and outcome.reached is Phase.UPLOAD
-
-
-@pytest.mark.parametrize("when", [_uploaded, _overviews_built])
-def test_what_is_withdrawn_while_a_session_works_is_shown_by_it(
-    data: DataInstallation, data_dagster: Dagster, when: Callable[[DataOutcome], bool]
-) -> None:
-    put_orphans(data)
-    data.put(GOOD, specimens(), experiments())
-
-    def withdraw() -> None:
-        withdraw_submission(data.tracker, data.qc, data.settings, key_of(ORPHANS), author="w", reason="A mistake.")
-
-    run_session(data.settings, data.tracker, data_dagster.instance, on_data=_beside(when, withdraw))
-
-    assert data.states()[ORPHANS] == "upload cancelled"
-    assert data_dagster.checks(UPLOAD_CHECK) == {GOOD: "passed", ORPHANS: "failed"}
-    assert data_dagster.checks(EXPERIMENT_CHECK).get(ORPHANS) != "failed"

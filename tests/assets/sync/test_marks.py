@@ -51,9 +51,8 @@ def is_all_shown(grouped: DataInstallation) -> bool:
         return check_events(grouped.tracker, grouped.settings, instance) == []
 
 
-@pytest.mark.parametrize("heard", ["on_crawl", "on_zip"])
 def test_each_of_two_sessions_at_once_shows_its_own_and_nothing_is_shown_twice(
-    grouped: DataInstallation, heard: str
+    grouped: DataInstallation,
 ) -> None:
     """The whole session of one group is within that of another, after the first outcome of each kind."""
     within = threading.Thread(target=session, args=(grouped, AMERICA))
@@ -65,7 +64,7 @@ def test_each_of_two_sessions_at_once_shows_its_own_and_nothing_is_shown_twice(
             within.join(PATIENCE)
             assert not within.is_alive()
 
-    session(grouped, EUROPE, **{heard: other_session})
+    session(grouped, EUROPE, on_zip=other_session)
     once = shown(grouped, [*OF_EUROPE, *OF_AMERICA])
     assert is_all_shown(grouped)
     assert once[:2] == once[2:]

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
 from dagster import AssetCheckKey
-from sqlalchemy import update
 
 from dcc.databases.columns import utc_now
 from dcc.phases import Phase
-from dcc.tracker.database import writing
-from dcc.tracker.models import FileSource
-from dcc.tracker.register.file_sources import set_source_state
-from dcc.tracker.register.source_addresses import SourceState
 from dcc_assets.keys import CENTRE_SILENT, CRAWL_OVERDUE, SUBMISSIONS_OVERDUE
 from dcc_assets.sessions import run_session, run_zip_actions
 from dcc_assets.sync import overdue
@@ -65,25 +59,6 @@ def test_a_source_that_no_session_crawls_fails_its_check_until_one_does(
     assert evaluation.severity.value == "ERROR"
     assert evaluation.metadata["hours"].value == 25
     assert "dcc doctor" in evaluation.metadata["What to do"].value
-    crawl(installation, dagster, Phase.ZIP_NAME)
-    assert dagster.checks(CRAWL_OVERDUE) == {"H-1": "passed"}
-
-
-def test_a_server_that_is_down_for_long_is_a_warning_and_no_outage(
-    installation: Installation, dagster: Dagster, after: After
-) -> None:
-    lost = installation.add_folder()
-    kept = lost.path.with_name("kept")
-    shutil.copytree(lost.path, kept)
-    shutil.rmtree(lost.path)
-    with writing(installation.tracker) as connection:
-        connection.execute(update(FileSource).values(created=utc_now() - timedelta(hours=25)))
-    crawl(installation, dagster, Phase.ZIP_NAME)
-    after(0)
-    evaluation = dagster.evaluation(CRAWL_OVERDUE, "H-1")
-    assert (evaluation.passed, evaluation.severity.value) == (False, "WARN")
-    assert "reachable" in evaluation.metadata["What to do"].value
-    shutil.copytree(kept, lost.path)
     crawl(installation, dagster, Phase.ZIP_NAME)
     assert dagster.checks(CRAWL_OVERDUE) == {"H-1": "passed"}
 
@@ -144,21 +119,3 @@ def test_what_waits_for_us_is_an_error_until_it_is_through(
     assert data_dagster.checks(SUBMISSIONS_OVERDUE)["H"] == "passed"
     infos = data_dagster.instance.event_log_storage.get_asset_check_partition_info([CENTRE_SILENT, SUBMISSIONS_OVERDUE])
     assert [info.is_current for info in infos if info.partition_key == "H"] == [True, True], "as of its contexts"
-
-
-def test_nothing_is_told_twice_and_a_source_out_of_use_fails_nothing(
-    installation: Installation, dagster: Dagster, after: After
-) -> None:
-    installation.add_folder()
-    after(0)
-    after(1)
-    assert [events(dagster, check) for check in (CRAWL_OVERDUE, CENTRE_SILENT, SUBMISSIONS_OVERDUE)] == [1, 1, 1]
-    after(25)
-    after(25)
-    assert events(dagster, CRAWL_OVERDUE) == 2
-    with writing(installation.tracker) as connection:
-        set_source_state(connection, 1, SourceState.MAINTENANCE)
-    after(26)
-    assert dagster.checks(CRAWL_OVERDUE) == {"H-1": "passed"}
-    after(26)
-    assert events(dagster, CRAWL_OVERDUE) == 3

@@ -5,7 +5,6 @@ import shutil
 import pytest
 
 from dcc.errors import DagsterStorageError, TrackerUnreachableError
-from dcc.outcomes import ZipOutcome
 from dcc.phases import Phase
 from dcc_assets.keys import CHECK_OF_PHASE, REACHABLE
 from dcc_assets.sessions import run_session
@@ -53,19 +52,6 @@ def test_it_shows_what_the_lost_one_showed(installation: Installation) -> None:
         assert shown(Dagster(instance)) == before
     assert (report.file_sources, report.zip_actions, report.failed) == (2, len(ALL), len(ALL) - 1)
     assert said == [f"Dagster shows 2 file sources and {len(ALL)} zip actions, {len(ALL) - 1} of them failed."]
-
-
-def test_after_it_sessions_go_on(installation: Installation) -> None:
-    folder = installation.add_folder()
-    folder.put("add/H.2013-10-31.1.impc.zip")
-    installation.run_session()
-    heard: list[ZipOutcome] = []
-    with open_instance(installation.settings) as instance:
-        rebuild_instance(installation.settings, installation.tracker, instance)
-        folder.put("add/H.2013-10-31.2.impc.zip")
-        run_session(installation.settings, installation.tracker, instance, until=Phase.XSD, on_zip=heard.append)
-        assert len(Dagster(instance).materialised("validated_documents")) == 2
-    assert [outcome.key.file_name for outcome in heard] == ["H.2013-10-31.2.impc.zip"]
 
 
 @pytest.mark.parametrize(
