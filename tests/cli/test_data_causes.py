@@ -49,7 +49,7 @@ def test_what_is_wrong_is_told_by_its_cause_with_who_acts_and_what_a_fix_clears(
     first = dcc.json("data", "findings", "--rule", "S13", "--each")[0]["file_name"]
     assert re.search(r"S13  What is to be added is there already, by document H\.[\w.-]+\.specimen\.impc\.xml: 2", said)
     assert first not in said.splitlines()[0]
-    assert "2 findings, 1 document (1 with nothing else as bad)" in said
+    assert "2 findings. Fixing this alone clears 1 of 1 document" in said
     assert "H: The centre acts." in said
     assert "\u202e" not in said
     assert "and 2 more causes of 2 findings" in dcc("data", "causes", "--limit", "1").stdout

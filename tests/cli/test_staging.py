@@ -31,7 +31,7 @@ def test_staging_is_listed_by_centre_and_phase_and_whole_on_request(crawled: Dcc
     files = crawled.json("staging", "list", "--files")["files"]
     assert {one["place"]: one["verdict"] for one in files} == {ZIP: "keep", BROKEN: "keep"}
     printed = crawled("staging", "list", "--keep-failed-days", 0).stdout
-    assert "6 B may go: dcc staging clean" in printed
+    assert "6 B can be removed: dcc staging clean" in printed
     assert "a document of it waits to be uploaded" in crawled("staging", "list", "--files").stdout
 
 

@@ -162,12 +162,9 @@ def _print(found: Sequence[Cause], most: int, catalogue: Catalogue) -> None:
 
 
 def _clears(cause: Cause) -> str:
-    parts = [count_of(cause.findings, "finding")]
-    if cause.documents:
-        parts.append(f"{count_of(cause.documents, 'document')} ({cause.clears_documents:,} with nothing else as bad)")
-    if cause.zips:
-        parts.append(f"{count_of(cause.zips, 'archive')} ({cause.clears_zips:,} with nothing else as bad)")
-    return ", ".join(parts)
+    counted = [(cause.clears_documents, cause.documents, "document"), (cause.clears_zips, cause.zips, "archive")]
+    cleared = " and ".join(f"{clears:,} of {count_of(of, noun)}" for clears, of, noun in counted if of)
+    return f"{count_of(cause.findings, 'finding')}." + (f" Fixing this alone clears {cleared}." if cleared else "")
 
 
 def _example(cause: Cause) -> str:

@@ -68,9 +68,7 @@ def _settings(
 @_policy_options
 @json_option
 def list_staging(files: bool, as_json: bool, **policy: object) -> None:
-    """Say what lies in staging, and how much of it may go.
-
-    By the centres and phases of the archives.
+    """Say what staging holds and how much can be removed, by centre and phase.
 
     \b
     Examples:
@@ -107,15 +105,15 @@ def list_staging(files: bool, as_json: bool, **policy: object) -> None:
         _echo_entries(decisions, verdict=True)
     else:
         echo_table(
-            ("centre", "phase", "status", "zip actions", "size", "may go"),
+            ("centre", "phase", "status", "zip actions", "size", "removable"),
             [
                 (g["centre"], g["phase"], g["status"], g["zip_actions"], *map(byte_size, _sizes(g)))
                 for g in _groups(decisions)
             ],
         )
     click.echo(
-        f"{printable(settings.staging_directory)} holds {byte_size(_bytes(decisions))}, of which "
-        f"{byte_size(_bytes(going))} may go: dcc staging clean"
+        f"{printable(settings.staging_directory)} holds {byte_size(_bytes(decisions))}; "
+        f"{byte_size(_bytes(going))} can be removed: dcc staging clean"
     )
     if not files:
         _warn_of_unknown(unknown)

@@ -196,7 +196,7 @@ class SessionReport:
 
 _COLOURS = {Status.DONE: "green", Status.FAILED: "red"}
 _LATE = (
-    "Newer documents of the centre had been uploaded before it. It was applied all the same; see that that is meant."
+    "Newer documents of the centre were uploaded before it. It was applied anyway. Check that this is what you want."
 )
 _UNMENDED = "It had failed before and has not been mended: other documents of it keep it there. See `dcc show {key}`."
 _COUNTED_AGAINST = (Severity.ERROR, Severity.FATAL)

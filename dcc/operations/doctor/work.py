@@ -160,9 +160,7 @@ def check_staging(surroundings: Environment) -> Iterator[Finding]:
         )
     if not unknown and not ((parts or left) and not active):
         going = sum(one.verdict is Verdict.REMOVE for one in decisions)
-        yield ok(
-            "staging contents", f"It holds something of {archive_count(len(decisions))}; that of {going:,} may go."
-        )
+        yield ok("staging contents", f"Staging holds {archive_count(len(decisions))}; {going:,} can be removed.")
 
 
 def check_notifications(surroundings: Environment) -> Iterator[Finding]:

@@ -139,7 +139,7 @@ OUTCOME_WORDS: Final[Mapping[Outcome, OutcomeWords]] = {
     Outcome.PARTLY_TAKEN: OutcomeWords(
         mark("Needs correction"),
         mark("The archive was accepted in part: some of it must be corrected"),
-        mark("What is in order goes on. What is at fault was left out and counts nowhere until it is corrected."),
+        mark("Correct data were accepted. Data with errors were left out until you correct them."),
         CENTRE_ACTS,
         (SUBMIT_AGAIN, SUBMIT_FOR_EDIT),
     ),

@@ -96,10 +96,10 @@ def notes(report: SubmissionReport, catalogue: Catalogue) -> list[str]:
     if late:
         said.append(
             catalogue.say_plural(
-                "One document came late: newer documents of your centre had been taken before it. It was taken all "
-                "the same; see that this is meant.",
-                "{number} documents came late: newer documents of your centre had been taken before them. They were "
-                "taken all the same; see that this is meant.",
+                "One document came late: newer documents of your centre were taken before it. It was taken anyway. "
+                "Check that this is what you want.",
+                "{number} documents came late: newer documents of your centre were taken before them. They were "
+                "taken anyway. Check that this is what you want.",
                 late,
             )
         )
