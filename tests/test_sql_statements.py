@@ -61,10 +61,14 @@ REVIEWED = {
     "dcc/qc/rows/bulk.py": (
         "quoted names of the platform's own tables and columns, and the quoted path of a file that was made just now",
         {
-            "_columns(connection, table)",
+            "' SET ' if made else ''",
+            "', '.join(made)",
+            "', '.join(values)",
             "_name(connection, table)",
             "_quoted(path)",
+            "columns",
             "marks",
+            "read",
             "statement",
             "statement.replace('%', '%%')",
             "table.name",
@@ -72,7 +76,7 @@ REVIEWED = {
     ),
     "dcc/qc/apply/entity_rows.py": (
         "quoted names of the platform's own tables and columns, and of a file that is attached",
-        {"columns", "quoted(table.name)", "source", "target + _SHIFTED[table.name].format(source=source)"},
+        {"', '.join(columns)", "quoted(table.name)", "source", "target + _SHIFTED[table.name].format(source=source)"},
     ),
     "dcc/qc/rows/prepared_file.py": (
         "quoted names of the platform's own tables and columns, and marks of parameters",

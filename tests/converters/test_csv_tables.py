@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlalchemy import create_engine
 
 from dcc.cli.demo.submissions import experiment_document, specimen_document
 from dcc.cli.demo.tables import table_of
@@ -24,12 +25,12 @@ from dcc.documents.schema_set import SchemaSet
 from dcc.documents.validation import validate_document
 from dcc.naming import Action, DocumentKind
 from dcc.outcomes import Problem, ZipKey
-from dcc.qc.apply.entity_rows import COLUMNS
+from dcc.qc.apply.entity_rows import columns_for
 from dcc.reference.loading import load_shipped
 from dcc.session.prepare.documents import ArchiveToPrepare, Basis, DocumentToPrepare, prepare_archive
 
 SPECIMEN, EXPERIMENT = DocumentKind.SPECIMEN, DocumentKind.EXPERIMENT
-BASIS = Basis(load_shipped(), "7", date(2026, 11, 21), COLUMNS)
+BASIS = Basis(load_shipped(), "7", date(2026, 11, 21), columns_for(create_engine("sqlite://")))
 SCHEMAS = SchemaSet.load(None)
 DOCUMENTS = {
     "specimens": (SPECIMEN, specimen_document("H", mice=7)),
@@ -53,7 +54,10 @@ def rows_of(document: Path, kind: DocumentKind) -> dict[str, list[str]]:
     assert not prepare_archive(ArchiveToPrepare(ZipKey(Action.ADD, "H.zip"), "H", target, [found]), BASIS)
     with sqlite3.connect(target) as connection:
         connection.row_factory = sqlite3.Row
-        rows = {table: [dict(row) for row in connection.execute(f'SELECT * FROM "{table}"')] for table in COLUMNS.names}
+        rows = {
+            table: [dict(row) for row in connection.execute(f'SELECT * FROM "{table}"')]
+            for table in BASIS.columns.names
+        }
     return {table: [repr(row | {"line": None}) for row in some] for table, some in rows.items()}
 
 

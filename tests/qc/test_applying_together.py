@@ -38,7 +38,7 @@ def files(put: Callable[..., File]) -> list[File]:
 
 def together(engine: Engine, files: list[File]) -> list[Applied]:
     read = [(one.document, read_document(one.path, one.document.kind)) for one in files]
-    with prepared(*read) as to_apply:
+    with prepared(engine, *read) as to_apply:
         return apply_documents(engine, to_apply, patience_seconds=5)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import create_engine
 
 from dcc.cli.demo.submissions import damaged, experiment_document, specimen_document
 from dcc.documents.reading import read_document
@@ -21,10 +22,11 @@ from dcc.errors import NotWellFormedError, StagedDocumentLostError
 from dcc.naming import Action, DocumentKind
 from dcc.outcomes import ZipKey
 from dcc.qc.apply import entity_rows
-from dcc.qc.apply.entity_rows import COLUMNS
+from dcc.qc.apply.entity_rows import columns_for
 from dcc.qc.rows import prepared_file
 from dcc.qc.rows.prepared_file import PreparedDocument, PreparedFile, open_prepared, remove_prepared
 from dcc.reference.loading import load_shipped
+from dcc.rules.accepted_elements import AcceptedElements
 from dcc.rules.checking import NEEDING_OTHERS, check_contents
 from dcc.rules.context import DocumentContext
 from dcc.rules.packed_findings import unpacked
@@ -34,7 +36,8 @@ from tests.support.qc_documents import block, experiment, housing, line
 from tests.support.strategies_documents import full_document
 
 TODAY = date(2026, 11, 21)
-BASIS = Basis(load_shipped(), "7", TODAY, COLUMNS)
+BASIS = Basis(load_shipped(), "7", TODAY, columns_for(create_engine("sqlite://")))
+ON_SERVER = replace(BASIS, columns=columns_for(create_engine("mysql+pymysql://")))
 SPECIMEN, EXPERIMENT = DocumentKind.SPECIMEN, DocumentKind.EXPERIMENT
 NAME = "H.2013-10-31.1.experiment.impc.xml"
 
@@ -112,6 +115,22 @@ def test_rows_are_the_same_however_often_they_are_written_and_after_whatever_doc
     assert sum(map(len, expected.values())) > 10
 
 
+@pytest.mark.parametrize("kind", DocumentKind)
+def test_lines_are_the_same_however_often_they_are_written(
+    prepare: Prepare, target: Path, monkeypatch: pytest.MonkeyPatch, kind: DocumentKind
+) -> None:
+    name, content = f"H.2013-10-31.1.{kind}.impc.xml", full_document(kind).render()[0]
+    written = []
+    for rows_held in (20_000, 3):
+        monkeypatch.setattr(prepared_file, "_ROWS_HELD", rows_held)
+        assert prepare({name: content}, basis=ON_SERVER) == {}
+        document = only(target, content, name)
+        tables = {table: rows for table, rows in document.rows.items() if table != "entry"}
+        written.append({table: b"".join(document.file.lines(table, *rows)) for table, rows in tables.items()})
+    assert written[0] == written[1]
+    assert sum(lines.count(b"\n") for lines in written[0].values()) > 10
+
+
 def test_what_is_too_long_has_no_row_and_is_told_of(prepare: Prepare, target: Path) -> None:
     said = [
         block(EXPERIMENT),
@@ -168,7 +187,7 @@ def test_a_file_that_is_damaged_or_of_another_basis_or_version_is_not_used(
     prepare({NAME: experiment_document("H", animals=2)})
     (file,) = filter(None, [open_prepared(target, BASIS.name)])
     file.close()
-    for other in (replace(BASIS, signature="8"), replace(BASIS, today=date(2026, 11, 22))):
+    for other in (replace(BASIS, signature="8"), replace(BASIS, today=date(2026, 11, 22)), ON_SERVER):
         assert open_prepared(target, other.name) is None
     with monkeypatch.context() as patched:
         patched.setattr(prepared_file, "VERSION", prepared_file.VERSION + 1)
@@ -210,6 +229,6 @@ def test_a_process_that_prepares_loads_no_database_not_even_by_what_it_is_sent()
         "import pickle, sys, dcc.session.prepare.worker; pickle.load(sys.stdin.buffer); "
         "print(sorted({'sqlalchemy', 'pydantic'} & set(sys.modules)))"
     )
-    sent = Basis(BASIS.reference, BASIS.signature, TODAY, COLUMNS)
+    sent = replace(BASIS, accepted=AcceptedElements())
     ran = subprocess.run([sys.executable, "-c", code], input=pickle.dumps(sent), capture_output=True, check=True)
     assert ran.stdout.strip() == b"[]"

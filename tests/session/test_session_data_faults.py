@@ -181,7 +181,7 @@ def test_two_that_upload_the_same_documents_at_once_apply_each_once(data: DataIn
             uploader = Uploader(qc, data.settings, Delegations())
             facts = []
             for document in due:
-                with prepared_once(Staging(data.settings.staging_directory), [document]) as prepared:
+                with prepared_once(Staging(data.settings.staging_directory), [document], qc) as prepared:
                     facts += uploader.upload([document], [prepared(document)])
             return facts
         finally:

@@ -27,7 +27,7 @@ from dcc.documents.contents import (
 from dcc.naming import Action, DocumentKind
 from dcc.qc.apply import withdrawal
 from dcc.qc.apply.documents import Applied, ToApply, apply_documents
-from dcc.qc.apply.entity_rows import COLUMNS
+from dcc.qc.apply.entity_rows import columns_for
 from dcc.qc.apply.planning import Plan
 from dcc.qc.apply.planning import plan_document as plan_prepared
 from dcc.qc.apply.upload_lock import lock_centres_of
@@ -131,11 +131,11 @@ def to_apply(
 
 
 @contextmanager
-def prepared(*documents: tuple[DocumentToApply, Iterable[Content]]) -> Iterator[list[ToApply]]:
-    """Documents prepared in one file, as a session has them."""
+def prepared(engine: Engine, *documents: tuple[DocumentToApply, Iterable[Content]]) -> Iterator[list[ToApply]]:
+    """Documents prepared in one file for a QC database, as a session has them."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "prepared.rows"
-        writer = PreparedWriter(path, "", COLUMNS)
+        writer = PreparedWriter(path, "", columns_for(engine))
         for document, said in documents:
             rows = writer.document(document.kind)
             for content in said:
@@ -153,7 +153,7 @@ def apply_document(
     engine: Engine, document: DocumentToApply, read: Callable[[], Iterable[Content]], **options: object
 ) -> Applied:
     """Apply a document of what `read` yields."""
-    with prepared((document, read())) as to_apply:
+    with prepared(engine, (document, read())) as to_apply:
         (applied,) = apply_documents(engine, to_apply, **options)  # type: ignore[arg-type]
     return applied
 
@@ -162,7 +162,7 @@ def plan_document(
     engine: Engine, document: DocumentToApply, read: Callable[[], Iterable[Content]], **options: object
 ) -> Plan:
     """What a document of what `read` yields would change."""
-    with prepared((document, read())) as (to_apply,):
+    with prepared(engine, (document, read())) as (to_apply,):
         return plan_prepared(engine, to_apply, **options)  # type: ignore[arg-type]
 
 

@@ -34,7 +34,7 @@ from dcc.databases.columns import utc_now
 from dcc.databases.transactions import run_writing
 from dcc.documents.origins import Origin
 from dcc.naming import Action
-from dcc.qc.apply.entity_rows import ENTITY_TABLES, NUMBERED_TABLES, PREPARED_TABLES, copy_rows
+from dcc.qc.apply.entity_rows import ENTITY_TABLES, NUMBERED_TABLES, copy_rows, loader_on
 from dcc.qc.apply.ownership import NotPermitted, OtherCentre, OtherCentres
 from dcc.qc.apply.upload_findings import (
     FindingsKept,
@@ -59,7 +59,6 @@ from dcc.qc.apply.versions import (
 )
 from dcc.qc.models import CentreBlock, Document, Finding, Lifetime, Measurement, ProcedureRun
 from dcc.qc.rows.building import NUMBERED
-from dcc.qc.rows.bulk import BulkInserter
 from dcc.qc.rows.documents import (
     DocumentPlace,
     DocumentToApply,
@@ -273,12 +272,12 @@ class _Application:
         else:
             insert_documents(self._connection, [self._row_of(one) | _result(one) for one in decided])
         taken = [one for one in decided if one.keeps_rows]
-        bulk = BulkInserter(self._connection, PREPARED_TABLES)
+        loader = loader_on(self._connection)
         # Documents that follow one another in a file are given the same.
         for _, some in groupby(taken, key=lambda one: (one.one.prepared.file, one.given)):
             together = list(some)
-            copy_rows(self._connection, [one.one.prepared for one in together], together[0].given, bulk)
-        bulk.flush()
+            copy_rows(self._connection, [one.one.prepared for one in together], together[0].given, loader)
+        loader.flush()
         for one in taken:
             self._end(one)
         for kind, table in ENTITY_TABLES.items():

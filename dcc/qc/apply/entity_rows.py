@@ -6,15 +6,17 @@ get those that follow in the database. `qc.rows.loading` is the way back.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from sqlalchemy import Column, Connection, String, Table
+from sqlalchemy import Connection, Engine, String, Table
 
 from dcc.databases.attached_files import attached
 from dcc.qc import models
 from dcc.qc.rows.building import NUMBERED
-from dcc.qc.rows.bulk import BulkInserter
+from dcc.qc.rows.bulk import LineLoader, LoadedLines
+from dcc.qc.rows.lines import with_fields
 from dcc.qc.rows.prepared_file import Columns, PreparedDocument, quoted
 from dcc.qc.rows.procedures import OF_RUN
 from dcc.vocabulary import EntityKind, MetadataOwner, Validity
@@ -91,67 +93,112 @@ PREPARED_TABLES: Final = tuple(table for table in DOCUMENT_TABLES if table is no
 """The tables whose rows are prepared: which versions are current is decided when a document is applied."""
 
 # Names of SQLAlchemy are texts of a class of its own: a process that was sent one would load SQLAlchemy.
-COLUMNS: Final = Columns(
-    {f"{table.name}": _names(table) for table in PREPARED_TABLES},
-    {f"{table.name}": _limits(table) for table in PREPARED_TABLES},
-)
-"""What prepared files are made by."""
+_NAMES: Final = {f"{table.name}": _names(table) for table in PREPARED_TABLES}
+_LIMITS: Final = {f"{table.name}": _limits(table) for table in PREPARED_TABLES}
+
+
+def columns_for(database: Engine | Connection) -> Columns:
+    """What prepared files are made by for a QC database."""
+    return Columns(_NAMES, _LIMITS, in_lines=not _copies_files(database))
+
+
+def _copies_files(database: Engine | Connection) -> bool:
+    return database.dialect.name == "sqlite"
 
 
 def copy_rows(
-    connection: Connection, documents: Sequence[PreparedDocument], given: Mapping[str, int], bulk: BulkInserter
+    connection: Connection, documents: Sequence[PreparedDocument], given: Mapping[str, int], loader: LineLoader
 ) -> None:
-    """Copy the rows of documents, or have `bulk` take them where the database does not read files.
+    """Copy the rows of documents, or have `loader` take their lines where the database does not read files.
 
     The documents follow one another in one file. `given` is what is to be added to the numbers of documents, as
     `document`, and to the ids of each numbered table by its name, and whether entities `are_current`.
     """
     file = documents[0].file
-    source = attached(connection, file.address) if connection.dialect.name == "sqlite" else None
     for table in PREPARED_TABLES:
         before, last = documents[0].rows[table.name][0], documents[-1].rows[table.name][1]
         if last == before:
             continue
-        values = {**given, "row_before": before, "last_row": last}
-        if source is None:
-            for row in file.ask(_SHIFTED[table.name].format(source="main"), values):
-                bulk.take(table, row)
+        if not _copies_files(connection):
+            added = [given[name] for name in _GIVEN[table.name]]
+            for lines in file.lines(table.name, before, last):
+                loader.take(table, with_fields(lines, added))
         else:
+            source = attached(connection, file.address)
             target = f"INSERT INTO main.{quoted(table.name)} "
+            values = {**given, "row_before": before, "last_row": last}
             connection.exec_driver_sql(target + _SHIFTED[table.name].format(source=source), values)
+
+
+def loader_on(connection: Connection) -> LineLoader:
+    """What loads the lines of prepared files."""
+    return LineLoader(connection, _LOADED)
 
 
 def _shifted(table: Table) -> str:
     """The statement that asks a prepared file for rows of a table, with the ids that they are to have."""
-    columns = ", ".join(_shifted_column(table, column) for column in table.columns)
+    computed = _computed(table)
+    given = {f"given_{name}": f":{name}" for name in _given(computed)}
+    columns = []
+    for column in table.columns:
+        of_run = table is _MEASUREMENT and column.name in OF_RUN
+        name = f"{'run' if of_run else 'own'}.{quoted(column.name)}"
+        own = {column.name: name, "owner_kind": "owner_kind"} | given
+        columns.append(computed[column.name].format_map(own) if column.name in computed else name)
     source = f"{{source}}.{quoted(table.name)} AS own"
     if table is _MEASUREMENT:
         source += f" CROSS JOIN {{source}}.{quoted(_RUN.name)} AS run ON run.id = own.procedure_run_id"
-    return f"SELECT {columns} FROM {source} WHERE own.rowid > :row_before AND own.rowid <= :last_row"  # noqa: S608
+    return f"SELECT {', '.join(columns)} FROM {source} WHERE own.rowid > :row_before AND own.rowid <= :last_row"  # noqa: S608
 
 
-def _shifted_column(table: Table, column: Column[object]) -> str:
-    of_run = table is _MEASUREMENT and column.name in OF_RUN
-    name = f"{'run' if of_run else 'own'}.{quoted(column.name)}"
-    if column.name == "document_id":
-        return f"{name} + :document"
-    if column.name == "is_current":
-        return ":are_current"
-    if column.name == "validity":
-        return f"{Validity.UNJUDGED:d}"
-    if column.name == "owner_id":
-        cases = " ".join(f"WHEN '{kind}' THEN :{owner}" for kind, owner in _OWNERS.items())
-        return f"{name} + CASE owner_kind {cases} END"
-    target = next((key.column.table.name for key in column.foreign_keys), table.name)
-    return f"{name} + :{target}" if column.foreign_keys or column.name == "id" else name
+def _loaded(table: Table) -> LoadedLines:
+    """How the lines of a prepared file become rows of a table, once what is given stands at the end of each."""
+    computed = _computed(table)
+    fields = [name for name in _names(table) if name not in _NOT_SAID]
+    fields += OF_RUN if table is _MEASUREMENT else ()
+    return LoadedLines(table, [*fields, *(f"given_{name}" for name in _given(computed))], computed)
 
+
+def _computed(table: Table) -> dict[str, str]:
+    """By column, what it is made of that a prepared file does not say, or says in its own numbers."""
+    computed = {}
+    for column in table.columns:
+        name = f"{{{column.name}}}"
+        target = next((key.column.table.name for key in column.foreign_keys), table.name)
+        if column.name == "document_id":
+            computed[column.name] = f"{name} + {{given_document}}"
+        elif column.name == "is_current":
+            computed[column.name] = "{given_are_current}"
+        elif column.name == "validity":
+            computed[column.name] = f"{Validity.UNJUDGED:d}"
+        elif column.name == "owner_kind":
+            computed[column.name] = name
+        elif column.name == "owner_id":
+            cases = " ".join(f"WHEN '{kind}' THEN {{given_{owner}}}" for kind, owner in _OWNERS[table].items())
+            computed[column.name] = f"{name} + CASE {{owner_kind}} {cases} END"
+        elif column.foreign_keys or column.name == "id":
+            computed[column.name] = f"{name} + {{given_{target}}}"
+    return computed
+
+
+def _given(computed: Mapping[str, str]) -> list[str]:
+    """The names of what has to be given for computed columns."""
+    return sorted(set(re.findall(r"\{given_(\w+)\}", " ".join(computed.values()))))
+
+
+_NOT_SAID: Final = {"is_current", "validity"}
+"""The last columns of entities, which tell what became of them: prepared files do not know that."""
 
 _OWNERS: Final = {
-    **{kind.value: kind.value for kind in EntityKind},
-    MetadataOwner.PROCEDURE.value: models.ProcedureRun.__tablename__,
-    MetadataOwner.MEDIA.value: models.Media.__tablename__,
-    MetadataOwner.SERIES_MEDIA.value: models.Media.__tablename__,
+    models.Metadata.__table__: {
+        MetadataOwner.PROCEDURE.value: models.ProcedureRun.__tablename__,
+        MetadataOwner.MEDIA.value: models.Media.__tablename__,
+        MetadataOwner.SERIES_MEDIA.value: models.Media.__tablename__,
+    },
+    **{table: {kind.value: kind.value for kind in EntityKind} for table in (models.StatusCodeRow.__table__, _RUN)},
 }
 """The tables of what things belong to, by the kinds that are told of owners."""
 
 _SHIFTED: Final = {table.name: _shifted(table) for table in PREPARED_TABLES}
+_GIVEN: Final = {table.name: _given(_computed(table)) for table in PREPARED_TABLES}
+_LOADED: Final = tuple(map(_loaded, PREPARED_TABLES))

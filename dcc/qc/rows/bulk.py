@@ -7,116 +7,74 @@ a file (LOAD DATA LOCAL INFILE); where the server allows no such file, and for f
 from __future__ import annotations
 
 import os
-import re
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, Table
 from sqlalchemy.exc import DBAPIError
 
 from dcc.errors import InternalFaultError
+from dcc.qc.rows.lines import FORMAT, as_lines, rows_of_lines
 from dcc.qc.rows.types import Row, Value
 
-__all__ = ["BulkInserter", "Row", "Value", "insert_bulk"]
+__all__ = ["LineLoader", "LoadedLines", "Row", "Value", "insert_bulk"]
 
-_ROWS_HELD: Final = 20_000
+_BYTES_HELD: Final = 8_000_000
 _LOADING_OFF: Final = frozenset({1148, 2068, 3948, 4166})
 _REFUSES_FILES: Final = "dcc_refuses_files"
 
 _FEW_ROWS: Final = 100
 """How many rows at most are better inserted than loaded."""
 
-_NULL: Final = "\\N"
-"""What a line has for null."""
-_AS_TEXT: Final = str(None)
-_SPECIAL: Final = re.compile(r"[\\\t\n\r\0]")
-_ESCAPES: Final = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\0": "\\0"})
-_ESCAPED: Final = re.compile(r"\\(.)")
-_MEANT: Final = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "\\": "\\"}
 
+class LoadedLines(NamedTuple):
+    """How lines become rows of a table, by the names of their `fields`.
 
-def as_lines(rows: Sequence[Row]) -> bytes:
-    """The rows in UTF-8, a line each, for FIELDS TERMINATED BY '\\t' ESCAPED BY '\\\\' LINES TERMINATED BY '\\n'.
-
-    They are of one table, so that all are as long.
-    """
-    if not rows:
-        return b""
-    fields = len(rows[0])
-    line = "\t".join(["%s"] * fields) + "\n"
-    text = "".join([line % row for row in rows])
-    # Rows that hold nothing special are told by what there is of tabs, ends of lines and nulls, and nothing else.
-    plain = (
-        text.count("\n") == len(rows)
-        and text.count("\t") == (fields - 1) * len(rows)
-        and text.count(_AS_TEXT) == sum([row.count(None) for row in rows])
-        and "\\" not in text
-        and "\r" not in text
-        and "\0" not in text
-    )
-    if plain:
-        return text.replace(_AS_TEXT, _NULL).encode()
-    return "".join([_fields_of(row) + "\n" for row in rows]).encode()
-
-
-def _fields_of(values: Iterable[Value]) -> str:
-    """A part of a line: values with tabs between them."""
-    return "\t".join([_field(one) for one in values])
-
-
-def rows_of_lines(lines: bytes) -> Iterator[tuple[str | None, ...]]:
-    """The fields of each line as texts; None for nulls."""
-    for line in lines.decode().split("\n")[:-1]:
-        yield tuple([None if field == _NULL else _ESCAPED.sub(_meant, field) for field in line.split("\t")])
-
-
-def _meant(match: re.Match[str]) -> str:
-    return _MEANT[match[1]]
-
-
-def _field(value: Value) -> str:
-    if value is None:
-        return _NULL
-    if type(value) is str:
-        return value.translate(_ESCAPES) if _SPECIAL.search(value) else value
-    return repr(value)
-
-
-class BulkInserter:
-    """Takes rows and writes them in chunks, in the transaction of `connection`.
-
-    `tables` in an order in which parents come before their children. Rows of an entity need not be added in any order,
-    but `flush` must be called before they are read, and at the end. What the database refuses is raised as SQLAlchemy's
-    errors, as by any statement.
+    `computed` has, by column, what is to be made of fields, such as `{id} + {base}`, and the column that is part of
+    every key first. Other fields go into the columns of their names; those that are no columns are left out.
     """
 
-    def __init__(self, connection: Connection, tables: Sequence[Table]) -> None:
+    table: Table
+    fields: Sequence[str]
+    computed: Mapping[str, str] = {}
+
+    @property
+    def direct(self) -> list[str]:
+        """The fields that are columns as they are."""
+        return [name for name in self.fields if name in self.table.columns and name not in self.computed]
+
+
+class LineLoader:
+    """Takes lines and has a server load them in chunks, in the transaction of `connection`.
+
+    `tables` in an order in which parents come before their children. Lines of parents have to be taken before those of
+    their children, and `flush` must be called before rows are read, and at the end. What the database refuses is raised
+    as SQLAlchemy's errors, as by any statement.
+    """
+
+    def __init__(self, connection: Connection, tables: Sequence[LoadedLines]) -> None:
         self._connection = connection
-        self._tables = tuple(tables)
-        self._rows: dict[str, list[Row]] = {table.name: [] for table in self._tables}
+        self._tables = tables
+        self._lines: dict[str, list[bytes]] = {one.table.name: [] for one in tables}
         self._held = 0
 
-    def rows_of(self, table: Table) -> list[Row]:
-        """The list to which rows of a table are appended; the same one all the time."""
-        return self._rows[table.name]
-
-    def take(self, table: Table, row: Row) -> None:
-        """Take a row; what is held is written when it is much, so that rows of parents have to come before."""
-        self._rows[table.name].append(row)
-        self._held += 1
-        if self._held >= _ROWS_HELD:
+    def take(self, table: Table, lines: bytes) -> None:
+        """Take lines of a table; what is held is loaded when it is much."""
+        self._lines[table.name].append(lines)
+        self._held += len(lines)
+        if self._held >= _BYTES_HELD:
             self.flush()
 
     def flush(self) -> None:
-        """Write all rows that are held."""
-        for table in self._tables:
-            rows = self._rows[table.name]
-            if rows:
-                insert_bulk(self._connection, table, rows)
-                rows.clear()
+        """Load all that is held."""
+        for one in self._tables:
+            lines = self._lines[one.table.name]
+            if lines:
+                _load(self._connection, one, b"".join(lines))
+                lines.clear()
         self._held = 0
 
 
@@ -124,10 +82,8 @@ def insert_bulk(connection: Connection, table: Table, rows: Sequence[Row]) -> No
     """Insert rows with all the columns of `table`, in their order, the fastest way that the database has."""
     if connection.dialect.name == "sqlite":
         _insert_bound(connection, table, rows)
-    elif len(rows) > _FEW_ROWS and not connection.info.get(_REFUSES_FILES):
-        _insert_lines(connection, table, as_lines(rows))
     else:
-        _insert(connection, table, rows)
+        _load(connection, LoadedLines(table, [column.name for column in table.columns]), as_lines(rows))
 
 
 def _insert_bound(connection: Connection, table: Table, rows: Sequence[Row]) -> None:
@@ -143,10 +99,11 @@ def _insert_bound(connection: Connection, table: Table, rows: Sequence[Row]) -> 
     connection.exec_driver_sql(f"INSERT INTO {_name(connection, table)} VALUES ({marks})", rows)  # noqa: S608
 
 
-def _insert_lines(connection: Connection, table: Table, lines: bytes) -> None:
-    if not connection.info.get(_REFUSES_FILES):
+def _load(connection: Connection, lines_of: LoadedLines, lines: bytes) -> None:
+    number = lines.count(b"\n")
+    if number > _FEW_ROWS and not connection.info.get(_REFUSES_FILES):
         try:
-            _load_file(connection, table, lines)
+            _load_file(connection, lines_of, lines, number)
         except DBAPIError as error:
             # The server says so before it reads a row, and the transaction goes on.
             if error.orig is None or error.orig.args[0] not in _LOADING_OFF:
@@ -154,25 +111,35 @@ def _insert_lines(connection: Connection, table: Table, lines: bytes) -> None:
             connection.info[_REFUSES_FILES] = True
         else:
             return
-    _insert(connection, table, list(rows_of_lines(lines)))
+    _insert(connection, lines_of, lines)
 
 
-def _insert(connection: Connection, table: Table, rows: Sequence[Row]) -> None:
-    marks = ", ".join(["%s"] * len(table.columns))
-    statement = f"INSERT INTO {_name(connection, table)} ({_columns(connection, table)}) VALUES ({marks})"  # noqa: S608
-    connection.exec_driver_sql(statement, list(rows))
+def _insert(connection: Connection, lines_of: LoadedLines, lines: bytes) -> None:
+    """Insert what lines say by statements of many rows.
+
+    The driver makes these of a statement whose values begin and end with parameters, as those of keys and lines are.
+    """
+    table, fields, computed = lines_of
+    spelt = {name: f"%({name})s" for name in fields}
+    values = [one.format_map(spelt) for one in computed.values()] + [spelt[name] for name in lines_of.direct]
+    columns = _columns(connection, table, [*computed, *lines_of.direct])
+    statement = f"INSERT INTO {_name(connection, table)} ({columns}) VALUES ({', '.join(values)})"  # noqa: S608
+    connection.exec_driver_sql(statement, [dict(zip(fields, row, strict=True)) for row in rows_of_lines(lines)])
 
 
-def _load_file(connection: Connection, table: Table, lines: bytes) -> None:
-    expected = lines.count(b"\n")
+def _load_file(connection: Connection, lines_of: LoadedLines, lines: bytes, expected: int) -> None:
+    table, fields, computed = lines_of
+    direct = set(lines_of.direct)
+    variables = {name: f"@{name}" for name in fields}
+    read = ", ".join(_columns(connection, table, [name]) if name in direct else variables[name] for name in fields)
+    made = [f"{_columns(connection, table, [name])} = {one.format_map(variables)}" for name, one in computed.items()]
     handle, path = tempfile.mkstemp(prefix="dcc-rows-", suffix=".tsv")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(lines)
         statement = (
             f"LOAD DATA LOCAL INFILE '{_quoted(path)}' INTO TABLE {_name(connection, table)} CHARACTER SET utf8mb4 "
-            "FIELDS TERMINATED BY '\\t' ESCAPED BY '\\\\' LINES TERMINATED BY '\\n' "
-            f"({_columns(connection, table)})"
+            f"{FORMAT} ({read}){' SET ' if made else ''}{', '.join(made)}"
         )
         result = connection.exec_driver_sql(statement.replace("%", "%%"))
     finally:
@@ -190,9 +157,9 @@ def _name(connection: Connection, table: Table) -> str:
     return connection.dialect.identifier_preparer.format_table(table)
 
 
-def _columns(connection: Connection, table: Table) -> str:
+def _columns(connection: Connection, table: Table, names: Sequence[str]) -> str:
     preparer = connection.dialect.identifier_preparer
-    return ", ".join(preparer.format_column(column) for column in table.columns)
+    return ", ".join(preparer.format_column(table.columns[name]) for name in names)
 
 
 def _quoted(path: str) -> str:

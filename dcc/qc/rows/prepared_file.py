@@ -2,10 +2,12 @@
 
 The file is an SQLite database. It has the tables that documents fill in the QC database, with ids that begin at 1, so
 that rows of documents that follow one another can be copied together, and what has to be known of a document to decide
-whether its entities take effect. What the measurements of a procedure have in common is in the row of that, since to
-write a value takes longer than to read it. Beside it lies a file with what is told of it and of its documents, after
-its checksum: whoever need not know their entities opens no database. A file of another version or basis, or one that is
-damaged, is made anew.
+whether its entities take effect. For a QC database on SQLite, which copies rows from file to file, the tables have
+rows; what the measurements of a procedure have in common is in the row of that, since to write a value takes longer
+than to read it. For one on a server they have the lines that it loads, those of many rows in one text.
+
+Beside it lies a file with what is told of it and of its documents, after its checksum: whoever need not know their
+entities opens no database. A file of another version or basis, or one that is damaged, is made anew.
 
 Nothing here knows the QC database, so that a process that prepares documents loads no SQLAlchemy.
 """
@@ -18,6 +20,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -30,22 +33,32 @@ from dcc.documents.entity_paths import element_name, path_of_centre
 from dcc.naming import DocumentKind
 from dcc.qc.rows.building import NUMBERED, RowBuilder
 from dcc.qc.rows.entity_keys import Key, key_of, kind_of
-from dcc.qc.rows.types import Limits, Row, TooLong
+from dcc.qc.rows.lines import as_lines, with_fields
+from dcc.qc.rows.procedures import OF_RUN
+from dcc.qc.rows.types import Limits, Row, TooLong, Value
 from dcc.runtime.checksums import crc32_of
 from dcc.vocabulary import EntityKind
 
-VERSION: Final = 6
+VERSION: Final = 7
 
 _ROWS_HELD: Final = 20_000
 _TEXT_HELD: Final = 8_000_000
 _ENTRY: Final = "entry"
+_RUN: Final = "procedure_run"
+_MEASUREMENT: Final = "measurement"
+_LINES: Final = ("id", "lines")
+"""The columns of a table of lines, whose ids are those of the last of their rows, or its number."""
 
 
 class Columns(NamedTuple):
-    """The columns of a file's tables, in the order of rows, and what texts they hold at most."""
+    """The columns of a file's tables, in the order of rows, and what texts they hold at most.
+
+    `in_lines`: the tables have the lines that rows are; those of measurements say what their runs say of them too.
+    """
 
     names: Mapping[str, Sequence[str]]
     limits: Limits
+    in_lines: bool
 
 
 class Entries(NamedTuple):
@@ -74,12 +87,15 @@ class PreparedWriter:
         self._path, self._basis, self._columns = path, basis, columns
         self._part = path.with_name(f"{path.name}.part")
         self._part.unlink(missing_ok=True)
-        self._part.write_bytes(_empty_file(tuple((table, *names) for table, names in columns.names.items())))
+        tables = tuple((table, *(_LINES if columns.in_lines else names)) for table, names in columns.names.items())
+        self._part.write_bytes(_empty_file(tables))
         self._connection = sqlite3.connect(self._part, isolation_level=None)
         self._connection.execute("PRAGMA journal_mode = OFF")
         self._connection.execute("PRAGMA synchronous = OFF")
         self._connection.execute("BEGIN")
         self._last = dict.fromkeys((*columns.names, _ENTRY), 0)
+        self._of_run = itemgetter(*map(columns.names[_RUN].index, OF_RUN))
+        self._of_runs: dict[Value, Row] = {}
         self._new_ids = {table: itertools.count(1).__next__ for table in NUMBERED}
         self._numbers = itertools.count(1)
         self._documents: list[dict[str, Any]] = []
@@ -108,6 +124,13 @@ class PreparedWriter:
         self._part.unlink(missing_ok=True)
 
     def _write(self, table: str, rows: Sequence[Row]) -> None:
+        self._last[table] = last = rows[-1][0] if table in NUMBERED else self._last[table] + len(rows)  # type: ignore[assignment]
+        if self._columns.in_lines and table != _ENTRY:
+            if table == _RUN:
+                self._of_runs = {run[0]: self._of_run(run) for run in rows}
+            lines = self._lines_of_measurements(rows) if table == _MEASUREMENT else as_lines(rows)
+            self._connection.execute(f"INSERT INTO {quoted(table)} VALUES (?, ?)", (last, lines))  # noqa: S608
+            return
         width = len(rows[0])
         # Rows of entities lack the last columns, which say what became of them.
         names = self._columns.names[table][:width] if table in self._columns.names else ()
@@ -120,10 +143,11 @@ class PreparedWriter:
         into = f" ({', '.join(map(quoted, names))})" if names else ""
         marks = ", ".join("?" * len(rows[0]))
         self._connection.executemany(f"INSERT INTO {quoted(table)}{into} VALUES ({marks})", rows)  # noqa: S608
-        if table in NUMBERED:
-            self._last[table] = rows[-1][0]  # type: ignore[assignment]
-        else:
-            self._last[table] += len(rows)
+
+    def _lines_of_measurements(self, rows: Sequence[Row]) -> bytes:
+        """With what they repeat of their runs, which were written before."""
+        by_run = groupby(rows, key=itemgetter(1))
+        return b"".join([with_fields(as_lines(list(some)), self._of_runs[run_id]) for run_id, some in by_run])
 
 
 class DocumentWriter:
@@ -279,6 +303,12 @@ class PreparedFile:
         if self._connection is None:
             self._connection = sqlite3.connect(self.address, uri=True, check_same_thread=False)
         return self._connection.execute(statement, values)
+
+    def lines(self, table: str, after: int, last: int) -> Iterator[bytes]:
+        """The lines of rows of a table that follow the row `after`, to the `last` one."""
+        statement = f"SELECT lines FROM {quoted(table)} WHERE id > ? AND id <= ? ORDER BY id"  # noqa: S608
+        for (lines,) in self.ask(statement, (after, last)):
+            yield lines
 
     def close(self) -> None:
         """Let go of the file."""

@@ -18,7 +18,7 @@ from sqlalchemy import Connection, Engine, select
 from dcc.databases.transactions import run_reading
 from dcc.errors import ChecksumMismatchError, FileMissingError, NotFoundError, SourceError
 from dcc.outcomes import Problem
-from dcc.qc.apply.entity_rows import COLUMNS
+from dcc.qc.apply.entity_rows import columns_for
 from dcc.qc.judging.documents import signature_of
 from dcc.qc.reference import snapshots
 from dcc.runtime.log_context import logging_about
@@ -117,7 +117,7 @@ def _basis(connection: Connection) -> Basis:
     """What documents are prepared by: a session that finds that it was another prepares them anew."""
     reference = snapshots.load_active(connection)
     signature = signature_of(one.id for one in reference.stored.values())
-    return Basis(reference.data, signature, datetime.now(UTC).date(), COLUMNS)
+    return Basis(reference.data, signature, datetime.now(UTC).date(), columns_for(connection))
 
 
 class _Worker:

@@ -208,7 +208,7 @@ def _uploaded(work: DataSession, due: list[DueDocument], there: dict[int, QcDocu
 
 def _check_all(work: DataSession, due: Sequence[Due], basis: Basis) -> Iterator[Fact]:
     """Judge documents, in their order: together where it is known what the rules find, each by itself else."""
-    with closing(PreparedFiles(work.staging, basis_of(basis))) as files:
+    with closing(PreparedFiles(work.staging, basis_of(basis, work.qc))) as files:
         yield from _check_portions(work, due, basis, files)
 
 

@@ -248,7 +248,7 @@ def _set_back_by_withdrawal_of(connection: Connection, document_ids: list[int]) 
 
 def _confirm(both: _Databases, uploader: Uploader, document: DueDocument) -> DocumentData:
     try:
-        with prepared_once(Staging(both.settings.staging_directory), [document]) as prepared:
+        with prepared_once(Staging(both.settings.staging_directory), [document], uploader.qc) as prepared:
             (fact,) = uploader.upload([document], [prepared(document)])
     except DocumentError as error:
         fact = failed_upload(document, error)

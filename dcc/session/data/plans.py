@@ -59,7 +59,7 @@ def plan_submission(tracker: Engine, qc: Engine, settings: Settings, key: ZipKey
     due, delegations = run_reading(tracker, find, patience_seconds=settings.database_retry)
     staging = Staging(settings.staging_directory)
     plans = []
-    with prepared_once(staging, due) as prepared:
+    with prepared_once(staging, due, qc) as prepared:
         for document in due:
             to_apply = ToApply(document_to_apply(document, delegations), prepared(document))
             plan = plan_document(qc, to_apply, patience_seconds=settings.database_retry)

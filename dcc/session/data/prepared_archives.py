@@ -17,9 +17,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from sqlalchemy import Engine
+
 from dcc.errors import BadFileNameError, HelperEndedError
 from dcc.outcomes import ZipKey
-from dcc.qc.apply.entity_rows import COLUMNS
+from dcc.qc.apply.entity_rows import columns_for
 from dcc.qc.judging import documents as judging
 from dcc.qc.rows.prepared_file import PreparedDocument, PreparedFile, open_prepared, remove_prepared
 from dcc.reference.loading import ReferenceData
@@ -42,9 +44,9 @@ _OPEN: Final = 8
 _LOOK_SECONDS: Final = 1.0
 
 
-def basis_of(basis: judging.Basis) -> Basis:
-    """What documents are prepared by, of what they are judged by."""
-    return Basis(basis.reference.data, basis.signature, basis.today, COLUMNS)
+def basis_of(basis: judging.Basis, qc: Engine) -> Basis:
+    """What documents are prepared by for a QC database, of what they are judged by."""
+    return Basis(basis.reference.data, basis.signature, basis.today, columns_for(qc))
 
 
 class PreparedFiles:
@@ -160,7 +162,7 @@ class PreparedArchives:
 
 @contextmanager
 def prepared_once(
-    staging: Staging, documents: Sequence[DueDocument]
+    staging: Staging, documents: Sequence[DueDocument], qc: Engine
 ) -> Iterator[Callable[[DueDocument], PreparedDocument]]:
     """Documents of one archive prepared for this block alone, without the rules: what yields each as it is prepared.
 
@@ -169,7 +171,7 @@ def prepared_once(
     with TemporaryDirectory(prefix="dcc-prepared-") as folder:
         target = Path(folder) / "prepared.rows"
         (archive,) = _archives(staging, documents).values()
-        basis = Basis(ReferenceData(), "", datetime.now(UTC).date(), COLUMNS)
+        basis = Basis(ReferenceData(), "", datetime.now(UTC).date(), columns_for(qc))
         failed = prepare_archive(archive._replace(target=target), basis)
 
         def prepared(document: DueDocument) -> PreparedDocument:

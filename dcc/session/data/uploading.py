@@ -137,8 +137,9 @@ class _Upload:
         self.lost: dict[int, str] = {}
         self.recorder = Recorder(work, Phase.UPLOAD, due)
         self.recorder.show_pending(due)
-        self._files = PreparedFiles(work.staging, basis_of(basis_seen_to(work)))
+        self._files = PreparedFiles(work.staging, basis_of(basis_seen_to(work), work.qc))
         self.prepared = PreparedArchives(work, due, self._files)
+        self._most_archives = MOST_ATTACHED if work.qc.dialect.name == "sqlite" else MOST_DOCUMENTS
         together_from = work.read_qc(newest_document) + 1
         self._uploader = Uploader(work.qc, work.settings, work.delegations, together_from)
 
@@ -172,7 +173,7 @@ class _Upload:
             following = self._waiting[0]
             size += following.size_bytes
             archives.add(following.za_id)
-            if size > MOST_BYTES or len(archives) > MOST_ATTACHED or not self._is_addition(following):
+            if size > MOST_BYTES or len(archives) > self._most_archives or not self._is_addition(following):
                 break
             group.append(self._waiting.popleft())
         return group

@@ -54,7 +54,7 @@ class Basis:
     @property
     def name(self) -> str:
         """What tells a file that was prepared by it."""
-        return f"{self.today} {self.signature}"
+        return f"{self.today} {self.signature}{' in lines' if self.columns.in_lines else ''}"
 
 
 class DocumentToPrepare(NamedTuple):
