@@ -1,1 +1,1 @@
-"""The QC database: what valid documents say, as rows that can be queried."""
+"""The QC database: the content of valid documents, as rows that can be queried."""

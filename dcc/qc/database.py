@@ -1,7 +1,7 @@
-"""The QC database: opened, made or brought up to date, and checked before use.
+"""The QC database: opened, created or upgraded, and checked before use.
 
-It is worked with as the tracker is, by `dcc.databases.transactions`: everything that writes does so inside
-`run_writing`, and whoever changes what belongs to centres locks these first (`dcc.qc.apply.upload_lock`).
+It is used like the tracker, by `dcc.databases.transactions`: all writes happen inside `run_writing`, and changes of
+centres' data lock these first (`dcc.qc.apply.upload_lock`).
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ __all__ = [
 
 
 def open_qc_database(settings: Settings) -> Engine:
-    """The engine of the QC database that the settings name; connects on first use only.
+    """The engine of the QC database of the settings; it connects on first use.
 
-    Connecting or working raises QcDatabaseUnreachableError when the database cannot be reached, at any time. Raises
-    ConfigurationError for a URL that names no database of a kind that is known (see `open_database`).
+    Using it raises QcDatabaseUnreachableError if the database cannot be reached. Raises ConfigurationError for a URL of
+    an unknown kind (see `open_database`).
     """
     engine = engines.open_database(settings.qc_database_url, QC_DATABASE)
     engine.update_execution_options(**{OUTAGE_SECONDS: settings.database_retry})
@@ -45,7 +45,7 @@ def open_qc_database(settings: Settings) -> Engine:
 
 
 def init_qc_database(engine: Engine) -> InitReport:
-    """Create the QC database, or bring it up to the schema of this version; without effect when it has it.
+    """Create the QC database, or upgrade it to the schema of this version; no effect if it has that.
 
     Raises QcDatabaseOutdatedError for a schema newer than this version, ConfigurationError for a database with such
     tables of another system, QcDatabaseUnreachableError.
@@ -80,4 +80,4 @@ QC_DATABASE: Final = Database(
     views=views,
     loads_files=True,
 )
-"""The QC database, as `dcc.databases` works with it."""
+"""The QC database for `dcc.databases`."""

@@ -1,4 +1,4 @@
-"""What was current when, and the story of one animal."""
+"""What was current at a time, and the story of one animal."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Happening(StrEnum):
 
 
 class EventFinding(NamedTuple):
-    """A finding about an entity as its document said it; not active any more once another document closed it."""
+    """A finding about an entity in its document; inactive once another document closed it."""
 
     rule: str
     severity: str
@@ -55,12 +55,12 @@ class EventFinding(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One document's part in the story of a specimen: what happened, to which specimen or experiment.
+    """One document's part in the story of a specimen: an event of a specimen or experiment.
 
-    `entity_id` is the row of the version that became current, else of the one that was, else of the one refused; None
-    where nothing of it was stored (rule Q1). `line` is that of the version in the document that said it, which is
-    another one where a withdrawal restored it. `late`: the document came after newer ones; `author` and `reason` are
-    those of a person who confirmed the document, or withdrew what it undoes. `findings` are about this entity.
+    `entity_id` is the row of the version that became current, else of the former one, else of the refused one; None if
+    nothing of it was stored (rule Q1). `line` is that of the version in its own document, which is another one if a
+    withdrawal restored it. `late`: the document came after newer ones; `author` and `reason` are those of a person who
+    confirmed the document, or withdrew what it undoes. `findings` are about this entity.
     """
 
     document_id: int
@@ -83,12 +83,12 @@ class Event:
 
 
 def document_at(connection: Connection, moment: datetime) -> int:
-    """The last document applied at or before a time (naive, UTC), to ask what was current then; 0 before any."""
+    """The last document applied at or before a time (naive, UTC), for queries of the past; 0 before any."""
     return connection.scalar(select(func.max(_DOCUMENT.c.id)).where(_DOCUMENT.c.applied_at <= moment)) or 0
 
 
 def current_at(kind: EntityKind, document_id: int) -> ColumnElement[bool]:
-    """The condition on an entity's table that a version was current once that document had been applied."""
+    """The condition on an entity's table that a version was current after that document."""
     ended = _LIFETIME.c.ended_by.is_(None) | (_LIFETIME.c.ended_by > document_id)
     return exists().where(
         _LIFETIME.c.entity_kind == kind.value,
@@ -99,7 +99,7 @@ def current_at(kind: EntityKind, document_id: int) -> ColumnElement[bool]:
 
 
 def measurements_at(document_id: int) -> Select[Any]:
-    """All columns of the measurements that were current once that document had been applied; to be filtered on."""
+    """All columns of the measurements that were current after that document; to be filtered on."""
     measurement, run = Measurement.__table__, ProcedureRun.__table__
     ended = _LIFETIME.c.ended_by.is_(None) | (_LIFETIME.c.ended_by > document_id)
     return (
@@ -111,7 +111,7 @@ def measurements_at(document_id: int) -> Select[Any]:
 
 
 def specimen_history(connection: Connection, centre: str, specimen_id: str) -> list[Event]:
-    """What documents did to a specimen and to the experiments about it, in the order of application.
+    """The events of a specimen and of the experiments on it, in the order of application.
 
     Empty for a specimen that no document ever named.
     """
@@ -171,7 +171,7 @@ def _findings(
 
 
 def _not_stored(connection: Connection, centre: str, specimen_id: str) -> list[Event]:
-    """The events of a specimen of which nothing was stored, because a text of it was too long (rule Q1)."""
+    """The events of a specimen that was not stored, because a text of it was too long (rule Q1)."""
     statement = (
         select(_DOCUMENT, *[_FINDING.c[name].label(f"finding_{name}") for name in EventFinding._fields])
         .join(_FINDING, _FINDING.c.document_id == _DOCUMENT.c.id)

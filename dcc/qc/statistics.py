@@ -1,7 +1,7 @@
-"""The statistics by which MySQL and MariaDB choose how rows are looked up, brought up to date after many rows came.
+"""The statistics with which MySQL and MariaDB choose access paths, updated after many rows were added.
 
-The server does so by itself, but seconds later: until then it takes tables that were empty for empty ones, and may go
-through all their rows for each of a session's documents. SQLite keeps none.
+The server does so itself, but seconds later: until then it takes new tables for empty ones, and may read all their rows
+for each of a session's documents. SQLite keeps none.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _DENIED: Final = frozenset({1044, 1142, 1227})
 
 
 def update_statistics(engine: Engine, *, patience_seconds: float) -> None:
-    """Have the server look at the tables that documents are in, at a few pages of each index.
+    """Let the server update the statistics of documents' tables, from a few pages of each index.
 
-    Where the account may not ask for it, that is logged, and the server does so in its time. Raises
+    If the account may not ask for it, that is logged, and the server does so in its time. Raises
     QcDatabaseUnreachableError.
     """
     if engine.dialect.name == "sqlite":

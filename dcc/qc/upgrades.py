@@ -1,6 +1,6 @@
 """The revisions of the QC database's schema, and how rows of earlier ones are converted (see `dcc.databases.upgrades`).
 
-Tables keep the order of their columns in the models, since rows are written without naming them.
+Tables keep the order of their columns in the models, because rows are written without column names.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ONE_CAUSE = ("S1", "S3", "S7", "X13", "X14", "E5")
 
 
 def _number_validity(connection: Connection) -> None:
-    """What the rules say of an entity is a number: 0 not judged, 1 valid, 2 not valid."""
+    """The validity of an entity becomes a number: 0 not judged, 1 valid, 2 not valid."""
     for name in _ENTITIES:
         if "is_valid" in columns_of(connection, name):
             entity = table(name, column("validity"), column("is_valid"))
@@ -35,7 +35,7 @@ def _number_validity(connection: Connection) -> None:
 
 
 def _count_invalid_animals_anew(connection: Connection) -> None:
-    """An experiment on an animal that is not valid is not valid: the next session counts it so."""
+    """An experiment on an invalid animal is not valid: the next session counts it so."""
     document = table("document", column("id"), column("contexts_built"))
     specimen = table("specimen", column("document_id"), column("is_current"), column("validity"))
     concerned = select(specimen.c.document_id).where(specimen.c.is_current == 1, specimen.c.validity == 2)
@@ -43,7 +43,7 @@ def _count_invalid_animals_anew(connection: Connection) -> None:
 
 
 def _mask_addresses(connection: Connection) -> None:
-    """No address of reference data has what it asks with, such as a token; such pages are asked for once more."""
+    """Addresses of reference data lose their queries, which may have tokens; such pages are requested once more."""
     snapshot = table("reference_snapshot", column("id"), column("source"))
     page = table("fetched_page", column("address"))
     asking = select(snapshot.c.id, snapshot.c.source).where(snapshot.c.source.like("http%://%?%"))
@@ -56,7 +56,7 @@ def _mask_addresses(connection: Connection) -> None:
 
 
 def _state_facts(connection: Connection) -> None:
-    """Findings get code, cause and, where the rows beside them have all of these, details; others keep their words."""
+    """Findings get code, cause and, if the rows beside them have all of these, details; others keep their words."""
     names = ("id", "rule", "value", "entity_kind", "entity_id", "code", "details", "cause")
     finding = table("finding", *(column(name) for name in names))
     specimen = table("specimen", column("id"), column("specimen_id"))
@@ -108,7 +108,7 @@ def _facts(row: Any) -> dict[str, Any]:
 
 
 def _part_centres(connection: Connection) -> None:
-    """No centre keeps another waiting: strains are added up by a view, and a unique index is a plain one.
+    """No centre waits for another: a view adds up strains, and a unique index becomes a plain one.
 
     SQLite, which has one writer, keeps the unique index.
     """
@@ -132,4 +132,4 @@ REVISIONS: Final[Revisions] = {
     "0009": None,
     "0010": None,
 }
-"""All revisions, oldest first, and what converts the rows of the one before."""
+"""All revisions, oldest first, and the function that converts the rows of the one before."""

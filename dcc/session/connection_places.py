@@ -1,8 +1,8 @@
-"""Places for connections to file sources: sessions and workers together have no more of them than is allowed.
+"""Places for connections to sources, so that sessions and workers together never have more than allowed.
 
-Who wants a connection puts itself in a line, a row of the tracker, and has a place once those before it leave room for
-it at its source, and at the server, which several sources may share. Whoever dies loses its places as a session does
-its lease: at once on the same machine, elsewhere when it has given no sign of life for `lease_timeout`.
+A connection first gets a row of the tracker, a position in a queue, and has a place once the rows before it leave room
+at its source and its server, which several sources may share. A dead process loses its places as a session loses its
+lease: at once on the same machine, elsewhere after `lease_timeout` without a sign of life.
 
 A session that is alone needs none: its own threads keep to the limit.
 """
@@ -44,7 +44,7 @@ _LINE: Final = select(_PLACE, func.current_timestamp().label("now")).order_by(_P
 
 
 class _InLine(NamedTuple):
-    """Somebody who has a place at a source and its server, or waits for one; `most` may have one at the source."""
+    """A process that has a place at a source and its server, or waits for one; `most` is the source's limit."""
 
     number: int
     source: int
@@ -63,10 +63,10 @@ class ConnectionPlaces:
 
     @contextmanager
     def place(self, address: SourceAddress, goes_on: Callable[[], bool]) -> Iterator[None]:
-        """Wait in line for a place at a file source, as long as that `goes_on`, and hold it.
+        """Wait for a place at a source, while `goes_on` is true, and keep it during the block.
 
-        A directory of this machine needs none. Raises SourceTimeoutError, and TrackerUnreachableError when it does
-        not go on while the tracker is away.
+        A directory of this machine needs none. Raises SourceTimeoutError, and TrackerUnreachableError if the tracker
+        stays away.
         """
         if address.protocol == SourceProtocol.FILE:
             yield
@@ -81,14 +81,14 @@ class ConnectionPlaces:
                     progress.info("%s: waiting for a connection that others use", address.label)
                     said = True
                 if all(one.number != number for one in line):
-                    # It passed for dead, for the tracker was away or this process stood still.
+                    # This process was taken for dead, because the tracker was away or the process stood still.
                     held.close()
                     number = held.enter_context(self._in_line(address, goes_on))
                 time.sleep(_LOOK_SECONDS)
             yield
 
     def is_to_give_up(self, address: SourceAddress) -> bool:
-        """Whether a connection to a file source is to be given up, since somebody waits; told of one at a time."""
+        """Whether a connection to a source must be given up because another process waits; for one at a time."""
         with self._lock:
             wanted = address.id in self._wanted
             self._wanted.discard(address.id)
@@ -96,7 +96,7 @@ class ConnectionPlaces:
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """Give signs of life while this block runs."""
+        """Send signs of life during the block."""
         over = threading.Event()
         signs = with_log_context(self._give_signs)
         beat = threading.Thread(target=signs, args=(over,), name="connection places", daemon=True)
@@ -118,29 +118,29 @@ class ConnectionPlaces:
                 self._write(lambda connection, renewal=renewal: connection.execute(renewal) and None)  # type: ignore[misc]
                 self._note_wanted(held, self._read_line())
             except Exception as error:
-                # The tracker may come back before the places are given to others.
+                # The tracker may come back before others get the places.
                 log.warning("Places for connections could not be renewed: %s", error)
 
     def _note_wanted(self, held: Mapping[int, SourceAddress], line: Sequence[_InLine]) -> None:
-        """Note where somebody waits for a connection: to the same source, or to another one of the same server."""
+        """Record who waits for a connection to the same source, or to another one on the same server."""
         having = self._having(line)
         waiting = [one for one in line if one.number not in having]
         sources = {one.source for one in waiting}
-        # Where a server has no limit, a connection of another source helps nobody.
+        # Without a limit for the server, a connection to another source helps nobody.
         servers = {one.server for one in waiting} if self._settings.connections_per_server else set()
         wanted = {
             one.source
             for one in line
             if one.number in held and one.number in having and (one.source in sources or one.server in servers)
         }
-        # Who passed for dead may have lost its places.
+        # A process that was taken for dead may have lost its places.
         lost = {address.id for number, address in held.items() if all(one.number != number for one in line)}
         with self._lock:
             self._wanted |= wanted | lost
 
     @contextmanager
     def _in_line(self, address: SourceAddress, goes_on: Callable[[], bool]) -> Iterator[int]:
-        """Stand in line by the number that is given."""
+        """Wait in the queue at the given position."""
         number = _outlasting(lambda: self._write(lambda connection: self._line_up(connection, address)), goes_on)
         with self._lock:
             self._held[number] = address
@@ -152,7 +152,7 @@ class ConnectionPlaces:
             self._leave(number)
 
     def _line_up(self, connection: Connection, address: SourceAddress) -> int:
-        # One after the other: then whoever comes later sees all that came before.
+        # One after the other: then a later one sees all earlier ones.
         await_turn(connection)
         dead = [row.id for row in connection.execute(_LINE) if not is_alive(row, self._settings)]
         if dead:
@@ -177,7 +177,7 @@ class ConnectionPlaces:
             log.warning("A place for a connection could not be given back: %s", error)
 
     def _read_line(self) -> list[_InLine]:
-        """Those in line that live."""
+        """The living rows of the queue."""
         rows = run_reading(
             self._tracker,
             lambda connection: connection.execute(_LINE).all(),
@@ -188,9 +188,9 @@ class ConnectionPlaces:
         ]
 
     def _having(self, line: Iterable[_InLine]) -> set[int]:
-        """The numbers of those in line that have a place: whom those before them leave room.
+        """The numbers of the rows with a place: those for which earlier ones leave room.
 
-        Whoever has one keeps it whoever leaves the line, since that makes room for one more at most.
+        A row keeps its place whoever leaves, because that makes room for one more at most.
         """
         at_source: Counter[int] = Counter()
         at_server: Counter[str] = Counter()
@@ -208,7 +208,7 @@ class ConnectionPlaces:
 
 
 def places_for(tracker: Engine, settings: Settings, group: CentreGroup | None) -> ConnectionPlaces | None:
-    """The places of a session; None for one that is alone and has no workers, where servers have no limit either."""
+    """The places of a session; None if it is alone without workers and limits of servers."""
     is_alone = group is None and settings.executor is ExecutorKind.IN_PROCESS
     return None if is_alone and settings.connections_per_server is None else ConnectionPlaces(tracker, settings)
 
@@ -216,18 +216,18 @@ def places_for(tracker: Engine, settings: Settings, group: CentreGroup | None) -
 def place_at(
     places: ConnectionPlaces | None, address: SourceAddress, goes_on: Callable[[], bool]
 ) -> AbstractContextManager[None]:
-    """A place at a file source, see `ConnectionPlaces.place`; nothing is waited for where there are no `places`."""
+    """A place at a source, see `ConnectionPlaces.place`; without `places` there is no wait."""
     return nullcontext() if places is None else places.place(address, goes_on)
 
 
 def for_seconds(seconds: float) -> Callable[[], bool]:
-    """Goes on for so long, from now on."""
+    """True for so many seconds from now."""
     deadline = time.monotonic() + seconds
     return lambda: time.monotonic() < deadline
 
 
 def _outlasting(work: Callable[[], T], goes_on: Callable[[], bool]) -> T:
-    """Do work again while the tracker is away: that is for the session to judge, and no fault of a file source."""
+    """Repeat work while the tracker is away: the session reacts to that, it is no fault of a source."""
     while True:
         try:
             return work()

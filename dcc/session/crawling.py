@@ -1,8 +1,8 @@
-"""Crawling: list every file source at once, and record what is new.
+"""Crawling: lists every source at once, and records new archives.
 
-Nothing is downloaded here. Each source is listed in a thread of its own, within the time limits of the settings; what
-it shows is recorded in the caller's thread, a source at a time, with a number of statements that does not depend on
-how many archives are known.
+Nothing is downloaded here. Each source is listed in a thread of its own, within the time limits of the settings; its
+listing is recorded in the caller's thread, one source at a time, with a number of statements that does not depend on
+the number of known archives.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ _SLACK_SECONDS = 30
 
 @dataclass
 class SourceListing:
-    """What one file source showed: the directories that could be listed, and the first error.
+    """The listing of one source: the directories that could be listed, and the first error.
 
-    `began` is by the clock, in seconds since 1970; `ended` by `time.monotonic`.
+    `began` is in seconds since 1970; `ended` is on the clock of `time.monotonic`.
     """
 
     address: SourceAddress
@@ -61,12 +61,12 @@ class SourceListing:
 
     @property
     def ignored(self) -> int:
-        """How many entries were left aside."""
+        """The number of ignored entries."""
         return sum(part.ignored for part in self.listings)
 
     @property
     def ignored_examples(self) -> tuple[tuple[str, str], ...]:
-        """Some of the entries left aside, as `<action>/<name>` with the reason."""
+        """Some of the ignored entries, as `<action>/<name>` with the reason."""
         examples = [
             (f"{part.action}/{name}", reason) for part in self.listings for name, reason in part.ignored_examples
         ]
@@ -74,7 +74,7 @@ class SourceListing:
 
     @property
     def outcome(self) -> str:
-        """`ok`; `partial` when some directory could not be listed; `failed` when none could."""
+        """`ok`; `partial` if some directory could not be listed; `failed` if none could."""
         if self.error is None:
             return OK
         return PARTIAL if self.listings else FAILED
@@ -87,10 +87,10 @@ def list_source(
     actions: Collection[Action] = tuple(Action),
     places: ConnectionPlaces | None = None,
 ) -> SourceListing:
-    """List the action directories of a file source, all or some. Never raises SourceError: it is in the result.
+    """List the action directories of a source, all or some. Never raises SourceError: it is in the result.
 
-    `watch` bounds it and hears how far it is; by default it has the time that the settings give. The connection has
-    one of the `places`, and waits for it as long.
+    `watch` limits it and gets its progress; by default it has the time of the settings. The connection has one of the
+    `places`, and waits for it as long.
     """
     result = SourceListing(address)
     settings = settings.for_protocol(address.protocol)
@@ -116,10 +116,10 @@ def list_source(
 def crawl_file_sources(
     tracker: Engine, settings: Settings, session: Session, source_ids: Sequence[int] | None = None
 ) -> Iterator[SourceCrawl]:
-    """Crawl all available file sources of active centres, or those of `source_ids`; yield each as it is recorded.
+    """Crawl all available sources of active centres, or those of `source_ids`; yields each once it is recorded.
 
-    A session of a group crawls those of its centres alone. One listing is recorded at a time, whichever sessions are
-    at work: an archive may be new to several sources.
+    A session of a group crawls only its centres' sources. Over all sessions one listing is recorded at a time, because
+    an archive may be new on several sources.
 
     A source that cannot be reached, or not be listed for a fault of the platform, is an outcome, not an exception.
     Raises TrackerUnreachableError and SessionLostError.
@@ -156,7 +156,7 @@ def crawl_file_sources(
 
 @dataclass(frozen=True, slots=True)
 class Relisting:
-    """A file source to be looked at once more, for the sake of some archives; `ended`: when it was last (monotonic)."""
+    """A source to list once more for some archives; `ended` is the time of its last listing (monotonic)."""
 
     address: SourceAddress
     ended: float
@@ -164,7 +164,7 @@ class Relisting:
 
 
 def list_again(looks: Collection[Relisting], settings: Settings, session: Session) -> Iterator[SourceListing]:
-    """List the directories of some archives again, once each source has been left alone for the quiet period."""
+    """List the directories of some archives again, after the quiet period of each source."""
     by_source = {look.address.id: look for look in looks}
 
     def listed(address: SourceAddress, settings: Settings, watch: ListingWatch) -> SourceListing:
@@ -181,9 +181,9 @@ def list_again(looks: Collection[Relisting], settings: Settings, session: Sessio
 
 
 def relist(tracker: Engine, settings: Settings, session: Session, keys: Collection[ZipKey]) -> None:
-    """Note how the file sources of some archives list these by now; one that cannot be listed tells nothing new.
+    """Record how the sources of some archives list them now; a source that cannot be listed changes nothing.
 
-    Young archives are looked at once more, as in a crawl: those that are still being uploaded cannot be fetched.
+    Recent archives are listed once more, as in a crawl: those that are still being uploaded cannot be fetched.
     """
 
     def look(connection: Connection) -> list[Relisting]:
@@ -220,7 +220,7 @@ def _logging_about(address: SourceAddress) -> AbstractContextManager[None]:
 
 
 def _heard_of(address: SourceAddress, heard: Callable[[str], object]) -> Callable[[str], object]:
-    """Tells `heard` how far it is with one of several file sources."""
+    """A function that reports the progress of one source to `heard`."""
     partition = source_partition(address.centre, address.id)
     return lambda text: heard(f"{partition}: {text}")
 
@@ -232,7 +232,7 @@ def _list_in_parallel(
     look: Callable[[SourceAddress, Settings, ListingWatch], SourceListing],
     wait: float,
 ) -> Iterator[SourceListing]:
-    """Yield each source's listing as it is complete; one that outstays every time limit, after `wait`, is given up."""
+    """Yields each source's complete listing; one that exceeds every time limit, after `wait`, is given up."""
     results: queue.SimpleQueue[SourceListing] = queue.SimpleQueue()
 
     def work(address: SourceAddress) -> None:
@@ -281,7 +281,7 @@ def _list_in_parallel(
 
 
 def _wait(addresses: Sequence[SourceAddress], settings: Settings, session: Session) -> float:
-    """For how many seconds listings may have to wait for a place."""
+    """The most seconds that listings may wait for a place."""
     if session.places is None:
         return 0
     return max((settings.for_protocol(address.protocol).list_timeout for address in addresses), default=0)
@@ -294,7 +294,7 @@ def _longest_listing(settings: Settings) -> float:
 def _record(
     settings: Settings, session: Session, listing: SourceListing
 ) -> tuple[SourceCrawl, Mapping[ZipKey, ListedFile]]:
-    """Record a listing; what it came to, and which archives are to be looked at once more."""
+    """Record a listing; returns the result, and the archives to list once more."""
     address = listing.address
     result, outcome, error = session.write(
         lambda connection: _write(connection, settings, session, listing), alone=True
@@ -342,7 +342,7 @@ def _record(
 def settle(
     settings: Settings, session: Session, second: SourceListing, young: Mapping[ZipKey, ListedFile]
 ) -> list[Finding]:
-    """Record what a second look showed of archives; what is said of those that are still being uploaded."""
+    """Record the second listing of archives; returns findings on those that are still being uploaded."""
     if second.error is not None:
         log.warning("%s", second.error)
     listings = None if second.error is not None else second.listings

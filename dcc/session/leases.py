@@ -1,11 +1,11 @@
 """The leases of crawling sessions: rows of `session_lock`, each of a session of all centres or of a group of them.
 
-A centre is in one session at a time: sessions of two groups run at once, one of all centres runs alone. A lease whose
-holder is dead (its process is gone, or it has not been renewed for `lease_timeout`) is taken over by the next session
-of one of its centres, and the dead session finished as failed.
+A centre is in one session at a time: sessions of two groups run at once, one of all centres runs alone. If a lease's
+holder is dead (its process has ended, or it was not renewed for `lease_timeout`), the next session of one of its
+centres takes it over, and finishes the dead session as failed.
 
-The first row is that of sessions of all centres. Whoever begins a session locks it, so that they begin one after the
-other; so does a session for what two of them must not do at once (`Session.write`).
+The first row is that of sessions of all centres. A session locks it to begin, so that sessions begin one after the
+other, and for work that two of them must not do at once (`Session.write`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _LOCKS: Final = select(_LOCK, func.current_timestamp().label("now")).order_by(_L
 
 
 class Holding(Enum):
-    """How a session that is not over is held: a process is at it, that process died, or it waits to be resumed."""
+    """How an open session is held: a process works on it, that process died, or it waits to be resumed."""
 
     ACTIVE = auto()
     DEAD = auto()
@@ -48,7 +48,7 @@ class Holding(Enum):
 
 
 class DeadSession(NamedTuple):
-    """A session whose process died without anybody noticing, with a sentence on that."""
+    """A session whose process died unnoticed, with a sentence about it."""
 
     session: int
     group: CentreGroup | None
@@ -57,7 +57,7 @@ class DeadSession(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A session that is not over, as its lease says: of which group of centres (None: all), held by which process.
+    """The lease of an open session: its group of centres (None: all), and its process.
 
     `age_seconds` is the time since its last sign of life.
     """
@@ -73,7 +73,7 @@ class Lease:
 
     @property
     def is_active(self) -> bool:
-        """Whether a process holds it."""
+        """Whether a process has it."""
         return self.holding is Holding.ACTIVE
 
     @property
@@ -88,12 +88,12 @@ class Lease:
 
     @property
     def label(self) -> str:
-        """What it is called: its number, and its group."""
+        """Its number and group, for messages."""
         return f"Session {self.session}" + ("" if self.group is None else f" of {self.group.name}")
 
     @property
     def died(self) -> DeadSession:
-        """What is said of it when it is dead."""
+        """The message about its death."""
         said = (
             f"{self.label} died (process {self.pid} on {self.host}, last sign of life {self.heartbeat} UTC). It is "
             "recorded as failed and its unfinished work is taken up."
@@ -106,7 +106,7 @@ class Lease:
 
 
 class Acquired(NamedTuple):
-    """A session that was taken, the row of its lease, and the dead ones that it follows."""
+    """A session that was acquired, the row of its lease, and the dead sessions before it."""
 
     session_id: int
     group: CentreGroup | None
@@ -115,7 +115,7 @@ class Acquired(NamedTuple):
 
 
 def named_group(settings: Settings, name: str) -> CentreGroup:
-    """The group of that name. Raises NotFoundError for one that DCC_GROUPS does not name."""
+    """The group of that name. Raises NotFoundError if DCC_GROUPS does not name it."""
     groups = settings.centre_groups
     if name not in groups:
         known = f"DCC_GROUPS has {', '.join(groups)}." if groups else "DCC_GROUPS names none."
@@ -124,17 +124,17 @@ def named_group(settings: Settings, name: str) -> CentreGroup:
 
 
 def read_leases(connection: Connection, settings: Settings) -> list[Lease]:
-    """The leases of the sessions that are not over, without touching them."""
+    """The leases of open sessions, read only."""
     return list(_leases(connection, settings, connection.execute(_LOCKS).all()).values())
 
 
 def active_sessions(connection: Connection, settings: Settings) -> list[Lease]:
-    """The sessions that a process holds at this moment."""
+    """The sessions that a process has now."""
     return [lease for lease in read_leases(connection, settings) if lease.is_active]
 
 
 def refuse_beside_session(connection: Connection, settings: Settings) -> None:
-    """Raise SessionActiveError while a process holds a session; else none begins before the transaction ends.
+    """Raise SessionActiveError while a process has a session; else none begins before the transaction ends.
 
     Call inside a write transaction. The tracker may be of an earlier version.
     """
@@ -144,9 +144,10 @@ def refuse_beside_session(connection: Connection, settings: Settings) -> None:
 
 
 def end_sessions_of_copy(connection: Connection) -> list[int]:
-    """End the sessions that a copy of a tracker was made beside, as if their processes had been killed then; their ids.
+    """End the sessions that were active when a tracker was copied, as if their processes had been killed; returns their
+    ids.
 
-    For trackers that no process works with yet. Call inside a write transaction.
+    For trackers that no process uses yet. Call inside a write transaction.
     """
     locks = [lock for lock in connection.execute(_LOCKS.with_for_update()) if lock.session_id is not None]
     for lock in locks:
@@ -156,7 +157,7 @@ def end_sessions_of_copy(connection: Connection) -> list[int]:
 
 
 def await_turn(connection: Connection) -> None:
-    """Keep other sessions out until the transaction ends. On SQLite each transaction that writes does so by itself."""
+    """Keep other sessions out until the transaction ends. On SQLite every write transaction does so."""
     if connection.dialect.name != "sqlite":
         connection.execute(select(_LOCK.c.id).where(_LOCK.c.id == FIRST_LOCK).with_for_update())
 
@@ -164,10 +165,10 @@ def await_turn(connection: Connection) -> None:
 def acquire_lease(
     connection: Connection, holder: str, settings: Settings, group: CentreGroup | None, resume: int | None
 ) -> Acquired:
-    """Begin a session of a group, or of all centres, or `resume` one that was handed over, in the name of `holder`.
+    """Begin a session of a group, or of all centres, or `resume` one that was handed over, for `holder`.
 
-    Sessions of the same centres that are dead or were handed over are finished. Raises SessionActiveError while a
-    process holds one. Call inside a write transaction.
+    Dead and handed-over sessions of the same centres are finished. Raises SessionActiveError while a process has one.
+    Call inside a write transaction.
     """
     await_turn(connection)
     locks = connection.execute(_LOCKS).all()
@@ -176,7 +177,7 @@ def acquire_lease(
     if resumed is not None:
         group = leases[resumed].group
     own = [lock_id for lock_id, lease in leases.items() if lease.shares_centres_with(group)]
-    # A process that passed for dead may be writing: what it renewed by then counts.
+    # A process that was taken for dead may be writing: its renewals up to then count.
     certain = connection.execute(_LOCKS.where(_LOCK.c.id.in_(own)).with_for_update()).all() if own else []
     dead = []
     for lock_id, lease in _leases(connection, settings, certain).items():
@@ -198,7 +199,7 @@ def acquire_lease(
 
 
 def _free_lock(connection: Connection, group: CentreGroup | None, ids: Sequence[int], taken: Collection[int]) -> int:
-    """The id of the row for a new session; one is made for a group where none is free."""
+    """The id of the row for a new session; a group without a free row gets a new one."""
     if group is None:
         return FIRST_LOCK
     free = next((lock_id for lock_id in ids if lock_id != FIRST_LOCK and lock_id not in taken), None)
@@ -239,9 +240,9 @@ def begun() -> dict[str, object]:
 
 
 def finish_session(connection: Connection, session_id: int, *, completed: bool, is_cancelled: bool = False) -> None:
-    """Close a session: failed, with the earliest phase, when a task of it failed or was left unfinished.
+    """Close a session: failed, with the earliest phase, if a task of it failed or was unfinished.
 
-    One that is cancelled was ended by a person, and so were its unfinished tasks and attempts to fetch archives.
+    A cancelled session was ended by a person; so were its unfinished tasks and attempts to fetch archives.
     """
     now = utc_now()
     end_attempts(connection, session_id, AttemptOutcome.CANCELLED if is_cancelled else AttemptOutcome.ABORTED)
@@ -279,7 +280,7 @@ def _lease(lock: Row[Any], group: CentreGroup | None, settings: Settings) -> Lea
 
 
 def is_alive(lock: Row[Any], settings: Settings) -> bool:
-    """Whether the process of a row lives, as far as can be told; the row has the database's time as `now`."""
+    """Whether the process of a row is alive, as far as known; the row has the database's time as `now`."""
     if Process(lock.host, lock.pid, lock.pid_started).is_gone:
         return False
     return _age(lock) < timedelta(seconds=settings.lease_timeout)

@@ -1,4 +1,4 @@
-"""Documents that are checked together are judged by the rules that need other documents: by what these say."""
+"""Judges documents that are checked together by the rules that need other documents."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dcc.rules.experiment_rules import key_of_experiment
 from dcc.rules.findings import Finding, Severity
 
 MISSING: Final = frozenset({"E4", "S14"})
-"""Those that miss something, which may have been submitted before."""
+"""The rules about missing things, which may have been submitted before."""
 _NOTHING: Final = ReferenceData()
 _Key = TypeVar("_Key")
 _Known = TypeVar("_Known")
@@ -25,11 +25,11 @@ _Known = TypeVar("_Known")
 
 @dataclass
 class Asking:
-    """What is kept of a document until all are read: of its animals and experiments what other documents matter to.
+    """What is kept of a document until all are read: the parts of its animals and experiments that matter to others.
 
-    `order` is that in which a session applies the documents; of the blocks `refused` only the upload judges. Of one
-    that `takes_no_effect`, since all in it is there already, no other rule does. One that is `loose` is in no archive:
-    another document that says the same is a copy of it.
+    `order` is the order of application in a session; the `refused` blocks are judged by the upload only. A document
+    that `takes_no_effect`, because all its entities exist already, is judged by no other rule. A `loose` document is in
+    no archive: another document with the same content is a copy of it.
     """
 
     name: str
@@ -43,14 +43,14 @@ class Asking:
     takes_no_effect: bool = False
 
     def noting(self, findings: Iterable[Finding]) -> Iterator[Finding]:
-        """Pass on what other rules find, and note the blocks that they refuse."""
+        """Pass on the findings of other rules, and record the blocks that they refuse."""
         for finding in findings:
             if finding.severity is Severity.FATAL and finding.block is not None:
                 self.refused.add(finding.block)
             yield finding
 
     def standing(self, findings: Iterable[Finding]) -> list[Finding]:
-        """Of what the rules that need other documents find, what a session finds too; see `takes_no_effect`."""
+        """The findings of rules about other documents that a session has too; see `takes_no_effect`."""
         found = list(findings)
         repeats = [one for one in found if one.rule in JUDGED_AT_UPLOAD]
         self.takes_no_effect = 0 < self.entities == len(repeats)
@@ -59,7 +59,7 @@ class Asking:
         return [one for one in found if one.rule in JUDGED_AT_UPLOAD or one.block not in self.refused]
 
     def keeping(self, contents: Iterable[Content]) -> Iterator[Content]:
-        """Pass the contents on, and keep of them what is needed."""
+        """Pass the contents on, and keep the necessary parts."""
         for content in contents:
             self.entities += not isinstance(content, Block)
             if isinstance(content, Experiment):
@@ -75,7 +75,7 @@ _NO_RESULTS: Final = ((), (), (), (), (), (), ())
 
 
 class Neighbours:
-    """The animals and experiments that stand as documents are applied in order; `Lookups` for the rules."""
+    """The applied animals and experiments while documents are applied in order; `Lookups` for the rules."""
 
     def __init__(self, documents: Collection[Asking]) -> None:
         self._documents = sorted(documents, key=lambda document: (document.loose, document.order))
@@ -84,7 +84,7 @@ class Neighbours:
         self._experiments: dict[tuple[str, ExperimentKey], Where] = {}
 
     def judge(self, today: date) -> Iterator[tuple[Asking, list[Finding]]]:
-        """What the rules that need other documents find in each document that adds or edits."""
+        """The findings of the rules about other documents, for each document that adds or edits."""
         numbered = list(zip(self._numbers, self._documents, strict=True))
         repeats = []
         for number, document in numbered:
@@ -114,7 +114,7 @@ class Neighbours:
         return {key: (where,) for key, where in found if where is not None}
 
     def _numbered(self) -> list[int]:
-        """A number for each document, by which the rules know it; a loose one has that of what it is a copy of."""
+        """A number for each document, used by the rules; a loose one has the number of its original."""
         if not any(document.loose for document in self._documents):
             return list(range(len(self._documents)))
         first: dict[tuple[Content, ...], int] = {}
@@ -137,7 +137,7 @@ class Neighbours:
                 _take(self._experiments, (centre, key_of_experiment(content)), where, document.action)
 
     def _named(self, finding: Finding) -> Finding:
-        """A finding with the name of the document that it tells of, of which the rules know the number."""
+        """A finding with the name of the document that it refers to, instead of its number."""
         number = finding.details.get("document")
         if number is None:
             return finding
@@ -145,11 +145,11 @@ class Neighbours:
 
 
 NO_NEIGHBOURS: Final = Neighbours(())
-"""What rules are told of other documents while a document is judged by itself: nothing."""
+"""No other documents, while a document is judged by itself."""
 
 
 def _take(known: dict[_Key, _Known], key: _Key, one: _Known, action: Action) -> None:
-    """Apply an entity: what is added twice stands as it was first, an edit replaces, a deletion removes."""
+    """Apply an entity: an added one keeps its first version, an edit replaces it, a deletion removes it."""
     if action is Action.ADD:
         known.setdefault(key, one)
     elif action is Action.EDIT:

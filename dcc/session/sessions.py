@@ -1,7 +1,7 @@
-"""Crawling sessions, of all centres or of a group of them: what one works with, and how it begins and ends.
+"""Crawling sessions, of all centres or of a group: their parts, and how they begin and end.
 
-Each is held by a lease in the tracker that outlives no crash (`leases`), which its process renews while it lives. A
-session may be handed over: it stays open without a holder until a later run resumes it, or until the next session of
+Each has a lease in the tracker (`leases`), which its process renews while it runs and which expires after a crash. A
+session may be handed over: it stays open without a process until a later run resumes it, or until the next session of
 one of its centres, which finishes it.
 """
 
@@ -46,12 +46,12 @@ _RENEWAL = update(SessionLock).values(heartbeat=func.current_timestamp())
 
 
 def _unheard(_text: str) -> None:
-    """Where nobody shows how far long listings are."""
+    """Ignore the progress of long listings."""
 
 
 @dataclass
 class Session:
-    """A crawling session held by this process, under the name `holder`, in a row of `session_lock`.
+    """A crawling session of this process, under the name `holder`, in a row of `session_lock`.
 
     It is for the centres of a `group`, or for all: None. Made by `open_session`.
     """
@@ -67,25 +67,25 @@ class Session:
     _noting: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _lost: threading.Event = field(default_factory=threading.Event, repr=False)
     heard: Callable[[str], object] = field(default=_unheard, repr=False)
-    """Is told how far long listings are, by the threads that list: who shows that puts itself here."""
+    """Called with the progress of long listings, by the threads that list; a display sets itself here."""
     is_handed_over: bool = False
     troubles: tuple[DccError, ...] = ()
     places: ConnectionPlaces | None = field(default=None, repr=False)
-    """The places of its connections to file sources; None where no others may have some at once."""
+    """The places of its connections to sources; None if no others may have some at the same time."""
     dead: tuple[DeadSession, ...] = field(default=(), repr=False)
-    """The sessions of its centres before this one whose processes died without anybody noticing."""
+    """The earlier sessions of its centres whose processes died unnoticed."""
 
     @property
     def centres(self) -> frozenset[str] | None:
-        """The centres that it is for; None: all."""
+        """Its centres; None: all."""
         return None if self.group is None else self.group.centres
 
     def covers(self, centre: str | None) -> bool:
-        """Whether it is for a centre; one of a group is not for archives whose name tells no centre."""
+        """Whether it is for a centre; one of a group is not for archives without a centre in their names."""
         return self.group is None or centre in self.group.centres
 
     def check(self) -> None:
-        """Raise SessionLostError if the lease went, or may by now have gone, to someone else: stop working at once."""
+        """Raise SessionLostError if the lease is lost, or may be lost by now: stop working at once."""
         if self._lost.is_set() or time.monotonic() - self._renewed > self._settings.lease_timeout:
             raise self._lost_error()
 
@@ -96,11 +96,11 @@ class Session:
         )
 
     def write(self, work: Callable[[Connection], T], *, alone: bool = False) -> T:
-        """Do `work` in a write transaction that no other session can come before: the lease is held until its end.
+        """Do `work` in a write transaction that no other session can precede: the lease is locked until its end.
 
-        However long it takes, it renews the lease with its commit. `alone`: no other session does such work meanwhile,
-        of whatever centres. Raises SessionLostError, before anything is written, if the lease went to someone else
-        while the database was away; else as `run_writing`.
+        However long it takes, its commit renews the lease. `alone`: no other session, of any centres, does such work
+        meanwhile. Raises SessionLostError, before anything is written, if another session took the lease while the
+        database was away; else as `run_writing`.
         """
         mine = (SessionLock.id == self._lock_id) & (SessionLock.holder == self.holder)
 
@@ -113,7 +113,7 @@ class Session:
             now = time.monotonic()
             if now - self._renewed < self._settings.lease_timeout / _RENEWALS:
                 return result, self._renewed
-            # Meanwhile nobody else could renew it.
+            # No other session could take it meanwhile.
             connection.execute(_RENEWAL.where(mine))
             return result, now
 
@@ -122,21 +122,21 @@ class Session:
         return result
 
     def _note_renewal(self, at: float) -> None:
-        """Note that the lease was renewed, not before `at`; one that was noted before may have been later."""
+        """Record that the lease was renewed, not before `at`; an earlier record may be of a later renewal."""
         with self._noting:
             self._renewed = max(self._renewed, at)
 
     def note_trouble(self, phase: Phase, error: DccError) -> None:
-        """Record what went wrong beside any archive or source: a failed task of the session, which tells it in the end.
+        """Record trouble beyond any archive or source: a failed task of the session, reported at its end.
 
-        Whoever runs the session finds it in `troubles`.
+        `troubles` has them all.
         """
         self.finish_task(self.start_task(phase, str(error)), failed=True)
         self.troubles += (error,)
         self.notices += (str(error),)
 
     def hand_over(self) -> None:
-        """Leave the session open when this process is done with it, for a later run to resume."""
+        """Leave the session open at the end of this process's work, for a later run to resume."""
         self.is_handed_over = True
 
     def start_task(self, phase: Phase, comment: str) -> int:
@@ -153,7 +153,7 @@ class Session:
 
     @contextmanager
     def task(self, phase: Phase, comment: str) -> Iterator[None]:
-        """A task of the session, recorded with its times; an exception out of it fails it."""
+        """A task of the session, recorded with its times; an exception fails it."""
         task_id = self.start_task(phase, comment)
         failed = True
         try:
@@ -167,21 +167,21 @@ class Session:
 
 
 class SessionEnd(Protocol):
-    """What follows a session when its work is over. Each method returns notices, which are added to the session's."""
+    """The steps after a session's work. Each method returns notices, which are added to the session's."""
 
     def clean(self, session: Session) -> Iterable[str]:
-        """Tidy up after a session that came to its end, while its lease is still held."""
+        """Tidy up after a completed session, while its lease is still held."""
         ...
 
     def tell(self, session: Session, failure: Exception | None, *, completed: bool) -> Iterable[str]:
-        """Tell people, after the lease was released.
+        """Notify people, after the lease was released.
 
         `failure` broke the session off; a session without one that is not `completed` was interrupted by a person.
         """
         ...
 
     def measure(self) -> Iterable[str]:
-        """Take stock last of all, whatever the session's end was."""
+        """Measure, last of all, however the session ended."""
         ...
 
 
@@ -191,9 +191,9 @@ def hold_session(
 ) -> Iterator[Session]:
     """Open a crawling session of a group of centres, or of all, and hold it while the block runs; `end` follows.
 
-    `resume` names a session that was handed over, to go on with, of whatever centres; if it is over, a new one is
-    opened. Raises NotFoundError for a group that the settings do not name, SessionActiveError while another process
-    holds a session of one of the centres, and SessionLostError when the lease was lost meanwhile.
+    `resume` names a handed-over session to continue, of any centres; if it is over, a new one is opened. Raises
+    NotFoundError for a group that the settings do not name, SessionActiveError while another process has a session of
+    one of the centres, and SessionLostError when the lease was lost meanwhile.
     """
     wanted = None if group is None else named_group(settings, group)
     holder = uuid.uuid4().hex
@@ -234,7 +234,7 @@ def _hold(session: Session, end: SessionEnd) -> Iterator[Session]:
         yield session
         session.check()
         if not session.is_handed_over:
-            # While the lease is renewed, for it may take longer.
+            # While the lease is renewed, because it may take longer.
             session.notices += tuple(end.clean(session))
             if session._lost.is_set():
                 raise session._lost_error()
@@ -260,7 +260,7 @@ def _logged(session: Session) -> Iterator[None]:
         yield
     except BaseException as error:
         reason = str(error) or type(error).__name__
-        # Whoever interrupts a session knows of it.
+        # The person who interrupts a session knows of it.
         level = logging.ERROR if isinstance(error, Exception) else logging.WARNING
         progress.log(level, "Session %d broke off after %.1f s: %s", session.id, time.monotonic() - began, reason)
         raise
@@ -286,7 +286,7 @@ def _keep_alive(session: Session, stop: threading.Event) -> None:
                 mine = (SessionLock.id == session._lock_id) & (SessionLock.holder == session.holder)
                 held = connection.execute(_RENEWAL.where(mine)).rowcount > 0
         except Exception as error:
-            # The database may come back before the lease runs out; if not, `Session.check` tells.
+            # The database may come back before the lease expires; if not, `Session.check` raises.
             log.warning("Session %s could not renew its lock: %s", session.id, error)
             continue
         if not held:

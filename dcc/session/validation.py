@@ -1,7 +1,7 @@
-"""The check of archives and documents before they are uploaded, with the verdict that a session would give.
+"""Checks archives and documents before their submission, with the verdict that a session would give.
 
-It needs no database: what a centre runs on its own machine. Documents that follow the schema are judged by all rules;
-by those that need other documents as far as these are checked together.
+It needs no database: a centre runs it on its own machine. All rules judge documents that follow the schema; rules about
+other documents as far as these are checked together.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ _SHARES = 8
 
 @dataclass(frozen=True, slots=True)
 class PathVerdict:
-    """What the platform would say of one archive or document.
+    """The platform's verdict on one archive or document.
 
-    `path` of a document in an archive is `<archive>/<document>`. An archive is valid when all its documents are.
-    `warnings` are worth knowing and refuse nothing. `missing` names what no document that was checked has, and which
-    may have been submitted before: what a session says if it was not.
+    `path` of a document in an archive is `<archive>/<document>`. An archive is valid if all its documents are.
+    `warnings` refuse nothing. `missing` names things that no checked document has, and that may have been submitted
+    before: a session reports them if they were not.
     """
 
     path: str
@@ -69,7 +69,7 @@ class PathVerdict:
 
 @dataclass
 class _Draft:
-    """A verdict that the documents checked with it may add to; of an archive, with those of its documents."""
+    """A verdict to which other documents may add; of an archive, with those of its documents."""
 
     path: str
     errors: list[Problem] = field(default_factory=list)
@@ -91,7 +91,7 @@ class _Draft:
 
 
 class _Later(NamedTuple):
-    """What the documents checked with one add to its verdict; see `Asking.takes_no_effect`."""
+    """What other documents add to a verdict; see `Asking.takes_no_effect`."""
 
     takes_no_effect: bool
     problems: list[Problem]
@@ -99,7 +99,7 @@ class _Later(NamedTuple):
 
 
 class _Kept:
-    """Drafts in their order, and what is added to them later, on disk: many documents may have many errors."""
+    """Drafts in their order, and later additions, on disk: many documents may have many errors."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -107,17 +107,17 @@ class _Kept:
         self._later: dict[str, int] = {}
 
     def keep(self, draft: _Draft) -> None:
-        """Keep the next draft."""
+        """Store the next draft."""
         self._drafts.append(self._file.tell())
         pickle.dump(draft, self._file)
 
     def add(self, path: str, later: _Later) -> None:
-        """Keep what is added to the draft of a document."""
+        """Store an addition to a document's draft."""
         self._later[path] = self._file.tell()
         pickle.dump(later, self._file)
 
     def drafts(self) -> Iterator[tuple[_Draft, dict[str, _Later]]]:
-        """The drafts, each with what is added to it or its documents, by path."""
+        """The drafts, each with the additions for it or its documents, by path."""
         for place in self._drafts:
             draft: _Draft = self._at(place)
             paths = [one.path for one in (draft, *draft.documents) if one.path in self._later]
@@ -135,22 +135,21 @@ def check_paths(
     schemas: SchemaSet,
     reference: ReferenceData | None = None,
 ) -> Iterator[PathVerdict]:
-    """Check archives, documents, files that are converted, and all such in directories and below, as neighbours.
+    """Check archives, documents, files to be converted, and directories of them, as neighbours.
 
-    An archive is held against the `.md5` beside it. It gives a verdict of its own, then one for each document in
-    it. `centres` are the short names of the registered centres, by default those of the convention. A document that
-    is not in an archive may have any name; one that does not conform is a warning, and the root element tells its
-    kind. A directory `edit` or `delete` that a file lies in says its action. The rules judge by `reference`; without
-    any, documents are held against the schema alone. Raises NotFoundError when there is nothing at a path to check,
-    and OSError when it cannot be read. Files are checked by as many threads as `settings` say; all are
-    when this returns, and the verdicts are read from disk.
+    An archive is compared with the `.md5` beside it. It has a verdict of its own, then one for each of its documents.
+    `centres` are the short names of the registered centres, by default those of the convention. A document outside of
+    an archive may have any name; a name that does not conform is a warning, and the root element decides its kind. A
+    directory `edit` or `delete` around a file is its action. The rules judge by `reference`; without any, documents are
+    only validated. Raises NotFoundError if there is nothing at a path to check, and OSError if it cannot be read. As
+    many threads as `settings` say check the files; all are done when this returns, and the verdicts are read from disk.
     """
     known = frozenset(centre.short_name for centre in KNOWN_CENTRES) if centres is None else centres
     setup = Setup.from_settings(settings, known)
     checker = ArchiveChecker(replace(setup, limits=replace(setup.limits, min_free_bytes=0)), schemas)
     check = _Check(settings, known, checker, reference)
     files = [file for path in paths for file in _files_at(path)]
-    # Threads that are given one document after the other wait for one another more than they work.
+    # Threads that get one document at a time wait for each other more than they work.
     at_once = min(_MOST_AT_ONCE, max(1, len(files) // (_SHARES * settings.workers)))
     shares = [files[first : first + at_once] for first in range(0, len(files), at_once)]
     with ExitStack() as stack:
@@ -195,7 +194,7 @@ class _Check:
         return [self._file(path) for path in paths]
 
     def judge_together(self) -> Iterator[tuple[str, _Later]]:
-        """What the rules find that look at other documents, by the paths of those that it is about."""
+        """The findings of the rules about other documents, by the paths of their documents."""
         for asking, findings in Neighbours(self.judged.values()).judge(_today()):
             problems = [_problem_of(one) for one in findings if one.rule not in MISSING]
             missing = [_problem_of(one) for one in findings if one.rule in MISSING]
@@ -203,7 +202,7 @@ class _Check:
                 yield asking.name, _Later(asking.takes_no_effect, problems, missing)
 
     def verdicts(self, kept: _Kept, closing: ExitStack) -> Iterator[PathVerdict]:
-        """The verdicts of what was kept, which is closed at their end."""
+        """The verdicts of the stored drafts, whose file is closed at their end."""
         with closing:
             for draft, later in kept.drafts():
                 for one in (draft, *draft.documents):
@@ -257,7 +256,7 @@ class _Check:
         draft.warnings += (ignored_problem(member, reason) for member, reason in archive.ignored)
 
     def _converted(self, path: Path, converter: Converter) -> _Draft:
-        """The verdict on a file that is in no archive; of several documents each is named after its kind."""
+        """The verdict on a file outside of an archive; of several documents each is named after its kind."""
         draft = _Draft(str(path))
         kinds = kinds_of(converter, path.name)
         with tempfile.TemporaryDirectory(prefix="dcc-validate-") as directory:
@@ -289,13 +288,13 @@ class _Check:
         return draft
 
     def _judge(self, place: _Place, draft: _Draft) -> None:
-        """Add what the rules say of a document, if it is valid, but for what needs other documents."""
+        """Add the rules' findings on a document, if it is valid, without rules about other documents."""
         if draft.errors or self.reference is None:
             return
         actual = self.checker.schemas.kind_of_file(place.path)
         if actual is None:
             return
-        # Without a name that tells the centre, none can be compared with it.
+        # Without a name that has the centre, none can be compared with it.
         without = NEEDING_OTHERS if place.centre is not None else NEEDING_OTHERS | {"X5"}
         origin = read_origin(place.path)
         asking = Asking(draft.path, place.action, place.order, place.loose, origin)
@@ -304,14 +303,14 @@ class _Check:
             0, place.action, place.centre or "", _today(), self.reference, NO_NEIGHBOURS, origin=origin
         )
         if place.action is Action.DELETE:
-            # A session asks no rule of what is to be deleted.
+            # A session checks no rule on documents that delete.
             deque(contents, maxlen=0)
         else:
             self._add(draft, map(_problem_of, asking.noting(check_contents(contents, document, without))))
         self.judged[draft.path] = asking
 
     def _add(self, draft: _Draft, problems: Iterable[Problem]) -> None:
-        """Add findings, of those that fail a document and of others as many as are recorded, in order of lines."""
+        """Add findings: those that fail a document, and of others as many as are recorded, in order of lines."""
         for problem in problems:
             of_sort = draft.errors if problem.is_error else draft.warnings
             if len(of_sort) < self.settings.max_document_errors:
@@ -321,7 +320,7 @@ class _Check:
 
 
 class _Place(NamedTuple):
-    """A document to be checked: its file, what its name says, its action, its turn, and whether it is in no archive."""
+    """A document to check: its file, the parts of its name, its action, its turn, and whether it is in no archive."""
 
     path: Path
     kind: DocumentKind | None
@@ -345,7 +344,7 @@ def _problem_of(finding: Finding) -> Problem:
 
 
 def _compare_md5(path: Path, found: str) -> None:
-    """Compare an archive's MD5 with the checksum beside it, if there is one, as a session does with what it fetches."""
+    """Compare an archive's MD5 with the checksum beside it, if there is one, as a session does after a download."""
     beside = path.with_name(sidecar(path.name))
     if not beside.is_file():
         return

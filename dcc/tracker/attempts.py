@@ -1,4 +1,4 @@
-"""Attempts to fetch archives, rows of `zip_download`: how those of a session ended, and what is known by earlier ones.
+"""Attempts to fetch archives, rows of `zip_download`: their ends in a session, and earlier copies.
 
 Functions that write expect the caller's write transaction.
 """
@@ -36,12 +36,12 @@ _EARLIER: Final = (
 
 
 def archive_size() -> ColumnElement[Any]:
-    """The size of the archive that an attempt had, in bytes, also where nothing was sent."""
+    """The size of an attempt's archive, in bytes, even if nothing was sent."""
     return func.coalesce(ZipDownload.content_size_bytes, ZipDownload.downloaded_size_bytes)
 
 
 def earlier_copies(connection: Connection, hosting_ids: Iterable[int]) -> dict[int, EarlierCopy]:
-    """The archives fetched last from these hostings, as far as their servers told what they are known by."""
+    """The archives fetched last from these hostings, if their servers gave a tag or time."""
     return {
         row.zf_id: EarlierCopy(Validators(row.etag, row.last_modified), row.content_size_bytes, row.content_md5)
         for ids in chunks(hosting_ids)
@@ -50,7 +50,7 @@ def earlier_copies(connection: Connection, hosting_ids: Iterable[int]) -> dict[i
 
 
 def end_attempts(connection: Connection, session_id: int, outcome: AttemptOutcome) -> None:
-    """Record how the attempts ended that were under way, or waited for their turn, when a session ended."""
+    """Record the end of attempts that were running or waiting when a session ended."""
     under_way = ZipDownload.status_id.in_([int(Status.PENDING), int(Status.RUNNING)])
     mine = ZipDownload.session_id == session_id
     connection.execute(

@@ -1,6 +1,6 @@
 """Queries about crawls and sessions: what they did and found.
 
-Every query is a fixed number of statements, whatever the number of archives. Nothing here writes.
+Every query is a fixed number of statements, for any number of archives. Nothing here writes.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from dcc.tracker.problems import KIND, problem_of
 from dcc.tracker.register.source_addresses import SourceState
 
 CHANGED = "changed"
-"""The kind of a finding that an archive changed under its name."""
+"""The kind of a finding: an archive changed under its name."""
 
 
 SUCCESS: Final = 0
-"""`crawling_session.status` and `session_task.status` of what ended well."""
+"""`crawling_session.status` and `session_task.status` of a success."""
 SESSION_CANCELLED: Final = -2
 """`crawling_session.status` of a session that a person ended."""
 TASK_CANCELLED: Final = 2
-"""`session_task.status` of a task that was under way then."""
+"""`session_task.status` of a task that was running then."""
 
 _SESSION_OUTCOMES: Final = {SUCCESS: "succeeded", SESSION_CANCELLED: "cancelled"}
 _TASK_OUTCOMES: Final = {SUCCESS: "succeeded", TASK_CANCELLED: "cancelled"}
@@ -49,7 +49,7 @@ _TASK_OUTCOMES: Final = {SUCCESS: "succeeded", TASK_CANCELLED: "cancelled"}
 
 @dataclass(frozen=True, slots=True)
 class CrawlEntry:
-    """One crawl of one file source; counts as in `dcc.outcomes.SourceCrawl`."""
+    """One crawl of one source; for the counts see `dcc.outcomes.SourceCrawl`."""
 
     source: int
     session: int
@@ -68,7 +68,7 @@ class CrawlEntry:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that a crawl noticed and a wrangler should know."""
+    """A crawl's finding for a wrangler."""
 
     session: int
     source: int
@@ -80,11 +80,11 @@ class Finding:
 
     @property
     def message(self) -> str:
-        """What it says, in English."""
+        """The message in English."""
         return str(self.said)
 
     def as_json(self) -> dict[str, object]:
-        """The finding as JSON has it."""
+        """The finding in JSON."""
         return {
             "session": self.session,
             "source": self.source,
@@ -110,8 +110,8 @@ class TaskEntry:
 class SessionEntry:
     """A crawling session, of a group of centres or of all: None.
 
-    `outcome`: `active` while a process holds it, `open` when it waits for a run to go on with it, `succeeded`,
-    `failed` (`failed_phase` tells of which task), `cancelled` by a person, or `unfinished` when its process died and no
+    `outcome`: `active` while a process has it, `open` while it waits for a run to resume it, `succeeded`, `failed`
+    (`failed_phase` is that of the failed task), `cancelled` by a person, or `unfinished` if its process died and no
     session has followed.
     """
 
@@ -127,12 +127,12 @@ class SessionEntry:
 
     @property
     def label(self) -> str:
-        """What it is called: its number, and its group."""
+        """Its number and group, for messages."""
         return f"Session {self.id}" + ("" if self.group is None else f" of {self.group}")
 
 
 def latest_crawls(connection: Connection, *, sources: Sequence[int] | None = None) -> dict[int, CrawlEntry]:
-    """The latest crawl of each file source that has been crawled, or of those of `sources`, by source id."""
+    """The latest crawl of each crawled source, or of those of `sources`, by source id."""
     latest = select(func.max(SourceCrawlRow.id)).group_by(SourceCrawlRow.file_source_id)
     if sources is not None:
         latest = latest.where(SourceCrawlRow.file_source_id.in_(sources))
@@ -167,7 +167,7 @@ def _crawls(connection: Connection, condition: ColumnElement[bool]) -> list[Craw
 
 
 def latest_findings(connection: Connection, *, sources: Sequence[int] | None = None) -> list[Finding]:
-    """What the latest crawl of each file source noticed, and what earlier ones did that still stands, oldest first.
+    """The findings of each source's latest crawl, and earlier ones that still hold, oldest first.
 
     With `sources`, of these alone.
     """
@@ -189,9 +189,9 @@ def latest_findings(connection: Connection, *, sources: Sequence[int] | None = N
 
 
 def still_changed(sources: Sequence[int] | None = None) -> ColumnElement[bool]:
-    """Whether a finding is the last to say that an archive changed, which is still there and was not fetched since.
+    """Whether a finding is the last about an archive's change, and the archive still exists and was not fetched since.
 
-    A crawl says it once: the next one compares with what this one saw.
+    A crawl reports a change once: the next one compares with this one's listing.
     """
     last = (
         select(func.max(CrawlFinding.id))
@@ -223,13 +223,13 @@ def still_changed(sources: Sequence[int] | None = None) -> ColumnElement[bool]:
 
 
 def session_findings(connection: Connection, session_id: int) -> list[Finding]:
-    """What the crawls of one session noticed, oldest first."""
+    """The findings of one session's crawls, oldest first."""
     query = _findings().where(CrawlFinding.session_id == session_id).order_by(CrawlFinding.id)
     return _read(connection, query)
 
 
 def zip_findings(connection: Connection, za_id: int) -> list[Finding]:
-    """What all crawls noticed about one zip action, oldest first."""
+    """The findings of all crawls about one submission, oldest first."""
     query = _findings().where(CrawlFinding.za_id == za_id).order_by(CrawlFinding.id)
     return _read(connection, query)
 
@@ -297,7 +297,7 @@ def list_sessions(
 
 
 def list_held_sessions(connection: Connection) -> list[SessionEntry]:
-    """The sessions that are not over and that a process holds or held, or that wait for a run; newest first."""
+    """The open sessions, which a process has or had, or which wait for a run; newest first."""
     return list_sessions(connection, ids=list(_held(connection)))
 
 
@@ -307,7 +307,7 @@ def _task(row: Any) -> TaskEntry:
 
 
 def _held(connection: Connection) -> dict[int, bool | None]:
-    """The sessions that are held, and whether by a process (True), by none (False), or by one that died (None)."""
+    """The open sessions, and whether a process has it (True), none (False), or one that died (None)."""
     lock = SessionLock.__table__
     found: dict[int, bool | None] = {}
     for row in connection.execute(select(lock).where(lock.c.session_id.is_not(None))):
@@ -317,7 +317,7 @@ def _held(connection: Connection) -> dict[int, bool | None]:
 
 
 def outcome_of(status: int) -> str:
-    """How a session of that `crawling_session.status` ended that is over: `succeeded`, `failed` or `cancelled`."""
+    """The outcome for a finished session's `crawling_session.status`: `succeeded`, `failed` or `cancelled`."""
     return _SESSION_OUTCOMES.get(status, "failed")
 
 

@@ -1,7 +1,7 @@
-"""The tracker database: its tables and reference rows, its making, and the kinds of errors it records.
+"""The tracker database: its tables and reference rows, its creation, and the kinds of errors in it.
 
-Everything that writes does so inside `writing` or, better, `run_writing`; what reads uses `engine.connect()` (see
-`dcc.databases.transactions`). `dcc init` alone changes a schema (see `dcc.databases.schema`).
+All writes happen inside `writing` or, better, `run_writing`; reads use `engine.connect()` (see
+`dcc.databases.transactions`). Only `dcc init` changes a schema (see `dcc.databases.schema`).
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ def _forget_own_exceptions(connection: Connection) -> None:
 
 
 def exception_id(connection: Connection, name: str, description: str) -> int:
-    """The id of the kind of error `name` in `an_exception`; a row with `description` is made when there is none.
+    """The id of the kind of error `name` in `an_exception`; adds a row with `description` if there is none.
 
-    Safe beside other writers that need the same row; a known id costs no statement. Call inside a write transaction.
+    Safe if others add the same row at the same time; a known id costs no statement. Call inside a write transaction.
     """
     known = _known_exceptions(connection.engine)
     if name in known:
@@ -83,16 +83,16 @@ def _add_exception(connection: Connection) -> Any:
 
 
 def open_tracker(settings: Settings) -> Engine:
-    """The engine of the tracker database that the settings name; connects on first use only.
+    """The engine of the tracker database of the settings; it connects on first use.
 
-    Connecting or working raises TrackerUnreachableError when the database cannot be reached, at any time. Raises
-    ConfigurationError for a URL that names no database of a kind that is known (see `open_database`).
+    Using it raises TrackerUnreachableError if the database cannot be reached. Raises ConfigurationError for a URL of an
+    unknown kind (see `open_database`).
     """
     return engines.open_database(settings.tracker_database_url, TRACKER)
 
 
 def init_tracker(engine: Engine) -> InitReport:
-    """Create the tracker database, or bring it up to the schema of this version; without effect when it has it.
+    """Create the tracker database, or upgrade it to the schema of this version; no effect if it has that.
 
     Missing reference rows are added. Raises TrackerOutdatedError for a schema newer than this version,
     ConfigurationError for a database with such tables of another system, TrackerUnreachableError.
@@ -142,4 +142,4 @@ TRACKER: Final = Database(
     unreachable=TrackerUnreachableError,
     fill=_add_rows,
 )
-"""The tracker database, as `dcc.databases` works with it."""
+"""The tracker database for `dcc.databases`."""

@@ -1,4 +1,4 @@
-"""A person declines an archive on another centre's source, or takes that back; both centres get a notice.
+"""Declining an archive on another centre's source, and revoking that; both centres get a notice.
 
 Functions that write expect the caller's write transaction.
 """
@@ -19,10 +19,10 @@ from dcc.tracker.queries.zip_stories import require_zip_action
 
 
 def decline_archive(connection: Connection, key: ZipKey, *, declined_by: str, reason: str) -> Decline:
-    """Turn down an archive that is held; the centre of its name and those of its sources are to be told.
+    """Decline a held archive; the centre of its name and those of its sources get a notice.
 
-    Raises NotFoundError for one that is not held, ConfigurationError for one that is turned down, and for a reason that
-    is blank or too long.
+    Raises NotFoundError if it is not held, ConfigurationError if it is declined already, and for a reason that is blank
+    or too long.
     """
     require_zip_action(connection, key)
     found = held_archives(connection, key=key)
@@ -40,7 +40,7 @@ def decline_archive(connection: Connection, key: ZipKey, *, declined_by: str, re
 
 
 def accept_archive(connection: Connection, key: ZipKey, *, revoked_by: str) -> Decline:
-    """Let an archive that was turned down wait again. Raises NotFoundError for one that is not turned down."""
+    """Let a declined archive wait again. Raises NotFoundError if it is not declined."""
     require_zip_action(connection, key)
     wanted = [one for one in declined_archives.list_declines(connection) if one.key == key]
     ended = None
@@ -54,5 +54,5 @@ def accept_archive(connection: Connection, key: ZipKey, *, revoked_by: str) -> D
 
 
 def _tell(connection: Connection, held: HeldArchive, notice: NewNotice) -> None:
-    """Note it for the archive's centre and for those on whose sources it lies, also if they were told so before."""
+    """Add notices for the archive's centre and those of its sources, even if they got the same before."""
     add_notices(connection, [replace(notice, owner=centre) for centre in (held.owner, *held.hosts)], again=True)

@@ -1,4 +1,4 @@
-"""Parents of documents and downloads: the download of a document, the zip action of a download, the latest download.
+"""Parents of documents and downloads: the download of a document, the submission of a download, the latest download.
 
 Parents never change, so they may be looked up before anything is locked. Lists of ids may have any length; the number
 of statements grows by one for every 500 of them.
@@ -31,7 +31,7 @@ from dcc.tracker.models import Centre, FileSourceHasZip, Reopening, XmlFile, Zip
 _CHUNK: Final = 500
 
 IDS: Final[BindParameter[Any]] = bindparam("ids", expanding=True)
-"""Stands for the ids of one chunk in a statement."""
+"""A placeholder for the ids of one chunk in a statement."""
 
 _ACTIONS_OF = (
     select(ZipDownload.id, FileSourceHasZip.za_id)
@@ -47,7 +47,7 @@ _LINEAGE_OF = (
 
 
 def named_after(centres: Collection[str] | None) -> ColumnElement[bool]:
-    """Condition on a zip action: its archive's name tells one of the centres; None: any archive."""
+    """Condition on a submission: its archive's name has one of the centres; None: any archive."""
     if centres is None:
         return true()
     own = select(Centre.id).where(Centre.short_name.in_(sorted(centres)))
@@ -55,7 +55,7 @@ def named_after(centres: Collection[str] | None) -> ColumnElement[bool]:
 
 
 def has_archive_bytes(download: Any = ZipDownload) -> ColumnElement[bool]:
-    """Condition on a download: it had the bytes of an archive, and was not given up before they were judged."""
+    """Condition on a download: it had an archive's bytes, and was not given up before they were judged."""
     return and_(download.phase_id > int(Phase.DOWNLOAD), not_(_given_up(download)))
 
 
@@ -74,7 +74,7 @@ LATEST: Final = case(
     ),
     else_=func.max(ZipDownload.id),
 )
-"""The latest download of a group; where that fetched nothing, or was given up, the last one that had the bytes."""
+"""The latest download of a group; if it fetched nothing, or was given up, the last one that had the bytes."""
 
 _LATEST_DOWNLOADS = (
     select(
@@ -105,25 +105,25 @@ class Lineage(NamedTuple):
 
 
 def chunks(ids: Iterable[int]) -> Iterator[list[int]]:
-    """The ids in order, each once, in lists short enough for one statement."""
+    """The distinct ids in order, in lists short enough for one statement."""
     ordered = sorted(set(ids))
     for start in range(0, len(ordered), _CHUNK):
         yield ordered[start : start + _CHUNK]
 
 
 def rows_by_id(connection: Connection, query: Select[*tuple[Any, ...]], ids: Iterable[int]) -> Iterator[Any]:
-    """The rows of a query about `IDS`, of which there may be any number, with few rows for each; see `rows_of`."""
+    """The rows of a query about `IDS`, for any number of ids with few rows each; see `rows_of`."""
     for some in chunks(ids):
         yield from rows_of(connection, query, {"ids": some})
 
 
 def actions_of(connection: Connection, download_ids: Iterable[int]) -> dict[int, int]:
-    """The zip action of each download."""
+    """The submission of each download."""
     return dict(rows_by_id(connection, _ACTIONS_OF, download_ids))
 
 
 def find_lineage(connection: Connection, download_ids: Iterable[int], document_ids: Iterable[int]) -> Lineage:
-    """The parents of downloads and of documents, and of the documents' downloads; what is not there is left out."""
+    """The parents of downloads and of documents, and of the documents' downloads; missing ones are left out."""
     lineage = Lineage({}, actions_of(connection, download_ids))
     for document_id, download_id, za_id in rows_by_id(connection, _LINEAGE_OF, document_ids):
         lineage.documents[document_id] = download_id
@@ -132,14 +132,14 @@ def find_lineage(connection: Connection, download_ids: Iterable[int], document_i
 
 
 def latest_downloads(connection: Connection, za_ids: Iterable[int]) -> Iterator[tuple[int, int, int]]:
-    """Of each zip action with downloads: its id, its latest download, and the last one before its re-opening, or 0.
+    """For each submission with downloads: its id, its latest download, and the last one before its re-opening, or 0.
 
-    An attempt that fetched nothing is not the latest where an earlier one had the bytes.
+    An attempt that fetched nothing is not the latest if an earlier one had the bytes.
     """
     for za_id, latest, before_reopening in rows_by_id(connection, _LATEST_DOWNLOADS, za_ids):
         yield za_id, latest, before_reopening or 0
 
 
 def last_attempts(connection: Connection, za_ids: Iterable[int]) -> dict[int, int]:
-    """The last download of each zip action with downloads, whatever it brought."""
+    """The last download of each submission with downloads, whatever its result."""
     return dict(rows_by_id(connection, _LAST_ATTEMPTS, za_ids))

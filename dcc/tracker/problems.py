@@ -1,4 +1,4 @@
-"""What is wrong with archives and documents, as the tracker's logs keep it: facts, and their English words beside."""
+"""Problems of archives and documents in the tracker's logs: facts, with their English words."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dcc.tracker.models import AnException, XmlLog, ZipActionLog, ZipLog
 from dcc.vocabulary import Severity
 
 NOT_FAILING: Final = (Severity.WARNING.value, Severity.UNCHECKED.value)
-"""The severities of what fails no document."""
+"""The severities that fail no document."""
 
 KIND: Final = AnException.short_name.label("kind")
 OF_DOCUMENT: Final = (
@@ -22,11 +22,11 @@ OF_DOCUMENT: Final = (
     XmlLog.details,
     XmlLog.severity,
 )
-"""The columns that a problem of a document is made of."""
+"""The columns of a document's problem."""
 OF_DOWNLOAD: Final = (KIND, ZipLog.message, ZipLog.code, ZipLog.details)
-"""The columns that a problem of a download is made of."""
+"""The columns of a download's problem."""
 OF_ACTION: Final = (KIND, ZipActionLog.message, ZipActionLog.code, ZipActionLog.details)
-"""The columns that a problem of a zip action is made of."""
+"""The columns of a submission's problem."""
 
 
 def problem_of(row: Any) -> Problem:
@@ -37,7 +37,7 @@ def problem_of(row: Any) -> Problem:
 
 
 def problem_columns(problem: Problem) -> dict[str, Any]:
-    """What a log keeps of a problem, beside its kind and its place."""
+    """The columns of a log for a problem, besides its kind and its place."""
     return {
         "message": problem.message,
         "code": problem.code or None,
@@ -46,7 +46,7 @@ def problem_columns(problem: Problem) -> dict[str, Any]:
 
 
 def message_columns(message: Message | str) -> dict[str, str | None]:
-    """What a log keeps of a message."""
+    """The columns of a log for a message."""
     if isinstance(message, str):
         return {"message": message, "details": None}
     return {"message": str(message), "details": message_to_json(message)}

@@ -1,28 +1,27 @@
-"""Phase and status of zip actions, downloads and documents: the one module that writes them.
+"""Phase and status of submissions, downloads and documents: the one module that writes them.
 
-How states are ordered, and what becomes of one when another is proposed or those of children change, is in `states`.
+`states` defines the order of states, and the effect of proposed states and of children's changes.
 
-Names are checked while crawling, before anything is downloaded, although `download` has the lower phase id. The
-tracker shows this as follows:
+Names are checked while crawling, before any download, although `download` has the lower phase id. The tracker shows
+this as follows:
 
-- A zip action that waits for download is (zip_name, done), and one refused for its name (zip_name, failed).
+- A submission that waits for its download is (zip_name, done), and one refused for its name (zip_name, failed).
 - It stays (zip_name, done) while its download is (download, pending), (download, running) or (download, done), which
-  `advance` ignores as earlier: look at `zip_download` for what is under way.
+  `advance` ignores as earlier: see `zip_download` for running downloads.
 - From (zip_md5, ...) on, it shows the state of its latest download.
-- It becomes (download, failed), or fails in a later phase, only when no further attempt follows in the session: a
-  failed attempt that another source or try follows is recorded on its `zip_download` alone (`Proposal.promote`).
-- A retry, asked for by a person or the retry policy, sets it back to (zip_name, done) with a row in `reopening`, and
-  makes a new `zip_download`. Downloads from before a re-opening do not concern the zip action any more.
-- A retry that cannot have the bytes wipes nothing: the zip action falls back to the state of its last download that
-  had them, which `reopening.fell_back` notes, and that re-opening does not count any more.
+- It becomes (download, failed), or fails in a later phase, only if no further attempt follows in the session: otherwise
+  a failed attempt is recorded on its `zip_download` alone (`Proposal.promote`).
+- A retry, by a person or the retry policy, sets it back to (zip_name, done) with a row in `reopening`, and makes a new
+  `zip_download`. Downloads from before a re-opening no longer count for the submission.
+- A retry without bytes changes nothing: the submission gets back the state of its last download with bytes, which
+  `reopening.fell_back` records, and that re-opening does not count any more.
 
-Documents go back, or away from a failure, only by `reopen_documents`, with a row in `document_reopening`: when what was
-found wrong with them has healed, or is to be looked at anew, when they were withdrawn, or when quality control was
-opened again. What was rolled up from them is then rolled up anew.
+Documents go back, or away from a failure, only by `reopen_documents`, with a row in `document_reopening`: when their
+problem has disappeared, or must be judged again, when they were withdrawn, or when quality control was opened again.
+Their parents' states are then computed again.
 
-Every function takes the connection of a write transaction (`dcc.tracker.database.run_writing`). Writers
-beside each other are kept apart by the rows of the zip actions, locked in the order of their ids before anything
-below them is read.
+Every function takes the connection of a write transaction (`dcc.tracker.database.run_writing`). Concurrent writers are
+separated by the rows of the submissions, which are locked in the order of their ids before anything below them is read.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ _REASON_LENGTH: Final = 256
 
 
 class Subject(Enum):
-    """What has a phase and a status."""
+    """A kind of rows with a phase and a status."""
 
     ZIP_ACTION = "zip_action"
     ZIP_DOWNLOAD = "zip_download"
@@ -88,7 +87,7 @@ class Proposal(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NewZipAction:
-    """A zip action to be added: what is to be done with the archive `zip_id`."""
+    """A new submission: the action for the archive `zip_id`."""
 
     zip_id: int
     action: Action
@@ -97,10 +96,10 @@ class NewZipAction:
 
 @dataclass(frozen=True, slots=True)
 class NewDocument:
-    """A document to be added. Centre, date and increment are its name's, None where the name is refused.
+    """A new document. Centre, date and increment are its name's, None if the name is refused.
 
-    `place` is where in the archive it lay, unless at its top, and `archives` those inside it that it lay in, each with
-    its MD5.
+    `place` is its path in the archive, unless at the top level, and `archives` are the inner archives around it, each
+    with its MD5.
     """
 
     zip_download_id: int
@@ -116,7 +115,7 @@ class NewDocument:
 
 
 def add_zip_actions(connection: Connection, rows: Sequence[NewZipAction]) -> list[int]:
-    """Add zip actions; their ids, in order."""
+    """Add submissions; returns their ids, in order."""
     return insert_rows(
         connection,
         ZipAction,
@@ -132,9 +131,11 @@ def add_downloads(
     *,
     more: Sequence[Mapping[str, object]] = (),
 ) -> list[int]:
-    """Add an attempt to download from each hosting (`file_source_has_zip.id`), and promote; their ids, in order.
+    """Add an attempt to download from each hosting (`file_source_has_zip.id`), and promote; returns their ids, in
+    order.
 
-    `requested` is in UTC. `received`, which may not be null, starts out the same. `more` are further columns of each.
+    `requested` is in UTC. `received`, which may not be null, begins with the same time. `more` are further columns of
+    each.
     """
     times = {"request": requested, "received": requested} | _columns(state)
     rows = [{"zf_id": hosting_id} | times for hosting_id in hosting_ids]
@@ -146,7 +147,7 @@ def add_downloads(
 
 
 def add_documents(connection: Connection, rows: Sequence[NewDocument]) -> list[int]:
-    """Add the documents of downloads, and promote; their ids, in order."""
+    """Add the documents of downloads, and promote; returns their ids, in order."""
     if not rows:
         return []
     parents = actions_of(connection, {row.zip_download_id for row in rows})
@@ -182,12 +183,12 @@ def add_documents(connection: Connection, rows: Sequence[NewDocument]) -> list[i
 
 
 def report(connection: Connection, proposals: Sequence[Proposal]) -> dict[tuple[Subject, int], State]:
-    """Take the proposed states where they stand above the present ones, and promote them to the parents.
+    """Take the proposed states that are above the present ones, and promote them to the parents.
 
-    Returns the states that the rows named, and the parents of each, have afterwards; a row that is not there (its
-    file source was removed) is not among them. When a row is named more than once, the last proposal for it decides
-    whether it is promoted. A row whose state stays is promoted all the same. The number of statements does not depend
-    on the number of proposals, but for one more in every 500 rows of a table and for each state newly taken.
+    Returns the states of the given rows, and of the parents of each, afterwards; missing rows (their source was
+    removed) are left out. If a row is named more than once, the last proposal for it decides whether it is promoted. A
+    row whose state stays is promoted all the same. The number of statements does not depend on the number of proposals,
+    except for one more in every 500 rows of a table and for each newly taken state.
     """
     if not proposals:
         return {}
@@ -224,9 +225,9 @@ def report(connection: Connection, proposals: Sequence[Proposal]) -> dict[tuple[
 
 
 def conclude(connection: Connection, za_ids: Collection[int]) -> None:
-    """No attempt follows for these zip actions: each takes the state of its latest download that had the bytes.
+    """No attempt follows for these submissions: each takes the state of its latest download with bytes.
 
-    One that was re-opened since then falls back to it. One of which no download had any bytes stays as it is.
+    One that was opened again since then falls back to it. One without any bytes stays as it is.
     """
     actions = _lock_actions(connection, za_ids)
     latest = {za_id: (download, before) for za_id, download, before in latest_downloads(connection, actions)}
@@ -246,9 +247,9 @@ def conclude(connection: Connection, za_ids: Collection[int]) -> None:
 
 
 def reopen(connection: Connection, za_ids: Collection[int], requested_by: str, reason: str) -> None:
-    """Set zip actions back to waiting for download, with a row in `reopening` for each; nothing is deleted.
+    """Set submissions back to waiting for their download, with a row in `reopening` for each; nothing is deleted.
 
-    Their downloads that are pending or running become cancelled, and no download made so far concerns them any more.
+    Their pending or running downloads become cancelled, and no earlier download counts for them any more.
     `requested_by` and `reason` are cut to 64 and 256 characters.
     """
     actions = _lock_actions(connection, za_ids)
@@ -283,10 +284,10 @@ def reopen_documents(
 ) -> dict[int, State]:
     """Set documents, by the ids of their `xml_file`, to any states, with a row in `document_reopening` for each.
 
-    Their downloads are given the states that their documents have then, and so are the zip actions of the latest
-    downloads, unless they have not come so far or failed before; this may be further back or further on. Returns the
-    states that the documents had; one that is not there, or has its new state already, is left out and not touched.
-    `requested_by` and `reason` are cut to 64 and 256 characters.
+    Their downloads, and the submissions of the latest downloads, get the resulting states, unless they have not come so
+    far or failed before; this may be further back or further on. Returns the former states of the documents; missing
+    ones, and those that have their new state already, are left out and unchanged. `requested_by` and `reason` are cut
+    to 64 and 256 characters.
     """
     lineage = find_lineage(connection, (), states)
     actions = _lock_actions(connection, lineage.downloads.values())
@@ -320,7 +321,7 @@ def reopen_documents(
 
 
 def cancel_downloads(connection: Connection, download_ids: Collection[int]) -> None:
-    """Record that attempts were given up: those pending or running become cancelled in their phase, unpromoted."""
+    """Record that attempts were given up: pending or running ones become cancelled, without promotion."""
     _lock_actions(connection, actions_of(connection, download_ids).values())
     _cancel(connection, download_ids)
 

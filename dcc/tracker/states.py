@@ -1,9 +1,9 @@
-"""States, which are a phase and a status, and how they are ordered.
+"""States, which are a phase and a status, and their order.
 
-States are totally ordered: without failure by phase, then by status; a failure stands above every state that is none,
-an earlier failure above a later one. A proposed state is taken when it stands above the present one (`advance`), so
-that neither the order of reports nor reporting twice matters. A parent is rolled up from its children (`roll_up`):
-documents to their download, the latest download to its zip action.
+States are totally ordered: those without failure by phase, then by status; a failure is above all others, an earlier
+failure above a later one. A proposed state is taken if it is above the present one (`advance`), so that neither the
+order of reports nor a repeated report matters. A parent's state is computed from its children (`roll_up`): documents to
+their download, the latest download to its submission.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class State(NamedTuple):
 
 
 WAITING: Final = State(Phase.ZIP_NAME, Status.DONE)
-"""State of a zip action that waits to be downloaded."""
+"""The state of a submission that waits for its download."""
 
 REQUESTED: Final = State(Phase.DOWNLOAD, Status.PENDING)
 """State of a download that has not begun."""
@@ -43,12 +43,12 @@ def _rank(state: State) -> tuple[bool, int, int]:
 
 
 def advance(old: State, new: State) -> State:
-    """The state after `new` is proposed over `old`: the one that stands above."""
+    """The state after `new` is proposed over `old`: the higher one."""
     return new if _rank(new) > _rank(old) else old
 
 
 def roll_up(children: Iterable[State]) -> State | None:
-    """The state that children give their parent: the earliest failure, else the least advanced; None without any."""
+    """The parent's state for these children: the earliest failure, else the least advanced; None without any."""
     states = set(children)
     if not states:
         return None

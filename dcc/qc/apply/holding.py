@@ -1,4 +1,4 @@
-"""Documents that are held because of how much or whose data they would change, and people who let them go on."""
+"""Held documents, which would change many data or other centres' data, and their confirmation by people."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dcc.vocabulary import DocumentState
 
 
 def held_for(connection: Connection, document_ids: Sequence[int]) -> dict[int, set[str]]:
-    """The centres for whose data documents are held, by the documents' ids; nothing of those held for how much."""
+    """The centres because of whose data documents are held, by the documents' ids."""
     finding = Finding.__table__.c
     found: dict[int, set[str]] = {}
     for start in range(0, len(document_ids), CHUNK):
@@ -41,11 +41,11 @@ def confirm_held(
     reason: str,
     patience_seconds: float = PATIENCE_SECONDS,
 ) -> tuple[int, ...]:
-    """Let the held documents of an archive take effect when they are applied next; their ids.
+    """Confirm the held documents of an archive, so that the next application takes effect; returns their ids.
 
-    It holds for these documents as they are: one that comes with other contents is held anew. Who confirmed and why
-    are kept with each. Raises NotFoundError when none is held, ConfigurationError for an author or a reason that is
-    empty or too long, and as `run_writing`.
+    It counts for these documents as they are: one with other contents is held again. The author and the reason are
+    recorded with each. Raises NotFoundError if none is held, ConfigurationError for an author or a reason that is empty
+    or too long, and as `run_writing`.
     """
     check_signature(author, reason)
     document = Document.__table__

@@ -1,6 +1,6 @@
-"""Whose data a document may change: those of its archive's centre, and of centres that delegated to it.
+"""Whose data a document may change: its archive's centre, and centres that delegated to it.
 
-Nothing here knows a database.
+Uses no database.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ _centre_of: Final = itemgetter(0)
 
 
 class OtherCentre(NamedTuple):
-    """A centre that is not the archive's, and how many of its entities a document concerns, by their kind."""
+    """A centre other than the archive's, and the number of its entities in a document, by kind."""
 
     centre: str
     counts: dict[str, int]
 
 
 class NotPermitted(Enum):
-    """What to do with a document that has data of a centre that its archive does not speak for."""
+    """What to do with a document that has data of a centre that its archive may not change."""
 
     REFUSE = "refuse"
-    """Keep what it says, let none of it take effect."""
+    """Keep its content, let none of it take effect."""
     NOTE = "note"
-    """Note it, and go on."""
+    """Record a finding, and go on."""
     CONFIRMED = "confirmed"
     """Go on: there is no such centre, or a person confirmed the document."""
 
 
 class OtherCentres:
-    """Counts what a document names, and what of it takes effect, of centres that are not its archive's."""
+    """Counts a document's entities of other centres than its archive's: all, and those that take effect."""
 
     def __init__(self, rights: Rights | None) -> None:
         self._rights = rights
@@ -45,7 +45,7 @@ class OtherCentres:
         self._effective: dict[str, Counter[str]] = {}
 
     def name(self, keys: Iterable[Key], kind: EntityKind) -> None:
-        """Count entities that the document names."""
+        """Count entities in the document."""
         self._count(self._named, keys, kind)
 
     def take_effect(self, keys: Iterable[Key], kind: EntityKind) -> None:
@@ -60,6 +60,6 @@ class OtherCentres:
                 counts.setdefault(centre, Counter())[kind.value] += number
 
     def counts(self, *, effective: bool) -> tuple[OtherCentre, ...]:
-        """The other centres that the document names; of each what took effect, or all that was named."""
+        """The other centres in the document; of each the entities that took effect, or all."""
         found = self._effective if effective else self._named
         return tuple(OtherCentre(centre, dict(counts)) for centre, counts in sorted(found.items()))

@@ -1,7 +1,7 @@
-"""What a document would change, without doing it.
+"""What a document would change, without changing it.
 
-The document is applied as it would be, in a write transaction that is then rolled back: so a plan and what comes of it
-cannot differ, unless other documents come between. What is compared are the versions that it would end and open.
+The document is applied in a write transaction that is then rolled back: so a plan equals the result, unless other
+documents come between. It compares the versions that the document would end and open.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PLACE: Final = ("centre", "pipeline", "procedure_id", "parameter_id")
 
 
 class Change(NamedTuple):
-    """A value that would change: of which entity, which column or parameter; None: not there."""
+    """A value that would change: its entity, and column or parameter; None: missing."""
 
     entity: str
     what: str
@@ -47,9 +47,9 @@ class Change(NamedTuple):
 
 
 class TouchedContext(NamedTuple):
-    """A data context with measurements of what would come, change or go, or whose animals would leave it or join it.
+    """A data context whose measurements would be added, changed or removed, or whose animals would leave or join it.
 
-    `genotype` is a colony, or `baseline`; it and the strain are None where no specimen tells them.
+    `genotype` is a colony, or `baseline`; it and the strain are None if no specimen has them.
     """
 
     centre: str
@@ -62,11 +62,11 @@ class TouchedContext(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a document would change. `would_be` is what applying it would yield; its ids are not given to anything.
+    """What a document would change. `would_be` is the result of applying it; its ids are not used.
 
-    `changed` counts values, `changes` are the first `CHANGES_LISTED` of them; of what an edit leaves as it is nothing
-    is listed. Added entities are in the counts of `would_be` alone. A document that was applied before and stands would
-    change nothing: `would_be` says `repeated`, and which document of the QC database it is.
+    `changed` counts values, `changes` are the first `CHANGES_LISTED` of them; unchanged values of an edit are not
+    listed. Added entities are only in the counts of `would_be`. A document that was applied before would change
+    nothing: `would_be` is `repeated`, with the document's id in the QC database.
     """
 
     would_be: Applied
@@ -83,7 +83,7 @@ class _PlannedError(Exception):
 
 
 def plan_document(engine: Engine, document: ToApply, *, patience_seconds: float = PATIENCE_SECONDS) -> Plan:
-    """What applying a document would change; nothing is. Raises as `apply_documents`."""
+    """What applying a document would change; nothing is changed. Raises as `apply_documents`."""
 
     def work(connection: Connection) -> Plan:
         # An addition that would be held is planned as if it were confirmed.
@@ -119,7 +119,7 @@ Entities = dict[int, RowMapping]
 
 
 def _pairs(connection: Connection, kind: EntityKind, document_id: int) -> Iterator[tuple[Entities, Entities]]:
-    """What the document ended, in chunks, each with what it opened in its place; then what it opened besides."""
+    """What the document ended, in chunks, each with its replacement; then what it opened besides."""
     ended = _versions(connection, kind, Lifetime.__table__.c.ended_by, document_id)
     opened = _versions(connection, kind, Lifetime.__table__.c.opened_by, document_id)
     by_key = {_key(kind, row): row_id for row_id, row in opened.items()}
@@ -144,7 +144,7 @@ def _key(kind: EntityKind, row: RowMapping) -> tuple[Any, ...]:
 
 
 def _differences(connection: Connection, kind: EntityKind, old: Entities, new: Entities) -> Iterator[Change]:
-    """The values of the entities that were and that would be, where they differ; those only added have none."""
+    """The values of the old and new entities that differ; entities that are only added have none."""
     if not old:
         return
     before = _values(connection, kind, old)
@@ -158,7 +158,7 @@ def _differences(connection: Connection, kind: EntityKind, old: Entities, new: E
 
 
 def _values(connection: Connection, kind: EntityKind, rows: Entities) -> dict[tuple[Any, ...], dict[str, str]]:
-    """By key, what is said of entities: their columns, and their measurements by parameter."""
+    """By key, the values of entities: their columns, and their measurements by parameter."""
     found = {_key(kind, row): _columns(row) for row in rows.values()}
     if kind is EntityKind.SPECIMEN:
         return found
@@ -199,7 +199,7 @@ def _contexts(connection: Connection, kind: EntityKind, ids: list[int]) -> set[T
 
 
 def _contexts_of_animals(connection: Connection, old: Entities, new: Entities) -> set[TouchedContext]:
-    """The contexts of the current experiments about specimens, by what these were and would be, where that differs."""
+    """The contexts of the current experiments on specimens, by the old and new versions of these, if that differs."""
     before = {_key(EntityKind.SPECIMEN, row): row for row in old.values()}
     after = {_key(EntityKind.SPECIMEN, row): row for row in new.values()}
     moved = [key for key in before.keys() | after.keys() if _animal(before.get(key)) != _animal(after.get(key))]

@@ -1,4 +1,4 @@
-"""Who did what was done by a person, and why: what is kept with a document has to fit, whole."""
+"""The author and the reason of a person's act, which must fit into their columns."""
 
 from __future__ import annotations
 

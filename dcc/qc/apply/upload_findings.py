@@ -1,4 +1,4 @@
-"""What may be wrong with a document as it is applied: findings of the rules of `dcc/rules/upload.py`."""
+"""Findings of the upload, by the rules of `dcc/rules/upload.py`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from dcc.rules.upload import (
 from dcc.vocabulary import EntityKind, Severity
 
 FINDINGS_KEPT: Final = 1_000
-"""How many findings of each rule are kept of one document; the others are counted."""
+"""The most findings kept for each rule and document; the others are counted."""
 
 _NAMED: Final = 10
 _QUOTED: Final = 255
@@ -41,9 +41,9 @@ _EXISTS: Final = {EntityKind.SPECIMEN: "S13", EntityKind.EXPERIMENT: "E9"}
 
 
 class UploadFinding(NamedTuple):
-    """A finding of the upload, as in the table `finding`; of the row `entity_id`, where one was written.
+    """A finding of the upload, as in the table `finding`; about the row `entity_id`, if one was written.
 
-    `path` is that of the element that it lies in, None for the document as a whole.
+    `path` is that of its element, None for the document as a whole.
     """
 
     code: str
@@ -66,13 +66,13 @@ class UploadFinding(NamedTuple):
         return str(message_of(self.code, with_value(self.details, self.value)))
 
     def columns(self) -> dict[str, Any]:
-        """The finding as the table has it."""
+        """The finding's columns in the table."""
         facts = facts_of(self.code, self.details, self.value)
         return {**self._asdict(), **facts._asdict()}
 
 
 class FindingsKept:
-    """The findings of one document, which has an `origin`: of each rule the first ones, and how many more."""
+    """The findings of one document, with an `origin`: of each rule the first ones, and the number of the others."""
 
     def __init__(self, origin: Origin | None = None) -> None:
         self._origin = origin
@@ -80,7 +80,7 @@ class FindingsKept:
         self._counts: Counter[str] = Counter()
 
     def add(self, finding: UploadFinding) -> None:
-        """Take a finding, or count it."""
+        """Add a finding, or count it."""
         self._counts[finding.rule] += 1
         if self._counts[finding.rule] > FINDINGS_KEPT:
             return
@@ -89,7 +89,7 @@ class FindingsKept:
         self._kept.append(finding)
 
     def all(self) -> tuple[UploadFinding, ...]:
-        """The findings kept, in the order in which they were made, and one on the rest of each rule."""
+        """The kept findings in order, and for each rule one with the number of the others."""
         more = {rule: number - FINDINGS_KEPT for rule, number in self._counts.items() if number > FINDINGS_KEPT}
         return (*self._kept, *(_and_more(rule, number) for rule, number in more.items()))
 
@@ -99,7 +99,7 @@ def _and_more(rule: str, number: int) -> UploadFinding:
 
 
 class Judgement(NamedTuple):
-    """What an entity is judged by: the current version of it, if any, and experiments that hold a specimen."""
+    """The facts for deciding an entity: its current version, if any, and experiments on a specimen."""
 
     action: Action
     kind: EntityKind
@@ -121,7 +121,7 @@ def judge(judged: Judgement, line: int, entity_id: int) -> UploadFinding | None:
 
 
 def _reason(judged: Judgement) -> tuple[str, Details] | None:
-    """The code of what is wrong, and its details but for the entity."""
+    """The code of the problem, and its details without the entity."""
     there, action = judged.there, judged.action
     twice = there is not None and there.document_id == judged.document_id
     if action is Action.ADD:
@@ -139,7 +139,7 @@ def _reason(judged: Judgement) -> tuple[str, Details] | None:
 
 
 def _held_experiments(experiments: Sequence[str]) -> tuple[str, Details]:
-    """What is said of a specimen that experiments hold, which names the first few of many."""
+    """The finding on a specimen that has experiments, with the first few of many."""
     named = {"experiments": list(experiments[:_NAMED])}
     if len(experiments) <= _NAMED:
         return "Q4", named
@@ -149,7 +149,7 @@ def _held_experiments(experiments: Sequence[str]) -> tuple[str, Details]:
 def too_long(line: int, what: str, excess: TooLong, key: Key | None = None) -> UploadFinding:
     """The finding on a text that cannot be stored, of the entity of that key or of its whole centre element.
 
-    Its value tells the entity's name, for as much as a finding may quote.
+    Its value is the entity's name, as far as a finding may quote it.
     """
     value = None if key is None or key[1] is None else str(key[1])[:_QUOTED]
     details = {"kind": message(what), "length": excess.length, "column": excess.column, "limit": excess.limit}
@@ -162,12 +162,12 @@ def late(created: date, newest: date) -> UploadFinding:
 
 
 def duplicate(original: DocumentPlace) -> UploadFinding:
-    """The finding on a document that is the same as one that stands."""
+    """The finding on a document that is the same as an applied one."""
     return UploadFinding(DUPLICATE, Severity.WARNING, {"document": original.file_name, "archive": original.archive})
 
 
 def not_permitted(action: Action, own: str | None, centre: str, line: int) -> UploadFinding:
-    """The finding on a centre element of a centre that the archive does not speak for."""
+    """The finding on a centre element of a centre whose data the archive may not change."""
     case, severity = _NOT_PERMITTED[action]
     return UploadFinding(code_of(OWNERSHIP, case), severity, {"archive": own or "unknown"}, line, centre[:_QUOTED])
 
@@ -180,7 +180,7 @@ _NOT_PERMITTED: Final = {
 
 
 def findings_of(connection: Connection, document_id: int) -> tuple[UploadFinding, ...]:
-    """The active findings that the upload made on a document."""
+    """The active findings of the upload on a document."""
     table = Finding.__table__
     of_upload = (table.c.document_id == document_id) & table.c.rule.in_(UPLOAD_RULES) & table.c.is_active
     rows = connection.execute(select(table).where(of_upload).order_by(table.c.id))

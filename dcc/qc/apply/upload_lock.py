@@ -1,13 +1,13 @@
-"""Who may change the QC database at a time, and the ids of what they write.
+"""Locks for changes of the QC database, and reserved ids.
 
-On MySQL and MariaDB there is a lock for each centre, so that what belongs to one waits for no other's, and one for what
-all have in common. Whoever works on centres holds the common lock shared and theirs alone; what concerns all holds the
-common one alone. They are rows that stay locked until the transaction ends, however it does, and are taken in one
-order: the common one, centres by name, and nothing but documents and what belongs to the centres after them. SQLite has
-one writer at a time.
+On MySQL and MariaDB there is a lock for each centre, so that one centre's work does not wait for another's, and a
+common one. Work on centres holds the common lock shared and its centres' locks exclusively; work on everything holds
+the common one exclusively. They are rows that stay locked until the transaction ends, however it does, and are taken in
+one order: the common one, centres by name, and then documents and what belongs to the centres. SQLite has one writer at
+a time.
 
-What a transaction writes for others to see at once, it writes in one of its own, which is over before they could wait
-for it (`aside`): so ids are given out, in the order in which transactions ask for them.
+Changes that others must see at once are written in a transaction of their own, which is over before they could wait for
+it (`aside`): so ids are reserved in the order in which transactions ask for them.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from dcc.qc.models import CentreBlock, CentreLock, Document, ReservedIds, Upload
 from dcc.qc.models.base import CENTRE_LENGTH
 
 PATIENCE_SECONDS: Final = 3_600.0
-"""How long whoever needs a lock waits for others."""
+"""Seconds to wait for a lock."""
 
 _LOCK: Final = UploadLock.__table__
 _CENTRE: Final = CentreLock.__table__
 _RESERVED: Final = ReservedIds.__table__
 _COMMON, _IDS = 1, 2
-"""Rows of `upload_lock`: the common lock, and what is held while ids are given out."""
+"""Rows of `upload_lock`: the common lock, and the lock for reserving ids."""
 _COMMON_LOCK: Final = select(_LOCK.c.id).where(_LOCK.c.id == _COMMON)
 _HOST: Final = socket.gethostname()[:128]
 
 
 class Reserved(NamedTuple):
-    """The next ids by the names of tables, which are the transaction's own, and when it was given them.
+    """The next ids by the names of tables, reserved for the transaction, and the time of the reservation.
 
-    Neither the ids of documents nor the times are lower than what was given before.
+    Neither the ids of documents nor the times are lower than earlier ones.
     """
 
     following: dict[str, int]
@@ -54,14 +54,14 @@ class Reserved(NamedTuple):
 
 
 def lock_all(connection: Connection) -> None:
-    """Wait until nobody changes what belongs to any centre, and keep others from it until the transaction ends."""
+    """Lock the data of all centres until the transaction ends."""
     _hold(connection, _LOCK, [{"id": _COMMON}])
 
 
 def lock_centres(connection: Connection, centres: Iterable[str]) -> None:
-    """Wait until nobody else changes what belongs to these centres, and keep others from it until the transaction ends.
+    """Lock the data of these centres until the transaction ends.
 
-    All that a transaction needs at once: those that took further ones would wait for each other.
+    Pass all centres of a transaction at once: two transactions that lock more later would wait for each other.
     """
     if connection.dialect.name == "sqlite":
         lock_all(connection)
@@ -74,12 +74,12 @@ def lock_centres(connection: Connection, centres: Iterable[str]) -> None:
 
 
 def lock_centres_of(connection: Connection, document_ids: Collection[int]) -> None:
-    """`lock_centres` of those that have to do with documents, which are there."""
+    """`lock_centres` for those of existing documents."""
     lock_centres(connection, centres_of(connection, document_ids))
 
 
 def centres_of(connection: Connection, document_ids: Collection[int]) -> set[str]:
-    """The centres that documents, or those that they withdrew, came from and have data of."""
+    """The centres from which documents, or those that they withdrew, came, and whose data they have."""
     document, block = Document.__table__.c, CentreBlock.__table__.c
     centres: set[str] = set()
     for chunk in in_chunks(sorted(document_ids)):
@@ -92,7 +92,9 @@ def centres_of(connection: Connection, document_ids: Collection[int]) -> set[str
 
 @contextmanager
 def aside(connection: Connection) -> Iterator[Connection]:
-    """A transaction beside that of a connection, for what stays whatever becomes of it; on SQLite, the same one."""
+    """A separate transaction beside a connection's, for changes that stay whatever becomes of that; on SQLite, the same
+    one.
+    """
     if connection.dialect.name == "sqlite":
         yield connection
     else:
@@ -101,10 +103,10 @@ def aside(connection: Connection) -> Iterator[Connection]:
 
 
 def reserve_ids(connection: Connection, centres: Collection[str], rows: Mapping[Table, int]) -> Reserved:
-    """Ids for so many rows of tables, for a transaction that has locked these centres.
+    """Reserve ids for so many rows of tables, for a transaction that has locked these centres.
 
-    They follow the highest that is there, or that another may still use. A transaction reserves all its ids at once:
-    what one of these centres reserved before, and did not use, is given out again.
+    They follow the highest existing or reserved ones. A transaction reserves all its ids at once: unused earlier
+    reservations of one of these centres are reserved again.
     """
     with aside(connection) as own:
         if own.dialect.name == "sqlite":
@@ -124,16 +126,16 @@ def reserve_ids(connection: Connection, centres: Collection[str], rows: Mapping[
 
 
 def await_uploads(engine: Engine, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
-    """Wait until what is open now is committed or gone: ids lower than any known now come no more.
+    """Wait until the present uploads are committed or rolled back: then no lower ids can appear.
 
-    Nobody waits for who waits so. Raises the database's `unreachable` error when it is away, or patience ran out.
+    Waiting blocks nobody. Raises the database's `unreachable` error if it is away, or patience ran out.
     """
     at_once = engine.execution_options(**{OUTAGE_SECONDS: 0.0})
     run_reading(at_once, lambda connection: _pass_by(connection, nowait=False), patience_seconds=patience_seconds)
 
 
 def uploads_are_open(engine: Engine) -> bool:
-    """Whether anything is open now that may be committed with lower ids than what is known; this does not wait."""
+    """Whether an open upload may still commit lower ids than the known ones; does not wait."""
     try:
         with engine.connect() as connection:
             _pass_by(connection, nowait=True)
@@ -145,10 +147,10 @@ def uploads_are_open(engine: Engine) -> bool:
 
 
 def _pass_by(connection: Connection, *, nowait: bool) -> None:
-    """Take all locks, one after the other, and give each back at once."""
+    """Take all locks, one after the other, and release each at once."""
     if connection.dialect.name == "sqlite":
         return
-    # A centre of which no transaction was committed yet is known by its ids.
+    # A centre without a committed transaction is known by its ids.
     known = connection.scalars(union(select(_CENTRE.c.centre), select(_RESERVED.c.owner))).all()
     connection.execute(_COMMON_LOCK.with_for_update(read=True, nowait=nowait))
     connection.commit()
@@ -159,13 +161,13 @@ def _pass_by(connection: Connection, *, nowait: bool) -> None:
 
 
 def _hold(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> None:
-    """Lock rows, which are made where they are missing, and say who did it. Times of a row only go on."""
+    """Lock rows, which are made if missing, and record the holder. Times of a row only increase."""
     holder = {"host": _HOST, "pid": os.getpid(), "acquired": utc_now()}
     upsert(connection, table, [row | holder for row in rows])
 
 
 def upsert(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> None:
-    """Insert rows, or have those that are there say the same; they stay locked."""
+    """Insert rows, or update existing ones; they stay locked."""
     changed = [column.name for column in table.columns if column.name in rows[0] and not column.primary_key]
     if connection.dialect.name == "sqlite":
         added = sqlite.insert(table).values(rows)
@@ -180,7 +182,7 @@ def upsert(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> 
 
 
 def _names(centres: Iterable[str]) -> list[str]:
-    """The centres as their locks are named, by name."""
+    """The names of the centres' locks, sorted."""
     return sorted({centre[:CENTRE_LENGTH] for centre in centres})
 
 

@@ -1,6 +1,6 @@
-"""Versions of entities: which version of an entity is current, and what begins and ends them.
+"""Versions of entities: which version of an entity is current, and how versions begin and end.
 
-Entities are known by their keys (`entity_keys`).
+Entities are identified by their keys (`entity_keys`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from dcc.vocabulary import EntityKind
 T = TypeVar("T")
 
 CHUNK: Final = 2_000
-"""How many ids or names are given to one statement."""
+"""The most ids or names in one statement."""
 
 _KEY_COLUMNS: Final[dict[EntityKind, tuple[str, ...]]] = {
     EntityKind.SPECIMEN: ("centre", "specimen_id"),
@@ -51,21 +51,21 @@ UPDATED: Final = "updated"
 
 
 class Version(NamedTuple):
-    """A version of an entity: its row and the document that said it."""
+    """A version of an entity: its row and its document."""
 
     id: int
     document_id: int
 
 
 def key_columns(kind: EntityKind, table: Any = None) -> list[ColumnElement[Any]]:
-    """What of an entity's table, or of an alias of it, makes up the key; in its order, each with a name."""
+    """The key's columns in an entity's table, or in an alias of it; in order, each with a name."""
     source = ENTITY_TABLES[kind] if table is None else table
     columns: list[ColumnElement[Any]] = [source.c[name] for name in _KEY_COLUMNS[kind]]
     return [*columns, _updated(source).label(UPDATED)] if kind is EntityKind.HOUSING else columns
 
 
 def _updated(housing: Any) -> ColumnElement[Any]:
-    """The day on which a housing was updated; its text where no database has such a day, as after the year 9999."""
+    """The day on which a housing was updated; its text if no database has such a day, as after the year 9999."""
     written = func.replace(func.json_extract(housing.c.lexical, "$.lastUpdated"), '"', "", type_=String)
     return func.coalesce(cast(housing.c.last_updated, String(ID_LENGTH)), written, type_=String)
 
@@ -89,7 +89,7 @@ def _unnamed(column: ColumnElement[Any]) -> ColumnElement[Any]:
 
 
 def same_text(left: ColumnElement[Any], right: ColumnElement[Any] | str) -> ColumnElement[bool]:
-    """Whether two texts are the same to the letter: MySQL and MariaDB take no account of trailing blanks."""
+    """Whether two texts are exactly equal: MySQL and MariaDB ignore trailing blanks."""
     return and_(left == right, func.length(left) == func.length(right))
 
 
@@ -98,7 +98,7 @@ def _same_length(left: ColumnElement[Any], right: ColumnElement[Any]) -> ColumnE
 
 
 def current_versions(connection: Connection, kind: EntityKind, keys: Collection[Key]) -> dict[Key, Version]:
-    """The current versions of those of the entities that have one. A statement a centre and `CHUNK` names."""
+    """The current versions of these entities, if they have one. A statement for each centre and `CHUNK` names."""
     names: dict[Any, set[Any]] = {}
     for key in keys:
         names.setdefault(key[0], set()).add(key[1])
@@ -109,7 +109,7 @@ def current_versions(connection: Connection, kind: EntityKind, keys: Collection[
         for chunk in in_chunks(sorted(of_centre)):
             rows = connection.execute(statement, {"of_centre": centre, "names": as_json(chunk)})
             found |= {key_of_row(row[2:]): Version(row[0], row[1]) for row in rows}
-    # Databases may take texts for equal that differ in trailing blanks: only the keys asked for count.
+    # Databases may treat texts as equal that differ in trailing blanks: only the given keys count.
     return {key: found[key] for key in keys if key in found}
 
 
@@ -122,9 +122,9 @@ def _current(kind: EntityKind) -> Select[Any]:
 
 
 def _current_on_server(kind: EntityKind) -> Select[Any]:
-    """The same, by an order and an index that are told: MariaDB reads all of a centre's entities otherwise.
+    """The same, with a given join order and index: otherwise MariaDB reads all of a centre's entities.
 
-    It knows nothing of how many there are while they are being uploaded.
+    It has no statistics on them while they are being uploaded.
     """
     table, given = ENTITY_TABLES[kind], texts_given("names")
     columns = key_columns(kind)
@@ -135,17 +135,17 @@ def _current_on_server(kind: EntityKind) -> Select[Any]:
 
 
 _CURRENT: Final = {kind: _current(kind) for kind in EntityKind}
-"""The current versions of a centre's entities by names; made once, because that takes as long as executing them."""
+"""The current versions of a centre's entities by names; made once, because that takes as long as executing it."""
 _CURRENT_ON_SERVER: Final = {kind: _current_on_server(kind) for kind in EntityKind}
 
 
 def key_of_row(values: Sequence[Any]) -> Key:
-    """The key that the key columns of a row hold."""
+    """The key in the key columns of a row."""
     return tuple([iso_day(value) if isinstance(value, date) else value for value in values])
 
 
 def experiments_about(connection: Connection, keys: Collection[Key]) -> dict[Key, list[str]]:
-    """The experimentIDs of the current experiments about those of the specimens that have any."""
+    """The experimentIDs of the current experiments on these specimens, if they have any."""
     experiment, named = Experiment.__table__, ExperimentSpecimen.__table__
     columns = (experiment.c.centre, named.c.specimen_id, experiment.c.experiment_id)
     found: dict[Key, list[str]] = {}
@@ -162,7 +162,7 @@ def experiments_about(connection: Connection, keys: Collection[Key]) -> dict[Key
 
 
 def open_versions(connection: Connection, kind: EntityKind, row_ids: range, first_id: int) -> None:
-    """Begin the lifetimes of those of the new entities, by the ids of their rows, that are current.
+    """Begin the lifetimes of the current ones of new entities, by the ids of their rows.
 
     Lifetimes have ids from `first_id` on, as many as there are rows at most.
     """
@@ -175,7 +175,7 @@ def open_versions(connection: Connection, kind: EntityKind, row_ids: range, firs
 
 
 def end_versions(connection: Connection, kind: EntityKind, ids: Iterable[int], document_id: int) -> None:
-    """Have a document end current versions."""
+    """End current versions by a document."""
     table, lifetime = ENTITY_TABLES[kind], Lifetime.__table__
     for chunk in in_chunks(ids):
         connection.execute(update(table).where(table.c.id.in_(chunk)).values(is_current=False))
@@ -186,7 +186,7 @@ def end_versions(connection: Connection, kind: EntityKind, ids: Iterable[int], d
 def reopen_versions(
     connection: Connection, kind: EntityKind, ids: Iterable[int], document_id: int, first_id: int
 ) -> None:
-    """Have a document make versions current again that had been ended; lifetimes have ids from `first_id` on."""
+    """Make ended versions current again by a document; lifetimes have ids from `first_id` on."""
     table, new_ids = ENTITY_TABLES[kind], count(first_id)
     for chunk in in_chunks(ids):
         connection.execute(update(table).where(table.c.id.in_(chunk)).values(is_current=True))

@@ -1,9 +1,9 @@
-"""Documents withdrawn from the QC database, wholly, where nothing later builds on them.
+"""Withdraws documents from the QC database, completely, if no later document builds on them.
 
-A later document that stands builds on one when it changed an entity that that one changed; when it brought an
-experiment about a specimen that that one added; or when it deleted a specimen of an experiment that would come back.
-Withdrawing a document is a document itself, of the action undo: it ends what the other opened and opens again what the
-other ended, so that the database can still be asked what was current before and in between.
+A later applied document builds on one if it changed an entity that that one changed; if it brought an experiment on a
+specimen that that one added; or if it deleted a specimen of an experiment that would come back. The withdrawal of a
+document is a document itself, with the action undo: it ends what the other opened and reopens what the other ended, so
+that queries about the time before and in between still work.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Builder:
 
 @dataclass(frozen=True, slots=True)
 class DeclinedDocument:
-    """A document that was held for the data of a centre, and turned down."""
+    """A document that was held for the data of a centre, and declined."""
 
     centre: str
     file_name: str
@@ -53,11 +53,12 @@ class DeclinedDocument:
 
 @dataclass(frozen=True, slots=True)
 class Undone:
-    """What came of a withdrawal: the documents withdrawn, newest first, or who builds on them (nothing was changed).
+    """The result of a withdrawal: the withdrawn documents, newest first, or those that build on them (nothing was
+    changed).
 
-    Those that were held are among the documents withdrawn, and have no document among `undone_by`. `others` are the
-    centres other than the archive's whose data came or went with it; `declined` are the held documents with data of
-    such a centre, which were turned down.
+    Held ones are among the withdrawn documents, without a document in `undone_by`. `others` are the centres other than
+    the archive's whose data came or went with it; `declined` are the held documents with data of such a centre, which
+    were declined.
     """
 
     withdrawn: tuple[int, ...]
@@ -68,7 +69,7 @@ class Undone:
 
 
 def _require_rights(action: Action, zip_file: str, rights: Rights | None, others: Sequence[str]) -> None:
-    """Raise NotDelegatedError for the centres whose data an archive has no right to change."""
+    """Raise NotDelegatedError for the centres whose data an archive may not change."""
     missing = [] if rights is None else [centre for centre in others if not rights.permit(centre)]
     if missing:
         to = rights.own if rights is not None and rights.own else "CENTRE"
@@ -89,12 +90,12 @@ def undo_submission(
     rights: Rights | None = None,
     patience_seconds: float = PATIENCE_SECONDS,
 ) -> Undone:
-    """Withdraw all documents of an archive that stand or are held, in one transaction, or none of them.
+    """Withdraw all applied and held documents of an archive, in one transaction, or none of them.
 
-    What is held cannot be confirmed any more then. `rights` say whose data may be changed; None: everybody's. Raises
-    NotFoundError if none stands or is held, NotDelegatedError for data of a centre that it has no right to,
-    ConfigurationError for an author or a reason that does not fit, and the database's `unreachable` error when others
-    were in the way, or the database away, for `patience_seconds`.
+    Held ones cannot be confirmed any more then. `rights` are the centres whose data may be changed; None: all. Raises
+    NotFoundError if none is applied or held, NotDelegatedError for data of another centre, ConfigurationError for an
+    unsuitable author or reason, and the database's `unreachable` error if others were in the way, or the database away,
+    for `patience_seconds`.
     """
     check_signature(author, reason)
     table = _DOCUMENT.c
@@ -126,7 +127,7 @@ def undo_submission(
 
 
 def _held_documents(connection: Connection, ids: Sequence[int]) -> tuple[DeclinedDocument, ...]:
-    """Those of these documents that are held for whose data they have, once for each centre."""
+    """Those of these documents that are held because of their data's centre, once for each centre."""
     centres = held_for(connection, ids)
     table = _DOCUMENT.c
     names = connection.execute(select(table.id, table.file_name).where(table.id.in_(centres)).order_by(table.id))
@@ -212,7 +213,7 @@ def _withdraw(connection: Connection, row: Row[Any], reserved: Reserved, author:
 
 
 def builders_on(connection: Connection, document_id: int) -> tuple[Builder, ...]:
-    """The later documents that build on one, oldest first, each with the first way it does so."""
+    """The later documents that build on one, oldest first, each with the first reason."""
     found: dict[int, str] = {}
     for kind in EntityKind:
         for side in ("opened_by", "ended_by"):
@@ -236,7 +237,7 @@ def _stands(document: Any) -> Any:
 
 
 def _changed_since(kind: EntityKind, document_id: int, side: str) -> Select[Any]:
-    """Later documents that opened, or ended, a version of an entity of which this one opened or ended a version."""
+    """Later documents that opened or ended a version of an entity that this one changed."""
     mine, others = ENTITY_TABLES[kind].alias("mine"), ENTITY_TABLES[kind].alias("others")
     touched, later, document = _LIFETIME.alias("touched"), _LIFETIME.alias("later"), _DOCUMENT.alias("d")
     of_this = (touched.c.opened_by == document_id) | (touched.c.ended_by == document_id)
@@ -253,7 +254,7 @@ def _changed_since(kind: EntityKind, document_id: int, side: str) -> Select[Any]
 
 
 def _experiments_on_added(document_id: int) -> Select[Any]:
-    """Later documents whose experiments took effect and are about specimens that this one added."""
+    """Later documents with effective experiments on specimens that this one added."""
     specimen, named, experiment = Specimen.__table__, ExperimentSpecimen.__table__, Experiment.__table__
     added, opened, document = _LIFETIME.alias("added"), _LIFETIME.alias("opened"), _DOCUMENT.alias("d")
     return (
@@ -278,7 +279,7 @@ def _experiments_on_added(document_id: int) -> Select[Any]:
 
 
 def _specimens_gone_since(document_id: int) -> Select[Any]:
-    """Later documents that deleted specimens, not there since, of experiments that this one ended."""
+    """Later documents that deleted specimens, missing since, of experiments that this one ended."""
     specimen, named, experiment = Specimen.__table__, ExperimentSpecimen.__table__, Experiment.__table__
     ended, gone, document = _LIFETIME.alias("ended"), _LIFETIME.alias("gone"), _DOCUMENT.alias("d")
     there = specimen.alias("there")

@@ -1,1 +1,1 @@
-"""Data contexts and overviews: what wranglers check and analysts compare, kept up with what documents change."""
+"""Data contexts and overviews, which wranglers check and analysts compare, updated when documents change data."""

@@ -1,8 +1,8 @@
-"""What documents touch of the procedure runs whose data contexts and overviews count.
+"""The procedure runs that documents affect, for data contexts and overviews.
 
-A document touches the experiments, lines and housings of which it opened or ended a version, its own ones (which may
-have been judged again), and the current experiments about specimens of which it opened or ended a version: these may
-have got another genotype or strain.
+A document affects the experiments, lines and housings of which it opened or ended a version, its own ones (which may
+have been judged again), and the current experiments on specimens of which it opened or ended a version: these may have
+another genotype or strain now.
 """
 
 from __future__ import annotations
@@ -37,43 +37,43 @@ _NAMED: Final = ExperimentSpecimen.__table__
 
 DOCUMENTS_AT_ONCE: Final = 2_500
 MEASUREMENTS_AT_ONCE: Final = 500_000
-"""How many documents, and measurements of them, are taken into account in one transaction."""
+"""The most documents, and measurements of them, in one transaction."""
 
 
 OfArchives = Callable[[str], bool] | None
-"""Says of the name of an archive whether its documents are meant; None: all are."""
+"""Selects archives by their names; None: all."""
 
 
 def due_for_contexts(connection: Connection, is_own: OfArchives = None) -> list[int]:
-    """The next documents that contexts do not take account of, oldest first; locked with their centres.
+    """The next documents that contexts do not include yet, oldest first; locked with their centres.
 
-    A document that was applied waits until it has been judged, so that its data are not taken for gone meanwhile; one
-    that is held has done nothing.
+    An applied document waits until it is judged, so that its data do not disappear meanwhile; a held one has changed
+    nothing.
     """
     return _next_documents(connection, documents_due_for_contexts(), is_own)
 
 
 def due_for_overviews(connection: Connection, is_own: OfArchives = None) -> list[int]:
-    """The next documents that contexts take account of and overviews do not, oldest first; locked with their centres.
+    """The next documents that contexts include and overviews do not, oldest first; locked with their centres.
 
-    So until the transaction ends.
+    The locks last until the transaction ends.
     """
     return _next_documents(connection, _due_for_overviews(), is_own)
 
 
 def count_due(connection: Connection, *, overviews: bool) -> int:
-    """How many documents contexts, and `overviews` if asked, do not take account of; nothing is locked."""
+    """The number of documents that contexts, and `overviews` if asked, do not include; nothing is locked."""
     due = documents_due_for_contexts() | _due_for_overviews() if overviews else documents_due_for_contexts()
     return connection.scalar(select(func.count()).select_from(_DOCUMENT).where(due)) or 0
 
 
 def left_out(connection: Connection, document_ids: Collection[int]) -> set[int]:
-    """Those of the documents that contexts do not take account of as they stand, or that wait to be judged."""
+    """The documents that contexts do not include as they are, or that wait to be judged."""
     return set(connection.scalars(_LEFT_OUT, {"documents": as_json(document_ids)}))
 
 
 def documents_due_for_contexts() -> ColumnElement[bool]:
-    """Whether a document is one that contexts do not take account of, though they could; see `due_for_contexts`."""
+    """Whether contexts could include a document and do not; see `due_for_contexts`."""
     table = _DOCUMENT.c
     without_data = table.state.in_([DocumentState.UNDONE.value, DocumentState.REFUSED.value])
     judged = table.judged_at.is_not(None) | (table.action == DocumentAction.UNDO.value)
@@ -86,12 +86,12 @@ def _due_for_overviews() -> ColumnElement[bool]:
 
 
 def _next_documents(connection: Connection, condition: ColumnElement[bool], is_own: OfArchives) -> list[int]:
-    """The first that fit into one transaction, one at least."""
+    """The first documents that fit into one transaction, at least one."""
     while taken := _first_documents(connection, condition, is_own):
         lock_centres_of(connection, taken)
         if connection.dialect.name == "sqlite":
             return taken
-        # Locked by their ids: a search would wait for all that it meets, such as those that others judge.
+        # Locked by their ids: a search would wait for all rows that it meets, such as documents that others judge.
         given = numbers_in("documents").subquery()
         these = select(_DOCUMENT.c.id).prefix_with("STRAIGHT_JOIN").select_from(given)
         these = these.join(_DOCUMENT, _DOCUMENT.c.id == given.c.value).where(condition).with_for_update()
@@ -120,32 +120,32 @@ def _first_documents(connection: Connection, condition: ColumnElement[bool], is_
 
 
 def mark_built(connection: Connection, document_ids: Sequence[int], *, overviews: bool) -> None:
-    """Say that contexts, or with them the overviews, take account of documents."""
+    """Record that contexts, or overviews too, include documents."""
     values = {"overviews_built": True} if overviews else {"contexts_built": True, "overviews_built": False}
     for chunk in in_chunks(document_ids):
         connection.execute(update(_DOCUMENT).where(_DOCUMENT.c.id.in_(chunk)).values(values))
 
 
 def runs_for_contexts(connection: Connection, document_ids: Collection[int]) -> dict[int, int]:
-    """As `affected_runs` for documents that `due_for_contexts` chose; what it left comes with its own documents."""
+    """As `affected_runs` for documents of `due_for_contexts`; runs of the remaining ones come with these."""
     return _touched(connection, document_ids, _LEFT_FOR_CONTEXTS)
 
 
 def runs_for_overviews(connection: Connection, document_ids: Collection[int]) -> dict[int, int]:
-    """As `affected_runs` for documents that `due_for_overviews` chose; what it left comes with its own documents."""
+    """As `affected_runs` for documents of `due_for_overviews`; runs of the remaining ones come with these."""
     return _touched(connection, document_ids, _LEFT_FOR_OVERVIEWS)
 
 
 def affected_runs(connection: Connection, document_ids: Collection[int]) -> dict[int, int]:
-    """The procedure runs that documents touch, each with the newest of these documents that does."""
+    """The procedure runs that documents affect, each with the newest of these documents."""
     return _touched(connection, document_ids, _ALL)
 
 
 class _Touching(NamedTuple):
-    """How runs of others are found that documents touch: a statement, and one that tells whether specimens may.
+    """How affected runs of other documents are found: a statement, and one that tells whether specimens may matter.
 
-    The latter is for specimens whose newest document is `newest`. It goes by documents of experiments alone, newest
-    first: where all that are older than what waits were taken account of, it has looked at what waits.
+    The latter is for specimens whose newest document is `newest`. It uses documents of experiments alone, newest first:
+    once all documents that are older than the waiting ones are included, it has seen all waiting ones.
     """
 
     statement: Select[Any]
@@ -155,7 +155,7 @@ class _Touching(NamedTuple):
 def _touched(connection: Connection, document_ids: Collection[int], touching: _Touching) -> dict[int, int]:
     """By a statement of `_touching`."""
     found: dict[int, int] = {}
-    # Documents are asked for oldest first: those of a later chunk are newer.
+    # Documents are queried oldest first: those of a later chunk are newer.
     for chunk in in_chunks(sorted(document_ids)):
         found.update(_touched_by(connection, chunk, touching))
     return found
@@ -170,7 +170,7 @@ def _touched_by(connection: Connection, ordered: Sequence[int], touching: _Touch
 
 
 def _own_runs(connection: Connection, ordered: Sequence[int]) -> dict[int, int]:
-    """The runs of documents, each with its document. Nearly always there is none of another between those of one."""
+    """The runs of documents, each with its document. Nearly always they are consecutive."""
     found: dict[int, int] = {}
     mixed = []
     for document_id, runs, first, last in rows_of(connection, _EXTENTS, {"documents": as_json(ordered)}):
@@ -185,7 +185,7 @@ def _own_runs(connection: Connection, ordered: Sequence[int]) -> dict[int, int]:
 
 
 def _of_documents(connection: Connection, ordered: Sequence[int], touching: _Touching) -> dict[str, object]:
-    """The parameters of a statement of `_touching`: which of the documents may have opened or ended what."""
+    """The parameters of the statement: which documents may have opened or ended which kinds."""
     withdrawals, of_specimens = _roles(connection, ordered)
     if of_specimens and touching.by_specimens is not None:
         may = connection.scalar(touching.by_specimens, {"newest": of_specimens[-1]}) is not None
@@ -198,12 +198,12 @@ def _of_documents(connection: Connection, ordered: Sequence[int], touching: _Tou
 
 
 def withdrawals_among(connection: Connection, document_ids: Collection[int]) -> list[int]:
-    """Those of the documents that withdrew others, ascending: they alone open versions of entities of others."""
+    """The documents that withdrew others, ascending: only they open versions of others' entities."""
     return _roles(connection, document_ids)[0]
 
 
 def _roles(connection: Connection, document_ids: Collection[int]) -> tuple[list[int], list[int]]:
-    """Those of the documents that withdrew others, and those that open or end versions of specimens; ascending."""
+    """The documents that withdrew others, and those that open or end versions of specimens; ascending."""
     withdrawals: list[int] = []
     of_specimens: list[int] = []
     for kind, action, found in connection.execute(_ROLES, {"documents": as_json(document_ids)}):
@@ -215,16 +215,16 @@ def _roles(connection: Connection, document_ids: Collection[int]) -> tuple[list[
 
 
 def _touching(left: ColumnElement[bool] | None) -> _Touching:
-    """The runs of others that documents touch, each with the newest of these documents that does.
+    """The runs of others that documents affect, each with the newest of these documents.
 
-    Those that they touch by specimens are left out where their own document is `left` and newer: it is among these
-    documents, and then their cause, or comes later.
+    Runs affected by specimens are left out if their own document is `left` and newer: it is among these documents, and
+    then their cause, or comes later.
     """
     parts = []
     owned = and_(_RUN.c.owner_kind == _LIFETIME.c.entity_kind, _RUN.c.owner_id == _LIFETIME.c.entity_id)
     is_specimen = only_compared(_LIFETIME.c.entity_kind) == EntityKind.SPECIMEN.value
     of_specimen = and_(is_specimen, _LIFETIME.c.entity_id == _SPECIMEN.c.id)
-    # Who opens a version of something else than a specimen brought it, or withdrew another document.
+    # A document that opens a version of something else than a specimen brought it, or withdrew another document.
     for changed_by, given, given_of_specimens in (
         (_LIFETIME.c.opened_by, "withdrawals", "of_specimens"),
         (_LIFETIME.c.ended_by, "documents", "documents"),
@@ -251,22 +251,22 @@ def _not_left(left: ColumnElement[bool]) -> Select[Any]:
 
 
 def document_parameters(name: str, ordered: Sequence[int]) -> dict[str, object]:
-    """The parameters of `changed_by_documents` for documents, ascending; there may be none."""
+    """The parameters of `changed_by_documents` for documents, ascending; possibly none."""
     first, last = (ordered[0], ordered[-1]) if ordered else (1, 0)
     return {name: as_json(ordered), f"{name}_from": first, f"{name}_to": last}
 
 
 def changed_by_documents(changed_by: ColumnElement[Any], given: str) -> ColumnElement[bool]:
-    """Whether a version was opened or ended by one of the documents that are `document_parameters` of this name.
+    """Whether a version was opened or ended by one of the documents in the `document_parameters` of this name.
 
-    MariaDB takes an index in which most rows are null for useless, but for a range that it can look at beforehand.
+    MariaDB does not use an index with mostly nulls, except for a range whose ends it can read first.
     """
     within = changed_by.between(bindparam(f"{given}_from"), bindparam(f"{given}_to"))
     return within & changed_by.in_(numbers_in(given))
 
 
 def runs_by_colony(connection: Connection) -> list[int]:
-    """The procedure runs whose strain is that which reference data tell of their colony, if any."""
+    """The procedure runs whose strain comes from the reference data of their colony."""
     line = Line.__table__
     of_line = and_(_RUN.c.owner_kind == EntityKind.LINE.value, _RUN.c.owner_id == line.c.id)
     lines = select(_RUN.c.id).select_from(line).join(_RUN, of_line).where(line.c.is_current)
@@ -285,7 +285,7 @@ def all_current_runs(connection: Connection) -> list[int]:
 
 
 def _experiments_about(of_specimens: Select[Any]) -> Select[Any]:
-    """With the runs of current experiments that name the specimens of a query."""
+    """Joins the runs of current experiments that name the specimens of a query."""
     owned = and_(_RUN.c.owner_kind == EntityKind.EXPERIMENT.value, _RUN.c.owner_id == _EXPERIMENT.c.id)
     there = and_(
         _EXPERIMENT.c.id == _NAMED.c.experiment_row,
@@ -297,7 +297,7 @@ def _experiments_about(of_specimens: Select[Any]) -> Select[Any]:
 
 
 def own_strain(specimen: Any) -> ColumnElement[str | None]:
-    """The strain that a specimen itself names; null where that is nothing but blanks, as where it is missing."""
+    """The strain that a specimen itself names; null if it is missing or blank."""
     return func.nullif(func.rtrim(specimen.c.strain_id), "")
 
 
@@ -327,5 +327,5 @@ _OWN: Final = (
 )
 _ALL: Final = _touching(None)
 _LEFT_FOR_CONTEXTS: Final = _touching(documents_due_for_contexts())
-# What contexts are to take account of comes to the overviews behind it.
+# Overviews get what contexts include, after them.
 _LEFT_FOR_OVERVIEWS: Final = _touching(documents_due_for_contexts() | _due_for_overviews())

@@ -1,8 +1,8 @@
-"""Data contexts kept up with what documents change.
+"""Updates data contexts when documents change data.
 
-What each procedure run is counted under is on record (`context_member`). Of the runs that documents touch, those that
-are to be counted otherwise are taken out of the contexts where they count and put into those where they belong, by
-sums over their measurements. So the cost is that of what changes, however much there is beside it.
+The table `context_member` records under what each procedure run is counted. Affected runs that must be counted
+differently are removed from their former contexts and added to the new ones, by sums over their measurements. So the
+cost depends on the changes, not on the size of the database.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ _CONTEXT: Final = DataContext.__table__
 
 @dataclass(slots=True)
 class _Step:
-    """What one transaction did: how many documents it took account of, and what happened, by centre.
+    """One transaction's work: the number of included documents, and the events by centre.
 
-    `unfollowed`: nothing, since the validity of experiments does not follow these documents yet.
+    `unfollowed`: none yet, because the validity of experiments does not follow these documents yet.
     """
 
     documents: int = 0
@@ -70,15 +70,14 @@ class _Step:
 def build_contexts(
     qc: Engine, *, is_own: OfArchives = None, patience_seconds: float = PATIENCE_SECONDS
 ) -> ContextsBuilt:
-    """Have the data contexts take account of all documents of which they do not yet, or of those of some archives.
+    """Include all documents that the data contexts do not include yet, or those of some archives.
 
     Those are documents with `contexts_built` false that were judged, withdrew others, or changed nothing. They are
-    taken oldest first, as many at once as fit into a transaction, each of which leaves the contexts consistent; one
-    that is killed is done anew by the next build. Nothing else changes what belongs to their centres meanwhile.
-    Experiments follow the validity of their animals first. Where the reference data of colonies have changed, strains
-    that follow from them change first.
+    included oldest first, as many at once as fit into a transaction, each of which leaves the contexts consistent; the
+    next build repeats a killed one. Nothing else changes their centres' data meanwhile. Experiments follow the validity
+    of their animals first. If the reference data of colonies have changed, strains that follow from them change first.
 
-    Raises the database's `unreachable` error when others were in the way, or the database away, for `patience_seconds`.
+    Raises the database's `unreachable` error if others were in the way, or the database away, for `patience_seconds`.
     """
     started = time.monotonic()
     followed: set[int] = set()
@@ -102,7 +101,7 @@ def build_contexts(
     def count(connection: Connection) -> tuple[tuple[ContextCounts, ...], int]:
         return _counts(connection, total.happened), newest_history(connection)
 
-    # Of one moment: what somebody decides after the counts must not pass for counted.
+    # One consistent read: a decision after the counts must not be taken for counted.
     counts, history = run_reading(qc, count, patience_seconds=patience_seconds)
     return ContextsBuilt(counts, total.documents, time.monotonic() - started, utc_now(), history)
 
@@ -129,7 +128,7 @@ def _take_documents(connection: Connection, followed: Set[int], is_own: OfArchiv
     if not set(documents) <= followed:
         return _Step(unfollowed=True)
     if documents:
-        # The strains on record are of this snapshot: another that came meanwhile is the next build's.
+        # The recorded strains are of this snapshot: a newer one is for the next build.
         basis = recorded_basis(connection, Build.CONTEXTS)
         step.take(_recount(connection, runs_for_contexts(connection, documents), basis))
         mark_built(connection, documents, overviews=False)
@@ -140,7 +139,7 @@ def _take_documents(connection: Connection, followed: Set[int], is_own: OfArchiv
 def _recount(
     connection: Connection, runs: Mapping[int, int | None], basis: Basis, reason: str | None = None
 ) -> dict[ContextKey, ContextEvent]:
-    """Count runs under what they belong to at present; `runs` tells which document is the cause, if one is."""
+    """Count runs under their present keys; `runs` has the document that is the cause, if there is one."""
     changes = Changes()
     newest = newest_member(connection)
     for run_ids in portions(runs):
@@ -152,10 +151,7 @@ def _recount(
 
 
 class _Difference(NamedTuple):
-    """Of some runs, those that are to be counted otherwise: under what they were and are, and what moves with them.
-
-    The latter are the arguments of `Changes.add`.
-    """
+    """Runs that must be counted differently: their former and present keys, and the arguments of `Changes.add`."""
 
     before: Collection[Member]
     now: Collection[Member]
@@ -165,7 +161,7 @@ class _Difference(NamedTuple):
 def _compare(
     connection: Connection, run_ids: Collection[int], causes: Mapping[int, int | None], colonies: int, newest: int
 ) -> _Difference:
-    """`newest` is the highest id of a run that may be counted: those above are not asked for."""
+    """`newest` is the highest id of a run that may be counted: higher ones are not read."""
     present = present_places(connection, run_ids, colonies)
     now, before = members_of(present), recorded_members(connection, [one for one in run_ids if one <= newest])
     if not before:
@@ -183,7 +179,7 @@ def _compare(
 def _shares(
     connection: Connection, sign: int, causes: Mapping[int, int | None], places: Places
 ) -> Iterator[tuple[int, ContextKey, int, int, int | None]]:
-    """What runs come to where they are counted: it came (`sign` 1) or went (-1)."""
+    """The sums of runs where they are counted: added (`sign` 1) or removed (-1)."""
     groups: list[tuple[list[int], Place, int | None]] = []
     for place, run_ids in places.items():
         of_cause: dict[int | None, list[int]] = {}
@@ -192,7 +188,7 @@ def _shares(
         groups += [(runs, place, cause) for cause, runs in of_cause.items()]
     # In the order of their runs, which is that of the measurements.
     groups.sort(key=lambda group: group[0])
-    # Documents by the hundred have data in the same contexts: a key is made once.
+    # Hundreds of documents have data in the same contexts: a key is made once.
     keys: dict[tuple[str, ...], dict[str, ContextKey]] = {}
     by_parameter = [keys.setdefault(place[1:], {}) for _, place, _ in groups]
     for number, parameter_id, measurements, fingerprints in sums(connection, [runs for runs, _, _ in groups]):
@@ -204,7 +200,7 @@ def _shares(
 
 
 def _counts(connection: Connection, happened: Mapping[tuple[str, ContextEvent], int]) -> tuple[ContextCounts, ...]:
-    """An entry for each centre to which something happened."""
+    """An entry for each centre with events."""
     centres = sorted({centre for centre, _ in happened})
     states: dict[str, Counter[ContextState]] = {centre: Counter() for centre in centres}
     procedures: dict[str, Counter[str]] = {centre: Counter() for centre in centres}

@@ -1,8 +1,8 @@
-"""Experiments that do not count because an animal of theirs does not: kept up as `experiment.validity`.
+"""Experiments that do not count because an animal of theirs is not valid: `experiment.validity`.
 
-The rules judge an experiment by what its own document says. Of those in which they find no error, the ones that name a
-specimen whose current version is not valid are `INVALID_ANIMAL`, and valid again once it is. Contexts are built behind
-this, from the same documents.
+The rules judge an experiment by its own document. Experiments without an error that name a specimen whose current
+version is not valid are `INVALID_ANIMAL`, and valid again once it is. Contexts are built after this, from the same
+documents.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SPECIMEN: Final = Specimen.__table__
 
 
 def update_validity(connection: Connection, is_own: OfArchives = None) -> set[int]:
-    """Have experiments be valid, or not, as their animals are that documents due for contexts touch; these documents.
+    """Update the validity of experiments with animals in documents due for contexts; returns these documents.
 
     Nobody else applies documents of their centres, or builds, until the transaction ends.
     """
@@ -55,14 +55,14 @@ def update_validity(connection: Connection, is_own: OfArchives = None) -> set[in
 
 
 def update_all_validity(connection: Connection) -> None:
-    """As `update_validity`, of all experiments."""
+    """As `update_validity`, for all experiments."""
     touched = set(connection.scalars(select(_EXPERIMENT.c.id).where(_EXPERIMENT.c.validity == Validity.INVALID_ANIMAL)))
     touched.update(connection.scalars(_ALL_TO_FLAG))
     _judge_by_animals(connection, touched)
 
 
 def _judge_by_animals(connection: Connection, experiments: Iterable[int]) -> None:
-    """Have these experiments be valid or not as their animals are; those with errors of their own stay as they are."""
+    """Update the validity of these experiments by their animals; those with errors of their own stay as they are."""
     for ids in portions(experiments):
         before = {row.id: row.validity for row in connection.execute(_VALIDITY, {"experiments": as_json(ids)})}
         flagged = set(connection.scalars(_NAMING_INVALID, {"experiments": as_json(ids)}))
@@ -79,7 +79,7 @@ def _set(connection: Connection, experiments: Iterable[int], validity: int) -> N
 
 
 def _named_by(specimen: Any) -> Any:
-    """What joins an experiment, its `_NAMED` and the specimens of that name, of whatever version."""
+    """Joins an experiment, its `_NAMED` and the specimens of that name, of any version."""
     return and_(
         specimen.c.centre == _EXPERIMENT.c.centre,
         specimen.c.specimen_id == _NAMED.c.specimen_id,
@@ -88,7 +88,7 @@ def _named_by(specimen: Any) -> Any:
 
 
 def _given(name: str, column: ColumnElement[int]) -> Select[Any]:
-    """The experiments whose column is among the numbers given; looked up by these, not the other way round."""
+    """The experiments whose column is among the given numbers; looked up by these, not the other way round."""
     given = numbers_in(name).subquery()
     found = select(_EXPERIMENT.c.id).select_from(given).join(_EXPERIMENT, column == given.c.value)
     for family in MYSQL_FAMILY:
@@ -97,7 +97,7 @@ def _given(name: str, column: ColumnElement[int]) -> Select[Any]:
 
 
 def _naming_invalid(experiments: Select[Any]) -> Select[Any]:
-    """Those of the experiments that name a specimen which is not valid as it is at present."""
+    """The experiments that name a specimen which is not valid now."""
     return (
         experiments.join(_NAMED, _NAMED.c.experiment_row == _EXPERIMENT.c.id)
         .join(_SPECIMEN, _named_by(_SPECIMEN))
@@ -106,7 +106,7 @@ def _naming_invalid(experiments: Select[Any]) -> Select[Any]:
 
 
 def _touched() -> tuple[Select[Any], ...]:
-    """The experiments about specimens of which documents opened or ended a version, and those they brought back."""
+    """The experiments on specimens of which documents opened or ended a version, and those that they restored."""
     kind = only_compared(_LIFETIME.c.entity_kind)
     of_specimen = (kind == EntityKind.SPECIMEN.value) & (_LIFETIME.c.entity_id == _SPECIMEN.c.id)
     of_experiment = (kind == EntityKind.EXPERIMENT.value) & (_LIFETIME.c.entity_id == _EXPERIMENT.c.id)
@@ -128,9 +128,9 @@ def _touched() -> tuple[Select[Any], ...]:
 
 
 def _due() -> Select[Any]:
-    """The documents due for contexts, and which of them may make valid animals of others, or the other way round.
+    """The documents due for contexts, and which of them may change the validity of others' animals.
 
-    New animals do not, unless something was found wrong with them, now or before.
+    New animals do not, unless a finding was made on them, now or before.
     """
     is_new = _DOCUMENT.c.action == DocumentAction.ADD.value
     found = exists().where(_FINDING.c.document_id == _DOCUMENT.c.id)

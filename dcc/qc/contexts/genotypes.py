@@ -1,4 +1,4 @@
-"""The overview of genotypes and strains that current, valid specimens have."""
+"""The overview of genotypes and strains of current, valid specimens."""
 
 from __future__ import annotations
 
@@ -62,25 +62,25 @@ def _brought_by(connection: Connection, ordered: Sequence[int]) -> Sequence[Any]
     given: dict[str, object] = {"documents": as_json(ordered)}
     specimens, first, last = connection.execute(_EXTENT, given).one()
     if specimens and last - first + 1 == specimens:
-        # There is none of another document between them: they are read as they lie.
+        # No other document's rows are between them: they are read as a range.
         return connection.execute(_BROUGHT_BETWEEN, {"first": first, "last": last}).all()
     return connection.execute(_BROUGHT, given).all() if specimens else ()
 
 
 def all_genotypes(connection: Connection) -> set[GenotypeKey]:
-    """The genotypes of all specimens that were ever brought."""
+    """The genotypes of all specimens ever brought."""
     return {(row.centre, row.genotype) for row in connection.execute(select(*_KEY).distinct())}
 
 
 def renew_genotypes(connection: Connection, keys: Collection[GenotypeKey], basis: Basis) -> None:
-    """Have the overview show these genotypes as they are at present.
+    """Update these genotypes in the overview.
 
-    A few statements for `_KEYS_AT_ONCE` genotypes of a centre. Those of baseline animals, and of colonies that are not
-    known, look at all specimens of their centre.
+    A few statements for `_KEYS_AT_ONCE` genotypes of a centre. Those of baseline animals, and of unknown colonies, read
+    all specimens of their centre.
     """
     ordered = sorted(keys)
     for chunk in (ordered[start : start + _KEYS_AT_ONCE] for start in range(0, len(ordered), _KEYS_AT_ONCE)):
-        # A deletion that finds nothing may look at all rows, those of centres at work too.
+        # A deletion that finds nothing may read all rows, including those of other centres at work.
         if connection.scalar(_SHOWN, {"keys": chunk}) is not None:
             connection.execute(_FORGET, {"keys": chunk})
         rows = _present(connection, chunk, basis[COLONIES])
@@ -89,7 +89,7 @@ def renew_genotypes(connection: Connection, keys: Collection[GenotypeKey], basis
 
 
 def _present(connection: Connection, keys: Collection[GenotypeKey], colonies: int) -> list[tuple[Any, ...]]:
-    """The rows of the overview for genotypes, one a strain of each, with all columns in their order."""
+    """The overview's rows for genotypes, one for each strain, with all columns in their order."""
     of_centres: dict[str, list[str]] = {}
     for centre, genotype in keys:
         of_centres.setdefault(centre, []).append(genotype)
@@ -99,18 +99,18 @@ def _present(connection: Connection, keys: Collection[GenotypeKey], colonies: in
         statement = of_colonies if {BASELINE, UNKNOWN}.isdisjoint(genotypes) else _OF_ANY
         given = {"of_centre": centre, "genotypes": as_json(genotypes), "colonies": colonies}
         for *key, gene_id, gene_symbol, allele_id, specimens in connection.execute(statement, given):
-            # What baseline animals have in common is no colony.
+            # Baseline animals have no common colony.
             carried = (None, None, None) if key[1] == BASELINE else (gene_id, gene_symbol, allele_id)
             rows.append((*key, *carried, int(specimens)))
     return rows
 
 
 def _counted(specimens: FromClause, condition: ColumnElement[bool]) -> Select[Any]:
-    """How many of these specimens are current, valid and meet a condition, by genotype and strain.
+    """The number of these specimens that are current, valid and meet a condition, by genotype and strain.
 
-    With what their colony carries.
+    With the data of their colony.
     """
-    # Counted as they are first: what each animal has in common with others is looked up and worked out once.
+    # Counted before the join: data that many animals share are looked up once.
     columns = [_SPECIMEN.c[name] for name in ("centre", "is_baseline", "colony_id", "strain_id")]
     alike = select(*columns, func.count().label("number")).select_from(specimens)
     alike = alike.where(condition, _SPECIMEN.c.is_current, _SPECIMEN.c.validity == Validity.VALID).group_by(*columns)
@@ -126,14 +126,14 @@ def _counted(specimens: FromClause, condition: ColumnElement[bool]) -> Select[An
 
 
 def _of_colonies(same: Callable[[ColumnElement[Any]], ColumnElement[bool]]) -> Select[Any]:
-    """Specimens of given colonies, which are looked up by them."""
+    """Specimens of given colonies, looked up by these."""
     given = texts_in("genotypes").subquery()
     of_centre = only_compared(_SPECIMEN.c.centre) == bindparam("of_centre")
     return _counted(given.join(_SPECIMEN, same(given.c.value)), of_centre & _SPECIMEN.c.is_baseline.is_(False))
 
 
 def _same_in_sqlite(colony_id: ColumnElement[Any]) -> ColumnElement[bool]:
-    # The range is for the index: a colony with blanks behind it is the same.
+    # The range is for the index: a colony with trailing blanks is the same.
     behind = colony_id.concat("!")
     return _SPECIMEN.c.colony_id.between(colony_id, behind) & (func.rtrim(_SPECIMEN.c.colony_id) == colony_id)
 

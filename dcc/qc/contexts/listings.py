@@ -26,9 +26,9 @@ _COLUMNS: Final = {"procedure": "procedure_id", "parameter": "parameter_id", "st
 
 @dataclass(frozen=True, slots=True)
 class ContextFilter:
-    """Those contexts that agree in everything that is given; all of them where nothing is.
+    """Selects contexts by all given values; without any, all.
 
-    Of `states` any will do; none, and the state does not matter.
+    `states` are alternatives; none selects any state.
     """
 
     centre: str | None = None
@@ -72,7 +72,7 @@ _KEY: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ContextEntry:
-    """A data context; `issues` are those that are open."""
+    """A data context; `issues` is the number of open ones."""
 
     centre: str
     pipeline: str
@@ -89,7 +89,7 @@ class ContextEntry:
 
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
-    """What happened to a data context: by a document (its zip action and name), or by a person with a reason."""
+    """An event of a data context: by a document (its submission and name), or by a person with a reason."""
 
     centre: str
     pipeline: str
@@ -108,14 +108,14 @@ class HistoryEntry:
 
 
 def list_contexts(connection: Connection, wanted: ContextFilter) -> list[ContextEntry]:
-    """The contexts that are meant, by their key."""
+    """The selected contexts, by their key."""
     columns = (_CONTEXT.measurements, _CONTEXT.checksum, _CONTEXT.state, _CONTEXT.issues, _CONTEXT.changed)
     rows = connection.execute(select(*_KEY, *columns).where(wanted.condition()).order_by(*_KEY))
     return [ContextEntry(*row[:8], ContextState(row.state), *row[9:]) for row in rows]
 
 
 def list_history(connection: Connection, wanted: ContextFilter) -> list[HistoryEntry]:
-    """What happened to the contexts that are meant, oldest first."""
+    """The events of the selected contexts, oldest first."""
     columns = (_HISTORY.event, _HISTORY.state, _HISTORY.measurements, _DOCUMENT.action, _DOCUMENT.zip_file)
     told = (_DOCUMENT.file_name, _HISTORY.author, _HISTORY.reason, _HISTORY.created)
     statement = (
@@ -140,7 +140,7 @@ def list_history(connection: Connection, wanted: ContextFilter) -> list[HistoryE
 
 
 def newest_history(connection: Connection) -> int:
-    """The newest id of `context_history`; 0 where nothing has happened yet."""
+    """The newest id of `context_history`; 0 without events."""
     return connection.scalar(select(func.max(_HISTORY.id))) or 0
 
 
@@ -157,7 +157,7 @@ OVERVIEWS: Final = tuple(_OVERVIEWS)
 def list_overview(connection: Connection, name: str, centre: str | None = None) -> list[dict[str, Any]]:
     """The rows of an overview, column name to value; of one centre if it is given.
 
-    Strains are those that the centre's specimens have (counted everywhere), metadata groups those of its runs.
+    Strains are those of the centre's specimens (counted everywhere), metadata groups those of its runs.
     """
     table, genotype, animal = _OVERVIEWS[name], OverviewGenotype.__table__.c, OverviewAnimalProcedure.__table__.c
     statement = select(table).order_by(*table.primary_key)

@@ -1,8 +1,8 @@
-"""Under which genotype and strain the measurements of procedure runs count, and what they come to.
+"""The genotype and strain under which procedure runs are counted, and the sums of their measurements.
 
-An experiment counts once in each distinct genotype and strain that its specimens have; a line in that of its colony; a
-housing, which has none, in the unknown one. What is not current, or not valid, counts in none. The strain is that of
-the specimen, else that which reference data tell of the colony.
+An experiment counts once in each distinct genotype and strain of its specimens; a line in that of its colony; a
+housing, which has none, in the unknown one. Versions that are not current, or not valid, do not count. The strain is
+that of the specimen, else that of its colony in the reference data.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from dcc.vocabulary import EntityKind, Validity
 BASELINE: Final = "baseline"
 """The genotype of baseline animals."""
 UNKNOWN: Final = ""
-"""A genotype or strain that is not known."""
+"""An unknown genotype or strain."""
 
 _MEMBER: Final = ContextMember.__table__
 _MEASUREMENT: Final = Measurement.__table__
@@ -65,7 +65,7 @@ class Member(NamedTuple):
 
 
 class ContextKey(NamedTuple):
-    """What names a data context."""
+    """The key of a data context."""
 
     centre: str
     pipeline: str
@@ -76,7 +76,7 @@ class ContextKey(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where the measurements of a run are counted: of which document, and in the contexts of which parameters."""
+    """Where the measurements of a run are counted: their document, and the contexts of which parameters."""
 
     document_id: int
     centre: str
@@ -86,7 +86,7 @@ class Place(NamedTuple):
     strain_id: str
 
     def context(self, parameter_id: str) -> ContextKey:
-        """What names the context of a parameter."""
+        """The key of a parameter's context."""
         return ContextKey(self.centre, self.pipeline, self.genotype, self.strain_id, self.procedure_id, parameter_id)
 
 
@@ -95,7 +95,7 @@ Places = Mapping[Place, Set[int]]
 
 
 class Share(NamedTuple):
-    """What a document contributes to a context: how many measurements, and the sum of their fingerprints."""
+    """A document's share of a context: the number of measurements, and the sum of their fingerprints."""
 
     document_id: int
     key: ContextKey
@@ -109,12 +109,12 @@ def genotype_of(specimen: Any) -> ColumnElement[str]:
 
 
 def strain_of(specimen: Any, colony: Any) -> ColumnElement[str]:
-    """The strain of a row of `specimen` with what is known of its colony."""
+    """The strain of a row of `specimen` joined with its colony."""
     return func.coalesce(own_strain(specimen), _known(colony.c.strain_id))
 
 
 def of_snapshot(colony: Any, colony_id: ColumnElement[Any], colonies: int | ColumnElement[Any]) -> ColumnElement[bool]:
-    """The condition of a join with what the snapshot `colonies` knows of a colony, by its first production."""
+    """The condition of a join with a colony in the snapshot `colonies`, by its first production."""
     return and_(colony.c.snapshot_id == colonies, colony.c.colony_id == colony_id, colony.c.position == 1)
 
 
@@ -123,7 +123,7 @@ def _known(column: ColumnElement[Any]) -> ColumnElement[str]:
 
 
 def with_specimens(runs: Select[Any], experiment: Any, colonies: int | ColumnElement[Any]) -> Select[Any]:
-    """A query of runs and their experiments, with the current version of each specimen and what its colony carries."""
+    """A query of runs and their experiments, with the current version of each specimen and its colony's data."""
     there = and_(
         _SPECIMEN.c.centre == experiment.c.centre,
         _SPECIMEN.c.specimen_id == _NAMED.c.specimen_id,
@@ -135,12 +135,12 @@ def with_specimens(runs: Select[Any], experiment: Any, colonies: int | ColumnEle
 
 
 def present_members(connection: Connection, run_ids: Collection[int], colonies: int) -> set[Member]:
-    """What these runs are to be counted under; `AT_ONCE` ids at most."""
+    """The keys under which these runs must be counted; at most `AT_ONCE` ids."""
     return set(members_of(present_places(connection, run_ids, colonies)))
 
 
 def present_places(connection: Connection, run_ids: Collection[int], colonies: int) -> Places:
-    """Where the measurements of these runs are to be counted; `AT_ONCE` ids at most."""
+    """Where the measurements of these runs must be counted; at most `AT_ONCE` ids."""
     found: dict[Place, set[int]] = {}
     for runs, *said in _PRESENT.ask(connection, run_ids, colonies=colonies):
         found.setdefault(Place._make(_without_blanks(said)), set()).update(numbers_of(runs))
@@ -148,24 +148,24 @@ def present_places(connection: Connection, run_ids: Collection[int], colonies: i
 
 
 def members_of(places: Places) -> list[Member]:
-    """Under what the runs are counted that are in these places; each once."""
+    """The distinct keys of the runs in these places."""
     return [Member(run_id, place.genotype, place.strain_id) for place, runs in places.items() for run_id in runs]
 
 
 def newest_member(connection: Connection) -> int:
-    """The highest id of a run that contexts count; 0 where they count none. New runs have higher ones."""
+    """The highest id of a counted run; 0 without any. New runs have higher ones."""
     return connection.scalar(_NEWEST) or 0
 
 
 def recorded_members(connection: Connection, run_ids: Collection[int]) -> set[Member]:
-    """What these runs are counted under by the contexts; a few thousand ids at once."""
+    """The keys under which contexts count these runs; a few thousand ids at once."""
     if not run_ids:
         return set()
     return {Member(*row) for row in connection.execute(_RECORDED, {"runs": as_json(run_ids)}).all()}
 
 
 def recorded_places(connection: Connection, members: Iterable[Member]) -> Places:
-    """Where the measurements of runs are counted that are counted so; a few thousand at once."""
+    """Where the measurements of counted runs are counted; a few thousand at once."""
     of_runs: dict[int, list[Member]] = {}
     for member in members:
         of_runs.setdefault(member.procedure_run_id, []).append(member)
@@ -179,12 +179,12 @@ def recorded_places(connection: Connection, members: Iterable[Member]) -> Places
 
 
 def _without_blanks(said: Sequence[Any]) -> list[Any]:
-    """The id of a document, and the texts behind it without the blanks at their end."""
+    """The id of a document, and the texts after it without trailing blanks."""
     return [said[0], *(text.rstrip(" ") for text in said[1:])]
 
 
 def replace_members(connection: Connection, before: Iterable[Member], members: Collection[Member]) -> None:
-    """Have runs that are counted under `before` counted under these genotypes and strains alone."""
+    """Count runs, counted under `before`, only under these genotypes and strains."""
     for chunk in in_chunks(sorted({member.procedure_run_id for member in before})):
         connection.execute(_FORGET, {"runs": chunk})
     if members:
@@ -192,9 +192,9 @@ def replace_members(connection: Connection, before: Iterable[Member], members: C
 
 
 def shares_of_procedure(connection: Connection, centre: str, procedure_id: str) -> Iterator[Share]:
-    """What the runs of a procedure at a centre contribute to contexts as they are counted, by document and context."""
+    """The shares of the runs of a procedure at a centre as they are counted, by document and context."""
     measurement = _MEASUREMENT.c
-    # The range is for the index: names with blanks behind them are the same.
+    # The range is for the index: names with trailing blanks are the same.
     of_centre = measurement.centre.between(centre, f"{centre}!") & (func.rtrim(measurement.centre) == centre)
     columns = (
         measurement.document_id,
@@ -239,7 +239,7 @@ def _counted(
 
 
 def _recorded() -> Select[Any]:
-    # Joined, because MariaDB looks at all members when they are to be among the numbers.
+    # Joined, because MariaDB reads all members for a list of numbers.
     given = numbers_in("runs").subquery()
     return select(_MEMBER).select_from(given).join(_MEMBER, _MEMBER.c.procedure_run_id == given.c.value)
 

@@ -1,8 +1,8 @@
-"""Metadata groups: procedure runs done under circumstances so alike that their results can be compared.
+"""Metadata groups: procedure runs under circumstances so similar that their results can be compared.
 
-Reference databases ("Current metadata group algorithm"): of the procedureMetadata parameters that IMPReSS calls
-important, each that a run has makes an item `name = value`; an animal that was produced elsewhere than where it was
-phenotyped adds `ProductionCenter = code`. The group is the MD5 of the sorted items, joined by `::`.
+Each procedureMetadata parameter that IMPReSS calls important makes an item `name = value`; an animal that was not
+produced where it was phenotyped adds `ProductionCenter = code`. The group is the MD5 of the sorted items, joined by
+`::`.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ Item = tuple[str, str | None]
 
 
 Circumstances = tuple[int, str, str, str | None, str | None]
-"""The id of a procedure run, its pipeline and procedure, and where the animal was produced and phenotyped."""
+"""The id of a procedure run, its pipeline and procedure, and the animal's producing and phenotyping centres."""
 
 
 class Group(NamedTuple):
-    """A metadata group: its checksum, and a JSON object of parameter to value, or values where it has several."""
+    """A metadata group: its checksum, and a JSON object of parameter to value, or to several values."""
 
     checksum: str
     content: str
@@ -70,9 +70,9 @@ def production_centre(produced_at: str | None, phenotyped_at: str | None) -> lis
 
 
 class ImportantMetadata:
-    """Which metadata a snapshot of IMPReSS calls important; each pipeline's procedure is looked up once.
+    """The important metadata in a snapshot of IMPReSS; each pipeline's procedure is looked up once.
 
-    Threads may ask for the same at once, and find the same.
+    Threads may look up the same at once, with the same result.
     """
 
     def __init__(self, impress: int) -> None:
@@ -80,7 +80,7 @@ class ImportantMetadata:
         self._known: dict[tuple[str, str], Names] = {}
 
     def of(self, connection: Connection, pipeline: str, procedure_id: str) -> Names:
-        """The important parameters of a procedure; none where IMPReSS does not know it."""
+        """The important parameters of a procedure; none if IMPReSS does not have it."""
         key = (pipeline, procedure_id)
         if key not in self._known:
             self._known[key] = self._read(connection, *key)
@@ -109,9 +109,9 @@ class ImportantMetadata:
 
 
 def items_of(connection: Connection, names_of_runs: Mapping[int, Names]) -> dict[int, list[Item]]:
-    """The important metadata of procedure runs, each of which has its own important parameters.
+    """The important metadata of procedure runs, each with its own important parameters.
 
-    Those that have none are left out. A few thousand runs at once.
+    Runs without any are left out. A few thousand runs at once.
     """
     wanted = {key for names in names_of_runs.values() for key in names}
     if not wanted:
@@ -137,9 +137,9 @@ _ITEMS: Final = of_runs(_items)
 
 
 def keep_groups(connection: Connection, groups: Iterable[Group]) -> None:
-    """Write those of the groups that are not there yet, and keep all of them from removal until the transaction ends.
+    """Write missing groups, and protect all of them from removal until the transaction ends.
 
-    They are there for all centres at once, whatever becomes of the transaction.
+    All centres see them at once, whatever becomes of the transaction.
     """
     by_checksum = {group.checksum: group for group in groups}
     for chunk in in_chunks(sorted(by_checksum)):
@@ -150,7 +150,7 @@ def keep_groups(connection: Connection, groups: Iterable[Group]) -> None:
 
 
 def remove_unused_groups(connection: Connection) -> None:
-    """Remove the groups that no procedure run belongs to, but for those that somebody is about to use."""
+    """Remove groups without a procedure run, except those about to be used."""
     animal = OverviewAnimalProcedure.__table__
     used = exists().where(animal.c.metadata_group == _GROUP.c.checksum)
     unused = connection.scalars(select(_GROUP.c.checksum).where(~used)).all()
@@ -163,7 +163,7 @@ def remove_unused_groups(connection: Connection) -> None:
 def groups_of(
     connection: Connection, important: ImportantMetadata, circumstances: Sequence[Circumstances]
 ) -> list[Group]:
-    """The groups of procedure runs done under these circumstances, in their order."""
+    """The groups of procedure runs with these circumstances, in their order."""
     names = {
         run_id: important.of(connection, pipeline, procedure_id) for run_id, pipeline, procedure_id, *_ in circumstances
     }

@@ -1,8 +1,8 @@
-"""Overviews rebuilt for what documents touched.
+"""Updates overviews after changes by documents.
 
-They show what is current and valid: genotypes and strains of specimens, procedure runs with their animals, metadata
-groups. Three views go with them: `overview_strain`, which adds up the genotypes of all centres; `overview_measurement`;
-and `overview_comparison`, which sets beside each run on a mutant the runs on baseline animals with the same centre,
+They show current, valid data: genotypes and strains of specimens, procedure runs with their animals, metadata groups.
+Three views belong to them: `overview_strain`, which adds up the genotypes of all centres; `overview_measurement`; and
+`overview_comparison`, which lists with each run on a mutant the runs on baseline animals with the same centre,
 pipeline, strain, procedure and metadata group.
 """
 
@@ -49,12 +49,12 @@ from dcc.qc.models import OverviewAnimalProcedure, OverviewGenotype
 _ANIMAL: Final = OverviewAnimalProcedure.__table__
 _GENOTYPE: Final = OverviewGenotype.__table__
 _FOLLOWED: Final = (COLONIES, IMPRESS, STRAINS)
-"""The reference data that overviews are built by."""
+"""The reference data that overviews depend on."""
 
 
 @dataclass(slots=True)
 class _Step:
-    """What one transaction did: the centres that it concerned, and whether there may be more to do."""
+    """One transaction's work: its centres, and whether there may be more to do."""
 
     centres: set[str] = field(default_factory=set)
     more: bool = True
@@ -63,14 +63,14 @@ class _Step:
 def build_overviews(
     qc: Engine, *, is_own: OfArchives = None, patience_seconds: float = PATIENCE_SECONDS
 ) -> OverviewsBuilt:
-    """Have the overviews show what the data contexts take account of; documents with `overviews_built` false.
+    """Update the overviews with what the data contexts include; documents with `overviews_built` false.
 
-    Of some archives alone where `is_own` says which.
+    `is_own` restricts them to some archives.
 
-    As many documents at once as fit into a transaction, which leaves the overviews consistent; a build that is killed
-    is gone on with by the next. Everything is rebuilt, in one transaction, where the reference data have changed
-    (IMPReSS, colonies or strains). Raises the database's `unreachable` error when others were in the way, or the
-    database away, for `patience_seconds`.
+    As many documents at once as fit into a transaction, which leaves the overviews consistent; the next build continues
+    a killed one. If the reference data have changed (IMPReSS, colonies or strains), everything is rebuilt in one
+    transaction. Raises the database's `unreachable` error if others were in the way, or the database away, for
+    `patience_seconds`.
     """
     started = time.monotonic()
 
@@ -89,7 +89,7 @@ def build_overviews(
 
 
 def rebuild_overviews(qc: Engine, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
-    """Build the overviews from nothing, in one transaction; raises as `build_overviews`, which it begins with."""
+    """Rebuild the overviews, in one transaction, after `build_overviews`; raises as that."""
     build_overviews(qc, patience_seconds=patience_seconds)
 
     def rebuild(connection: Connection) -> None:

@@ -1,4 +1,4 @@
-"""The overview of procedure runs with the animals that they were done on."""
+"""The overview of procedure runs with their animals."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ _COLONY: Final = KnownColony.__table__
 def renew_animals(
     connection: Connection, run_ids: Iterable[int], basis: Basis, important: ImportantMetadata
 ) -> set[str]:
-    """Have the overview show these runs as they are at present; the centres that it concerns."""
+    """Update these runs in the overview; returns their centres."""
     centres: set[str] = set()
-    # New runs have higher ids than all that are shown, and are not asked for.
+    # New runs have higher ids than all shown ones, and need no query.
     newest = connection.scalar(_NEWEST) or 0
     for portion in portions(run_ids):
         rows, groups = _look_at(connection, portion, basis[COLONIES], important)
@@ -80,7 +80,7 @@ def renew_animals(
 def _look_at(
     connection: Connection, run_ids: list[int], colonies: int, important: ImportantMetadata
 ) -> tuple[list[tuple[Any, ...]], list[Group]]:
-    """The rows of the overview that show runs as they are at present, and the metadata groups that these name."""
+    """The overview's rows for the present state of runs, and their metadata groups."""
     found = _read(connection, run_ids, colonies)
     groups = groups_of(connection, important, [(row[0], row[3], row[5], row[-2], row[-1]) for row in found])
     return [_values(*pair) for pair in zip(found, groups, strict=True)], groups
@@ -93,9 +93,9 @@ def _read(connection: Connection, run_ids: list[int], colonies: int) -> Sequence
 
 
 def _present(given: Given, taken: Callable[[Select[Any]], Select[Any]] = lambda rows: rows) -> CompoundSelect[Any]:
-    """What the overview shows of the current, valid ones of given runs, and where their animals came from.
+    """The overview's data on the current, valid ones of given runs, and the origin of their animals.
 
-    `taken` tells how the rows of each kind are taken.
+    `taken` says how the rows of each kind are returned.
     """
     experiment, line = Experiment.__table__, Line.__table__
     animals = select(
@@ -146,12 +146,12 @@ def _present(given: Given, taken: Callable[[Select[Any]], Select[Any]] = lambda 
 
 
 def _listed(rows: Select[Any]) -> Select[Any]:
-    """How many rows there are, and all of them as one text: a driver takes longer for a row than the database does."""
+    """The number of rows and all of them as one text: a driver takes longer for a row than the database does."""
     return rows.with_only_columns(*as_text(rows.selected_columns))
 
 
 def _measured() -> ColumnElement[int]:
-    """How many measurements a run has."""
+    """The number of a run's measurements."""
     return (
         select(func.count())
         .select_from(_MEASUREMENT)
@@ -164,13 +164,13 @@ def _measured() -> ColumnElement[int]:
 def _values(row: Sequence[Any], group: Group) -> tuple[Any, ...]:
     """The row of the overview, with all its columns in their order."""
     day = None if row[_DAY] is None else str(row[_DAY])
-    # Of signed and unsigned numbers together, MariaDB makes a decimal one.
+    # MariaDB makes a decimal number of signed and unsigned ones together.
     return (row[0], int(row[1]), *row[_CENTRE:_DAY], day, row[_DAY + 1], group.checksum)
 
 
 _CENTRE: Final = 2
 _DAY: Final = 12
-"""Which columns of `_present` these are."""
+"""The indexes of `_present`'s columns."""
 _GIVEN: Final = _ANIMAL.c.procedure_run_id
 _NEWEST: Final = select(func.max(_GIVEN))
 _SHOWN: Final = select(_ANIMAL.c.centre).where(_GIVEN.in_(numbers_in("runs"))).distinct()

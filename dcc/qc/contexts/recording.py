@@ -1,4 +1,4 @@
-"""Changes of what data contexts count, written: their rows, their history, and what each document has in them."""
+"""Writes changes of data contexts: their rows, their history, and the share of each document."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _WRITTEN: Final = ("measurements", "checksum", "state", "data_state", "document_
 
 @dataclass(slots=True)
 class Change:
-    """What is added to a context's number of measurements and sum of fingerprints, by the newest `cause`.
+    """Changes of a context's number of measurements and sum of fingerprints, with the newest `cause`.
 
-    `parts` is what is added to how many measurements each document has in it.
+    `parts` are changes of each document's number of measurements in it.
     """
 
     measurements: int = 0
@@ -38,7 +38,7 @@ class Change:
     parts: dict[int, int] = field(default_factory=dict)
 
     def add_part(self, document_id: int, measurements: int) -> None:
-        """Count measurements of a document, or less than nothing for those that went."""
+        """Add a document's measurements; a negative number for removed ones."""
         self.parts[document_id] = self.parts.get(document_id, 0) + measurements
 
 
@@ -51,7 +51,7 @@ class Changes:
     def add(
         self, document_id: int, key: ContextKey, measurements: int, fingerprints: int, cause: int | None = None
     ) -> None:
-        """Count what came of a document into a context, or less than nothing for what went, because of `cause`."""
+        """Add a document's share to a context, negative for removed data, because of `cause`."""
         change = self.contexts.get(key)
         if change is None:
             change = self.contexts[key] = Change()
@@ -65,9 +65,9 @@ class Changes:
 def write_changes(
     connection: Connection, changes: Changes, reason: str | None = None
 ) -> dict[ContextKey, ContextEvent]:
-    """Write changes into contexts; what happened to the data of those that differ afterwards.
+    """Write changes of contexts; returns the events of those that differ afterwards.
 
-    `reason` is kept in the history of those that no document changed.
+    `reason` is recorded for those that no document changed.
     """
     now = utc_now()
     ids: dict[ContextKey, int] = {}
@@ -91,7 +91,7 @@ def write_changes(
 
 
 def _contexts_of(connection: Connection, keys: Collection[ContextKey]) -> dict[ContextKey, Row[Any]]:
-    """The contexts of these keys that are there, among others of their genotypes."""
+    """The existing contexts of these keys, among others of their genotypes."""
     genotypes: dict[tuple[str, str], set[str]] = {}
     for key in keys:
         genotypes.setdefault((key.centre, key.pipeline), set()).add(key.genotype)
@@ -108,7 +108,7 @@ def _contexts_of(connection: Connection, keys: Collection[ContextKey]) -> dict[C
 
 
 def _after(row: Row[Any] | None, change: Change) -> tuple[ContextEvent | None, dict[str, Any]]:
-    """What a change does to the row of a context, or to none, and the columns that it then has."""
+    """The event of a change to a context's row, or to none, and its new columns."""
     before = (0, 0) if row is None else (row.measurements, int(row.checksum, 16))
     after = (before[0] + change.measurements, before[1] + change.fingerprints)
     if min(after) < 0:
@@ -132,7 +132,7 @@ def _after(row: Row[Any] | None, change: Change) -> tuple[ContextEvent | None, d
 def _write_contexts(
     connection: Connection, values: Mapping[ContextKey, dict[str, Any]], ids: dict[ContextKey, int], now: datetime
 ) -> None:
-    """Write the columns that contexts have; adds the ids of new ones to `ids`."""
+    """Write the columns of contexts; adds the ids of new ones to `ids`."""
     rows = {key: {name: after[name] for name in _WRITTEN} | {"changed": now} for key, after in values.items()}
     new = [key for key in rows if key not in ids]
     old = [row | {"of_id": ids[key]} for key, row in rows.items() if key in ids]
@@ -161,7 +161,7 @@ def _write_history(
 
 
 def _write_parts(connection: Connection, changes: Mapping[tuple[int, int], int]) -> None:
-    """Add to how many measurements documents have in contexts, by the ids of both."""
+    """Change the documents' numbers of measurements in contexts, by the ids of both."""
     parts = sorted(changes)
     there = _parts_of(connection, parts)
     new, changed, gone = [], [], []
@@ -183,7 +183,7 @@ def _write_parts(connection: Connection, changes: Mapping[tuple[int, int], int])
 
 
 def _parts_of(connection: Connection, parts: Sequence[tuple[int, int]]) -> dict[tuple[int, int], int]:
-    """Those of the parts that are there, and how many measurements they have; most documents are new, and have none."""
+    """The existing ones of the parts, with their numbers of measurements; most documents are new, and have none."""
     counted: set[int] = set()
     for documents in portions({document_id for document_id, _ in parts}):
         counted.update(connection.scalars(_COUNTED, {"documents": as_json(documents)}))

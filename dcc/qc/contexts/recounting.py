@@ -1,7 +1,7 @@
-"""Data contexts and overviews made right from nothing: for a database that was mended by hand, or restored in part.
+"""Recounts data contexts and overviews: for a database that was repaired by hand, or restored in part.
 
-Contexts are kept up by difference (`building`), so an error in them would stay. Here what is on record is compared with
-a count of the measurements themselves, a procedure of a centre at a time, and corrected where it differs.
+Contexts are updated by differences (`building`), so an error in them would stay. Here the recorded values are compared
+with a count of the measurements, one procedure of a centre at a time, and corrected.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _WAITS: Final = _DOCUMENT.c.contexts_built.is_(False)
 
 @dataclass(frozen=True, slots=True)
 class Recounted:
-    """What a count from nothing found: how many contexts there are, and how many of them it had to correct."""
+    """The result of a recount: the number of contexts, and of corrected ones."""
 
     contexts: int
     corrected: int
@@ -51,10 +51,10 @@ class Recounted:
 
 
 def recount_contexts(qc: Engine, *, author: str, reason: str, patience_seconds: float = PATIENCE_SECONDS) -> Recounted:
-    """Count all data contexts anew, correct those that differ, and build the overviews from nothing.
+    """Recount all data contexts, correct those that differ, and rebuild the overviews.
 
-    What is corrected is in the history of the context, with the reason and who asked. Contexts are one transaction, in
-    which no document is applied, and overviews another. Raises as `mark_done`.
+    Corrections are in the history of the context, with author and reason. Contexts are one transaction, in which no
+    document is applied, and overviews another. Raises as `mark_done`.
     """
     started = time.monotonic()
     said = f"Counted anew by {author}: {reason}"
@@ -77,7 +77,7 @@ def _recount(connection: Connection, *, reason: str) -> Recounted:
 
 
 def _correct_members(connection: Connection, basis: Basis) -> None:
-    """Have runs counted under what they belong to; those are left alone that documents touch which still wait."""
+    """Correct the keys of runs, except of those that waiting documents affect."""
     waiting = affected_runs(connection, list(connection.scalars(select(_DOCUMENT.c.id).where(_WAITS))))
     runs = [run_id for run_id in connection.scalars(select(_RUN.c.id).order_by(_RUN.c.id)) if run_id not in waiting]
     for chunk in in_chunks(runs):
@@ -98,7 +98,7 @@ def _groups(connection: Connection) -> list[tuple[str, str]]:
 def _correct_sums(
     connection: Connection, centre: str, procedure_id: str, reason: str
 ) -> dict[ContextKey, ContextEvent]:
-    """Have the contexts of a procedure at a centre say what the runs come to that are counted under them."""
+    """Correct the sums of the contexts of a procedure at a centre."""
     changes = Changes()
     for share in shares_of_procedure(connection, centre, procedure_id):
         changes.add(*share)

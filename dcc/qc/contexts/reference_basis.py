@@ -1,4 +1,4 @@
-"""By which snapshots of reference data contexts and overviews are built."""
+"""The snapshots of reference data that contexts and overviews are built with."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dcc.reference.impress import Impress
 from dcc.reference.snapshots import Colonies, Strains
 
 NO_SNAPSHOT: Final = 0
-"""Stands for the id of a snapshot where there is none."""
+"""The id for a missing snapshot."""
 
 COLONIES: Final = Colonies.NAME
 STRAINS: Final = Strains.NAME
@@ -31,7 +31,7 @@ class Build(StrEnum):
 
 
 def active_basis(connection: Connection, names: Iterable[str]) -> Basis:
-    """The snapshots that are active of these sets; `NO_SNAPSHOT` where none is."""
+    """The active snapshots of these sets; `NO_SNAPSHOT` if there is none."""
     snapshot = ReferenceSnapshot.__table__.c
     wanted = dict.fromkeys(names, NO_SNAPSHOT)
     statement = select(snapshot.name, func.max(snapshot.id)).where(snapshot.is_active, snapshot.name.in_(wanted))
@@ -39,14 +39,14 @@ def active_basis(connection: Connection, names: Iterable[str]) -> Basis:
 
 
 def recorded_basis(connection: Connection, build: Build) -> Basis:
-    """The snapshots by which something was last built; empty if it never was."""
+    """The snapshots of the last build; empty before the first."""
     basis = BuildBasis.__table__.c
     statement = select(basis.name, basis.snapshot_id).where(basis.build == build.value)
     return dict(connection.execute(statement).all())
 
 
 def record_basis(connection: Connection, build: Build, basis: Basis) -> None:
-    """Keep by which snapshots something is built."""
+    """Record the snapshots of a build."""
     table = BuildBasis.__table__
     connection.execute(delete(table).where(table.c.build == build.value))
     rows = [{"build": build.value, "name": name, "snapshot_id": row_id} for name, row_id in basis.items()]

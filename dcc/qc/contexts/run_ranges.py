@@ -1,7 +1,7 @@
-"""Procedure runs given to a statement: to a server by the first and the last where no other is between.
+"""Passes procedure runs to a statement: to a server as a range if no other run is between.
 
-New runs follow each other, and to go from one to the next costs a server less than to look each of them up. SQLite has
-no statistics to tell how few they are, and would look at whole tables: it is always given them one by one.
+New runs are consecutive, and a server reads a range faster than single ids. SQLite has no statistics on their number,
+and would read whole tables: it always gets single ids.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from dcc.databases.list_parameters import as_json, numbers_in
 
 Query = Select[Any] | CompoundSelect[Any]
 Given = Callable[[ColumnElement[int]], ColumnElement[bool]]
-"""The condition that a column holds the id of a run that is given."""
+"""The condition that a column has the id of a given run."""
 
 
 class OfRuns(NamedTuple):
-    """A statement about runs, in both ways in which they may be given."""
+    """A statement about runs, in both forms."""
 
     one_by_one: Query
     between: Query
 
     def ask(self, connection: Connection, run_ids: Collection[int], **given: object) -> Sequence[Any]:
-        """The rows about these runs, some at least and a few thousand at most; `given` are its other parameters."""
+        """The rows about these runs, at least one and a few thousand at most; `given` are its other parameters."""
         first, last = min(run_ids), max(run_ids)
         if last - first + 1 == len(run_ids) and connection.dialect.name != "sqlite":
             return connection.execute(self.between, {"first_run": first, "last_run": last, **given}).all()
@@ -33,7 +33,7 @@ class OfRuns(NamedTuple):
 
 
 def of_runs(statement: Callable[[Given], Query]) -> OfRuns:
-    """The statement that a function makes by the condition that it is to use."""
+    """The statement that a function makes with a condition."""
     return OfRuns(statement(_listed), statement(_between))
 
 

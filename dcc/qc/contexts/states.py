@@ -1,12 +1,12 @@
-"""States of data contexts: how they follow from changes of data, and what wranglers decide.
+"""States of data contexts: their changes by data, and the decisions of wranglers.
 
-The state of the data is the worst since a wrangler was last done with them, in the order of `ContextState`: data that
-changed and were then added to are still changed. An open issue outweighs it, and the state of the data shows again when
+The state of the data is the worst since a wrangler last marked them as done, in the order of `ContextState`: data that
+changed and were then added to are still changed. An open issue overrides it, and the state of the data shows again once
 no issue is open.
 
 Wranglers mark contexts as done, reopen them, raise issues and resolve them. Each is a few statements in one
-transaction, whatever the number of contexts, and stands in the history of each context with author and reason. A
-context without measurements that is marked as done is nodata.
+transaction, for any number of contexts, and is in the history of each context with author and reason. A context without
+measurements that is marked as done is nodata.
 """
 
 from __future__ import annotations
@@ -26,18 +26,19 @@ from dcc.qc.models import ContextHistory, ContextIssue, DataContext, Document, D
 from dcc.vocabulary import ContextEvent, ContextState
 
 SETTLED: Final = (ContextState.QC_DONE, ContextState.NO_DATA)
-"""The states of a context that nobody need look at."""
+"""The states of a context that needs no attention."""
 
 WAITING: Final = tuple(state for state in ContextState if state not in SETTLED)
-"""The states of a context that waits for somebody to look at it."""
+"""The states of a context that waits for attention."""
 
 _PRECEDENCE: Final = {state: place for place, state in enumerate(ContextState)}
 
 
 def what_happened(before: tuple[int, int], after: tuple[int, int], *, some_went: bool) -> ContextEvent | None:
-    """What became of data, by the number of measurements and the sum of their fingerprints; None if they are the same.
+    """The event of changed data, by the number of measurements and the sum of their fingerprints; None if they are the
+    same.
 
-    Data of which some went while others came have changed, unless they are fewer than before: these were removed.
+    Data that were both removed and added have changed, unless they are fewer than before: these were removed.
     """
     if after == before:
         return None
@@ -47,28 +48,28 @@ def what_happened(before: tuple[int, int], after: tuple[int, int], *, some_went:
 
 
 def after_data(data_state: ContextState, event: ContextEvent) -> ContextState:
-    """The state of data to which something happened."""
+    """The state of data after an event."""
     new = ContextState(event.value)
     return new if data_state in SETTLED else max(data_state, new, key=_PRECEDENCE.__getitem__)
 
 
 def after_done(measurements: int) -> ContextState:
-    """The state of data that somebody is done with."""
+    """The state of data marked as done."""
     return ContextState.QC_DONE if measurements else ContextState.NO_DATA
 
 
 def after_reopening(measurements: int) -> ContextState:
-    """The state of data that are to be looked at again."""
+    """The state of reopened data."""
     return ContextState.DATA_ADDED if measurements else ContextState.DATA_REMOVED
 
 
 def shown(data_state: ContextState, open_issues: int) -> ContextState:
-    """The state of a context by that of its data and its open issues."""
+    """A context's state by that of its data and its open issues."""
     return ContextState.HAS_ISSUES if open_issues else data_state
 
 
 PATIENCE_SECONDS: Final = 300.0
-"""How long a decision waits for documents that are being applied."""
+"""Seconds that a decision waits for documents that are being applied."""
 
 _CONTEXT: Final = DataContext.__table__
 _HISTORY: Final = ContextHistory.__table__
@@ -80,7 +81,7 @@ _REOPENED: Final = case((_CONTEXT.c.measurements > 0, after_reopening(1).value),
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """What came of a decision: how many contexts it changed, and how many it left because of their open issues."""
+    """The result of a decision: the number of changed contexts, and of those left because of open issues."""
 
     changed: int
     left: int = 0
@@ -89,7 +90,7 @@ class Decided:
 def mark_done(
     qc: Engine, wanted: ContextFilter, *, author: str, reason: str, patience_seconds: float = PATIENCE_SECONDS
 ) -> Decided:
-    """Say that the data of contexts are in order. Those with open issues stay as they are.
+    """Mark contexts as done. Those with open issues stay as they are.
 
     Raises ConfigurationError for an empty or overlong reason; the database's `unreachable` error, as `run_writing`.
     """
@@ -111,7 +112,7 @@ def mark_done(
 def reopen(
     qc: Engine, wanted: ContextFilter, *, author: str, reason: str, patience_seconds: float = PATIENCE_SECONDS
 ) -> Decided:
-    """Have the data of contexts that somebody was done with looked at again: dataadded, or dataremoved without any.
+    """Reopen contexts that were marked as done: dataadded, or dataremoved without any data.
 
     Raises as `mark_done`.
     """
@@ -129,7 +130,7 @@ def reopen(
 def raise_issue(
     qc: Engine, wanted: ContextFilter, *, author: str, reason: str, patience_seconds: float = PATIENCE_SECONDS
 ) -> Decided:
-    """Say that something is wrong with the data of contexts; they have issues until it is resolved.
+    """Raise an issue on contexts; they have issues until it is resolved.
 
     Raises as `mark_done`.
     """
@@ -149,7 +150,7 @@ def raise_issue(
 def resolve_issues(
     qc: Engine, wanted: ContextFilter, *, author: str, reason: str, patience_seconds: float = PATIENCE_SECONDS
 ) -> Decided:
-    """Resolve all open issues of contexts; their state is that of their data again. Raises as `mark_done`."""
+    """Resolve all open issues of contexts; they get the state of their data again. Raises as `mark_done`."""
     values = {"state": _CONTEXT.c.data_state, "issues": literal(0)}
 
     def work(connection: Connection) -> Decided:
@@ -179,7 +180,7 @@ def _decide(
     author: str,
     reason: str,
 ) -> int:
-    """Write a decision into the history and the rows of the contexts that meet a condition; how many do."""
+    """Write a decision into the history and the rows of the contexts that meet a condition; returns their number."""
     now = utc_now()
     row: dict[str, ColumnElement[Any]] = {
         "context_id": _CONTEXT.c.id,
@@ -211,15 +212,15 @@ def check_reason(reason: str) -> None:
 _DOCUMENT: Final = Document.__table__
 _PART: Final = DocumentContext.__table__
 
-# Nested, so that it is the open contexts that documents are looked up by, however few they are.
+# Nested, so that documents are looked up by the open contexts, however few they are.
 _OPEN_CONTEXTS: Final = select(_CONTEXT.c.id).where(_CONTEXT.c.state.not_in([state.value for state in SETTLED]))
 _WITH_OPEN: Final = select(_PART.c.document_id).where(_PART.c.context_id.in_(_OPEN_CONTEXTS))
 _OPEN: Final = select(_DOCUMENT.c.tracker_id).where(_DOCUMENT.c.id.in_(_WITH_OPEN), _DOCUMENT.c.tracker_id.is_not(None))
 
 
 def open_documents(connection: Connection) -> set[int]:
-    """The documents with measurements in a context that nobody is done with, by the ids of their `xml_file`.
+    """The documents with measurements in a context that is not done, by the ids of their `xml_file`.
 
-    Those without a tracker are left out.
+    Documents without a tracker are left out.
     """
     return set(connection.scalars(_OPEN))

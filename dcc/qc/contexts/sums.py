@@ -1,4 +1,4 @@
-"""What the measurements of procedure runs come to: how many of each parameter, and the sum of their fingerprints."""
+"""Sums of the measurements of procedure runs: the number for each parameter, and the sum of fingerprints."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _MEASUREMENT: Final = Measurement.__table__
 
 
 def sums(connection: Connection, groups: Sequence[Sequence[int]]) -> Iterator[tuple[int, str, int, int]]:
-    """What runs come to that are put into groups.
+    """The sums of runs in groups.
 
-    The number of a group, counted from 0, a parameter, how many measurements of it, and the sum of their fingerprints.
+    The index of a group, a parameter, the number of its measurements, and the sum of their fingerprints.
     """
     for number, parameters, text in _summed_groups(connection, groups) if groups else ():
         summed = all_of(text, parameters)
@@ -28,9 +28,9 @@ def sums(connection: Connection, groups: Sequence[Sequence[int]]) -> Iterator[tu
 
 
 def _summed_groups(connection: Connection, groups: Sequence[Sequence[int]]) -> Sequence[Any]:
-    """The rows of `_SUMS`. Measurements that lie together are read in the order of their ids, if by a server.
+    """The rows of `_SUMS`. A server reads neighbouring measurements in the order of their ids.
 
-    To look each of them up by its run costs MariaDB four times as much as to pass by it on the way.
+    Looking each of them up by its run costs MariaDB four times as much as reading past it.
     """
     given: dict[str, object] = {"runs": as_json(groups)}
     if connection.dialect.name != "sqlite":
@@ -41,9 +41,9 @@ def _summed_groups(connection: Connection, groups: Sequence[Sequence[int]]) -> S
 
 
 def _extent_of(connection: Connection, groups: Sequence[Sequence[int]]) -> Sequence[Any]:
-    """How many measurements runs have, and their first and last id: as an index tells, which holds them by run.
+    """The number of runs' measurements, and their first and last id, from an index by run.
 
-    Where the runs are dense too, all of the index between the first and the last: those of runs in between count.
+    If the runs are dense too, the complete index between the first and the last: runs in between are included.
     """
     runs = {run_id for group in groups for run_id in group}
     lowest, highest = min(runs), max(runs)
@@ -59,8 +59,8 @@ def _summed() -> Select[Any]:
 
 
 def _summed_within() -> Select[Any]:
-    """As `_summed`, of measurements with ids from `first` to `last`, whose runs are looked up."""
-    # Distinct, so that MariaDB makes a table of them, with an index.
+    """As `_summed`, for measurements with ids from `first` to `last`, whose runs are looked up."""
+    # Distinct, so that MariaDB makes an indexed table of them.
     group = select(*groups_in("runs").c).distinct().subquery()
     within = _MEASUREMENT.c.id.between(bindparam("first"), bindparam("last"))
     summed = _sums_of(group.c.number).prefix_with("STRAIGHT_JOIN").select_from(_MEASUREMENT).where(within)
@@ -80,7 +80,7 @@ def _extent(measured: FromClause) -> Select[Any]:
 
 
 def _listed(summed: Select[Any]) -> Select[Any]:
-    """The sums of a group as the elements of a JSON array: a row costs the driver more than the sum the database."""
+    """The sums of a group as a JSON array: a row costs the driver more than the sum the database."""
     each = summed.subquery().c
     element = literal("[").concat(func.json_quote(each.parameter_id)).concat(",").concat(cast(each.measured, String))
     element = element.concat(",").concat(cast(each.marks, String)).concat("]")
@@ -88,7 +88,7 @@ def _listed(summed: Select[Any]) -> Select[Any]:
 
 
 _DENSE: Final = 2
-"""How many ids a measurement may take up for those of a range to be read one after the other."""
+"""The most ids for each measurement of a range that is read in order."""
 _SUMS_OF_PARAMETERS: Final = _summed()
 _SUMS: Final = _listed(_SUMS_OF_PARAMETERS)
 _SUMS_WITHIN: Final = _listed(_summed_within())

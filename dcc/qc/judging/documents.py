@@ -1,7 +1,7 @@
-"""A document in the QC database is judged: by the rules, with the waivers in force, against what was found before.
+"""Judges a document in the QC database: by the rules, with the waivers in force, compared with earlier findings.
 
-What a document of the action delete names is going: of it, only what the upload found counts. What a later document
-replaced or deleted counts no longer either: its findings are closed by that document.
+Of a document with the action delete, only the upload's findings count. Entities that a later document replaced or
+deleted no longer count either: that document closes their findings.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from dcc.rules.findings import MORE_RULE, Finding, Severity, facts_of
 from dcc.rules.waivers import Judged, Waiver, apply_waivers
 
 LIMIT: Final = 1_000
-"""How many findings that count, and how many others, are recorded of a document unless told otherwise."""
+"""The most active findings, and the most others, recorded for a document by default."""
 
 _CHUNK: Final = 1_000
 _COUNTING: Final = (Severity.ERROR, Severity.FATAL)
@@ -59,7 +59,7 @@ class ReferenceInForce(Protocol):
 
     @property
     def data(self) -> ReferenceData:
-        """The snapshots at hand."""
+        """The available snapshots."""
         ...
 
     @property
@@ -72,8 +72,8 @@ class ReferenceInForce(Protocol):
 class Basis:
     """What documents are judged by on a day, in UTC.
 
-    `waivers` are those in force then. `limit` is how many findings that count, and how many others, are recorded of a
-    document; of those beyond, one finding says how many there are.
+    `waivers` are those in force then. `limit` is the most active findings, and the most others, recorded for a
+    document; one more finding has the number of the rest.
     """
 
     reference: ReferenceInForce
@@ -83,23 +83,23 @@ class Basis:
 
     @property
     def signature(self) -> str:
-        """The snapshots that judge, as `document.judged_by` has them."""
+        """The judging snapshots in the form of `document.judged_by`."""
         return signature_of(self.reference.snapshot_ids.values())
 
 
 def signature_of(snapshot_ids: Iterable[int]) -> str:
-    """How `document.judged_by` names snapshots."""
+    """Snapshots in the form of `document.judged_by`."""
     return " ".join(map(str, sorted(snapshot_ids)))
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """How a document was judged.
+    """The result of judging a document.
 
-    `failed`: an error or fatal finding counts, of those of its upload too. `findings` are the recorded ones that are
-    open, those of the upload first, waived ones included; of the upload's the first only, as many as the limit.
-    `counts` counts what counts or warns by rule and severity, also what is not recorded. `added` are findings that
-    were not there at the last judgement, `cleared` those that are gone since.
+    `failed`: an error or fatal finding counts, including those of its upload. `findings` are the open recorded ones,
+    those of the upload first, including waived ones; of the upload's only the first, as many as the limit. `counts`
+    counts active findings by rule and severity, including unrecorded ones. `added` are findings that the last judgement
+    did not have, `cleared` those that are gone since.
     """
 
     document_id: int
@@ -111,11 +111,11 @@ class Judgement:
 
 
 def judge_document(connection: Connection, document_id: int, contents: Iterable[Content], basis: Basis) -> Judgement:
-    """Judge a document of these contents anew, within a write transaction.
+    """Judge a document with these contents again, within a write transaction.
 
-    Its findings, the validity of what it brought, and the day of the judgement are written; its contexts are marked to
-    be built again where a validity changed. The number of statements goes with the size of the document in thousands of
-    entities and of findings. Raises NotFoundError for a document that is not there, or was withdrawn.
+    Writes its findings, the validity of its entities, and the day; if a validity changed, its contexts are marked for a
+    new build. The number of statements grows with the thousands of entities and findings. Raises NotFoundError for a
+    document that is missing, or was withdrawn.
     """
     document = require_standing(document_id, lock_documents(connection, [document_id]).get(document_id))
     context = DocumentContext(
@@ -131,9 +131,9 @@ def judge_document(connection: Connection, document_id: int, contents: Iterable[
 
 
 def settle(connection: Connection, document: StoredDocument, findings: Iterable[Finding], basis: Basis) -> Judgement:
-    """Have a document, which is locked, be judged by what the rules find in it; see `judge_document`.
+    """Judge a locked document by the rules' findings; see `judge_document`.
 
-    Nothing is asked of `findings` for a document that names what is to be deleted.
+    `findings` are not used for a document that deletes.
     """
     stored = open_findings(connection, document.id)
     tally = _Tally(basis, frozenset(one.row.key for one in stored))
@@ -161,7 +161,7 @@ _CHANGED: Final = _RESULT.values(contexts_built=False)
 
 @dataclass
 class _Tally:
-    """What is found in a document, as far as it is held: what is to be recorded, and counts of all."""
+    """The findings in a document as they come: those to record, and counts of all."""
 
     basis: Basis
     known: Collection[Key]
@@ -192,7 +192,7 @@ class _Tally:
             self.excess[row.rule, row.verdict.severity] += 1
 
     def row(self, judged: Judged, place: Place) -> FindingRow:
-        """A finding as it is kept."""
+        """A finding as it is stored."""
         finding = judged.finding
         ids = self.basis.reference.snapshot_ids
         snapshot = next((ids[name] for name in finding.references if name in ids), None)
@@ -219,7 +219,7 @@ class _Tally:
             self.of_upload.append(row)
 
     def to_record(self) -> list[FindingRow]:
-        """The findings of the rules to be kept, the last of which says how many more there are."""
+        """The findings of the rules to store; the last has the number of the others."""
         if not self.excess:
             return self.rows
         more = [
@@ -246,14 +246,14 @@ def _judge_contents(
             tally.take(each, place)
         return bool(chunk)
 
-    # Nothing is held of a chunk while the next one is found.
+    # Nothing of a chunk is kept while the next one is read.
     coming = iter(findings)
     while take(list(islice(coming, _CHUNK))):
         pass
 
 
 def _judge_upload(connection: Connection, document: StoredDocument, tally: _Tally) -> None:
-    """Have the findings of the upload follow the waivers in force."""
+    """Apply the waivers in force to the findings of the upload."""
     changed: dict[Verdict, list[int]] = defaultdict(list)
     for uploaded in upload_findings(connection, document.id, document.centre):
         stored = uploaded.stored
@@ -294,7 +294,7 @@ def _judgement(
 
 
 def entry_of(row: FindingRow, snapshot_names: Mapping[int, str]) -> FindingEntry:
-    """A finding as it is told, with its snapshot named, such as `impress 3`; `snapshot_names` has names by id."""
+    """A finding for reports, with its snapshot's name, such as `impress 3`; `snapshot_names` has names by id."""
     verdict = row.verdict
     snapshot = None
     if verdict.snapshot_id is not None:

@@ -1,4 +1,4 @@
-"""Which rows findings lie in: what a check tells by positions in the document, looked up for many at once."""
+"""The rows of findings: looks up positions in the document, for many findings at once."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from dcc.rules.findings import Finding
 from dcc.vocabulary import EntityKind
 
 BLOCK: Final = CentreBlock.__tablename__
-"""The `entity_kind` of what is wrong with a centre element itself."""
+"""The `entity_kind` of findings on a centre element itself."""
 
 
 class Place(NamedTuple):
-    """The row `id` of the table `kind` that a finding lies in; no id where the row was not written.
+    """The row `id` of the table `kind` that a finding concerns; no id if the row was not written.
 
     `ended_by` is the document that replaced or deleted this version of the entity, if one did.
     """
@@ -92,7 +92,7 @@ class EntityPlaces:
         return found
 
     def _ended(self, kind: EntityKind, ids: dict[int, tuple[int, int]]) -> dict[int, int]:
-        """The last document that ended each of the versions that ever were current."""
+        """The last document that ended each of the versions that were ever current."""
         lifetime = Lifetime.__table__.c
         found: dict[int, int] = {}
         for chunk in in_chunks(sorted(ids)):

@@ -1,4 +1,4 @@
-"""What the integrity rules found, as wranglers ask for it: by centre, rule, zip action or document."""
+"""Findings of the integrity rules for wranglers: by centre, rule, submission or document."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _RANK: Final = case({severity.value: rank for rank, severity in enumerate(_WORST
 
 @dataclass(frozen=True, slots=True)
 class FindingFilter:
-    """Which findings are wanted; None: all. `only_active` leaves out those whose cause is gone."""
+    """Selects findings; None: all. `only_active` leaves out those without a present cause."""
 
     centre: str | None = None
     rule: str | None = None
@@ -34,7 +34,7 @@ class FindingFilter:
 
 @dataclass(frozen=True, slots=True)
 class FindingCount:
-    """How many findings of a rule and severity a centre's documents have, in how many documents, and one of them."""
+    """The number of findings of a rule and severity in a centre's documents, the number of these, and one of them."""
 
     centre: str
     rule: str
@@ -46,10 +46,10 @@ class FindingCount:
 
 @dataclass(frozen=True, slots=True)
 class FindingRecord:
-    """A finding with the document that it is in.
+    """A finding with its document.
 
     `snapshot` is the reference data that judged it, such as `impress 3`; `waiver` the id of the waiver that lowered it
-    or set it aside. `closed` is when it was found to hold no longer, None as long as it holds.
+    or set it aside. `closed` is when it was found to hold no longer, None while it holds.
     """
 
     id: int
@@ -71,7 +71,7 @@ class FindingRecord:
 
 
 def count_findings(connection: Connection, wanted: FindingFilter) -> list[FindingCount]:
-    """How many findings there are of each centre, rule and severity, the worst and most frequent first."""
+    """The number of findings for each centre, rule and severity, the worst and most frequent first."""
     query = (
         select(
             _DOCUMENT.c.centre,
@@ -97,9 +97,9 @@ def count_findings(connection: Connection, wanted: FindingFilter) -> list[Findin
 
 
 def count_experiments_of_invalid_animals(connection: Connection, wanted: FindingFilter) -> int:
-    """How many experiments count nowhere though they have no error of their own, since an animal of theirs has one.
+    """The number of experiments that do not count, without an error of their own, because an animal of theirs has one.
 
-    Of the documents that are wanted; 0 where a rule or severity is, which such experiments have none of.
+    Of the selected documents; 0 with a rule or severity, because such experiments have none.
     """
     if wanted.rule is not None or wanted.severity is not None:
         return 0
@@ -112,7 +112,7 @@ def count_experiments_of_invalid_animals(connection: Connection, wanted: Finding
 def find_findings(
     connection: Connection, wanted: FindingFilter, *, limit: int | None = None
 ) -> Iterator[FindingRecord]:
-    """The findings that a filter lets through, by document and line, at most `limit` of them."""
+    """The findings that a filter selects, by document and line, at most `limit` of them."""
     query = (
         select(
             _FINDING,

@@ -1,7 +1,7 @@
-"""The findings of a document as they are kept: what is found again stays, what is new is added, what is gone is closed.
+"""Stores the findings of a document: repeated ones stay, new ones are added, missing ones are closed.
 
-A finding is open until it is closed, and active as long as it counts or warns: one that a waiver sets aside is open and
-not active.
+A finding is open until it is closed, and active while it counts or warns: one that a waiver sets aside is open and not
+active.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from dcc.rules.upload import UPLOAD_RULES
 from dcc.vocabulary import Severity
 
 MESSAGE_LENGTH: Final = 4_000
-"""Characters of a message that are kept."""
+"""The most characters of a stored message."""
 VALUE_LENGTH: Final = 2_000
-"""Characters of an offending value, or of a path, that are kept; the document has all of it."""
+"""The most characters of a stored value, or path; the document has all of it."""
 
 _FINDING: Final = Finding.__table__
 _IS_OPEN: Final = _FINDING.c.closed.is_(None)
@@ -43,12 +43,12 @@ def _with_owners() -> FromClause:
 
 _OWNERS: Final = (*ENTITY_TABLES.values(), CentreBlock.__table__)
 FINDING_AND_OWNER: Final = _with_owners()
-"""Findings beside the rows that they lie in, where these were written."""
+"""Findings joined with their rows, if these were written."""
 OWN_CENTRE: Final = func.coalesce(*(table.c.centre for table in _OWNERS)).label("own_centre")
 OWN_PROCEDURE: Final = func.coalesce(*(table.c.procedure_id for table in _OWNERS if "procedure_id" in table.c)).label(
     "own_procedure"
 )
-"""The centre and the procedure that such a finding lies in; waivers go by them."""
+"""The centre and the procedure of such a finding; waivers use them."""
 
 # Made once: making such statements takes longer than executing them.
 _OF_DOCUMENT: Final = (_FINDING.c.document_id == bindparam("document")) & _IS_OPEN
@@ -62,7 +62,7 @@ _UPLOADED: Final = (
 )
 
 Key = tuple[str, int | None, str | None, str | None, str]
-"""What makes two findings of a document the same: rule, line, path, value and message."""
+"""The identity of a finding in a document: rule, line, path, value and message."""
 
 
 class Verdict(NamedTuple):
@@ -75,7 +75,7 @@ class Verdict(NamedTuple):
 
 
 class FindingRow(NamedTuple):
-    """A finding as it is kept, in the row `entity_id` of the table `entity_kind`."""
+    """A finding to store, about the row `entity_id` of the table `entity_kind`."""
 
     rule: str
     code: str
@@ -91,24 +91,24 @@ class FindingRow(NamedTuple):
 
     @property
     def known(self) -> Details:
-        """Its details, or its words where these are all that is known."""
+        """Its details, or its words if nothing else is known."""
         return details_kept(self.code, self.details, self.message)
 
     @property
     def key(self) -> Key:
-        """What makes it the same as another."""
+        """Its identity."""
         return (self.rule, self.line, self.path, self.value, self.message)
 
 
 class StoredFinding(NamedTuple):
-    """A finding that is kept, and its id."""
+    """A stored finding, and its id."""
 
     id: int
     row: FindingRow
 
 
 class UploadedFinding(NamedTuple):
-    """A finding that the upload made; waivers go by the centre and procedure that it lies in."""
+    """A finding of the upload; waivers use its centre and procedure."""
 
     stored: StoredFinding
     centre: str
@@ -117,24 +117,24 @@ class UploadedFinding(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What became of the findings of a document, but for those of its upload."""
+    """Changes of a document's findings, without those of its upload."""
 
     added: tuple[FindingRow, ...]
     cleared: tuple[FindingRow, ...]
 
 
 def shortened(text: str, length: int) -> str:
-    """A text as it is kept: one that is too long ends in an ellipsis."""
+    """A text as stored: one that is too long ends in an ellipsis."""
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
 def open_findings(connection: Connection, document_id: int) -> list[StoredFinding]:
-    """The open findings of a document, but for those of its upload."""
+    """The open findings of a document, without those of its upload."""
     return [_stored(row) for row in connection.execute(_OPEN, {"document": document_id})]
 
 
 def upload_findings(connection: Connection, document_id: int, centre: str) -> Iterator[UploadedFinding]:
-    """The open findings that the upload made on a document, which is of `centre`; 2,000 are held at a time."""
+    """The open findings of the upload on a document of `centre`; reads 2,000 at a time."""
     last = 0
     while True:
         rows = connection.execute(_UPLOADED, {"document": document_id, "last": last}).all()
@@ -171,10 +171,10 @@ def replace_findings(
     stored: Sequence[StoredFinding],
     ended_by: Mapping[Key, int],
 ) -> Changes:
-    """Have `found` be the open findings of a document that has those `stored`.
+    """Replace the `stored` open findings of a document by `found`.
 
-    Those that are gone are closed by the document that `ended_by` names for them, or that brought the specimen they
-    missed; others by none.
+    Missing ones are closed by the document that `ended_by` names for them, or that brought the specimen they missed;
+    others by none.
     """
     there: dict[Key, list[StoredFinding]] = defaultdict(list)
     for one in stored:
@@ -200,7 +200,7 @@ def replace_findings(
 
 
 def restate(connection: Connection, changed: Mapping[Verdict, Collection[int]]) -> None:
-    """Give the findings with these ids another severity, snapshot, waiver or activity."""
+    """Change the severity, snapshot, waiver or activity of the findings with these ids."""
     for verdict, ids in changed.items():
         values = verdict._asdict() | {"severity": verdict.severity.value}
         for chunk in in_chunks(sorted(ids)):
@@ -238,11 +238,11 @@ def _close(connection: Connection, gone: Sequence[StoredFinding], ended_by: Mapp
 
 
 _OF_ARRIVALS: Final = {"E4": Experiment.__table__, "S14": Specimen.__table__}
-"""The rules that miss a specimen, with the tables of the entities that they look at; it is a finding's value."""
+"""The rules about missing specimens, with the tables of their entities; the specimen is the finding's value."""
 
 
 def _arrivals(connection: Connection, ids: Sequence[int]) -> dict[int, int]:
-    """By the findings that missed a specimen which is there, the documents that brought it."""
+    """The documents that brought the missing specimens of findings."""
     specimen = Specimen.__table__.alias("specimen_there")
     found: dict[int, int] = {}
     for rule, owner in _OF_ARRIVALS.items():

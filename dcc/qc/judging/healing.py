@@ -1,7 +1,7 @@
-"""Which documents are to be judged again, because of other documents, waivers or reference data.
+"""Which documents must be judged again, because of other documents, waivers or reference data.
 
-All questions are set-based, and may name a document too many, never one too few: to judge a document again that is as
-it was changes nothing. Only documents that stand and were judged before are named; the others wait for it anyway.
+All queries are set-based, and may return a document too many, never one too few: judging an unchanged document again
+changes nothing. Only applied documents that were judged before are returned; the others wait for it anyway.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ _WITHDRAWALS: Final = select(_DOCUMENT.c.id).where(_DOCUMENT.c.id.in_(bindparam(
 
 
 def documents_to_judge_again(connection: Connection, document_ids: Collection[int]) -> list[int]:
-    """The other documents that documents which were just applied or withdrawn give cause to judge again, ascending.
+    """The other documents that must be judged again after documents were applied or withdrawn, ascending.
 
-    They have an open finding about a specimen that came, changed or went; a current experiment, or relative, of a
+    They have an open finding about a specimen that came, changed or went; a current experiment on, or relative of, a
     specimen that changed or went; or entities that were replaced or deleted, or came back.
     """
     found: set[int] = set()
-    # To go through all specimens of many documents is dear, and of no use where nothing is found wrong with any.
+    # Reading all specimens of many documents is expensive, and useless without a finding on any.
     about_specimens = connection.scalar(_ABOUT_SPECIMENS) is not None
     for chunk in in_chunks(sorted(set(document_ids))):
         for statement in _touched_by(chunk, about_specimens=about_specimens):
@@ -63,7 +63,7 @@ def documents_to_judge_again(connection: Connection, document_ids: Collection[in
 
 def _touched_by(ids: list[int], *, about_specimens: bool) -> Iterator[Select[Any]]:
     for side in ("opened_by", "ended_by"):
-        # MariaDB goes by an index of many nulls for a range alone.
+        # MariaDB uses an index with many nulls for a range only.
         touched = _LIFETIME.c[side].between(ids[0], ids[-1]) & _LIFETIME.c[side].in_(ids)
         for owner, named, row in _NAMING:
             base = _naming(owner, named, row).where(touched)
@@ -91,11 +91,11 @@ _NAMING: Final = (
     (Experiment.__table__, ExperimentSpecimen.__table__, "experiment_row"),
     (_RELATIVE, RelatedSpecimen.__table__, "specimen_row"),
 )
-"""What names specimens: entities, the table in which they do, and its reference to them."""
+"""How entities name specimens: the kind, its table of names, and the reference."""
 
 
 def _naming(owner: Any, named: Table, row: str) -> Select[Any]:
-    """The documents of entities that name specimens which documents opened or ended; whatever version it is."""
+    """The documents of entities, of any version, that name specimens which documents opened or ended."""
     of_specimen = (_LIFETIME.c.entity_kind == EntityKind.SPECIMEN.value) & (_LIFETIME.c.entity_id == _SPECIMEN.c.id)
     return (
         select(owner.c.document_id)
@@ -108,28 +108,28 @@ def _naming(owner: Any, named: Table, row: str) -> Select[Any]:
 
 
 def _has_finding(owner: Any, rules: Collection[str] | None = None) -> ColumnElement[bool]:
-    """Whether there is an open finding, of one of the rules, in an entity."""
+    """Whether an entity has an open finding of one of the rules."""
     kind = EntityKind.SPECIMEN.value if owner is _RELATIVE else owner.name
     there = (_FINDING.c.entity_kind == kind) & (_FINDING.c.entity_id == owner.c.id) & _IS_OPEN
     return exists().where(there if rules is None else there & _FINDING.c.rule.in_(sorted(rules)))
 
 
 def documents_to_be_judged(connection: Connection) -> list[int]:
-    """The documents that stand and were not judged yet, or are to be judged anew."""
+    """The applied documents that were not judged yet, or must be judged again."""
     return list(connection.scalars(select(_DOCUMENT.c.id).where(_APPLIED, ~_IS_UNDO, _DOCUMENT.c.judged_at.is_(None))))
 
 
 def judge_anew(connection: Connection, document_ids: Iterable[int]) -> None:
-    """Have documents that stand be judged anew by the next session, within a write transaction."""
+    """Let the next session judge applied documents again, within a write transaction."""
     for chunk in in_chunks(sorted(document_ids)):
         connection.execute(update(_DOCUMENT).where(_DOCUMENT.c.id.in_(chunk), _STANDS).values(judged_at=None))
 
 
 def withdrawals_to_follow(connection: Connection, is_own: Callable[[str], bool] | None = None) -> list[int]:
-    """The withdrawals, documents themselves, that gave no document cause to be judged again yet.
+    """The withdrawals, documents themselves, whose consequences for judging are not followed yet.
 
-    They are those that contexts do not take account of: these are built after documents are judged. `is_own` leaves out
-    those of other archives, by their names.
+    They are those that contexts do not include: these are built after documents are judged. `is_own` selects archives
+    by their names.
     """
     query = select(_DOCUMENT.c.id, _DOCUMENT.c.zip_file).where(_IS_UNDO, _DOCUMENT.c.contexts_built.is_(False))
     return [row.id for row in connection.execute(query) if is_own is None or is_own(row.zip_file)]
@@ -144,20 +144,20 @@ def withdrawals_of(connection: Connection, document_ids: Iterable[int]) -> list[
 
 
 def documents_of_rule(connection: Connection, rule: str, centre: str | None = None) -> list[int]:
-    """The documents with open findings of a rule, waived ones too; only those of a centre, where one is given."""
+    """The documents with open findings of a rule, including waived ones; only those of a centre, if given."""
     return _with_findings(connection, _FINDING.c.rule == rule, centre)
 
 
 def documents_of_waiver(connection: Connection, waiver: Waiver) -> list[int]:
-    """The documents with open findings that a waiver covers, or that it decided: those it makes a difference to."""
+    """The documents with open findings that a waiver covers, or that it decided."""
     decided = set() if waiver.id is None else set(_with_findings(connection, _FINDING.c.waiver_id == waiver.id))
     return sorted(decided.union(_covered(connection, waiver)))
 
 
 def documents_of_begun_waivers(connection: Connection, waivers: Iterable[Waiver]) -> list[int]:
-    """The documents with active findings that one of the waivers in force covers and that are not judged by it yet.
+    """The documents with active findings that a waiver in force covers and that are not judged by it yet.
 
-    None that was judged since the waiver was given and began is named, whatever came of it.
+    Documents that were judged since the waiver was given and began are left out.
     """
     found: set[int] = set()
     given = WaiverRow.__table__.c
@@ -193,7 +193,7 @@ def documents_of_lapsed_waivers(connection: Connection, today: date) -> list[int
 
 
 def documents_unchecked(connection: Connection, *, not_by: str | None = None) -> list[int]:
-    """The documents of which not everything could be checked; those only that `not_by`, a signature, did not judge."""
+    """The documents that could not be checked completely; only those that `not_by`, a signature, did not judge."""
     unchecked = _FINDING.c.severity == Severity.UNCHECKED.value
     if not_by is not None:
         unchecked &= _DOCUMENT.c.judged_by.is_(None) | (_DOCUMENT.c.judged_by != not_by)
@@ -201,7 +201,7 @@ def documents_unchecked(connection: Connection, *, not_by: str | None = None) ->
 
 
 def documents_of_superseded_snapshots(connection: Connection) -> list[int]:
-    """The documents with findings that count or warn by reference data that are not the active ones any more."""
+    """The documents with active findings by reference data that are not active any more."""
     snapshot = ReferenceSnapshot.__table__.c
     superseded = select(snapshot.id).where(snapshot.is_active.is_(False))
     return _with_findings(connection, _FINDING.c.is_active & _FINDING.c.snapshot_id.in_(superseded))

@@ -1,4 +1,4 @@
-"""What the QC database knows, as the rules ask for it: the answers for a batch of entities in a few statements."""
+"""The rules' queries to the QC database: answers for a batch of entities in a few statements."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SPECIMENS: Final = (
 class SqlLookups:
     """The `Lookups` of a database connection: a statement for every 2,000 names.
 
-    Names are compared to the letter, also where the database takes texts for equal that differ in trailing blanks.
+    Names are compared exactly, even if the database treats texts as equal that differ in trailing blanks.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -51,7 +51,7 @@ class SqlLookups:
     def known_experiments(
         self, centre: str, keys: Collection[ExperimentKey]
     ) -> Mapping[ExperimentKey, tuple[Where, ...]]:
-        """Where the current experiments of a centre with one of the keys were submitted, by their key."""
+        """The places of a centre's current experiments with one of the keys, by their key."""
         columns = (_EXPERIMENT.centre, *(_EXPERIMENT[name] for name in ExperimentKey._fields))
         asked = select(*columns, _EXPERIMENT.document_id, _EXPERIMENT.line).order_by(_EXPERIMENT.id)
         found: dict[ExperimentKey, tuple[Where, ...]] = defaultdict(tuple)
@@ -66,7 +66,7 @@ class SqlLookups:
 
 
 def _born(dob: date | None, lexical: str | None) -> str | None:
-    """The xs:date of a mouse's birth as it was written."""
+    """The xs:date of a mouse's birth as written."""
     written = json.loads(lexical).get("DOB") if lexical else None
     if written is not None:
         return str(written)

@@ -1,7 +1,6 @@
-"""Many documents judged in one transaction, by what was found in them before it began.
+"""Judges many documents in one transaction, by findings that were computed before it began.
 
-Most documents have no findings, and had none: these take a few statements together. The others are judged one after the
-other, as a document by itself is.
+Most documents have no findings, and had none: these take a few statements together. The others are judged one by one.
 """
 
 from __future__ import annotations
@@ -57,21 +56,21 @@ _CHANGED: Final = _JUDGED.values(contexts_built=False)
 
 
 class Found(NamedTuple):
-    """What the rules found in a document, but for those that the upload has judged."""
+    """The rules' findings in a document, without those of the upload."""
 
     document_id: int
     findings: Sequence[Finding]
 
 
 def newest_document(connection: Connection) -> int:
-    """The id of the newest document, 0 without any: what is current changes only with a newer one."""
+    """The id of the newest document, 0 without any: versions change only with a newer one."""
     return connection.scalar(_NEWEST) or 0
 
 
 def judge_together(connection: Connection, found: Sequence[Found], basis: Basis) -> list[Judgement | NotFoundError]:
-    """Judge documents anew by what was found in them, in their order, within a write transaction.
+    """Judge documents by computed findings, in their order, within a write transaction.
 
-    What comes of each is what `judge_document` does; a NotFoundError for one that is not there or was withdrawn.
+    Returns what `judge_document` does for each; a NotFoundError for one that is missing or was withdrawn.
     """
     there = lock_documents(connection, [one.document_id for one in found])
     clean = [there[one.document_id] for one in found if one.document_id in there and not one.findings]
@@ -93,7 +92,7 @@ def judge_together(connection: Connection, found: Sequence[Found], basis: Basis)
 
 
 def _without_history(connection: Connection, documents: Collection[StoredDocument]) -> list[StoredDocument]:
-    """Those that stand and have neither open findings nor versions that are known to be invalid."""
+    """The applied documents with neither open findings nor invalid versions."""
     ids = [document.id for document in documents]
     told_of: set[int] = set()
     for chunk in in_chunks(ids):
@@ -105,7 +104,7 @@ def _without_history(connection: Connection, documents: Collection[StoredDocumen
 
 
 def _judge_quiet(connection: Connection, documents: Collection[StoredDocument], basis: Basis) -> None:
-    """Have documents without findings and without a history be valid as they are."""
+    """Record that documents without present and former findings are valid."""
     unjudged = [document for document in documents if not document.was_judged]
     changed = {document.id for document in unjudged}
     ids_of_kind = _by_entity_kind(unjudged)
@@ -127,7 +126,7 @@ def _judge_quiet(connection: Connection, documents: Collection[StoredDocument], 
 
 
 def _by_entity_kind(documents: Iterable[StoredDocument]) -> dict[EntityKind, list[int]]:
-    """The ids of the documents that may hold a kind of entity."""
+    """The ids of the documents that may have a kind of entity."""
     ids: dict[EntityKind, list[int]] = {}
     for document in documents:
         for kind in kinds_in(DocumentKind(document.kind)):

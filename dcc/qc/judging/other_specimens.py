@@ -1,6 +1,6 @@
-"""Which documents the rules about specimens of other documents may object to, asked of many documents at once.
+"""Which documents the rules about other documents' specimens may object to, for many documents at once.
 
-A document too many may be named, never one too few: whether a rule objects is for the rule to say.
+It may return a document too many, never one too few: the rule itself decides.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _EXPERIMENT: Final = Experiment.__table__
 
 
 def _questionable_experiments() -> Select[tuple[int]]:
-    """Of E4 and E8: a specimen is not there, the date is in the future or before a birth, or either is not known."""
+    """E4 and E8: a specimen is missing, the date is in the future or before a birth, or either is unknown."""
     named = ExperimentSpecimen.__table__
     same = and_(
         _SPECIMEN.c.centre == _EXPERIMENT.c.centre,
@@ -51,7 +51,7 @@ def _questionable_experiments() -> Select[tuple[int]]:
 
 
 def _questionable_relations() -> Select[tuple[int]]:
-    """Of S14 and X8: a relative is not there, or a mother not female, a father not male."""
+    """S14 and X8: a relative is missing, or a mother not female, a father not male."""
     related = RelatedSpecimen.__table__
     same = and_(
         _SPECIMEN.c.centre == _OWNER.c.centre,
@@ -75,7 +75,7 @@ _AT_ONCE: Final = 250
 
 
 def questionable(connection: Connection, document_ids: Collection[int], latest_day: date) -> set[int]:
-    """Those of the documents that the rules `ABOUT_SPECIMENS` may find something in, as the database is at present.
+    """The documents in which the rules `ABOUT_SPECIMENS` may find something now.
 
     For documents all of whose entities have rows; `latest_day` is the last that is not in the future. Two statements
     for every 250 documents.

@@ -1,4 +1,4 @@
-"""Documents of the QC database that are to be judged, locked so that nobody else judges them meanwhile."""
+"""Documents of the QC database that are judged, locked against other judgements."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DOCUMENT: Final = Document.__table__
 
 
 class StoredDocument(NamedTuple):
-    """What judging needs to know of a document."""
+    """The data of a document that judging needs."""
 
     id: int
     tracker_id: int | None
@@ -29,12 +29,12 @@ class StoredDocument(NamedTuple):
 
     @property
     def was_judged(self) -> bool:
-        """Whether it was ever judged; before that, nothing is said of the validity of what it brought."""
+        """Whether it was ever judged; before that, the validity of its entities is unknown."""
         return self.judged_by is not None
 
     @property
     def deletes(self) -> bool:
-        """Whether it names what is to be deleted."""
+        """Whether it deletes."""
         return self.action == DocumentAction.DELETE.value
 
     @property
@@ -52,7 +52,7 @@ _STORED: Final = (
 
 
 def lock_documents(connection: Connection, document_ids: Iterable[int]) -> dict[int, StoredDocument]:
-    """The documents with these ids that are there, which nobody else judges until the transaction ends."""
+    """The existing documents with these ids, locked against other judgements until the transaction ends."""
     found: dict[int, StoredDocument] = {}
     for chunk in in_chunks(sorted(document_ids)):
         for row in connection.execute(_STORED, {"documents": chunk}):
@@ -61,7 +61,7 @@ def lock_documents(connection: Connection, document_ids: Iterable[int]) -> dict[
 
 
 def require_standing(document_id: int, document: StoredDocument | None) -> StoredDocument:
-    """A document, unless it is not there or was withdrawn: raises NotFoundError."""
+    """A document; raises NotFoundError if it is missing or was withdrawn."""
     if document is None:
         raise NotFoundError(f"There is no document {document_id} in the QC database. Look up which there are.")
     if not document.stands:

@@ -1,4 +1,4 @@
-"""Which versions of entities are valid: those in which, and above which, no error lies."""
+"""Validity of versions of entities: those without an error in or above them."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ _UNJUDGED: Final = {
     .values(validity=Validity.VALID)
     for kind, table in ENTITY_TABLES.items()
 }
-"""Says of the versions of a document that were not judged yet that they are valid."""
+"""Sets the versions of a document that were not judged yet to valid."""
 
 
 @dataclass
 class Invalid:
-    """Where the errors of a document lie: in rows of entities, in centre elements, or in the document as a whole."""
+    """Where the errors of a document are: in rows of entities, in centre elements, or in the document as a whole."""
 
     entities: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
     blocks: set[int] = field(default_factory=set)
     whole: bool = False
 
     def add(self, place: Place) -> None:
-        """Note an error at a place; one in what was not written makes nothing invalid."""
+        """Add an error's place; an error in an entity that was not written makes nothing invalid."""
         if place.kind is None:
             self.whole = True
         elif place.id is not None and place.kind == BLOCK:
@@ -48,7 +48,7 @@ class Invalid:
 
 
 def set_validity(connection: Connection, document_id: int, kind: DocumentKind, invalid: Invalid) -> bool:
-    """Say of all versions that a document brought whether they are valid; whether that changed anything.
+    """Set the validity of all versions that a document brought; returns whether anything changed.
 
     A few statements, and one for every 2,000 versions whose validity changes.
     """
@@ -57,7 +57,7 @@ def set_validity(connection: Connection, document_id: int, kind: DocumentKind, i
 
 
 def kinds_in(kind: DocumentKind) -> list[EntityKind]:
-    """The kinds of entities that a kind of document may hold."""
+    """The kinds of entities in a kind of document."""
     if kind is DocumentKind.SPECIMEN:
         return [EntityKind.SPECIMEN]
     return [each for each in EntityKind if each is not EntityKind.SPECIMEN]

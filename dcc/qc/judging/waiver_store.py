@@ -1,4 +1,4 @@
-"""Waivers as they are kept: given, listed, revoked. Each stays on record, with who gave it, when and why."""
+"""Stored waivers: given, listed, revoked. Each stays on record, with its author, time and reason."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ class WaiverEntry:
 
 
 def add_waiver(connection: Connection, waiver: Waiver, today: date) -> int:
-    """Record a waiver, within a write transaction; its id. Documents have to be judged again for it to show.
+    """Record a waiver, within a write transaction; returns its id. It takes effect when documents are judged again.
 
-    Raises ConfigurationError for a rule that there is not or that cannot be waived, for a rule of warnings that is to
-    be lowered to one, for days in the wrong order or past, and for a text that is missing or too long.
+    Raises ConfigurationError for a rule that does not exist or cannot be waived, for a rule of warnings that is to be
+    lowered to one, for days in the wrong order or past, and for a text that is missing or too long.
     """
     _check_rule(waiver)
     _check_days(waiver, today)
@@ -131,7 +131,7 @@ def revoke_waiver(connection: Connection, waiver_id: int, *, author: str, reason
 
 
 def waivers_in_force(connection: Connection, day: date) -> tuple[Waiver, ...]:
-    """The waivers that hold on a day, in the order in which they were given."""
+    """The waivers in force on a day, in the order in which they were given."""
     holds = _WAIVER.c.revoked.is_(None) & (_WAIVER.c.valid_from <= day)
     holds &= or_(_WAIVER.c.valid_until.is_(None), _WAIVER.c.valid_until >= day)
     rows = connection.execute(select(_WAIVER).where(holds).order_by(_WAIVER.c.id))
@@ -139,7 +139,7 @@ def waivers_in_force(connection: Connection, day: date) -> tuple[Waiver, ...]:
 
 
 def list_waivers(connection: Connection, day: date, *, all_of_them: bool = False) -> list[WaiverEntry]:
-    """The waivers that hold on a day or are still to come; with `all_of_them`, also those that are over."""
+    """The waivers in force on a day or later; with `all_of_them`, also ended ones."""
     finding = Finding.__table__.c
     counted = select(finding.waiver_id, func.count()).where(finding.waiver_id.is_not(None), finding.closed.is_(None))
     counts = {row[0]: row[1] for row in connection.execute(counted.group_by(finding.waiver_id))}

@@ -1,11 +1,11 @@
-"""The QC database's tables (`phenodcc_raw`): what valid documents say, what was found in them, and what follows.
+"""The QC database's tables (`phenodcc_raw`): the content of valid documents, findings, and results.
 
-A row of `document` is one XML document as it was applied. Below it, every row is a part of what that document said,
-and is never changed: but for `is_current`, which tells whether a version of an entity is the present one (see
-`document_models.Lifetime`). Nothing is deleted.
+A row of `document` is one applied XML document. Below it, every row is a part of that document's content, and never
+changes, except for `is_current`, which marks the present version of an entity (see `documents.Lifetime`). Nothing is
+deleted.
 
-As for the tracker: times are naive and in UTC, tables are InnoDB in `utf8mb4_bin`. Mind that MySQL and MariaDB ignore
-trailing blanks when they compare texts, and SQLite does not.
+As in the tracker, times are naive and in UTC, and tables are InnoDB in `utf8mb4_bin`. Note that MySQL and MariaDB
+ignore trailing blanks when they compare texts, and SQLite does not.
 """
 
 from __future__ import annotations

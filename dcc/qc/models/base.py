@@ -1,9 +1,8 @@
-"""What the tables of the QC database have in common: their base, their ids and how long their texts may be.
+"""Common parts of the QC database's tables: their base, their ids and the lengths of their texts.
 
-Ids of what documents bring are allocated by the uploader (`qc.apply.upload_lock.reserve_ids`), so that the rows of a
-whole document are written without asking back; the other tables' ids are given by the database. A text that is longer
-than its column is refused (rule Q1), never cut: SQLite would take it, so the length is looked at before anything is
-written.
+The uploader reserves ids for documents' content (`qc.apply.upload_lock.reserve_ids`), so that the rows of a complete
+document are written without reading ids back; the other tables' ids are generated. A text that is longer than its
+column is refused (rule Q1), never cut: SQLite would accept it, so lengths are checked before anything is written.
 """
 
 from __future__ import annotations
@@ -25,20 +24,20 @@ NAME_LENGTH: Final = 128
 ID_LENGTH: Final = 255
 """Characters of an id that a centre gives (specimen, experiment, sequence, litter), an increment or a unit."""
 STATUS_LENGTH: Final = 2_000
-"""Characters of a status, whose code free text may follow."""
+"""Characters of a status, whose code may be followed by free text."""
 URI_LENGTH: Final = 2_000
 """Characters of the address of a media file."""
 
 
 class QcBase(TypedTable):
-    """Base of all tables of the QC database; `QcBase.metadata` holds them."""
+    """Base of all tables of the QC database; `QcBase.metadata` has them."""
 
     __abstract__ = True
     metadata = new_metadata()
 
 
 def given_id() -> MappedColumn[int]:
-    """An id that the uploader allocates; the first column."""
+    """An id that the uploader reserves; the first column."""
     return mapped_column(BIG, primary_key=True, autoincrement=False, sort_order=-2)
 
 
@@ -48,7 +47,7 @@ def part_of(target: str) -> MappedColumn[int]:
 
 
 def place() -> MappedColumn[int]:
-    """The place among the parts of the same row, from 1 in the order of the document; the last part of the key."""
+    """The position among the parts of the same row, from 1 in the order of the document; the last part of the key."""
     return mapped_column(BIG, primary_key=True, autoincrement=False)
 
 
@@ -58,20 +57,20 @@ def reference(target: str, **options: Any) -> MappedColumn[Any]:
 
 
 def current_flag() -> MappedColumn[bool]:
-    """Whether this version of an entity is the present one: the open `lifetime`, kept here for the views."""
+    """Whether this version of an entity is the present one: the open `lifetime`, repeated here for the views."""
     return mapped_column(Boolean(create_constraint=False), default=True)
 
 
 def validity_flag() -> MappedColumn[int]:
-    """What the integrity rules say of this version of an entity, a `Validity`; the views show it as `is_valid`.
+    """The integrity rules' verdict on this version of an entity, a `Validity`; the views show it as `is_valid`.
 
-    Never null: on a server a row that grows when it is judged costs three times as much as one that does not.
+    Never null: on a server, judging a row that grows costs three times as much as one that does not.
     """
     return mapped_column(SMALL, default=Validity.UNJUDGED, server_default=str(Validity.UNJUDGED))
 
 
 def lexical_text() -> MappedColumn[Any]:
-    """A JSON object of attribute name to text, for attributes whose column cannot say how they were written."""
+    """A JSON object of attribute name to text, for attributes whose column cannot reproduce the text."""
     return mapped_column(Text)
 
 

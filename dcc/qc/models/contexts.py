@@ -1,8 +1,8 @@
 """Tables of the QC database: data contexts with their states, and overviews.
 
-Genotype is the colony of a mutant and "baseline" for a baseline animal; what is not known is the empty text, so that
-each context has one key. Trailing blanks do not count in keys. All of this follows from the other tables, but for what
-people decided: the states that they gave, and their issues.
+Genotype is the colony of a mutant and "baseline" for a baseline animal; unknown values are the empty text, so that each
+context has one key. Trailing blanks do not count in keys. All of this follows from the other tables, except for
+people's decisions: the states that they gave, and their issues.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from dcc.qc.models.base import (
 class DataContext(QcBase):
     """The current, valid measurements of one parameter of a procedure on one genotype at a centre.
 
-    `checksum` is the sum of their fingerprints in hexadecimal. `data_state` is what became of the data since somebody
-    was done with them (`ContextState`), `issues` how many issues are open, and `state` tells both: hasissues where any
-    is open, else the other. `document_id` is the document that last changed it.
+    `checksum` is the sum of their fingerprints in hexadecimal. `data_state` is the change of the data since somebody
+    marked them as done (`ContextState`), `issues` the number of open issues, and `state` combines both: hasissues if
+    there is an open issue, else the other. `document_id` is the document that last changed it.
     """
 
     __tablename__ = "data_context"
@@ -63,7 +63,7 @@ class DataContext(QcBase):
 
 
 class ContextHistory(QcBase):
-    """What happened to a data context (`ContextEvent`), by a document or by a person, and the state it came into."""
+    """An event of a data context (`ContextEvent`), by a document or by a person, and the state after it."""
 
     __tablename__ = "context_history"
     __table_args__ = table_options(Index(None, "context_id"), Index(None, "document_id"))
@@ -81,7 +81,7 @@ class ContextHistory(QcBase):
 
 
 class DocumentContext(QcBase):
-    """A data context that a document has current, valid measurements in, and how many."""
+    """A data context in which a document has current, valid measurements, and their number."""
 
     __tablename__ = "document_context"
     __table_args__ = table_options(Index(None, "context_id"), counted=False)
@@ -92,7 +92,7 @@ class DocumentContext(QcBase):
 
 
 class ContextMember(QcBase):
-    """Under which genotype and strain the measurements of a procedure run are counted in data contexts at present."""
+    """The genotype and strain under which the measurements of a procedure run are counted in data contexts now."""
 
     __tablename__ = "context_member"
     __table_args__ = table_options(counted=False)
@@ -103,7 +103,7 @@ class ContextMember(QcBase):
 
 
 class ContextIssue(QcBase):
-    """What somebody found wrong with the data of a context; open until `resolved`."""
+    """An issue that somebody raised on the data of a context; open until `resolved`."""
 
     __tablename__ = "context_issue"
     __table_args__ = table_options(Index(None, "context_id"))
@@ -119,7 +119,7 @@ class ContextIssue(QcBase):
 
 
 class BuildBasis(QcBase):
-    """By which snapshot of a set of reference data (`name`) the contexts or overviews (`build`) were last built."""
+    """The snapshot of a reference set (`name`) with which the contexts or overviews (`build`) were last built."""
 
     __tablename__ = "build_basis"
     __table_args__ = table_options(counted=False)
@@ -130,7 +130,7 @@ class BuildBasis(QcBase):
 
 
 class MetadataGroup(QcBase):
-    """The circumstances under which procedures were done alike; `content` is a JSON object of parameter to value."""
+    """The circumstances of comparable procedures; `content` is a JSON object of parameter to value."""
 
     __tablename__ = "metadata_group"
     __table_args__ = table_options(counted=False)
@@ -140,7 +140,7 @@ class MetadataGroup(QcBase):
 
 
 class OverviewGenotype(QcBase):
-    """A genotype that current, valid specimens of a centre have, and how many; what its colony carries, if known."""
+    """A genotype of current, valid specimens of a centre, and their number; with its colony's data, if known."""
 
     __tablename__ = "overview_genotype"
     __table_args__ = table_options(counted=False)
@@ -155,9 +155,9 @@ class OverviewGenotype(QcBase):
 
 
 class OverviewAnimalProcedure(QcBase):
-    """A current, valid procedure run with an animal it was done on, its number of measurements and metadata group.
+    """A current, valid run with one of its animals, its measurements' number and metadata group.
 
-    `position` is the animal's place in the experiment; of a line there is one row, without an animal.
+    `position` is the animal's position in the experiment; a line has one row, without an animal.
     """
 
     __tablename__ = "overview_animal_procedure"

@@ -1,4 +1,4 @@
-"""Tables of the QC database: documents as applied, and from when to when what they brought was current."""
+"""Tables of the QC database: applied documents, and the lifetimes of their entities."""
 
 from __future__ import annotations
 
@@ -97,8 +97,8 @@ class CentreBlock(QcBase):
 class Lifetime(QcBase):
     """From which document on, and before which one, a version of an entity is current; null: to the present.
 
-    A version has several when a document that ended it was undone. As of document N those are current with
-    `opened_by <= N AND (ended_by IS NULL OR ended_by > N)`. `entity_id` is a row of the table `entity_kind`.
+    A version has several if a document that ended it was undone. As of document N those are current with `opened_by <=
+    N AND (ended_by IS NULL OR ended_by > N)`. `entity_id` is a row of the table `entity_kind`.
     """
 
     __tablename__ = "lifetime"
@@ -130,7 +130,7 @@ class StatusCodeRow(QcBase):
 
 
 class UploadLock(QcBase):
-    """What all centres have in common, as rows that are locked and say by whom last: see `qc.apply.upload_lock`."""
+    """Locks for all centres: rows that are locked, with their last holder: see `qc.apply.upload_lock`."""
 
     __tablename__ = "upload_lock"
     __table_args__ = table_options(counted=False)
@@ -143,7 +143,7 @@ class UploadLock(QcBase):
 
 
 class CentreLock(QcBase):
-    """The lock of a centre on MySQL and MariaDB: a row that is locked, and says by whom last."""
+    """The lock of a centre on MySQL and MariaDB: a row that is locked, with its last holder."""
 
     __tablename__ = "centre_lock"
     __table_args__ = table_options(counted=False)
@@ -157,7 +157,7 @@ class CentreLock(QcBase):
 class ReservedIds(QcBase):
     """The last id of the table `name` that the last transaction of a centre, the `owner`, may have used.
 
-    On MySQL and MariaDB, for transactions that are open.
+    On MySQL and MariaDB, for open transactions.
     """
 
     __tablename__ = "reserved_ids"

@@ -27,7 +27,7 @@ from dcc.qc.models.base import (
 
 
 class OfBlock:
-    """What experiments, lines and housings have in common: where they stand, and whose they are.
+    """Common columns of experiments, lines and housings.
 
     `position` is that of the element in its block, `line` that of its tag; centre, pipeline and project are the
     block's, `procedure_id` is that of their procedure, as in `procedure_run`.
@@ -64,7 +64,7 @@ class Experiment(OfBlock, QcBase):
 
 
 class ExperimentSpecimen(QcBase):
-    """A specimen that an experiment names, of the experiment's centre; it may not be uploaded yet (rule E4)."""
+    """A specimen of an experiment, of the experiment's centre; it may not be uploaded yet (rule E4)."""
 
     __tablename__ = "experiment_specimen"
     __table_args__ = table_options(Index(None, "specimen_id"), counted=False)

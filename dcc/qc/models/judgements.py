@@ -1,6 +1,7 @@
-"""Tables of the QC database: what the integrity rules found, what a wrangler waived, and what they judged by.
+"""Tables of the QC database: findings of the integrity rules, waivers, and the reference data of judgements.
 
-The rows of a snapshot of reference data go with it; findings keep the snapshot that judged them from being removed.
+The rows of a snapshot of reference data are deleted with it; findings keep the snapshot that judged them from being
+deleted.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class ReferenceSnapshot(QcBase):
     """A set of reference data as retrieved at one time; of each `name` at most one is active.
 
     `retrieved` is when this state of it was retrieved first, `checked` when last. `source` is a path or URL, without
-    what a URL asks with.
+    the query of a URL.
     """
 
     __tablename__ = "reference_snapshot"
@@ -43,7 +44,7 @@ class ReferenceSnapshot(QcBase):
 
 
 class ReferenceRefusal(QcBase):
-    """Why the set `name` could not be taken over from the address `source`, shown without secrets, when last tried."""
+    """Why the set `name` from the address `source`, shown without secrets, was refused at the last try."""
 
     __tablename__ = "reference_refusal"
     __table_args__ = table_options(counted=False)
@@ -66,7 +67,7 @@ class ImpressPipeline(QcBase):
 
 
 class ImpressProcedure(QcBase):
-    """A procedure of a pipeline of IMPReSS; `variant` is 1 but where pipelines differ in what the procedure is."""
+    """A procedure of a pipeline of IMPReSS; `variant` is 1 unless pipelines have different ones with this key."""
 
     __tablename__ = "impress_procedure"
     __table_args__ = table_options(counted=False)
@@ -82,8 +83,8 @@ class ImpressProcedure(QcBase):
 class ImpressParameter(QcBase):
     """A parameter of a variant of a procedure of IMPReSS; `type` is the element it is submitted as, `value_type` TEXT.
 
-    `variant` tells its options apart from those of parameters with the same key: 1 but where they differ. `qc_minimum`
-    and `qc_maximum` are null unless values are to be compared with them.
+    `variant` distinguishes its options from those of parameters with the same key: 1 except if they differ.
+    `qc_minimum` and `qc_maximum` are null unless values must be compared with them.
     """
 
     __tablename__ = "impress_parameter"
@@ -120,7 +121,7 @@ class ImpressOption(QcBase):
 
 
 class ImpressIncrement(QcBase):
-    """An increment that a parameter's series may or must have; `kind` is repeat, float or datetime."""
+    """A permitted or required increment of a parameter's series; `kind` is repeat, float or datetime."""
 
     __tablename__ = "impress_increment"
     __table_args__ = table_options(counted=False)
@@ -150,7 +151,7 @@ class ImpressOntologyOption(QcBase):
 
 
 class KnownStatusCode(QcBase):
-    """A status code and what it means."""
+    """A status code and its meaning."""
 
     __tablename__ = "known_status_code"
     __table_args__ = table_options(counted=False)
@@ -171,7 +172,7 @@ class KnownProject(QcBase):
 
 
 class KnownColony(QcBase):
-    """A production of a registered colony: where, how far it has come, when it was made, and what it carries."""
+    """A production of a registered colony: centre, status, day, and its strain and allele."""
 
     __tablename__ = "known_colony"
     __table_args__ = table_options(counted=False)
@@ -201,10 +202,10 @@ class KnownStrain(QcBase):
 
 
 class Waiver(QcBase):
-    """A rule waived, or lowered to a warning (`effect`), where centre and procedure are null for all of them.
+    """A rule that is waived, or lowered to a warning (`effect`); null centre and procedure mean all of them.
 
-    It holds from the day `valid_from` to the day `valid_until`, both included; null: without end. It stays on record
-    when it is revoked, and no longer holds then.
+    It holds from the day `valid_from` to the day `valid_until`, both included; null: without end. A revoked one stays
+    on record, and no longer holds.
     """
 
     __tablename__ = "waiver"
@@ -226,14 +227,14 @@ class Waiver(QcBase):
 
 
 class Finding(QcBase):
-    """What a rule found in a document (`severity`: `Severity`), at a line and path, with the value at fault.
+    """A finding of a rule in a document (`severity`: `Severity`), at a line and path, with the offending value.
 
     It concerns the row `entity_id` of the table `entity_kind` (an entity's, or `centre_block`), if it was written.
-    `code` and `details` (JSON by name, null where only the message is known) are the facts, of which `message` is the
-    English rendering; findings of one cause share the number `cause`.
-    `snapshot_id` is what judged it, `waiver_id` the waiver that lowered or waived it; `severity` is the one after that.
-    It is active as long as it counts or warns, so that a waived one is not. Kept when its cause is gone: inactive then,
-    since `closed`, by the document `closed_by` where one did it.
+    `code` and `details` (JSON by name, null if only the message is known) are the facts, of which `message` is the
+    English rendering; findings of one cause share the number `cause`. `snapshot_id` is what judged it, `waiver_id` the
+    waiver that lowered or waived it; `severity` is the one after that. It is active while it counts or warns, so that a
+    waived one is not. It is kept after its cause is gone: inactive then, since `closed`, by the document `closed_by` if
+    one did it.
     """
 
     __tablename__ = "finding"
@@ -271,9 +272,9 @@ class Finding(QcBase):
 
 
 class FetchedPage(QcBase):
-    """What a server last answered at an address, to ask it next time only for what has changed.
+    """A server's last answer at an address, for conditional requests.
 
-    The address is without what it asks with, such as a token; a fingerprint stands for that.
+    The address is without its query, such as a token; a fingerprint replaces that.
     """
 
     __tablename__ = "fetched_page"

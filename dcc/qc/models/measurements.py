@@ -1,7 +1,7 @@
-"""Tables of the QC database: what a procedure yielded.
+"""Tables of the QC database: results of procedures.
 
-`position` is a parameter's place among all parameters of its procedure, from 1; `item` that of a value, term or file
-within its parameter, null in the one row of a parameter that has none. `sequence_id` is the text of an xs:integer.
+`position` is a parameter's position among all parameters of its procedure, from 1; `item` that of a value, term or file
+within its parameter, null in the one row of a parameter without any. `sequence_id` is the text of an xs:integer.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from dcc.qc.models.base import (
 class Measurement(QcBase):
     """A value of a simple or series parameter, or a term of an ontology parameter (`type`: `MeasurementType`).
 
-    `value` is the text to the letter, null where there is none; `number` what it is where all of it is a finite number
-    in ASCII digits. `status` is the parameter's. From `centre` on, the columns repeat what its experiment, line or
-    housing says; `specimen_id` is null where an experiment names several specimens. `fingerprint` is made of
-    what is measured (`qc.rows.measurements`): equal measurements have equal ones, and the sum of many tells whether any
-    of them changed, or two were swapped. Never changed once written: whether it is current is said by the owner of its
-    procedure (the view `current_measurement` tells).
+    `value` is the exact text, null without one; `number` is its value if all of it is a finite number in ASCII digits.
+    `status` is the parameter's. From `centre` on, the columns repeat its experiment, line or housing; `specimen_id` is
+    null if an experiment names several specimens. `fingerprint` is computed from the measured data
+    (`qc.rows.measurements`): equal measurements have equal ones, and the sum of many shows whether any of them changed,
+    or two were swapped. Never changed once written: the owner of its procedure determines whether it is current (see
+    the view `current_measurement`).
     """
 
     __tablename__ = "measurement"
@@ -73,11 +73,11 @@ class Measurement(QcBase):
 
 
 class Media(QcBase):
-    """A media file that a parameter names (`type`: `MediaType`).
+    """A media file of a parameter (`type`: `MediaType`).
 
     Of a mediaSampleParameter: `sample_id`, `section_id` and `local_id` are the localId of the sample, the section and
-    the file; `sample_position` is the sample's place in the parameter, `section_position` the section's in the sample.
-    Of a seriesMediaParameter: `increment`.
+    the file; `sample_position` is the sample's position in the parameter, `section_position` the section's in the
+    sample. Of a seriesMediaParameter: `increment`.
     """
 
     __tablename__ = "media"
@@ -117,7 +117,7 @@ class MediaAssociation(QcBase):
 
 
 class Dimension(QcBase):
-    """Where in a media file an associated parameter is seen, along one dimension; `association` is its position.
+    """Where an associated parameter is seen in a media file, along one dimension; `association` is its position.
 
     `value` is the text of the xs:decimal, `number` the nearest double.
     """
@@ -137,11 +137,11 @@ class Dimension(QcBase):
 
 
 class Metadata(QcBase):
-    """A procedureMetadata element: under what circumstances a procedure was done or a media file was made.
+    """A procedureMetadata element: the circumstances of a procedure or a media file.
 
-    What it belongs to (`owner_kind`: `MetadataOwner`), with `owner_id`: `procedure`, the procedure run itself;
-    `media`, a media file, by its `media.id`; `series_media`, a seriesMediaParameter as a whole, by the `media.id` of
-    its first row. `position` is its place among those of the same owner.
+    Its owner (`owner_kind`: `MetadataOwner`), with `owner_id`: `procedure`, the procedure run itself; `media`, a media
+    file, by its `media.id`; `series_media`, a seriesMediaParameter as a whole, by the `media.id` of its first row.
+    `position` is its position among those of the same owner.
     """
 
     __tablename__ = "metadata"

@@ -1,4 +1,4 @@
-"""Tables of the QC database: specimens and what is known of their ancestry."""
+"""Tables of the QC database: specimens and their ancestry."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from dcc.qc.models.base import (
 
 
 class Specimen(QcBase):
-    """One version of a mouse or embryo, as the document `document_id` said; its identity is (centre, specimen_id).
+    """One version of a mouse or embryo in the document `document_id`; its identity is (centre, specimen_id).
 
-    `position` is that of the element in its block, `line` that of its tag. `dob` is a mouse's, `stage` and
-    `stage_unit` an embryo's. `status_code` is null where there is no such element.
+    `position` is that of the element in its block, `line` that of its tag. `dob` is a mouse's, `stage` and `stage_unit`
+    an embryo's. `status_code` is null without such an element.
     """
 
     __tablename__ = "specimen"

@@ -1,6 +1,6 @@
-"""Views of the QC database: what is current, for analysts; and the overviews for quality control.
+"""Views of the QC database: current data, for analysts; and the overviews for quality control.
 
-A view that changes needs a revision of its own (`dcc.qc.upgrades`), with which all are made anew.
+A view that changes needs a revision of its own (`dcc.qc.upgrades`), with which all are made again.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ OVERVIEW_STRAIN: Final = Table(
     Column("name", String),
     Column("specimens", BIG),
 )
-"""The view of strains that current, valid specimens have, and how many, all centres together."""
+"""The view of strains of current, valid specimens, and their numbers, all centres together."""
 
-# Of which experiment, line or housing a procedure run is, and whether that is current.
+# The experiment, line or housing of a procedure run, and whether that is current.
 _OWNERS = """
 LEFT JOIN experiment e ON r.owner_kind = 'experiment' AND e.id = r.owner_id
 LEFT JOIN line l ON r.owner_kind = 'line' AND l.id = r.owner_id
@@ -37,7 +37,7 @@ e.sequence_id AS experiment_sequence_id, e.date,
 (SELECT CASE WHEN COUNT(*) = 1 THEN MIN(x.specimen_id) END FROM experiment_specimen x WHERE x.experiment_row = e.id)
 AS specimen_id, r.procedure_id
 """
-# What a run says is taken from it rather than from each measurement, which says the same: the run has indexes of it.
+# Columns of a run are read from it rather than from each measurement, which repeats them: the run has indexes.
 _VIEWS = {
     "current_specimen": f"""
 SELECT s.id, s.centre, s.specimen_id, s.kind, s.is_baseline, s.gender, s.zygosity, s.litter_id, s.pipeline, s.project,
@@ -99,7 +99,7 @@ def views(dialect: str) -> Mapping[str, str]:
     """The query of each view, by its name."""
     made = {name: query.strip() for name, query in _VIEWS.items()}
     if dialect != "sqlite":
-        # MySQL and MariaDB ignore trailing blanks where they compare texts. SQLite would take a tenth longer so.
+        # MySQL and MariaDB ignore trailing blanks in comparisons. SQLite would take a tenth longer with this condition.
         exact = f"{_SAME_ANIMAL} AND LENGTH(s.specimen_id) = LENGTH(m.specimen_id)"
         made["current_measurement"] = made["current_measurement"].replace(_SAME_ANIMAL, exact)
     return made

@@ -1,4 +1,4 @@
-"""How old the reference data are that documents are judged by."""
+"""The age of the reference data that documents are judged by."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from dcc.settings.reference import is_url
 class Freshness:
     """A set of reference data and its age, which is the time since it was last found at its source (`checked`).
 
-    Of a set that is not there, all that would tell of it is None. One that comes with the platform is never stale.
-    `is_other`: what is in use is not what the setting names by now. `message` says what to do about a set that is
-    missing, stale, another one, refused, or not to be read; None where it is none of that. `refusal` is the part of it
-    that says why the server's was refused, or could not be read, when it was last asked.
+    Of a missing set, all other fields are None. A shipped one is never stale. `is_other`: the set in use is not what
+    the setting names now. `message` says what to do about a set that is missing, stale, another one, refused, or
+    unreadable; else None. `refusal` is its part with the reason why the server's set was refused, or unreadable, at the
+    last try.
     """
 
     name: str
@@ -39,12 +39,12 @@ class Freshness:
 
     @property
     def is_missing(self) -> bool:
-        """Whether there is no such set, so that the rules which need it are skipped."""
+        """Whether the set is missing, so that its rules are skipped."""
         return self.snapshot_id is None
 
 
 def freshness(connection: Connection, settings: Settings, now: datetime) -> list[Freshness]:
-    """The sets in the order of SETS, those that are not there too; `now` is naive and in UTC."""
+    """The sets in the order of SETS, including missing ones; `now` is naive and in UTC."""
     active = active_snapshots(connection)
     limit = timedelta(days=settings.reference_max_age_days)
     refused = refusals(connection)
@@ -56,7 +56,7 @@ def freshness(connection: Connection, settings: Settings, now: datetime) -> list
 
 
 def _told(refusal: Refusal | None, configured: str | None) -> str | None:
-    """Why what the setting names was refused; None for what was elsewhere."""
+    """Why the set that the setting names was refused; None for another source."""
     if refusal is None or configured is None or refusal.source != source_of(configured):
         return None
     return f"{refusal.name} could not be refreshed on {refusal.refused:%Y-%m-%d at %H:%M} UTC: {refusal.reason}"

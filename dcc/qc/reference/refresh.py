@@ -1,7 +1,7 @@
-"""Refreshes reference data from what the settings name; a set that cannot be read leaves the last one in use.
+"""Refreshes reference data from the sources in the settings; if a set cannot be read, the last one stays in use.
 
-What comes from a server is read first, then saved in one short transaction. A set that has shrunk to less than half is
-refused: probably the answer was cut short.
+Data from a server are read first, then saved in one short transaction. A set that has shrunk to less than half is
+refused: probably the answer was truncated.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ from dcc.settings import Settings
 from dcc.settings.reference import is_from_source, is_url, shown_source
 
 LOOKED_AT_WITHIN: Final = timedelta(hours=36)
-"""For how long a session takes a set for what its server has: longer than from one nightly refresh to the next."""
+"""Seconds for which a session relies on a set from a server: longer than from one nightly refresh to the next."""
 
 SMALLEST_SHARE: Final = 0.5
-"""The share of its entries that a set must keep to be taken over unasked."""
+"""The share of its entries that a set must keep to be accepted without `force`."""
 
 
 class RefreshOutcome(StrEnum):
-    """What a refresh of a set came to."""
+    """The outcome of refreshing a set."""
 
     NEW = "new"
     UNCHANGED = "unchanged"
@@ -59,12 +59,12 @@ class RefreshOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Refreshed:
-    """What a refresh of a set came to.
+    """The result of refreshing a set.
 
-    `rows`, `source` and `snapshot_id` are those of the snapshot that is active afterwards, 0 and None if there is none;
-    `added`, `removed` and `changed` count entries in comparison with the one before. `message` says it in a sentence:
-    for one that failed, why, what is in use meanwhile and what to do. `is_unreachable`: it failed since the source
-    could not be reached, so that trying again may help.
+    `rows`, `source` and `snapshot_id` are those of the active snapshot afterwards, 0 and None without one; `added`,
+    `removed` and `changed` count entries in comparison with the one before. `message` is a sentence about it: for a
+    failure, why, what is in use meanwhile and what to do. `is_unreachable`: the source could not be reached, so that
+    trying again may help.
     """
 
     name: str
@@ -82,12 +82,12 @@ class Refreshed:
 def ensure_reference(
     qc: Engine, settings: Settings, active: Mapping[str, StoredSnapshot] | None = None
 ) -> list[Refreshed]:
-    """Read the sets that are not as the settings name them by now; what came of each of those.
+    """Read the sets that are not as the settings name them now; returns the results of those.
 
-    Without a setting that is the set that comes with the platform. A file is read anew when it has changed; a server is
-    asked when a set was last found there LOOKED_AT_WITHIN ago, or what it had since was refused. `active` are the rows
-    of the active snapshots, where the caller has them: then the database is not asked unless a set is to be read.
-    Raises what working with the QC database raises, for a set that cannot be read nothing.
+    Without a setting that is the shipped set. A file is read again if it has changed; a server is asked if a set was
+    last found there more than LOOKED_AT_WITHIN ago, or its later one was refused. `active` are the rows of the active
+    snapshots, if the caller has them: then the database is queried only if a set must be read. Raises database errors,
+    but nothing for an unreadable set.
     """
     if active is None:
         active = run_reading(qc, active_snapshots, patience_seconds=settings.database_retry)
@@ -98,10 +98,10 @@ def ensure_reference(
 def refresh(
     qc: Engine, settings: Settings, names: Iterable[str] | None = None, *, force: bool = False
 ) -> list[Refreshed]:
-    """Read sets anew from where the settings name, by default all; what came of each, in the order of SETS.
+    """Read sets again from their sources, by default all; returns the results, in the order of SETS.
 
-    One that fails does not keep the others. `force` takes over a set that has shrunk. Raises NotFoundError for a name
-    that is none of a set, before anything is read, and what working with the QC database raises.
+    A failed one does not stop the others. `force` accepts a set that has shrunk. Raises NotFoundError for an unknown
+    name, before anything is read, and database errors.
     """
     wanted = chosen_sets(names)
     refreshed = [_refresh(qc, settings, name, force=force) for name in wanted]
@@ -111,7 +111,7 @@ def refresh(
 
 
 def chosen_sets(names: Iterable[str] | None) -> Sequence[str]:
-    """The sets of some names, each once in the order of SETS; all for None. Raises NotFoundError for another name."""
+    """The distinct sets with some names in the order of SETS; all for None. Raises NotFoundError for another name."""
     if names is None:
         return SETS
     chosen = set(names)
@@ -136,7 +136,7 @@ def _refresh(qc: Engine, settings: Settings, name: str, *, force: bool) -> Refre
 
 
 def _remember(qc: Engine, settings: Settings, name: str, reason: str) -> None:
-    """Remember why what a server has was refused; a file is looked at whenever one asks for the state of its set."""
+    """Record why a server's set was refused; a file is read whenever the state of its set is asked for."""
     configured = settings.reference_sources[name]
     if configured is not None and is_url(configured):
         refusal = Refusal(name, source_of(configured), utc_now(), reason)
@@ -165,7 +165,7 @@ def _read_from_disk(name: str, path: Path) -> Snapshot:
 
 
 def setting_of(name: str) -> str:
-    """The environment variable that names where a set is read from."""
+    """The environment variable with a set's source."""
     return f"DCC_REFERENCE_{name.upper()}"
 
 
@@ -192,7 +192,7 @@ def _take_over(connection: Connection, snapshot: Snapshot, configured: str | Non
 
 
 def _require_size(before: StoredSnapshot, snapshot: Snapshot, configured: str | None) -> None:
-    """Refuse a set that has shrunk. Sets of two origins are not compared, such as the shipped one and a DCC's own."""
+    """Refuse a set that has shrunk. Sets of two origins, such as the shipped one and a DCC's own, are not compared."""
     has_shrunk = before.checksum != snapshot.checksum and snapshot.rows < before.rows * SMALLEST_SHARE
     if has_shrunk and is_of_origin(before.source, configured):
         raise ReferenceDataError(
@@ -232,7 +232,7 @@ def _failed(name: str, active: StoredSnapshot | None, error: Exception) -> Refre
 
 
 def is_of_origin(source: str, configured: str | None) -> bool:
-    """Whether a snapshot's `source` is what a setting names; without one, what comes with the platform."""
+    """Whether a snapshot's `source` is what a setting names; without one, the shipped set."""
     return source.startswith(SHIPPED_SOURCE) if configured is None else is_from_source(source, configured)
 
 
@@ -252,14 +252,14 @@ def _is_unchanged(active: StoredSnapshot, path: Path, name: str) -> bool:
         found = provenance_at(name, path)
     except (ReferenceDataError, OSError):
         return False
-    # One that was retrieved again, and says the same, is less old than it was.
+    # An unchanged set that was retrieved again is as new as that.
     return found is not None and found.checksum == active.checksum and found.retrieved <= active.checked
 
 
 def what_is_wrong(name: str, active: StoredSnapshot | None, configured: str | None) -> str | None:
-    """Why what a setting names is not in use: it is refused, cannot be read, or is not read yet; None if it is in use.
+    """Why the set that a setting names is not in use: refused, unreadable, or not read yet; None if it is in use.
 
-    Of what is on a server that is not looked at.
+    Sets on servers are not read for this.
     """
     in_use = f"There are no {name}" if active is None else f"The {name} in use are from {active.source}"
     is_other = active is None or not is_of_origin(active.source, configured)

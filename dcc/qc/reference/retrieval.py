@@ -1,7 +1,7 @@
 """Retrieves reference data from web servers: tables, and IMPReSS from its public API, a request for each answer.
 
-A few answers are asked for at a time, and only if they changed since they were last received: the QC database keeps the
-pages that were received whole. Nothing else is written; a set is checked before any of it is used.
+A few answers are requested at a time, and only if they changed since they were last received: the QC database stores
+completely received pages. Nothing else is written; a set is checked before any of it is used.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _KEYS_AT_ONCE: Final = 500
 
 
 def load_pages(connection: Connection, source: str) -> dict[str, Page]:
-    """The pages kept of a source, which is an address or what addresses begin with, by their address as it is shown."""
+    """The stored pages of a source, which is an address or a prefix of addresses, by their address for messages."""
     columns = _PAGE.c
     query = select(columns.address, columns.content, columns.entity_tag, columns.last_modified, columns.retrieved)
     return {
@@ -46,7 +46,7 @@ def load_pages(connection: Connection, source: str) -> dict[str, Page]:
 
 
 def save_pages(connection: Connection, pages: Sequence[Page]) -> None:
-    """Keep pages, in place of those of the same addresses; what cannot be asked for conditionally is not kept."""
+    """Store pages, replacing those of the same addresses, if they can be requested conditionally."""
     rows = {row["address_md5"]: row for page in pages if (row := _row(page)) is not None}
     keys = list(rows)
     for start in range(0, len(keys), _KEYS_AT_ONCE):
@@ -56,7 +56,7 @@ def save_pages(connection: Connection, pages: Sequence[Page]) -> None:
 
 
 def remove_pages_but_of(connection: Connection, sources: Collection[str]) -> None:
-    """Remove what is kept of sources that are not asked any more."""
+    """Remove pages of sources that are not used any more."""
     connection.execute(delete(_PAGE).where(*(not_(_is_of(source)) for source in sources)))
 
 
@@ -91,7 +91,7 @@ def _row(page: Page) -> dict[str, object] | None:
 
 
 def _kept(header: str | None, longest: int) -> str | None:
-    """A header that can be sent back as it came; None for any other."""
+    """A header that can be sent back; None for any other."""
     fits = header is not None and len(header) <= longest and header.isascii() and header.isprintable()
     return header if fits else None
 
@@ -110,10 +110,10 @@ _ONLY_IF: Final = {"option": "isOption", "increment": "isIncrement"}
 
 
 def retrieve(qc: Engine, settings: Settings, name: str, url: str) -> Snapshot:
-    """A set as a server has it at present.
+    """A set as a server has it now.
 
     For IMPReSS the URL is that of the API, or of a file of its answers if it ends in `.json`. Raises
-    ReferenceUnreachableError, ReferenceDataError, and what working with the QC database raises.
+    ReferenceUnreachableError, ReferenceDataError, and database errors.
     """
     if name == Impress.NAME and not url.lower().endswith(".json"):
         return _retrieve_impress(qc, settings, url)
@@ -145,7 +145,7 @@ def _retrieve_impress(qc: Engine, settings: Settings, url: str) -> Impress:
 
 
 class _Api:
-    """The answers of an API: received few at a time, kept, and saved in the QC database."""
+    """The answers of an API: received few at a time, and stored in the QC database."""
 
     def __init__(self, qc: Engine, settings: Settings, url: str) -> None:
         self._qc, self._settings = qc, settings
@@ -172,7 +172,7 @@ class _Api:
 
     @property
     def contents(self) -> dict[str, bytes]:
-        """What was received, by address."""
+        """The received answers, by address."""
         return {address: page.content for address, page in self._pages.items()}
 
     def has(self, address: str) -> bool:
@@ -180,13 +180,13 @@ class _Api:
         return address in self._pages
 
     def answer(self, address: str) -> object:
-        """What the API says at an address. Raises ReferenceUnreachableError, ReferenceDataError."""
+        """The API's answer at an address. Raises ReferenceUnreachableError, ReferenceDataError."""
         if address not in self._pages:
             self.ask([address])
         return self._parsed[address]
 
     def ask(self, addresses: Sequence[str]) -> None:
-        """Receive the answers at some addresses. Raises as `answer`; nothing more is asked for then."""
+        """Receive the answers at some addresses. Raises as `answer`, and then requests no more."""
         if len(self._pages) + len(addresses) > _MOST_ANSWERS:
             raise ReferenceDataError(
                 f"{shown_source(self._base)} names more than {_MOST_ANSWERS:,} entries. Check that it is the API of "
@@ -201,7 +201,7 @@ class _Api:
                 self.save()
 
     def save(self) -> None:
-        """Keep what has changed for the next time."""
+        """Store changed pages for the next time."""
         pages, self._unsaved = self._unsaved, []
         patience = self._settings.database_retry
         run_writing(self._qc, lambda connection: save_pages(connection, pages), patience_seconds=patience)
@@ -222,7 +222,7 @@ class _Api:
 
 
 def _following(address: str, answer: object) -> Iterator[str]:
-    """The addresses that an answer leads to. What has another shape is left for `impress_from_answers` to refuse."""
+    """The addresses in an answer. `impress_from_answers` refuses one with another form."""
     kind, _, which = address.partition("/")
     if not isinstance(answer, dict):
         return

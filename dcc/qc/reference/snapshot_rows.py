@@ -51,7 +51,7 @@ _Variant = tuple[str, int]
 
 
 def impress_rows(snapshot_id: int, impress: Impress) -> dict[Table, list[NewRow]]:
-    """The rows of a snapshot by table, with all the columns of each in their order."""
+    """The rows of a snapshot by table, with all columns in their order."""
     writing = _Writing(snapshot_id)
     for pipeline in impress.pipelines.values():
         writing.pipeline(pipeline)
@@ -59,13 +59,13 @@ def impress_rows(snapshot_id: int, impress: Impress) -> dict[Table, list[NewRow]
 
 
 def load_impress(connection: Connection, snapshot_id: int, provenance: Provenance) -> Impress:
-    """The snapshot whose rows were written under an id."""
+    """The snapshot with an id, from its rows."""
     procedures = _load_procedures(connection, snapshot_id)
     pipelines = {
         row.pipeline: Pipeline(row.pipeline, {}, row.name or "") for row in _rows(connection, PIPELINE, snapshot_id)
     }
     members: dict[str, dict[str, Procedure]] = {key: {} for key in pipelines}
-    # The rows of one variant are equal but for the pipeline, so that pipelines share what they have in common.
+    # The rows of one variant are equal except for the pipeline, so that pipelines share them.
     shared: dict[_Variant, Procedure] = {}
     for row in _rows(connection, PROCEDURE, snapshot_id):
         variant = (row.procedure_id, row.variant)
@@ -80,7 +80,7 @@ def load_impress(connection: Connection, snapshot_id: int, provenance: Provenanc
 
 @dataclass
 class _Variants(Generic[Thing]):
-    """The things met so far under each key; `number` gives the variant of one and whether it is new."""
+    """The variants under each key so far; `number` returns that of one and whether it is new."""
 
     found: defaultdict[str, list[Thing]] = field(default_factory=lambda: defaultdict(list))
 
@@ -206,12 +206,12 @@ STRAIN: Final = KnownStrain.__table__
 
 
 def status_code_rows(snapshot_id: int, codes: StatusCodes) -> dict[Table, list[NewRow]]:
-    """The rows of a snapshot, with all the columns in their order; so the others."""
+    """The rows of a snapshot, with all columns in their order; likewise the others."""
     return {STATUS_CODE: [(snapshot_id, code, meaning) for code, meaning in codes.meanings.items()]}
 
 
 def load_status_codes(connection: Connection, snapshot_id: int, provenance: Provenance) -> StatusCodes:
-    """The snapshot whose rows were written under an id; so the others."""
+    """The snapshot with an id, from its rows; likewise the others."""
     query = select(STATUS_CODE.c.code, STATUS_CODE.c.description).where(STATUS_CODE.c.snapshot_id == snapshot_id)
     return StatusCodes(provenance, {row.code: row.description for row in connection.execute(query)})
 

@@ -1,8 +1,8 @@
-"""Snapshots of reference data in the QC database: saved, and loaded as the rules use them.
+"""Snapshots of reference data in the QC database: saved, and loaded for the rules.
 
 Of each set one snapshot is active, the newest. Those that findings name stay with their rows, so that anybody can look
-up what judged them; of the others the last few are kept, since running work may still use them. What a server sent and
-was refused is recorded too, until something is accepted.
+up what judged them; of the others the last few are kept, because running work may still use them. A refused answer of a
+server is recorded too, until one is accepted.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _LONGEST: Final = 1_024
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why the set `name` could not be read from `source`, an address as it is shown, when it was last tried."""
+    """Why the set `name` could not be read from `source`, an address for messages, at the last try."""
 
     name: str
     source: str
@@ -53,24 +53,24 @@ class Refusal:
 
 
 def source_of(configured: str) -> str:
-    """The address of a setting as it is remembered: without what it asks with, and no longer than fits."""
+    """The address of a setting as stored: without its query, and cut to the column."""
     return shown_source(configured)[:_LONGEST]
 
 
 def refusals(connection: Connection) -> dict[str, Refusal]:
-    """What is remembered, by the name of the set; it counts only while the set is read from the same source."""
+    """The recorded refusals, by the name of the set; one counts only while the set has the same source."""
     found = connection.execute(select(REFUSAL))
     return {row.name: Refusal(row.name, row.source, row.refused, row.reason) for row in found}
 
 
 def remember_refusal(connection: Connection, refusal: Refusal) -> None:
-    """Remember this of a set, in place of what was remembered."""
+    """Record a set's refusal, replacing an earlier one."""
     forget_refusal(connection, refusal.name)
     connection.execute(insert(REFUSAL).values(asdict(refusal)))
 
 
 def forget_refusal(connection: Connection, name: str) -> None:
-    """Remember nothing of a set any more."""
+    """Delete a set's refusal."""
     connection.execute(delete(REFUSAL).where(REFUSAL.c.name == name))
 
 
@@ -93,7 +93,7 @@ class ActiveReference:
 class StoredSnapshot:
     """The row of a snapshot: `retrieved` is when this state of the set was retrieved first, `checked` when last.
 
-    `refused_at` is the source at which something else was found since, and refused, or nothing that could be read.
+    `refused_at` is the source of a later set that was refused or unreadable.
     """
 
     id: int
@@ -124,12 +124,12 @@ def active_snapshots(connection: Connection) -> dict[str, StoredSnapshot]:
     refused = REFUSAL.c.source.label("refused_at")
     joined = SNAPSHOT.outerjoin(REFUSAL, REFUSAL.c.name == columns.name)
     query = select(SNAPSHOT, refused).select_from(joined).where(columns.is_active).order_by(columns.id)
-    # Two processes that save at once on MySQL or MariaDB leave two active ones: the later one is meant.
+    # Two processes that save at once on MySQL or MariaDB leave two active ones: the later one counts.
     return {row.name: _stored(row) for row in connection.execute(query)}
 
 
 def load_active(connection: Connection) -> ActiveReference:
-    """The active snapshots; a set without one is not there. What was loaded before by this process is kept."""
+    """The active snapshots; a set without one is missing. Earlier loaded ones of this process are reused."""
     stored = active_snapshots(connection)
     with _loading:
         kept = _loaded.setdefault(connection.engine, {})
@@ -141,9 +141,9 @@ def load_active(connection: Connection) -> ActiveReference:
 
 
 def save(connection: Connection, snapshot: Snapshot) -> int:
-    """Make a snapshot the active one of its set, in the caller's write transaction; its id.
+    """Make a snapshot the active one of its set, in the caller's write transaction; returns its id.
 
-    Where the active one has the same content, it stays: it is noted that it was found again, and where. Raises
+    If the active one has the same content, it stays, and the new time and source are recorded. Raises
     ReferenceDataError for a text that is too long for the database, or has characters that it cannot hold.
     """
     active = active_snapshots(connection).get(snapshot.name)
@@ -208,7 +208,7 @@ def _stored(row: Row[Any]) -> StoredSnapshot:
 
 
 def _same_content(kept: StoredSnapshot, stored: StoredSnapshot) -> bool:
-    # An id alone may come again: with other content, when the transaction that gave it was rolled back.
+    # An id may be used again with other content, if the transaction that gave it was rolled back.
     return (kept.id, kept.checksum, kept.retrieved) == (stored.id, stored.checksum, stored.retrieved)
 
 
@@ -229,7 +229,7 @@ def _remove_old_ones(connection: Connection, name: str) -> None:
 
 
 def _all_fit(snapshot: Snapshot, table: Table, rows: Sequence[bulk.Row]) -> None:
-    """Raise ReferenceDataError for a value that the columns cannot hold; SQLite would take it, others not."""
+    """Raise ReferenceDataError for a value that the columns cannot hold; SQLite would accept it, others not."""
     for place, column in enumerate(table.columns):
         for row in rows:
             _fits(snapshot, column, row[place])

@@ -1,10 +1,10 @@
-"""What a document says, as rows of the QC database's tables.
+"""A document's content as rows of the QC database's tables.
 
-Each element becomes rows with ids allocated here. An entity with a text that is longer than its column becomes none: it
-is refused, by rule Q1, and never cut. `dcc.qc.rows.loading` is the way back.
+Each element becomes rows with ids from here. An entity with a text that is longer than its column becomes none: it is
+refused, by rule Q1, and never cut. `dcc.qc.rows.loading` is the inverse.
 
-Nothing here knows the database: rows are tuples, tables are names, so that a process that prepares documents loads no
-SQLAlchemy (`prepared_file`).
+Uses no database: rows are tuples, tables are names, so that a process that prepares documents loads no SQLAlchemy
+(`prepared_file`).
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ NUMBERED: Final = (
 """The tables whose rows get ids here."""
 
 _Appended: TypeAlias = tuple[list[Any], Callable[[list[Any]], TooLong | None]]
-"""Rows, and what tells what is too long in those of an entity."""
+"""Rows, and the check of their lengths."""
 
 _OF_SPECIMENS: Final = {"related_specimen", "genotype", "parental_strain", "chromosomal_alteration", "chromosome"}
-"""The tables of what is in specimens."""
+"""The tables of specimens' parts."""
 _OF_OTHERS: Final = {
     "experiment_specimen",
     "status_code",
@@ -45,11 +45,11 @@ _OF_OTHERS: Final = {
     "dimension",
     "metadata",
 }
-"""The tables of what is in other entities."""
+"""The tables of other entities' parts."""
 
 
 class EntityRow(NamedTuple):
-    """The row of an entity, but for its last columns: whether it is current and whether it is valid."""
+    """The row of an entity, without its last columns: whether it is current and whether it is valid."""
 
     kind: EntityKind
     id: int
@@ -57,10 +57,10 @@ class EntityRow(NamedTuple):
 
 
 class RowBuilder:
-    """Makes the rows of one document and appends them to `tables`, but for those of the entities themselves.
+    """Makes the rows of one document and appends them to `tables`, except those of the entities themselves.
 
-    `held_rows` counts the rows of entities, and `held_text` the characters of long texts, that were appended, ever;
-    `measured` the measurements of each procedure.
+    `held_rows` counts all appended rows of entities, and `held_text` the characters of long texts; `measured` the
+    measurements of each procedure.
     """
 
     def __init__(self, document_id: int, new_ids: NewIds, tables: Tables, limits: Limits) -> None:
@@ -74,7 +74,7 @@ class RowBuilder:
         measured = self._procedures.measurements
         appended: dict[str, _Appended] = {
             **{name: (rows, self._checks_by_table[name].of_rows) for name, rows in tables.items()},
-            # Their texts are looked at as they are added.
+            # Their texts are checked as they are added.
             "measurement": (tables["measurement"], lambda _rows: measured.too_long),
         }
         self._of_specimens = [one for name, one in appended.items() if name in _OF_SPECIMENS]
@@ -88,11 +88,11 @@ class RowBuilder:
 
     @property
     def held_text(self) -> int:
-        """How many characters of long texts were appended, ever."""
+        """The number of characters of long texts appended so far."""
         return self._procedures.held_text
 
     def add_block(self, block: said.Block) -> TooLong | None:
-        """Take the block that the next entities are in; what is too long in it, so that they cannot be taken."""
+        """Begin a block; returns a text that is too long, so that its entities cannot be stored."""
         block_id = self._block_id()
         row: Row = (block_id, self._document_id, block.position, *block[2:], block.line)
         too_long = self._checks_by_table["centre_block"].of_row(row)
@@ -104,7 +104,7 @@ class RowBuilder:
         return too_long
 
     def add_entity(self, entity: said.Entity) -> EntityRow | TooLong:
-        """Take the rows of an entity of the last block but its own row, which is returned; or what is too long."""
+        """Append an entity's rows except its own, which is returned; or return a text that is too long."""
         checks = self._of_specimens if isinstance(entity, said.Specimen) else self._of_others
         marks = [len(rows) for rows, _ in checks]
         held = len(self._measurements)
@@ -133,7 +133,7 @@ class RowBuilder:
         return self._housing(self._block, entity)
 
     def _count(self, entity: said.Entity, held: int) -> None:
-        """Count the measurements of an entity, before which so many were held."""
+        """Count the measurements of an entity, given the number before it."""
         if measured := len(self._measurements) - held:
             procedure_id = entity.procedure.procedure_id  # type: ignore[union-attr]
             self.measured[procedure_id] = self.measured.get(procedure_id, 0) + measured
@@ -252,7 +252,7 @@ def _strain_row(row_id: int, place: int, strain: said.ParentalStrain) -> Row:
 
 
 class _Lexical:
-    """What was written where a typed column does not say it."""
+    """The written text, if a typed column cannot reproduce it."""
 
     def __init__(self) -> None:
         self._written: dict[str, str] = {}
@@ -273,7 +273,7 @@ class _Lexical:
 
     def number(self, name: str, written: str) -> float | None:
         number = parse_number(written)
-        # Databases do not tell -0.0 from 0.0, and neither does the sum.
+        # Databases do not distinguish -0.0 from 0.0, and neither does the sum.
         if number is None or repr(number + 0.0) != written:
             self._written[name] = written
         return number

@@ -1,4 +1,4 @@
-"""The rows of documents: one for each application, in the place of earlier ones that did not stand."""
+"""The rows of documents: one for each application, replacing earlier ones that did not take effect."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DOCUMENT: Final = Document.__table__
 _FINDING: Final = Finding.__table__
 _AT_ONCE: Final = 1_000
 _NO_DOCUMENT: Final = 2**63 - 1
-"""Comes after all documents."""
+"""After all documents."""
 _NOT_UNDO: Final = _DOCUMENT.c.action != DocumentAction.UNDO.value
 
 # Made once: making a statement takes as long as its execution.
@@ -62,7 +62,7 @@ _NEWER_OF_KIND: Final = _NEWER.where(_DOCUMENT.c.kind == bindparam("kind"))
 
 
 class DocumentPlace(NamedTuple):
-    """Where a document came from: its zip action, such as `add/H.2013-10-31.1.impc.zip`, and its name."""
+    """The origin of a document: its submission, such as `add/H.2013-10-31.1.impc.zip`, and its name."""
 
     archive: str
     file_name: str
@@ -70,11 +70,10 @@ class DocumentPlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DocumentToApply:
-    """A valid document and where it came from; `tracker_id` is its `xml_file.id`, None without a tracker.
+    """A valid document and its origin; `tracker_id` is its `xml_file.id`, None without a tracker.
 
-    `rights` say whose data it may change; None: everybody's. `together_from` is the id of the first document of those
-    that came together with it, None where it came alone: none of these makes it late, since the platform gave them
-    their order.
+    `rights` are the centres whose data it may change; None: all. `together_from` is the id of the first document that
+    came together with it, None if it came alone: none of these makes it late, because the platform ordered them.
     """
 
     action: Action
@@ -92,7 +91,7 @@ class DocumentToApply:
 
     @property
     def place(self) -> DocumentPlace:
-        """Where it came from."""
+        """Its origin."""
         return DocumentPlace(f"{self.action}/{self.zip_file}", self.file_name)
 
     def may_change(self, centre: str) -> bool:
@@ -101,9 +100,10 @@ class DocumentToApply:
 
 
 def former_applications(connection: Connection, document: DocumentToApply) -> Sequence[Row[Any]]:
-    """The rows of earlier applications of a document, the newest first: of the same file of the same zip and action.
+    """The rows of earlier applications of a document, the newest first: of the same file of the same archive and
+    action.
 
-    What is held of another file of that name gives way too: the archive was replaced before anybody confirmed it.
+    Held ones of another file of that name are included: the archive was replaced before anybody confirmed it.
     """
     named = {
         "zip_file": document.zip_file,
@@ -115,7 +115,7 @@ def former_applications(connection: Connection, document: DocumentToApply) -> Se
 
 
 def known_documents(connection: Connection, documents: Sequence[DocumentToApply]) -> set[int]:
-    """The places of those of the documents that have `former_applications`, or a tracker id that a row has.
+    """The places of the documents with `former_applications`, or with a tracker id that a row has.
 
     A few statements for any number of documents.
     """
@@ -141,9 +141,9 @@ def known_documents(connection: Connection, documents: Sequence[DocumentToApply]
 def same_document(
     connection: Connection, document: DocumentToApply, content: str, document_id: int | None
 ) -> DocumentPlace | None:
-    """Where a document came from that took effect and has the same bytes or content; None if there is none.
+    """The place of an applied document with the same bytes or content; None if there is none.
 
-    It is asked of the one with `document_id`; None: of the centre's deletions, of which nothing is there any more.
+    It must be the one with `document_id`; None: one of the centre's deletions, whose entities are gone.
     """
     same = (_DOCUMENT.c.md5 == document.md5) | (_DOCUMENT.c.content_digest == content)
     same &= _DOCUMENT.c.state == DocumentState.APPLIED.value
@@ -168,9 +168,10 @@ def give_way(
     former: Iterable[Row[Any]],
     confirmed: Row[Any] | None,
 ) -> None:
-    """Write the document's row, as `document_row` made it, in the place of former applications that did not stand.
+    """Write the document's row of `document_row`, replacing former applications that did not take effect.
 
-    Who confirmed it, and why, go with it. What was held and is not any more, took no effect: it counts as refused.
+    The author and reason of a confirmation are kept. A document that is no longer held, and took no effect, counts as
+    refused.
     """
     former_ids = [one.id for one in former]
     _release_tracker_id(connection, document, former_ids)
@@ -184,7 +185,7 @@ def give_way(
 def document_row(
     document: DocumentToApply, content: str, document_id: int, at: datetime, *, origin: str | None = None
 ) -> dict[str, Any]:
-    """The row of a document that is applied under a new id at a time; what it has not said yet is left out.
+    """The row of a document that is applied under a new id at a time, without its results.
 
     `origin` is what it was converted from, as JSON.
     """
@@ -209,12 +210,12 @@ def document_row(
 
 
 def insert_documents(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Insert rows of documents, all with the same columns, as `document_row` makes them."""
+    """Insert rows of `document_row`, all with the same columns."""
     connection.execute(_INSERT, rows)
 
 
 def refuse_held(connection: Connection, former: Iterable[Row[Any]]) -> None:
-    """Have those of the former applications that are held not be so any more: another one came in their place."""
+    """Let former applications be held no longer: another one replaces them."""
     held = [row.id for row in former if row.state == DocumentState.HELD.value]
     if held:
         refused = {"state": DocumentState.REFUSED.value}
@@ -229,7 +230,7 @@ def close_findings(connection: Connection, document_id: int, closed_by: int) -> 
 
 
 def _release_tracker_id(connection: Connection, document: DocumentToApply, former_ids: Collection[int]) -> None:
-    """Have no other row stand for the tracker's document; it may be of a tracker that was made anew since."""
+    """Remove the tracker's id from other rows; they may be of a lost tracker."""
     others = set(former_ids)
     if document.tracker_id is not None:
         others.update(connection.scalars(_WITH_TRACKER_ID, {"tracker": document.tracker_id}))
@@ -238,7 +239,7 @@ def _release_tracker_id(connection: Connection, document: DocumentToApply, forme
 
 
 def follow_tracker(connection: Connection, row: Row[Any], document: DocumentToApply) -> None:
-    """Have the row of a document that stands be known by the tracker id that it came with last."""
+    """Give the row of an applied document the tracker id with which it came last."""
     if document.tracker_id is not None and document.tracker_id != row.tracker_id:
         _release_tracker_id(connection, document, ())
         for table, column in ((_DOCUMENT, _DOCUMENT.c.id), (_FINDING, _FINDING.c.document_id)):
@@ -248,7 +249,7 @@ def follow_tracker(connection: Connection, row: Row[Any], document: DocumentToAp
 def newest_before(connection: Connection, document: DocumentToApply, document_id: int) -> date | None:
     """The newest date of the centre's documents that should have come after this one; None if none is newer.
 
-    `document_id` is the one that it gets: those that came together with it do not count, nor what has a higher id.
+    `document_id` is its new id: documents that came together with it do not count, nor do higher ids.
 
     Specimens come before experiments of any date, so that only a specimen document is late after an experiment
     document.
@@ -261,9 +262,9 @@ def newest_before(connection: Connection, document: DocumentToApply, document_id
 
 
 class NewestDates:
-    """The newest dates of centres' documents, by which those of several that are applied together are late.
+    """The newest dates of centres' documents, which show whether one of several documents is late.
 
-    See `newest_before`, which is asked once for each centre and kind.
+    See `newest_before`, which is queried once for each centre and kind.
     """
 
     def __init__(self, connection: Connection, documents: Iterable[DocumentToApply]) -> None:
@@ -280,7 +281,7 @@ class NewestDates:
         return newest if newest is not None and newest > document.created else None
 
     def add(self, document: DocumentToApply) -> None:
-        """Take account of a document that took effect, unless the others came together with it."""
+        """Include a document that took effect, unless the others came together with it."""
         if document.together_from is not None:
             return
         for kind in {document.kind, DocumentKind.SPECIMEN}:
@@ -290,9 +291,9 @@ class NewestDates:
 
 
 def is_edited_since(connection: Connection, document: DocumentToApply, document_id: int) -> bool:
-    """Whether it is an edit that came with other contents after it was applied as `document_id`, and these stand.
+    """Whether it is an edit whose data were changed by other documents after `document_id`, which still count.
 
-    To come as it was before is then an edit of what it changed since.
+    Repeating it is then an edit of these changes.
     """
     if document.action is not Action.EDIT:
         return False

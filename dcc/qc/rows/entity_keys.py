@@ -1,11 +1,10 @@
-"""What names an entity among all of its kind.
+"""The key that identifies an entity among all of its kind.
 
-An entity is known by its key: a specimen by its centre and specimenID; an experiment by its centre, procedure,
-experimentID and sequenceID (rule E9); a line by its centre, procedure, colony and sequenceID; a housing by its centre,
-pipeline, procedure, fromLIMS and lastUpdated. Keys are tuples, never joined texts; texts are compared to the
-letter.
+A specimen's key is its centre and specimenID; an experiment's its centre, procedure, experimentID and sequenceID (rule
+E9); a line's its centre, procedure, colony and sequenceID; a housing's its centre, pipeline, procedure, fromLIMS and
+lastUpdated. Keys are tuples, never joined texts; texts are compared exactly.
 
-Nothing here knows the database, as in `dcc.qc.rows.building`.
+Uses no database, like `dcc.qc.rows.building`.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _KINDS: Final[dict[type[said.Entity], EntityKind]] = {
 
 
 def key_of(block: said.Block, entity: said.Entity) -> Key:
-    """What names an entity of a block among all of its kind."""
+    """The key of an entity in a block."""
     if isinstance(entity, said.Specimen):
         return (block.centre, entity.specimen_id)
     procedure_id = entity.procedure.procedure_id if entity.procedure else None
@@ -43,11 +42,11 @@ def key_of(block: said.Block, entity: said.Entity) -> Key:
     if isinstance(entity, said.Line):
         return (block.centre, entity.colony_id, entity.sequence_id, procedure_id)
     day = parse_date(entity.last_updated) if entity.last_updated else None
-    # A day that no calendar of a database has is told by its text.
+    # A day outside of databases' calendars is kept as its text.
     updated = iso_day(day) or entity.last_updated
     return (block.centre, procedure_id, block.pipeline, parse_boolean(entity.from_lims), updated)
 
 
 def iso_day(day: date | None) -> str | None:
-    """A day as keys have it."""
+    """A day in a key."""
     return None if day is None else day.isoformat()

@@ -1,6 +1,6 @@
-"""What a document said, from its rows: the way back of `rows`, so that the document can be rebuilt.
+"""A document's content from its rows: the inverse of `building`, so that the document can be rebuilt.
 
-Lines of things that have none in the tables (samples, sections, series with values) are those of what they hold.
+Elements without a line in the tables (samples, sections, series with values) get that of their content.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Rows = dict[int, list[Row[Any]]]
 
 
 def load_document(connection: Connection, document_id: int) -> Iterator[said.Content]:
-    """What a document said: each block, followed by what is in it, in document order.
+    """A document's content: each block, followed by its entities, in document order.
 
-    But for the entities that were refused because of a text that is too long for its column (rule Q1). Holds 500
-    entities at a time.
+    Without entities that were refused because of a text that is too long for its column (rule Q1). Reads 500 entities
+    at a time.
     """
     block = models.CentreBlock.__table__
     blocks = select(block).where(block.c.document_id == document_id).order_by(block.c.position)
@@ -54,12 +54,12 @@ def _chunks(connection: Connection, table: Table, block_id: int) -> Iterator[lis
 
 
 def rows_by(connection: Connection, statement: Select[Any]) -> Rows:
-    """Rows, in the order of their owners, by these: the first column."""
+    """Rows grouped by their owners, the first column, in that order."""
     return {owner: list(rows) for owner, rows in groupby(connection.execute(statement), key=lambda row: row[0])}
 
 
 def _parts(connection: Connection, model: type[models.QcBase], ids: list[int]) -> Rows:
-    """The rows of a table of parts, whose key begins with the owner and ends with the place."""
+    """The rows of a table of parts, whose key begins with the owner and ends with the position."""
     keys = list(model.__table__.primary_key.columns)
     return rows_by(connection, select(model.__table__).where(keys[0].in_(ids)).order_by(*keys))
 
@@ -183,7 +183,7 @@ def _written(row: Row[Any]) -> dict[str, Any]:
 
 
 def _text(value: Any) -> Any:
-    """A date as it is written; what is absent stays so."""
+    """A date as written; None stays None."""
     return None if value is None else value.isoformat()
 
 

@@ -1,6 +1,6 @@
 """Measurements as rows.
 
-Most of what a document says are measurements, and most of what these say is the same in many: it is looked at once.
+Most of a document is measurements, and many of these are largely alike: common parts are processed once.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _SERIES: Final = MeasurementType.SERIES.value
 _Head: TypeAlias = tuple[str, str, str | None, str | None, str | None, str | None, str | None]
 """Type, parameter, sequenceID, increment, its status, unit and status of a measurement."""
 _Measured: TypeAlias = tuple[int, int | None, _Head, str | None, int]
-"""The place of a parameter in its procedure; the place of a value in that, if there is one; head, value and line."""
+"""The position of a parameter in its procedure; the position of a value in that, if any; head, value and line."""
 
 _NOTHING: Final = "\x1e"
 _PRIME: Final = 4_294_967_291
-"""CRC-32s that differ by the same bits may have the same sum, as those of swapped values do; their squares have not."""
+"""CRC-32s that differ in the same bits may have the same sum, as those of swapped values; their squares have not."""
 _MOST_HEADS: Final = 5_000
 _MOST_VALUES: Final = 30_000
 _LONG_VALUE: Final = 20
@@ -34,8 +34,8 @@ _LONG_VALUE: Final = 20
 class MeasurementRows:
     """Makes the rows of a document's measurements.
 
-    `too_long` is the first text that no column holds of what was added last. `held_text` counts the characters of
-    values and terms.
+    `too_long` is the first text of the last addition that no column holds. `held_text` counts the characters of values
+    and terms.
     """
 
     def __init__(self, new_ids: NewIds, tables: Tables, limits: Limits) -> None:
@@ -46,9 +46,9 @@ class MeasurementRows:
         self.held_text = 0
 
     def add(self, run_id: int, procedure: said.Procedure, tail: Row) -> None:
-        """Take what a procedure measured, a row a value or term; `tail` is what each repeats of its run.
+        """Add the measurements of a procedure, a row for each value or term; `tail` is what each repeats of its run.
 
-        That is in their fingerprints alone: the rows lack it.
+        That part is only in their fingerprints: the rows lack it.
         """
         found = _measured_in(procedure)
         self._heads.bound()
@@ -87,12 +87,12 @@ def _measured_in(procedure: said.Procedure) -> list[_Measured]:
 
 
 def _fingerprint_of(tail: Row) -> int:
-    """A CRC-32 of what measurements repeat of their run; those of the rest of them begin with it."""
+    """A CRC-32 of what measurements repeat of their run; it begins their fingerprints."""
     return crc32("\x1f".join(map(str, tail)).encode())
 
 
 class _Heads(dict[_Head, tuple[str, str]]):
-    """What heads are in fingerprints before the value and after it; those that were met."""
+    """The parts of heads in fingerprints before the value and after it, by head."""
 
     def __init__(self, check: LengthCheck) -> None:
         super().__init__()
@@ -110,7 +110,7 @@ class _Heads(dict[_Head, tuple[str, str]]):
         return constant
 
     def first_too_long(self, found: list[_Measured]) -> TooLong | None:
-        """The first text that no column holds, of measurements whose heads were met."""
+        """The first text that no column holds, in measurements with known heads."""
         if not self._too_long:
             return None
         return next((self._too_long[head] for _, _, head, _, _ in found if head in self._too_long), None)
@@ -123,11 +123,11 @@ class _Heads(dict[_Head, tuple[str, str]]):
 
 
 _heads_by = lru_cache(maxsize=2)(_Heads)
-"""Those of documents that are checked alike."""
+"""Shared by documents that are checked alike."""
 
 
 class _Numbers(dict[str | None, float | None]):
-    """The numbers that values are; of the last short ones they are known."""
+    """The numbers of values; the last short ones are remembered."""
 
     def __missing__(self, value: str | None) -> float | None:
         made = None if value is None else parse_number(value)

@@ -1,4 +1,4 @@
-"""What procedures yielded, from the rows of measurements, media and metadata: the way back of `qc.rows.procedures`."""
+"""Results of procedures, from the rows of measurements, media and metadata: the inverse of `qc.rows.procedures`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _Associations = dict[int, tuple[said.ParameterAssociation, ...]]
 
 
 def load_procedures(connection: Connection, kind: EntityKind, ids: list[int]) -> dict[int, said.Procedure]:
-    """The procedures of entities, by the rows of these. A few statements however many there are."""
+    """The procedures of entities, by the rows of these. A few statements for any number."""
     run, measurement, media = models.ProcedureRun.__table__, models.Measurement.__table__, models.Media.__table__
     of_these = (run.c.owner_kind == kind.value) & run.c.owner_id.in_(ids)
     runs = connection.execute(select(run).where(of_these)).all()

@@ -1,4 +1,4 @@
-"""What procedures yielded, as rows: measurements, media and metadata."""
+"""Results of procedures as rows: measurements, media and metadata."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ OF_RUN: Final = (
     "date",
     "specimen_id",
 )
-"""The columns of measurements that are the same in all of a procedure: they are in the row of that."""
+"""The columns of measurements that are equal within a procedure: they are in the row of that."""
 
 
 class RunOwner(NamedTuple):
-    """Whose procedure it is: the entity's table and row, and what each of its measurements repeats in the database."""
+    """The owner of a procedure: the entity's table and row, and the columns that its measurements repeat."""
 
     kind: str
     id: int
@@ -38,7 +38,7 @@ class RunOwner(NamedTuple):
 
 
 class _MediaRow(NamedTuple):
-    """The columns of a media row after its type and parameter, but for status and line."""
+    """The columns of a media row after its type and parameter, except status and line."""
 
     sample_position: int | None = None
     sample_id: str | None = None
@@ -52,7 +52,7 @@ class _MediaRow(NamedTuple):
 
 
 class ProcedureRows:
-    """Makes the rows of a document's procedures; those of measurements by `measurements`."""
+    """Makes the rows of a document's procedures; `measurements` makes those of measurements."""
 
     def __init__(self, document_id: int, new_ids: NewIds, tables: Tables, limits: Limits) -> None:
         self.measurements = MeasurementRows(new_ids, tables, limits)
@@ -69,11 +69,11 @@ class ProcedureRows:
 
     @property
     def held_text(self) -> int:
-        """How many characters of values and terms were appended, ever."""
+        """The number of characters of values and terms appended so far."""
         return self._text + self.measurements.held_text
 
     def add(self, owner: RunOwner, procedure: said.Procedure) -> None:
-        """Take the rows of a procedure."""
+        """Append the rows of a procedure."""
         run_id, document_id, procedure_id = self._run_id(), self._document_id, procedure.procedure_id
         row = (run_id, document_id, owner.kind, owner.id, procedure_id, procedure.line, *owner[2:])
         self._runs.append(row)

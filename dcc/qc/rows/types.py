@@ -1,4 +1,4 @@
-"""What rows are made of, and what their columns can hold."""
+"""The types of rows, and the limits of their columns."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Row: TypeAlias = tuple[Value, ...]
 Tables: TypeAlias = Mapping[str, list[Row]]
 """The lists to which rows are appended, by the tables' names."""
 NewIds: TypeAlias = Mapping[str, Callable[[], int]]
-"""By the tables' names, functions that yield the next id, and the one after, and so on."""
+"""By the tables' names, functions that return the next id at each call."""
 Limits: TypeAlias = Mapping[str, tuple[tuple[int, int, str], ...]]
-"""By table, of each text: its place in a row, how many characters its column holds, and the column's name."""
+"""By table, of each text: its index in a row, the characters that its column holds, and the column's name."""
 
 _MANY: Final = 3
-"""Rows from which on it is worth while to look whether their texts are known."""
+"""Number of rows from which on it pays to check whether their texts are known."""
 _MOST_KNOWN: Final = 1_000
 
 
@@ -31,8 +31,8 @@ class TooLong(NamedTuple):
 
 
 def checks_by(limits: Limits) -> Mapping[str, LengthCheck]:
-    """What checks the rows of each table; for the same limits the same ones, which know what was found to fit."""
-    # To compare limits takes as long as to build the rows of some entities, and nearly always they are the last ones.
+    """The length checks of each table's rows; equal limits share checks, which remember fitting texts."""
+    # Comparing limits takes as long as building the rows of some entities, and nearly always they are the last ones.
     for known, checks in _KNOWN_CHECKS:
         if known is limits:
             return checks
@@ -43,7 +43,7 @@ def checks_by(limits: Limits) -> Mapping[str, LengthCheck]:
 
 
 class LengthCheck:
-    """Finds the first text of rows of a table that its column cannot hold. Rows often have the same texts."""
+    """Finds the first text in a table's rows that its column cannot hold. Rows often have the same texts."""
 
     def __init__(self, table: str, limits: tuple[tuple[int, int, str], ...]) -> None:
         self._table = table
@@ -53,7 +53,7 @@ class LengthCheck:
         self._known_to_fit: set[object] = set()
 
     def of_rows(self, rows: Sequence[Row]) -> TooLong | None:
-        """What is too long in any of the rows, the first that there is."""
+        """The first text that is too long in any of the rows."""
         if self._texts_of is None:
             return None
         texts = set(map(self._texts_of, rows)) if len(rows) >= _MANY else set()
@@ -68,7 +68,7 @@ class LengthCheck:
         return None
 
     def of_row(self, row: Row) -> TooLong | None:
-        """What is too long in a row."""
+        """A text that is too long in a row."""
         for place, limit, name in self._limits:
             value = row[place]
             if value is not None and len(value) > limit:  # type: ignore[arg-type]

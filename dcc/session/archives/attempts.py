@@ -1,4 +1,4 @@
-"""Which attempt to fetch an archive comes next, from which file source, and when; what waits for each source."""
+"""Which attempt to fetch an archive comes next, from which source, and when; and what waits for each source."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from dcc.tracker.hostings.source_statistics import Conduct
 
 
 class SourceQueue:
-    """The zip actions to be downloaded from one file source, in order. Used by the coordinating thread only.
+    """The submissions to download from one source, in order. Only the coordinating thread uses it.
 
-    What waits for a source that is given up is left to other sources or to the next session.
+    Submissions that wait for a source that is given up are left to other sources or to the next session.
     """
 
     def __init__(self, downloads: SourceDownloads) -> None:
@@ -37,15 +37,15 @@ class SourceQueue:
 
     @property
     def address(self) -> SourceAddress:
-        """Where the source is."""
+        """The source's address."""
         return self._downloads.address
 
     def add(self, job: Job, hosting: Hosting) -> None:
-        """Let a zip action wait for its turn."""
+        """Queue a submission."""
         self._waiting.append((job, hosting))
 
     def take(self, still_wanted: Callable[[], bool]) -> list[tuple[Job, Hosting]]:
-        """The zip actions whose attempts may begin by now; asks `still_wanted` before each."""
+        """The submissions whose attempts may begin now; calls `still_wanted` before each."""
         taken = []
         while self._waiting and self._queued < MOST_QUEUED and still_wanted():
             taken.append(self._waiting.popleft())
@@ -53,17 +53,17 @@ class SourceQueue:
         return taken
 
     def take_all(self) -> list[tuple[Job, Hosting]]:
-        """Everything that waits, to be sent elsewhere."""
+        """All waiting submissions, for other sources."""
         taken = list(self._waiting)
         self._waiting.clear()
         return taken
 
     def put(self, transfer: Transfer) -> None:
-        """Hand over an attempt to the source's threads."""
+        """Pass an attempt to the source's threads."""
         self._downloads.put(transfer)
 
     def note_arrival(self, received: Received) -> None:
-        """An attempt succeeded."""
+        """Record a successful attempt."""
         self._queued -= 1
         self.conduct.arrived += 1
         if not received.resumed and received.is_sent:
@@ -71,7 +71,7 @@ class SourceQueue:
             self.conduct.seconds += received.seconds
 
     def note_failure(self, message: TransferFailed) -> None:
-        """An attempt failed; one that was not made, for the copy is known to be bad, is no failure."""
+        """Record a failed attempt, unless it was not made because the copy is known to be bad."""
         self._queued -= 1
         if isinstance(message.error, ChecksumMismatchError) and message.error.received is None:
             return
@@ -89,9 +89,9 @@ class SourceQueue:
 
 
 class Attempts:
-    """The attempts of a session that wait, each for its turn at a file source or until its delay is over.
+    """The waiting attempts of a session, each for its turn at a source or the end of its delay.
 
-    `sources` are by id. Used by the coordinating thread only; `tell` hears from the sources' threads.
+    `sources` are by id. Only the coordinating thread uses it; the sources' threads call `tell`.
     """
 
     def __init__(
@@ -114,11 +114,11 @@ class Attempts:
 
     @property
     def conduct(self) -> dict[int, Conduct]:
-        """How each file source behaved, by id."""
+        """The behaviour of each source, by id."""
         return {number: source.conduct for number, source in self.sources.items()}
 
     def plan(self, job: Job) -> bool:
-        """Let the job wait for its next attempt, at a source still in use; False when there is none."""
+        """Queue the job for its next attempt, at a source still in use; False if there is none."""
         while (following := job.next_hosting()) is not None:
             turn, hosting = following
             source = self.sources.get(hosting.source_id)
@@ -133,11 +133,11 @@ class Attempts:
         return False
 
     def seconds_left(self) -> float | None:
-        """How long the next delay lasts that attempts wait for; None when none does."""
+        """Seconds until the next delay ends; None without one."""
         return self._retries[0][0] - time.monotonic() if self._retries else None
 
     def take_stranded(self) -> list[Job]:
-        """The jobs whose turn will not come, for their source was given up: they are to be planned again."""
+        """The jobs that wait for a source that was given up: they must be planned again."""
         stranded = [job for source in self.sources.values() if source.given_up for job, _ in source.take_all()]
         while self._retries and self._retries[0][0] <= time.monotonic():
             _, _, job, hosting = heapq.heappop(self._retries)
@@ -149,11 +149,11 @@ class Attempts:
         return stranded
 
     def take(self, still_wanted: Callable[[], bool]) -> list[tuple[Job, Hosting]]:
-        """The attempts that may begin by now; asks `still_wanted` before each."""
+        """The attempts that may begin now; calls `still_wanted` before each."""
         return [taken for source in self.sources.values() for taken in source.take(still_wanted)]
 
     def take_large(self, size_bytes: int) -> list[Job]:
-        """The jobs that wait for their turn to fetch as many bytes, or more."""
+        """The waiting jobs that need as many bytes, or more."""
         large = []
         for source in self.sources.values():
             for job, hosting in source.take_all():
@@ -169,7 +169,7 @@ class Attempts:
             source.stop()
 
     def join(self, seconds: float) -> None:
-        """Wait for the sources' threads, so long at most."""
+        """Wait for the sources' threads, for so long at most."""
         deadline = time.monotonic() + seconds
         for source in self.sources.values():
             source.join(max(deadline - time.monotonic(), 0))

@@ -1,4 +1,4 @@
-"""Where the archives of a session are opened and their documents validated: in threads, or in processes if many."""
+"""Opens the archives of a session and validates their documents: in threads, or in processes if there are many."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, N
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What came of the check of a job's archive; an exception where it could not be made."""
+    """The result of checking a job's archive, or the exception that prevented it."""
 
     job: Job
     found: CheckedArchive | NotOpened | Exception
 
 
 class ArchiveChecks:
-    """Has archives checked, several at once, in the order in which they are given; `tell` hears of each, in any thread.
+    """Checks several archives at once, in the given order; calls `tell` with each result, from any thread.
 
-    In threads they take turns with fetching and recording, because Python lets one thread work at a time. Processes
-    take a tenth of a second each to begin: no more of them than processors.
+    Threads share the interpreter with fetching and recording. Processes take a tenth of a second each to begin; there
+    are no more of them than processors.
     """
 
     def __init__(self, setup: Setup, workers: int, tell: Callable[[Checked], object], *, in_processes: bool) -> None:
@@ -37,11 +37,11 @@ class ArchiveChecks:
         self._pool = _Processes(setup, workers) if in_processes else _Threads(setup, workers)
 
     def check(self, job: Job, archive: Path, target: Path, ready: Ready | None = None) -> None:
-        """Have an archive checked, and its documents written to `target`; what is `ready` is not done again."""
+        """Check an archive, and write its documents to `target`; work that is `ready` is not repeated."""
         self._pool.submit(job, archive, target, job.md5, ready).add_done_callback(partial(self._hear, job))
 
     def stop(self) -> None:
-        """Begin nothing any more. Threads end what they are at."""
+        """Begin no more checks. Running threads finish theirs."""
         self._pool.stop()
 
     def _hear(self, job: Job, done: Future[CheckedArchive | NotOpened]) -> None:
@@ -55,7 +55,7 @@ class ArchiveChecks:
 
 
 class _Processes:
-    """As many processes as `workers` and the processors allow."""
+    """Processes: as many as `workers` and the processors allow."""
 
     def __init__(self, setup: Setup, workers: int) -> None:
         self._pool = WorkerProcesses(min(workers, os.cpu_count() or 1), archive_checks.begin, setup)
@@ -68,7 +68,7 @@ class _Processes:
 
 
 class _Threads:
-    """As many threads of this process as `workers`."""
+    """Threads of this process: as many as `workers`."""
 
     def __init__(self, setup: Setup, workers: int) -> None:
         self._checker = ArchiveChecker(setup)

@@ -1,8 +1,8 @@
-"""The coordinating thread of a session: hears what became of each step, decides what comes next, and records it.
+"""The coordinating thread of a session: takes the result of each step, decides what comes next, and records it.
 
-Threads do the work, and processes where there is much: a few threads for each file source download, others extract and
-validate. They never touch the tracker.
-Everything that happened since the last commit is written in one transaction, about five times a second.
+Threads do the work, and processes if there is much: a few threads for each source download, others extract and
+validate. They never use the tracker. All results since the last commit are written in one transaction, about five times
+a second.
 """
 
 from __future__ import annotations
@@ -74,11 +74,11 @@ Message = DownloadMessage | Checked
 
 
 class Coordinator:
-    """Takes jobs from waiting to their end. Used by one thread; a context manager that stops its threads.
+    """Takes jobs from their beginning to their end. Used by one thread; a context manager that stops its threads.
 
-    If the jobs `are_many`, archives are extracted and documents validated by processes. What `from_workers` has is
-    not fetched and validated again. `changed` are the jobs whose last attempt found another file than was listed, or
-    a bad one: they have no outcome unless they are told to `fail`.
+    If the jobs `are_many`, processes extract archives and validate documents. Work in `from_workers` is not repeated.
+    `changed` are the jobs whose last attempt found another file than listed, or a bad one: they have no outcome until
+    `fail` is called.
     """
 
     def __init__(
@@ -123,11 +123,10 @@ class Coordinator:
         return self._attempts.conduct
 
     def run(self, jobs: Iterable[Job]) -> Iterator[ZipOutcome]:
-        """Process the jobs; yield each zip action's outcome once it is recorded.
+        """Process the jobs; yields each submission's outcome once it is recorded.
 
-        A zip action for which no file source is left before anything was tried has no outcome: it goes on waiting.
-        Raises SessionLostError and TrackerUnreachableError; then, as when the process dies, the next session takes
-        up what was left.
+        A submission that lost all its sources before any attempt has no outcome: it keeps waiting. Raises
+        SessionLostError and TrackerUnreachableError; after these, as after a crash, the next session continues.
         """
         for job in jobs:
             self._unfinished[job.za_id] = job
@@ -147,7 +146,7 @@ class Coordinator:
         return self._committed + _COMMIT_SECONDS - time.monotonic()
 
     def _hear(self) -> None:
-        """Wait for a message, no longer than until something else is to be done; see to it and to all that follow."""
+        """Wait for a message, until the next due action at most; handle it and all others that have arrived."""
         wait = self._until_commit() if self._batch else _IDLE_SECONDS
         delay = self._attempts.seconds_left()
         if delay is not None:
@@ -156,7 +155,7 @@ class Coordinator:
             message = self._messages.get(timeout=max(wait, 0.001))
         except queue.Empty:
             return
-        # To be woken for each message would keep those from working who send them.
+        # Waking up for each message would slow its senders down.
         time.sleep(_GATHER_SECONDS)
         self._see_to(message)
         for _ in range(self._messages.qsize()):
@@ -184,7 +183,7 @@ class Coordinator:
                 self._not_checked(job, error)
 
     def _plan_or_leave(self, job: Job) -> None:
-        """Let the job wait for its next attempt; if there is none, what came of the last one stands."""
+        """Queue the job for its next attempt; if there is none, the result of the last one stands."""
         if self._attempts.plan(job):
             return
         if job.download_id is not None and job.last_failure is not None:
@@ -194,7 +193,7 @@ class Coordinator:
             self._leave(job)
 
     def _end_without(self, job: Job) -> None:
-        """No attempt follows one that had no archive: staging's copy serves, or an earlier attempt decides."""
+        """No attempt follows one without an archive: use staging's copy, or the result of an earlier attempt."""
         if job.staged is not None and not job.found_bad:
             self._batch.staged.append(job)
             return
@@ -203,7 +202,7 @@ class Coordinator:
         self._finish(job)
 
     def _begin_attempts(self) -> None:
-        """Request downloads, no more of them than what has arrived is checked."""
+        """Begin downloads, but not many more than arrived archives are checked."""
         for job in self._attempts.take_stranded():
             self._plan_or_leave(job)
         self._batch.downloads.extend(self._attempts.take(lambda: self._unchecked < _MOST_UNCHECKED))
@@ -242,11 +241,11 @@ class Coordinator:
         self._batch.ended[number] = Ended(utc_now(), _outcome_of(message))
         without_room = isinstance(error, DiskFullError)
         if without_room:
-            # What is as large has no room either: it is left to the next session.
+            # Larger archives have no room either: they are left to the next session.
             for large in self._attempts.take_large(hosting.size_bytes or 0):
                 large.staged = None
                 self._leave(large)
-            # What was there before stays as it is: there is no room to extract it once more either.
+            # An earlier state stays: there is no room to extract the archive again either.
             job.staged = None
         goes_on = not without_room and self._attempts.plan(job)
         if not goes_on and job.last_failure == WRONG_CHECKSUM:
@@ -257,30 +256,30 @@ class Coordinator:
             and isinstance(error, FileChangedError | SizeMismatchError)
             and not (job.staged or job.found_bad)
         )
-        # Without room the zip action stays as it is, and so waits for the next session.
+        # Without room the submission stays as it is, and waits for the next session.
         promote = not (goes_on or set_aside or without_room)
         self._batch.propose(Subject.ZIP_DOWNLOAD, number, job.last_failure, promote=promote)
         if set_aside:
             self._set_aside(job)
         elif without_room and job.found_bad:
-            # A copy that was not tried may be good: the bad ones decide nothing yet.
+            # An untried copy may be good: the bad ones decide nothing yet.
             self._finish(job)
         elif not goes_on:
             self._end_without(job)
 
     def _set_aside(self, job: Job) -> None:
-        """Leave it to the file source to say whether the job failed, or its archive is still being uploaded."""
+        """Let the source show whether the job failed, or its archive is still being uploaded."""
         del self._unfinished[job.za_id]
         if job.downloaded:
             self._unchecked -= 1
-        # Its reasons are recorded with its end: a session that dies before would leave them to be recorded twice.
+        # Its reasons are recorded at its end: if this session dies before, they must not be recorded twice.
         told = [problem for problem in self._batch.problems if problem[0] == job.download_id]
         self._batch.problems[:] = [problem for problem in self._batch.problems if problem[0] != job.download_id]
         self._told_later[job.za_id] = told
         self.changed.append(job)
 
     def _failure_of(self, job: Job, error: Exception) -> State:
-        """The state of an attempt that failed; what that says of the copy at its source is noted."""
+        """The state of a failed attempt; what it means for the copy on the source is recorded."""
         hosting = job.hosting
         if hosting is None:
             return NOT_DOWNLOADED
@@ -303,7 +302,7 @@ class Coordinator:
         self._batch.bad_copies.extend(job.note_bad(md5, fault, certain=certain))
 
     def fail(self, jobs: Iterable[Job]) -> Iterator[ZipOutcome]:
-        """Let jobs of `changed` end with the failure of their last attempt; yield their outcomes."""
+        """End the jobs of `changed` with the failure of their last attempt; yields their outcomes."""
         for job in jobs:
             self._unfinished[job.za_id] = job
             self._batch.problems.extend(self._told_later.pop(job.za_id, ()))
@@ -332,7 +331,7 @@ class Coordinator:
         self._finish(job)
 
     def _not_checked(self, job: Job, error: Exception, md5: str | None = None) -> None:
-        """`md5` is that of the archive if that is what is wrong with it, None for other faults."""
+        """Handle an archive that cannot be checked; `md5` is its checksum if that is the problem, else None."""
         if isinstance(error, CorruptArchiveError) and job.doubtful:
             self._give_back(job, error)
             return
@@ -366,7 +365,7 @@ class Coordinator:
             self._batch.arrived[job.za_id] = job
 
     def _give_back(self, job: Job, error: CorruptArchiveError) -> None:
-        """A damaged archive that may have been whole when it arrived: it is to be fetched by a job of its own."""
+        """A damaged archive from staging that may have been intact on arrival: a new job fetches it again."""
         with _logging_about(job):
             progress.warning("%s was left in staging by a session that died, and is fetched anew: %s", job.key, error)
         del self._unfinished[job.za_id]
@@ -375,21 +374,21 @@ class Coordinator:
         self.damaged.append(job.za_id)
 
     def _fetch_anew(self, job: Job) -> None:
-        """An archive put together from two attempts is bad: before the centre is blamed, fetch it in one piece."""
+        """An archive joined from two attempts is bad: fetch it in one piece before blaming the centre."""
         self._batch.propose(Subject.ZIP_DOWNLOAD, job.download_id or 0, PIECED_TOGETHER, promote=False)
         self._drop(job, NOT_DOWNLOADED)
         job.try_again_first()
         self._plan_or_leave(job)
 
     def _drop(self, job: Job, failure: State) -> None:
-        """Do without the archive that arrived, which is bad; another attempt follows."""
+        """Discard a bad archive; another attempt follows."""
         self._unchecked -= 1
         job.last_failure = failure
         job.downloaded, job.resumed = False, False
         self._staging.archive(job.key).unlink(missing_ok=True)
 
     def _tell_of_all(self, job: Job) -> None:
-        """Where several copies were bad, name them in one reason, which stands beside that of the last one."""
+        """If several copies were bad, name them in one further reason."""
         if len(job.found_bad) < 2 or job.download_id is None:
             return
         copies = "; ".join(
@@ -421,7 +420,7 @@ class Coordinator:
             self._batch.problems.append((job.download_id, problem))
 
     def _take_from_staging(self, job: Job, download_id: int) -> None:
-        """Go on with the copy in staging, now that no source has delivered the archive."""
+        """Continue with the copy in staging, because no source delivered the archive."""
         assert job.staged is not None  # noqa: S101 - for the type checker
         job.download_id, job.hosting, job.source_id = download_id, job.staged.hosting, job.staged.hosting.source_id
         job.size_bytes, job.md5, job.staged = job.staged.size_bytes, job.staged.md5, None
@@ -429,7 +428,7 @@ class Coordinator:
         self._extract(job)
 
     def _finish(self, job: Job) -> None:
-        """The job is at its end in this session; its outcome is yielded with the next commit."""
+        """End the job in this session; its outcome is yielded with the next commit."""
         del self._unfinished[job.za_id]
         if job.downloaded:
             self._unchecked -= 1
@@ -438,7 +437,7 @@ class Coordinator:
         self._batch.finished.append(job)
 
     def _leave(self, job: Job) -> None:
-        """Let a job go on waiting for the next session."""
+        """Leave a job to the next session."""
         if job.staged is not None:
             self._batch.staged.append(job)
             return
@@ -449,7 +448,7 @@ class Coordinator:
     def _commit(self) -> Iterator[ZipOutcome]:
         finished, states = self._write_batch()
         while finished:
-            # What has been told of is forgotten at once: there may be thousands more.
+            # Yielded jobs are released at once: there may be thousands more.
             job = finished.popleft()
             source = self._attempts.sources.get(job.source_id or 0) if job.downloaded else None
             outcome = job.outcome(states[job.za_id], None if source is None else source.address)
@@ -457,7 +456,7 @@ class Coordinator:
             yield outcome
 
     def _write_batch(self) -> tuple[deque[Job], dict[int, State]]:
-        """Write what has happened, and begin the attempts that were requested; the jobs at their end, with states."""
+        """Write all results, and begin the requested attempts; returns the ended jobs, with their states."""
         batch, self._batch = self._batch, Batch()
         written = self._session.write(lambda connection: batch.write(connection, self._session.id))
         self._committed = time.monotonic()
@@ -475,13 +474,13 @@ class Coordinator:
 
 
 _UNCHECKED_PROTOCOLS = {SourceProtocol.FTP, SourceProtocol.HTTP}
-"""Protocols over which bytes may change on their way without anybody noticing."""
+"""Protocols that do not detect changed bytes."""
 
 _FAULTS = {Fault.DAMAGED: "damaged", Fault.CHECKSUM: "not the MD5 published"}
 
 
 def _outcome_of(failed: TransferFailed) -> AttemptOutcome:
-    """What began may go on, unless what arrived is not what was listed."""
+    """Whether an interrupted attempt may be continued: only if the file is still as listed."""
     is_other = isinstance(failed.error, FileChangedError | SizeMismatchError | ChecksumMismatchError)
     return AttemptOutcome.ABORTED if failed.begun and not is_other else AttemptOutcome.FAILED
 

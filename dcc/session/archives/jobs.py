@@ -1,6 +1,6 @@
-"""One zip action on its way through a session: its attempts, its archive, its documents.
+"""One submission on its way through a session: its attempts, its archive, its documents.
 
-A job is only ever touched by the coordinating thread (zip_processing). What threads find out reaches it as messages.
+Only the coordinating thread uses a job. Results of other threads reach it as messages.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ INVALID = State(Phase.XSD, Status.FAILED)
 
 @dataclass
 class Document:
-    """A document of the archive. `name` is None when it was refused.
+    """A document of the archive. `name` is None if it was refused.
 
-    `place` is where in the archive it lay, None at the top, and `archives` those inside it that it lay in.
+    `place` is its path in the archive, None at the top level; `archives` are the inner archives that contain it.
     """
 
     file_name: str
@@ -49,11 +49,11 @@ class Document:
 
 @dataclass
 class Job:
-    """A zip action being processed, and all that this session knows of it.
+    """A submission that is being processed, with the session's knowledge of it.
 
-    `doubtful`: its archive was left in staging before its MD5 was known. The machine may have lost some of it.
+    `doubtful`: a killed session left its archive in staging before its MD5 was known; a crash may have damaged it.
     `bad_md5s` are the checksums of bad copies, by hosting; `published` is the MD5 that the archive's own centre
-    published; `staged` the copy in staging to make do with where no source can be reached.
+    published; `staged` is the copy in staging to use if no source can be reached.
     """
 
     za_id: int
@@ -97,7 +97,7 @@ class Job:
 
     @classmethod
     def taken_up(cls, interrupted: InterruptedZip, plan: PlannedZip | None = None, max_retries: int = 0) -> Job:
-        """A job that goes on with an archive in staging; if that is damaged, with a download as planned."""
+        """A job that continues with an archive in staging; if that is damaged, with a download as planned."""
         job = cls(
             interrupted.za_id,
             interrupted.zip_id,
@@ -117,7 +117,7 @@ class Job:
         return job
 
     def may_fetch(self, plan: PlannedZip, max_retries: int) -> None:
-        """Take in where the archive may be fetched from: each hosting in turn, `max_retries` times over again."""
+        """Set the hostings to try: each in turn, `max_retries` times over again."""
         self.hostings, self.others, self.published = plan.hostings, plan.others, plan.published
         self.bad_md5s = {hosting.id: hosting.bad.md5 for hosting in plan.bad if hosting.bad is not None}
         self.max_retries = max_retries
@@ -127,22 +127,22 @@ class Job:
         return ((turn, hosting) for turn in range(self.max_retries + 1) for hosting in hostings)
 
     def transfer(self, download_id: int, hosting: Hosting, earlier: EarlierCopy | None) -> Transfer:
-        """The attempt to fetch the archive from there, where `earlier` is what was fetched before."""
+        """The attempt to fetch the archive from a hosting; `earlier` is the last one there."""
         is_producer = hosting.own and hosting.has_md5
         return Transfer(download_id, self.key, hosting, None if is_producer else self.published, earlier)
 
     def note_published(self, hosting: Hosting, md5: str) -> None:
-        """Note the MD5 beside a copy: the first that the archive's own centre published counts for other copies."""
+        """Record the MD5 published beside a copy; the first from the archive's own centre counts for other copies."""
         if hosting.own and not self.heard_published:
             self.published, self.heard_published = md5, True
             if centre_is_to_blame(self.bad_md5s, md5):
                 self.untried = iter(())
 
     def note_bad(self, md5: str, fault: Fault, *, certain: bool) -> list[FoundBad]:
-        """Note that the copy of the latest hosting is bad: any other may be tried. Returns those that are bad for sure.
+        """Record that the latest hosting's copy is bad; others may be tried. Returns the copies that are certainly bad.
 
-        These are not fetched again. Unless it is `certain`, the transfer may have changed the bytes: it takes a second
-        one with the same checksum. No copy is tried any more where the centre is to blame: two sources delivered the
+        These are not fetched again. Unless `certain`, the transfer may have changed the bytes: then a second transfer
+        with the same checksum is needed. No copy is tried any more if the centre is to blame: two sources delivered the
         same, or one of them what the centre published.
         """
         hosting = self.hosting
@@ -163,12 +163,12 @@ class Job:
         return [self.found_bad[hosting.id]]
 
     def hostings_met(self) -> list[Hosting]:
-        """The hosting of the last attempt, and those whose copies were bad."""
+        """The hosting of the last attempt, and those with bad copies."""
         met = [*(found.hosting for found in self.found_bad.values()), *([self.hosting] if self.hosting else [])]
         return list({hosting.id: hosting for hosting in met}.values())
 
     def next_hosting(self) -> tuple[int, Hosting] | None:
-        """The hosting to try next, with how many times it was tried before; None when there is none left."""
+        """The hosting to try next, and the number of earlier tries there; None if there is none left."""
         return next(((turn, hosting) for turn, hosting in self.untried if self._is_of_use(hosting)), None)
 
     def _is_of_use(self, hosting: Hosting) -> bool:
@@ -176,14 +176,14 @@ class Job:
         return hosting.id not in self.lost_hostings and not is_bad
 
     def try_again_first(self) -> None:
-        """Let the latest hosting be the next one too."""
+        """Try the latest hosting again next."""
         if self.hosting is not None:
             self.untried = itertools.chain([(0, self.hosting)], self.untried)
 
     def take_documents(self, archive: ExtractedArchive, problems: Sequence[tuple[Problem, ...]]) -> list[Document]:
-        """Note what the archive holds, and the problems of its documents, in their order.
+        """Record the archive's documents and their problems, in their order.
 
-        What a dead session found of a document stands. Returns the documents that it knew and was not done with.
+        What a dead session recorded of a document stands. Returns the unfinished documents that it knew.
         """
         self.extracted = True
         for found, of_document in zip(archive.documents, problems, strict=True):
@@ -199,7 +199,7 @@ class Job:
         return [document for document in self.documents if self._recall(document)]
 
     def _recall(self, document: Document) -> bool:
-        """Whether a dead session knew the document and was not done with it."""
+        """Whether a dead session recorded the document without finishing it."""
         known = self.known_documents.get(document.file_name)
         if known is None:
             return False
@@ -210,7 +210,7 @@ class Job:
         return True
 
     def outcome(self, state: State, source: SourceAddress | None) -> ZipOutcome:
-        """What became of the zip action, which ended in `state`; `source` has delivered it."""
+        """The outcome of the submission, which ended in `state`; `source` delivered it."""
         return ZipOutcome(
             key=self.key,
             centre=self.centre,
@@ -241,5 +241,5 @@ class Job:
         )
 
     def _keeps(self, state: State) -> bool:
-        """Whether nothing was fetched, and `state` is that of an earlier attempt that had the bytes."""
+        """Whether nothing was fetched, and `state` is that of an earlier attempt with bytes."""
         return not self.downloaded and not self.found_bad and state.phase > Phase.ZIP_NAME

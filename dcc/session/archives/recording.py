@@ -1,7 +1,7 @@
-"""What happened to zip actions since the last commit, written to the tracker in one transaction.
+"""Results of submissions since the last commit, written to the tracker in one transaction.
 
-A `Batch` gathers facts in memory and is written as a whole, so that a write that fails can be tried again from the
-start, and so that many zip actions in progress cost few statements.
+A `Batch` collects results in memory and is written as a whole. So a failed write can be repeated from the start, and
+many submissions at once need few statements.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _NOTE_MD5 = update(ZipDownload).where(ZipDownload.id == bindparam("number")).val
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How an attempt ended, and when, in UTC; `validators` are what the server told of the archive that arrived."""
+    """How an attempt ended, and when, in UTC; `validators` are the server's tag and time of the archive."""
 
     time: datetime
     outcome: AttemptOutcome
@@ -63,7 +63,7 @@ class Ended:
     validators: Validators | None = None
 
     def values(self, number: int) -> dict[str, object]:
-        """What is recorded of it."""
+        """The values of its row."""
         told = self.validators or Validators(None, None)
         return {
             "number": number,
@@ -77,7 +77,7 @@ class Ended:
 
 @dataclass
 class Written:
-    """What a batch came to: ids of new downloads, what was fetched before by hosting, and states of zip actions."""
+    """The result of writing a batch: ids of new downloads, earlier attempts by hosting, and states of submissions."""
 
     download_ids: list[int]
     earlier: dict[int, EarlierCopy]
@@ -88,10 +88,10 @@ class Written:
 
 @dataclass
 class Batch:
-    """Facts to be written together. All times are in UTC.
+    """Results to be written together. All times are in UTC.
 
-    `arrived`: the jobs, by zip action, of whose archives the size is new, or the MD5. `concluded`: the zip actions for
-    which no attempt follows, and the last one had no bytes. `staged`: the jobs that make do with the copy in staging.
+    `arrived`: the jobs, by submission, with a new size or MD5 of their archives. `concluded`: the submissions without a
+    further attempt whose last one had no bytes. `staged`: the jobs that use the copy in staging.
     """
 
     proposals: dict[tuple[Subject, int], Proposal] = field(default_factory=dict)
@@ -110,14 +110,14 @@ class Batch:
     finished: list[Job] = field(default_factory=list)
 
     def propose(self, subject: Subject, number: int, state: State, *, promote: bool = True) -> None:
-        """Propose a state; a later proposal for the same row within the batch goes further and replaces it."""
+        """Propose a state; a later proposal for the same row replaces an earlier one in the batch."""
         self.proposals[subject, number] = Proposal(subject, number, state, promote)
 
     def __bool__(self) -> bool:
         return any(vars(self).values())
 
     def write(self, connection: Connection, session_id: int) -> Written:
-        """Write everything, as of a session, in the caller's transaction. Changes nothing in memory."""
+        """Write everything for a session, in the caller's transaction. Changes nothing in memory."""
         self._report(connection, list(self.proposals.values()))
         self._write_downloads(connection)
         document_ids = self._write_documents(connection)
@@ -168,7 +168,7 @@ class Batch:
             progress.report(connection, proposals)
 
     def _write_documents(self, connection: Connection) -> list[list[int]]:
-        """Add the documents of the archives opened, and report those known before; ids for each archive, in order."""
+        """Add the documents of opened archives, and report known ones; returns ids for each archive, in order."""
         new = [(job, document) for job in self.extracted for document in job.documents if document.row_id is None]
         ids: list[int] = []
         if new:
@@ -260,6 +260,6 @@ def _is_retry(job: Job, hosting: Hosting) -> bool:
 
 
 def _kind(connection: Connection, problem: Problem) -> int:
-    """Id of the problem's kind in `an_exception`; its description is the summary of the error class of that name."""
+    """The id of the problem's kind in `an_exception`, described by the summary of its error class."""
     error = getattr(errors, problem.kind, errors.DccError)
     return exception_id(connection, problem.kind, error.summary())

@@ -1,5 +1,5 @@
 """The phases of a session after validation: upload, data, context, overview and qc, each for all documents in turn.
 
-The QC database is written first and the tracker after it; every step can be done again, so that what a killed session
-left is taken up by the next one.
+Every step writes to the QC database first and to the tracker after it, and can be repeated: the next session continues
+a killed one.
 """

@@ -1,7 +1,7 @@
-"""What the phases after validation work with in one session, and how they tell the tracker what they did.
+"""What the phases after validation use in a session, and how they record their results in the tracker.
 
-The tracker hears of many documents at once; a document that it had not heard of when the session was killed is taken up
-again by the next one.
+Results of many documents are recorded at once; the next session repeats a document whose result a killed session had
+not recorded.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ T = TypeVar("T")
 _COMMIT_SECONDS: Final = 0.3
 _MOST_SECONDS: Final = 2.0
 _SHARE: Final = 0.05
-"""How long the tracker hears of nothing, at least and at most; between them, to write takes this share of the time."""
+"""The least and most seconds between recordings; between these limits, recording takes this share of the time."""
 
 _MOST_DOCUMENTS: Final = 500
 _ACTION_STATES: Final = select(ZipAction.id, ZipAction.phase_id, ZipAction.status_id).where(ZipAction.id.in_(IDS))
@@ -48,9 +48,9 @@ _ACTION_STATES: Final = select(ZipAction.id, ZipAction.phase_id, ZipAction.statu
 
 @dataclass
 class DataSession:
-    """One session's work on both databases. `keys` are the zip actions that it is about, None for all.
+    """One session's work on both databases. `keys` are its submissions, None for all.
 
-    `has_reference`: reference data were seen to. `delegations` are those in force since the upload began.
+    `has_reference`: reference data were refreshed. `delegations` are those in force since the upload began.
     """
 
     tracker: Engine
@@ -65,18 +65,18 @@ class DataSession:
 
     @property
     def author(self) -> str:
-        """In whose name the session sets documents back."""
+        """The name in which the session sets documents back."""
         return f"session {self.session.id}"
 
     @property
     def is_own(self) -> Callable[[str], bool] | None:
-        """Says of the name of an archive whether the session is for its centre; None: it is for all."""
+        """Whether the session is for the centre in an archive's name; None: it is for all."""
         if self.session.group is None:
             return None
         return lambda zip_file: self.session.covers(self.settings.naming.centre_of_zip(zip_file))
 
     def covers(self, key: ZipKey) -> bool:
-        """Whether the session is for the centre that an archive's name tells."""
+        """Whether the session is for the centre in an archive's name."""
         return self.is_own is None or self.is_own(key.file_name)
 
     def due(self, phase: Phase) -> list[DueDocument]:
@@ -85,15 +85,15 @@ class DataSession:
         return due if self.is_own is None else [one for one in due if self.covers(one.key)]
 
     def read(self, work: Callable[[Connection], T]) -> T:
-        """Ask the tracker something."""
+        """Read from the tracker."""
         return run_reading(self.tracker, work, patience_seconds=self.settings.database_retry)
 
     def read_qc(self, work: Callable[[Connection], T]) -> T:
-        """Ask the QC database something."""
+        """Read from the QC database."""
         return run_reading(self.qc, work, patience_seconds=self.settings.database_retry)
 
     def write_qc(self, work: Callable[[Connection], T]) -> T:
-        """Do something in a write transaction of the QC database."""
+        """Work in a write transaction of the QC database."""
         return run_writing(self.qc, work, patience_seconds=self.settings.database_retry)
 
     def reopen(self, states: dict[int, State], reason: str) -> None:
@@ -104,7 +104,7 @@ class DataSession:
             )
 
     def note_fault(self, key: ZipKey, file_name: str, error: Exception) -> InternalFaultError:
-        """Keep and log a fault of the platform with a document, to be raised when everything else is done."""
+        """Keep and log a fault of the platform with a document, to be raised after everything else is done."""
         log.error("%s: %s met a fault of the platform", key, file_name, exc_info=error)
         fault = InternalFaultError(
             f"{key}: {file_name}: {type(error).__name__}: {error}. This is a fault of the platform. Report it with the "
@@ -116,7 +116,7 @@ class DataSession:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """What became of a document: its state, what is told of it, and the entries of its log; None: as they are.
+    """A document's result: its state, outcome, and the entries of its log; None: unchanged.
 
     `notices` are for other centres than its archive's.
     """
@@ -130,9 +130,9 @@ class Fact:
 
 
 class Recorder:
-    """Gathers what became of the documents of a phase, writes it to the tracker, and tells of each zip action once.
+    """Collects the results of a phase, writes them to the tracker, and yields each submission once.
 
-    A zip action is told of when all its documents among `documents` have been recorded.
+    A submission is yielded once all its documents among `documents` are recorded.
     """
 
     def __init__(self, work: DataSession, phase: Phase, documents: Iterable[DueDocument]) -> None:
@@ -153,12 +153,12 @@ class Recorder:
             self._record([], proposals)
 
     def show_running(self, document: DueDocument) -> None:
-        """Show that a document's turn has come, with the next writing."""
+        """Show that a document is being processed, with the next recording."""
         running = State(self._phase, Status.RUNNING)
         self._running[document.xml_id] = Proposal(Subject.XML_FILE, document.xml_id, running)
 
     def add(self, fact: Fact) -> None:
-        """Take what became of a document."""
+        """Add a document's result."""
         self._running.pop(fact.document.xml_id, None)
         self._shown.discard(fact.document.xml_id)
         self._batch.append(fact)
@@ -170,7 +170,7 @@ class Recorder:
         return len(self._batch) >= _MOST_DOCUMENTS or (waited and bool(self._batch or self._running))
 
     def write(self) -> list[ZipData]:
-        """Write what was gathered in one transaction; the zip actions that have come to an end with it."""
+        """Write the collected results in one transaction; returns the submissions that are complete."""
         if not self._batch and not self._running:
             return []
         self._shown.update(self._running)
@@ -186,7 +186,7 @@ class Recorder:
         return list(self._finished(states[Subject.ZIP_ACTION]))
 
     def _record(self, batch: Sequence[Fact], shown: Sequence[Proposal]) -> dict[Subject, dict[int, State]]:
-        """Write to the tracker; the states that came of it."""
+        """Write to the tracker; returns the resulting states."""
         began = time.monotonic()
         states = self._work.session.write(lambda connection: _write(connection, batch, shown))
         self._written = time.monotonic()
@@ -194,7 +194,7 @@ class Recorder:
         return states
 
     def break_off(self) -> None:
-        """Write what became of documents before the phase had to be given up; those whose turn it was wait again."""
+        """Write the results before the phase is abandoned; documents that were being processed wait again."""
         self._running.clear()
         self.write()
         waiting = State(self._phase, Status.PENDING)
@@ -207,7 +207,7 @@ class Recorder:
         for za_id in [za_id for za_id in self._told if self._left[za_id] <= 0]:
             facts = self._told.pop(za_id)
             first = facts[0].document
-            # A zip action that is not there any more went with its file source.
+            # A missing submission was removed with its source.
             state = states.get(za_id, first.state)
             yield ZipData(
                 key=first.key,
@@ -244,5 +244,5 @@ def _write(
 
 
 def merged(*documents: Iterable[DueDocument]) -> list[DueDocument]:
-    """Documents of several lists, each once, in the order of upload."""
+    """The distinct documents of several lists, in the order of upload."""
     return in_order_of_upload({one.xml_id: one for some in documents for one in some}.values())

@@ -1,7 +1,7 @@
-"""What is wrong with documents, as the tracker's `xml_log` has it.
+"""The problems of documents in the tracker's `xml_log`.
 
-The kind of an entry is the id of the rule, or the name of the error that stopped the document; a document that is held
-has one too. Entries that hold no more stay, marked as cleared.
+The kind of an entry is the id of the rule, or the name of the error that stopped the document; a held document has an
+entry too. Entries that no longer hold stay, marked as cleared.
 """
 
 from __future__ import annotations
@@ -40,15 +40,14 @@ _CLEAR: Final = update(XmlLog).where(XmlLog.id.in_(IDS)).values(cleared=bindpara
 
 
 def worst_first(findings: Iterable[FindingEntry]) -> list[FindingEntry]:
-    """Findings that count, those that fail a document first; those of one rank keep their order."""
+    """Active findings, those that fail a document first; equal ones keep their order."""
     return sorted((one for one in findings if not one.is_waived), key=lambda finding: _RANK[finding.severity])
 
 
 def problems_of(findings: Iterable[FindingEntry], total: int, most: int) -> list[Problem]:
-    """The entries of findings in a document's log: the worst `most`, and one that says how many more there are.
+    """The entries of findings in a document's log: the worst `most`, and one with the number of the others.
 
-    `findings` may be only the first of `total`. Warnings, and what could not be checked, say so in front of their
-    message.
+    `findings` may be only the first of `total`. Messages of warnings and of unchecked rules begin with a prefix.
     """
     counted = [finding for finding in worst_first(findings) if finding.rule != MORE_RULE]
     shown = [
@@ -68,9 +67,9 @@ def held_problem(
     findings: Iterable[UploadFinding] = (),
     centre: str | None = None,
 ) -> Problem:
-    """The entry of a document that is held, which would end so many entities by their kind.
+    """The entry of a held document, with the number of entities that it would end, by kind.
 
-    One that is held for whose data it has has findings that say so; `centre` is that of its archive.
+    A document that is held because of its data's centre has findings about that; `centre` is that of its archive.
     """
     owners = list(dict.fromkeys(finding.value or "" for finding in findings if finding.rule == OWNERSHIP))
     if owners:
@@ -101,10 +100,10 @@ def _held_for(key: ZipKey | str, owners: Sequence[str], centre: str | None) -> M
 
 
 def rewrite_log(connection: Connection, wanted: Mapping[int, Sequence[Problem]]) -> None:
-    """Make the entries that hold, of each document named by the id of its `xml_file`, these ones.
+    """Replace the active log entries of each document, named by the id of its `xml_file`.
 
-    Those that are there already stay as they are, others are marked as cleared, new ones added. A few statements
-    whatever the number of documents.
+    Existing equal entries stay, others are marked as cleared, new ones added. A few statements for any number of
+    documents.
     """
     present: dict[int, dict[_Entry, list[int]]] = defaultdict(lambda: defaultdict(list))
     for ids in chunks(wanted):
@@ -135,7 +134,7 @@ class _Entry(NamedTuple):
 
 
 def _entry(problem: Problem) -> _Entry:
-    # As it will be read back: text that is too long is cut on its way into the database.
+    # As it will be read back: long text is cut on its way into the database.
     words = _FITTED.process_bind_param(problem.message, None)  # type: ignore[arg-type]
     return _Entry(problem.kind, words, problem.line, problem.column)
 
@@ -152,7 +151,7 @@ def _row(connection: Connection, xml_id: int, problem: Problem) -> dict[str, obj
 
 
 def _description(kind: str) -> str:
-    """What a rule demands, or the summary of the error of that name."""
+    """A rule's demand, or the summary of the error of that name."""
     if kind in CATALOGUE:
         return CATALOGUE[kind].demand
     if kind == HELD:

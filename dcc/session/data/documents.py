@@ -1,6 +1,6 @@
-"""The documents that wait for the phases after validation, and the order in which they are uploaded.
+"""The documents that wait for the phases after validation, and the order of their upload.
 
-Only documents of a zip action's latest download count, and none when it waits to be downloaded again.
+Only documents of a submission's latest download count, and none while it waits to be downloaded again.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ _LaterHosting = aliased(FileSourceHasZip)
 
 @dataclass(frozen=True, slots=True)
 class DueDocument:
-    """A valid document, by the id of its `xml_file`, in the state that it is in.
+    """A valid document, by the id of its `xml_file`, with its state.
 
-    `centre` is that of the zip's name, None where that tells none; `md5` is of the document as it was extracted.
+    `centre` is that of the archive's name, None without one; `md5` is that of the extracted document.
     """
 
     xml_id: int
@@ -59,7 +59,7 @@ class DueDocument:
 
     @property
     def upload_order(self) -> tuple[bool, date, int, str, int, str, str]:
-        """Sort key: specimens first, then date, increment and centre; then by zip action and name."""
+        """Sort key: specimens first, then date, increment and centre; then by submission and name."""
         return (
             *self.name.processing_order,
             ACTION_IDS[self.key.action],
@@ -74,16 +74,16 @@ class DueDocument:
 
     @property
     def takes_away_specimens(self) -> bool:
-        """Whether it asks for specimens to be deleted."""
+        """Whether it deletes specimens."""
         return self.key.action is Action.DELETE and self.name.kind is DocumentKind.SPECIMEN
 
 
 def in_order_of_upload(documents: Iterable[DueDocument]) -> list[DueDocument]:
-    """The documents in the order in which they are uploaded, whatever zips they are in.
+    """The documents in the order of upload, whatever their archives.
 
-    Specimens before experiments, then by date, increment and centre. But before specimens are deleted the experiment
-    documents of the same centre up to that date and increment go first, which may delete their experiments, and those
-    up to the last of the same zip.
+    Specimens before experiments, then by date, increment and centre. Exception: before a document deletes specimens
+    come the experiment documents of the same centre up to that date and increment, which may delete their experiments,
+    and those up to the last of the same archive.
     """
     ordered = sorted(documents, key=lambda document: document.upload_order)
     waiting: dict[str, deque[DueDocument]] = defaultdict(deque)
@@ -110,18 +110,18 @@ def in_order_of_upload(documents: Iterable[DueDocument]) -> list[DueDocument]:
 def load_due(
     connection: Connection, phase: Phase, naming: NamingConvention, keys: Collection[ZipKey] | None = None
 ) -> list[DueDocument]:
-    """The documents that wait for a phase, in the order of upload; of the zip actions `keys` only, if given.
+    """The documents that wait for a phase, in the order of upload; only of the submissions `keys`, if given.
 
     They are those at (the phase before, done), and those that a session left pending or running in it. A document whose
-    name does not follow `naming` any more is left waiting, and logged.
+    name no longer follows `naming` is left waiting, and logged.
     """
     return in_order_of_upload(_wanted(many_rows_of(connection, _DUE[phase]), naming, keys))
 
 
 def load_unsettled(connection: Connection) -> dict[int, State]:
-    """The states of all documents that are through overview, but for (qc, done), by the ids of their `xml_file`.
+    """The states of all documents that have passed overview, except (qc, done), by the ids of their `xml_file`.
 
-    Those that do not count are among them, since to tell costs more than the rest; `load_documents` leaves them out.
+    Includes documents that do not count, because excluding them is expensive; `load_documents` leaves them out.
     """
     found: dict[int, State] = {}
     for state in (UNSETTLED, *(State(Phase.QC, status) for status in (Status.PENDING, Status.RUNNING))):
@@ -131,20 +131,20 @@ def load_unsettled(connection: Connection) -> dict[int, State]:
 
 
 def load_qc_states(connection: Connection, xml_ids: Iterable[int]) -> dict[int, State]:
-    """The states of those documents that are through overview, by the ids of their `xml_file`."""
+    """The states of those documents that have passed overview, by the ids of their `xml_file`."""
     rows = rows_by_id(connection, _QC_STATES, xml_ids)
     return {xml_id: State(Phase(phase), Status(status)) for xml_id, phase, status in rows}
 
 
 def load_documents(connection: Connection, xml_ids: Iterable[int], naming: NamingConvention) -> list[DueDocument]:
-    """The documents with these ids, in the order of upload, in whatever states; but for those that do not count."""
+    """The documents with these ids that count, in the order of upload, in any state."""
     return in_order_of_upload(_wanted(rows_by_id(connection, _BY_ID, xml_ids), naming, None))
 
 
 def count_waiting(connection: Connection, centres: Collection[str] | None = None) -> int:
-    """How many documents a session has to take through phases after validation, those that are held included.
+    """The number of documents for the phases after validation, including held ones.
 
-    Those in archives of some `centres` alone, if they are given.
+    Only those in archives of some `centres`, if given.
     """
     due = [_due(phase) for phase in _BEFORE if phase is not Phase.QC]
     due.append(_in_state(Phase.OVERVIEW, Status.DONE))
@@ -166,7 +166,7 @@ _COLUMNS: Final = (
 
 
 def _current(*columns: Any) -> Select[*tuple[Any, ...]]:
-    """What is asked of documents that count: those of the latest downloads, not from before a re-opening."""
+    """Conditions for documents that count: of the latest downloads, not from before a re-opening."""
     later = (
         select(_LaterDownload.id)
         .join(_LaterHosting, _LaterHosting.id == _LaterDownload.zf_id)
@@ -199,7 +199,7 @@ def _current(*columns: Any) -> Select[*tuple[Any, ...]]:
 
 
 def _due(phase: Phase) -> ColumnElement[bool]:
-    # One equality on the phase a term: both databases then look up the index on (phase_id, status_id).
+    # One equality on the phase for each term: both databases then use the index on (phase_id, status_id).
     return or_(_in_state(_BEFORE[phase], Status.DONE), _in_state(phase, Status.PENDING, Status.RUNNING))
 
 
@@ -215,7 +215,7 @@ _QC_STATES: Final = select(XmlFile.id, XmlFile.phase_id, XmlFile.status_id).wher
 
 def _wanted(rows: Iterable[Any], naming: NamingConvention, keys: Collection[ZipKey] | None) -> Iterator[DueDocument]:
     parse: Callable[[str, AnyCentre], DocumentName] = naming.parse_document_name
-    # Documents of one archive, centre or state hold the same objects: a session may have 50,000 of them.
+    # Documents of one archive, centre or state share objects: a session may have 50,000 of them.
     of_actions: dict[int, ZipKey] = {}
     states: dict[tuple[int, int], State] = {}
     for xml_id, file_name, size_bytes, md5, phase, status, za_id, zip_name, todo, centre in rows:

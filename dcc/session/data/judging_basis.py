@@ -19,10 +19,10 @@ log = logging.getLogger(__name__)
 
 
 def see_to_reference_data(work: DataSession, known: snapshots.ActiveReference | None = None) -> bool:
-    """Have the sets that the settings name be there, and as they are by now; whether one was read.
+    """Refresh the sets of reference data that the settings name; returns whether one was read.
 
-    Once a session. What cannot be read makes rules go unchecked, or by what was there before: the session says so.
-    `known` spares asking what is there.
+    Once a session. If one cannot be read, its rules are unchecked, or use the earlier snapshot: the session reports
+    that. `known` spares a query.
     """
     if work.has_reference:
         return False
@@ -37,7 +37,7 @@ def see_to_reference_data(work: DataSession, known: snapshots.ActiveReference | 
 
 
 def basis_seen_to(work: DataSession) -> Basis:
-    """What documents are judged by: the active reference data, once they were seen to, and today's waivers, in UTC."""
+    """The basis of judging: the active reference data, after a refresh, and today's waivers, in UTC."""
 
     def load(connection: Connection) -> tuple[snapshots.ActiveReference, Basis]:
         reference, today = snapshots.load_active(connection), datetime.now(UTC).date()
@@ -45,5 +45,5 @@ def basis_seen_to(work: DataSession) -> Basis:
         return reference, Basis(reference, waivers, today, work.settings.max_document_errors)
 
     reference, basis = work.read_qc(load)
-    # What is there is asked for once, where nothing is to be read.
+    # One query is enough if nothing has to be read.
     return work.read_qc(load)[1] if see_to_reference_data(work, reference) else basis

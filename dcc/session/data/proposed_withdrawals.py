@@ -1,4 +1,4 @@
-"""What a person decides on proposed withdrawals: the data of archives that are gone are withdrawn, or stay."""
+"""A person's decisions on proposed withdrawals: the data of missing archives are withdrawn, or stay."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dcc.tracker.hostings.proposed_withdrawals import ProposalState, WithdrawalP
 
 @dataclass(frozen=True, slots=True)
 class DecidedProposal:
-    """What came of a decision: how many documents were withdrawn, or why the proposal stays open."""
+    """The result of a decision: the number of withdrawn documents, or why the proposal stays open."""
 
     proposal: WithdrawalProposal
     withdrawn: int = 0
@@ -33,11 +33,10 @@ def accept_proposals(
     author: str,
     reason: str,
 ) -> list[DecidedProposal]:
-    """Withdraw what the archives of some proposals, oldest first, brought; as `dcc data undo`, each by itself.
+    """Withdraw the data of the archives in some proposals, oldest first, each by itself like `dcc data undo`.
 
-    The newest goes first, and those that others build on are tried again when these are withdrawn. What stays in the
-    way leaves its proposal open. Raises ConfigurationError for an author or reason that does not fit, and the
-    `unreachable` error of either database.
+    The newest goes first, and those that others build on are tried again after them. An obstacle leaves its proposal
+    open. Raises ConfigurationError for an unsuitable author or reason, and the `unreachable` error of either database.
     """
     check_signature(author, reason)
     waiting = list(reversed(proposals))
@@ -60,7 +59,7 @@ def _accept(
     except NotDelegatedError as error:
         return DecidedProposal(proposal, problem=str(error))
     except NotFoundError:
-        # Somebody else withdrew it: what was proposed is the case.
+        # Somebody else withdrew it already, as proposed.
         settle_proposals(tracker, settings, [proposal], ProposalState.ACCEPTED, author=author, reason=reason)
         return DecidedProposal(proposal)
     if undone.builders:

@@ -1,7 +1,7 @@
-"""The rows of the QC database that stand for the tracker's documents. All lists may be of any length.
+"""The rows of the QC database for the tracker's documents. Lists may be of any length.
 
-A row stands for the document whose `xml_file` it names only where it is of the same file: a tracker that was made anew
-gives the ids of a lost one to other documents.
+A row belongs to the document of its `xml_file` id only if it is of the same file: a tracker that was made again gives
+the ids of a lost one to other documents.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ class QcDocument(NamedTuple):
 
     @property
     def is_held(self) -> bool:
-        """Whether it waits to be confirmed."""
+        """Whether it waits for confirmation."""
         return self.state is DocumentState.HELD and self.author is None
 
     def is_of(self, document: DueDocument) -> bool:
-        """Whether it stands for a document of the tracker: it is of the same file, not only of the same id."""
+        """Whether it belongs to a document of the tracker: the same file, not only the same id."""
         mine = (self.xml_id, self.key, self.file_name, self.md5)
         return mine == (document.xml_id, document.key, document.name.file_name, document.md5 or "")
 
     def with_names_of(self, document: DueDocument) -> QcDocument:
-        """The same, with the names that a document which it stands for has: what is equal is held once."""
+        """The same, sharing equal names with the tracker's document to save memory."""
         name, md5 = document.name.file_name, document.md5 or ""
         return QcDocument(self.id, document.xml_id, self.state, self.author, document.key, name, md5)
 
 
 def documents_of(connection: Connection, documents: Iterable[DueDocument]) -> dict[int, QcDocument]:
-    """The documents that stand for these of the tracker, by the ids of their `xml_file`."""
+    """The rows of these documents of the tracker, by the ids of their `xml_file`."""
     wanted = {document.xml_id: document for document in documents}
     return {
         found.xml_id: found.with_names_of(wanted[found.xml_id])
@@ -67,14 +67,14 @@ def documents_by_id(connection: Connection, document_ids: Iterable[int]) -> list
 def counted_by_tracker(
     connection: Connection, documents: Iterable[QcDocument], naming: NamingConvention
 ) -> list[tuple[DueDocument, QcDocument]]:
-    """Those of the documents that the tracker counts, as it has them, in the order of upload; it is asked."""
+    """Those documents that the tracker counts, as it has them, in the order of upload."""
     by_xml_id = {found.xml_id: found for found in documents if found.xml_id is not None}
     counted = load_documents(connection, by_xml_id, naming)
     return [(one, by_xml_id[one.xml_id]) for one in counted if by_xml_id[one.xml_id].is_of(one)]
 
 
 def in_state(connection: Connection, state: DocumentState, key: ZipKey | None = None) -> list[QcDocument]:
-    """The documents in a state that the tracker knows; of one zip action only, if given."""
+    """The documents in a state of which the tracker knows; of one submission only, if given."""
     known = _DOCUMENT.c.tracker_id.is_not(None)
     query = _documents().where(_DOCUMENT.c.state == state.value, known).order_by(_DOCUMENT.c.id)
     if key is not None:
@@ -83,7 +83,7 @@ def in_state(connection: Connection, state: DocumentState, key: ZipKey | None = 
 
 
 def standing_documents(connection: Connection, centre: str | None = None) -> list[int]:
-    """The ids of the documents that stand, of one centre only, if given."""
+    """The ids of the applied documents, of one centre only, if given."""
     query = select(_DOCUMENT.c.id).where(_DOCUMENT.c.state == DocumentState.APPLIED.value, _NOT_UNDO)
     return list(connection.scalars(query if centre is None else query.where(_DOCUMENT.c.centre == centre)))
 

@@ -1,4 +1,4 @@
-"""What a session does with valid documents: upload, data, context, overview and qc, each for all of them in turn."""
+"""A session's work on valid documents: upload, data, context, overview and qc, each for all of them in turn."""
 
 from __future__ import annotations
 
@@ -46,13 +46,12 @@ def take_up_data(
     until: Phase = Phase.QC,
     keys: Collection[ZipKey] | None = None,
 ) -> Iterator[DataOutcome]:
-    """Take all documents that wait through the phases after validation, up to and including `until`.
+    """Process all waiting documents through the phases after validation, up to and including `until`.
 
-    What killed sessions left is among them. With `keys`, those zip actions are taken through and no others, but for
-    those with documents that they give cause to judge again. Each zip action is told of once a phase that it had
-    documents in; data contexts and overviews once when they have changed. What is wrong with a document is an outcome,
-    not an exception. Raises the `unreachable` error of either database, SessionLostError and, after everything else has
-    been done, InternalFaultError.
+    Those of killed sessions are among them. With `keys`, only those submissions are processed, and those with documents
+    that they require to be judged again. Each submission is yielded once for each phase with documents of it; data
+    contexts and overviews once if they changed. Problems of documents are outcomes, not exceptions. Raises the
+    `unreachable` error of either database, SessionLostError and, after everything else is done, InternalFaultError.
     """
     if until < Phase.UPLOAD:
         return
@@ -67,7 +66,7 @@ def take_up_data(
 
 
 def take_up_phase(work: DataSession, phase: Phase) -> Iterator[DataOutcome]:
-    """Take all documents that wait for a phase through it; see `take_up_data`, which keeps to the order of phases."""
+    """Process all documents that wait for a phase; see `take_up_data`, which keeps the order of phases."""
     with logging_about(phase=phase.short_name):
         for outcome in _PHASES[phase](work):
             _log_outcome(outcome)

@@ -1,7 +1,7 @@
-"""The phases context, overview and qc: what was judged is put into its contexts, and follows their states.
+"""The phases context, overview and qc: judged documents are assigned to their contexts, and follow their states.
 
-A document is (qc, done) when all data contexts that it has data in are qcdone; it goes back to (qc, pending), which is
-logged, when one of them is opened again.
+A document is (qc, done) once all its data contexts are qcdone; it returns to (qc, pending), with a log entry, if one of
+them is opened again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _REOPENED: Final = "A data context that the document has data in was opened agai
 
 @dataclass(frozen=True, slots=True)
 class QcSettled:
-    """How many documents came to (qc, done), how many to (qc, pending), and how many of those were done before."""
+    """The number of documents now (qc, done), now (qc, pending), and of the latter, formerly done."""
 
     done: int
     pending: int
@@ -44,19 +44,19 @@ class QcSettled:
 
 
 def build_contexts_of(work: DataSession) -> Iterator[DataOutcome]:
-    """Bring the data contexts up to what was uploaded and judged; then the documents that waited are through."""
+    """Update the data contexts with uploaded and judged documents; then the waiting documents have passed the phase."""
     yield from _build(work, Phase.CONTEXT, "Build of data contexts", build_contexts)
 
 
 def build_overviews_of(work: DataSession) -> Iterator[DataOutcome]:
-    """Bring the overviews up to date; then the documents that waited are through."""
+    """Update the overviews; then the waiting documents have passed the phase."""
     yield from _build(work, Phase.OVERVIEW, "Build of overviews", build_overviews)
 
 
 def _build(
     work: DataSession, phase: Phase, comment: str, build: Callable[..., ContextsBuilt | OverviewsBuilt]
 ) -> Iterator[DataOutcome]:
-    # Listed before the build, which then has taken account of all of them.
+    # Listed before the build, which then includes all of them.
     due = work.due(phase)
     task = work.session.start_task(phase, f"{comment}, for {len(due):,} documents") if due else None
     built = build(work.qc, is_own=work.is_own)
@@ -64,7 +64,7 @@ def _build(
         yield built
     done = State(phase, Status.DONE)
     stored = work.read_qc(lambda connection: documents_of(connection, due))
-    # What was withdrawn, or set to be judged again, since it was listed is not through.
+    # A document that was withdrawn, or set to be judged again, since it was listed has not passed.
     behind = work.read_qc(lambda connection: left_out(connection, [one.id for one in stored.values()]))
     through = [one for one in due if one.xml_id not in stored or stored[one.xml_id].id not in behind]
     yield from _record(work, phase, [(document, done) for document in through], stored)
@@ -73,9 +73,9 @@ def _build(
 
 
 def settle_documents(work: DataSession) -> Iterator[ZipData]:
-    """Have the documents that are through the phases before follow the states of their contexts.
+    """Let the documents that have passed the phases before follow the states of their contexts.
 
-    Those that the QC database does not hold, since it was lost or is another one, are set to be uploaded again.
+    Documents that are missing in the QC database are set to be uploaded again.
     """
     open_ids = work.read_qc(open_documents)
     settling = work.read(lambda connection: _to_settle(connection, open_ids, work.settings))
@@ -93,10 +93,10 @@ def settle_documents(work: DataSession) -> Iterator[ZipData]:
 
 
 def settle_qc(tracker: Engine, qc: Engine, settings: Settings, *, author: str, reason: str) -> QcSettled:
-    """Have the tracker's documents follow the states of the data contexts, after a wrangler changed those.
+    """Let the tracker's documents follow the states of the data contexts, after a wrangler changed those.
 
-    Those that the QC database does not hold are left as they are, to the next session. `author` and `reason` are kept
-    with the documents that go back. Raises the `unreachable` error of either database.
+    Documents that are missing in the QC database are left to the next session. `author` and `reason` are recorded with
+    the documents that go back. Raises the `unreachable` error of either database.
     """
     patience = settings.database_retry
     open_ids = run_reading(qc, open_documents, patience_seconds=patience)
@@ -120,9 +120,9 @@ def settle_qc(tracker: Engine, qc: Engine, settings: Settings, *, author: str, r
 
 
 def _to_settle(connection: Connection, open_ids: set[int], settings: Settings) -> list[tuple[DueDocument, State]]:
-    """The documents whose contexts say otherwise than the tracker, in the order of upload, with their new states.
+    """The documents whose contexts differ from the tracker, in the order of upload, with their new states.
 
-    Those that are done and have no open context, which is nearly all of them in the long run, are not looked at.
+    Documents that are done and have no open context, in the long run nearly all, are not read.
     """
     unsettled = load_unsettled(connection)
     wanted = {xml_id: WAITS if xml_id in open_ids else SETTLED for xml_id in unsettled}
@@ -133,7 +133,7 @@ def _to_settle(connection: Connection, open_ids: set[int], settings: Settings) -
 
 
 def _gone(connection: Connection, settling: Iterable[tuple[DueDocument, State]]) -> set[int]:
-    """The ids of the `xml_file` of documents that would be done with, though the QC database does not hold them."""
+    """The `xml_file` ids of documents that would be done, although the QC database misses them."""
     to_be_done = [document for document, state in settling if state == SETTLED]
     there = documents_of(connection, to_be_done)
     return {document.xml_id for document in to_be_done if document.xml_id not in there}

@@ -1,4 +1,4 @@
-"""Documents applied to the QC database, and what is told of each."""
+"""Applies documents to the QC database, and makes the results for the tracker."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ from dcc.tracker.states import State
 from dcc.vocabulary import DocumentState, Severity
 
 FINDINGS_TOLD: Final = 50
-"""How many findings of a document are told of with it."""
+"""How many findings of a document are in its result."""
 HELD: Final = State(Phase.UPLOAD, Status.PENDING)
-"""The state of a document that has to be confirmed, or waits for an older archive."""
+"""The state of a document that waits for confirmation, or for an older archive."""
 
 _FAILED: Final = State(Phase.UPLOAD, Status.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
 class Uploader:
-    """Applies documents; those that would change more than the settings let them are held.
+    """Applies documents; those that would change more than the settings allow are held.
 
-    `together_from`: see `DocumentToApply`.
+    For `together_from` see `DocumentToApply`.
     """
 
     qc: Engine
@@ -51,9 +51,9 @@ class Uploader:
     together_from: int | None = None
 
     def upload(self, documents: Sequence[DueDocument], prepared: Sequence[PreparedDocument]) -> list[Fact]:
-        """Apply documents as they are prepared, in one transaction; what became of each, to be told to the tracker.
+        """Apply prepared documents in one transaction; returns the results for the tracker.
 
-        Raises DatabaseUnreachableError, and what is no fault of the documents.
+        Raises DatabaseUnreachableError, and errors that are no fault of the documents.
         """
         began = time.monotonic()
         to_apply = [
@@ -65,7 +65,7 @@ class Uploader:
         return [self.fact(document, one, seconds) for document, one in zip(documents, applied, strict=True)]
 
     def recall(self, document: DueDocument, document_id: int) -> Fact:
-        """What became of a document that was refused before the tracker heard of it."""
+        """The result of a document that was refused before the tracker recorded it."""
         findings = run_reading(
             self.qc,
             lambda connection: findings_of(connection, document_id),
@@ -89,7 +89,7 @@ class Uploader:
         return self.fact(document, refused, 0.0)
 
     def fact(self, document: DueDocument, applied: Applied, seconds: float) -> Fact:
-        """What is told to the tracker of a document that was applied, which took so long."""
+        """The result of an applied document, with the seconds that it took."""
         findings = worst_first(map(_entry, applied.findings))
         counts: dict[tuple[str, Severity], int] = {}
         for finding in findings:
@@ -125,7 +125,7 @@ class Uploader:
 def document_to_apply(
     document: DueDocument, delegations: Delegations, together_from: int | None = None
 ) -> DocumentToApply:
-    """A document of the tracker as the QC database takes it; the delegations in force say whose data it may change."""
+    """A document of the tracker for the QC database; the delegations in force decide whose data it may change."""
     name = document.name
     return DocumentToApply(
         action=document.key.action,
@@ -144,12 +144,12 @@ def document_to_apply(
 
 
 def failed_upload(document: DueDocument, error: DccError) -> Fact:
-    """What is told of a document that could not be applied: nothing of it is in the QC database."""
+    """The result of a document that could not be applied: the QC database has nothing of it."""
     return Fact(document, not_applied(document, _FAILED, str(error)), _FAILED, [Problem.of(error)])
 
 
 def not_applied(document: DueDocument, state: State, reason: str, waits_for: ZipKey | None = None) -> DocumentData:
-    """What is told of a document that the QC database did not take, and of the state that it is in."""
+    """The result of a document that the QC database refused, with its state."""
     return DocumentData(
         file_name=document.name.file_name,
         kind=document.name.kind,
@@ -165,7 +165,7 @@ _OUTCOMES: Final = {DocumentState.HELD: Outcome.HELD, DocumentState.REFUSED: Out
 
 
 def _notices(document: DueDocument, applied: Applied) -> list[NewNotice]:
-    """What other centres than its archive's are told of a document that was applied, held or refused."""
+    """Notices for other centres about a document that was applied, held or refused."""
     outcome, done_by = _OUTCOMES.get(applied.state, Outcome.DONE), applied.confirmed_by
     if outcome is Outcome.DONE and done_by is not None and document.key.action is Action.ADD:
         outcome = Outcome.CONFIRMED

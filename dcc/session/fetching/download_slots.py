@@ -1,7 +1,7 @@
-"""How many downloads may be under way at once, so that a server that stalls or trickles keeps nobody from a turn.
+"""The number of simultaneous downloads, limited so that a server that stalls or trickles blocks nobody.
 
-Servers are given up only after a long silence, and one that sends a little now and then never is. A download that
-hardly moves costs next to nothing: it does not count.
+Servers are given up only after a long silence, and never if they send a little now and then. A download that hardly
+moves costs next to nothing, so it does not count.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _SLOW_RATE = 50_000
 
 @dataclass(eq=False)
 class DownloadSlot:
-    """One download among those under way: its holder keeps `received`, the bytes that have arrived, up to date.
+    """One running download: its holder keeps `received`, the number of received bytes, up to date.
 
-    `slow` is what was found at the last look, `looked`, when `seen` bytes had arrived.
+    `slow` is the result of the last check, at the time `looked`, when `seen` bytes had arrived.
     """
 
     received: int = 0
@@ -31,7 +31,7 @@ class DownloadSlot:
     looked: float = field(default_factory=time.monotonic)
 
     def look(self, now: float) -> None:
-        """Judge whether it moves, if enough time has passed to tell."""
+        """Check whether it moves, if enough time has passed."""
         seconds = now - self.looked
         if seconds >= _SLOW_SECONDS:
             received = self.received
@@ -40,9 +40,9 @@ class DownloadSlot:
 
 
 class DownloadSlots:
-    """Lets `places` downloads be under way at once, not counting those slower than 50 kB/s. For use by threads.
+    """Permits `places` downloads at once, not counting those slower than 50 kB/s. For use by threads.
 
-    Who comes first is served first: a source with many downloads takes turns with the others.
+    First come, first served: a source with many downloads takes turns with the others.
     """
 
     def __init__(self, places: int) -> None:
@@ -53,7 +53,7 @@ class DownloadSlots:
 
     @contextmanager
     def place(self) -> Iterator[DownloadSlot]:
-        """Wait for a place and hold it."""
+        """Wait for a place and keep it during the block."""
         place = self._take_at_once() or self._wait_for_one()
         try:
             yield place
@@ -62,7 +62,7 @@ class DownloadSlots:
 
     @contextmanager
     def spare_place(self) -> Iterator[DownloadSlot | None]:
-        """Hold a place that nobody is waiting for; None, without waiting, where there is none."""
+        """A place that nobody is waiting for; None, without waiting, if there is none."""
         place = self._take_at_once()
         try:
             yield place
@@ -89,7 +89,7 @@ class DownloadSlots:
         return place
 
     def _take_in_turn(self, turn: threading.Event) -> DownloadSlot | None:
-        """A place for the first in the line, if there is one."""
+        """A place for the first in the queue, if there is one."""
         with self._lock:
             place = self._take() if self._line[0] is turn else None
             if place is None:

@@ -1,7 +1,7 @@
-"""The threads that receive archives from each file source.
+"""The threads that receive archives from each source.
 
-Every file source in use has its own few threads, each with a connection of its own, so that two accounts on one
-server never share a login and a slow source holds up no other. An Allowance bounds all of them together.
+Every source in use has a few threads of its own, each with its own connection, so that two accounts on one server never
+share a login and a slow source delays no other. DownloadSlots limit all of them together.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ _IDLE_SECONDS = 3.0
 _MOST_AHEAD, _MOST_BYTES_AHEAD = 32, 8 * 1024 * 1024
 
 MOST_QUEUED = 128
-"""Attempts that are requested of one file source at once: those under way, and those that wait for them."""
+"""The most attempts requested of one source at once: running ones, and those that wait for them."""
 
 HOPELESS = (LoginRefusedError, HostKeyUnknownError, HostKeyChangedError, CertificateRefusedError)
-"""Errors that trying again in the same session cannot mend."""
+"""Errors that another try in the same session cannot mend."""
 
 
 class Stopped(Exception):  # noqa: N818 - not an error: the session is ending
-    """The session is being stopped; the transfer is left where it is."""
+    """The session is stopping; the transfer is left where it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Progressed:
-    """So many bytes of a transfer have been received."""
+    """The bytes of a transfer received so far."""
 
     transfer: Transfer
     received: int
@@ -74,7 +74,7 @@ class Progressed:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """This MD5 lies beside the copy that a transfer is for."""
+    """The MD5 published beside the copy of a transfer."""
 
     transfer: Transfer
     md5: str
@@ -82,7 +82,7 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class TransferCompleted:
-    """A transfer brought the archive."""
+    """A transfer received its archive."""
 
     transfer: Transfer
     received: Received
@@ -118,17 +118,17 @@ class FetchedBefore(Protocol):
     """Archives that workers have fetched."""
 
     def connection(self, key: ZipKey, hosting: Hosting) -> Connection | None:
-        """What serves in the place of a connection, if the copy was fetched."""
+        """The replacement of a connection, if a worker fetched the copy."""
         ...
 
 
 class SourceDownloads:
-    """The threads that download from one file source.
+    """The threads that download from one source.
 
-    A source to which `source_failure_limit` connections in a row could not be made, or over which as many transfers in
-    a row stalled, or that refuses the login or cannot prove who it is, is given up: it is asked for nothing more.
-    `tell` is called from those threads with each DownloadMessage; `allowance` bounds the transfers of all sources, and
-    `places` the connections of all sessions and workers.
+    A source is given up, and used no more in the session, after `source_failure_limit` failed connections or stalled
+    transfers in a row, or if it refuses the login or cannot prove its identity. The threads call `tell` with each
+    DownloadMessage; `allowance` limits the transfers of all sources, and `places` the connections of all sessions and
+    workers.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class SourceDownloads:
         self._counting = threading.Lock()
 
     def put(self, transfer: Transfer) -> None:
-        """Queue a transfer; another thread is there for it, once that is of use, while the source's bound allows."""
+        """Queue a transfer; starts another thread once it is of use, up to the source's limit."""
         self._transfers.put(transfer)
         self._start_thread()
 
@@ -177,7 +177,7 @@ class SourceDownloads:
                 try:
                     thread.start()
                 except RuntimeError as error:
-                    # The machine has no more threads: those that are there do all of it.
+                    # The machine has no more threads: the existing ones do all of it.
                     if not self._threads:
                         raise
                     progress.info("%s is asked by %d threads only: %s", self.address.label, len(self._threads), error)
@@ -185,7 +185,7 @@ class SourceDownloads:
                 self._threads.append(thread)
 
     def give_up(self, reason: SourceError) -> None:
-        """Carry out no more of what is queued: each transfer breaks with `reason` at once."""
+        """Carry out no more of the queue: each transfer fails with `reason` at once."""
         if self._given_up is None:
             progress.warning("%s is left alone for the rest of the session: %s", self.address.label, reason)
         self._given_up = reason
@@ -196,7 +196,7 @@ class SourceDownloads:
         return self._given_up is not None
 
     def _note_failure(self, error: Exception, connecting: bool) -> None:
-        # Before the next transfer begins, for a server may lock out whoever it refuses again and again.
+        # Before the next transfer begins, because a server may lock out an account after repeated refusals.
         if not isinstance(error, SourceError):
             return
         with self._counting:
@@ -206,7 +206,7 @@ class SourceDownloads:
                 self.give_up(error)
 
     def stop(self) -> None:
-        """End the threads; transfers under way break off where they are, to be resumed by a later session."""
+        """End the threads; running transfers break off, and a later session continues them."""
         self._stopping.set()
         self._transfers.stop()
         self._connections.stop()
@@ -252,7 +252,7 @@ class SourceDownloads:
         self._closed(connection)
 
     def _next(self, worker: int, connection: Connection | None) -> tuple[Transfer | Segment | None, Connection | None]:
-        """The next item; a connection that others may wait for is closed where none comes for some seconds."""
+        """The next item; a connection that others may wait for is closed if none comes for some seconds."""
         if connection is None or self._places is None:
             return self._transfers.take(worker), connection
         try:
@@ -262,7 +262,7 @@ class SourceDownloads:
             return self._transfers.take(worker), None
 
     def _was_fetched(self, worker: int, item: Transfer | Segment, place: DownloadSlot) -> bool:
-        """Whether a worker has fetched the archive of a transfer, which is then carried out."""
+        """Carry out a transfer whose archive a worker has fetched; returns whether it was one."""
         if self._from_workers is None or not isinstance(item, Transfer):
             return False
         there = self._from_workers.connection(item.key, item.hosting)
@@ -272,7 +272,7 @@ class SourceDownloads:
         return True
 
     def _breaks_at_once(self, item: Transfer | Segment) -> bool:
-        """Whether the source is given up, which is then told of a transfer."""
+        """Fail a transfer if the source is given up; returns whether it is."""
         if self._given_up is not None and isinstance(item, Transfer):
             self._tell(TransferFailed(item, self._given_up))
         return self.given_up
@@ -288,14 +288,14 @@ class SourceDownloads:
         return None
 
     def _connected(self, item: Transfer | Segment, connection: Connection | None) -> Connection | None:
-        """The connection, or one that is made for an item; None where it cannot be made, which has been told then.
+        """The connection, or a new one for an item; None if none can be made, which has been reported then.
 
-        Raises FurtherRefused where others have to do without it.
+        Raises FurtherRefused if the item has to be left to others.
         """
         if connection is not None:
             return connection
         if isinstance(item, Segment) and not self._connections.any_open:
-            # Without the connection that fetches the archive nobody waits for the segment.
+            # Nobody waits for the segment without the connection that fetches the archive.
             return None
         try:
             return self._connections.open()
@@ -316,19 +316,19 @@ class SourceDownloads:
     def _carry_out(
         self, worker: int, item: Transfer | Segment, connection: Connection, place: DownloadSlot
     ) -> Connection | None:
-        """Do what an item asks for, whose turn has come; returns the connection if it can serve for the next."""
+        """Carry out an item; returns the connection if it can be used for the next."""
         if isinstance(item, Segment):
             goes_on = self._help(item, connection, place)
         else:
             goes_on = self._fetch(worker, item, connection, place)
         if goes_on:
             return connection
-        # Where a transfer broke off, the server may still be sending.
+        # After an interruption the server may still be sending.
         self._closed(connection)
         return None
 
     def _help(self, segment: Segment, connection: Connection, place: DownloadSlot) -> bool:
-        """Fetch a segment, if it is still to be had; where that fails, the thread that fetches the archive goes on."""
+        """Fetch a segment that is still free; if that fails, the thread that fetches the archive does it."""
 
         def on_bytes(received: int) -> None:
             if self._stopping.is_set():
@@ -344,7 +344,7 @@ class SourceDownloads:
         return True
 
     def _look_ahead(self, worker: int, transfer: Transfer, connection: Connection) -> None:
-        """Tell a connection that can make use of it what comes after a transfer."""
+        """Announce the following transfers to a connection that can use this."""
         if not _can_look_ahead(connection):
             return
         if following := self._transfers.keep(worker, _MOST_AHEAD, _MOST_BYTES_AHEAD):
@@ -358,7 +358,7 @@ class SourceDownloads:
         return Upcoming(key.action, path, hosting.size_bytes, offset, transfer.reads_checksum)
 
     def _fetch(self, worker: int, transfer: Transfer, connection: Connection, place: DownloadSlot) -> bool:
-        """Carry out one transfer; whether it has arrived."""
+        """Carry out one transfer; returns whether it succeeded."""
 
         def on_bytes(received: int) -> None:
             if self._stopping.is_set():
@@ -390,7 +390,7 @@ class SourceDownloads:
         return True
 
     def _broke(self, transfer: Transfer, error: Exception, connecting: bool, *, begun: bool = False) -> None:
-        # Whatever it is, the coordinator must hear of it: nobody else waits for the thread.
+        # Whatever it is, the coordinator must get it: nobody else waits for the thread.
         progress.info("A download failed: %s", error)
         self._note_failure(error, connecting)
         self._tell(TransferFailed(transfer, error, begun))

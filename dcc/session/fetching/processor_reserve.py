@@ -1,7 +1,7 @@
-"""When more of a file source's threads bring more: those that fetch wait for the source, and not for a processor.
+"""Starts more of a source's threads only if they help: while threads wait for the source, and not for a processor.
 
-From near by two connections keep the processors busy, and more of them take time from each other. Far away, and where a
-server is slow, the third brings as much as the first.
+Near by, two connections keep the processors busy, and more of them only compete. Far away, and for a slow server, the
+third brings as much as the first.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _BUSY: Final = 0.35
 
 
 class Reserve:
-    """The threads of one file source, numbered from 0, of which those from FIRST on wait until they are of use.
+    """The threads of one source, numbered from 0; those from FIRST on wait until they are of use.
 
-    They are when nothing was fetched in the first 0.05 seconds, or when those that fetch used, together, less than 0.35
-    of a processor for 0.2 seconds. From then on they stay so.
+    They are of use if nothing was fetched in the first 0.05 seconds, or if the fetching threads together used less than
+    0.35 of a processor for 0.2 seconds. From then on they stay so.
     """
 
     def __init__(self, workers: int) -> None:

@@ -1,10 +1,9 @@
-"""One large archive over several connections to a file source that is far away.
+"""One large archive over several connections to a source that is far away.
 
-Far away a connection carries no more than its window a round trip. So the rest of a large archive is cut into
-segments. The first is fetched as ever, into the archive's part; each other one by whichever thread of the source has
-nothing else to do, into a file without a name, which goes with the process; from there it is passed on to the part in
-its turn. What nobody takes up, or somebody gives up, comes over the first connection too. So the part is a beginning of
-the archive at any moment.
+Far away a connection carries no more than its window for each round trip. So the rest of a large archive is cut into
+segments. The first is fetched as usual, into the archive's part; each other one by any idle thread of the source, into
+an unnamed file, from which it is appended to the part in its turn. Segments that nobody takes, or that somebody gives
+up, come over the first connection too. So the part is a beginning of the archive at any moment.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from dcc.sources.remote_names import path_below
 from dcc.sources.transfer_speed import Pace
 
 LEAST_BYTES: Final = 64 * 1024 * 1024
-"""What is smaller than that arrives about as soon as further connections are made and up to their speed."""
+"""Smaller archives arrive about as soon as further connections are made and up to speed."""
 
 LEAST_ROUND_TRIP: Final = 0.02
 """Seconds to an answer of the server; from nearer by one connection brings as much as several."""
@@ -38,7 +37,7 @@ _LOOK_SECONDS: Final = 1.0
 
 
 class RangeRequest(NamedTuple):
-    """A file of a source as it was listed, which is wanted from an offset on."""
+    """A listed file of a source, wanted from an offset on."""
 
     key: ZipKey
     size: int | None
@@ -60,7 +59,7 @@ class _State(Enum):
 
 
 class Segment:
-    """The bytes of a file from `start` to `end`, which some other thread may fetch.
+    """The bytes of a file from `start` to `end`, which another thread may fetch.
 
     `received` of them have arrived, in order; `passed` of those have been passed on.
     """
@@ -74,7 +73,7 @@ class Segment:
         self._changed = threading.Condition()
 
     def take_up(self) -> bool:
-        """Whether it falls to the caller to fetch it: nobody else has it, or has anything of it."""
+        """Claim the segment; returns whether nobody else has it, or any bytes of it."""
         with self._changed:
             free = self._state is _State.WAITING or (self._state is _State.ENDED and not self.received)
             if free:
@@ -82,11 +81,11 @@ class Segment:
             return free
 
     def fetch(self, connection: Connection, on_bytes: Callable[[int], object], pace: Pace) -> None:
-        """Fetch it, once taken up, as far as that succeeds.
+        """Fetch a claimed segment, as far as possible.
 
-        `on_bytes` is told how much has arrived, and may raise. Raises what `Connection.fetch` raises, OSError where
-        the disk fails, TimeoutError where the pace is not kept, and TransferFailedError where the file is not as it was
-        listed, or not wanted any longer.
+        `on_bytes` is called with the number of received bytes, and may raise. Raises as `Connection.fetch`, OSError if
+        the disk fails, TimeoutError if it is too slow, and TransferFailedError if the file differs from its listing, or
+        is not wanted any longer.
         """
         try:
             with pace.kept(lambda: self.received, connection.close):
@@ -120,9 +119,9 @@ class Segment:
         connection.fetch(action, path, take, size=self.end, offset=self.start, modified=self._wanted.modified)
 
     def pour(self, sink: Callable[[Block], object], look: Callable[[], object]) -> None:
-        """Pass on what has arrived and what arrives, until its end or whoever fetches it gives up.
+        """Pass on received and arriving bytes, until the end or until its fetcher gives up.
 
-        `look` is called each second that is waited, and may raise.
+        `look` is called each second of waiting, and may raise.
         """
         block = memoryview(bytearray(_BLOCK))
         while self._awaited(look):
@@ -137,7 +136,7 @@ class Segment:
         return -1 if self._file is None else self._file.fileno()
 
     def _awaited(self, look: Callable[[], object]) -> bool:
-        """Whether there is something to pass on, by now or later."""
+        """Whether there are bytes to pass on, now or later."""
         while True:
             with self._changed:
                 if self.received > self.passed:
@@ -148,7 +147,7 @@ class Segment:
             look()
 
     def end_here(self) -> None:
-        """Let go of it: a thread that is fetching it ends with the next block."""
+        """Release it: a thread that is fetching it ends with the next block."""
         with self._changed:
             if self._state is not _State.TAKEN:
                 self._let_go()
@@ -161,7 +160,7 @@ class Segment:
 
 
 class Sink(Protocol):
-    """What takes in a file in order, and has `received` of its bytes so far."""
+    """Takes a file in order, and has `received` of its bytes so far."""
 
     @property
     def received(self) -> int:
@@ -174,16 +173,16 @@ class Sink(Protocol):
 
 
 class Helpers(NamedTuple):
-    """Who may take up segments: `offer` is called with each; `connections` are as many as the source may have."""
+    """Threads that may take segments: `offer` is called with each; `connections` is the source's limit."""
 
     offer: Callable[[Segment], object]
     connections: int
 
 
 class SegmentedFetch:
-    """Fetches a file in order over one connection, with `helpers` where that pays; a fetch as any other where not.
+    """Fetches a file in order over one connection, with `helpers` if they pay; otherwise like any other fetch.
 
-    `folder` is where files without a name may lie.
+    `folder` is for unnamed files.
     """
 
     def __init__(self, connection: Connection, wanted: RangeRequest, folder: Path, helpers: Helpers | None) -> None:
@@ -193,28 +192,28 @@ class SegmentedFetch:
 
     @property
     def room(self) -> int:
-        """Bytes of the disk that it takes for a while beside the file's own."""
+        """Bytes of the disk that it temporarily takes beyond the file's own."""
         return max((segment.end - segment.start for segment in self._segments), default=0)
 
     @property
     def ahead(self) -> int:
-        """Bytes that are here and not in the sink yet."""
+        """Received bytes that are not in the sink yet."""
         return sum(segment.received - segment.passed for segment in self._segments)
 
     @property
     def helped(self) -> int:
-        """Bytes that came over other connections so far."""
+        """Bytes received over other connections so far."""
         return sum(segment.received for segment in self._segments)
 
     def close(self) -> None:
-        """Make a fetch that is under way in another thread fail."""
+        """Make a running fetch in another thread fail."""
         self._closed = True
         self._connection.close()
 
     def into(self, sink: Sink, look: Callable[[], object]) -> None:
-        """Fetch into a sink; raises what `Connection.fetch` raises and what `sink` does, and EOFError once closed.
+        """Fetch into a sink; raises as `Connection.fetch` and `sink`, and EOFError once closed.
 
-        `look` is called each second that a segment is waited for, and may raise.
+        `look` is called each second of waiting for a segment, and may raise.
         """
         if not self._segments:
             self._fetch(sink, self._wanted.offset)
@@ -256,7 +255,7 @@ class SegmentedFetch:
                 segment.end_here()
 
     def _stopped_before(self, sink: Sink, following: deque[Segment]) -> bool:
-        """Fetch on to the first segment that somebody else has, and tell whether there was one."""
+        """Fetch up to the first segment that another thread has; returns whether there was one."""
 
         def take(block: Block) -> None:
             rest = memoryview(block)
@@ -282,7 +281,7 @@ class _SegmentNext(Exception):  # noqa: N818 - not an error: what comes next is 
 
 
 def _see_unchanged(connection: Connection, wanted: RangeRequest) -> None:
-    """Raise TransferFailedError unless a file that is begun in its middle is as it was listed."""
+    """Raise TransferFailedError unless a file that is begun in its middle is as listed."""
     key = wanted.key
     if not isinstance(connection, ServesSegments) or connection.modified(key.action, wanted.path) != wanted.modified:
         raise TransferFailedError(
@@ -291,11 +290,11 @@ def _see_unchanged(connection: Connection, wanted: RangeRequest) -> None:
 
 
 def _bounds(connection: Connection, wanted: RangeRequest, helpers: Helpers | None) -> list[tuple[int, int]]:
-    """Where the segments that others may fetch begin and end."""
+    """The beginnings and ends of the segments for other threads."""
     size, offset = wanted.size, wanted.offset
     if helpers is None or helpers.connections < 2 or size is None or size - offset < LEAST_BYTES:
         return []
-    # What could not be gone on with later cannot be begun in the middle either.
+    # A transfer that cannot be continued cannot begin in the middle either.
     if wanted.modified is None:
         return []
     round_trip = connection.round_trip() if isinstance(connection, ServesSegments) else None

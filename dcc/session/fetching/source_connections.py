@@ -1,7 +1,8 @@
-"""The connections that the threads of one file source have, and what a refusal means beside the others.
+"""The connections of one source's threads, and what a refusal means while others are connected.
 
-A server may take fewer of them than there are threads. Whom it refuses then has done nothing wrong, and nor has the
-server; but threads connect at the same time, so that one may be refused before another one knows that it is let in.
+A server may accept fewer connections than there are threads. A refused thread has then done nothing wrong, and neither
+has the server; but threads connect at the same time, so that one may be refused before it knows that another was
+accepted.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ progress = progress_log(__name__)
 
 
 class FurtherRefused(Exception):  # noqa: N818 - not an error: others have connections
-    """No connection can be had beside those that others have, or none is wanted any more."""
+    """No connection can be had in addition to those of others, or none is wanted any more."""
 
 
 class SourceConnections:
-    """Connections to the file source `label`, each made by `make` in a `place`. Safe to share between threads.
+    """Connections to the source `label`, each made by `make` in a `place`. Threads may share it.
 
-    A place is waited for as long as what it is given says that this goes on.
+    A thread waits for a place as long as the given function returns true.
     """
 
     def __init__(
@@ -43,14 +44,14 @@ class SourceConnections:
 
     @property
     def any_open(self) -> bool:
-        """Whether somebody has a connection."""
+        """Whether there is a connection."""
         return self._open > 0
 
     def open(self) -> Connection:
         """Make a connection.
 
-        Where that fails, it waits for others that are being made: only they tell whether the server takes any. Raises
-        FurtherRefused where it took one meanwhile or somebody has one, and after `stop`; else what `make` raised.
+        If that fails, it waits for others that are being made: only they show whether the server accepts any. Raises
+        FurtherRefused if the server accepted one meanwhile or there is one, and after `stop`; else what `make` raised.
         """
         with self._changed:
             self._being_made += 1
@@ -62,7 +63,7 @@ class SourceConnections:
         except Exception as error:
             held.close()
             if not self._is_needed(before):
-                # The transfer is left to others; but what is no fault of the server is to be seen.
+                # The transfer is left to others; an error that is not the server's must be visible.
                 fault = None if isinstance(error, SourceError) else error
                 progress.info("%s is asked for no further connection: %s", self._label, error, exc_info=fault)
                 raise FurtherRefused from error
@@ -76,7 +77,7 @@ class SourceConnections:
         return connection
 
     def close(self, connection: Connection) -> None:
-        """Close a connection. What it raises is logged: nobody needs it any more."""
+        """Close a connection. Its errors are logged: nobody needs it any more."""
         try:
             self._held.pop(id(connection)).close()
         except Exception as error:
@@ -91,7 +92,7 @@ class SourceConnections:
             self._changed.notify_all()
 
     def _is_needed(self, before: int) -> bool:
-        """Whether there is no other connection than one that could not be made; `before` it, so many had been."""
+        """Whether there is no connection besides one that could not be made; `before` it, so many had been."""
 
         def others_do() -> bool:
             return self._stopped or self._open > 0 or self._made > before

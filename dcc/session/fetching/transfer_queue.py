@@ -1,7 +1,7 @@
-"""What waits to be fetched from one file source, shared out among the threads that fetch from it.
+"""The queue of one source, shared by the threads that fetch from it.
 
-A thread may have some of it kept for itself, so that its connection can ask for it ahead. What is kept so is fetched by
-another thread all the same when that has nothing else to do: a transfer that hardly moves holds up no other.
+Items may be reserved for a thread, so that its connection can request them ahead. An idle thread takes another's
+reserved items all the same: a transfer that hardly moves delays no other.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class TransferQueue(Generic[T]):
-    """A queue for `workers` threads, numbered from 0; `size_of` tells the bytes of an item, None where unknown."""
+    """A queue for `workers` threads, numbered from 0; `size_of` returns the bytes of an item, None if unknown."""
 
     def __init__(self, workers: int, size_of: Callable[[T], int | None]) -> None:
         self._size_of = size_of
@@ -26,19 +26,19 @@ class TransferQueue(Generic[T]):
         self._changed = threading.Condition()
 
     def put(self, item: T) -> None:
-        """Add an item; what was added first is taken first."""
+        """Add an item; first in, first out."""
         with self._changed:
             self._waiting.append(item)
             self._changed.notify()
 
     def put_back(self, item: T) -> None:
-        """Let another thread take an item before all that waits."""
+        """Let another thread take an item before all others."""
         with self._changed:
             self._waiting.appendleft(item)
             self._changed.notify()
 
     def put_spare(self, item: T) -> None:
-        """Add an item that is taken only by a thread that would have nothing to do."""
+        """Add an item for a thread that would otherwise be idle."""
         with self._changed:
             self._spare.append(item)
             self._changed.notify()
@@ -50,7 +50,7 @@ class TransferQueue(Generic[T]):
             self._changed.notify_all()
 
     def take(self, worker: int, patience: float | None = None) -> T | None:
-        """Wait for the next item of a thread: one kept for it, or that waits, or kept for another, or spare.
+        """Wait for a thread's next item: reserved for it, free, reserved for another, or spare.
 
         None at the end. Raises TimeoutError after the seconds of `patience`.
         """
@@ -69,9 +69,9 @@ class TransferQueue(Generic[T]):
             return None
 
     def keep(self, worker: int, most: int, most_bytes: int) -> Sequence[T]:
-        """Keep items for a thread, up to `most` and `most_bytes`, and no more than its share of what waits.
+        """Reserve items for a thread, up to `most` and `most_bytes`, and no more than its share.
 
-        Returns all that are kept for it, in order; nothing while it has still half of what it may have.
+        Returns all that are reserved for it, in order; nothing while it has still half of its share.
         """
         with self._changed:
             kept = self._kept[worker]

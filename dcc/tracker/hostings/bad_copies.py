@@ -1,7 +1,7 @@
-"""Copies of archives that were bad at a file source, and the checksums that centres publish beside theirs.
+"""Bad copies of archives on sources, and the checksums that centres publish beside theirs.
 
-A bad copy is not fetched again while the source lists it with the same size and time. The checksum of the centre that
-an archive is named for counts for all copies of it, wherever they are.
+A bad copy is not fetched again while the source lists it with the same size and time. The checksum that an archive's
+own centre published counts for all copies of it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _PUBLISHED: Final = (
 
 
 class FoundBad(NamedTuple):
-    """A copy that has just proved bad: where, its MD5, and what is wrong with it."""
+    """A copy that just proved bad: its hosting, MD5, and fault."""
 
     hosting: Hosting
     md5: str
@@ -61,25 +61,25 @@ class FoundBad(NamedTuple):
 
 
 def centre_is_to_blame(md5s: Mapping[int, str], published: str | None) -> bool:
-    """Whether the centre is to blame for bad copies with these checksums, by hosting: no other source is tried.
+    """Whether the centre is to blame for bad copies with these checksums, by hosting; then no other source is tried.
 
-    Two sources delivered the same, or one of them what the centre published.
+    It is if two sources delivered the same, or one of them what the centre published.
     """
     return len(set(md5s.values())) < len(md5s) or published in md5s.values()
 
 
 def record_bad_copies(connection: Connection, found: Iterable[FoundBad]) -> None:
-    """Remember bad copies as they are listed; of each hosting the last one."""
+    """Record bad copies as listed; of each hosting the last one."""
     _replace(connection, BadCopy, {one.hosting.id: _row(one.hosting, one.md5, reason=one.fault.value) for one in found})
 
 
 def record_published(connection: Connection, published: Iterable[tuple[Hosting, str]]) -> None:
-    """Remember the MD5 that was read beside an archive, for the archive as it is listed."""
+    """Record the MD5 published beside an archive, for the archive as listed."""
     _replace(connection, PublishedChecksum, {hosting.id: _row(hosting, md5) for hosting, md5 in published})
 
 
 def published_checksums(connection: Connection, za_ids: Collection[int]) -> dict[int, str]:
-    """The last known MD5 that the centre of each archive published, of those whose listing there has not changed."""
+    """The last known MD5 that each archive's centre published, if its listing there has not changed."""
     return dict(rows_by_id(connection, _PUBLISHED, za_ids))
 
 

@@ -1,6 +1,6 @@
-"""Archives on another centre's source that a person declined: they wait no more, even when their centre delegates.
+"""Archives on another centre's source that a person declined: they stop waiting, even if their centre delegates.
 
-A hosting on a source of their own centre goes before the decline. Functions that write expect the caller's write
+A hosting on a source of their own centre overrides the decline. Functions that write expect the caller's write
 transaction. Nothing is deleted: a revoked decline stays on record.
 """
 
@@ -26,7 +26,7 @@ _PERSON_LENGTH: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Decline:
-    """That an archive was turned down: by whom, why, when; `owner` is the centre of its name."""
+    """A declined archive: by whom, why, when; `owner` is the centre of its name."""
 
     za_id: int
     key: ZipKey
@@ -39,7 +39,7 @@ class Decline:
 
 
 def is_declined() -> ColumnElement[bool]:
-    """Whether an archive is turned down, of a query with its hostings."""
+    """Whether an archive is declined, as a condition for a query with its hostings."""
     return (
         exists(select(ArchiveDecline.id))
         .where(ArchiveDecline.za_id == FileSourceHasZip.za_id, ArchiveDecline.revoked.is_(None))
@@ -48,7 +48,7 @@ def is_declined() -> ColumnElement[bool]:
 
 
 def declines_of(connection: Connection, za_ids: Sequence[int]) -> dict[int, Decline]:
-    """The declines in force of these zip actions, by their ids; a statement for every 500."""
+    """The declines in force of these submissions, by their ids; a statement for every 500."""
     in_force = ArchiveDecline.revoked.is_(None)
     return {
         one.za_id: one
@@ -58,12 +58,12 @@ def declines_of(connection: Connection, za_ids: Sequence[int]) -> dict[int, Decl
 
 
 def list_declines(connection: Connection, *, everything: bool = False) -> list[Decline]:
-    """The declines in force; with `everything`, those that were revoked too. Oldest first."""
+    """The declines in force; with `everything`, revoked ones too. Oldest first."""
     return _declines(connection, *([] if everything else [ArchiveDecline.revoked.is_(None)]))
 
 
 def decline(connection: Connection, za_id: int, *, declined_by: str, reason: str) -> Decline:
-    """Turn an archive down. Raises ConfigurationError for a reason that is blank or too long."""
+    """Decline an archive. Raises ConfigurationError for a reason that is blank or too long."""
     if not reason.strip():
         raise ConfigurationError("The reason is empty. Give one: the centres concerned are told.")
     if len(reason) > _LONGEST_REASON:
@@ -79,7 +79,7 @@ def decline(connection: Connection, za_id: int, *, declined_by: str, reason: str
 
 
 def revoke_decline(connection: Connection, za_id: int, *, revoked_by: str) -> Decline | None:
-    """End the decline in force of an archive; None where there is none."""
+    """Revoke the decline in force of an archive; returns None without one."""
     if za_id not in declines_of(connection, [za_id]):
         return None
     ended = {"revoked": utc_now(), "revoked_by": revoked_by[:_PERSON_LENGTH]}

@@ -1,8 +1,8 @@
-"""Archives on the file source of another centre than that of their name: which may be taken, and which are held.
+"""Archives on the source of another centre than that of their name: which may be fetched, and which are held.
 
-Such an archive is taken when a source of its own centre lists it too, or when its centre has delegated to that of the
-source. Where the own copy has another size it wins, unless it proved bad. Any other archive is held: it waits, it is
-not downloaded, and every session decides anew, unless a person turned it down (`declined_archives`).
+Such an archive is fetched if a source of its own centre lists it too, or if its centre has delegated to that of the
+source. If the own copy has another size it wins, unless it proved bad. Any other archive is held: it waits and is not
+downloaded, and every session decides again, unless a person declined it (`declined_archives`).
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _Host = aliased(Centre)
 
 @dataclass(frozen=True, slots=True)
 class HeldArchive:
-    """A zip action that is held; `owner` is the centre of its name, `hosts` those on whose sources it lies.
+    """A held submission; `owner` is the centre of its name, `hosts` those of its sources.
 
-    `declined` says that a person turned it down.
+    `declined`: a person declined it.
     """
 
     za_id: int
@@ -54,12 +54,12 @@ class HeldArchive:
 
     @property
     def kind(self) -> str:
-        """What it is: held or, if a person turned it down, declined."""
+        """Its kind: held, or declined by a person."""
         return HELD if self.declined is None else DECLINED
 
     @property
     def details(self) -> dict[str, Any]:
-        """What messages and causes name of it."""
+        """Details for messages and causes."""
         known: dict[str, Any] = {
             "archive": str(self.key),
             "owner": self.owner,
@@ -73,12 +73,12 @@ class HeldArchive:
 
     @property
     def told(self) -> Message:
-        """What to say of it to anybody."""
+        """The message for anybody."""
         return Message(_HELD if self.declined is None else _DECLINED, self.details)
 
     @property
     def commands(self) -> dict[str, str]:
-        """What a wrangler can do about it: `delegate` and `decline`, or `revoke` if it was turned down."""
+        """The commands for a wrangler: `delegate` and `decline`, or `revoke` if it was declined."""
         decline = f"dcc archive decline {shlex.quote(str(self.key))}"
         if self.declined is not None:
             return {"revoke": f"{decline} --revoke"}
@@ -89,12 +89,12 @@ class HeldArchive:
 
     @property
     def message(self) -> str:
-        """What to say of it to a wrangler, in English."""
+        """The message for a wrangler, in English."""
         return str(self.said)
 
     @property
     def said(self) -> Message:
-        """What to say of it to a wrangler."""
+        """The message for a wrangler."""
         return Message(_HELD_AND_WHAT_TO_DO if self.declined is None else _DECLINED_BY, self.details)
 
 
@@ -117,10 +117,10 @@ _DECLINED_BY: Final = mark(
 
 
 def may_be_taken() -> ColumnElement[bool]:
-    """Whether an archive may be taken from a hosting, of a query with `zip_file`, the hosting and its file source.
+    """Whether an archive may be fetched from a hosting, as a condition with `zip_file`, the hosting and its source.
 
-    Of another size than the own copy it is not the same file, unless that copy is known to be bad. An archive of a
-    centre that is not registered any more has no own source: what is in it is judged by document.
+    A copy of another size than the own one is another file, unless the own copy is known to be bad. An archive of a
+    centre that is not registered any more has no own source: its documents are judged one by one.
     """
     same_size = or_(
         _OwnHosting.size_bytes.is_(None),
@@ -150,9 +150,9 @@ def may_be_taken() -> ColumnElement[bool]:
 
 
 def is_delegated() -> ColumnElement[bool]:
-    """Whether the centre of an archive has delegated to that of a source that hosts it; as of `may_be_taken`.
+    """Whether the centre of an archive has delegated to that of a source that hosts it; as `may_be_taken`.
 
-    A delegation does not bring back what a person turned down.
+    A delegation does not revoke a decline.
     """
     delegated = (
         exists(select(Delegation.id))
@@ -165,9 +165,10 @@ def is_delegated() -> ColumnElement[bool]:
 def held_archives(
     connection: Connection, za_ids: Any = None, *, source_id: int | None = None, key: ZipKey | None = None
 ) -> list[HeldArchive]:
-    """The zip actions that wait and are held, oldest first, also those turned down; a statement, with any two.
+    """The submissions that wait and are held, oldest first, including declined ones; in one statement, two if there are
+    any.
 
-    Of `za_ids` only (ids, or a query of them), of those that a file source hosts, or of one, if given.
+    Only those of `za_ids` (ids, or a query of them), those that a source hosts, or those on one source, if given.
     """
     query = (
         select(ZipAction.id, ZipAction.todo_id, ZipFile.file_name, Centre.short_name, _Host.short_name, may_be_taken())
@@ -196,7 +197,7 @@ def held_archives(
 
 
 def not_fetched(connection: Connection, key: ZipKey) -> NotFoundError | None:
-    """The error that there are no documents of an archive, since it is held or was turned down; None if it is not."""
+    """The error that an archive's documents are missing because it is held or declined; None if it is neither."""
     for held in held_archives(connection, key=key):
         return NotFoundError(f"{key} was not fetched, so that there are no documents of it. {held.message}")
     return None
@@ -204,7 +205,7 @@ def not_fetched(connection: Connection, key: ZipKey) -> NotFoundError | None:
 
 @dataclass(frozen=True, slots=True)
 class ZipAndHost:
-    """A zip action with a source that hosts it, whether it may be taken from there, and whether by a delegation."""
+    """A submission with a source that hosts it, whether it may be fetched from there, and whether by a delegation."""
 
     za_id: int
     todo_id: int
@@ -216,7 +217,7 @@ class ZipAndHost:
 
 
 def held_of(rows: Iterable[ZipAndHost]) -> list[HeldArchive]:
-    """The zip actions among these that may be taken from none of their sources, in the order of the rows."""
+    """The submissions that may be fetched from none of their sources, in the order of the rows."""
     found: dict[int, list[ZipAndHost]] = {}
     for row in rows:
         found.setdefault(row.za_id, []).append(row)
@@ -233,7 +234,7 @@ def held_of(rows: Iterable[ZipAndHost]) -> list[HeldArchive]:
 
 
 def delegated_of(rows: Iterable[ZipAndHost]) -> list[NewNotice]:
-    """What owners are told of archives among these that no source of their own lists, and that they let others host."""
+    """Notices for owners about their archives that are only on delegates' sources."""
     found: dict[int, list[ZipAndHost]] = {}
     for row in rows:
         found.setdefault(row.za_id, []).append(row)
@@ -245,9 +246,9 @@ def delegated_of(rows: Iterable[ZipAndHost]) -> list[NewNotice]:
 
 
 def note_held(connection: Connection, held: Sequence[HeldArchive]) -> list[HeldArchive]:
-    """Note for the owners of archives that these are held; those of which that was not noted before.
+    """Add notices for the owners of held archives; returns the new ones.
 
-    Those that a person turned down are left out.
+    Declined archives are left out.
     """
     declined = declines_of(connection, [one.za_id for one in held])
     held = [one for one in held if one.za_id not in declined]

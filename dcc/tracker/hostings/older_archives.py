@@ -1,9 +1,9 @@
-"""Archives that change data, and older ones of the same centre that are still on their way.
+"""Archives that change data, and older unfinished ones of the same centre.
 
-What is edited or deleted must have been added before. Where an older archive waits for a reason that is not its
-centre's (for room, for a server, until it is uploaded, since a session was interrupted), the younger one waits with it
-and is taken by the session that has the older one. An archive that is refused, held, damaged, not as its MD5 says, or
-gone is not waited for, nor one whose server answered and did not deliver it `MOST_RETRIES` times.
+Data must be added before they are edited or deleted. If an older archive waits for a reason that is not its centre's
+(disk space, a server, its upload, an interrupted session), the younger one waits too and is processed by the same
+session. Nothing waits for an archive that is refused, held, damaged, different from its MD5, or gone, nor for one whose
+server answered and did not deliver it `MOST_RETRIES` times.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dcc.tracker.lineage import IDS, chunks
 from dcc.tracker.models import Centre, FileSourceHasZip, ZipAction, ZipFile
 
 MOST_RETRIES: Final = 3
-"""How often an archive is asked for again before others no longer wait for it."""
+"""How often an archive is requested before others no longer wait for it."""
 
 _AT_ONCE: Final = 50
 
@@ -35,14 +35,14 @@ _Moment = tuple[date, int, int]
 
 @dataclass(frozen=True, slots=True)
 class OlderArchive:
-    """The oldest archive of a centre that is still on its way."""
+    """The oldest unfinished archive of a centre."""
 
     centre: str
     key: ZipKey
 
     @property
     def said(self) -> Message:
-        """What is said of an archive that waits for it."""
+        """The message about an archive that waits for it."""
         waits = mark(
             "It waits for {archive}, an older archive of centre {centre} that is still on its way: what it changes may "
             "be in there. The session that takes that one takes this one too."
@@ -51,12 +51,12 @@ class OlderArchive:
 
     @property
     def message(self) -> str:
-        """What is said of an archive that waits for it, in English."""
+        """The message about an archive that waits for it, in English."""
         return str(self.said)
 
 
 class _Open(NamedTuple):
-    """An archive that has not come through validation, nor failed for good."""
+    """An archive that has neither passed validation nor finally failed."""
 
     za_id: int
     moment: _Moment
@@ -65,9 +65,9 @@ class _Open(NamedTuple):
 
 
 def waiting_for_older(connection: Connection, za_ids: Collection[int]) -> dict[int, OlderArchive]:
-    """Those of the zip actions that edit or delete while older archives of their centre are on their way: the oldest.
+    """The submissions that edit or delete while older archives of their centre are unfinished, with the oldest.
 
-    Two statements, and a few for each centre of which something is on its way.
+    Two statements, and a few for each centre with unfinished archives.
     """
     if not za_ids:
         return {}
@@ -87,7 +87,7 @@ def waiting_for_older(connection: Connection, za_ids: Collection[int]) -> dict[i
 
 
 def zips_that_wait(connection: Connection, wanted: Any) -> dict[int, tuple[ZipKey, OlderArchive]]:
-    """Those of the zip actions whose ids a query selects that would be uploaded, were it not for an older archive."""
+    """The submissions of a query of ids that would be uploaded, but wait for an older archive."""
     rows = {row.id: row for row in connection.execute(_TO_UPLOAD.where(ZipAction.id.in_(wanted)))}
     older = waiting_for_older(connection, rows)
     return {
@@ -97,7 +97,7 @@ def zips_that_wait(connection: Connection, wanted: Any) -> dict[int, tuple[ZipKe
 
 
 def _oldest_on_the_way(connection: Connection, centre_ids: Iterable[int]) -> dict[int, _Open]:
-    """The oldest archive of each centre that a session is still to take; without centres that have none."""
+    """The oldest archive of each centre that a session has yet to process; without centres that have none."""
     found: dict[int, list[_Open]] = defaultdict(list)
     for row in connection.execute(_OPEN.where(ZipFile.centre_id.in_(list(centre_ids)))):
         key = ZipKey(ACTIONS_BY_ID[row.todo_id], row.file_name)
@@ -113,7 +113,7 @@ def _oldest_on_the_way(connection: Connection, centre_ids: Iterable[int]) -> dic
 
 
 def _on_the_way(connection: Connection, candidates: Sequence[_Open]) -> Iterator[_Open]:
-    """Those that have arrived, that some source can deliver, or that are being uploaded there; in their order."""
+    """Those that have arrived, that a source can deliver, or that are being uploaded there; in their order."""
     for start in range(0, len(candidates), _AT_ONCE):
         some = candidates[start : start + _AT_ONCE]
         ids = [one.za_id for one in some if not one.has_arrived]

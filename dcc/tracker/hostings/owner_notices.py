@@ -1,7 +1,7 @@
-"""Notices for centres about archives of others: what was done with their data, or was tried.
+"""Notices for centres about archives of others that changed their data, or tried to.
 
-Functions that write expect the caller's write transaction. A notice that is recorded already is not recorded again, so
-repeating a document that a killed session had applied does no harm.
+Functions that write expect the caller's write transaction. A recorded notice is not recorded again, so that repeating a
+document does no harm.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _Owner = aliased(Centre)
 
 
 class Outcome(StrEnum):
-    """What became of an archive or document with another centre's data."""
+    """The result of an archive or document with another centre's data."""
 
     DONE = "done"
     CONFIRMED = "confirmed"
@@ -39,12 +39,12 @@ class Outcome(StrEnum):
 
 
 _OF_ONE_MOMENT: Final = (Outcome.WITHDRAWN, Outcome.DECLINED)
-"""Decisions that may be taken back, and taken anew."""
+"""Decisions that may be revoked, and made again."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewNotice:
-    """What is to be told to the centre `owner`; without a document, it is about the archive."""
+    """A notice for the centre `owner`; without a document, it is about the archive."""
 
     owner: str
     za_id: int
@@ -58,7 +58,7 @@ class NewNotice:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What is told to the centre `owner`; `centre` is that of the archive's name, as of `NewNotice` otherwise."""
+    """A notice for the centre `owner`; `centre` is that of the archive's name, the rest as in `NewNotice`."""
 
     id: int
     owner: str
@@ -73,9 +73,9 @@ class Notice:
 
 
 def add_notices(connection: Connection, notices: Sequence[NewNotice], *, again: bool = False) -> list[NewNotice]:
-    """Note what centres are to be told, and return what was not noted before; an unregistered centre is left out.
+    """Add notices; returns the new ones. Unregistered centres are left out.
 
-    With `again`, also what was noted before.
+    With `again`, known ones are added too.
     """
     if not notices:
         return []
@@ -109,7 +109,7 @@ def add_notices(connection: Connection, notices: Sequence[NewNotice], *, again: 
 
 
 def notices_since(connection: Connection, since: datetime, owner: str | None = None) -> list[Notice]:
-    """What centres, or one, are to be told of what happened since a time, oldest first; the newest thousand."""
+    """Notices for all centres, or one, since a time, oldest first; the newest thousand."""
     query = (
         select(
             OwnerNotice.id,

@@ -1,8 +1,8 @@
-"""Proposals to withdraw the data of archives that their file sources list no more, each for a person to decide.
+"""Proposals to withdraw the data of archives that their sources no longer list; a person decides each.
 
-A crawl proposes and never withdraws. An archive is proposed once for each time that it goes; it is not while another
-source hosts it, and when one lists it again, the proposal is closed. Functions that write expect the caller's write
-transaction.
+A crawl proposes and never withdraws. An archive is proposed once for each time that it disappears, but not while
+another source hosts it; when a source lists it again, the proposal is closed. Functions that write expect the caller's
+write transaction.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _PERSON_LENGTH: Final = 64
 
 
 class ProposalState(StrEnum):
-    """What became of a proposal. `came_back`: a file source lists the archive again."""
+    """The state of a proposal. `came_back`: a source lists the archive again."""
 
     OPEN = "open"
     ACCEPTED = "accepted"
@@ -50,9 +50,9 @@ class ProposalState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WithdrawalProposal:
-    """That the data of an archive be withdrawn, which `source` has not listed `since` then.
+    """A proposal to withdraw the data of an archive, which `source` has not listed since `since`.
 
-    `centre` is that of its name; `documents` stood when it was proposed.
+    `centre` is that of its name; `documents` were applied when it was proposed.
     """
 
     za_id: int
@@ -69,7 +69,7 @@ class WithdrawalProposal:
 
 
 def hosted_elsewhere(hosting: Any) -> ColumnElement[bool]:
-    """Whether another file source, not removed, lists the archive of a hosting at present."""
+    """Whether another source, not removed, lists the archive of a hosting now."""
     other = FileSourceHasZip.__table__.alias("other_hosting")
     return (
         exists()
@@ -81,10 +81,10 @@ def hosted_elsewhere(hosting: Any) -> ColumnElement[bool]:
 
 
 def propose_withdrawals(connection: Connection, source_id: int, now: datetime) -> list[ZipKey]:
-    """Propose the withdrawal of all that a file source does not list any more; the archives first proposed now.
+    """Propose withdrawals for all archives that a source no longer lists; returns the new proposals.
 
-    To be called after a listing that was whole and is believed. What nobody hosts and has documents that stand is
-    proposed, unless that was decided since it went.
+    Call after a complete, believed listing. Archives that nobody hosts and that have applied documents are proposed,
+    unless that was decided since they disappeared.
     """
     of_any = FileSourceHasZip.__table__.alias("any_hosting")
     known = exists().where(
@@ -129,7 +129,7 @@ def propose_withdrawals(connection: Connection, source_id: int, now: datetime) -
 
 
 def close_returned(connection: Connection, now: datetime) -> None:
-    """Close the open proposals of archives that a file source lists again."""
+    """Close the open proposals of archives that a source lists again."""
     connection.execute(
         update(ProposedWithdrawal)
         .where(ProposedWithdrawal.state == ProposalState.OPEN, hosted_elsewhere(ProposedWithdrawal))
@@ -138,7 +138,7 @@ def close_returned(connection: Connection, now: datetime) -> None:
 
 
 def decide(connection: Connection, za_ids: Collection[int], state: ProposalState, *, author: str, reason: str) -> None:
-    """Record what a person decided on the open proposals of some zip actions."""
+    """Record a person's decision on the open proposals of some submissions."""
     values = {
         "state": state,
         "decided": utc_now(),
@@ -157,8 +157,8 @@ def list_proposals(
     source: int | None = None,
     centre: str | None = None,
 ) -> list[WithdrawalProposal]:
-    """The proposals in some states, the oldest archive first; with `source` or `centre`, of that file source, or of
-    that centre's archives.
+    """The proposals in some states, the oldest archive first; with `source` or `centre`, of that source, or of that
+    centre's archives.
     """
     query = (
         select(ProposedWithdrawal, ZipAction.todo_id, ZipFile.file_name, Centre.short_name.label("centre"))
@@ -191,7 +191,7 @@ def list_proposals(
 
 
 def count_open(connection: Connection) -> dict[str | None, int]:
-    """How many proposals are open, by the centre of the archive's name."""
+    """The number of open proposals, by the centre of the archive's name."""
     query = (
         select(Centre.short_name, func.count())
         .select_from(ProposedWithdrawal)

@@ -1,4 +1,4 @@
-"""Failures and speed of file sources, by which they are ordered when several host a zip action."""
+"""Failures and speed of sources, which order the sources of a submission."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dcc.tracker.models import FileSourceStatistics
 
 @dataclass
 class Conduct:
-    """How a file source behaved in this session: what orders sources in the next one."""
+    """A source's behaviour in this session, which orders sources in the next one."""
 
     arrived: int = 0
     failures: int = 0
@@ -21,10 +21,10 @@ class Conduct:
 
 
 def record_conduct(connection: Connection, conduct: Mapping[int, Conduct]) -> None:
-    """Add what a session saw of each file source (by id) to what is known.
+    """Add a session's observations of each source (by id).
 
-    Failures fade: where the source also delivered, those of earlier sessions count half, so that a server which was
-    down for a day is not shunned for a year.
+    Failures fade: if the source also delivered, those of earlier sessions count half, so that a server which was down
+    for a day is not avoided for a year.
     """
     known = {
         row.file_source_id: row
@@ -49,6 +49,6 @@ def record_conduct(connection: Connection, conduct: Mapping[int, Conduct]) -> No
 
 
 def source_rates(connection: Connection) -> dict[int, float]:
-    """Bytes that each file source sent in a second, by its id, as far as any have come from there."""
+    """The bytes that each source sent in a second, by its id, if it has sent any."""
     known = connection.execute(select(FileSourceStatistics.__table__).where(FileSourceStatistics.seconds > 0))
     return {row.file_source_id: row.bytes / row.seconds for row in known if row.bytes}

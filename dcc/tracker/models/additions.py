@@ -26,7 +26,7 @@ from dcc.tracker.models.phenodcc import Base
 
 
 class ZipActionLog(LastUpdated, Base):
-    """Additive: why a zip action failed where no download is concerned, and when its archive went from staging."""
+    """Additive: why a submission failed without a download, and when its archive was removed from staging."""
 
     __tablename__ = "zip_action_log"
     __table_args__ = table_options(Index(None, "za_id"), Index(None, "exception_id"))
@@ -40,12 +40,12 @@ class ZipActionLog(LastUpdated, Base):
 
 
 class Reopening(Base):
-    """Additive: a zip action set back to be processed again, by whom, why and from which state.
+    """Additive: a submission set back to be processed again, by whom, why and from which state.
 
-    `last_download_id` is its latest download at the time, null without any: the state of that and of earlier ones
-    does not concern the zip action any more. No foreign key, since it stays true when that download is gone.
-    `fell_back` is when the archive could not be fetched, so that the zip action took back the state of its last
-    attempt that had the bytes; such a re-opening does not count.
+    `last_download_id` is its latest download at the time, null without any: the state of that and of earlier ones no
+    longer counts for the submission. No foreign key, because it stays true when that download is deleted. `fell_back`
+    is when the archive could not be fetched, so that the submission got back the state of its last attempt with bytes;
+    such a re-opening does not count.
     """
 
     __tablename__ = "reopening"
@@ -65,10 +65,10 @@ class Reopening(Base):
 
 
 class BadCopy(Base):
-    """Additive: a copy of an archive that a file source delivered and that was bad.
+    """Additive: a bad copy of an archive that a source delivered.
 
-    `size_bytes` and `modified` are as listed when it was fetched: while the listing says the same, it is not fetched
-    again. `md5` is that of what arrived; `reason` is one of `dcc.session.fetching.archive_transfer.Fault`.
+    `size_bytes` and `modified` are as listed when it was fetched: while the listing is the same, it is not fetched
+    again. `md5` is that of the copy; `reason` is one of `dcc.session.fetching.archive_transfer.Fault`.
     """
 
     __tablename__ = "bad_copy"
@@ -84,9 +84,9 @@ class BadCopy(Base):
 
 
 class PublishedChecksum(Base):
-    """Additive: the MD5 that a centre published beside an archive on a file source of its own, as last read.
+    """Additive: the MD5 that a centre published beside an archive on its own source, as last read.
 
-    `size_bytes` and `modified` are those of the archive as it was listed then.
+    `size_bytes` and `modified` are those of the archive as listed then.
     """
 
     __tablename__ = "published_checksum"
@@ -168,7 +168,7 @@ class CrawlFinding(Base):
 
 
 class SessionLock(Base):
-    """Additive: which sessions are active, and when each last showed a sign of life; row 1 is for all centres."""
+    """Additive: active sessions, and the last sign of life of each; row 1 is for all centres."""
 
     __tablename__ = "session_lock"
     __table_args__ = table_options(Index(None, "session_id"), counted=False)
@@ -184,9 +184,9 @@ class SessionLock(Base):
 
 
 class ConnectionPlace(Base):
-    """Additive: who has a connection to a file source or waits for one, in order, and its last sign of life.
+    """Additive: connections to sources, existing or waiting, in order, with the last sign of life.
 
-    At most `most` may have one to the source. Other sources may be on the same `server`.
+    At most `most` connections may go to the source. Other sources may be on the same `server`.
     """
 
     __tablename__ = "connection_place"
@@ -217,7 +217,7 @@ class HostKey(Base):
 
 
 class TlsCertificate(Base):
-    """Additive: a TLS certificate that is trusted for a file source.
+    """Additive: a TLS certificate that is trusted for a source.
 
     With `authority_pem` it is that of an authority which signs the server's; without, the server's own, of which only
     the fingerprint is kept.
@@ -234,7 +234,7 @@ class TlsCertificate(Base):
 
 
 class FileSourceStatistics(Base):
-    """Additive: how a file source has done so far, by which sources are ordered; times in seconds."""
+    """Additive: a source's performance so far, which orders sources; times in seconds."""
 
     __tablename__ = "file_source_statistics"
     __table_args__ = table_options(counted=False)
@@ -246,11 +246,11 @@ class FileSourceStatistics(Base):
 
 
 class NotificationRow(Base):
-    """Additive: one thing that somebody was, is being or is to be told by one channel.
+    """Additive: one item of news for one recipient by one channel.
 
-    `told` is the SHA-256 of what is told, how and to whom: nothing is told twice. Rows of one message share
-    `message_id`. `state` is one of `dcc.notify.ledger.Sending`, `changed` the time since when;
-    `reason` says why the last of `attempts` failed. Of an outage, `ended` is when it was over, null while it lasts.
+    `told` is the SHA-256 of the item, channel and recipient, so that nothing is sent twice. Rows of one message share
+    `message_id`. `state` is one of `dcc.notify.ledger.Sending`, `changed` the time since when; `reason` says why the
+    last of `attempts` failed. Of an outage, `ended` is when it was over, null while it lasts.
     """
 
     __tablename__ = "notification"
@@ -282,7 +282,7 @@ class NotificationRow(Base):
 
 
 class Delegation(Base):
-    """Additive: a centre, the owner, lets another one, the delegate, speak for it.
+    """Additive: a centre, the owner, permits another one, the delegate, to submit its data.
 
     It is in force until it is revoked, or the day `until` is over. `recorded_by` and `revoked_by` are who did so here.
     """
@@ -301,12 +301,12 @@ class Delegation(Base):
 
 
 class OwnerNotice(Base):
-    """Additive: what another centre's archive did with data of a centre, its owner, or tried to do; to be told to it.
+    """Additive: what another centre's archive did, or tried to do, with data of a centre, its owner, who gets a notice.
 
     `outcome` is one of `dcc.tracker.hostings.owner_notices.Outcome`. `file_name` is the document's, empty for the
-    archive itself; `counts` tells of how many entities, as JSON by kind. `xml_id` is the document's `xml_file.id`,
-    null for the archive; no foreign key, since it stays true when that is gone. `done_by` is the person who confirmed,
-    withdrew or turned it down, null for a session, and `reason` why.
+    archive itself; `counts` are the numbers of entities, as JSON by kind. `xml_id` is the document's `xml_file.id`,
+    null for the archive; no foreign key, because it stays true when that is deleted. `done_by` is the person who
+    confirmed, withdrew or declined it, null for a session, and `reason` why.
     """
 
     __tablename__ = "owner_notice"
@@ -325,7 +325,7 @@ class OwnerNotice(Base):
 
 
 class ArchiveDecline(Base):
-    """Additive: an archive on another centre's source was turned down by a person; in force until it is revoked."""
+    """Additive: an archive on another centre's source that a person declined; in force until it is revoked."""
 
     __tablename__ = "archive_decline"
     __table_args__ = table_options(Index(None, "za_id"))
@@ -340,11 +340,11 @@ class ArchiveDecline(Base):
 
 
 class ProposedWithdrawal(Base):
-    """Additive: the data of an archive that a file source lists no more may be withdrawn, if a person says so.
+    """Additive: a proposal to withdraw the data of an archive that a source no longer lists.
 
-    `since` is when its listing first missed the archive, `documents` the names of the documents that stood then, as
-    JSON. `state` is one of `dcc.tracker.hostings.proposed_withdrawals.ProposalState`; `decided_by` is null where the
-    archive came back.
+    `since` is when its listing first missed the archive, `documents` the names of the documents applied then, as JSON.
+    `state` is one of `dcc.tracker.hostings.proposed_withdrawals.ProposalState`; `decided_by` is null if the archive
+    came back.
     """
 
     __tablename__ = "proposed_withdrawal"
@@ -363,10 +363,10 @@ class ProposedWithdrawal(Base):
 
 
 class DocumentPlace(Base):
-    """Additive: where in its archive a document lay that was not at its top.
+    """Additive: the place in its archive of a document that was not at the top level.
 
-    `place` is its path from the archive on, also through archives inside it; `archives` has these, from without, as
-    JSON: `[[path, MD5], ...]`, null where there is none.
+    `place` is its path from the archive on, also through archives inside it; `archives` has these, outermost first, as
+    JSON: `[[path, MD5], ...]`, null without any.
     """
 
     __tablename__ = "document_place"
@@ -379,7 +379,8 @@ class DocumentPlace(Base):
 
 
 class WriteReceipt(ReceiptColumns, Base):
-    """Additive: the last write transaction of each writer, by which a commit whose answer was lost is known.
+    """Additive: the last write transaction of each writer, which shows whether a commit whose answer was lost took
+    place.
 
     Used on MySQL and MariaDB only (see `dcc.databases.transactions.run_writing`).
     """

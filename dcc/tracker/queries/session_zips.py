@@ -39,10 +39,9 @@ from dcc.tracker.queries.zip_action_lists import (
 
 @dataclass(frozen=True, slots=True)
 class SessionZip:
-    """A zip action with its state at present.
+    """A submission with its present state.
 
-    `centre` is that of its name, None where the name tells none; `hosts` are the centres whose file sources have had
-    it.
+    `centre` is that of its name, None without one; `hosts` are the centres of all its sources so far.
     """
 
     key: ZipKey
@@ -53,9 +52,9 @@ class SessionZip:
 
 
 def session_zips(connection: Connection, session: SessionEntry) -> list[SessionZip]:
-    """The zip actions of a session, oldest first: those whose state changed, or that it downloaded, while it ran.
+    """The submissions of a session, oldest first: those whose state changed, or that it downloaded, while it ran.
 
-    The tracker keeps the time of the last change only: what a later session changed again belongs to that one.
+    The tracker has only the time of the last change: a submission that a later session changed belongs to that one.
     """
     touched = session_zip_ids(connection, session)
     hosts: dict[int, dict[str, None]] = defaultdict(dict)
@@ -76,7 +75,7 @@ def session_zips(connection: Connection, session: SessionEntry) -> list[SessionZ
 
 
 def count_session_zips(connection: Connection, session: SessionEntry) -> dict[Status, int]:
-    """How many zip actions of a session are in each status; as of `session_zips`."""
+    """The number of a session's submissions in each status; see `session_zips`."""
     query = (
         select(ZipAction.status_id, func.count())
         .where(ZipAction.id.in_(session_zip_ids(connection, session)))
@@ -86,7 +85,7 @@ def count_session_zips(connection: Connection, session: SessionEntry) -> dict[St
 
 
 def session_documents(connection: Connection, session: SessionEntry) -> dict[ZipKey, list[StateCount]]:
-    """How many documents of each of these zip actions are in each state: those of its latest download."""
+    """The number of documents of each of these submissions in each state: those of its latest download."""
     latest = latest_downloads()
     query = (
         select(ZipAction.todo_id, ZipFile.file_name, XmlFile.phase_id, XmlFile.status_id, func.count())
@@ -105,7 +104,7 @@ def session_documents(connection: Connection, session: SessionEntry) -> dict[Zip
 def session_entries(
     connection: Connection, session: SessionEntry, kinds: Sequence[str]
 ) -> dict[ZipKey, list[tuple[str, Problem]]]:
-    """What the logs of the documents of these zip actions have of certain kinds and still holds, with file names."""
+    """The active log entries of certain kinds for documents of these submissions, with file names."""
     latest = latest_downloads()
     query = (
         select(ZipAction.todo_id, ZipFile.file_name, XmlFile.fname, *OF_DOCUMENT)
@@ -129,7 +128,7 @@ def session_entries(
 
 
 def zips_without_room(connection: Connection) -> list[tuple[ZipKey, str]]:
-    """The zip actions that wait, by now, because a disk of the platform was full at their latest attempt; with why."""
+    """The submissions that wait because a disk of the platform was full at their latest attempt, with the reason."""
     latest = latest_downloads()
     query = (
         select(ZipAction.todo_id, ZipFile.file_name, ZipLog.message)
@@ -153,7 +152,7 @@ def zips_without_room(connection: Connection) -> list[tuple[ZipKey, str]]:
 
 
 def session_zip_ids(connection: Connection, session: SessionEntry) -> Select[Any]:
-    """A query of the ids of the session's zip actions: see `session_zips`."""
+    """A query of the ids of the session's submissions: see `session_zips`."""
     began, ended = session.started, session.finished or utc_now()
     ahead = _database_ahead(connection)
     downloaded = (
@@ -169,7 +168,7 @@ def session_zip_ids(connection: Connection, session: SessionEntry) -> Select[Any
 
 
 def of_centres(centres: Collection[str]) -> ColumnElement[bool]:
-    """Whether a zip action is of one of the centres: by its name, or by its file source where the name tells none."""
+    """Whether a submission is of one of the centres: by its name, or without one by its source."""
     own = select(Centre.id).where(Centre.short_name.in_(sorted(centres)))
     unnamed = select(ZipFile.id).where(ZipFile.centre_id.is_(None))
     hosted = (
@@ -181,7 +180,7 @@ def of_centres(centres: Collection[str]) -> ColumnElement[bool]:
 
 
 def _database_ahead(connection: Connection) -> timedelta:
-    """How far the database's clock, which tells when a row changed, is ahead of this machine's."""
+    """How far the database's clock, which dates changes, is ahead of this machine's."""
     told = connection.execute(select(func.current_timestamp())).scalar_one()
     there = told if isinstance(told, datetime) else datetime.fromisoformat(str(told))
     ahead = there.replace(tzinfo=None, microsecond=0) - utc_now()

@@ -1,7 +1,7 @@
-"""Lists and counts of zip actions and documents: how far everything is, and which zip actions wait.
+"""Lists and counts of submissions and documents: all states, and which submissions wait.
 
-Every query is a fixed number of statements, whatever the number of archives. Nothing here writes. `tracker.crawls` has
-the queries about crawls and sessions, `zip_stories` all about one zip action.
+Every query is a fixed number of statements, for any number of archives. Nothing here writes. `tracker.crawls` has the
+queries about crawls and sessions, `zip_stories` those about one submission.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from dcc.tracker.register.source_addresses import in_use
 
 
 def select_zip_actions() -> Select[*tuple[Any, ...]]:
-    """Zip actions with id, todo_id, state, last_update, the archive's name, size and MD5, and its centre if known."""
+    """Submissions with id, todo_id, state, last_update, the archive's name, size and MD5, and its centre if known."""
     return (
         select(
             ZipAction.id,
@@ -54,7 +54,7 @@ def select_zip_actions() -> Select[*tuple[Any, ...]]:
 
 
 def key_of(row: Row[*tuple[Any, ...]]) -> ZipKey:
-    """The key of a zip action in a row that has its `todo_id` and `file_name`."""
+    """The key of a submission in a row with its `todo_id` and `file_name`."""
     return ZipKey(ACTIONS_BY_ID[row.todo_id], row.file_name)
 
 
@@ -63,7 +63,7 @@ _AnySelect = Select[*tuple[Any, ...]]
 
 @dataclass(frozen=True, slots=True)
 class StateCount:
-    """How many zip actions or documents are in one state."""
+    """The number of submissions or documents in one state."""
 
     phase: Phase
     status: Status
@@ -72,7 +72,7 @@ class StateCount:
 
 @dataclass(frozen=True, slots=True)
 class ZipFilter:
-    """Which zip actions are asked for; what is None does not matter. `centre` is the producing centre's code."""
+    """Selects submissions; None does not restrict. `centre` is the producing centre's code."""
 
     centre: str | None = None
     action: Action | None = None
@@ -82,7 +82,7 @@ class ZipFilter:
 
 @dataclass(frozen=True, slots=True)
 class ZipEntry:
-    """A zip action: `centre` None where the name tells none, `sources` the ids of those that host it at present."""
+    """A submission: `centre` None without one in its name, `sources` the ids of those that host it now."""
 
     file_name: str
     action: Action
@@ -94,7 +94,7 @@ class ZipEntry:
 
 
 def count_zip_actions(connection: Connection) -> list[StateCount]:
-    """How many zip actions are in each state, along the pipeline; states without any are left out."""
+    """The number of submissions in each state, along the pipeline; states without any are left out."""
     query = select(ZipAction.phase_id, ZipAction.status_id, func.count()).group_by(
         ZipAction.phase_id, ZipAction.status_id
     )
@@ -102,7 +102,7 @@ def count_zip_actions(connection: Connection) -> list[StateCount]:
 
 
 def count_documents(connection: Connection) -> list[StateCount]:
-    """How many documents are in each state: those of each zip action's latest download."""
+    """The number of documents in each state: those of each submission's latest download."""
     latest = latest_downloads()
     query = (
         select(XmlFile.phase_id, XmlFile.status_id, func.count())
@@ -113,7 +113,7 @@ def count_documents(connection: Connection) -> list[StateCount]:
 
 
 def latest_downloads() -> Subquery:
-    """Each zip action's latest download: columns `za_id` and `download_id`."""
+    """Each submission's latest download: columns `za_id` and `download_id`."""
     return (
         select(FileSourceHasZip.za_id, LATEST.label("download_id"))
         .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
@@ -128,7 +128,7 @@ def _counts(connection: Connection, query: _AnySelect) -> list[StateCount]:
 
 
 def held_documents(connection: Connection) -> list[tuple[ZipKey, str, str]]:
-    """The documents that wait to be confirmed: zip action, file name and what to do; oldest first."""
+    """The documents that wait for confirmation: submission, file name and action; oldest first."""
     latest = latest_downloads()
     query = (
         select(ZipAction.todo_id, ZipFile.file_name, XmlFile.fname, XmlLog.message)
@@ -154,7 +154,7 @@ def require_centre(connection: Connection, short_name: str) -> None:
 
 
 def find_zips(connection: Connection, wanted: ZipFilter | None = None) -> list[ZipEntry]:
-    """The zip actions that a filter lets through, oldest first: by date and increment of their names.
+    """The submissions that a filter selects, oldest first: by date and increment of their names.
 
     Raises NotFoundError for a centre that is not registered.
     """
@@ -206,7 +206,7 @@ def _conditions(wanted: ZipFilter) -> list[ColumnElement[bool]]:
 
 
 def actions_of_archive(connection: Connection, file_name: str) -> list[Action]:
-    """What is to be done with an archive of that name; nothing where there is none."""
+    """The actions of an archive with that name; none if there is no such archive."""
     query = select(ZipAction.todo_id).join(ZipFile, ZipFile.id == ZipAction.zip_id)
     ids = connection.scalars(query.where(ZipFile.file_name == file_name).order_by(ZipAction.todo_id))
     return [ACTIONS_BY_ID[number] for number in ids]
@@ -215,10 +215,10 @@ def actions_of_archive(connection: Connection, file_name: str) -> list[Action]:
 def waiting_zip_actions(
     connection: Connection, *, centres: Collection[str] | None = None, limit: int | None = None
 ) -> list[ZipKey]:
-    """The zip actions that a session would take up, oldest first; of archives of some `centres` alone, if given.
+    """The submissions that a session would process, oldest first; of archives of some `centres` alone, if given.
 
-    Those at (zip_name, done) which some available source of an active centre hosts at present wait to be downloaded;
-    those between (zip_md5, pending) and (xsd, running) were left unfinished by a session that died.
+    Those at (zip_name, done) that an available source of an active centre hosts now wait for their download; those
+    between (zip_md5, pending) and (xsd, running) were left unfinished by a dead session.
     """
     waiting = and_(ZipAction.phase_id == int(Phase.ZIP_NAME), ZipAction.status_id == int(Status.DONE), _obtainable())
     query = (
@@ -232,7 +232,7 @@ def waiting_zip_actions(
 
 
 def _interrupted() -> ColumnElement[bool]:
-    # One equality on the phase a term: both databases then look up the index on (phase_id, status_id) only.
+    # One equality on the phase for each term: both databases then use the index on (phase_id, status_id) only.
     under_way = [int(Status.PENDING), int(Status.RUNNING)]
     between = [
         and_(ZipAction.phase_id == int(phase), ZipAction.status_id.in_([*under_way, int(Status.DONE)]))

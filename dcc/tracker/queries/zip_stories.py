@@ -1,4 +1,4 @@
-"""All about one zip action: its hostings, each download, each document, each reason."""
+"""Everything about one submission: its hostings, each download, each document, each reason."""
 
 from __future__ import annotations
 
@@ -53,25 +53,25 @@ class Reason:
 
     @property
     def fact(self) -> Message:
-        """Why, to be put into words when somebody reads it."""
+        """The reason, translatable."""
         return self.said if isinstance(self.said, Message) else Message(self.said)
 
     @property
     def message(self) -> str:
-        """Why, in English."""
+        """The reason, in English."""
         return str(self.said)
 
     def as_json(self) -> dict[str, object]:
-        """The reason as JSON has it."""
+        """The reason in JSON."""
         return {"kind": self.kind, "message": self.message, "recorded": self.recorded}
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentStory:
-    """A document of a download, with its errors in document order, but for those that hold no more.
+    """A document of a download, with its active errors in document order.
 
-    `reopenings` tell when it was set back, oldest first. `place` is where in the archive it lay, None at the top;
-    `archives` are those inside the archive in which it lay, from without, by their paths and MD5s.
+    `reopenings` say when it was set back, oldest first. `place` is its path in the archive, None at the top level;
+    `archives` are the inner archives around it, outermost first, by their paths and MD5s.
     """
 
     file_name: str
@@ -87,9 +87,9 @@ class DocumentStory:
 
 @dataclass(frozen=True, slots=True)
 class BadCopyStory:
-    """A copy that proved bad and that its source still lists as it was then: its MD5, why, and since when it is known.
+    """A bad copy that its source still lists unchanged: its MD5, why, and since when it is known.
 
-    `fault`: `damaged`, or `checksum` where its MD5 is not the one that was published.
+    `fault`: `damaged`, or `checksum` if its MD5 is not the published one.
     """
 
     md5: str
@@ -99,7 +99,7 @@ class BadCopyStory:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A file source that hosts the zip action, or did until `gone_since`; `modified` in seconds since 1970, UTC.
+    """A source that hosts the submission, or did until `gone_since`; `modified` in seconds since 1970, UTC.
 
     `missed_since`: since when a listing misses it that the next crawl has to confirm; `uploading_since`: since when it
     is still being uploaded. `bad`: the copy there is known to be bad, and is not fetched again until it changes.
@@ -119,9 +119,9 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class DownloadStory:
-    """One download attempt: `bytes` sent by the source, why it failed, and the documents that it brought.
+    """One download attempt: `bytes` sent by the source, why it failed, and its documents.
 
-    `outcome` is how the transfer ended, None while it is under way; `md5` is of the archive, also where none was sent.
+    `outcome` is how the transfer ended, None while it is running; `md5` is of the archive, even if none was sent.
     `session` made it. All are None for attempts of earlier versions.
     """
 
@@ -142,7 +142,7 @@ class DownloadStory:
 
 @dataclass(frozen=True, slots=True)
 class ReopeningStory:
-    """A zip action set back to be processed again, or a document to be taken through later phases again."""
+    """A submission set back to be processed again, or a document to pass later phases again."""
 
     requested_by: str
     reason: str
@@ -153,12 +153,12 @@ class ReopeningStory:
 
 @dataclass(frozen=True, slots=True)
 class ZipStory:
-    """Everything that the tracker knows of one zip action, all lists oldest first.
+    """Everything that the tracker knows of one submission, all lists oldest first.
 
-    `sources` are the ids of the file sources that host it at present. `documents` are those of the latest download;
-    `reasons` are the zip action's own and those of the latest download: what explains its state. `removals` tell when
-    its archive or documents were removed from staging. `waits_for` is an older archive of its centre that is still on
-    its way, and is taken first.
+    `sources` are the ids of the sources that host it now. `documents` are those of the latest download; `reasons` are
+    the submission's own and those of the latest download: they explain its state. `removals` are the times when its
+    archive or documents were removed from staging. `waits_for` is an older unfinished archive of its centre that is
+    processed first.
     """
 
     file_name: str
@@ -182,7 +182,7 @@ class ZipStory:
 
 
 def zip_story(connection: Connection, key: ZipKey, *, with_documents: bool = True) -> ZipStory:
-    """The story of a zip action, or all of it but its documents. Raises NotFoundError."""
+    """The story of a submission, or all of it without its documents. Raises NotFoundError."""
     row = connection.execute(
         select(ZipAction.id, ZipAction.phase_id, ZipAction.status_id, ZipFile, Centre.short_name.label("centre"))
         .join(ZipFile, ZipFile.id == ZipAction.zip_id)
@@ -197,7 +197,7 @@ def zip_story(connection: Connection, key: ZipKey, *, with_documents: bool = Tru
     latest = latest_of(downloads)
     noted = _action_reasons(connection, za_id)
     removals = [reason for reason in noted if reason.kind == ArchiveRemovedError.short_name()]
-    # A session decides anew, so that this is asked and not recorded.
+    # A session decides again, so this is computed and not recorded.
     held = [Reason(one.kind, one.said, utc_now()) for one in held_archives(connection, [za_id])]
     older = next((archive for _, archive in zips_that_wait(connection, [za_id]).values()), None)
     if older is not None:
@@ -226,9 +226,9 @@ def zip_story(connection: Connection, key: ZipKey, *, with_documents: bool = Tru
 
 
 def latest_of(downloads: Sequence[DownloadStory]) -> DownloadStory | None:
-    """The latest of a zip action's downloads; where that fetched nothing, or was given up, the last that had the bytes.
+    """The latest of a submission's downloads; if it fetched nothing, or was given up, the last that had the bytes.
 
-    None only where there are none. The same as `dcc.tracker.lineage.LATEST` for many.
+    None only without downloads. The same as `dcc.tracker.lineage.LATEST` for many.
     """
     if not downloads:
         return None
@@ -317,7 +317,7 @@ def _hosts(connection: Connection, za_id: int) -> tuple[Host, ...]:
 
 
 def _bad_copy(row: Any) -> BadCopyStory | None:
-    """The copy that a source lists, if it is bad; another one lies there when its size or time have changed."""
+    """The listed copy, if it is bad; if its size or time have changed, it is another one."""
     if row.bad_md5 is None or (row.bad_size, row.bad_modified) != (row.size_bytes, row.modified):
         return None
     return BadCopyStory(row.bad_md5, Fault(row.bad_reason), row.bad_since)

@@ -1,4 +1,4 @@
-"""The register of centres: who takes part.
+"""The register of centres.
 
 Plain functions on a connection; those that write expect the caller's write transaction
 (`dcc.tracker.database.writing`).
@@ -35,7 +35,7 @@ _LANGUAGE = re.compile(LANGUAGE_CODE)
 class NewCentre:
     """A centre to register. An empty `full_name` and a missing `imits_name` are taken from the known centres.
 
-    `language` is the code of the language that it is written to in; None: that of DCC_LANGUAGE.
+    `language` is the code of the language of its messages; None: that of DCC_LANGUAGE.
     """
 
     short_name: str
@@ -78,7 +78,7 @@ def add_centre(connection: Connection, centre: NewCentre) -> int:
 
 
 def check_new_centre(connection: Connection, centre: NewCentre) -> dict[str, object]:
-    """See whether a centre could be registered; returns its row. Raises what `add_centre` raises."""
+    """Check whether a centre could be registered; returns its row. Raises as `add_centre`."""
     if not _CODE.fullmatch(centre.short_name):
         raise ConfigurationError(
             f"{centre.short_name!r} is no centre code: 1 to 32 letters and underscores, as in the names of the "
@@ -160,7 +160,7 @@ def change_centre(
     address: str | None = None,
     language: str | None = None,
 ) -> None:
-    """Change what is known of a centre; what is None stays, an empty text takes away what need not be there.
+    """Change the data of a centre; None leaves a value, an empty text removes an optional one.
 
     Raises NotFoundError, and ConfigurationError for a text that the tracker cannot hold or an empty full name.
     """

@@ -10,14 +10,14 @@ from pydantic import SecretStr
 from dcc.errors import ConfigurationError
 
 MASK = "***"
-"""What is shown of a secret."""
+"""Replaces a secret."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _REFERENCE = re.compile(r"(?:env|file|key):")
 _PASSPHRASE = re.compile(r"(passphrase=)(?!env:|file:)[^&]*")
 
 
 def shown_accesskey(accesskey: SecretStr) -> str:
-    """What may be shown of an access key: a reference or the path of an existing file as it is, else `***`."""
+    """An access key for display: a reference or the path of an existing file as it is, else `***`."""
     text = accesskey.get_secret_value()
     if _REFERENCE.match(text):
         return _PASSPHRASE.sub(rf"\1{MASK}", text)
@@ -27,7 +27,7 @@ def shown_accesskey(accesskey: SecretStr) -> str:
 
 
 def is_plain_password(accesskey: SecretStr) -> bool:
-    """Whether an access key is a password itself, and neither empty nor a reference to what holds one."""
+    """Whether an access key is a password itself, neither empty nor a reference."""
     return shown_accesskey(accesskey) == MASK
 
 

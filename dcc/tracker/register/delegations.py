@@ -1,7 +1,7 @@
-"""Delegations: a centre lets the archives of another one speak for it, and its sources publish archives in its name.
+"""Delegations: a centre permits another one to submit its data, and that centre's sources to publish its archives.
 
 Plain functions on a connection; those that write expect the caller's write transaction. Nothing is deleted: a
-delegation that was revoked, or is over, stays on record.
+delegation that was revoked, or has ended, stays on record.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _Delegate = aliased(Centre)
 
 @dataclass(frozen=True, slots=True)
 class DelegationEntry:
-    """A delegation: `owner` lets `delegate` speak for it, to the end of the day `until` (UTC) if that is given."""
+    """A delegation: `owner` permits `delegate` to submit its data, to the end of the day `until` (UTC) if given."""
 
     owner: str
     delegate: str
@@ -49,19 +49,19 @@ class Delegations:
     owners: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def rights_of(self, centre: str | None) -> Rights:
-        """For which centres an archive of a centre speaks; None: its name tells no centre."""
+        """The centres whose data a centre's archive may change; None: its name has no centre."""
         return Rights(centre, frozenset() if centre is None else self.owners.get(centre, frozenset()))
 
 
 class Archive(NamedTuple):
-    """A zip action of the tracker and the centre of its name; None where the tracker knows neither."""
+    """A submission of the tracker and the centre of its name; None if the tracker knows neither."""
 
     za_id: int | None
     centre: str | None
 
 
 def find_archive(connection: Connection, key: ZipKey) -> Archive:
-    """What the tracker knows of a zip action."""
+    """The submission as the tracker knows it."""
     query = (
         select(ZipAction.id, Centre.short_name)
         .join(ZipFile, ZipFile.id == ZipAction.zip_id)
@@ -87,7 +87,7 @@ def load_delegations(connection: Connection) -> Delegations:
 
 
 def list_delegations(connection: Connection, *, everything: bool = False) -> list[DelegationEntry]:
-    """The delegations in force; with `everything`, those that were revoked or are over too. By owner and delegate."""
+    """The delegations in force; with `everything`, those that were revoked or have ended too. By owner and delegate."""
     query = _pairs(Delegation, in_force().label("in_force"))
     if not everything:
         query = query.where(in_force())
@@ -112,7 +112,7 @@ def delegate(
     """Record that a centre delegates to another; one in force between the two is replaced.
 
     Raises NotFoundError for a centre that is not registered, ConfigurationError for a centre that delegates to itself,
-    or a day that is over.
+    or a past day.
     """
     if owner == to:
         raise ConfigurationError(f"Centre {owner} speaks for itself. Name another centre with --to.")
@@ -131,7 +131,7 @@ def delegate(
 
 
 def revoke(connection: Connection, owner: str, to: str, *, revoked_by: str) -> DelegationEntry:
-    """End a delegation that is in force. Raises NotFoundError when there is none."""
+    """End a delegation in force. Raises NotFoundError if there is none."""
     if not _revoke(connection, owner, to, revoked_by):
         raise NotFoundError(
             f"Centre {owner} delegates nothing to centre {to} at present. See: dcc centre delegations --all"
@@ -141,7 +141,7 @@ def revoke(connection: Connection, owner: str, to: str, *, revoked_by: str) -> D
 
 
 def _revoke(connection: Connection, owner: str, to: str, revoked_by: str) -> int:
-    """End the delegation in force between two centres; how many there were."""
+    """End the delegation in force between two centres; returns the number."""
     between = (
         Delegation.owner_id == centre_id_of(connection, owner),
         Delegation.delegate_id == centre_id_of(connection, to),

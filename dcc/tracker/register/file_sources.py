@@ -1,8 +1,8 @@
-"""The register of file sources: where the archives of centres are collected.
+"""The register of sources: where the archives of centres are collected.
 
 Plain functions on a connection; those that write expect the caller's write transaction
-(`dcc.tracker.database.writing`). An access key is stored as given, so better as a reference (`env:NAME`,
-`file:PATH`, `key:PATH`) than as a secret; what is handed out for showing never holds a secret.
+(`dcc.tracker.database.writing`). An access key is stored as given, so a reference (`env:NAME`, `file:PATH`, `key:PATH`)
+is better than a secret; entries for display never contain a secret.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from dcc.tracker.register.source_trust import (
 )
 
 _FIRST_ADDED_PROTOCOL: Final = 1000
-"""The first id in `source_protocol` of protocols that installed packages add: those below are the platform's."""
+"""The first id in `source_protocol` for protocols of installed packages: smaller ones are the platform's."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceEntry:
-    """A registered file source as it may be shown: `accesskey` is a reference, `***` or empty.
+    """A registered source for display: `accesskey` is a reference, `***` or empty.
 
-    `hosted` counts the zip actions that it hosts at present; `fingerprints` are those of its accepted host keys,
+    `hosted` counts the submissions that it hosts now; `fingerprints` are those of its accepted host keys,
     `tls_fingerprints` of its accepted certificates, `tls_authorities` of the authorities trusted for it alone.
     """
 
@@ -74,9 +74,9 @@ class SourceEntry:
 def add_source(
     connection: Connection, address: SourceAddress, host_keys: Sequence[PinnedKey] = (), tls: TlsTrust | None = None
 ) -> int:
-    """Register a file source, available, with its accepted host keys and certificates; returns its id.
+    """Register a source, available, with its accepted host keys and certificates; returns its id.
 
-    Of `address`, `id` and what is trusted are not used. Raises what `check_new_source` raises.
+    The id and the trust in `address` are ignored. Raises as `check_new_source`.
     """
     row = {
         "centre_id": check_new_source(connection, address),
@@ -97,10 +97,10 @@ def add_source(
 
 
 def check_new_source(connection: Connection, address: SourceAddress) -> int:
-    """See whether a file source could be registered; returns the id of its centre.
+    """Check whether a source could be registered; returns the id of its centre.
 
-    Raises NotFoundError for an unknown centre, ConfigurationError for a protocol that nothing speaks, text that the
-    tracker cannot hold and a source that is registered already.
+    Raises NotFoundError for an unknown centre, ConfigurationError for an unknown protocol, a text that the tracker
+    cannot hold and a source that is registered already.
     """
     centre_id = centre_id_of(connection, address.centre)
     require_fit("host name", address.hostname, 512)
@@ -228,7 +228,7 @@ def change_source(
     extent: Extent | None = None,
     tls: TlsTrust | None = None,
 ) -> None:
-    """Change how a file source is reached and listed; what is None stays. Raises NotFoundError, ConfigurationError."""
+    """Change how a source is reached and listed; None leaves a value. Raises NotFoundError, ConfigurationError."""
     _existing_source(connection, source_id)
     require_fit("host name", hostname, 512)
     require_fit("user name", username, 128)
@@ -249,9 +249,9 @@ def change_source(
 
 
 def purge_source(connection: Connection, source_id: int) -> int:
-    """Delete a file source with its hostings, download attempts and their documents; zip actions stay.
+    """Delete a source with its hostings, download attempts and their documents; submissions stay.
 
-    Returns the number of download attempts deleted. Raises NotFoundError.
+    Returns the number of deleted download attempts. Raises NotFoundError.
     """
     _existing_source(connection, source_id)
     downloads = connection.scalar(

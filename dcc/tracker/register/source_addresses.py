@@ -1,4 +1,4 @@
-"""File sources with their addresses, credentials and trust, ready to connect to."""
+"""Sources with their addresses, credentials and trust, ready to connect to."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ class SourceState(StrEnum):
 
 
 def in_use(centre: Any = Centre) -> ColumnElement[bool]:
-    """Whether a file source is crawled: of a query with its state and its centre, as `centre` if that is an alias."""
+    """Whether a source is crawled, as a condition with its state and its centre, as `centre` if that is an alias."""
     return and_(ResourceStateRow.short_name == SourceState.AVAILABLE, centre.is_active.is_(True))
 
 
 def extent_of(row: Any) -> Extent:
-    """What is listed of a file source, from its row."""
+    """The listed extent of a source, from its row."""
     patterns = (tuple(json.loads(text)) if text else () for text in (row.listed_include, row.listed_exclude))
     return Extent(row.listed_depth, *patterns)
 
 
 def extent_columns(extent: Extent) -> dict[str, object]:
-    """The columns that hold what is listed of a file source."""
+    """The columns of a source's listed extent."""
     return {
         "listed_depth": extent.depth,
         "listed_include": json.dumps(extent.include) if extent.include else None,
@@ -46,10 +46,10 @@ def extent_columns(extent: Extent) -> dict[str, object]:
 def load_addresses(
     connection: Connection, *, ids: Sequence[int] | None = None, only_crawlable: bool = True
 ) -> list[SourceAddress]:
-    """The file sources by id, with their pinned host keys and trusted certificates.
+    """The sources by id, with their pinned host keys and trusted certificates.
 
-    `only_crawlable` leaves out those that are not `available` or whose centre is not active;
-    `ids` leaves out all others.
+    `only_crawlable` leaves out those that are not `available` or whose centre is not active; `ids` leaves out all
+    others.
     """
     query = (
         select(

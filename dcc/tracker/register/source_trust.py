@@ -1,4 +1,4 @@
-"""What a file source is trusted by: accepted SSH host keys and TLS certificates, of authorities or the server's own."""
+"""Trust in sources: accepted SSH host keys and TLS certificates, of authorities or the server's own."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class PinnedKey:
 
     @classmethod
     def of(cls, shown: host_keys.HostKey) -> Self:
-        """The key that a server shows, to be pinned."""
+        """The key of a server, to be pinned."""
         return cls(shown.type, shown.base64, shown.fingerprint)
 
 
@@ -39,7 +39,7 @@ def pinned_keys(connection: Connection, source_id: int) -> list[PinnedKey]:
 
 
 def pin_host_keys(connection: Connection, source_id: int, keys: Sequence[PinnedKey]) -> None:
-    """Make `keys` the accepted host keys of a file source, in place of those accepted before."""
+    """Replace the accepted host keys of a source by `keys`."""
     connection.execute(delete(HostKey).where(HostKey.file_source_id == source_id))
     now = utc_now()
     rows = [
@@ -58,7 +58,7 @@ def pin_host_keys(connection: Connection, source_id: int, keys: Sequence[PinnedK
 
 @dataclass(frozen=True, slots=True)
 class TlsTrust:
-    """What is trusted for a file source; None leaves a part as it is, nothing in it takes it away.
+    """Trust in a source; None leaves a part as it is, an empty value removes it.
 
     `fingerprints` are those of the server's own certificate (see `dcc.sources.certificates`).
     """
@@ -68,7 +68,7 @@ class TlsTrust:
 
 
 def trusted_certificates(connection: Connection) -> dict[int, TlsTrust]:
-    """What is trusted for each file source for which anything is, by its id."""
+    """The trust in each source that has any, by its id."""
     query = select(TlsCertificate.file_source_id, TlsCertificate.fingerprint, TlsCertificate.authority_pem).order_by(
         TlsCertificate.id
     )
@@ -83,7 +83,7 @@ def trusted_certificates(connection: Connection) -> dict[int, TlsTrust]:
 
 
 def trust_certificates(connection: Connection, source_id: int, trust: TlsTrust) -> None:
-    """Trust these for a file source, in place of those trusted before. Raises ConfigurationError."""
+    """Replace the trusted certificates of a source. Raises ConfigurationError."""
     now = utc_now()
     rows: list[dict[str, object]] = []
     of_source = TlsCertificate.file_source_id == source_id
