@@ -21,6 +21,15 @@ ARCHIVE_SUFFIXES: Final = (".zip", ".tar", ".tar.gz", ".tgz")
 """The suffixes of archives that are opened."""
 
 
+MANIFEST_FORMATS: Final = ("json", "csv")
+"""The formats of manifests, in the order in which they count."""
+
+
+def manifest_beside(archive: str, suffix: str) -> str:
+    """The name of the manifest beside an archive, in one of MANIFEST_FORMATS."""
+    return f"{archive}.manifest.{suffix}"
+
+
 class Action(StrEnum):
     """What a centre wants done with an archive: the directory that it is in."""
 

@@ -11,21 +11,20 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from dcc.archives.entries import Entry, legible, shortened, shown
 from dcc.archives.limits import DEEPEST, Allowance, ArchiveLimits
-from dcc.archives.manifest import MANIFEST_NAMES, MAX_MANIFEST_BYTES, Expected, Manifest, read_manifest
+from dcc.archives.manifest import MANIFEST_NAMES, Expected, read_manifest, require_short
 from dcc.archives.tar_archives import GZIP_SIGNATURE, is_tar, tar_entries, unpack_gzip
 from dcc.archives.zip_archives import zip_entries
 from dcc.errors import (
     BadFileNameError,
     DuplicateMemberError,
     EmptyArchiveError,
-    ManifestError,
     MemberIgnoredError,
     MemberNotOpenedError,
 )
@@ -81,14 +80,16 @@ class ExtractedArchive:
     `documents` are on disk, in the order in which they are to be processed. `refused` are the `.xml` files whose names
     do not conform, and archives that are not opened, as (path, size in bytes, reason). `ignored` is everything else,
     as (path, reason); beyond 100 a last pair says how many more there are. All paths are printable text. `manifest` is
-    what the archive says itself that it holds, None where it says nothing. `files` are those that were asked for.
+    what the archive says itself that it holds, None where it says nothing. `files` are those that were asked for;
+    `sizes` those of all files, by their paths.
     """
 
     documents: tuple[ExtractedDocument, ...]
     refused: tuple[tuple[str, int, Problem], ...]
     ignored: tuple[tuple[Message, Message], ...]
-    manifest: Manifest | None = None
+    manifest: tuple[Expected, ...] | None = None
     files: tuple[ExtractedFile, ...] = ()
+    sizes: Mapping[str, int] = field(default_factory=dict)
 
 
 def extract_archive(
@@ -188,8 +189,9 @@ class _Extraction:
             more = message(mark("{number} more entries"), number=self.left_aside - _LISTED_IGNORED)
             self.ignored.append((more, message(mark("left aside likewise; not listed"))))
         ordered = sorted(self.documents.values(), key=lambda document: document.name.processing_order)
-        manifest = None if self.expected is None else Manifest(self.expected, self.sizes)
-        return ExtractedArchive(tuple(ordered), tuple(self.refused), tuple(self.ignored), manifest, tuple(self.files))
+        return ExtractedArchive(
+            tuple(ordered), tuple(self.refused), tuple(self.ignored), self.expected, tuple(self.files), self.sizes
+        )
 
     @contextmanager
     def _opened(self, path: Path, label: str) -> Iterator[Sequence[Entry]]:
@@ -261,14 +263,7 @@ class _Extraction:
 
 
 def _read_manifest(entry: Entry, label: str) -> tuple[Expected, ...]:
-    if entry.size_bytes > MAX_MANIFEST_BYTES:
-        raise ManifestError(
-            mark("{archive} has a {name} of {size} bytes; {most} are the most. Split the archive up."),
-            archive=label,
-            name=entry.path,
-            size=entry.size_bytes,
-            most=MAX_MANIFEST_BYTES,
-        )
+    require_short(entry.size_bytes, entry.path, label)
     return read_manifest(b"".join(entry.content()), entry.path, label)
 
 

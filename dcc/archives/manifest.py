@@ -1,6 +1,7 @@
 """The manifest of a submission: which files its archive is to hold, with sizes, checksums and counts.
 
-`manifest.json` or `manifest.csv` at the top of the archive; docs/centres.md has the format.
+`manifest.json` or `manifest.csv` at the top of the archive, or beside it under the archive's name and that;
+docs/centres.md has the format.
 """
 
 from __future__ import annotations
@@ -10,14 +11,14 @@ import hashlib
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from dcc.errors import ManifestError
 from dcc.messages import Message, mark, message
+from dcc.naming import MANIFEST_FORMATS, manifest_beside
 
-MANIFEST_NAMES: Final = ("manifest.json", "manifest.csv")
+MANIFEST_NAMES: Final = tuple(f"manifest.{suffix}" for suffix in MANIFEST_FORMATS)
 """What manifests are called."""
 MAX_MANIFEST_BYTES: Final = 16 * 1024 * 1024
 """How long a manifest may be."""
@@ -33,8 +34,7 @@ class Counts(NamedTuple):
     experiments: int
 
 
-@dataclass(frozen=True, slots=True)
-class Expected:
+class Expected(NamedTuple):
     """What a manifest says of a file: its path in the archive, and the rest as far as it says it.
 
     `checksum` is an MD5 or SHA-256 in lower-case hexadecimal digits, `size` in bytes.
@@ -47,33 +47,72 @@ class Expected:
     experiments: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """What an archive is to hold, and the sizes of the files that it holds, by their paths."""
+def differences(
+    expected: Iterable[Expected],
+    sizes: Mapping[str, int],
+    files: Mapping[str, Path],
+    count: Callable[[str], Counts | None],
+    refused: Iterable[str] = (),
+) -> Iterator[Message]:
+    """What an archive does not hold as a manifest says, a message each.
 
-    expected: tuple[Expected, ...]
-    sizes: Mapping[str, int]
+    `sizes` are those of all files in it, by their paths; `files` has those of documents, as they were taken out of it.
+    `refused` are documents that were not. `count` counts what a document holds, None where that cannot be said since
+    it is not valid.
+    """
+    listed = set()
+    for one in expected:
+        listed.add(one.file)
+        if one.file not in sizes:
+            yield message(mark("{file} is missing"), file=one.file)
+        elif one.size not in (None, sizes[one.file]):
+            said = mark("{file} has {found} bytes, not {expected}")
+            yield message(said, file=one.file, found=sizes[one.file], expected=one.size)
+        elif one.file in files:
+            yield from of_content(one, files[one.file], count)
+    for file in (*files, *refused):
+        if file not in listed:
+            yield message(mark("{file} is not in the manifest"), file=file)
 
-    def differences(
-        self, documents: Mapping[str, Path], count: Callable[[str], Counts | None], refused: Iterable[str] = ()
-    ) -> Iterator[Message]:
-        """What the archive does not hold as the manifest says, a message each.
 
-        `documents` has the files of documents by their paths in the archive; `refused` are documents that were not
-        taken out of it; `count` counts what a document holds, None where that cannot be said since it is not valid.
-        """
-        listed = {one.file for one in self.expected}
-        for one in self.expected:
-            if one.file not in self.sizes:
-                yield message(mark("{file} is missing"), file=one.file)
-            elif one.size not in (None, self.sizes[one.file]):
-                said = mark("{file} has {found} bytes, not {expected}")
-                yield message(said, file=one.file, found=self.sizes[one.file], expected=one.size)
-            elif one.file in documents:
-                yield from _of_content(one, documents[one.file], count)
-        for file in (*documents, *refused):
-            if file not in listed:
-                yield message(mark("{file} is not in the manifest"), file=file)
+def conflicts(one: Iterable[Expected], other: Iterable[Expected]) -> Iterator[str]:
+    """The files of which two manifests of an archive say something else."""
+    by_file, of_other = ({each.file: each for each in some} for some in (one, other))
+    for file in dict.fromkeys([*by_file, *of_other]):
+        if file not in by_file or file not in of_other or not _agree(by_file[file], of_other[file]):
+            yield file
+
+
+def _agree(one: Expected, other: Expected) -> bool:
+    """Whether nothing that both say differs; checksums of two sorts cannot be compared."""
+    if one.checksum and other.checksum and len(one.checksum) == len(other.checksum) and one.checksum != other.checksum:
+        return False
+    return all(None in pair or len(set(pair)) == 1 for pair in zip(one[1:], other[1:], strict=True))
+
+
+def read_beside(archive: Path) -> tuple[Expected, ...] | None:
+    """What the manifest beside an archive says, `<archive>.manifest.json` or `.csv`; None where there is none.
+
+    Raises ManifestError, and OSError.
+    """
+    for suffix in MANIFEST_FORMATS:
+        path = archive.with_name(manifest_beside(archive.name, suffix))
+        if path.is_file():
+            require_short(path.stat().st_size, path.name, archive.name)
+            return read_manifest(path.read_bytes(), path.name, archive.name)
+    return None
+
+
+def require_short(size: int, name: str, archive: str) -> None:
+    """Refuse a manifest of too many bytes. Raises ManifestError."""
+    if size > MAX_MANIFEST_BYTES:
+        raise ManifestError(
+            mark("{archive} has a {name} of {size} bytes; {most} are the most. Split the archive up."),
+            archive=archive,
+            name=name,
+            size=size,
+            most=MAX_MANIFEST_BYTES,
+        )
 
 
 def read_manifest(content: bytes, name: str, archive: str) -> tuple[Expected, ...]:
@@ -94,13 +133,10 @@ def read_manifest(content: bytes, name: str, archive: str) -> tuple[Expected, ..
         ) from error
 
 
-def manifest_of(directory: Path, count: Callable[[Path], Counts]) -> list[dict[str, Any]]:
-    """The rows of a manifest of the documents below a directory; `count` counts what one holds. Raises OSError."""
-    rows = []
-    for path in sorted(directory.rglob("*.xml")):
-        row = {"file": path.relative_to(directory).as_posix(), "size": path.stat().st_size}
-        rows.append(row | {"checksum": _digest(path, "sha256")} | count(path)._asdict())
-    return rows
+def manifest_row(file: str, path: Path, counts: Counts | None = None) -> dict[str, Any]:
+    """The row of a manifest for a file, which lies at `path`. Raises OSError."""
+    row = {"file": file, "size": path.stat().st_size, "checksum": _digest(path, "sha256")}
+    return row | (Counts(0, 0) if counts is None else counts)._asdict()
 
 
 def write_manifest(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
@@ -135,7 +171,8 @@ def _number(value: Any) -> int | None:
     return None if value in (None, "") else int(value)
 
 
-def _of_content(one: Expected, path: Path, count: Callable[[str], Counts | None]) -> Iterator[Message]:
+def of_content(one: Expected, path: Path, count: Callable[[str], Counts | None]) -> Iterator[Message]:
+    """What the content of a file has otherwise than a manifest says, its checksum or its counts."""
     if one.checksum is not None:
         found = _digest(path, _CHECKSUMS[len(one.checksum)])
         if found != one.checksum:

@@ -142,6 +142,7 @@ class ListedFile:
     modified: int | None
     has_md5: bool = False
     folder: str = ""
+    manifest: str = ""
 
     @property
     def path(self) -> str:

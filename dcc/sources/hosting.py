@@ -38,7 +38,8 @@ class Hosting:
 
     `failed_before`: an earlier download from there failed, so that the next one counts as a retry; an archive that
     arrived and was bad does not. `own`: the source is one of the centre that the archive is named for. `bad`: the copy
-    there is known to be bad. `folder`: where below the action directory it lies.
+    there is known to be bad. `folder`: where below the action directory it lies. `manifest`: the format of the manifest
+    beside it, empty without one.
     """
 
     id: int
@@ -50,6 +51,7 @@ class Hosting:
     own: bool = field(default=False, compare=False)
     bad: KnownBad | None = field(default=None, compare=False)
     folder: str = field(default="", compare=False)
+    manifest: str = field(default="", compare=False)
 
     def may_be_right(self, published: str | None) -> bool:
         """Whether a copy that is known to be bad is worth a look without a change, at the checksum beside it.

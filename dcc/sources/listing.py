@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from dcc.errors import ListingFailedError
 from dcc.messages import Message, mark
-from dcc.naming import ARCHIVE_SUFFIXES, Action
+from dcc.naming import ARCHIVE_SUFFIXES, MANIFEST_FORMATS, Action, manifest_beside
 from dcc.sources.base import PLAIN, ActionListing, Extent, ListedFile, ListedTwice
 from dcc.sources.listing_watch import watched
 from dcc.sources.remote_names import printable
@@ -40,7 +40,9 @@ _LOOK_EVERY = 64
 _LINK_TO_NO_FILE = "a link to no file that may be read"
 _NO_ENTRIES = (b".", b"..")
 _MD5 = b".md5"
-_CHECKSUMS = tuple(suffix + _MD5 for suffix in ARCHIVE_ENDINGS)
+_MANIFESTS = {manifest_beside("", suffix).encode(): suffix for suffix in MANIFEST_FORMATS}
+_BESIDE = (_MD5, *_MANIFESTS)
+_OF_ARCHIVES = tuple(suffix + beside for suffix in ARCHIVE_ENDINGS for beside in (b"", *_BESIDE))
 
 
 class EntryKind(Enum):
@@ -121,7 +123,8 @@ class _Found:
         self._label, self._action, self._extent = label, action, extent
         self._zips: dict[bytes, Entry] = {}
         self._folder_of: dict[bytes, bytes] = {}
-        self._sidecars: set[bytes] = set()
+        self._checksums: set[bytes] = set()
+        self._manifests: dict[bytes, str] = {}
         self._folders: list[tuple[bool, bytes]] = []
         self._count = 0
         self._ignored = 0
@@ -188,13 +191,20 @@ class _Found:
             self._folders.append((is_link, path))
         elif reason is not None:
             self._ignore(path, _LINK_TO_NO_FILE if is_link else reason)
-        elif not self._extent.takes(printable(path.removesuffix(_MD5))):
-            if not name.endswith(_MD5):
-                self._ignore(path, "left out by the patterns of the file source")
-        elif name.endswith(ARCHIVE_ENDINGS):
-            self._add_archive(folder, entry)
         else:
-            self._sidecars.add(path.removesuffix(_MD5))
+            beside = next((ending for ending in _BESIDE if name.endswith(ending)), b"")
+            archive = path.removesuffix(beside)
+            if not self._extent.takes(printable(archive)):
+                if not beside:
+                    self._ignore(path, "left out by the patterns of the file source")
+            elif not beside:
+                self._add_archive(folder, entry)
+            elif beside == _MD5:
+                self._checksums.add(archive)
+            else:
+                self._manifests[archive] = min(
+                    _MANIFESTS[beside], self._manifests.get(archive, _MANIFESTS[beside]), key=MANIFEST_FORMATS.index
+                )
 
     def _add_archive(self, folder: bytes, entry: Entry) -> None:
         name = entry.name
@@ -210,7 +220,7 @@ class _Found:
 
     def _require_few(self, links: Sequence[Entry]) -> None:
         """Raise ListingFailedError if there are more archives and checksums than may be kept."""
-        if len(self._zips) + len(self._sidecars) + len(links) > MAX_ZIPS:
+        if len(self._zips) + len(self._checksums) + len(self._manifests) + len(links) > MAX_ZIPS:
             raise too_many(self._label, self._action, f"{MAX_ZIPS:,} archives and checksums")
 
     def _ignore(self, path: bytes, reason: str) -> None:
@@ -222,21 +232,26 @@ class _Found:
 
     def listing(self) -> ActionListing:
         """All that was found."""
-        folder_of, sidecars = self._folder_of, self._sidecars
+        folder_of, checksums, manifests = self._folder_of, self._checksums, self._manifests
         paths: Set[bytes] = self._zips.keys()
         if folder_of:
             paths = {_below(folder_of.get(name, b""), name) for name in self._zips}
-        for path in sidecars - paths:
+        for path in checksums - paths:
             self._ignore(path + _MD5, "no archive beside this checksum")
+        for path in manifests.keys() - paths:
+            self._ignore(path + manifest_beside("", manifests[path]).encode(), "no archive beside this manifest")
         if folder_of:
             files = [
-                ListedFile(printable(name), size, modified, _below(folder, name) in sidecars, printable(folder))
+                ListedFile(
+                    printable(name), size, modified, path in checksums, printable(folder), manifests.get(path, "")
+                )
                 for name, _, size, modified in self._zips.values()
                 for folder in [folder_of.get(name, b"")]
+                for path in [_below(folder, name)]
             ]
         else:
             files = [
-                ListedFile(printable(name), size, modified, name in sidecars)
+                ListedFile(printable(name), size, modified, name in checksums, manifest=manifests.get(name, ""))
                 for name, _, size, modified in self._zips.values()
             ]
         files.sort(key=attrgetter("name"))
@@ -269,7 +284,7 @@ def _is_possible(name: bytes) -> bool:
 
 
 def _reason_to_ignore(entry: Entry) -> str | None:
-    """Why an entry is no archive and no checksum of one, as far as can be told without following a link."""
+    """Why an entry is no archive and no checksum or manifest of one, as far as can be told without following a link."""
     name, kind, _, _ = entry
     if not _is_possible(name):
         return "no name that a file can have"
@@ -277,6 +292,6 @@ def _reason_to_ignore(entry: Entry) -> str | None:
         return "a directory"
     if kind is _OTHER:
         return "neither a file nor a directory"
-    if name.endswith((*ARCHIVE_ENDINGS, *_CHECKSUMS)):
+    if name.endswith(_OF_ARCHIVES):
         return None
     return "not an archive"

@@ -1,5 +1,7 @@
 """Archives and their contents on disk: `<staging>/<action>/<zip>` and `<zip>.contents/` beside it.
 
+`<zip>.manifest.json` or `.csv` is the manifest that lay beside the archive at its source.
+
 An archive gets its own name once it is complete. During the download it is `<zip>.part`, with its origin in
 `<zip>.part.json`, so that a later attempt can continue it.
 """
@@ -21,7 +23,7 @@ from typing import Any, NamedTuple
 
 from dcc.errors import BadFileNameError, ConfigurationError, DiskFullError
 from dcc.messages import Message, mark
-from dcc.naming import Action
+from dcc.naming import MANIFEST_FORMATS, Action, manifest_beside
 from dcc.outcomes import ZipKey
 from dcc.runtime.checksums import md5_of
 from dcc.runtime.disk_space import is_full
@@ -109,6 +111,21 @@ class Staging:
     def note_origin(self, key: ZipKey, origin: Origin) -> None:
         """Record the part's origin, so that it can be continued."""
         Path(_places(self.root, key).origin).write_text(json.dumps(asdict(origin)), "utf-8")
+
+    def has_manifest(self, key: ZipKey) -> bool:
+        """Whether a manifest lies beside the archive."""
+        archive = _places(self.root, key).archive
+        return any(os.path.lexists(manifest_beside(archive, suffix)) for suffix in MANIFEST_FORMATS)
+
+    def put_manifest(self, key: ZipKey, suffix: str, content: bytes | None) -> None:
+        """Replace the manifest beside the archive by that at its source, in that format; None: there is none."""
+        archive = _places(self.root, key).archive
+        for each in MANIFEST_FORMATS:
+            _remove(manifest_beside(archive, each))
+        if content is not None:
+            place = os.open(manifest_beside(archive, suffix), _NEW_PART, 0o600)
+            with os.fdopen(place, "wb") as file:
+                file.write(content)
 
     def finish_part(self, key: ZipKey) -> Path:
         """Give the complete part the archive's name, and remove contents of an earlier one. Returns the path."""

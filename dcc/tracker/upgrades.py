@@ -34,5 +34,6 @@ REVISIONS: Final[Revisions] = {
     "0013": None,
     "0014": None,
     "0015": None,
+    "0016": None,
 }
 """All revisions, oldest first, and what converts the rows of the one before."""

@@ -1,5 +1,6 @@
 """The manifest of an archive: how it is read and written, and what an archive that differs from it comes to."""
 
+import csv
 import hashlib
 import io
 import json
@@ -125,6 +126,48 @@ def test_a_manifest_that_is_not_at_the_top_is_a_file_like_others(
         archive.writestr("manifest.json", b"[]")
     more = {"inner.zip": inner.getvalue()} if place == "inner.zip/" else {}
     assert isinstance(check(checker, tmp_path, b"[]", "folder/manifest.json", **more), CheckedArchive)
+
+
+OWN = {"file": ARCHIVE, "size": "the size", "checksum": "the checksum"}
+BESIDE: dict[str, tuple[object, object, str]] = {
+    "right": ([OWN, *rows()], None, ""),
+    "wrong size of the archive": ([OWN | {"size": 7}, *rows()], None, "bytes, not 7"),
+    "wrong checksum of the archive": ([OWN | {"checksum": "0" * 64}, *rows()], None, f"not {'0' * 64}"),
+    "wrong MD5 of the archive": ([OWN | {"checksum": "0" * 32}, *rows()], None, f"not {'0' * 32}"),
+    "wrong document": ([OWN, *rows(specimens={"specimens": 4})], None, "holds 3 specimens, not 4"),
+    "document not named": ([OWN], None, "is not in the manifest"),
+    "archive not named": (rows(), None, ""),
+    "both alike": ([OWN, *rows()], rows(specimens={"checksum": None}), ""),
+    "both wrong alike": (rows(specimens={"size": 1}), rows(specimens={"size": 1}), "bytes, not 1"),
+    "both with another size": (rows(), rows(specimens={"size": 1}), f"says something else of {SPECIMENS}"),
+    "both with other files": (rows(), rows()[:1], f"says something else of {EXPERIMENTS}"),
+    "no manifest": ("{", None, f"has a {ARCHIVE}.manifest.json that cannot be read"),
+}
+
+
+@pytest.mark.parametrize("case", BESIDE)
+def test_a_manifest_beside_an_archive_is_held_against_it(checker: ArchiveChecker, tmp_path: Path, case: str) -> None:
+    outside, inside, said = BESIDE[case]
+    path = tmp_path / ARCHIVE
+    inner = {} if inside is None else {"manifest.csv": as_csv(inside)}
+    path.write_bytes(submissions.archive(inner | DOCUMENTS))
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    text = outside if isinstance(outside, str) else json.dumps(outside)
+    told = text.replace('"the size"', str(path.stat().st_size)).replace("the checksum", digest)
+    (tmp_path / f"{ARCHIVE}.manifest.json").write_text(told, "utf-8")
+    found = checker.check(path, tmp_path / "contents")
+    assert isinstance(found, NotOpened if said else CheckedArchive), found
+    if isinstance(found, NotOpened):
+        assert isinstance(found.error, ManifestError)
+        assert said in str(found.error)
+
+
+def as_csv(told: Any) -> bytes:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(told[0]))
+    writer.writeheader()
+    writer.writerows(told)
+    return text.getvalue().encode()
 
 
 UNREADABLE = {

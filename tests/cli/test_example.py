@@ -65,22 +65,37 @@ def state(dcc: Dcc, key: str) -> tuple[str, str]:
     return story["phase"], story["status"]
 
 
-@pytest.mark.parametrize("suffix", ["json", "csv"])
-def test_a_manifest_is_written_of_what_is_to_be_packed(bare_dcc: Dcc, tmp_path: Path, suffix: str) -> None:
+@pytest.mark.parametrize(("suffix", "documents"), [("json", "xml"), ("csv", "csv")])
+def test_a_manifest_is_written_of_what_is_to_be_packed(
+    bare_dcc: Dcc, tmp_path: Path, suffix: str, documents: str
+) -> None:
     """And the archive that holds it passes, while one without a document of it does not."""
     folder = tmp_path / "export"
     folder.mkdir()
-    with zipfile.ZipFile(bare_dcc.json("example", tmp_path / "centre")["path"]) as archive:
+    with zipfile.ZipFile(bare_dcc.json("example", tmp_path / "centre", "--format", documents)["path"]) as archive:
         archive.extractall(folder)
     made = bare_dcc("manifest", folder, "--format", suffix)
     assert made.stdout.startswith(f"Wrote {folder}/manifest.{suffix}: 2 documents, 24 specimens, 24 experiments.")
     packed = tmp_path / "H.2013-10-31.9.impc.zip"
-    for left_out, exit_code in ((set(), 0), ({sorted(folder.glob("*.xml"))[0]}, 1)):
+    for left_out, exit_code in ((set(), 0), ({next(folder.glob(f"*s*.{documents}"))}, 1)):
         with zipfile.ZipFile(packed, "w") as archive:
             for path in set(folder.iterdir()) - left_out:
                 archive.write(path, path.name)
         checked = bare_dcc("validate", packed, exit_code=exit_code)
         assert ("is missing" in checked.stdout) is bool(left_out)
+
+
+@pytest.mark.parametrize("documents", ["xml", "csv"])
+def test_a_manifest_is_written_beside_an_archive(bare_dcc: Dcc, tmp_path: Path, documents: str) -> None:
+    archive = Path(bare_dcc.json("example", tmp_path, "--format", documents)["path"])
+    made = bare_dcc("manifest", archive)
+    beside = archive.with_name(f"{archive.name}.manifest.json")
+    assert made.stdout.startswith(f"Wrote {beside}: 2 documents, 24 specimens, 24 experiments.")
+    bare_dcc("validate", archive)
+    with zipfile.ZipFile(archive, "a") as opened:
+        opened.writestr("notes.txt", "More.")
+    assert f"{archive.name} has" in bare_dcc("validate", archive, exit_code=1).stdout
+    assert "is neither a zip nor a tar" in bare_dcc.error("manifest", beside, exit_code=1)
 
 
 def test_without_a_document_no_manifest_is_written(bare_dcc: Dcc, tmp_path: Path) -> None:

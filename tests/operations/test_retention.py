@@ -95,6 +95,7 @@ def test_staging_is_looked_at_without_following_links(tmp_path: Path) -> None:
     root = tmp_path / "staging"
     (root / "add" / "y.zip.contents").mkdir(parents=True)
     (root / "add" / "y.zip").write_bytes(b"123")
+    (root / "add" / "y.zip.manifest.csv").write_bytes(b"1")
     (root / "add" / "y.zip.contents" / "a.xml").write_bytes(b"12")
     (root / "add" / "y.zip.contents" / "link").symlink_to(outside)
     (root / "add" / "z.zip").symlink_to(outside / "x.zip.contents" / "secret")
@@ -104,7 +105,7 @@ def test_staging_is_looked_at_without_following_links(tmp_path: Path) -> None:
     (root / "lost+found").mkdir()
     found = {one.place: one for one in read_staging(root)}
     assert set(found) == {"add/y.zip", "add/z.zip", "add/w.zip.contents", "edit", "notes.txt"}
-    assert found["add/y.zip"].bytes == 5
+    assert found["add/y.zip"].bytes == 6
     assert {entry.kind for place in ("add/z.zip", "edit") for entry in found[place].entries} == {Kind.UNKNOWN}
     (decision,) = decide(found["edit"], None, POLICY, NOW)
     assert (decision.verdict, decision.reason) == (Verdict.KEEP, "a link, which is not followed")

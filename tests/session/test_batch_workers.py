@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -26,7 +27,7 @@ from dcc.session.data import prepared_archives
 from dcc.settings import Settings
 from dcc.sources.hosting import Hosting
 from dcc.store.objects import ObjectStore
-from tests.support.data_installations import DataInstallation, experiments, specimens
+from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, specimens
 from tests.support.databases import only_sqlite
 from tests.support.installations import Folder, Installation
 
@@ -105,12 +106,18 @@ def test_a_first_session_applies_what_workers_prepared_and_prepares_nothing_anew
     first: DataInstallation, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(prepared_archives, "prepare_archive", None)
+    beside = {"file": ZIP.rpartition("/")[2], "size": (first.folder.path / ZIP).stat().st_size}
+    wrong = ZIP.replace(".1.impc", ".2.impc")
+    first.put(wrong, specimens("2013-10-31.2"))
+    for key in (ZIP, wrong):
+        documents = [{"file": name.replace(".1.", f".{key.split('.')[2]}.")} for name in (SPECIMENS, EXPERIMENTS)]
+        (first.folder.path / f"{key}.manifest.json").write_text(json.dumps([beside, *documents]), "utf-8")
     workers = HereAndNow(first)
     validate(first, workers)
     with caplog.at_level(logging.INFO):
         first.take_up()
     assert workers.given == ["batch_1"]
-    assert first.states() == {ZIP: "qc pending"}
+    assert first.states() == {ZIP: "qc pending", wrong: "unzip failed"}
     assert "prepared anew" not in caplog.text
 
 

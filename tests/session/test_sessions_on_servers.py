@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import replace
 
 import pytest
@@ -83,6 +84,50 @@ class TestOneTreeOverEveryProtocol:
         assert all(outcome.succeeded for outcome in result.zips.values())
         with quick.tracker.connect() as connection:
             assert connection.scalar(select(CrawlingSession.status)) == 0
+
+
+def manifest(name: str, content: bytes, **changed: object) -> str:
+    """The manifest of an archive of one document, with other values for the row of the archive itself."""
+    own = {"file": name, "size": len(content), "checksum": hashlib.sha256(content).hexdigest()} | changed
+    return json.dumps([own, {"file": name.replace("impc.zip", "specimen.impc.xml"), "specimens": 2}])
+
+
+WRONG = {"size": {"size": 7}, "checksum": {"checksum": "0" * 32}, "other archive": {"file": "J.2013-10-31.1.impc.zip"}}
+
+
+@only_sqlite
+class TestManifestsBesideArchives:
+    @pytest.mark.parametrize("protocol", ["sftp_server", "ftp_server", "web_folder", "local_folder"])
+    def test_each_is_held_against_its_archive(
+        self, quick: Installation, protocol: str, request: pytest.FixtureRequest
+    ) -> None:
+        share: Share = request.getfixturevalue(protocol)
+        expected = {}
+        for number, case in enumerate(["none", "right", "csv", *WRONG, "unreadable"], 1):
+            stem = f"2013-10-31.{number}"
+            name, content = f"H.{stem}.impc.zip", submissions.archive(specimens(stem=stem, mice=2))
+            told = {"unreadable": "{", "csv": f"file,size\n{name},{len(content)}\nH.{stem}.specimen.impc.xml,\n"}
+            share.put(f"add/{name}", content)
+            if case != "none":
+                suffix = "csv" if case == "csv" else "json"
+                text = told.get(case) or manifest(name, content, **WRONG.get(case, {}))
+                share.put(f"add/{name}.manifest.{suffix}", text.encode())
+            expected[f"add/{name}"] = "xsd done" if case in ("none", "right", "csv") else "unzip failed"
+        share.put("add/H.2013-10-31.99.impc.zip.manifest.json", b"[]")
+        register(quick, share)
+        result = quick.run_session()
+        assert quick.states() == expected
+        (crawled,) = result.crawls.values()
+        assert crawled.ignored == 1
+        reasons = [str(one.main_reason and one.main_reason.message) for one in result.zips.values() if one.failed]
+        said = ["bytes, not 7", f"not {'0' * 32}", "J.2013-10-31.1.impc.zip is missing", "cannot be read"]
+        assert all(any(each in reason for reason in reasons) for each in said), reasons
+        wrong = "H.2013-10-31.4.impc.zip"
+        share.put(f"add/{wrong}.manifest.json", manifest(wrong, (share.root / "add" / wrong).read_bytes()).encode())
+        assert quick.process_again(f"add/{wrong}").zips[f"add/{wrong}"].succeeded
+        (share.root / "add/H.2013-10-31.5.impc.zip.manifest.json").unlink()
+        quick.run_session()
+        assert quick.process_again("add/H.2013-10-31.5.impc.zip").zips["add/H.2013-10-31.5.impc.zip"].succeeded
 
 
 class TestFailover:

@@ -168,6 +168,14 @@ class TestGathering:
         assert zips == [ListedFile("a.zip", 1, 10, has_md5=True), ListedFile("b.zip", 2, 20)]
         assert ignored == 0
 
+    def test_manifests_beside_archives_are_no_archives(self) -> None:
+        names = ("a.zip", "a.zip.manifest.csv", "a.zip.manifest.json", "b.tgz", "b.tgz.manifest.csv", "manifest.json")
+        zips, ignored = self.gathered(
+            *(Entry(name.encode(), EntryKind.FILE, 1, 10) for name in (*names, "gone.zip.manifest.json"))
+        )
+        assert zips == [ListedFile("a.zip", 1, 10, manifest="json"), ListedFile("b.tgz", 1, 10, manifest="csv")]
+        assert ignored == 2
+
     def test_what_no_file_can_be_called_is_ignored(self) -> None:
         for name in (b"", b"../x.zip", b"a/b.zip", b"a\0.zip"):
             assert self.gathered(Entry(name, EntryKind.FILE, 1)) == ([], 1)

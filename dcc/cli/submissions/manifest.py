@@ -1,67 +1,91 @@
-"""`dcc manifest`: what an archive is to hold, written down before it is packed."""
+"""`dcc manifest`: what an archive is to hold, written down before it is packed, or beside it."""
 
 from __future__ import annotations
 
-from functools import partial
+import tempfile
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
-from dcc.cli.shell.context import json_option
+from dcc.cli.shell.context import json_option, settings_from_environment
 from dcc.cli.shell.output import count_of, echo_json, printable
 from dcc.errors import ConfigurationError
 
-if TYPE_CHECKING:
-    from dcc.archives.manifest import Counts
-    from dcc.documents.schema_set import SchemaSet
-
 
 @click.command()
-@click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("path", type=click.Path(exists=True, path_type=Path))
 @click.option("--format", "suffix", type=click.Choice(("json", "csv")), default="json", show_default=True)
 @json_option
-def manifest(directory: Path, suffix: str, as_json: bool) -> None:
-    """Write a manifest of the documents in DIRECTORY into it.
+def manifest(path: Path, suffix: str, as_json: bool) -> None:
+    """Write a manifest of the documents in PATH.
 
-    It names every .xml file in DIRECTORY and below, with its size, its SHA-256, and how many specimens and experiments
-    it holds. Pack it at the top of the archive: a session and dcc validate hold what is there against it.
+    If PATH is a folder, the manifest is written into it: pack it at the top of the archive. If PATH is an archive, the
+    manifest is written beside it: upload both. It names every document and table, with its size, its SHA-256, and how
+    many specimens and experiments it holds; beside an archive also that. A session and dcc validate hold the archive
+    against it.
 
     \b
-    Example:
+    Examples:
       dcc manifest export/
+      dcc manifest H.2013-10-31.1.impc.zip
 
     JSON: {"path", "files": [{"file", "size", "checksum", "specimens", "experiments"}]}
 
-    Exit codes: 0; 1 a document cannot be read; 2 there is no document, or the manifest cannot be written.
+    Exit codes: 0; 1 a document or archive cannot be read; 2 there is no document, or the manifest cannot be written.
     """
-    from dcc.archives.manifest import manifest_of, write_manifest
-    from dcc.documents.schema_set import SchemaSet
+    from dcc.archives.manifest import write_manifest
 
-    path = directory / f"manifest.{suffix}"
+    name = f"manifest.{suffix}"
+    target = path / name if path.is_dir() else path.with_name(f"{path.name}.{name}")
     try:
-        rows = manifest_of(directory, partial(_count, SchemaSet.load()))
-        if not rows:
-            raise ConfigurationError(f"{directory} holds no .xml document. Name the folder that is to be packed.")
-        write_manifest(rows, path)
+        rows = _rows_of_folder(path) if path.is_dir() else _rows_of_archive(path)
+        write_manifest(rows, target)
     except OSError as error:
         raise ConfigurationError(
-            f"{error.filename or path} cannot be read or written ({error.strerror}). See to its permissions."
+            f"{error.filename or target} cannot be read or written ({error.strerror}). See to its permissions."
         ) from error
     if as_json:
-        echo_json({"path": path, "files": rows})
+        echo_json({"path": target, "files": rows})
         return
+    documents = sum(row["file"] != path.name for row in rows)
     specimens, experiments = (sum(row[name] for row in rows) for name in ("specimens", "experiments"))
     held = ", ".join(
-        (count_of(len(rows), "document"), count_of(specimens, "specimen"), count_of(experiments, "experiment"))
+        (count_of(documents, "document"), count_of(specimens, "specimen"), count_of(experiments, "experiment"))
     )
-    click.echo(f"Wrote {printable(path)}: {held}.")
+    click.echo(f"Wrote {printable(target)}: {held}.")
 
 
-def _count(schemas: SchemaSet, document: Path) -> Counts:
-    from dcc.session.prepare.archive_checks import count_entities
+def _rows_of_folder(folder: Path) -> list[dict[str, Any]]:
+    from dcc.converters.conversion import converter_for
 
-    kind = schemas.kind_of_file(document)
-    if kind is None:
-        raise ConfigurationError(f"{document} is no document of the format. See `dcc validate {document}`.")
-    return count_entities(document, kind)
+    below = sorted(path for path in folder.rglob("*") if path.suffix == ".xml" or converter_for(path.name))
+    rows = _rows({path.relative_to(folder).as_posix(): path for path in below if path.is_file()})
+    if not rows:
+        raise ConfigurationError(f"{folder} holds no .xml document and no table. Name the folder that is to be packed.")
+    return rows
+
+
+def _rows_of_archive(archive: Path) -> list[dict[str, Any]]:
+    from dcc.archives.manifest import manifest_row
+    from dcc.naming import ANY_CENTRE
+    from dcc.session.prepare.archive_checks import ArchiveChecker, Setup
+
+    setup = Setup.from_settings(settings_from_environment(), ANY_CENTRE)
+    checker = ArchiveChecker(replace(setup, limits=replace(setup.limits, min_free_bytes=0)))
+    with tempfile.TemporaryDirectory(prefix="dcc-manifest-") as folder:
+        found = checker.extract(archive, Path(folder) / "contents")
+        files = {one.place: one.path for one in found.documents} | {one.place: one.path for one in found.files}
+        return [manifest_row(archive.name, archive), *_rows(files)]
+
+
+def _rows(files: dict[str, Path]) -> list[dict[str, Any]]:
+    from dcc.archives.manifest import manifest_row
+    from dcc.documents.schema_set import SchemaSet
+    from dcc.session.prepare.manifests import count_file
+
+    schemas = SchemaSet.load()
+    return [
+        manifest_row(place, path, count_file(place.rpartition("/")[2], path, schemas)) for place, path in files.items()
+    ]

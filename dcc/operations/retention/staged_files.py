@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from dcc.errors import ConfigurationError
-from dcc.naming import Action
+from dcc.naming import MANIFEST_FORMATS, Action, manifest_beside
 from dcc.outcomes import ZipKey
 from dcc.store.staging import is_locked, remove_tree
 
@@ -67,7 +67,9 @@ class StagedEntry:
         """The name of its archive; None without one."""
         match self.kind:
             case Kind.ARCHIVE:
-                return self.name
+                endings = (manifest_beside("", suffix) for suffix in MANIFEST_FORMATS)
+                ending = next((each for each in endings if self.name.endswith(each)), "")
+                return self.name.removesuffix(ending)
             case Kind.CONTENTS:
                 return self.name.removesuffix(".contents")
             case Kind.PART:

@@ -188,7 +188,12 @@ def _take_up(
         copies = run_reading(
             tracker, lambda connection: staged_copies_of(connection, keys), patience_seconds=settings.database_retry
         )
-        whole_copies = {one.za_id: one for one in copies if staging.holds(one.key, one.size_bytes, one.md5)}
+        whole_copies = {
+            # What lies beside it is fetched anew, which no listing tells of.
+            one.za_id: one._replace(unchanged=one.unchanged and not staging.has_manifest(one.key))
+            for one in copies
+            if staging.holds(one.key, one.size_bytes, one.md5)
+        }
         return session.write(lambda connection: _take_up_named(connection, session, keys, requested_by, whole_copies))
     whole: list[InterruptedZip] = []
     broken: list[int] = []
@@ -296,8 +301,14 @@ def _still_uploading(
     listed: dict[int, dict[ZipKey, ListedFile]] = defaultdict(dict)
     for job in jobs:
         for hosting in job.hostings_met():
-            file = ListedFile(job.key.file_name, hosting.size_bytes, hosting.modified, hosting.has_md5)
-            listed[hosting.source_id][job.key] = file
+            listed[hosting.source_id][job.key] = ListedFile(
+                job.key.file_name,
+                hosting.size_bytes,
+                hosting.modified,
+                hosting.has_md5,
+                hosting.folder,
+                hosting.manifest,
+            )
     looks = [Relisting(addresses[source], -math.inf, archives) for source, archives in listed.items()]
     uploading: set[ZipKey] = set()
     for second in list_again(looks, settings, session):

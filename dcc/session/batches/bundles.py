@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
 
+from dcc.naming import MANIFEST_FORMATS, manifest_beside
 from dcc.outcomes import Problem
 from dcc.sources.hosting import Hosting
 from dcc.store.staged_documents import PREPARED_FILE
@@ -42,12 +43,16 @@ class Found:
 
 
 def write_bundle(bundle: Path, archive: Path, contents: Path, found: Found) -> None:
-    """Put an archive, the prepared file among its `contents`, if there is one, and what was found into one file."""
+    """Put an archive, its manifest, the prepared file among its `contents`, and what was found into one file."""
     told = contents.parent / _FOUND
     told.write_text(json.dumps(_plain(found)), "utf-8")
     with tarfile.open(bundle, "w") as tar:
         tar.add(archive, ARCHIVE)
         tar.add(told, _FOUND)
+        for suffix in MANIFEST_FORMATS:
+            manifest = archive.with_name(manifest_beside(archive.name, suffix))
+            if manifest.exists():
+                tar.add(manifest, manifest_beside(ARCHIVE, suffix))
         for part in sorted(contents.glob(f"{PREPARED_FILE}*")):
             tar.add(part, part.name)
 

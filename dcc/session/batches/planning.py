@@ -62,6 +62,7 @@ class Batch:
                     one.hosting.has_md5,
                     one.hosting.own,
                     one.hosting.folder,
+                    one.hosting.manifest,
                 ],
             ]
             for one in self.archives
@@ -79,11 +80,11 @@ class Batch:
                 BatchArchive(
                     ZipKey(Action(action), file_name),
                     centre,
-                    Hosting(number, source_id, size, modified, has_md5, own=own, folder=folder),
+                    Hosting(number, source_id, size, modified, has_md5, own=own, folder=folder, manifest=manifest),
                     published,
                 )
                 for action, file_name, centre, published, hosting in told["archives"]
-                for number, size, modified, has_md5, own, folder in [hosting]
+                for number, size, modified, has_md5, own, folder, manifest in [hosting]
             ),
         )
 

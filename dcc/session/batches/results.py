@@ -14,12 +14,13 @@ from sqlalchemy import Engine
 
 from dcc.errors import (
     DccError,
+    FileMissingError,
     QcDatabaseOutdatedError,
     QcDatabaseUnreachableError,
     StoreRefusedError,
     StoreUnreachableError,
 )
-from dcc.naming import Action
+from dcc.naming import MANIFEST_FORMATS, Action, manifest_beside
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase
 from dcc.qc.database import open_qc_database, require_current
@@ -61,7 +62,7 @@ class WorkerConnection(BlockwiseConnection):
     """Stands for the connection to a file source whose archive a worker has fetched; see `Connection`."""
 
     def __init__(self, folder: Path, found: Found) -> None:
-        self._label, self._archive, self._found = "a worker", folder / ARCHIVE, found
+        self._label, self._folder, self._found = "a worker", folder, found
 
     def list_action(self, action: Action) -> ActionListing:
         """Nothing is listed there."""
@@ -75,10 +76,15 @@ class WorkerConnection(BlockwiseConnection):
         """There is nothing to close."""
 
     def _blocks(self, action: Action, name: str, offset: int, size: int | None) -> Generator[Block, None, None]:  # noqa: ARG002
-        with self._archive.open("rb") as file:
-            file.seek(offset)
-            while block := file.read(_BLOCK):
-                yield block
+        beside = next((each for each in MANIFEST_FORMATS if name.endswith(manifest_beside("", each))), None)
+        path = self._folder / (ARCHIVE if beside is None else manifest_beside(ARCHIVE, beside))
+        try:
+            with path.open("rb") as file:
+                file.seek(offset)
+                while block := file.read(_BLOCK):
+                    yield block
+        except FileNotFoundError as error:
+            raise FileMissingError(f"{name} is not there.", source=self._label) from error
 
 
 class FromWorkers:

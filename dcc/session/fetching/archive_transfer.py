@@ -11,8 +11,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Self, TypeGuard
 
-from dcc.errors import ChecksumMismatchError, SizeMismatchError, SourceTimeoutError
+from dcc.archives.manifest import MAX_MANIFEST_BYTES
+from dcc.errors import ChecksumMismatchError, FileMissingError, SizeMismatchError, SourceTimeoutError
 from dcc.messages import Message, mark
+from dcc.naming import manifest_beside
 from dcc.outcomes import ZipKey
 from dcc.runtime.checksums import md5_of
 from dcc.runtime.disk_space import write_all
@@ -195,9 +197,11 @@ def receive(
         if published is not None:
             on_published(published)
     _refuse_known_bad(transfer, published)
+    manifest = _manifest(connection, transfer, pace or Pace()) if hosting.manifest else None
     origin = origin_of(hosting)
     with disk_errors(key, staging.root):
         staging.prepare(key)
+        staging.put_manifest(key, hosting.manifest, manifest)
         offset = staging.resumable(key, origin)
         earlier = None if offset else _still_there(transfer, staging, published)
         wanted = RangeRequest(key, hosting.size_bytes, hosting.modified, offset, hosting.folder)
@@ -234,6 +238,33 @@ def receive(
     return Received(path, sink.received, md5, time.monotonic() - began, resumed=offset > 0, validators=validators)
 
 
+class _EnoughError(Exception):
+    """More came than a manifest may have."""
+
+
+def _manifest(connection: Connection, transfer: Transfer, pace: Pace) -> bytes | None:
+    """The manifest that lies beside a copy, or so much of it that it is too long; None where there is none any more."""
+    key, hosting = transfer.key, transfer.hosting
+    content = bytearray()
+
+    def take(block: Block) -> None:
+        content.extend(block)
+        if len(content) > MAX_MANIFEST_BYTES:
+            raise _EnoughError
+
+    name = manifest_beside(path_below(hosting.folder, key.file_name), hosting.manifest)
+    try:
+        with pace.kept(lambda: len(content), connection.close):
+            connection.fetch(key.action, name, take, size=None)
+    except _EnoughError:
+        return bytes(content)
+    except FileMissingError:
+        return None
+    except TimeoutError as error:
+        raise _too_slow(key, error) from error
+    return bytes(content)
+
+
 def _is_conditional(connection: Connection) -> TypeGuard[ServesConditionally]:
     return _can_be_conditional(type(connection))
 
@@ -258,14 +289,18 @@ def _kept(pace: Pace, sink: DownloadSink, fetch: SegmentedFetch) -> Iterator[Non
         with pace.kept(lambda: sink.received + fetch.helped, fetch.close):
             yield
     except TimeoutError as error:
-        raise SourceTimeoutError(
-            mark(
-                "{archive}: the download was given up ({error}). What arrived is kept; ask whoever runs the server "
-                "why it is so slow."
-            ),
-            archive=sink.key,
-            error=Message(str(error)),
-        ) from error
+        raise _too_slow(sink.key, error) from error
+
+
+def _too_slow(key: ZipKey, error: TimeoutError) -> SourceTimeoutError:
+    return SourceTimeoutError(
+        mark(
+            "{archive}: the download was given up ({error}). What arrived is kept; ask whoever runs the server why it "
+            "is so slow."
+        ),
+        archive=key,
+        error=Message(str(error)),
+    )
 
 
 def _refuse_known_bad(transfer: Transfer, published: str | None) -> None:

@@ -7,28 +7,24 @@ from __future__ import annotations
 
 import gc
 import shutil
-from collections import Counter, defaultdict
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from dcc.archives.extraction import ExtractedArchive, ExtractedDocument, extract_archive
+from dcc.archives.extraction import ExtractedArchive, extract_archive
 from dcc.archives.limits import ArchiveLimits
-from dcc.archives.manifest import Counts
 from dcc.converters.conversion import convert_files, converter_for
-from dcc.documents.contents import Experiment, Specimen
 from dcc.documents.origins import read_origin
-from dcc.documents.reading import read_document
 from dcc.documents.schema_set import SchemaSet
 from dcc.documents.validation import validate_document
-from dcc.errors import ArchiveError, BadFileNameError, InternalFaultError, ManifestError
-from dcc.messages import mark
+from dcc.errors import ArchiveError, BadFileNameError, InternalFaultError
 from dcc.naming import ANY_CENTRE, DocumentKind, NamingConvention
 from dcc.outcomes import Problem
 from dcc.runtime.checksums import md5_of
 from dcc.runtime.log_context import logging_about
 from dcc.runtime.worker_processes import portable
+from dcc.session.prepare.manifests import unlike_manifest
 from dcc.store.staged_documents import PREPARED_FILE
 from dcc.store.staging import disk_errors
 
@@ -119,13 +115,14 @@ class ArchiveChecker:
             if of_document is None:
                 of_document = tuple(self.validate(document.path, document.name.kind))
             problems.append(of_document)
-        unlike = _unlike_manifest(found, problems, archive.name)
+        unlike = unlike_manifest(archive, taken, found, problems)
         for file in found.files:
             file.path.unlink()
         if unlike is not None:
             shutil.rmtree(target)
             return NotOpened(portable(unlike), taken)
-        return CheckedArchive(found, taken, tuple(problems))
+        # Which may be a lot, and is needed no more.
+        return CheckedArchive(replace(found, sizes={}), taken, tuple(problems))
 
     def extract(self, archive: Path, target: Path) -> ExtractedArchive:
         """Extract an archive's documents to `target`. Raises ArchiveError, DiskFullError and OSError."""
@@ -180,42 +177,6 @@ class ArchiveChecker:
             )
             origin = read_origin(document) if problems else None
             return problems if origin is None else [origin.placed(problem) for problem in problems]
-
-
-def _unlike_manifest(found: ExtractedArchive, problems: Sequence[Problems], archive: str) -> ManifestError | None:
-    """What to tell of an archive that does not hold what its manifest says; None where it does, or has none."""
-    if found.manifest is None:
-        return None
-    made: dict[str, list[tuple[ExtractedDocument, Problems]]] = defaultdict(list)
-    for document, of_document in zip(found.documents, problems, strict=True):
-        made[document.place].append((document, of_document))
-
-    def count(place: str) -> Counts | None:
-        if any(of_document for _, of_document in made[place]):
-            return None
-        counted = [count_entities(document.path, document.name.kind) for document, _ in made[place]]
-        return Counts(*map(sum, zip(*counted, strict=True)))
-
-    paths = {document.place: document.path for document in found.documents}
-    paths |= {file.place: file.path for file in found.files}
-    differences = list(found.manifest.differences(paths, count, [path for path, _, _ in found.refused]))
-    if not differences:
-        return None
-    return ManifestError(
-        mark(
-            "{archive} does not hold what its manifest says: {difference} ({number} differences in all). Correct the "
-            "archive or its manifest, and put it in its place, under the same name."
-        ),
-        archive=archive,
-        difference=differences[0],
-        number=len(differences),
-    )
-
-
-def count_entities(document: Path, kind: DocumentKind) -> Counts:
-    """How many specimens and experiments a valid document holds. Raises OSError."""
-    counts = Counter(type(content) for content in read_document(document, kind))
-    return Counts(counts[Specimen], counts[Experiment])
 
 
 @dataclass

@@ -289,6 +289,7 @@ def load_interrupted(connection: Connection) -> list[InterruptedZip]:
             FileSourceHasZip.file_source_id,
             FileSourceHasZip.has_md5,
             FileSourceHasZip.folder,
+            FileSourceHasZip.manifest,
             ZipFile.content_md5,
         )
         .join(FileSourceHasZip, FileSourceHasZip.za_id == ZipAction.id)
@@ -316,6 +317,7 @@ def load_interrupted(connection: Connection) -> list[InterruptedZip]:
                 row.listed_modified,
                 bool(row.has_md5),
                 folder=row.folder,
+                manifest=row.manifest,
             ),
         )
         for row in connection.execute(query).all()
@@ -369,6 +371,7 @@ def _plan_query(sources: set[int] | None) -> Select[*tuple[Any, ...]]:
         FileSourceHasZip.modified,
         FileSourceHasZip.has_md5,
         FileSourceHasZip.folder,
+        FileSourceHasZip.manifest,
         failed_before.label("failed_before"),
         (FileSource.centre_id == ZipFile.centre_id).label("own"),
         BadCopy.size_bytes.label("bad_size"),
@@ -448,6 +451,7 @@ def _hosting(row: Row[Any], by_name: bool) -> Hosting:
         own=bool(row.own),
         bad=KnownBad(row.bad_md5, Fault(row.bad_reason)) if is_bad else None,
         folder=row.folder,
+        manifest=row.manifest,
     )
 
 

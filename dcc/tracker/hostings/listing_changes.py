@@ -45,6 +45,7 @@ class KnownHosting:
     missed: bool = False
     uploading: bool = False
     folder: str = ""
+    manifest: str = ""
 
     @property
     def to_download(self) -> bool:
@@ -105,7 +106,7 @@ def compare_with_known(
     refused = (int(REFUSED.phase), int(REFUSED.status))
     rows = connection.execute(_KNOWN.where(FileSourceHasZip.file_source_id == source_id))
     for part in rows.partitions(_ROWS_AT_ONCE):
-        for todo, name, size, modified, has_md5, folder, standing, phase, status, hosting, za_id, zip_id in part:
+        for todo, name, size, modified, has_md5, folder, manifest, standing, *rest in part:
             if todo not in listed:
                 continue
             file = listed[todo].pop(name, None)
@@ -113,17 +114,18 @@ def compare_with_known(
                 absent[todo].known += 1
             if file is None:
                 if standing != _GONE:
-                    (absent[todo].again if standing == _MISSED else absent[todo].first).append(hosting)
+                    (absent[todo].again if standing == _MISSED else absent[todo].first).append(rest[2])
             elif (
                 standing
-                or (phase, status) == refused
+                or tuple(rest[:2]) == refused
                 or file.size_bytes != size
                 or file.modified != modified
                 or file.has_md5 != has_md5
                 or file.folder != folder
+                or file.manifest != manifest
                 or (modified or 0) > young_since
             ):
-                entry = _known(size, modified, has_md5, folder, standing, phase, status, hosting, za_id, zip_id)
+                entry = _known(size, modified, has_md5, folder, manifest, standing, *rest)
                 found[ZipKey(ACTIONS_BY_ID[todo], name)] = entry, credible(file)
     new = {
         ZipKey(ACTIONS_BY_ID[todo], name): credible(file)
@@ -145,6 +147,7 @@ def _known(
     modified: int | None,
     has_md5: bool,
     folder: str,
+    manifest: str,
     standing: int,
     phase: int,
     status: int,
@@ -154,7 +157,9 @@ def _known(
 ) -> KnownHosting:
     state = State(Phase(phase), Status(status))
     gone, missed, uploading = standing == _GONE, standing == _MISSED, standing == _UPLOADING
-    return KnownHosting(hosting, za_id, zip_id, size, modified, has_md5, gone, state, missed, uploading, folder)
+    return KnownHosting(
+        hosting, za_id, zip_id, size, modified, has_md5, gone, state, missed, uploading, folder, manifest
+    )
 
 
 _GONE, _MISSED, _UPLOADING = 1, 2, 3
@@ -174,6 +179,7 @@ _KNOWN: Final = (
         FileSourceHasZip.modified,
         FileSourceHasZip.has_md5,
         FileSourceHasZip.folder,
+        FileSourceHasZip.manifest,
         _STANDING,
         ZipAction.phase_id,
         ZipAction.status_id,
@@ -205,9 +211,9 @@ def stored_name(name: str) -> str:
     return f"{name[: _LONGEST_NAME - 13]}~{digest}"
 
 
-def attributes(listed: ListedFile | KnownHosting) -> tuple[int | None, int | None, bool, str]:
-    """What is listed of an archive beside its name: size, time, whether there is a checksum, and its folder."""
-    return listed.size_bytes, listed.modified, listed.has_md5, listed.folder
+def attributes(listed: ListedFile | KnownHosting) -> tuple[int | None, int | None, bool, str, str]:
+    """What is listed of an archive: size, time, whether there is a checksum, folder, format of the manifest."""
+    return listed.size_bytes, listed.modified, listed.has_md5, listed.folder, listed.manifest
 
 
 def credible(file: ListedFile) -> ListedFile:

@@ -442,6 +442,7 @@ class ListingRecorder:
                     "modified": file.modified,
                     "has_md5": file.has_md5,
                     "folder": file.folder,
+                    "manifest": file.manifest,
                     "uploading_since": self.now if key in result.unsettled else None,
                 }
                 for key, file in new.items()
@@ -582,6 +583,7 @@ _UPDATE_HOSTING = (
         modified=bindparam("time"),
         has_md5=bindparam("checksum"),
         folder=bindparam("place"),
+        manifest=bindparam("told_by"),
         gone_since=None,
         missed_since=None,
         uploading_since=bindparam("uploading"),
@@ -612,6 +614,7 @@ def _hosting_values(hosting_id: int, file: ListedFile) -> dict[str, object]:
         "time": file.modified,
         "checksum": file.has_md5,
         "place": file.folder,
+        "told_by": file.manifest,
     }
 
 

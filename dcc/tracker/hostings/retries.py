@@ -71,6 +71,7 @@ _STAGED: Final = (
         FileSourceHasZip.modified,
         FileSourceHasZip.has_md5,
         FileSourceHasZip.folder,
+        FileSourceHasZip.manifest,
         FileSourceHasZip.gone_since,
         PublishedChecksum.md5.label("published"),
     )
@@ -131,10 +132,12 @@ def staged_copies(connection: Connection, za_ids: Iterable[int]) -> list[StagedC
                     row.modified,
                     has_md5=bool(row.has_md5),
                     folder=row.folder,
+                    manifest=row.manifest,
                 ),
                 size_bytes=row.archive_bytes,
                 md5=row.content_md5,
-                unchanged=is_same and (not row.has_md5 or row.published == row.content_md5),
+                # A manifest may have been corrected without a trace in the listing.
+                unchanged=is_same and not row.manifest and (not row.has_md5 or row.published == row.content_md5),
             )
         )
     return copies

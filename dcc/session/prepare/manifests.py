@@ -1,0 +1,119 @@
+"""Archives held against the manifests in them and beside them, and what such manifests say."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from dcc.archives.extraction import ExtractedArchive, ExtractedDocument
+from dcc.archives.manifest import Counts, Expected, conflicts, differences, of_content, read_beside
+from dcc.converters.base import SubmittedFile
+from dcc.converters.conversion import convert_file, converter_for, kinds_of
+from dcc.documents.contents import Experiment, Specimen
+from dcc.documents.reading import read_document
+from dcc.documents.schema_set import SchemaSet
+from dcc.errors import ConfigurationError, ConversionError, ManifestError
+from dcc.messages import Message, mark, message
+from dcc.naming import DocumentKind
+from dcc.outcomes import Problem
+
+
+def unlike_manifest(
+    archive: Path, md5: str, found: ExtractedArchive, problems: Sequence[Sequence[Problem]]
+) -> ManifestError | None:
+    """What to tell of an archive of that MD5 that is not as its manifests say; None where it is, or has none.
+
+    `problems` are those of its documents, in their order. Raises OSError.
+    """
+    try:
+        beside = read_beside(archive)
+    except ManifestError as error:
+        return error
+    inside, held = found.manifest, beside if beside is not None else found.manifest
+    if held is None:
+        return None
+    of_archive = [one for one in held if one.file == archive.name]
+    of_files = [one for one in held if one.file != archive.name]
+    if beside is not None and inside is not None and (unlike := next(conflicts(inside, of_files), None)) is not None:
+        said = mark(
+            "{archive} has a manifest in it that says something else of {file} than the one beside it. Have both say "
+            "the same, or leave the inner one out."
+        )
+        return ManifestError(said, archive=archive.name, file=unlike)
+    differing = [*_of_archive(of_archive, archive, md5), *_of_files(of_files, found, problems)]
+    if not differing:
+        return None
+    return ManifestError(
+        mark(
+            "{archive} does not hold what its manifest says: {difference} ({number} differences in all). Correct the "
+            "archive or its manifest, and put it in its place, under the same name."
+        ),
+        archive=archive.name,
+        difference=differing[0],
+        number=len(differing),
+    )
+
+
+def _of_archive(expected: Sequence[Expected], archive: Path, md5: str) -> Iterator[Message]:
+    """What an archive as a whole has otherwise than the manifest beside it says."""
+    size = archive.stat().st_size
+    for one in expected:
+        if one.size not in (None, size):
+            said = mark("{file} has {found} bytes, not {expected}")
+            yield message(said, file=one.file, found=size, expected=one.size)
+        elif one.checksum != md5:
+            yield from of_content(one._replace(specimens=None, experiments=None), archive, lambda _: None)
+
+
+def _of_files(
+    expected: Sequence[Expected], found: ExtractedArchive, problems: Sequence[Sequence[Problem]]
+) -> Iterator[Message]:
+    made: dict[str, list[tuple[ExtractedDocument, Sequence[Problem]]]] = defaultdict(list)
+    for document, of_document in zip(found.documents, problems, strict=True):
+        made[document.place].append((document, of_document))
+
+    def count(place: str) -> Counts | None:
+        if any(of_document for _, of_document in made[place]):
+            return None
+        return _sum(count_entities(document.path, document.name.kind) for document, _ in made[place])
+
+    files = {document.place: document.path for document in found.documents}
+    files |= {file.place: file.path for file in found.files}
+    return differences(expected, found.sizes, files, count, [path for path, _, _ in found.refused])
+
+
+def count_entities(document: Path, kind: DocumentKind) -> Counts:
+    """How many specimens and experiments a valid document holds. Raises OSError and DocumentError."""
+    counts = Counter(type(content) for content in read_document(document, kind))
+    return Counts(counts[Specimen], counts[Experiment])
+
+
+def count_file(name: str, path: Path, schemas: SchemaSet) -> Counts:
+    """How many specimens and experiments a document holds, or a file of that name that becomes some.
+
+    Raises ConfigurationError for what is none, and DocumentError.
+    """
+    converter = None if name.endswith(".xml") else converter_for(name)
+    if converter is None:
+        kind = schemas.kind_of_file(path)
+        if kind is None:
+            raise ConfigurationError(f"{path} is no document of the format. See `dcc validate {path}`.")
+        return count_entities(path, kind)
+    counted = []
+    with tempfile.TemporaryDirectory(prefix="dcc-manifest-") as folder:
+        for kind in kinds_of(converter, name):
+            target, file = Path(folder) / kind, SubmittedFile(name, path, "any")
+            problems = convert_file(converter, file, kind, target, _MOST_BYTES, 1)[2]
+            if problems:
+                raise ConversionError(problems[0].message)
+            counted.append(count_entities(target, kind))
+    return _sum(counted)
+
+
+_MOST_BYTES = 2**40
+
+
+def _sum(counts: Iterable[Counts]) -> Counts:
+    return Counts(*(sum(some) for some in zip(Counts(0, 0), *counts, strict=True)))
