@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from dcc.declarations import VALUE, message_of, rule_of
-from dcc.messages import Details, Message
+from dcc.messages import Details, Message, mark, message
 from dcc.naming import DocumentKind
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
@@ -57,7 +57,7 @@ class DocumentData:
     before. `late`: newer documents of the centre were uploaded before it. `held`: it waits for confirmation. `findings`
     are the first of its active findings; `finding_counts` counts all of them by rule and severity. `cleared` counts
     earlier findings that no longer hold. `reason` says why its upload failed, or waits. `waits_for` is an older archive
-    of its centre that is uploaded first.
+    of its centre that is uploaded first. `left_out` are the phases that the settings leave out.
     """
 
     file_name: str
@@ -79,6 +79,7 @@ class DocumentData:
     reason: str | None = None
     cleared: int = 0
     waits_for: ZipKey | None = None
+    left_out: tuple[Phase, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,3 +138,11 @@ class OverviewsBuilt:
 
 DataOutcome = ZipData | ContextsBuilt | OverviewsBuilt
 """What the phases after validation yield while they run."""
+
+
+def left_out_message(phase: Phase) -> Message:
+    """What is said of a document of which the settings leave a step out."""
+    return message(
+        mark("The step {step} is left out for this file source or group of centres (DCC_LEFT_OUT_STEPS)."),
+        step=phase.short_name,
+    )

@@ -39,6 +39,7 @@ _NO_NEWS: Final = frozenset(
         Outcome.TO_BE_TAKEN,
         Outcome.IN_ORDER,
         Outcome.WITHDRAWN,
+        Outcome.LEFT_OUT,
     }
 )
 """Outcomes that digests leave out; `owner_news` reports archives on other centres' servers."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import Field, SecretStr, ValidationInfo, field_validator
 
 from dcc.phases import Phase
 from dcc.settings.centre_groups import CentreGroup, parse_centre_groups, parse_group_intervals
 from dcc.settings.group import MEGABYTE, AbsolutePath, SettingsGroup
 from dcc.settings.hosts import parse_hosts
+from dcc.settings.left_out_steps import LeftOutSteps, parse_left_out_steps
 
 
 class SessionSettings(SettingsGroup):
@@ -127,6 +128,11 @@ class SessionSettings(SettingsGroup):
         default="",
         description="When the daemon crawls each group, such as europe=0 */2 * * *;asia=30 3 * * *.",
     )
+    left_out_steps: str = Field(
+        default="",
+        description="Steps left out of all documents, of a group's or of a source's, such as "
+        "overview;europe=context;3=data,overview. Of upload, data, context and overview.",
+    )
     dagster_events: bool = Field(
         default=True,
         description="Whether `dcc` shows its work in Dagster too.",
@@ -160,6 +166,12 @@ class SessionSettings(SettingsGroup):
         parse_group_intervals(text)
         return text
 
+    @field_validator("left_out_steps")
+    @classmethod
+    def _left_out_steps(cls, text: str, info: ValidationInfo) -> str:
+        parse_left_out_steps(text, parse_centre_groups(info.data.get("groups", "")))
+        return text
+
     @field_validator("ui_hosts")
     @classmethod
     def _hosts(cls, text: str) -> str:
@@ -175,6 +187,11 @@ class SessionSettings(SettingsGroup):
     def intervals_of_groups(self) -> Mapping[str, str]:
         """The cron expressions of groups of centres with a schedule of their own, by their names."""
         return parse_group_intervals(self.group_intervals)
+
+    @property
+    def steps_left_out(self) -> LeftOutSteps:
+        """The steps that are left out, and of which documents."""
+        return parse_left_out_steps(self.left_out_steps, self.centre_groups)
 
     @property
     def page_hosts(self) -> frozenset[str]:

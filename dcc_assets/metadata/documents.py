@@ -14,7 +14,7 @@ from typing import Final
 
 from dagster import AssetCheckKey, AssetCheckSeverity, AssetKey
 
-from dcc.data_outcomes import DocumentData, FindingEntry, ZipData
+from dcc.data_outcomes import DocumentData, FindingEntry, ZipData, left_out_message
 from dcc.errors import InternalFaultError, StagedDocumentLostError
 from dcc.phases import Phase, Status
 from dcc.rules.groups import GROUPS, RuleGroup
@@ -49,6 +49,10 @@ _HELD: Final = (
     "See what it would change: `dcc data plan`. Ask the centre whether it wants this, then run `dcc data confirm`.",
 )
 _WITHDRAWN: Final = ("nobody", "No action needed: it was withdrawn with `dcc data undo`. `dcc retry` loads it again.")
+_LEFT_OUT: Final = (
+    "nobody",
+    "No action needed: DCC_LEFT_OUT_STEPS leaves the step out.",
+)
 _JUDGED: Final = (
     "the centre, or the registry where something is not registered",
     "Send the centre the report. The check passes when the centre submits corrected or missing data, when the registry "
@@ -77,6 +81,8 @@ def data_report(outcome: ZipData) -> Report | None:
         materialised, verdicts = _upload(outcome)
     elif outcome.reached is Phase.DATA:
         materialised, verdicts = _integrity(outcome)
+    elif outcome.reached is Phase.CONTEXT and _lacking(outcome.documents, Phase.CONTEXT):
+        materialised, verdicts = _without_contexts(outcome), []
     elif outcome.reached is Phase.QC:
         materialised, verdicts = _quality_control(outcome), []
     else:
@@ -92,7 +98,9 @@ def _upload(outcome: ZipData) -> tuple[Sequence[Materialised], list[Verdict]]:
         headline = _upload_headline(faulty, len(outcome.documents))
         failed = any(_failed(document, Phase.UPLOAD) for document in faulty)
         severity = AssetCheckSeverity.ERROR if failed else AssetCheckSeverity.WARN
-        advice = _REFUSED if failed else _HELD if any(document.held for document in faulty) else _WITHDRAWN
+        held = any(document.held for document in faulty)
+        cancelled = _LEFT_OUT if _lacking(faulty, Phase.UPLOAD) else _WITHDRAWN
+        advice = _REFUSED if failed else _HELD if held else cancelled
         metadata = _failure(outcome, UPLOAD_CHECK, Phase.UPLOAD, headline) | _advice(advice) | _refusals(faulty)
         kinds = {rule for document in faulty for rule, _ in document.finding_counts} | _NOT_UPLOADED
         return (), [Verdict(UPLOAD_CHECK, False, headline, metadata, severity=severity, kinds=kinds)]
@@ -111,7 +119,8 @@ def _not_uploaded(document: DocumentData) -> bool:
 def _upload_headline(faulty: Sequence[DocumentData], total: int) -> str:
     failed = [document for document in faulty if document.status is Status.FAILED]
     held = sum(document.held for document in faulty)
-    withdrawn = sum(document.status is Status.CANCELLED for document in faulty)
+    left_out = _lacking(faulty, Phase.UPLOAD)
+    withdrawn = sum(document.status is Status.CANCELLED for document in faulty) - left_out
     parts = []
     if failed:
         parts.append(f"{len(failed)} of {total} documents could not be uploaded. First: {_why(failed[0])}")
@@ -119,7 +128,18 @@ def _upload_headline(faulty: Sequence[DocumentData], total: int) -> str:
         parts.append(f"{held} of {total} documents wait for `dcc data confirm`.")
     if withdrawn:
         parts.append(f"{withdrawn} of {total} documents were withdrawn with `dcc data undo`.")
+    if left_out:
+        parts.append(_cancelled(left_out, Phase.UPLOAD))
     return " ".join(parts)
+
+
+def _lacking(documents: Iterable[DocumentData], phase: Phase) -> int:
+    """How many documents the settings leave a step out of."""
+    return sum(phase in document.left_out for document in documents)
+
+
+def _cancelled(documents: int, phase: Phase) -> str:
+    return f"Cancelled for {_number(documents, 'document')}. {left_out_message(phase)}"
 
 
 def _why(document: DocumentData) -> str:
@@ -150,6 +170,8 @@ def _uploaded(documents: Sequence[DocumentData]) -> Metadata:
 
 
 def _integrity(outcome: ZipData) -> tuple[Sequence[Materialised], list[Verdict]]:
+    if left_out := _lacking(outcome.documents, Phase.DATA):
+        return (), [_not_made(outcome, group, _cancelled(left_out, Phase.DATA)) for group in GROUPS]
     verdicts = [_group_verdict(outcome, group) for group in GROUPS]
     if not all(_was_judged(document) for document in outcome.documents):
         verdicts = [verdict for verdict in verdicts if not verdict.passed]
@@ -171,6 +193,13 @@ def _was_judged(document: DocumentData) -> bool:
     if document.phase is Phase.DATA:
         return document.status in {Status.DONE, Status.FAILED}
     return document.phase > Phase.DATA or (document.phase is Phase.UPLOAD and document.status is Status.CANCELLED)
+
+
+def _not_made(outcome: ZipData, group: RuleGroup, headline: str) -> Verdict:
+    check = CHECK_OF_GROUP[group.name]
+    metadata = _failure(outcome, check, Phase.DATA, headline) | _advice(_LEFT_OUT)
+    kinds = frozenset(group.rules)
+    return Verdict(check, False, headline, metadata, severity=AssetCheckSeverity.WARN, kinds=kinds)
 
 
 def _group_verdict(outcome: ZipData, group: RuleGroup) -> Verdict:
@@ -221,6 +250,13 @@ def _quality_control(outcome: ZipData) -> Sequence[Materialised]:
     )
     about = _about(outcome) | state | {"documents waiting": waiting} | _links(outcome, QC)
     return (Materialised(QC, about, description),)
+
+
+def _without_contexts(outcome: ZipData) -> Sequence[Materialised]:
+    """Quality control is not reached without contexts: its asset says why."""
+    said = _cancelled(_lacking(outcome.documents, Phase.CONTEXT), Phase.CONTEXT)
+    state = {"phase": outcome.phase.short_name, "status": outcome.status.short_name, "reason": said}
+    return (Materialised(QC, _about(outcome) | state | _links(outcome, QC), said),)
 
 
 def _whole(outcome: ZipData, phase: Phase) -> bool:

@@ -17,7 +17,7 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, case, func, selec
 from dcc.data_outcomes import DocumentData, FindingEntry, ZipData
 from dcc.declarations import details_kept
 from dcc.naming import DocumentKind
-from dcc.outcomes import ZipKey
+from dcc.outcomes import LEFT_OUT, ZipKey
 from dcc.phases import Phase, Status
 from dcc.qc.models import Document, Finding, ReferenceSnapshot
 from dcc.tracker.lineage import IDS, latest_downloads
@@ -29,6 +29,7 @@ from dcc_assets.metadata.documents import SHOWN_PHASES
 
 AT_ONCE: Final = 500
 """How many submissions are read together."""
+_STEPS: Final = {kind: phase for phase, kind in LEFT_OUT.items()}
 _DOCUMENT: Final = Document.__table__
 _FINDING: Final = Finding.__table__
 _SNAPSHOT: Final = ReferenceSnapshot.__table__
@@ -48,11 +49,12 @@ class _Recorded:
 
 @dataclass(frozen=True, slots=True)
 class _Judged:
-    """The QC database's data on documents, by the ids of their `xml_file`."""
+    """The QC database's data on documents, by the ids of their `xml_file`; and the steps left out of them."""
 
     rows: Mapping[int, Row[Any]] = field(default_factory=dict)
     counts: Mapping[int, Mapping[tuple[str, Severity], int]] = field(default_factory=dict)
     findings: Mapping[int, Sequence[FindingEntry]] = field(default_factory=dict)
+    left_out: Mapping[int, tuple[Phase, ...]] = field(default_factory=dict)
 
 
 def recorded_data(
@@ -76,7 +78,7 @@ def recorded_page(tracker: Connection, qc: Connection, ids: Sequence[int]) -> li
     found = list(_documents(tracker, ids))
     xml_ids = [document.id for recorded in found for document in recorded.documents]
     reasons = _reasons(tracker, [d.id for recorded in found for d in recorded.documents if _failed_upload(d)])
-    judged = _judged(qc, xml_ids)
+    judged = replace(_judged(qc, xml_ids), left_out=_left_out(tracker, xml_ids))
     return [outcome for recorded in found for outcome in _told(recorded, judged, reasons)]
 
 
@@ -138,6 +140,20 @@ def _reasons(tracker: Connection, xml_ids: Sequence[int]) -> dict[int, str]:
     return reasons
 
 
+def _left_out(tracker: Connection, xml_ids: Sequence[int]) -> dict[int, tuple[Phase, ...]]:
+    """The steps that the settings leave out of documents."""
+    found: dict[int, tuple[Phase, ...]] = {}
+    query = (
+        select(XmlLog.xml_id, AnException.short_name)
+        .join(AnException, AnException.id == XmlLog.exception_id)
+        .where(XmlLog.xml_id.in_(IDS), XmlLog.cleared.is_(None), AnException.short_name.in_(_STEPS))
+    )
+    for start in range(0, len(xml_ids), AT_ONCE):
+        for xml_id, kind in tracker.execute(query, {"ids": xml_ids[start : start + AT_ONCE]}):
+            found[xml_id] = (*found.get(xml_id, ()), _STEPS[kind])
+    return found
+
+
 def _judged(qc: Connection, xml_ids: Sequence[int]) -> _Judged:
     rows: dict[int, Row[Any]] = {}
     counts: dict[int, dict[tuple[str, Severity], int]] = defaultdict(dict)
@@ -197,6 +213,8 @@ def _told(recorded: _Recorded, judged: _Judged, reasons: Mapping[int, str]) -> I
         seconds=0.0,
         finished=row.last_update,
     )
+    if any(Phase.CONTEXT in document.left_out for document in documents):
+        yield replace(outcome, reached=Phase.CONTEXT)
     for phase in SHOWN_PHASES:
         if phase is Phase.UPLOAD or any(document.phase >= phase or _withdrawn(document) for document in documents):
             yield replace(outcome, reached=phase)
@@ -215,6 +233,7 @@ def _document(row: Row[Any], judged: _Judged, reasons: Mapping[int, str]) -> Doc
         phase=Phase(row.phase_id),
         status=Status(row.status_id),
         reason=reasons.get(row.id),
+        left_out=judged.left_out.get(row.id, ()),
     )
     if stored is None:
         return data

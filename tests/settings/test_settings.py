@@ -61,6 +61,7 @@ def test_every_setting_has_an_environment_variable_and_says_what_it_means(monkey
         "notify_webhook": "https://hooks.dcc.example/dcc",
         "notify_log": "true",
         "until": "xsd",
+        "left_out_steps": "overview",
         "staging_clean": "true",
         "staging_keep_phase": "data",
         "staging_keep_part_days": "8",

@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, func, literal, n
 from dcc.declarations import VALUE, cause_id
 from dcc.errors import ArchiveRemovedError, MemberIgnoredError
 from dcc.messages import message_from_json
-from dcc.outcomes import HELD
+from dcc.outcomes import HELD, LEFT_OUT
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
 from dcc.qc.apply.versions import in_chunks
 from dcc.reports.causes.cause import Fact
@@ -40,7 +40,7 @@ from dcc.tracker.models import (
 from dcc.vocabulary import Severity
 
 _PAGE: Final = 2_000
-_OF_RULES: Final = (*CATALOGUE, HELD)
+_OF_RULES: Final = (*CATALOGUE, HELD, *LEFT_OUT.values())
 _IGNORED: Final = MemberIgnoredError.short_name()
 _KIND: Final = AnException.short_name
 _FAILED: Final = ZipAction.status_id == int(Status.FAILED)

@@ -16,7 +16,7 @@ from dcc.outcomes import DECLINED, HELD, WAITS, ZipKey
 from dcc.reports.causes.collecting import causes_of_centre, causes_of_session, causes_of_zip
 from dcc.reports.causes.skipped import skipped_entries
 from dcc.reports.submissions.accepted import accepted_of_centre, accepted_of_zip
-from dcc.reports.submissions.documents import count_held, count_states, list_documents
+from dcc.reports.submissions.documents import count_held, count_left_out, count_states, list_documents
 from dcc.reports.submissions.model import (
     Accepted,
     CentreReport,
@@ -83,7 +83,12 @@ def collect_submission(
     held = latest is not None and count_held(tracker, latest.id) > 0
     accepted = None if qc is None else accepted_of_zip(qc, key, most=MOST_PROCEDURES)
     outcome = outcome_of(
-        story.phase, story.status, states, held=held, taken=None if accepted is None else accepted.anything
+        story.phase,
+        story.status,
+        states,
+        held=held,
+        taken=None if accepted is None else accepted.anything,
+        left_out=latest is not None and count_left_out(tracker, latest.id) > 0,
     )
     causes = causes_of_zip(tracker, qc, key)
     if accepted is not None and only_waits(outcome, causes):

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, case, func, select
 
-from dcc.outcomes import HELD, ZipKey
+from dcc.outcomes import HELD, LEFT_OUT, ZipKey
 from dcc.phases import Phase, Status
 from dcc.qc.models import Document
 from dcc.reports.submissions.model import DocumentReport
@@ -59,6 +59,17 @@ def count_held(connection: Connection, download_id: int) -> int:
     return connection.scalar(query) or 0
 
 
+def count_left_out(connection: Connection, download_id: int) -> int:
+    """How many documents of a download the settings leave a step out of."""
+    query = (
+        select(func.count(XmlLog.xml_id.distinct()))
+        .join(XmlFile, XmlFile.id == XmlLog.xml_id)
+        .join(AnException, AnException.id == XmlLog.exception_id)
+        .where(XmlFile.zip_id == download_id, AnException.short_name.in_(LEFT_OUT.values()), XmlLog.cleared.is_(None))
+    )
+    return connection.scalar(query) or 0
+
+
 def list_documents(
     connection: Connection, qc: Connection | None, key: ZipKey, download_id: int, began: datetime, *, most: int
 ) -> tuple[DocumentReport, ...]:
@@ -99,7 +110,7 @@ def _document(row: Any, entries: Mapping[str, int], standing: _Standing | None) 
         md5=row.content_md5,
         phase=phase,
         status=status,
-        steps=steps_of(phase, status),
+        steps=steps_of(phase, status, [step for step, kind in LEFT_OUT.items() if entries.get(kind)]),
         errors=entries.get("errors", 0),
         warnings=entries.get("warnings", 0),
         held=held,
@@ -121,9 +132,9 @@ def _log_entries(connection: Connection, xml_ids: Sequence[int]) -> dict[int, Co
     )
     entries: dict[int, Counter[str]] = defaultdict(Counter)
     for xml_id, kind, is_marked, count in connection.execute(query):
-        if kind in (HELD, LATE, DUPLICATE):
+        if kind in (HELD, LATE, DUPLICATE, *LEFT_OUT.values()):
             entries[xml_id][kind] += count
-        if kind not in (HELD, MORE_RULE):
+        if kind not in (HELD, MORE_RULE, *LEFT_OUT.values()):
             entries[xml_id]["warnings" if is_marked else "errors"] += count
     return entries
 

@@ -163,6 +163,13 @@ OUTCOME_WORDS: Final[Mapping[Outcome, OutcomeWords]] = {
             mark("If it was not, tell the Data Coordination Centre, and submit what you meant."),
         ),
     ),
+    Outcome.LEFT_OUT: OutcomeWords(
+        mark("Not taken further"),
+        mark("The Data Coordination Centre leaves out a step for this submission"),
+        mark("Its documents follow the XML schema. The table shows which step is left out."),
+        NOBODY_ACTS,
+        (mark("You need not do anything. Once the step is made, it goes on by itself."),),
+    ),
     Outcome.WITHDRAWN: OutcomeWords(
         mark("Withdrawn"),
         mark("The archive was withdrawn"),
@@ -261,6 +268,7 @@ STANDING_WORDS: Final[Mapping[Standing, str]] = {
     Standing.WAITS: mark("waits"),
     Standing.RUNNING: mark("under way"),
     Standing.CANCELLED: mark("withdrawn"),
+    Standing.LEFT_OUT: mark("left out"),
     Standing.FAILED: mark("failed"),
     Standing.NOT_REACHED: mark("not reached"),
 }
@@ -271,6 +279,7 @@ STANDING_SIGNS: Final[Mapping[Standing, str]] = {
     Standing.WAITS: "…",
     Standing.RUNNING: "…",
     Standing.CANCELLED: "↶",
+    Standing.LEFT_OUT: "–",
     Standing.FAILED: "✗",
     Standing.NOT_REACHED: "–",
 }

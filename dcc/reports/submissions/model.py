@@ -40,6 +40,7 @@ class Outcome(StrEnum):
     WAITS_FOR_DATA = "waits for data"
     HELD = "held"
     WITHDRAWN = "withdrawn"
+    LEFT_OUT = "left out"
     TO_BE_TAKEN = "to be taken"
     IN_ORDER = "waits for older archives"
     CHANGED = "changed"
@@ -64,6 +65,7 @@ class Standing(StrEnum):
     WAITS = "waits"
     RUNNING = "running"
     CANCELLED = "cancelled"
+    LEFT_OUT = "left out"
     FAILED = "failed"
     NOT_REACHED = "not reached"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Final
 
 from dcc.phases import Phase, Status
@@ -51,6 +51,7 @@ _TONES: Final = {
     Outcome.WAITS_FOR_DATA: Tone.WARN,
     Outcome.HELD: Tone.WARN,
     Outcome.WITHDRAWN: Tone.WAIT,
+    Outcome.LEFT_OUT: Tone.WAIT,
     Outcome.TO_BE_TAKEN: Tone.WAIT,
     Outcome.IN_ORDER: Tone.WAIT,
     Outcome.CHANGED: Tone.WARN,
@@ -60,12 +61,18 @@ _TONES: Final = {
 
 
 def outcome_of(
-    phase: Phase, status: Status, states: Iterable[StateCount], *, held: bool, taken: bool | None
+    phase: Phase,
+    status: Status,
+    states: Iterable[StateCount],
+    *,
+    held: bool,
+    taken: bool | None,
+    left_out: bool = False,
 ) -> Outcome:
     """What became of a zip action in that state, whose documents are in `states`.
 
-    `held`: one of them waits to be confirmed. `taken`: something of it was taken over; None where that is not known,
-    and then the states tell.
+    `held`: one of them waits to be confirmed. `left_out`: the settings leave a step out of one of them. `taken`:
+    something of it was taken over; None where that is not known, and then the states tell.
     """
     counts = list(states)
     if status is Status.FAILED and phase in _ARCHIVE_FAILURES:
@@ -76,7 +83,7 @@ def outcome_of(
         some = _some_taken(counts) if taken is None else taken or _under_way(counts)
         return Outcome.PARTLY_TAKEN if some else Outcome.NOTHING_TAKEN
     if status is Status.CANCELLED:
-        return Outcome.WITHDRAWN
+        return Outcome.LEFT_OUT if left_out or phase > Phase.UPLOAD else Outcome.WITHDRAWN
     if held:
         return Outcome.HELD
     if phase is Phase.QC:
@@ -105,7 +112,7 @@ def _under_way(states: Iterable[StateCount]) -> bool:
 
 def _some_taken(states: Iterable[StateCount]) -> bool:
     return any(
-        (state.phase > Phase.UPLOAD and state.status is not Status.CANCELLED)
+        state.phase > Phase.UPLOAD
         or (state.phase >= Phase.XSD and state.status not in (Status.FAILED, Status.CANCELLED))
         for state in states
     )
@@ -132,13 +139,16 @@ def is_faulty(outcome: Outcome) -> bool:
     return outcome in (Outcome.NOTHING_TAKEN, Outcome.PARTLY_TAKEN)
 
 
-def steps_of(phase: Phase, status: Status) -> tuple[Step, ...]:
-    """How far a document in that state is in each of its phases.
+def steps_of(phase: Phase, status: Status, left_out: Collection[Phase] = ()) -> tuple[Step, ...]:
+    """How far a document in that state is in each of its phases, of which the settings leave some out.
 
     What failed in the check of its contents goes on in its other parts: only what is at fault is left out.
     """
     in_part = (phase, status) == (Phase.DATA, Status.FAILED)
-    return tuple(Step(each, _standing(each, phase, status, in_part)) for each in DOCUMENT_PHASES)
+    return tuple(
+        Step(each, Standing.LEFT_OUT if each in left_out else _standing(each, phase, status, in_part))
+        for each in DOCUMENT_PHASES
+    )
 
 
 def _standing(each: Phase, phase: Phase, status: Status, in_part: bool) -> Standing:

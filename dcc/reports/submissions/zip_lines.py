@@ -10,7 +10,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Select, Subquery, case, false, func, or_, select
 
 from dcc.declarations import declared
-from dcc.outcomes import HELD, ZipKey
+from dcc.outcomes import HELD, LEFT_OUT, ZipKey
 from dcc.phases import ACTION_IDS, Phase, Status
 from dcc.reports.submissions.model import Outcome, Tone, ZipLine
 from dcc.reports.submissions.outcomes import in_order, is_faulty, once_changed, outcome_of, tone_of, unless_held
@@ -79,7 +79,8 @@ def list_zips(connection: Connection, wanted: Any, also: Collection[int] = ()) -
     if also:
         wanted = select(ZipAction.id).where(or_(ZipAction.id.in_(wanted), ZipAction.id.in_(also)))
     states = _document_states(connection, wanted)
-    held = _held(connection, wanted)
+    held = _of_kinds(connection, wanted, HELD)
+    left_out = _of_kinds(connection, wanted, *LEFT_OUT.values())
     waiting = _only_waiting(connection, wanted)
     changed = changed_since_loaded(connection, wanted)
     in_turn = zips_that_wait(connection, wanted)
@@ -92,6 +93,7 @@ def list_zips(connection: Connection, wanted: Any, also: Collection[int] = ()) -
             states[row.id],
             foreign.get(row.id),
             held=row.id in held,
+            left_out=row.id in left_out,
             waits_for_data=row.id in waiting,
             waits_for_older=row.id in in_turn,
             changed=changed.get(row.id),
@@ -107,13 +109,14 @@ def _line(
     foreign: HeldArchive | None,
     *,
     held: bool,
+    left_out: bool,
     waits_for_data: bool,
     waits_for_older: bool,
     changed: datetime | None,
 ) -> ZipLine:
     counts = list(states)
     phase, status = Phase(row.phase_id), Status(row.status_id)
-    outcome = unless_held(outcome_of(phase, status, counts, held=held, taken=None), foreign)
+    outcome = unless_held(outcome_of(phase, status, counts, held=held, taken=None, left_out=left_out), foreign)
     outcome = in_order(outcome, waits=waits_for_older)
     if is_faulty(outcome) and waits_for_data:
         outcome = Outcome.WAITS_FOR_DATA
@@ -170,8 +173,8 @@ def _only_waiting(connection: Connection, wanted: Any) -> set[int]:
     return set(connection.scalars(query))
 
 
-def _held(connection: Connection, wanted: Any) -> set[int]:
-    return set(connection.scalars(_entries_that_hold(wanted).where(AnException.short_name == HELD).distinct()))
+def _of_kinds(connection: Connection, wanted: Any, *kinds: str) -> set[int]:
+    return set(connection.scalars(_entries_that_hold(wanted).where(AnException.short_name.in_(kinds)).distinct()))
 
 
 def _entries_that_hold(wanted: Any) -> Select[tuple[int]]:

@@ -112,7 +112,11 @@ def _set_back(work: DataSession, uploaded: list[int], basis: Basis) -> list[DueD
     found = _own(work, work.read_qc(lambda connection: _to_judge_again(connection, uploaded, basis, work.is_own)))
     counted = work.read(lambda connection: counted_by_tracker(connection, found, work.settings.naming))
     _judge_uncounted(work, [one for one in found if one.id not in {stored.id for _, stored in counted}], basis)
-    judged = [document for document, _ in counted if may_be_judged_again(document)]
+    judged = [
+        document
+        for document, _ in counted
+        if may_be_judged_again(document) and Phase.DATA not in work.left_out_of(document)
+    ]
     work.reopen({document.xml_id: UPLOADED for document in judged}, _HEALING)
     if work.keys is not None:
         work.keys.update(document.key for document in judged)

@@ -21,10 +21,11 @@ from dcc.errors import InternalFaultError
 from dcc.messages import mark
 from dcc.outcomes import Problem, ZipKey
 from dcc.phases import Phase, Status
-from dcc.session.data.document_log import rewrite_log
-from dcc.session.data.documents import DueDocument, in_order_of_upload, load_due
+from dcc.session.data.document_log import add_to_log, rewrite_log
+from dcc.session.data.documents import DueDocument, archives_from, in_order_of_upload, load_due
 from dcc.session.sessions import Session
 from dcc.settings import Settings
+from dcc.settings.left_out_steps import LeftOutSteps
 from dcc.store.staging import Staging
 from dcc.tracker import progress
 from dcc.tracker.hostings.owner_notices import NewNotice, add_notices
@@ -63,6 +64,9 @@ class DataSession:
     has_reference: bool = False
     delegations: Delegations = field(default_factory=Delegations)
 
+    def __post_init__(self) -> None:
+        self.left_out: LeftOutSteps = self.settings.steps_left_out
+
     @property
     def author(self) -> str:
         """The name in which the session sets documents back."""
@@ -80,9 +84,38 @@ class DataSession:
         return self.is_own is None or self.is_own(key.file_name)
 
     def due(self, phase: Phase) -> list[DueDocument]:
-        """The documents of the session's centres that wait for a phase, in the order of upload."""
+        """The documents of the session's centres that wait for a phase, in the order of upload.
+
+        Without those of which the settings leave it out.
+        """
+        return [one for one in self._due(phase) if phase not in self.left_out_of(one)]
+
+    def due_and_left_out(self, phase: Phase) -> list[DueDocument]:
+        """The documents that wait for a phase which the settings leave out of them."""
+        if not self.left_out.has(phase):
+            return []
+        return [one for one in self._due(phase) if phase in self.left_out_of(one)]
+
+    def _due(self, phase: Phase) -> list[DueDocument]:
         due = self.read(lambda connection: load_due(connection, phase, self.settings.naming, self.keys))
         return due if self.is_own is None else [one for one in due if self.covers(one.key)]
+
+    def left_out_of(self, document: DueDocument) -> frozenset[Phase]:
+        """The steps that the settings leave out of a document."""
+        return self.left_out.of(document.centre, document.source)
+
+    def built_for(self, phase: Phase) -> Callable[[str], bool] | None:
+        """Says of the name of an archive whether the session builds a phase for it; None: for all."""
+        if not self.left_out.has(phase):
+            return self.is_own
+        sources = [source for source, steps in self.left_out.of_sources.items() if phase in steps]
+        left_out = self.read(lambda connection: archives_from(connection, sources))
+
+        def is_built(zip_file: str) -> bool:
+            centre = self.settings.naming.centre_of_zip(zip_file)
+            return self.session.covers(centre) and zip_file not in left_out and phase not in self.left_out.of(centre, 0)
+
+        return is_built
 
     def read(self, work: Callable[[Connection], T]) -> T:
         """Read from the tracker."""
@@ -118,7 +151,7 @@ class DataSession:
 class Fact:
     """A document's result: its state, outcome, and the entries of its log; None: unchanged.
 
-    `notices` are for other centres than its archive's.
+    `notices` are for other centres than its archive's. `noted` are entries of its log beside those that it has.
     """
 
     document: DueDocument
@@ -127,6 +160,7 @@ class Fact:
     problems: Sequence[Problem] | None = None
     seconds: float = 0.0
     notices: Sequence[NewNotice] = ()
+    noted: Sequence[Problem] = ()
 
 
 class Recorder:
@@ -236,6 +270,7 @@ def _write(
             if fact.problems is not None and fact.document.xml_id in states[Subject.XML_FILE]
         },
     )
+    add_to_log(connection, {fact.document.xml_id: fact.noted for fact in batch if fact.noted})
     add_notices(connection, [one for fact in batch for one in fact.notices])
     unproposed = {fact.document.za_id for fact in batch} - set(states[Subject.ZIP_ACTION])
     for za_id, phase, status in rows_by_id(connection, _ACTION_STATES, unproposed):

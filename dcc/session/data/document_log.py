@@ -16,7 +16,7 @@ from dcc import errors
 from dcc.data_outcomes import FindingEntry
 from dcc.databases.columns import Message as MessageColumn
 from dcc.messages import Message, mark, message
-from dcc.outcomes import HELD, Problem, ZipKey
+from dcc.outcomes import HELD, LEFT_OUT, Problem, ZipKey
 from dcc.qc.apply.upload_findings import UploadFinding
 from dcc.rules.catalogue import CATALOGUE
 from dcc.rules.findings import MORE_RULE
@@ -126,6 +126,22 @@ def rewrite_log(connection: Connection, wanted: Mapping[int, Sequence[Problem]])
         connection.execute(_INSERT, added)
 
 
+def add_to_log(connection: Connection, added: Mapping[int, Sequence[Problem]]) -> None:
+    """Add entries to the logs of documents, by the ids of their `xml_file`, where they are not there yet."""
+    present: dict[int, set[_Entry]] = defaultdict(set)
+    for ids in chunks(added):
+        for row in connection.execute(_ACTIVE, {"ids": ids}):
+            present[row.xml_id].add(_Entry(row.short_name, row.message, row.line, row.col))
+    rows = [
+        _row(connection, xml_id, problem)
+        for xml_id, problems in added.items()
+        for problem in problems
+        if _entry(problem) not in present[xml_id]
+    ]
+    if rows:
+        connection.execute(_INSERT, rows)
+
+
 class _Entry(NamedTuple):
     kind: str
     message: str | None
@@ -156,5 +172,7 @@ def _description(kind: str) -> str:
         return CATALOGUE[kind].demand
     if kind == HELD:
         return "A document that would change much, or has data of another centre, waits to be confirmed."
+    if kind in LEFT_OUT.values():
+        return "The settings leave a step out of a document."
     error = getattr(errors, kind, errors.DccError)
     return str(error.summary())

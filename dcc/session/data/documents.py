@@ -36,6 +36,8 @@ _BEFORE: Final = {
     Phase.OVERVIEW: Phase.CONTEXT,
     Phase.QC: Phase.OVERVIEW,
 }
+_MAY_LACK: Final = (Phase.DATA, Phase.OVERVIEW)
+"""Steps without which documents go on where they are left out."""
 _UNFAILED: Final = (Status.PENDING, Status.RUNNING, Status.DONE)
 _LaterDownload = aliased(ZipDownload)
 _LaterHosting = aliased(FileSourceHasZip)
@@ -45,7 +47,8 @@ _LaterHosting = aliased(FileSourceHasZip)
 class DueDocument:
     """A valid document, by the id of its `xml_file`, with its state.
 
-    `centre` is that of the archive's name, None without one; `md5` is that of the extracted document.
+    `centre` is that of the archive's name, None without one; `md5` is that of the extracted document; `source` is the
+    file source of the archive.
     """
 
     xml_id: int
@@ -56,6 +59,7 @@ class DueDocument:
     size_bytes: int
     md5: str | None
     state: State
+    source: int = 0
 
     @property
     def upload_order(self) -> tuple[bool, date, int, str, int, str, str]:
@@ -124,7 +128,8 @@ def load_unsettled(connection: Connection) -> dict[int, State]:
     Includes documents that do not count, because excluding them is expensive; `load_documents` leaves them out.
     """
     found: dict[int, State] = {}
-    for state in (UNSETTLED, *(State(Phase.QC, status) for status in (Status.PENDING, Status.RUNNING))):
+    waiting = (State(Phase.QC, status) for status in (Status.PENDING, Status.RUNNING))
+    for state in (UNSETTLED, State(Phase.OVERVIEW, Status.CANCELLED), *waiting):
         ids = connection.scalars(select(XmlFile.id).where(_in_state(state.phase, state.status)))
         found.update(dict.fromkeys(ids, state))
     return found
@@ -141,13 +146,28 @@ def load_documents(connection: Connection, xml_ids: Iterable[int], naming: Namin
     return in_order_of_upload(_wanted(rows_by_id(connection, _BY_ID, xml_ids), naming, None))
 
 
+def archives_from(connection: Connection, sources: Collection[int]) -> set[str]:
+    """The names of the archives that were fetched from some file sources."""
+    if not sources:
+        return set()
+    query = (
+        select(ZipFile.file_name)
+        .join(ZipAction, ZipAction.zip_id == ZipFile.id)
+        .join(FileSourceHasZip, FileSourceHasZip.za_id == ZipAction.id)
+        .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
+        .where(FileSourceHasZip.file_source_id.in_(sources))
+        .distinct()
+    )
+    return set(connection.scalars(query))
+
+
 def count_waiting(connection: Connection, centres: Collection[str] | None = None) -> int:
     """The number of documents for the phases after validation, including held ones.
 
     Only those in archives of some `centres`, if given.
     """
     due = [_due(phase) for phase in _BEFORE if phase is not Phase.QC]
-    due.append(_in_state(Phase.OVERVIEW, Status.DONE))
+    due.append(_passed(Phase.OVERVIEW))
     return connection.scalar(_current(func.count()).where(or_(*due), named_after(centres))) or 0
 
 
@@ -162,6 +182,7 @@ _COLUMNS: Final = (
     ZipFile.file_name,
     ZipAction.todo_id,
     Centre.short_name,
+    FileSourceHasZip.file_source_id,
 )
 
 
@@ -200,7 +221,12 @@ def _current(*columns: Any) -> Select[*tuple[Any, ...]]:
 
 def _due(phase: Phase) -> ColumnElement[bool]:
     # One equality on the phase for each term: both databases then use the index on (phase_id, status_id).
-    return or_(_in_state(_BEFORE[phase], Status.DONE), _in_state(phase, Status.PENDING, Status.RUNNING))
+    return or_(_passed(_BEFORE[phase]), _in_state(phase, Status.PENDING, Status.RUNNING))
+
+
+def _passed(phase: Phase) -> ColumnElement[bool]:
+    """Whether a document is done with a phase, or without it."""
+    return _in_state(phase, Status.DONE, *([Status.CANCELLED] if phase in _MAY_LACK else []))
 
 
 def _in_state(phase: Phase, *statuses: Status) -> ColumnElement[bool]:
@@ -209,7 +235,7 @@ def _in_state(phase: Phase, *statuses: Status) -> ColumnElement[bool]:
 
 _BY_ID: Final = _current(*_COLUMNS).where(XmlFile.id.in_(IDS))
 _DUE: Final = {phase: _current(*_COLUMNS).where(_due(phase)) for phase in _BEFORE}
-_THROUGH: Final = or_(_in_state(Phase.OVERVIEW, Status.DONE), _in_state(Phase.QC, *_UNFAILED))
+_THROUGH: Final = or_(_passed(Phase.OVERVIEW), _in_state(Phase.QC, *_UNFAILED))
 _QC_STATES: Final = select(XmlFile.id, XmlFile.phase_id, XmlFile.status_id).where(XmlFile.id.in_(IDS), _THROUGH)
 
 
@@ -218,7 +244,7 @@ def _wanted(rows: Iterable[Any], naming: NamingConvention, keys: Collection[ZipK
     # Documents of one archive, centre or state share objects: a session may have 50,000 of them.
     of_actions: dict[int, ZipKey] = {}
     states: dict[tuple[int, int], State] = {}
-    for xml_id, file_name, size_bytes, md5, phase, status, za_id, zip_name, todo, centre in rows:
+    for xml_id, file_name, size_bytes, md5, phase, status, za_id, zip_name, todo, centre, source in rows:
         key = of_actions.get(za_id)
         if key is None:
             key = of_actions[za_id] = ZipKey(ACTIONS_BY_ID[todo], zip_name)
@@ -234,4 +260,4 @@ def _wanted(rows: Iterable[Any], naming: NamingConvention, keys: Collection[ZipK
             state = states[phase, status] = State(Phase(phase), Status(status))
         if centre == name.centre:
             centre = name.centre
-        yield DueDocument(xml_id, za_id, key, centre, name, size_bytes or 0, md5, state)
+        yield DueDocument(xml_id, za_id, key, centre, name, size_bytes or 0, md5, state, source)

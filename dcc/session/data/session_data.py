@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterator
+from itertools import chain
 from typing import Final
 
 from sqlalchemy import Engine
@@ -15,6 +16,7 @@ from dcc.runtime.log_context import logging_about, progress_log
 from dcc.session.data.checking import check_documents
 from dcc.session.data.corrections import catch_up_with_withdrawals
 from dcc.session.data.data_session import DataSession
+from dcc.session.data.left_out import leave_out, make_up_for_left_out
 from dcc.session.data.settling import (
     build_contexts_of,
     build_overviews_of,
@@ -58,6 +60,7 @@ def take_up_data(
     staging = Staging(settings.staging_directory)
     work = DataSession(tracker, qc, settings, session, None if keys is None else set(keys), staging)
     catch_up_with_withdrawals(work)
+    make_up_for_left_out(work)
     for phase in _PHASES:
         if phase <= until:
             yield from take_up_phase(work, phase)
@@ -68,7 +71,7 @@ def take_up_data(
 def take_up_phase(work: DataSession, phase: Phase) -> Iterator[DataOutcome]:
     """Process all documents that wait for a phase; see `take_up_data`, which keeps the order of phases."""
     with logging_about(phase=phase.short_name):
-        for outcome in _PHASES[phase](work):
+        for outcome in chain(leave_out(work, phase), _PHASES[phase](work)):
             _log_outcome(outcome)
             yield outcome
 

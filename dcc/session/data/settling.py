@@ -59,7 +59,7 @@ def _build(
     # Listed before the build, which then includes all of them.
     due = work.due(phase)
     task = work.session.start_task(phase, f"{comment}, for {len(due):,} documents") if due else None
-    built = build(work.qc, is_own=work.is_own)
+    built = build(work.qc, is_own=work.built_for(phase))
     if built.centres:
         yield built
     done = State(phase, Status.DONE)

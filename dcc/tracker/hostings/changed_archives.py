@@ -23,7 +23,7 @@ from dcc.tracker.models import (
 )
 
 LOADED = or_(
-    and_(XmlFile.phase_id > int(Phase.UPLOAD), XmlFile.status_id != int(Status.CANCELLED)),
+    XmlFile.phase_id > int(Phase.UPLOAD),
     and_(
         XmlFile.phase_id == int(Phase.UPLOAD),
         XmlFile.status_id.in_([int(Status.RUNNING), int(Status.DONE)]),

@@ -1,0 +1,113 @@
+"""Steps that the settings leave out: documents show them as cancelled, and go on where what follows needs them not.
+
+The upload is needed by all that follows, and contexts by overviews and quality control: there documents stay. When a
+step is left out no more, the next session makes up for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from sqlalchemy import Connection, select, update
+
+from dcc.data_outcomes import DocumentData, ZipData, left_out_message
+from dcc.messages import mark, message
+from dcc.outcomes import LEFT_OUT, Problem
+from dcc.phases import Phase, Status
+from dcc.qc.judging.many_documents import Found, judge_together
+from dcc.session.data.data_session import DataSession, Fact, Recorder
+from dcc.session.data.documents import DueDocument, load_documents
+from dcc.session.data.judging_basis import basis_seen_to
+from dcc.session.data.qc_documents import documents_of
+from dcc.tracker.models import AnException, XmlLog, utc_now
+from dcc.tracker.states import State
+from dcc.vocabulary import Severity
+
+_PORTION: Final = 250
+_KINDS: Final = {kind: phase for phase, kind in LEFT_OUT.items()}
+_AGAIN: Final = mark("The step {step} is not left out any more.")
+
+
+def leave_out(work: DataSession, phase: Phase) -> Iterator[ZipData]:
+    """Show the documents that wait for a step which is left out for them as (step, cancelled)."""
+    due = work.due_and_left_out(phase)
+    if not due:
+        return
+    task = work.session.start_task(phase, f"Left out, for {len(due):,} documents")
+    recorder = Recorder(work, phase, due)
+    for start in range(0, len(due), _PORTION):
+        work.session.check()
+        some = due[start : start + _PORTION]
+        if phase is Phase.DATA:
+            _accept_unchecked(work, some)
+        for document in some:
+            recorder.add(_left_out(document, phase))
+        yield from recorder.write()
+    work.session.finish_task(task, failed=False)
+
+
+def _left_out(document: DueDocument, phase: Phase) -> Fact:
+    said = left_out_message(phase)
+    kind = LEFT_OUT[phase]
+    data = DocumentData(
+        file_name=document.name.file_name,
+        kind=document.name.kind,
+        centre=document.name.centre,
+        phase=phase,
+        status=Status.CANCELLED,
+        reason=str(said),
+        left_out=(phase,),
+    )
+    problem = Problem(kind, said, code=kind, severity=Severity.UNCHECKED)
+    return Fact(document, data, State(phase, Status.CANCELLED), noted=(problem,))
+
+
+def _accept_unchecked(work: DataSession, documents: Sequence[DueDocument]) -> None:
+    """Have what the documents brought count as valid, since no rule is asked."""
+    stored = work.read_qc(lambda connection: documents_of(connection, documents))
+    basis = basis_seen_to(work)
+    found = [Found(one.id, ()) for one in stored.values()]
+    work.write_qc(lambda connection: judge_together(connection, found, basis))
+
+
+def make_up_for_left_out(work: DataSession) -> None:
+    """Have documents go back to the first step that was left out of them and is left out no more."""
+    if work.keys is not None:
+        return
+    noted = work.read(_noted)
+    if not noted:
+        return
+    documents = work.read(lambda connection: load_documents(connection, noted, work.settings.naming))
+    back: dict[int, Phase] = {}
+    entries: list[int] = []
+    for document in documents:
+        steps = noted[document.xml_id]
+        again = [phase for phase in sorted(steps) if phase not in work.left_out_of(document)]
+        if again and work.covers(document.key):
+            back[document.xml_id] = again[0]
+            entries += [entry for phase in again for entry in steps[phase]]
+    for phase in set(back.values()):
+        ids = [xml_id for xml_id, first in back.items() if first is phase]
+        reason = str(message(_AGAIN, step=phase.short_name))
+        work.reopen(dict.fromkeys(ids, State(phase, Status.PENDING)), reason)
+    work.session.write(lambda connection: _clear(connection, entries))
+
+
+def _noted(connection: Connection) -> Mapping[int, dict[Phase, list[int]]]:
+    """The steps that are noted as left out, by the ids of documents; with the ids of the entries in their logs."""
+    query = (
+        select(XmlLog.xml_id, XmlLog.id, AnException.short_name)
+        .join(AnException, AnException.id == XmlLog.exception_id)
+        .where(AnException.short_name.in_(_KINDS), XmlLog.cleared.is_(None))
+    )
+    found: dict[int, dict[Phase, list[int]]] = {}
+    for xml_id, entry, kind in connection.execute(query):
+        found.setdefault(xml_id, {}).setdefault(_KINDS[kind], []).append(entry)
+    return found
+
+
+def _clear(connection: Connection, entries: Sequence[int]) -> None:
+    for start in range(0, len(entries), _PORTION):
+        some = entries[start : start + _PORTION]
+        connection.execute(update(XmlLog).where(XmlLog.id.in_(some)).values(cleared=utc_now()))

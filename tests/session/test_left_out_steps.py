@@ -1,0 +1,142 @@
+"""Steps that settings leave out: cancelled with the reason; what follows goes on where it can; made up for later."""
+
+from __future__ import annotations
+
+import pytest
+
+from dcc.errors import ConfigurationError
+from dcc.phases import Phase
+from dcc.qc import models
+from dcc.reports.submissions.collecting import collect_submission
+from dcc.reports.submissions.model import Outcome, Standing
+from dcc.settings import load_settings
+from dcc.tracker.hostings.changed_archives import loaded_zips
+from dcc.tracker.queries.zip_stories import zip_story
+from dcc_assets.metadata.documents import data_report
+from dcc_assets.sync.document_records import recorded_data
+from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, key_of, specimens
+
+ZIP = "add/H.2013-10-31.1.impc.zip"
+ALL = {
+    Phase.UPLOAD: "upload done",
+    Phase.DATA: "data done",
+    Phase.CONTEXT: "context done",
+    Phase.OVERVIEW: "overview done",
+    Phase.QC: "qc pending",
+}
+REASON = "The step {} is left out for this file source or group of centres (DCC_LEFT_OUT_STEPS)."
+
+
+@pytest.mark.both_databases
+@pytest.mark.parametrize(
+    ("step", "last", "contexts", "documents"),
+    [
+        (Phase.UPLOAD, Phase.UPLOAD, False, 0),
+        (Phase.DATA, Phase.QC, True, 2),
+        (Phase.CONTEXT, Phase.CONTEXT, False, 2),
+        (Phase.OVERVIEW, Phase.QC, True, 2),
+    ],
+    ids=lambda value: value.short_name if isinstance(value, Phase) else "",
+)
+def test_a_step_that_is_left_out_is_cancelled_and_made_up_for(
+    data: DataInstallation, step: Phase, last: Phase, contexts: bool, documents: int
+) -> None:
+    data.put(ZIP, specimens(), experiments())
+    data.validate()
+    careless = data.with_settings(left_out_steps=step.short_name)
+    result = careless.take_up()
+    expected = [(phase, state) for phase, state in ALL.items() if phase <= last]
+    expected[expected.index((step, ALL[step]))] = step, f"{step.short_name} cancelled"
+    assert result.told(ZIP) == expected
+    assert data.states() == {ZIP: expected[-1][1]}
+    assert bool(data.rows(models.DataContext, "id")) is contexts
+    assert len(data.rows(models.Document, "id")) == documents
+    assert bool(data.rows(models.OverviewGenotype, "centre")) is (step in (Phase.UPLOAD, Phase.DATA) and documents > 0)
+    assert data.last_session()[0] == 0
+
+    # The reason stays with the document, whatever follows, and no error is counted.
+    kind = f"left_out_{step.short_name}"
+    assert data.log(EXPERIMENTS) == [kind]
+    reached = result.document(EXPERIMENTS, step)
+    assert (reached.left_out, reached.reason) == ((step,), REASON.format(step.short_name))
+    with data.tracker.connect() as connection, data.qc.connect() as qc:
+        (problem,) = next(one for one in zip_story(connection, key_of(ZIP)).documents if one.errors).errors
+        report = collect_submission(connection, qc, key_of(ZIP), data.settings)
+        assert loaded_zips(connection, [1]) == ({1} if documents else set())
+    assert (REASON.format(step.short_name) in str(problem), problem.is_error) == (True, False)
+    assert {each.standing for each in report.documents[0].steps if each.phase is step} == {Standing.LEFT_OUT}
+    assert (report.outcome is Outcome.LEFT_OUT) is (last is not Phase.QC)
+    assert {one.errors for one in report.documents} == {0}
+
+    # Another session leaves it at that; one without the setting makes up for it.
+    assert careless.take_up().told(ZIP) == []
+    data.take_up()
+    assert data.states() == {ZIP: "qc pending"}
+    assert data.documents() == {SPECIMENS: "qc done", EXPERIMENTS: "qc pending"}
+    assert (data.log(EXPERIMENTS), data.log(EXPERIMENTS, cleared=True)) == ([], [kind])
+    assert data.rows(models.DataContext, "id")
+    assert data.rows(models.OverviewGenotype, "centre")
+
+
+@pytest.mark.parametrize(
+    ("setting", "left_out"),
+    [
+        ("europe=context", True),
+        ("{source}=context", True),
+        (" asia = context ; overview", False),
+        ("99=context", False),
+        ("context,overview", True),
+    ],
+)
+def test_steps_are_left_out_for_a_group_or_a_source(data: DataInstallation, setting: str, left_out: bool) -> None:
+    data.put(ZIP, specimens(), experiments())
+    data.validate()
+    groups = "europe=H;asia=J"
+    data.with_settings(groups=groups, left_out_steps=setting.format(source=data.folder.source_id)).take_up()
+    assert data.states() == {ZIP: "context cancelled" if left_out else "qc pending"}
+
+
+def test_without_checks_data_count_until_they_are_checked(data: DataInstallation) -> None:
+    data.put(ZIP, experiments())
+    data.validate()
+    data.with_settings(left_out_steps="data").take_up()
+    assert data.documents()[EXPERIMENTS] == "qc pending"
+    assert data.rows(models.Finding, "rule") == []
+    data.take_up()
+    assert data.documents()[EXPERIMENTS] == "data failed"
+    assert set(data.rows(models.Finding, "rule")) == {("E4",)}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("xsd", "'xsd' is no step that can be left out. These can: upload, data, context, overview"),
+        ("overview;qc", "'qc' is no step that can be left out"),
+        ("europe=download", "'download' is no step that can be left out"),
+        ("africa=data", "'africa' is neither the id of a file source nor a group of DCC_GROUPS"),
+        ("europe=", "'' is no step that can be left out"),
+    ],
+)
+def test_other_steps_cannot_be_left_out(text: str, said: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        load_settings(groups="europe=H", left_out_steps=text)
+    assert said in str(refused.value)
+    assert "DCC_LEFT_OUT_STEPS" in str(refused.value)
+
+
+def test_dagster_shows_what_was_left_out_as_cancelled_with_the_reason(data: DataInstallation) -> None:
+    data.put(ZIP, specimens(), experiments())
+    data.validate()
+    for step in (Phase.UPLOAD, Phase.DATA, Phase.CONTEXT):
+        result = data.with_settings(left_out_steps=step.short_name).take_up()
+        (outcome,) = [one for one in result.zips if one.reached is step]
+        with data.tracker.connect() as connection, data.qc.connect() as qc:
+            (recorded,) = [one for one in recorded_data(connection, qc) if one.reached is step]
+        told, rebuilt = data_report(outcome), data_report(recorded)
+        assert told is not None
+        assert rebuilt is not None
+        for report in (told, rebuilt):
+            said = {one.description for one in (*report.verdicts, *report.materialised)}
+            assert said == {f"Cancelled for 2 documents. {REASON.format(step.short_name)}"}
+            assert {(verdict.passed, verdict.severity.value) for verdict in report.verdicts} <= {(False, "WARN")}
+            assert bool(report.verdicts) is (step is not Phase.CONTEXT)
