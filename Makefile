@@ -40,7 +40,7 @@ bench: install ## The platform beside sftp, lftp, unzip, xmllint and bulk loads,
 	@.ci/install-servers
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
-histories: install ## 300 random histories of uploads, mirrors, corruptions and retries against a model, five minutes: HISTORY_ARGS="--seed 7"
+histories: install ## 300 random histories of uploads and retries, and 300 of submissions, against models, ten minutes: HISTORY_ARGS="--seed 7"
 	@$(BIN)/python -m tests.histories $(HISTORY_ARGS)
 
 soak: install ## Weeks of an installation's life in a quarter of an hour: what grows, and whether all holds together

@@ -1,4 +1,8 @@
-"""`python -m tests.histories`: random histories against the model. Ends with 1 when anything differs."""
+"""`python -m tests.histories`: random histories against the models. Ends with 1 when anything differs.
+
+Each seed has a history of uploads, mirrors and retries, and one of submissions: duplicates, archives inside archives,
+tables, manifests, withdrawals.
+"""
 
 from __future__ import annotations
 
@@ -9,30 +13,28 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from tests.histories.running import Prepared, live
+from tests.histories.running import Prepared, live, submit
 
 
 def main() -> int:
     """Live the histories, and say what came of them."""
     parser = argparse.ArgumentParser(prog="python -m tests.histories", description=__doc__)
-    parser.add_argument("--histories", type=int, default=300, help="How many. [300]")
+    parser.add_argument("--histories", type=int, default=300, help="How many of each kind. [300]")
     parser.add_argument("--seed", type=int, default=1, help="The seed of the first; the next has the next. [1]")
     given = parser.parse_args()
     logging.disable(logging.CRITICAL)
     memory = Path("/dev/shm")
-    failed, sessions, states = [], 0, Counter[str]()
+    failed, sessions, states = set(), 0, Counter[str]()
     with tempfile.TemporaryDirectory(prefix="dcc-histories-", dir=memory if memory.is_dir() else None) as folder:
-        prepared = Prepared(Path(folder) / "prepared")
-        prepared.folder.mkdir(mode=0o700)
-        prepared.make()
+        prepared = Prepared(Path(folder))
         for seed in range(given.seed, given.seed + given.histories):
-            outcome = live(prepared, Path(folder) / str(seed), seed)
-            sessions += outcome.sessions
-            states.update(outcome.states)
-            if outcome.differences:
-                failed.append(seed)
-                what = "\n".join(f"    {line}" for line in [*outcome.done, "", *outcome.differences])
-                print(f"Seed {seed} differs. Again: python -m tests.histories --histories 1 --seed {seed}\n{what}")
+            for outcome in (live(prepared, seed), submit(prepared, seed)):
+                sessions += outcome.sessions
+                states.update(outcome.states)
+                if outcome.differences:
+                    failed.add(seed)
+                    what = "\n".join(f"    {line}" for line in [*outcome.done, "", *outcome.differences])
+                    print(f"Seed {seed} differs. Again: python -m tests.histories --histories 1 --seed {seed}\n{what}")
     print(f"Seeds {given.seed} to {given.seed + given.histories - 1}: {sessions} sessions, {len(failed)} differences.")
     print("Histories that came through each state:", ", ".join(f"{state} {n}" for state, n in sorted(states.items())))
     return 1 if failed else 0

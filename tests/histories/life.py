@@ -32,8 +32,8 @@ from tests.histories.happenings import Copy, Form, Place, Version
 
 CENTRES: Final = {Place.OWN: "H", Place.MIRROR: "J"}
 QUIET_SECONDS: Final = 0.3
-_BORN: Final = 1_400_000_000
-_HEARD: Final = Listeners(lambda _: None, lambda _: None, lambda _: None)
+BORN: Final = 1_400_000_000
+HEARD: Final = Listeners(lambda _: None, lambda _: None, lambda _: None)
 
 
 def name_of(archive: int) -> str:
@@ -136,13 +136,13 @@ class Life:
     def crawl(self) -> None:
         """Run a session."""
         with self._meanwhile():
-            crawl_and_process(self.tracker, self.settings, None, None, _HEARD)
+            crawl_and_process(self.tracker, self.settings, None, None, HEARD)
 
     def retry(self, archive: int) -> str | None:
         """Run a session for one archive; the name of the error that refused it."""
         with self._meanwhile():
             try:
-                process_again(self.tracker, self.settings, [ZipKey(Action.ADD, name_of(archive))], _HEARD)
+                process_again(self.tracker, self.settings, [ZipKey(Action.ADD, name_of(archive))], HEARD)
             except DccError as error:
                 return type(error).__name__
         return None
@@ -208,7 +208,7 @@ class Life:
 
     def _time(self) -> int:
         self.clock += 10
-        return _BORN + self.clock
+        return BORN + self.clock
 
     def _date(self, path: Path) -> None:
         moment = self._time()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
+from dcc.outcomes import ZipKey
 from dcc.qc.database import init_qc_database, open_qc_database
 from dcc.qc.database import writing as writing_qc
 from dcc.qc.reference import snapshots
@@ -15,6 +17,7 @@ from dcc.reference.loading import load_shipped
 from dcc.settings import Settings
 from dcc.tracker.database import init_tracker, open_tracker, writing
 from dcc.tracker.register import delegations
+from tests.histories import submissions
 from tests.histories.expected import LOADED, Expected
 from tests.histories.happenings import (
     Away,
@@ -30,6 +33,10 @@ from tests.histories.happenings import (
     history,
 )
 from tests.histories.life import CENTRES, QUIET_SECONDS, Holdings, Life
+from tests.histories.standing import Model, Standing
+from tests.histories.submitting import Centre
+
+_Lived = TypeVar("_Lived", Life, Centre)
 
 
 @dataclass
@@ -43,28 +50,13 @@ class Outcome:
     states: set[str] = field(default_factory=set)
 
 
-@dataclass(frozen=True)
 class Prepared:
-    """Databases that every life begins with, in a folder."""
+    """Databases that every life begins with, in a folder; lives share what their engines know of statements."""
 
-    folder: Path
-
-    def settings(self, home: Path) -> Settings:
-        """The settings of an installation in `home`."""
-        return Settings(
-            home=home,
-            tracker_url=f"sqlite:///{home}/tracker.db",
-            qc_url=f"sqlite:///{home}/qc.db",
-            dagster_events=False,
-            quiet_seconds=QUIET_SECONDS,
-            retry_delay=0.01,
-            max_retries=1,
-            min_free_bytes=0,
-        )
-
-    def make(self) -> None:
-        """Make them."""
-        settings = self.settings(self.folder)
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._home = folder, folder / "home"
+        self._statements: dict[object, object] = {}
+        settings = _settings(folder)
         tracker, qc = open_tracker(settings), open_qc_database(settings)
         init_tracker(tracker)
         init_qc_database(qc)
@@ -75,26 +67,41 @@ class Prepared:
         qc.dispose()
 
     @contextmanager
-    def life(self, home: Path) -> Iterator[Life]:
-        """A life in `home`, which is removed after it."""
-        home.mkdir(mode=0o700)
+    def life(self, kind: type[_Lived]) -> Iterator[_Lived]:
+        """A life of some kind, of which nothing is left after it."""
+        self._home.mkdir(mode=0o700)
         for name in ("tracker.db", "qc.db"):
-            shutil.copy(self.folder / name, home / name)
-        settings = self.settings(home)
-        life = Life(home, settings, open_tracker(settings), open_qc_database(settings))
+            shutil.copy(self._folder / name, self._home / name)
+        settings = _settings(self._home)
+        life = kind(self._home, settings, open_tracker(settings), open_qc_database(settings))
+        for engine in (life.tracker, life.qc):
+            engine.update_execution_options(compiled_cache=self._statements)
         try:
             life.begin()
             yield life
         finally:
             life.tracker.dispose()
             life.qc.dispose()
-            shutil.rmtree(home)
+            shutil.rmtree(self._home)
 
 
-def live(prepared: Prepared, home: Path, seed: int) -> Outcome:
+def _settings(home: Path) -> Settings:
+    return Settings(
+        home=home,
+        tracker_url=f"sqlite:///{home}/tracker.db",
+        qc_url=f"sqlite:///{home}/qc.db",
+        dagster_events=False,
+        quiet_seconds=QUIET_SECONDS,
+        retry_delay=0.01,
+        max_retries=1,
+        min_free_bytes=0,
+    )
+
+
+def live(prepared: Prepared, seed: int) -> Outcome:
     """Live the history of a seed; ends with the first session after which something differs."""
     outcome, expected = Outcome(seed), Expected()
-    with prepared.life(home) as life:
+    with prepared.life(Life) as life:
         for happening in history(seed):
             if not _befall(happening, life, expected):
                 continue
@@ -107,6 +114,53 @@ def live(prepared: Prepared, home: Path, seed: int) -> Outcome:
                 if outcome.differences:
                     break
     return outcome
+
+
+def submit(prepared: Prepared, seed: int) -> Outcome:
+    """Live the history of submissions of a seed; ends with the first happening after which something differs."""
+    outcome, model = Outcome(seed), Model()
+    with prepared.life(Centre) as centre:
+        for happening in submissions.history(seed):
+            if not _happen(happening, centre, model):
+                continue
+            outcome.done.append(str(happening))
+            outcome.sessions += isinstance(happening, submissions.Crawled)
+            if isinstance(happening, submissions.Submitted | submissions.Taken):
+                continue
+            here, there = centre.standing(), model.standing()
+            outcome.states |= set(here.archives.values())
+            # What others are to be judged again by, the next session sees to.
+            is_settled = isinstance(happening, submissions.Crawled)
+            outcome.differences = list(_differences(here, there, () if is_settled else ("groups", "proposals")))
+            if outcome.differences:
+                break
+    return outcome
+
+
+def _happen(happening: submissions.Happening, centre: Centre, model: Model) -> bool:
+    """Let it happen, for real and in the model; whether it can."""
+    match happening:
+        case submissions.Submitted(submission):
+            centre.submit(submission)
+            model.lying[submission.number] = submission, centre.clock
+        case submissions.Taken(number):
+            if number not in model.lying:
+                return False
+            centre.take_away(number)
+            del model.lying[number]
+        case submissions.Withdrawn(number):
+            if number not in model.records:
+                return False
+            submission = model.records[number].submission
+            centre.withdraw(ZipKey(submission.action, submission.file_name))
+            model.withdraw(number)
+        case submissions.Decided(accepts):
+            centre.decide(accepts)
+            model.decide(accepts)
+        case submissions.Crawled():
+            centre.crawl()
+            model.crawl()
+    return True
 
 
 def _befall(happening: Happening, life: Life, expected: Expected) -> bool:
@@ -166,8 +220,8 @@ def _delegate(life: Life, in_force: bool) -> None:
             delegations.revoke(connection, owner, other, revoked_by="tester")
 
 
-def _differences(here: Holdings, there: Holdings) -> Iterator[str]:
-    for name in Holdings.__dataclass_fields__:
+def _differences(here: Holdings | Standing, there: Holdings | Standing, names: Collection[str] = ()) -> Iterator[str]:
+    for name in names or here.__dataclass_fields__:
         held, expected = getattr(here, name), getattr(there, name)
         if held != expected:
             yield f"{name}: held {held}, expected {expected}"

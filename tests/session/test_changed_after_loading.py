@@ -115,6 +115,20 @@ def test_nobody_is_told_of_what_was_not_loaded_or_was_withdrawn(
     assert outcome_of(installation) is Outcome.WITHDRAWN
 
 
+@only_sqlite
+def test_what_was_withdrawn_is_not_taken_with_what_failed_beside_it(installation: Installation, folder: Folder) -> None:
+    folder.put(KEY, specimens() | specimens(stem="2013-10-31.2"))
+    installation.run_session()
+    note_withdrawn(installation.tracker)
+    refused = {"phase_id": int(Phase.UPLOAD), "status_id": int(Status.FAILED)}
+    with writing(installation.tracker) as connection:
+        connection.execute(update(XmlFile).where(XmlFile.fname.contains("31.2")).values(refused))
+        connection.execute(update(ZipAction).values(refused))
+    change(folder)
+    assert installation.run_session().zips == {}
+    assert installation.states() == {KEY: "upload failed"}
+
+
 def test_reports_say_that_it_changed_until_its_data_are_withdrawn_or_it_is_gone(
     installation: Installation, folder: Folder
 ) -> None:

@@ -46,6 +46,18 @@ def loaded_zips(connection: Connection, za_ids: Collection[int]) -> set[int]:
     }
 
 
+def withdrawn_zips(connection: Connection, za_ids: Collection[int]) -> set[int]:
+    """Those of the zip actions of whose latest download a document was withdrawn."""
+    archives = {download: za_id for za_id, download, _ in latest_downloads(connection, za_ids)}
+    is_withdrawn = and_(XmlFile.phase_id == int(Phase.UPLOAD), XmlFile.status_id == int(Status.CANCELLED))
+    query = select(XmlFile.zip_id).where(is_withdrawn).distinct()
+    return {
+        archives[download]
+        for ids in chunks(archives)
+        for download in connection.scalars(query.where(XmlFile.zip_id.in_(ids)))
+    }
+
+
 def last_hostings(connection: Connection, za_ids: Collection[int]) -> dict[int, int]:
     """The hosting that each of the zip actions was downloaded from last; without those never downloaded."""
     found: dict[int, int] = {}

@@ -26,7 +26,7 @@ from dcc.sources.base import ActionListing, DeltaStrategy, ListedFile, ListedTwi
 from dcc.sources.listing_watch import ListingWatch, unheard
 from dcc.tracker import progress
 from dcc.tracker.database import exception_id, insert_rows
-from dcc.tracker.hostings.changed_archives import last_hostings, loaded_zips
+from dcc.tracker.hostings.changed_archives import last_hostings, loaded_zips, withdrawn_zips
 from dcc.tracker.hostings.listing_changes import (
     NOT_ARRIVED,
     REFUSED,
@@ -276,12 +276,13 @@ class ListingRecorder:
             return set(), set()
         ids = [entry.za_id for entry in done.values()]
         loaded = loaded_zips(self.connection, ids)
+        kept_back = loaded | withdrawn_zips(self.connection, ids)
         sources = last_hostings(self.connection, ids)
         spoken_for = self._spoken_for(address, done)
         anew = {
             key: entry.za_id
             for key, entry in done.items()
-            if entry.za_id not in loaded
+            if entry.za_id not in kept_back
             and entry.state.status is not Status.CANCELLED
             and ((entry.state.failed and key in spoken_for) or sources.get(entry.za_id) == entry.hosting_id)
         }

@@ -1,0 +1,241 @@
+"""What should stand after a history of submissions: a model that knows no database and no file.
+
+It is written from what docs/centres.md and docs/wranglers-reference.md promise, not from the code:
+
+- Documents take effect in the order of their dates and numbers. An addition takes what is not there, an edit and a
+  deletion what is; what is refused of a document does not keep the rest from taking effect.
+- A document that says the same as one that stands, however it is written, is done and changes nothing.
+- Documents count wherever they lie in an archive, to a depth of two archives; what is not opened fails by its name.
+- An archive that does not hold what its manifest says fails as a whole, and one without a manifest is as any other.
+- An archive that failed and changed is taken anew; one of which anything was loaded, or that was withdrawn, is not.
+- What is withdrawn leaves what was there before it, unless a later document changed the same.
+- The withdrawal of what a whole listing no longer has is proposed, and carried out when a person accepts it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from dcc.naming import Action
+from tests.histories.submissions import RIGHT, Packing, Said, Submission
+
+REFUSED: Final = "upload failed"
+IN_PART: Final = "data failed"
+DONE: Final = "qc done"
+UNDONE: Final = "upload cancelled"
+NO_NAME: Final = "xml_name failed"
+NOT_OPENED: Final = "unzip failed"
+WAITING: Final = "zip_name done"
+_ORDER: Final = (NOT_OPENED, NO_NAME, REFUSED, IN_PART)
+_LOADED: Final = frozenset({DONE, IN_PART})
+_FEWEST_LOST, _LIMIT = 3, 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What the databases hold: states of archives and documents, which documents are duplicates, the variant of each
+    group of animals that is there, and the archives whose withdrawal is proposed.
+    """
+
+    archives: dict[str, str]
+    documents: dict[str, str]
+    duplicates: frozenset[str]
+    groups: dict[int, int]
+    proposals: frozenset[str]
+
+
+@dataclass(eq=False)
+class Applied:
+    """A document that took effect, or is the same as one that did."""
+
+    name: str
+    number: int
+    action: Action
+    said: Said
+
+
+@dataclass
+class Record:
+    """What is known of an archive: how it was listed last, and what became of it and of its documents."""
+
+    submission: Submission
+    time: int
+    state: str = WAITING
+    gone: bool = False
+    missed: bool = False
+    documents: dict[str, str] = field(default_factory=dict)
+    proposed: bool = False
+    decided: bool = False
+
+
+@dataclass
+class Model:
+    """The model. What lies at the source is told to it as it is told to the real installation.
+
+    `versions` has, by group, the documents that changed it, oldest first, and the variant that each left there; None
+    where it left none.
+    """
+
+    lying: dict[int, tuple[Submission, int]] = field(default_factory=dict)
+    records: dict[int, Record] = field(default_factory=dict)
+    versions: dict[int, list[tuple[Applied, int | None]]] = field(default_factory=dict)
+    deletions: list[Applied] = field(default_factory=list)
+    applied: list[Applied] = field(default_factory=list)
+    duplicates: set[str] = field(default_factory=set)
+
+    def crawl(self) -> None:
+        """A session."""
+        believed = [self._list(action) for action in Action]
+        is_believed = all(believed)
+        for record in self.records.values():
+            if not record.gone and not record.missed:
+                record.proposed = record.decided = False
+            elif is_believed and record.gone and not record.decided and self._is_loaded(record):
+                record.proposed = True
+        due = []
+        for number, record in self.records.items():
+            if record.state == WAITING and number in self.lying:
+                due += self._opened(record)
+        for number, place in sorted(due):
+            record = self.records[number]
+            name = record.submission.document_name(place)
+            record.documents[name] = self._apply(
+                Applied(name, number, record.submission.action, record.submission.documents[place])
+            )
+        for number, _ in due:
+            self._roll_up(self.records[number])
+
+    def withdraw(self, number: int) -> bool:
+        """Withdraw what an archive brought; whether that is possible."""
+        mine = [one for one in self.applied if one.number == number]
+        logs = [log for log in self.versions.values() if any(one in mine for one, _ in log)]
+        if any(log[-1][0] not in mine for log in logs) or not mine:
+            return not mine
+        for log in logs:
+            while log and log[-1][0] in mine:
+                log.pop()
+        self.applied = [one for one in self.applied if one not in mine]
+        self.deletions = [one for one in self.deletions if one not in mine]
+        record, names = self.records[number], {one.name for one in mine}
+        self.duplicates -= names
+        record.documents |= dict.fromkeys(names, UNDONE)
+        record.proposed, record.decided = False, record.decided or record.proposed
+        self._roll_up(record)
+        return True
+
+    def decide(self, accepts: bool) -> None:
+        """Accept all that is proposed, or turn it down; what others build on stays proposed."""
+        proposed = [number for number, record in sorted(self.records.items()) if record.proposed]
+        if not accepts:
+            for number in proposed:
+                self.records[number].proposed, self.records[number].decided = False, True
+            return
+        while left := [number for number in reversed(proposed) if not self._accept(number)]:
+            if left == list(reversed(proposed)):
+                return
+            proposed = list(reversed(left))
+
+    def _accept(self, number: int) -> bool:
+        if not self.withdraw(number):
+            return False
+        self.records[number].proposed, self.records[number].decided = False, True
+        return True
+
+    def standing(self) -> Standing:
+        """What the databases should hold."""
+        records = self.records.values()
+        return Standing(
+            {record.submission.file_name: record.state for record in records},
+            {name: state for record in records for name, state in record.documents.items()},
+            frozenset(self.duplicates),
+            {group: log[-1][1] for group, log in self.versions.items() if log and log[-1][1] is not None},
+            frozenset(record.submission.file_name for record in records if record.proposed),
+        )
+
+    def _list(self, action: Action) -> bool:
+        """Take in a directory; whether what it lists no more is believed."""
+        here = {number: one for number, one in self.lying.items() if one[0].action is action}
+        known = {
+            number: record
+            for number, record in self.records.items()
+            if record.submission.action is action and not record.gone
+        }
+        absent = [record for number, record in known.items() if number not in here]
+        newly = [record for record in absent if not record.missed]
+        before = len(known) - (len(absent) - len(newly))
+        fewer = before - len(here)
+        is_doubtful = bool(newly) and (not here or (fewer >= _FEWEST_LOST and fewer > _LIMIT * before))
+        for record in newly if is_doubtful else absent:
+            record.missed, record.gone = is_doubtful, not is_doubtful
+        for number, (submission, time) in here.items():
+            record = self.records.setdefault(number, Record(submission, time))
+            record.gone = record.missed = False
+            if record.time != time:
+                self._change(record, submission, time)
+        return not is_doubtful
+
+    def _change(self, record: Record, submission: Submission, time: int) -> None:
+        record.time = time
+        if not self._is_loaded(record) and record.state != UNDONE and UNDONE not in record.documents.values():
+            record.submission, record.state = submission, WAITING
+
+    @staticmethod
+    def _is_loaded(record: Record) -> bool:
+        return not _LOADED.isdisjoint(record.documents.values())
+
+    def _opened(self, record: Record) -> Iterator[tuple[int, int]]:
+        """The documents of an archive, by its number and their places in it, unless it is refused."""
+        submission = record.submission
+        record.state = NOT_OPENED
+        record.documents = {}
+        if submission.listing not in RIGHT:
+            return
+        record.state = DONE
+        # The first document lies at the top, where the others are too deep.
+        for place in range(1 if submission.packing is Packing.DEEP else len(submission.documents)):
+            yield submission.number, place
+
+    def _apply(self, document: Applied) -> str:
+        """What becomes of a document."""
+        self.duplicates.discard(document.name)
+        there = {group: self._owner(group) for group, _ in document.said}
+        owners = set(there.values())
+        if self._is_duplicate(document, owners):
+            self.duplicates.add(document.name)
+            self._note(document)
+            return DONE
+        is_new = document.action is Action.ADD
+        taken = [group for group, owner in there.items() if (owner is None) is is_new]
+        for group, variant in document.said:
+            if group in taken:
+                left = None if document.action is Action.DELETE else variant
+                self.versions.setdefault(group, []).append((document, left))
+        if not taken:
+            return REFUSED
+        self._note(document)
+        return DONE if len(taken) == len(there) else IN_PART
+
+    def _note(self, document: Applied) -> None:
+        self.applied.append(document)
+        if document.action is Action.DELETE:
+            self.deletions.append(document)
+
+    def _owner(self, group: int) -> Applied | None:
+        """The document that a group of animals is there by."""
+        log = self.versions.get(group)
+        return log[-1][0] if log and log[-1][1] is not None else None
+
+    def _is_duplicate(self, document: Applied, owners: set[Applied | None]) -> bool:
+        if document.action is Action.DELETE:
+            return owners == {None} and any(one.said == document.said for one in self.deletions)
+        (owner, *others) = owners
+        return not others and owner is not None and owner.said == document.said
+
+    @staticmethod
+    def _roll_up(record: Record) -> None:
+        """An archive shows the earliest failure, else what is least advanced."""
+        states = {*record.documents.values(), *([NO_NAME] if record.submission.packing is Packing.DEEP else [])}
+        failed = [state for state in _ORDER if state in states]
+        record.state = failed[0] if failed else (UNDONE if UNDONE in states else DONE)

@@ -1,0 +1,149 @@
+"""A history of submissions lived for real: a folder that is served, an installation on SQLite, and its sessions."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from pydantic import SecretStr
+from sqlalchemy import Engine, func, select
+
+from dcc.errors import NotFoundError
+from dcc.naming import Action
+from dcc.operations.sessions import open_session
+from dcc.outcomes import ZipKey
+from dcc.phases import Phase, Status
+from dcc.qc import models
+from dcc.rules.upload import DUPLICATE
+from dcc.session.archives.processing import process_zip_actions
+from dcc.session.crawling import crawl_file_sources
+from dcc.session.data.corrections import withdraw_submission
+from dcc.session.data.proposed_withdrawals import accept_proposals, settle_proposals
+from dcc.session.data.session_data import take_up_data
+from dcc.settings import Settings
+from dcc.sources.base import DeltaStrategy, SourceAddress, SourceProtocol
+from dcc.tracker.database import writing
+from dcc.tracker.hostings.proposed_withdrawals import ProposalState, list_proposals
+from dcc.tracker.models import AnException, XmlFile, XmlLog, ZipAction, ZipDownload, ZipFile
+from dcc.tracker.register import centres, file_sources
+from tests.histories.life import BORN
+from tests.histories.standing import Standing
+from tests.histories.submissions import GROUPS, Submission, animals_of, content_of
+
+_WHO: Final = {"author": "tester", "reason": "It is over."}
+
+
+@dataclass
+class Centre:
+    """A centre that submits, and who coordinates its data; `clock` is that of what lies at its source."""
+
+    home: Path
+    settings: Settings
+    tracker: Engine
+    qc: Engine
+    clock: int = 0
+    lying: dict[int, Path] = field(default_factory=dict)
+
+    def begin(self) -> None:
+        """Register the centre and its source, which has the withdrawal proposed of what is gone."""
+        for action in Action:
+            (self.home / "served" / action).mkdir(parents=True)
+        with writing(self.tracker) as connection:
+            centres.add_centre(connection, centres.NewCentre("H", full_name="Centre H"))
+            place = str(self.home / "served")
+            address = SourceAddress(
+                0, "H", SourceProtocol.FILE, "localhost", "", SecretStr(""), place, delta=DeltaStrategy.FULL
+            )
+            file_sources.add_source(connection, address)
+
+    def submit(self, submission: Submission) -> None:
+        """Put an archive at the source, long enough ago not to be young."""
+        path = self.home / "served" / submission.action / submission.file_name
+        path.write_bytes(content_of(submission))
+        self.clock += 10
+        os.utime(path, (BORN + self.clock, BORN + self.clock))
+        self.lying[submission.number] = path
+
+    def take_away(self, number: int) -> None:
+        """Remove an archive from the source."""
+        self.lying.pop(number).unlink()
+
+    def crawl(self) -> None:
+        """Run a session."""
+        with open_session(self.tracker, self.settings) as session:
+            _exhaust(crawl_file_sources(self.tracker, self.settings, session))
+            _exhaust(process_zip_actions(self.tracker, self.settings, session))
+            _exhaust(take_up_data(self.tracker, self.qc, self.settings, session, until=Phase.QC))
+
+    def withdraw(self, key: ZipKey) -> None:
+        """Have what an archive brought withdrawn, if that is possible."""
+        try:
+            withdraw_submission(self.tracker, self.qc, self.settings, key, **_WHO)
+        except NotFoundError:
+            return
+
+    def decide(self, accepts: bool) -> None:
+        """Accept all that is proposed, or turn it down."""
+        with self.tracker.connect() as connection:
+            proposals = list_proposals(connection)
+        if accepts:
+            accept_proposals(self.tracker, self.qc, self.settings, proposals, **_WHO)
+        else:
+            settle_proposals(self.tracker, self.settings, proposals, ProposalState.TURNED_DOWN, **_WHO)
+
+    def standing(self) -> Standing:
+        """What the databases hold."""
+        documents: dict[str, str] = {}
+        duplicates: set[str] = set()
+        with self.tracker.connect() as connection:
+            actions = connection.execute(
+                select(ZipFile.file_name, ZipAction.phase_id, ZipAction.status_id).join(
+                    ZipAction, ZipAction.zip_id == ZipFile.id
+                )
+            ).all()
+            repeated = set(
+                connection.scalars(
+                    select(XmlLog.xml_id)
+                    .join(AnException, AnException.id == XmlLog.exception_id)
+                    .where(AnException.short_name == DUPLICATE, XmlLog.cleared.is_(None))
+                )
+            )
+            latest = select(func.max(ZipDownload.id)).group_by(ZipDownload.zf_id)
+            query = select(XmlFile.id, XmlFile.fname, XmlFile.phase_id, XmlFile.status_id)
+            for row in connection.execute(query.where(XmlFile.zip_id.in_(latest), XmlFile.fname.endswith(".xml"))):
+                documents[row.fname] = _state(row.phase_id, row.status_id)
+                if row.id in repeated:
+                    duplicates.add(row.fname)
+            proposals = frozenset(one.key.file_name for one in list_proposals(connection))
+        with self.qc.connect() as connection:
+            table = models.Specimen.__table__
+            query = select(table.c.specimen_id, table.c.litter_id).where(table.c.is_current)
+            litters = {row.specimen_id: row.litter_id for row in connection.execute(query)}
+        return Standing(
+            {row.file_name: _state(row.phase_id, row.status_id) for row in actions},
+            documents,
+            frozenset(duplicates),
+            {group: variant for group in range(GROUPS) if (variant := _variant(group, litters)) is not None},
+            proposals,
+        )
+
+
+def _exhaust(outcomes: Iterable[object]) -> None:
+    deque(outcomes, maxlen=0)
+
+
+def _variant(group: int, litters: dict[str, str]) -> int | None:
+    """The variant of a group that is there, None where it is not; -1 where its animals are not of one."""
+    found = {litters[name][2] if name in litters else None for name in animals_of(group)}
+    if len(found) > 1:
+        return -1
+    (variant,) = found
+    return None if variant is None else int(variant)
+
+
+def _state(phase: int, status: int) -> str:
+    return f"{Phase(phase).short_name} {Status(status).short_name}"
