@@ -26,7 +26,7 @@ _RESUBMIT = "Put a good archive in its place, under the same name."
 
 
 def check_directory(file: BinaryIO, size: int, label: str, max_entries: int) -> None:
-    """Check that the archive's directory is whole and lists at most `max_entries` entries, in flat memory.
+    """Check that the archive's directory is complete and lists at most `max_entries` entries, in constant memory.
 
     `size` is the file's. Leaves the position in `file` anywhere. Raises CorruptArchiveError, OversizedArchiveError.
     """
@@ -100,7 +100,7 @@ def _end_record(file: BinaryIO, size: int, label: str) -> tuple[int, int, int]:
 
 
 def _find_end(tail: bytes) -> int:
-    """Where zipfile finds the end record: right at the end, else the last one with a comment after it."""
+    """The place where zipfile finds the end record: at the end, else the last one followed by a comment."""
     bare = len(tail) - _END.size
     if bare >= 0 and tail.startswith(_END_SIGNATURE, bare) and tail.endswith(b"\0\0"):
         return bare

@@ -1,4 +1,4 @@
-"""What the kinds of archives have in common: their entries, and what is wrong with them."""
+"""Common parts of all kinds of archives: their entries, and errors in them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _DRIVE = re.compile(r"[A-Za-z]:")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file in an archive: its path there, its size, and its content in pieces, which is read at most once."""
+    """A file in an archive: its path there, its size, and its content in pieces, to be read at most once."""
 
     path: str
     size_bytes: int
@@ -42,9 +42,9 @@ class Entry:
 
 @contextmanager
 def damage(label: str) -> Iterator[None]:
-    """Turn what the readers of archives raise for a damaged one into CorruptArchiveError.
+    """Turn exceptions of archive readers about damage into CorruptArchiveError.
 
-    EINVAL is what an offset before the file's beginning comes to.
+    EINVAL results from an offset before the file's beginning.
     """
     try:
         yield
@@ -89,7 +89,7 @@ def _damaged(label: str, error: Exception) -> CorruptArchiveError:
 
 
 def unsafe_path(path: str) -> str | None:
-    """Why an entry of that path is refused, as a text for a catalogue; None where it is not."""
+    """Why an entry of that path is refused, translatable; None if it is not."""
     if "\0" in path:
         return mark("has a NUL character in its name")
     if path.startswith("/") or _DRIVE.match(path):
@@ -102,7 +102,7 @@ def unsafe_path(path: str) -> str | None:
 
 
 def unsafe_entry(label: str, path: str, reason: str) -> UnsafeArchiveError:
-    """What is raised of an archive for an entry that could do harm."""
+    """The error for an archive with an entry that could do harm."""
     return UnsafeArchiveError(
         mark(
             "{archive} is refused whole: its entry {entry} {reason}. Put a good archive in its place, "
@@ -115,7 +115,7 @@ def unsafe_entry(label: str, path: str, reason: str) -> UnsafeArchiveError:
 
 
 def check_distinct(paths: Sequence[str], label: str) -> None:
-    """See that no two entries of an archive have one path. Raises DuplicateMemberError."""
+    """Check that no two entries of an archive have the same path. Raises DuplicateMemberError."""
     counts = Counter(paths)
     for path in paths:
         if counts[path] > 1:
@@ -136,15 +136,15 @@ def legible(path: str) -> str:
 
 
 def shown(path: str) -> str:
-    """A path as messages show it."""
+    """A path for messages."""
     return repr(shortened(path, _LONGEST_SHOWN))
 
 
 def shortened(text: str, longest: int = _LONGEST_SHOWN) -> str:
-    """The text, its end left out where it is longer than that."""
+    """The text, cut at this length."""
     return text if len(text) <= longest else f"{text[: longest - 3]}..."
 
 
 def _short(reason: str) -> str:
-    """What zipfile says, which may hold a name of 64 kB."""
+    """A message of zipfile, which may contain a name of 64 kB."""
     return legible(shortened(reason, _LONGEST_REASON))

@@ -1,4 +1,4 @@
-"""What an archive may come to when it is unpacked, over all archives inside it."""
+"""Limits for the unpacked content of an archive, over all archives inside it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _SMALLEST_BOMB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ArchiveLimits:
-    """What an archive may come to: bytes unpacked in all, times its own size, and entries.
+    """The limits of an archive: bytes unpacked in all, as a multiple of its own size, and entries.
 
-    The ratio does not matter below 1 MB unpacked. `min_free_bytes` stay free on the disk written to.
+    The ratio does not matter below 1 MB unpacked. `min_free_bytes` stay free on the disk.
     """
 
     max_bytes: int
@@ -43,7 +43,7 @@ class ArchiveLimits:
 
 
 class Allowance:
-    """What may still be unpacked of one submitted archive: what any archive inside it takes is gone for the others."""
+    """The remaining limits of one submitted archive, shared by all archives inside it."""
 
     def __init__(self, limits: ArchiveLimits, archive: Path) -> None:
         self._limits, self._label, self._size = limits, archive.name, archive.stat().st_size
@@ -51,11 +51,11 @@ class Allowance:
 
     @property
     def max_entries(self) -> int:
-        """How many entries there may be in all."""
+        """The most entries in all."""
         return self._limits.max_entries
 
     def take_entries(self, count: int) -> None:
-        """Take that many entries. Raises OversizedArchiveError."""
+        """Use up that many entries. Raises OversizedArchiveError."""
         self._entries += count
         if self._entries > self._limits.max_entries:
             raise OversizedArchiveError(
@@ -69,7 +69,7 @@ class Allowance:
             )
 
     def take_bytes(self, count: int) -> None:
-        """Take that many bytes unpacked. Raises OversizedArchiveError."""
+        """Use up that many unpacked bytes. Raises OversizedArchiveError."""
         self._bytes += count
         if self._bytes > self._limits.max_bytes:
             raise OversizedArchiveError(
@@ -91,7 +91,7 @@ class Allowance:
             )
 
     def check_room(self, directory: Path, needed: int) -> None:
-        """See that `needed` bytes can be written to the directory. Raises DiskFullError."""
+        """Check that `needed` bytes can be written to the directory. Raises DiskFullError."""
         free = shutil.disk_usage(directory).free
         if free - needed < self._limits.min_free_bytes:
             raise DiskFullError(

@@ -1,7 +1,7 @@
-"""Reads `.tar` archives, which may have been packed by gzip.
+"""Reads `.tar` archives, including those compressed by gzip.
 
-Links, devices and sparse files are refused, a header that asks for much memory too, and an archive without its end:
-Python's tarfile takes a broken header for that, and the entries behind it would be missed.
+Links, devices and sparse files are refused, as are headers that ask for much memory, and archives without their end:
+Python's tarfile takes a broken header for the end, and would miss the entries after it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BLOCK = tarfile.BLOCKSIZE
 
 
 def is_tar(file: BinaryIO) -> bool:
-    """Whether the file begins as a tar archive does."""
+    """Whether the file begins like a tar archive."""
     file.seek(_MAGIC_PLACE)
     return file.read(len(_MAGIC)) == _MAGIC
 
@@ -57,7 +57,7 @@ def tar_entries(file: BinaryIO, label: str, allowance: Allowance) -> list[Entry]
 
 
 def unpack_gzip(file: BinaryIO, target: Path, label: str, allowance: Allowance) -> None:
-    """Write what gzip packed to `target`. Raises CorruptArchiveError, OversizedArchiveError and DiskFullError."""
+    """Decompress a gzip file to `target`. Raises CorruptArchiveError, OversizedArchiveError and DiskFullError."""
     descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with damage(label), gzip.GzipFile(fileobj=file) as packed:
@@ -102,7 +102,7 @@ def _check_end(file: BinaryIO, place: int, label: str) -> None:
 
 
 class _Headers:
-    """What tarfile reads headers from: a file that gives none of more than a megabyte."""
+    """A file from which tarfile reads headers, none of which may exceed a megabyte."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.seek, self.tell, self._file = file.seek, file.tell, file

@@ -25,9 +25,9 @@ _ORDINARY_TYPES = {0, stat.S_IFREG, stat.S_IFDIR}
 
 @contextmanager
 def zip_entries(file: BinaryIO, label: str, allowance: Allowance) -> Iterator[list[Entry]]:
-    """The files in the zip archive, which can be read while the context lasts. Raises ArchiveError.
+    """The files in the zip archive, readable within the context. Raises ArchiveError.
 
-    Reading holds every entry to the size that is given here.
+    Reading enforces each entry's declared size.
     """
     check_directory(file, os.fstat(file.fileno()).st_size, label, allowance.max_entries)
     with damage(label):
@@ -66,7 +66,7 @@ def _check_entries(entries: Sequence[zipfile.ZipInfo], label: str) -> None:
 
 
 def _check_places(entries: Sequence[zipfile.ZipInfo], directory_place: int, label: str) -> None:
-    """Refuse entries that share bytes: how a small archive unpacks to petabytes without nesting."""
+    """Refuse entries that share bytes: a small archive could unpack to petabytes without nesting."""
     placed = sorted(entries, key=lambda entry: entry.header_offset)
     ends = [*(entry.header_offset for entry in placed[1:]), directory_place]
     for entry, end in zip(placed, ends, strict=False):
@@ -87,7 +87,7 @@ def _content(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, label: str) -> It
 
 
 def _decoded(entry: zipfile.ZipInfo) -> str:
-    """The entry's name; without the UTF-8 flag it is read as UTF-8 where it is that, else as code page 437."""
+    """The entry's name; without the UTF-8 flag it is read as UTF-8 if it is valid, else as code page 437."""
     name = entry.orig_filename
     if name.isascii() or entry.flag_bits & 0x800:
         return name

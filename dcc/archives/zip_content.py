@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import IO, Final, Protocol
 
 LARGEST_DICTIONARY: Final = 128 * 1024 * 1024
-"""Bytes of memory that an entry compressed with LZMA may ask for."""
+"""The most bytes of memory for an entry compressed with LZMA."""
 
 _CHUNK = 256 * 1024
 _LZMA_HEADER = struct.Struct("<2xHBL")
@@ -35,8 +35,8 @@ class _Decompressor(Protocol):
 def read_member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Iterator[bytes]:
     """The entry's content, in pieces of at most 256 kB: exactly as many bytes as it declares.
 
-    Raises what zipfile raises: BadZipFile, NotImplementedError for an unknown method or too large a dictionary,
-    EOFError when there is less than declared, and the errors of the decompressors.
+    Raises as zipfile: BadZipFile, NotImplementedError for an unknown method or too large a dictionary, EOFError for
+    less content than declared, and the errors of the decompressors.
     """
     if entry.compress_type in {zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA}:
         yield from _decompressed(archive, entry)
@@ -53,7 +53,7 @@ def read_member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Iterator[by
 def _decompressed(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Iterator[bytes]:
     stored = copy.copy(entry)
     stored.compress_type, stored.file_size = zipfile.ZIP_STORED, entry.compress_size
-    # zipfile then checks none: it is that of the content, not of the compressed bytes.
+    # zipfile checks none then: it is that of the content, not of the compressed bytes.
     del stored.CRC
     left, checksum = entry.file_size, 0
     with archive.open(stored) as compressed:
@@ -75,7 +75,7 @@ def _decompressed(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Iterator[
 
 
 def _lzma_decompressor(compressed: IO[bytes]) -> lzma.LZMADecompressor:
-    """One for what follows; its properties stand before it (APPNOTE, section 5.8.8)."""
+    """A decompressor for the content after the properties (APPNOTE, section 5.8.8)."""
     header = compressed.read(_LZMA_HEADER.size)
     length, packed, dictionary = _LZMA_HEADER.unpack(header)
     if length != _LZMA_PROPERTIES:

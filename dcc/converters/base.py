@@ -1,4 +1,4 @@
-"""What a converter is: it makes documents of submitted files that are in another format."""
+"""The interface of converters, which make documents of submitted files in other formats."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dcc.naming import DocumentKind
 
 @dataclass(frozen=True, slots=True)
 class SubmittedFile:
-    """A file to be converted: its path in the archive, where it lies, and the centre of the archive's name, if any."""
+    """A file to convert: its path in the archive, its place on disk, and the centre of the archive's name, if any."""
 
     place: str
     path: Path
@@ -23,7 +23,7 @@ class SubmittedFile:
 
 
 class Fault(NamedTuple):
-    """What is wrong with a file, in a row and a column of it. `case` is `column` where a column as a whole is wrong."""
+    """A problem of a file, at a row and a column. `case` is `column` for a problem of a complete column."""
 
     row: int
     said: Message
@@ -32,9 +32,9 @@ class Fault(NamedTuple):
 
 
 class Converter(Protocol):
-    """Makes documents of files in another format; an installed package names what makes one as `dcc.converters`.
+    """Makes documents of files in another format; an installed package names its factory as `dcc.converters`.
 
-    `name` is what messages call it. `columns` says what columns are called other than what they become: see
+    `name` is its name in messages. `columns` maps attributes to columns with other names: see
     `dcc.documents.origins.Origin`.
     """
 
@@ -46,17 +46,17 @@ class Converter(Protocol):
         ...
 
     def convert(self, file: SubmittedFile, kind: DocumentKind) -> Iterator[Content | Fault]:
-        """What the document of a kind says that a file becomes, as `dcc.documents.reading.read_document` yields it.
+        """The content of the document of a kind for a file, as `dcc.documents.reading.read_document` yields it.
 
-        The `line` of each is the row of the file that it is of, counted from 1; rows do not go backwards. `position` is
-        left aside. Files may be large: yield while reading. A file with a Fault is refused as a whole; go on after one
-        where further ones can be told. The schema and the rules are checked afterwards: what they refuse is no Fault.
+        The `line` of each object is its row in the file, counted from 1; rows may not go backwards. `position` is
+        ignored. Files may be large: yield while reading. A file with a Fault is refused as a whole; continue after one
+        if further ones can be found. The schema and the rules are checked afterwards: what they refuse is no Fault.
         """
         ...
 
 
 def form_of(kind: DocumentKind, path: str) -> Form:
-    """The form of an element that a document of a kind has below its `centre`, or of that."""
+    """The form of an element below the `centre` of a document of a kind, or of that."""
     form = ROOTS[kind][1].forms["centre"]
     for name in filter(None, path.split("/")):
         form = form.forms[name]
@@ -64,11 +64,11 @@ def form_of(kind: DocumentKind, path: str) -> Form:
 
 
 def element(kind: DocumentKind, path: str, row: int, values: Mapping[str, str | None], **fields: Any) -> Any:
-    """An object of `dcc.documents.contents` for an element that a document of a kind has below its `centre`.
+    """An object of `dcc.documents.contents` for an element below the `centre` of a document of a kind.
 
     `path` names it, such as `mouse` or `experiment/procedure/simpleParameter`, and is empty for the `centre`; `values`
-    has its attributes by their names, and its text, if it has any, by the empty name; `fields` what is in it by the
-    fields of the class. What is not given is absent.
+    has its attributes by their names, and its text, if it has any, by the empty name; `fields` its children by the
+    fields of the class. Missing values are absent.
     """
     form = form_of(kind, path)
     given: dict[str, Any] = {one.field: values.get(one.name) if one.name else None for one in form.attributes}

@@ -1,6 +1,6 @@
-"""The files of an archive that are in other formats are converted into documents, within limits.
+"""Converts the files of an archive in other formats into documents, within limits.
 
-A converter that fails, or makes what no document can be, fails that file, and nothing else.
+A converter that fails, or makes an impossible document, fails that file, and nothing else.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ from dcc.runtime.installed_packages import CONVERTERS, load_added
 log = logging.getLogger(__name__)
 
 MOST_SECONDS: Final = 600.0
-"""How long the conversion of a file may take."""
+"""The most seconds for the conversion of a file."""
 
 _HELD: Final = 64 * 1024
 
 
 @functools.cache
 def all_converters() -> tuple[Converter, ...]:
-    """Those of installed packages, then the platform's own. Raises ConfigurationError."""
+    """Converters of installed packages, then the platform's own. Raises ConfigurationError."""
     return (*(make() for make in load_added(CONVERTERS)), CsvTables())
 
 
 def converter_for(name: str) -> Converter | None:
-    """What converts a file of that name; None where nothing does."""
+    """The converter for a file of that name; None without one."""
     return next((one for one in all_converters() if kinds_of(one, name)), None)
 
 
 def kinds_of(converter: Converter, name: str) -> tuple[DocumentKind, ...]:
-    """The kinds of documents that a file of that name becomes; none where the converter fails to say it."""
+    """The kinds of documents that a file of that name becomes; none if the converter fails."""
     try:
         return tuple(map(DocumentKind, converter.kinds(name)))
     except Exception:
@@ -59,7 +59,7 @@ def kinds_of(converter: Converter, name: str) -> tuple[DocumentKind, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """A document that was made of a file, and what was wrong with that: then it is not whole."""
+    """A document made of a file, and the problems: with any, it is incomplete."""
 
     document: ExtractedDocument
     problems: tuple[Problem, ...]
@@ -67,7 +67,7 @@ class Converted:
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """What files of an archive become: `made`, and those for which no name is left, as (path, size, reason)."""
+    """The results of files: `made` documents, and files without a free name, as (path, size, reason)."""
 
     made: list[Converted] = field(default_factory=list)
     refused: list[tuple[str, int, Problem]] = field(default_factory=list)
@@ -83,10 +83,10 @@ def convert_files(
     max_bytes: int,
     max_problems: int,
 ) -> Conversion:
-    """Make documents of files beside the `documents` that an archive of that name has, in `target`.
+    """Make documents of files in `target`, in addition to the `documents` of an archive with that name.
 
-    They are called after the archive, with the first number that is free from its own on. `max_bytes` is how large all
-    of them may be together. Raises OSError.
+    They are named after the archive, with free numbers from its own on. `max_bytes` limits all of them together. Raises
+    OSError.
     """
     conversion = Conversion()
     taken = {document.name.file_name for document in documents}
@@ -116,9 +116,9 @@ def convert_files(
 def convert_file(
     converter: Converter, file: SubmittedFile, kind: DocumentKind, target: Path, max_bytes: int, max_problems: int
 ) -> tuple[int, str, tuple[Problem, ...]]:
-    """Write the document of a kind that a file becomes to `target`: its size, its MD5, what is wrong with the file.
+    """Write the document of a kind for a file to `target`; returns its size, its MD5, and problems of the file.
 
-    Raises OSError where it cannot be written.
+    Raises OSError if it cannot be written.
     """
     conversion = _FileConversion(converter, file, kind, max_bytes, max_problems)
     digest, size = hashlib.md5(usedforsecurity=False), 0
@@ -135,7 +135,7 @@ def convert_file(
 
 @dataclass
 class _FileConversion:
-    """A file that becomes a document, and what is wrong with it."""
+    """The conversion of a file, with its problems."""
 
     converter: Converter
     file: SubmittedFile
@@ -146,11 +146,11 @@ class _FileConversion:
 
     @property
     def origin(self) -> Origin:
-        """What the document is converted from."""
+        """The origin of the document."""
         return Origin(self.file.place, self.converter.columns)
 
     def pieces(self) -> Iterator[bytes]:
-        """The document, up to where it goes wrong."""
+        """The document, up to the first problem."""
         held = bytearray()
         size = 0
         try:
@@ -174,7 +174,7 @@ class _FileConversion:
         yield bytes(held)
 
     def _contents(self) -> Iterator[Content]:
-        """What the converter makes, without the faults that it finds."""
+        """The converter's content, without its faults."""
         until = time.monotonic() + MOST_SECONDS
         for made in self.converter.convert(self.file, self.kind):
             if time.monotonic() > until:

@@ -1,6 +1,6 @@
 """CSV tables of specimens and of simple parameters: docs/csv.md has the format.
 
-Columns are called as the attributes and parameters that their cells become; an empty cell says nothing.
+Columns are named as the attributes and parameters of their cells; an empty cell has no value.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class CsvTables:
     columns: Mapping[str, str] = {}
 
     def kinds(self, name: str) -> Collection[DocumentKind]:
-        """What a file of that name becomes."""
+        """The kinds for a file of that name."""
         lower = name.lower()
         tables = _TABLES.items() if lower.endswith(".csv") else ()
         return [kind for kind, table in tables if lower.startswith(table.beginning)]
 
     def convert(self, file: SubmittedFile, kind: DocumentKind) -> Iterator[Content | Fault]:
-        """What a table says, row by row."""
+        """The content of a table, row by row."""
         table: _Table | None = None
         block = None
         for row in _rows(file):
@@ -73,14 +73,14 @@ class CsvTables:
 
 
 class _Row(NamedTuple):
-    """A row of a table; its number counts the rows, as spreadsheets do, and not the lines."""
+    """A row of a table; its number counts rows, as spreadsheets do, not lines."""
 
     number: int
     cells: Sequence[str]
 
 
 def _rows(file: SubmittedFile) -> Iterator[_Row | Fault]:
-    """The rows that are not blank; a Fault in the place of what cannot be read."""
+    """The rows that are not blank; a Fault for an unreadable part."""
     number = 0
     with file.path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as text:
         header = text.readline(_LONGEST_LINE)
@@ -106,9 +106,9 @@ def _lines(text: TextIO) -> Iterator[str]:
 
 
 class _Table:
-    """The columns of a table, and what its rows become.
+    """The columns of a table, and the entities of its rows.
 
-    `fixed` are the columns that it may have, `required` those that it must have, `around` those of the centre element.
+    `fixed` are the permitted columns, `required` the necessary ones, `around` those of the centre element.
     """
 
     beginning: str
@@ -120,7 +120,7 @@ class _Table:
         self.names, self._centre = names, centre
 
     def faults(self, row: int) -> Iterator[Fault]:
-        """What is wrong with the columns, whose names are in a row."""
+        """Problems of the columns, whose names are in a row."""
         if len(self.names) > _MOST_COLUMNS:
             said = mark("The table has {number} columns; {most} are the most. Split it into several tables.")
             yield Fault(row, message(said, number=len(self.names), most=_MOST_COLUMNS), case="column")
@@ -144,11 +144,11 @@ class _Table:
         return Fault(row, message(said, name=name, nearest=nearest), name, "column")
 
     def knows(self, name: str) -> bool:
-        """Whether a column that is not fixed may be there."""
+        """Whether a column that is not fixed is permitted."""
         raise NotImplementedError
 
     def entity(self, row: int, cells: Cells) -> Iterator[Content | Fault]:
-        """What a row becomes."""
+        """The entity of a row."""
         raise NotImplementedError
 
 
@@ -162,14 +162,14 @@ _LISTS: Final = {
 
 
 class _Specimens(_Table):
-    """A row is a mouse, or an embryo where the column `kind` says so."""
+    """A row is a mouse, or an embryo if the column `kind` says so."""
 
     beginning = "specimens"
     fixed = ("centreID", "kind", *dict.fromkeys(name for names in _OF_ANIMALS.values() for name in names), *_STATUS)
     required = tuple(_ANIMALS["mouse"].required & _ANIMALS["embryo"].required)
 
     def knows(self, name: str) -> bool:
-        """Whether it is of a list: `genotype.MGIGeneId`, `genotype.2.MGIGeneId`."""
+        """Whether it belongs to a list: `genotype.MGIGeneId`, `genotype.2.MGIGeneId`."""
         found = _INSIDE.fullmatch(name)
         return found is not None and found["attribute"] in _LISTS.get(found["child"], ("", ()))[1]
 
@@ -200,7 +200,7 @@ class _Specimens(_Table):
 
 
 class _Experiments(_Table):
-    """A row is a procedure done on a specimen on a day, with a column for each parameter."""
+    """A row is a procedure on a specimen on a day, with a column for each parameter."""
 
     beginning = "experiments"
     fixed = (
@@ -218,7 +218,7 @@ class _Experiments(_Table):
                 self._parameters[found["metadata"], found["key"], found["sequence"]][found["part"]] = name
 
     def knows(self, name: str) -> bool:
-        """Whether it is of a parameter: `IMPC_BWT_001_001`, `IMPC_BWT_001_001.unit`, `metadata.IMPC_BWT_003_001`."""
+        """Whether it is a parameter: `IMPC_BWT_001_001`, `IMPC_BWT_001_001.unit`, `metadata.IMPC_BWT_003_001`."""
         found = _PARAMETER.fullmatch(name)
         return found is not None and not (found["metadata"] and found["part"] == "unit")
 

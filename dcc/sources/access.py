@@ -1,17 +1,17 @@
-"""Where a file source is and what it is logged into with: the `hostname` and `accesskey` of a `file_source` row.
+"""The address and the credentials of a source: the `hostname` and `accesskey` of a `file_source` row.
 
-`accesskey` is either the secret itself or says where it is, so that no secret need be in the database:
+`accesskey` is either the secret itself or a reference to it, so that no secret need be in the database:
 
 - `env:NAME`: the value of an environment variable;
-- `file:PATH`: the contents of a file, without blanks and line ends around them;
+- `file:PATH`: the contents of a file, without surrounding blanks and line ends;
 - `key:PATH` or `key:PATH?passphrase=env:NAME` (or `=file:PATH`): a private key file;
 - the plain path of a private key file;
 - empty: the SSH agent's keys (sftp), or no password (ftp, ftps);
 - anything else: a password.
 
-A file that others than its owner and its group may read, or others than its owner may write, is refused: a secret that
-anybody may know, or exchange, protects nothing. What `env:` and `file:` yield may be a password or the text of a
-private key. A key with a passphrase and none named takes DCC_KEY_PASSPHRASE.
+A file that anybody but its owner and group may read, or anybody but its owner may write, is refused. The value of
+`env:` and `file:` may be a password or the text of a private key. DCC_KEY_PASSPHRASE opens a key whose passphrase is
+not named.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """What to log in with: a password, or the text of a private key and its passphrase, or none of them."""
+    """Credentials: a password, or the text of a private key and its passphrase, or none of them."""
 
     password: SecretStr | None = None
     private_key: SecretStr | None = None
@@ -59,16 +59,16 @@ class Credential:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The secret texts, for taking them out of what a server says."""
+        """The secret texts, for redacting a server's answers."""
         held = (self.password, self.private_key, self.passphrase)
         return tuple(secret.get_secret_value() for secret in held if secret is not None)
 
 
 def parse_hostname(hostname: str, default_port: int) -> Endpoint:
-    """Take `host`, `host:port`, `[ipv6]`, `[ipv6]:port` or a bare IPv6 address apart.
+    """Parse `host`, `host:port`, `[ipv6]`, `[ipv6]:port` or a bare IPv6 address.
 
-    Raises ConfigurationError, which does not repeat a host name that holds a user name or password, nor a port that is
-    none: who gives a login without its host has the password there.
+    Raises ConfigurationError, which does not repeat a host name with a user name or password, nor an invalid port: a
+    login without its host has the password there.
     """
     if "@" in hostname:
         raise ConfigurationError(
@@ -92,10 +92,10 @@ def parse_hostname(hostname: str, default_port: int) -> Endpoint:
 
 
 def resolve_accesskey(accesskey: SecretStr, fallback_passphrase: SecretStr | None = None) -> Credential:
-    """Find the password or private key that an `accesskey` stands for.
+    """The password or private key of an `accesskey`.
 
-    `fallback_passphrase` opens an encrypted key for which `accesskey` names none. Raises ConfigurationError if what
-    it refers to is not there; the message names the variable or file and never a secret.
+    `fallback_passphrase` opens an encrypted key without a named passphrase. Raises ConfigurationError for a missing
+    reference, with the name of the variable or file and never a secret.
     """
     text = accesskey.get_secret_value()
     if not text:
@@ -133,7 +133,7 @@ def _reference_name(reference: str) -> str:
 
 
 def _private_key_at(text: str) -> str | None:
-    """Contents of the private key file of this path; None if the text is no such path."""
+    """Contents of the private key file with this path; None if the text is no such path."""
     try:
         path = Path(text).expanduser()
         if not path.is_file():

@@ -1,9 +1,9 @@
-"""TLS certificates of file sources: what is trusted, how that is written down, and what happens with another one.
+"""TLS certificates of sources: which are trusted, in which form, and what happens with another one.
 
-Without anything else, a certificate must be signed by an authority of the system (or of DCC_TLS_CA_FILE) and be valid
-for the host name. A file source can name authorities of its own, which then count in place of those; and fingerprints
-of the server's own certificate: then it must be one of these, whatever its host name, its dates and who signed it,
-unless the source names authorities too. Nothing is ever trusted because it is the first.
+By default, a certificate must be signed by an authority of the system (or of DCC_TLS_CA_FILE) and be valid for the host
+name. A source can name authorities of its own, which replace those; and fingerprints of the server's own certificate:
+then it must be one of these, whatever its host name, dates and signer, unless the source names authorities too. Nothing
+is ever trusted because it is the first.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
 
 MOST_AUTHORITIES = 20
-"""Certificates that the file of a source's authorities may hold."""
+"""The most certificates in the file of a source's authorities."""
 
 _MAX_FILE_BYTES = 1024 * 1024
 _PEM = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
@@ -58,7 +58,7 @@ def parse_fingerprint(text: str) -> str:
 
 
 def read_authorities(path: Path) -> list[Authority]:
-    """The certificates in a PEM file. Raises ConfigurationError for a file that cannot be read or holds none."""
+    """The certificates in a PEM file. Raises ConfigurationError for an unreadable file or one without any."""
     try:
         with path.open("rb") as file:
             text = file.read(_MAX_FILE_BYTES).decode("ascii", "replace")
@@ -81,7 +81,7 @@ def read_authorities(path: Path) -> list[Authority]:
 
 
 def tls_context(settings: Settings) -> ssl.SSLContext:
-    """What verifies certificates by the authorities of the settings or the system.
+    """A context that verifies certificates by the authorities of the settings or the system.
 
     Raises ConfigurationError if the authorities cannot be read.
     """
@@ -95,7 +95,7 @@ def tls_context(settings: Settings) -> ssl.SSLContext:
 
 
 def unverified_context() -> ssl.SSLContext:
-    """What takes any certificate: for looking at it, and for comparing its fingerprint."""
+    """A context that accepts any certificate: for showing it, and for comparing its fingerprint."""
     context = _at_least_1_2(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -103,15 +103,15 @@ def unverified_context() -> ssl.SSLContext:
 
 
 def _at_least_1_2(context: ssl.SSLContext) -> ssl.SSLContext:
-    # Older ones are broken; whoever compiled OpenSSL or wrote its configuration may have allowed them.
+    # Older ones are broken, but OpenSSL's build or configuration may have permitted them.
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     return context
 
 
 class ServerCertificates:
-    """Judges the certificates that one server shows. `context` is to be used for every connection to it.
+    """Checks the certificates of one server. Use `context` for every connection to it.
 
-    After every handshake `check` must be called, before anything is sent.
+    Call `check` after every handshake, before anything is sent.
     """
 
     def __init__(self, label: str, context: ssl.SSLContext, pinned: Sequence[str] = (), source_id: int = 0) -> None:
@@ -120,11 +120,11 @@ class ServerCertificates:
 
     @classmethod
     def of_source(cls, address: SourceAddress, settings: Settings) -> ServerCertificates:
-        """Those of a file source. Raises ConfigurationError if the authorities cannot be read."""
+        """For a source. Raises ConfigurationError if the authorities cannot be read."""
         pinned = [parse_fingerprint(text) for text in address.tls_fingerprints]
         if address.tls_authorities:
             context = _at_least_1_2(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
-            # Whoever is named is trusted, a root or not.
+            # Named certificates are trusted, roots or not.
             context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
             try:
                 context.load_verify_locations(cadata="\n".join(address.tls_authorities))
@@ -139,11 +139,11 @@ class ServerCertificates:
 
     @classmethod
     def of_settings(cls, label: str, settings: Settings) -> ServerCertificates:
-        """Those of a server that is no file source. Raises ConfigurationError if the authorities cannot be read."""
+        """For a server that is no source. Raises ConfigurationError if the authorities cannot be read."""
         return cls(label, tls_context(settings))
 
     def check(self, secure: ssl.SSLSocket) -> None:
-        """Refuse a server whose certificate is none of those pinned. Raises CertificateChangedError."""
+        """Refuse a server whose certificate is not pinned, if any is. Raises CertificateChangedError."""
         if not self._pinned:
             return
         shown = secure.getpeercert(binary_form=True)
@@ -163,7 +163,7 @@ class ServerCertificates:
             )
 
     def check_same(self, secure: ssl.SSLSocket, control: ssl.SSLSocket) -> None:
-        """Refuse a second connection that ends at another server than the first. Raises CertificateChangedError."""
+        """Refuse a second connection that reaches another server than the first. Raises CertificateChangedError."""
         first, second = (connection.getpeercert(binary_form=True) for connection in (control, secure))
         if first is None or first != second:
             shown = "none" if second is None else fingerprint_of(second)
@@ -179,7 +179,7 @@ class ServerCertificates:
             )
 
     def refused(self, error: ssl.SSLCertVerificationError, look: Callable[[], bytes | None]) -> CertificateRefusedError:
-        """The error for a certificate that could not be verified; `look` asks the server for it once more."""
+        """The error for a certificate that could not be verified; `look` requests it from the server once more."""
         shown = look()
         what = message(mark("the server's TLS certificate"))
         if shown is not None:

@@ -1,4 +1,4 @@
-"""Opens a connection to a file source, whatever its protocol."""
+"""Opens a connection to a source, of any protocol."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Opener = Callable[[SourceAddress, Settings], Connection]
 
 
 def _on_first_use(module: str, name: str) -> Opener:
-    """An opener whose module is imported when it is needed: loading a protocol's library takes a tenth of a second."""
+    """An opener whose module is imported on first use: loading a protocol's library takes a tenth of a second."""
 
     def opener(address: SourceAddress, settings: Settings) -> Connection:
         found: Opener = getattr(import_module(module), name)
@@ -37,25 +37,25 @@ OPENERS: Mapping[SourceProtocol, Opener] = MappingProxyType(
         SourceProtocol.FILE: _on_first_use(f"{_HERE}.folder", "open_local"),
     }
 )
-"""What opens a connection for each protocol of the platform."""
+"""The opener of each of the platform's protocols."""
 
 
 def protocols() -> tuple[str, ...]:
-    """The protocols that can be spoken: the platform's, then those that installed packages add."""
+    """The available protocols: the platform's, then those of installed packages."""
     return (*OPENERS, *(name for name in added_names(SOURCES) if name not in OPENERS))
 
 
 def _opener(protocol: str) -> Opener | None:
-    """What opens a connection for a protocol. Raises ConfigurationError where an installed package is broken."""
+    """The opener of a protocol. Raises ConfigurationError if an installed package is broken."""
     known = {str(name): opener for name, opener in OPENERS.items()}
     return known.get(protocol) or next(iter(load_added(SOURCES, protocol)), None)
 
 
 def connect(address: SourceAddress, settings: Settings) -> Connection:
-    """Connect to a file source and log in, within the time limits of the settings.
+    """Connect to a source and log in, within the time limits of the settings.
 
-    Raises only SourceError: SourceMisconfiguredError where the address, the access key or what it refers to is at
-    fault, and what the opener of the protocol raises.
+    Raises only SourceError: SourceMisconfiguredError for a wrong address, access key or reference, and errors of the
+    protocol's opener.
     """
     try:
         opener = _opener(address.protocol)

@@ -1,4 +1,4 @@
-"""What servers are asked to do, and what systems and libraries answer, for messages."""
+"""Requests to servers, and answers of systems and libraries, as texts for messages."""
 
 from __future__ import annotations
 
@@ -32,4 +32,4 @@ ANSWERS: Final = (
     mark("No such file or directory"),
     mark("Input/output error"),
 )
-"""Reasons that are known by their words, so that catalogues have them; others stay as they are."""
+"""Known reasons by their words, for catalogues; others stay as they are."""

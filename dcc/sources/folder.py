@@ -1,4 +1,4 @@
-"""File sources that are folders of this machine: the protocol `file`."""
+"""Sources that are folders of this machine: the protocol `file`."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from dcc.sources.remote_names import printable, raw
 
 _BLOCK = 256 * 1024
 
-# Not what a link can be at fault for, but the disk, as a mounted one that is away.
+# Not faults of a link, but of the disk, such as a mounted one that is away.
 _DISK_FAULTS = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.EHOSTDOWN)
 
 
 def open_local(address: SourceAddress, settings: Settings) -> LocalConnection:
-    """Find the folder. Raises SourceUnreachableError if there is none; ConfigurationError for a path that is none.
+    """Find the folder. Raises SourceUnreachableError if it does not exist; ConfigurationError for an invalid path.
 
-    The host name, user name and access key are left aside.
+    The host name, user name and access key are ignored.
     """
     if not address.base_path.startswith(("/", "~")) or "\0" in address.base_path:
         raise ConfigurationError(
@@ -43,7 +43,7 @@ def open_local(address: SourceAddress, settings: Settings) -> LocalConnection:
 
 
 _FOLDER = "folder"
-"""The case of a source that is a folder of this machine, and is not there."""
+"""The case of a source that is a missing folder of this machine."""
 
 
 class LocalConnection(BlockwiseConnection):
@@ -112,7 +112,7 @@ class LocalConnection(BlockwiseConnection):
             ) from error
 
     def close(self) -> None:
-        """Nothing needs closing; see `Connection.close`. A read that the disk does not answer goes on."""
+        """Nothing to close; see `Connection.close`. A blocked read of the disk goes on."""
 
     def _entries(self, directory: Path, watch: ListingWatch) -> Iterator[Entry]:
         with os.scandir(directory) as entries:
@@ -122,7 +122,7 @@ class LocalConnection(BlockwiseConnection):
                 try:
                     found = _entry(os.fsencode(entry.name), entry.stat(follow_symlinks=False))
                 except FileNotFoundError:
-                    # One that vanishes in the meantime is as one that was never there.
+                    # One that vanishes meanwhile counts as one that never existed.
                     continue
                 yield found
 
@@ -169,7 +169,7 @@ class LocalConnection(BlockwiseConnection):
             ) from error
 
     def _regular(self, path: Path) -> Path:
-        """The path, if it leads to a regular file inside the base path; else it is as if it were not there."""
+        """The path, if it leads to a regular file inside the base path; else it counts as missing."""
         if not self._inside(path) or not stat.S_ISREG(path.stat().st_mode):
             raise FileNotFoundError(str(path))
         return path

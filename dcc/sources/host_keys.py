@@ -1,6 +1,6 @@
-"""SSH host keys: how they are written down, which ones are trusted, and what happens with another one.
+"""SSH host keys: their form, which are trusted, and what happens with another one.
 
-A key is trusted if it is pinned in the file source (`SourceAddress.host_keys`) or listed for its host in the file
+A key is trusted if it is pinned in the source (`SourceAddress.host_keys`) or listed for its host in the file
 DCC_KNOWN_HOSTS. Nothing is ever trusted because it is the first.
 """
 
@@ -47,7 +47,7 @@ class HostKey:
 
     @property
     def line(self) -> str:
-        """The key as it is pinned: `<type> <base64>`."""
+        """The key in pinned form: `<type> <base64>`."""
         return f"{self.type} {self.base64}"
 
     @property
@@ -62,14 +62,14 @@ class HostKey:
 
 @dataclass(frozen=True, slots=True)
 class TrustedKeys:
-    """Host keys that a server may show, and those that it must not."""
+    """The host keys that a server may show, and those that it must not."""
 
     accepted: tuple[HostKey, ...] = ()
     revoked: tuple[HostKey, ...] = ()
 
     @property
     def algorithms(self) -> tuple[str, ...]:
-        """Host key algorithms to ask the server for first, so that it shows a key that is known."""
+        """Host key algorithms to prefer, so that the server shows a known key."""
         names: list[str] = []
         for key in self.accepted:
             names.extend(("rsa-sha2-512", "rsa-sha2-256") if key.type == "ssh-rsa" else (key.type,))
@@ -77,7 +77,7 @@ class TrustedKeys:
 
 
 def trusted_keys(address: SourceAddress, endpoint: Endpoint, known_hosts: Path | None) -> TrustedKeys:
-    """All keys trusted for a file source. Raises ConfigurationError for a malformed key or unreadable file."""
+    """All keys trusted for a source. Raises ConfigurationError for a malformed key or unreadable file."""
     pinned = tuple(HostKey.parse(line) for line in address.host_keys)
     if known_hosts is None:
         return TrustedKeys(pinned)
@@ -95,7 +95,7 @@ def known_host_keys(lines: Iterable[str], endpoint: Endpoint) -> TrustedKeys:
     """The keys listed for a host in the lines of an OpenSSH known_hosts file (sshd(8)).
 
     Understands plain, hashed and wildcard host names, `[host]:port` and `@revoked`. Certificate authorities and lines
-    that hold no key are left aside.
+    without a key are ignored.
     """
     host = endpoint.host.lower()
     name = host if endpoint.port == SSH_PORT else f"[{host}]:{endpoint.port}"
@@ -111,7 +111,7 @@ def known_host_keys(lines: Iterable[str], endpoint: Endpoint) -> TrustedKeys:
         try:
             key = HostKey.parse(" ".join(fields[1:3]))
         except ConfigurationError:
-            # One damaged or unknown line does not make the others worthless; OpenSSH skips it too.
+            # A damaged or unknown line does not make the others worthless; OpenSSH skips it too.
             continue
         (accepted if marker is None else revoked).append(key)
     return TrustedKeys(tuple(accepted), tuple(revoked))
@@ -126,7 +126,7 @@ def _matches(name: str, patterns: str) -> bool:
         return hmac.compare_digest(hmac.digest(salt, name.encode(), "sha1"), digest)
     matched = False
     for pattern in patterns.lower().split(","):
-        # In known_hosts brackets hold an address; for fnmatch they would be a set of characters.
+        # In known_hosts brackets enclose an address; for fnmatch they would be a set of characters.
         if fnmatch.fnmatchcase(name, pattern.removeprefix("!").replace("[", "[[]")):
             if pattern.startswith("!"):
                 return False
@@ -135,10 +135,10 @@ def _matches(name: str, patterns: str) -> bool:
 
 
 def check_host_key(address: SourceAddress, shown: HostKey, trusted: TrustedKeys) -> None:
-    """Refuse a server that shows a key which is not trusted.
+    """Refuse a server whose key is not trusted.
 
-    Raises HostKeyUnknownError if no key of the server is known, HostKeyChangedError if it shows another than those
-    that are, or one that is revoked.
+    Raises HostKeyUnknownError if no key of the server is known, HostKeyChangedError if it shows another than the known
+    ones, or a revoked one.
     """
     if shown in trusted.revoked:
         raise HostKeyChangedError(

@@ -9,7 +9,7 @@ from dcc.errors import TransferFailedError
 from dcc.messages import mark
 
 MAX_SIDECAR_BYTES = 4 * 1024
-"""How much of a checksum file is read."""
+"""The most bytes of a checksum file."""
 
 _DIGEST = re.compile(r"(?<![0-9A-Za-z])([0-9A-Fa-f]{32})(?![0-9A-Za-z])")
 
@@ -22,9 +22,9 @@ def sidecar(name: str) -> str:
 def parse_md5(content: bytes, name: str, label: str) -> str:
     """The MD5 of the archive `name`, as 32 lower-case hexadecimal digits, from its checksum file.
 
-    Takes a bare checksum, lines of `md5sum` (`<digits>  <name>`, `<digits> *<name>`), of BSD's md5 and
-    `md5sum --tag` (`MD5 (<name>) = <digits>`), in UTF-8 or, as PowerShell writes it, UTF-16. Where there are several,
-    the line that names the archive counts. Raises TransferFailedError (naming `label`) if there is no checksum of it.
+    Accepts a bare checksum, lines of `md5sum` (`<digits>  <name>`, `<digits> *<name>`), of BSD's md5 and `md5sum --tag`
+    (`MD5 (<name>) = <digits>`), in UTF-8 or, as PowerShell writes it, UTF-16. Of several lines, the one that names the
+    archive counts. Raises TransferFailedError (naming `label`) without a checksum of it.
     """
     name = name.rpartition("/")[2]
     found = []
@@ -55,5 +55,5 @@ def _text(content: bytes) -> str:
 
 
 def _names(rest: str, name: str) -> bool:
-    """Whether what stands beside the digits is this name, perhaps with a path before it."""
+    """Whether the text beside the digits is this name, perhaps with a path before it."""
     return re.search(rf"(?:^|[\s*(/\\]){re.escape(name)}(?:$|[\s)])", rest) is not None

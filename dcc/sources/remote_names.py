@@ -1,4 +1,4 @@
-"""Names and paths on a file source: bytes on the server, printable text everywhere else.
+"""Names and paths on a source: bytes on the server, printable text everywhere else.
 
 Servers know names as bytes in no particular encoding. `printable` turns any of them into text that can be stored and
 shown, and `raw` turns that text back into the same bytes.
@@ -34,11 +34,11 @@ def raw(name: str) -> bytes:
 
 
 def join_base(base_path: str | None, *parts: str) -> str:
-    """Path of something below a file source's base path, for a server.
+    """The path, on a server, of something below a source's base path.
 
-    `base_path` may be None or empty, which is the directory one is in after login, may begin with `/` or not, and
-    end with any number of slashes; `~` is the login directory too. Repeated slashes count as one. Raises
-    ConfigurationError for a base path with control characters.
+    `base_path` may be None or empty, which is the directory after login, may begin with `/` or not, and end with any
+    number of slashes; `~` is the login directory too. Repeated slashes count as one. Raises ConfigurationError for a
+    base path with control characters.
     """
     base = base_path or ""
     if re.search(r"[\x00-\x1f\x7f]", base):
@@ -51,5 +51,5 @@ def join_base(base_path: str | None, *parts: str) -> str:
 
 
 def path_below(folder: str, name: str) -> str:
-    """The path of what lies in a folder; in the empty one, its name."""
+    """The path of an entry in a folder; in the empty one, its name."""
     return f"{folder}/{name}" if folder else name

@@ -1,4 +1,4 @@
-"""Opens and uses sockets to file sources within time limits."""
+"""Opens and uses sockets to sources within time limits."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def open_socket(label: str, endpoint: Endpoint, timeout: float) -> socket.socket
         try:
             attempt = socket.socket(family, socket.SOCK_STREAM)
         except OSError as error:
-            # A kernel without IPv6, or too many open files. What another address answered says more.
+            # A kernel without IPv6, or too many open files. Another address's answer is more informative.
             failure = failure or error
             continue
         try:
@@ -100,9 +100,9 @@ def _resolve(label: str, endpoint: Endpoint, timeout: float) -> list[_Address]:
 
 
 def ask_resolver(ask: Callable[[], T], timeout: float) -> T:
-    """What the system's resolver answers. In a thread of its own, for it knows no time limit.
+    """The answer of the system's resolver, from a thread of its own, because it has no time limit.
 
-    Raises TimeoutError after `timeout` seconds, and what `ask` raises.
+    Raises TimeoutError after `timeout` seconds, and as `ask`.
     """
     answers: queue.SimpleQueue[tuple[T] | Exception] = queue.SimpleQueue()
 
@@ -124,9 +124,9 @@ def ask_resolver(ask: Callable[[], T], timeout: float) -> T:
 
 @contextlib.contextmanager
 def time_limit(seconds: float, close: Callable[[], object]) -> Iterator[None]:
-    """Bound what is done within by `seconds`: then `close`, called from another thread, must make it fail.
+    """Limit the block to `seconds`: then `close`, called from another thread, must make it fail.
 
-    Raises TimeoutError in place of that failure.
+    Raises TimeoutError instead of that failure.
     """
     expired = threading.Event()
 
@@ -148,7 +148,7 @@ def time_limit(seconds: float, close: Callable[[], object]) -> Iterator[None]:
 
 
 def shut_down(connection: socket.socket | None) -> None:
-    """End a TCP connection at once; a thread that waits for it stops waiting."""
+    """Close a TCP connection at once; a thread that waits for it stops waiting."""
     if connection is not None:
         with contextlib.suppress(OSError):
             # Not the method of an SSL socket, which would go on in clear text.

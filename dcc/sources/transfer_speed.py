@@ -27,16 +27,15 @@ class Pace:
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Self:
-        """That of an installation."""
+        """The pace of the settings."""
         return cls(slowest=settings.min_download_speed, longest=settings.download_timeout)
 
     @contextlib.contextmanager
     def kept(self, received: Callable[[], int], close: Callable[[], object]) -> Iterator[None]:
-        """Watch what is done within; `received` tells the bytes so far.
+        """Watch the block; `received` returns the bytes so far.
 
-        Where the pace is not kept, `close`, called from another thread, must end it; what no `close` ends, as a read
-        from a disk that does not answer, goes on for as long as that lasts. Raises TimeoutError then, with the reason.
-        After it nothing is closed any more.
+        If it is too slow, `close`, called from another thread, must end it; a blocked read of a disk, which no `close`
+        ends, goes on. Raises TimeoutError then, with the reason. Nothing is closed after the block.
         """
         watched = _Watched(self, received, close)
         _WATCHER.add(watched)
@@ -53,7 +52,7 @@ class Pace:
 
 
 class _Watched:
-    """What is held to a pace: when it is to be looked at next, and why it was ended."""
+    """A watched transfer: the time of its next check, and why it was ended."""
 
     def __init__(self, pace: Pace, received: Callable[[], int], close: Callable[[], object]) -> None:
         self.reason: str | None = None
@@ -65,7 +64,7 @@ class _Watched:
         self.due = min(now + pace.over, self._deadline)
 
     def look(self, now: float) -> None:
-        """End it if it has not kept the pace since the last look."""
+        """End it if it was too slow since the last check."""
         with self._lock:
             if self._ended:
                 return
@@ -86,19 +85,19 @@ class _Watched:
         return None
 
     def end(self) -> None:
-        """Look no more; waits for a look that is under way."""
+        """Stop watching; waits for a running check."""
         with self._lock:
             self._ended = True
 
 
 class _Watcher:
-    """The one thread that looks at all that is held to a pace: one for each small file took longer than the file."""
+    """The one thread that watches all transfers: a thread for each small file took longer than the file."""
 
     def __init__(self) -> None:
         self.begin_anew()
 
     def begin_anew(self) -> None:
-        """Look at nothing, with no thread: as in a forked process."""
+        """Watch nothing, without a thread: for a forked process."""
         self._all: set[_Watched] = set()
         self._changed = threading.Condition()
         self._wakes = 0.0
@@ -126,13 +125,13 @@ class _Watcher:
                 for watched in due:
                     watched.look(time.monotonic())
         except BaseException:
-            # The next that is added begins anew.
+            # The next addition starts it again.
             with self._changed:
                 self._running = False
             raise
 
     def _await_due(self) -> list[_Watched] | None:
-        """What is to be looked at, when its time has come; None when there was nothing for a while."""
+        """The transfers to check, when their time has come; None after a while without any."""
         with self._changed:
             idle = False
             while True:

@@ -1,4 +1,4 @@
-"""`dcc data causes`: what findings and errors have in common, who must act, and what one fix clears."""
+"""`dcc data causes`: common causes of findings and errors, who must act, and what one fix clears."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def causes(
 def collect(
     tracker: Connection, qc: Connection, centre: str | None, key: ZipKey | None, session_id: int | None = None
 ) -> tuple[list[Cause], Scope]:
-    """The causes of what is asked for, and its scope. Raises NotFoundError."""
+    """The selected causes, and their scope. Raises NotFoundError."""
     from dcc.reports.causes.collecting import (
         causes_of_all,
         causes_of_centre,
@@ -131,7 +131,7 @@ def collect(
 def write_spreadsheet(
     path: Path, tracker: Connection, qc: Connection, scope: Scope, found: Sequence[Cause], catalogue: Catalogue
 ) -> None:
-    """Write the spreadsheet of a scope and say what it holds. Raises ExportError."""
+    """Write the spreadsheet of a scope and print its content in numbers. Raises ExportError."""
     from dcc.reports.causes.spreadsheet import write_findings_spreadsheet
 
     written = write_findings_spreadsheet(path, tracker, qc, scope, found, catalogue)

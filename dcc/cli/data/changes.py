@@ -1,4 +1,4 @@
-"""`dcc data plan`, `confirm`, `undo`, `recheck` and `history`: what submissions change, and the way back."""
+"""`dcc data plan`, `confirm`, `undo`, `recheck` and `history`: the effects of submissions, and their reversal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dcc data findings`: what the integrity rules found, counted or one by one."""
+"""`dcc data findings`: findings of the integrity rules, counted or one by one."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def _print_each(records: Iterable[FindingRecord], total: int) -> None:
     printed, heading = 0, ""
     for record in records:
         name = f"{record.zip_action}/{record.zip_file}: {record.file_name}"
-        # A document may come again after another one, such as when its archive was processed twice.
+        # A document may come again after another one, for example if its archive was processed twice.
         if name != heading:
             click.echo(("\n" if printed else "") + click.style(printable(name), bold=True))
         printed, heading = printed + 1, name

@@ -1,4 +1,4 @@
-"""`dcc data proposals`: withdrawals that crawls proposed, and what a person decides on them."""
+"""`dcc data proposals`: withdrawals that crawls proposed, and decisions on them."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _as_json(proposal: WithdrawalProposal) -> dict[str, object]:
 
 
 def _choice(command: _Command) -> _Command:
-    """The argument and options that say on which proposals a person decides, and why."""
+    """The argument and options that select proposals, and the reason."""
     for option in (
         json_option,
         click.option("--reason", required=True, help="Why, for everybody to read."),
@@ -170,7 +170,7 @@ def turn_down(
 def _chosen(
     connection: Connection, zip_actions: tuple[str, ...], source_id: int | None, *, everything: bool
 ) -> list[WithdrawalProposal]:
-    """The open proposals that a command names, oldest archive first. Raises NotFoundError where one is not open."""
+    """The selected open proposals, oldest archive first. Raises NotFoundError for one that is not open."""
     from dcc.tracker.hostings.proposed_withdrawals import list_proposals
 
     if [bool(zip_actions), source_id is not None, everything].count(True) != 1:

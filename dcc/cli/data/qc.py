@@ -1,4 +1,4 @@
-"""`dcc qc`: data contexts, which wranglers look at, the overviews that go with them, and pictures of the data."""
+"""`dcc qc`: data contexts, which wranglers check, the overviews for them, and plots of the data."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _HEADERS = ("centre", "pipeline", "genotype", "strain", "procedure", "parameter"
 
 
 def _filtered(command: F) -> F:
-    """The options that say which contexts are meant."""
+    """The options that select contexts."""
     states = click.Choice([state.value for state in ContextState])
     command = click.option("--waiting", is_flag=True, help="Only those that wait: neither qcdone nor nodata.")(command)
     command = click.option(
@@ -48,7 +48,7 @@ def _filtered(command: F) -> F:
 
 
 def _deciding(command: F) -> F:
-    """The options of a command that decides about contexts."""
+    """The options of a command that decides on contexts."""
     command = json_option(command)
     command = click.option("--reason", required=True, help="Why; kept in the history.")(command)
     command = click.option("--all", "every", is_flag=True, help="All contexts, where no other option chooses.")(command)
@@ -266,9 +266,9 @@ def recount(reason: str, as_json: bool) -> None:
 
 
 def _filter_of(given: dict[str, Any]) -> ContextFilter:
-    """The contexts that the options mean. Raises NotFoundError for a centre that is not registered.
+    """The contexts of the options. Raises NotFoundError for a centre that is not registered.
 
-    Raises ConfigurationError when both states and what waits are asked for.
+    Raises ConfigurationError if both states and waiting contexts are selected.
     """
     from dcc.qc.contexts.listings import ContextFilter
     from dcc.qc.contexts.states import WAITING
@@ -287,7 +287,7 @@ def _filter_of(given: dict[str, Any]) -> ContextFilter:
 
 
 def _decide(decide: Callable[..., Decided], given: dict[str, Any], every: bool, reason: str) -> Decided:
-    """Decide about the contexts that the options mean, and have the tracker follow."""
+    """Decide on the selected contexts, and update the tracker."""
     from dcc.session.data.settling import settle_qc
 
     wanted = _filter_of(given)

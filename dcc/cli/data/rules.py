@@ -201,7 +201,7 @@ def _entry(connection: Connection, waiver_id: int, today: date) -> WaiverEntry:
 
 
 def _concerned(connection: Connection, waiver: Waiver) -> int:
-    """How many documents that were judged before have findings which the waiver is about."""
+    """The number of judged documents with findings that the waiver covers."""
     from dcc.qc.judging.healing import documents_of_waiver
 
     return len(documents_of_waiver(connection, waiver))

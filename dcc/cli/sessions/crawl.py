@@ -1,4 +1,4 @@
-"""`dcc crawl` and `dcc retry`: run a crawling session, or process zip actions again."""
+"""`dcc crawl` and `dcc retry`: run a crawling session, or process submissions again."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _OPTIONS = (
 
 
 def _session_options(command: F) -> F:
-    """The options of a command that runs a session: settings that hold for it alone, and --json."""
+    """The options of a command that runs a session: settings for it alone, and --json."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
@@ -170,7 +170,7 @@ def _run_session(
     work: Callable[[Listeners], tuple[int | None, Notices]],
     as_json: bool,
 ) -> int:
-    """Do the work of a session and print what it did, even if a database then stays away; the exit code."""
+    """Run a session and print its results, even if a database then stays away; returns the exit code."""
     with ExitStack() as stack:
         stack.enter_context(interrupted_by_sigterm())
         display = stack.enter_context(shown)

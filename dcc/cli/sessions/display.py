@@ -32,10 +32,10 @@ _PHASE_NAMES = {
 
 
 class SessionDisplay:
-    """Shows a session's events and gathers them in `report`. `session`: the session, once it has begun.
+    """Shows a session's events and collects them in `report`. `session`: the session, once it has begun.
 
-    `say` prints a line (None: say nothing); `bars` are drawn if given. `sources` is how many sources will be crawled,
-    `waiting` how many zip actions are to be processed, or what tells how many of them still wait at a moment.
+    `say` prints a line (None: print nothing); `bars` are drawn if given. `sources` is the number of sources to crawl,
+    `waiting` the number of submissions to process, or a function that returns how many still wait.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class SessionDisplay:
         session.heard = self.on_listing
 
     def on_listing(self, text: str) -> None:
-        """A listing that takes long is as far as `text` says; called by the threads that list."""
+        """The progress of a long listing is `text`; called by the threads that list."""
         if self._bars is not None and self._crawl_bar is not None:
             self._bars.update(self._crawl_bar, description=f"{_CRAWLING} ({printable(text)})")
 
@@ -96,7 +96,7 @@ class SessionDisplay:
                 self._bars.update(self._zip_bar, completed=self._processed, total=self._total)
 
     def on_data(self, outcome: DataOutcome) -> None:
-        """The documents of a zip action came through a phase after validation, or the contexts were built."""
+        """The documents of a submission passed a phase after validation, or the contexts were built."""
         problems, notes = len(self.report.problems), len(self.report.notes)
         self.report.add_data(outcome)
         if self._say is not None:
@@ -114,7 +114,7 @@ class SessionDisplay:
     def _show_zip_bar(self) -> None:
         if self._bars is None:
             return
-        # What was processed by now may no longer wait, yet not be told of: the total never falls.
+        # A processed submission may no longer wait, yet not be reported: the total never falls.
         self._total = max(
             self._total, self._waiting if isinstance(self._waiting, int) else self._waiting() + self._processed
         )
@@ -126,7 +126,7 @@ class SessionDisplay:
 
 @contextmanager
 def session_display(sources: int, waiting: int | Callable[[], int], *, as_json: bool) -> Iterator[SessionDisplay]:
-    """The display that fits where standard output and error go; with `as_json` nothing goes to standard output."""
+    """The display for standard output and error; with `as_json` nothing goes to standard output."""
     if not sys.stderr.isatty() or not (as_json or sys.stdout.isatty()):
         yield SessionDisplay(None if as_json else click.echo, None, sources, waiting)
         return

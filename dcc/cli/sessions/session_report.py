@@ -1,4 +1,4 @@
-"""What `dcc crawl` and `dcc retry` print about their work: lines for people, an object for programs."""
+"""The output of `dcc crawl` and `dcc retry`: lines for people, an object for programs."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ _CRAWL_FIELDS = (
 
 @dataclass
 class SessionReport:
-    """Gathers what a session reports; made at its start.
+    """Collects a session's results; made at its start.
 
-    `problems` has an entry for each source that could not be (wholly) listed, finding, refused name, failed zip
-    action, document with errors and document that waits to be confirmed, in the order in which they turned up;
-    `conclude`, at the session's end, adds what is left. `notes` are what a wrangler should know and nobody has to mend.
-    `without_room` has one for each zip action that waits because a disk of the platform is full, which may be hundreds.
-    `in_order` counts the documents that wait for an older archive, by their centre and that archive.
-    `data` counts what was uploaded, `contexts` how the data contexts changed.
+    `problems` has an entry for each source that could not be listed completely, finding, refused name, failed
+    submission, document with errors and document that waits for confirmation, in the order in which they turned up;
+    `conclude`, at the session's end, adds the rest. `notes` are for a wrangler's information. `without_room` has one
+    for each submission that waits because a disk of the platform is full, possibly hundreds. `in_order` counts the
+    documents that wait for an older archive, by their centre and that archive. `data` counts uploads, `contexts`
+    changes of data contexts.
     """
 
     crawls: list[dict[str, object]] = field(default_factory=list)
@@ -64,7 +64,7 @@ class SessionReport:
     _began: float = field(default_factory=time.monotonic)
 
     def add_crawl(self, crawl: SourceCrawl) -> None:
-        """Take in what the crawl of one source found."""
+        """Add the result of one source's crawl."""
         shown: dict[str, object] = {name: getattr(crawl, name) for name in _CRAWL_FIELDS}
         shown["error"] = crawl.error and {"kind": crawl.error.kind, "message": crawl.error.message}
         self.crawls.append({"id": crawl.source_id, **shown, "seconds": round(crawl.seconds, 3)})
@@ -82,7 +82,7 @@ class SessionReport:
         )
 
     def add_zip(self, outcome: ZipOutcome) -> None:
-        """Take in what became of one zip action."""
+        """Add the result of one submission."""
         key = str(outcome.key)
         self.zips[key] = _state(outcome.phase, outcome.status)
         self._documents_of(key).update((one.file_name, _state(one.phase, one.status)) for one in outcome.documents)
@@ -104,13 +104,13 @@ class SessionReport:
             self.problems.extend(_document_problem(key, document) for document in failed)
 
     def add_troubles(self, troubles: Iterable[DccError]) -> None:
-        """Take in what went wrong beside any archive or source, such as reference data that could not be read."""
+        """Add problems beyond any archive or source, such as reference data that could not be read."""
         for error in troubles:
             self.problems.append(_problem(Problem.of(error)))
             self.unreachable = self.unreachable or isinstance(error, UnreachableError)
 
     def add_data(self, outcome: DataOutcome) -> None:
-        """Take in what became of the documents of a zip action in a phase after validation, or of the contexts."""
+        """Add the results of a submission's documents in a phase after validation, or of the contexts."""
         if isinstance(outcome, ContextsBuilt):
             for centre in outcome.centres:
                 self.contexts.update(added=centre.added, changed=centre.changed, removed=centre.removed)
@@ -140,9 +140,9 @@ class SessionReport:
         return self.documents.setdefault(key, {})
 
     def conclude(self) -> list[dict[str, object]]:
-        """Add, and return, a problem for each zip action that stands failed and that nothing was told against.
+        """Add, and return, a problem for each failed submission without a reported one.
 
-        Documents of it were judged again and are well now, or no worse, while others keep it where it was.
+        Its documents were judged again and are well now, or no worse, while others keep it where it was.
         """
         told = {problem["zip"] for problem in self.problems}
         kept = [
@@ -155,13 +155,13 @@ class SessionReport:
 
     @property
     def exit_code(self) -> int:
-        """4 when a source could not be reached or a disk is full, else 1 when there were problems, else 0."""
+        """4 if a source could not be reached or a disk is full, else 1 if there were problems, else 0."""
         if self.unreachable or self.without_room:
             return UnreachableError.exit_code
         return DATA_PROBLEMS if self.problems else 0
 
     def as_json(self, session_id: int | None, notices: tuple[str, ...] = ()) -> dict[str, object]:
-        """The report as `dcc crawl --json` prints it."""
+        """The report for `dcc crawl --json`."""
         return {
             "session": session_id,
             "notices": notices,
@@ -176,7 +176,7 @@ class SessionReport:
         }
 
     def summary(self) -> str:
-        """One line on the whole: `3 zip actions in 1.2 s: 2 valid, 1 failed (xsd); 5 documents; 1.4 MB received.`"""
+        """One line on everything: `3 zip actions in 1.2 s: 2 valid, 1 failed (xsd); 5 documents; 1.4 MB received.`"""
         seconds = time.monotonic() - self._began
         changes = ", ".join(f"{count:,} {what}" for what, count in self.contexts.items() if count)
         if not self.zips:
@@ -204,7 +204,7 @@ _COUNTED_AGAINST = (Severity.ERROR, Severity.FATAL)
 
 @cache
 def _state(phase: Phase, status: Status) -> State:
-    """The same object for all that are in the state."""
+    """Equal states share one object."""
     return phase, status
 
 
@@ -235,7 +235,7 @@ def _problem(
 
 
 def _main_reason(outcome: ZipOutcome) -> Problem:
-    """Why a zip action failed."""
+    """Why a submission failed."""
     return outcome.main_reason or Problem(
         "unknown", f"It failed at {outcome.phase.short_name}. See `dcc show {outcome.key}`."
     )
@@ -270,7 +270,7 @@ def _held_problem(key: str, document: DocumentData) -> dict[str, object]:
 
 
 def crawl_lines(crawl: SourceCrawl) -> Iterator[str]:
-    """What to print of a source's crawl: a line on it, and one for each refused name and finding."""
+    """The lines for a source's crawl: one for it, and one for each refused name and finding."""
     if crawl.outcome == SOURCE_FAILED and crawl.error is not None:
         yield f"{click.style('failed', fg='red')}  {printable(crawl.error.message)}"
         return
@@ -296,7 +296,7 @@ def crawl_lines(crawl: SourceCrawl) -> Iterator[str]:
 
 
 def problem_lines(problems: list[dict[str, object]]) -> Iterator[str]:
-    """What to print of a zip action's problems, a line each."""
+    """The lines for a submission's problems."""
     for problem in problems:
         where = printable(problem["zip"])
         if problem["document"]:
@@ -315,7 +315,7 @@ def problem_lines(problems: list[dict[str, object]]) -> Iterator[str]:
 
 
 def room_lines(without_room: list[dict[str, object]]) -> Iterator[str]:
-    """What to print of the zip actions that wait for room on a disk: one line, with what was said of the first."""
+    """The line for submissions that wait for room on a disk, with the reason of the first."""
     if without_room:
         wait = "1 zip action waits" if len(without_room) == 1 else f"{len(without_room):,} zip actions wait"
         mark = click.style("waits ", fg="yellow")
@@ -323,7 +323,7 @@ def room_lines(without_room: list[dict[str, object]]) -> Iterator[str]:
 
 
 def order_lines(in_order: Mapping[tuple[str, str], int]) -> Iterator[str]:
-    """What to print of documents that wait for older archives: a line for each centre."""
+    """The lines for documents that wait for older archives, one for each centre."""
     for note in _order_notes(in_order):
         yield f"{click.style('waits ', fg='yellow')}  {printable(note['message'])}"
 
@@ -339,7 +339,7 @@ def _order_notes(in_order: Mapping[tuple[str, str], int]) -> Iterator[dict[str, 
 
 
 def note_lines(notes: list[dict[str, object]]) -> Iterator[str]:
-    """What to print of what a wrangler should know, a line each."""
+    """The lines for a wrangler's information."""
     for note in notes:
         mark = click.style(f"{note['kind']:<6}", fg="yellow")
         yield f"{mark}  {printable(note['zip'])}: {printable(note['document'])}: {printable(note['message'])}"

@@ -1,4 +1,4 @@
-"""Runs a session's work for `dcc`: through Dagster's assets and instance, or without, as the settings say."""
+"""Runs a session for `dcc`: through Dagster's assets and instance, or without, as the settings say."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Notices = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """Who hears of each outcome, in the session's thread; `on_begin` of the session itself."""
+    """Functions called with each outcome, in the session's thread; `on_begin` with the session itself."""
 
     on_crawl: Callable[[SourceCrawl], None]
     on_zip: Callable[[ZipOutcome], None]
@@ -35,7 +35,7 @@ class Listeners:
 
 
 def sources_to_crawl(tracker: Engine, settings: Settings, source_ids: Sequence[int]) -> list[int]:
-    """Ids of the file sources that a crawl of `source_ids` (all, if there are none) will list.
+    """Ids of the sources that a crawl of `source_ids` (all, if there are none) lists.
 
     Raises NotFoundError for one that does not exist, ConfigurationError for one that may not be crawled.
     """
@@ -59,7 +59,7 @@ def sources_to_crawl(tracker: Engine, settings: Settings, source_ids: Sequence[i
 
 
 def sources_of_group(tracker: Engine, settings: Settings, group: str) -> list[int]:
-    """Ids of the file sources that a crawl of a group of centres will list.
+    """Ids of the sources that a crawl of a group of centres lists.
 
     Raises NotFoundError for a group that DCC_GROUPS does not name, and for a centre in it that is not registered.
     """
@@ -88,11 +88,11 @@ def sources_of_group(tracker: Engine, settings: Settings, group: str) -> list[in
 def crawl_and_process(
     tracker: Engine, settings: Settings, source_ids: Sequence[int] | None, group: str | None, heard: Listeners
 ) -> tuple[int | None, Notices]:
-    """Run one whole session in this process; returns its id and what it has to say beside its work.
+    """Run one complete session in this process; returns its id and notices.
 
-    It is of a group of centres, or of all; with `source_ids`, these sources alone are crawled. Raises
-    SessionActiveError, SessionLostError, DatabaseUnreachableError, DatabaseOutdatedError, InternalFaultError, and, when
-    everything is done, DagsterStorageError.
+    It is for a group of centres, or for all; with `source_ids`, only these sources are crawled. Raises
+    SessionActiveError, SessionLostError, DatabaseUnreachableError, DatabaseOutdatedError, InternalFaultError, and,
+    after everything is done, DagsterStorageError.
     """
     opened, away = _open_dagster(settings)
     if opened is not None:
@@ -125,7 +125,7 @@ def crawl_and_process(
 def _open_dagster(settings: Settings) -> tuple[AbstractContextManager[Instance] | None, DagsterUnreachableError | None]:
     """The Dagster instance, unless it is not wanted; or why there is none: its database is away.
 
-    The work does not wait for that, since the tracker has it in any case.
+    The work does not wait for that, because the tracker has it in any case.
     """
     if not settings.dagster_events:
         return None, None
@@ -146,16 +146,16 @@ def _raise_away(session: Session, away: DagsterUnreachableError | None) -> None:
 def process_again(
     tracker: Engine, settings: Settings, keys: Sequence[ZipKey], heard: Listeners
 ) -> tuple[int | None, Notices]:
-    """Re-open zip actions in the user's name and process them, as a session; returns as `crawl_and_process`.
+    """Open submissions again in the user's name and process them, as a session; returns as `crawl_and_process`.
 
-    Raises what it raises, NotFoundError for a zip action that is not known or hosted, ConfigurationError for one whose
-    name is refused, or that changed after its data were uploaded; of these no session remains, unless things changed at
-    the very moment.
+    Raises as that, NotFoundError for a submission that is unknown or not hosted, ConfigurationError for one with a bad
+    name, or that changed after its data were uploaded; these leave no session behind, except for changes at the very
+    moment.
     """
     from dcc.tracker.database import run_reading
     from dcc.tracker.hostings.retries import require_retriable
 
-    # A session that broke off counts as an outage, of which people are told; a wrong name is none.
+    # A session that broke off counts as an outage, of which people are notified; a wrong name does not.
     run_reading(
         tracker, lambda connection: require_retriable(connection, keys), patience_seconds=settings.database_retry
     )

@@ -1,4 +1,4 @@
-"""The dialogue of `dcc source add` at a terminal: the centre, the server, how to log in, and then the registration.
+"""The dialogue of `dcc source add` at a terminal: the centre, the server, the login, and the registration.
 
 Questions go to standard error. An impossible answer is explained and asked again. Nothing is written before everything
 is known.
@@ -56,9 +56,9 @@ _AS_BEFORE = "as before"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a file source is and how to log in, as asked.
+    """The answers about a source's address and login.
 
-    `new_centre` is to be registered with it; `plain`: a password may be typed and kept in the tracker.
+    `new_centre` is to be registered with it; `plain`: a password may be typed and stored in the tracker.
     """
 
     centre: str = ""
@@ -73,7 +73,7 @@ class Place:
     extent: Extent | None = None
 
     def missing(self) -> list[str]:
-        """The options without which it is no place."""
+        """The options that are still missing."""
         needed = {"--centre": self.centre, "--protocol": self.protocol}
         if self.protocol == "file":
             needed["--base-path"] = self.base_path
@@ -86,7 +86,7 @@ class Place:
 
 
 def ask_place(tracker: Engine, given: Place, *, again: bool = False) -> Place:
-    """Ask for what is not `given`; `again`: for everything, and what is given is proposed."""
+    """Ask for what is not `given`; `again`: for everything, with given values as proposals."""
     place = ask_centre(tracker, given, again=again)
     if again or not place.protocol:
         place = replace(place, protocol=choose("What does the server speak?", _protocols(), place.protocol or "sftp"))
@@ -114,7 +114,7 @@ def _protocols() -> dict[str, str]:
 
 
 def ask(question: str, check: Callable[[str], _Answer], *, default: str = "", empty: bool = False) -> _Answer:
-    """Ask until `check` takes the answer, and return what it makes of it. Raises click.Abort at the end of input."""
+    """Ask until `check` accepts the answer, and return its result. Raises click.Abort at the end of input."""
     while True:
         suffix = " " if question.endswith("?") and not default else ": "
         answer = click.prompt(
@@ -129,7 +129,7 @@ def ask(question: str, check: Callable[[str], _Answer], *, default: str = "", em
 
 
 def ask_centre(tracker: Engine, given: Place, *, again: bool) -> Place:
-    """Ask for the centre, and about one that is not registered whether it is to be, and how it is called."""
+    """Ask for the centre and, for an unregistered one, whether to register it, and its name."""
     from dcc.tracker.register import centres
 
     with tracker.connect() as connection:
@@ -151,7 +151,7 @@ def ask_centre(tracker: Engine, given: Place, *, again: bool) -> Place:
 
 
 def _ask_new_centre(tracker: Engine, code: str, registered: Sequence[str]) -> NewCentre | None:
-    """A centre to register, None if it is not to be."""
+    """A centre to register; None for none."""
     from dcc.phases import KNOWN_CENTRES
     from dcc.settings.recipients import parse_addresses
     from dcc.tracker.register import centres
@@ -201,7 +201,7 @@ def choose(question: str, options: dict[str, str], default: str) -> str:
 
 
 def _ask_accesskey(place: Place) -> str:
-    """An access key as `dcc source add --accesskey` takes it, that refers to something which is there."""
+    """An access key as for `dcc source add --accesskey`, whose reference exists."""
     from pydantic import SecretStr
 
     from dcc.redaction import keep_secret
@@ -277,7 +277,7 @@ _NOTHING = "Nothing was registered."
 
 
 def source_address(place: Place) -> SourceAddress:
-    """The address of a source that is not registered yet. Raises ConfigurationError for one that cannot be."""
+    """The address of a source that is not registered yet. Raises ConfigurationError for an invalid one."""
     from pydantic import SecretStr
 
     from dcc.sources.access import parse_hostname
@@ -317,10 +317,10 @@ def register_by_asking(
     accept_host_key: bool,
     test: bool,
 ) -> tuple[int, list[PinnedKey], list[str]]:
-    """Ask for what is missing, try it and register it; the id, the host keys that were pinned, and warnings.
+    """Ask for missing values, try the source and register it; returns the id, the pinned host keys, and warnings.
 
-    `trust` says what the options ask to be trusted with a protocol. Raises ConfigurationError when it is not
-    registered after all, and click.Abort; the tracker is then as it was.
+    `trust` is the trust of the options for a protocol. Raises ConfigurationError if it is not registered after all, and
+    click.Abort; the tracker is then unchanged.
     """
     place, again = given, False
     while True:
@@ -348,12 +348,12 @@ def register_by_asking(
 
 
 def _options(trial: Trial) -> dict[str, str]:
-    """What can be done after a trial that failed: an sftp server is not registered without its host key."""
+    """The choices after a failed trial: an sftp server is not registered without its host key."""
     return {name: meaning for name, meaning in _NEXT.items() if name != "save" or trial.known}
 
 
 def _problem(tracker: Engine, place: Place, address: SourceAddress) -> ConfigurationError | None:
-    """What keeps the source from being registered, whatever its server says."""
+    """A problem that prevents the registration, whatever the server answers."""
     from dcc.tracker.register import file_sources
 
     if place.new_centre is not None:

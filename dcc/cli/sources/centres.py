@@ -262,7 +262,7 @@ def _set_active(code: str, *, active: bool) -> None:
 
 
 def _refuse_unspoken(language: str | None, settings: Settings) -> None:
-    """Raise ConfigurationError that names the languages that there are, when there is no catalogue of this one."""
+    """Raise ConfigurationError with the available languages if there is no catalogue for this one."""
     if language:
         from dcc.reports.languages import load_catalogue
 

@@ -1,4 +1,4 @@
-"""`dcc source add` and `dcc source test`: connect to a file source and accept its host keys."""
+"""`dcc source add` and `dcc source test`: connect to a source and accept its host keys."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from dcc.tracker.register.source_trust import PinnedKey
 
 PROTOCOLS = ("sftp", "ftp", "ftps", "http", "https", "file")
-"""Those of the platform, told without loading what speaks them."""
+"""The platform's protocols, without loading their libraries."""
 
 _PLAIN_HINT = (
     "Hint: other users may see a password on a command line. Better have it asked for, --accesskey -, or name what "
@@ -194,7 +194,7 @@ def _ask_for_host_key(hostname: str, shown: str, *, accept: bool) -> None:
 
 
 def _trial(tracker: Engine, settings: Settings, source_id: int) -> list[str]:
-    """List a source that was just registered, for a trial's time; what stands in the way of using it."""
+    """List a source that was just registered, for a trial's time; returns the problem."""
     from dcc.session.crawling import list_source
     from dcc.sources.listing_watch import ListingWatch
 
@@ -276,7 +276,7 @@ def test(ctx: click.Context, source_id: int, accept_host_key: bool, as_json: boo
 
 
 def _accept_shown_key(tracker: Engine, settings: Settings, address: SourceAddress) -> dict[str, object] | None:
-    """Pin the key that the server shows; what was replaced by what, None if it was pinned before."""
+    """Pin the server's present key; returns the old and the new one, None if it was pinned before."""
     from dcc.sources.sftp.connection import fetch_host_key
     from dcc.tracker.database import writing
     from dcc.tracker.register import source_trust

@@ -1,4 +1,4 @@
-"""The options by which `dcc source` commands say how a file source is listed."""
+"""The options of `dcc source` commands for the listing of a source."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def listing_options(command: _Command) -> _Command:
 def listing_extent(
     depth: int | None, include: tuple[str, ...], exclude: tuple[str, ...], present: Extent | None = None
 ) -> Extent:
-    """What the options ask to be listed; what they leave out stays as at present, and empty text takes it away."""
+    """The extent of the options; missing options leave the present value, and empty text removes it."""
     from dcc.sources.base import PLAIN, Extent
 
     before = PLAIN if present is None else present

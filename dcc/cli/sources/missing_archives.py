@@ -1,4 +1,4 @@
-"""`dcc source missing`: archives that file sources listed before and do not now."""
+"""`dcc source missing`: archives that sources listed before and do not now."""
 
 from __future__ import annotations
 

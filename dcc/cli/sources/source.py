@@ -108,7 +108,7 @@ def list_sources(as_json: bool) -> None:
 
 
 def _listed(extent: Extent) -> str:
-    """What is listed of a source, where that is not its directories alone."""
+    """A source's extent, if it is more than its directories alone."""
     depth = [f"{count_of(extent.depth, 'level')} below"] if extent.depth else []
     return " ".join([*depth, *extent.include, *(f"not {pattern}" for pattern in extent.exclude)])
 

@@ -1,4 +1,4 @@
-"""The options by which `dcc source` commands say whose TLS certificates are trusted."""
+"""The options of `dcc source` commands for trusted TLS certificates."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def tls_options(command: _Command) -> _Command:
 
 
 def tls_trust(protocol: str, authorities: str | None, fingerprints: tuple[str, ...]) -> TlsTrust:
-    """What the options ask to be trusted; empty text takes away what was trusted before.
+    """The trust of the options; empty text removes earlier trust.
 
-    Raises ConfigurationError for a protocol without TLS, a file without certificates, and what is no fingerprint.
+    Raises ConfigurationError for a protocol without TLS, a file without certificates, and an invalid fingerprint.
     """
     from dcc.sources.certificates import parse_fingerprint, read_authorities
     from dcc.tracker.register.source_trust import TlsTrust

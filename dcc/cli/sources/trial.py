@@ -1,4 +1,4 @@
-"""Tries a file source for `dcc source add` before it is registered, step by step, and explains what it found."""
+"""Tries a source for `dcc source add` before it is registered, step by step, and explains the results."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What a trial came to: the address with what was trusted, and the host key to pin.
+    """The result of a trial: the address with its trust, and the host key to pin.
 
-    `known`: it is settled which host key or certificate the server must show. `usable`: archives can be collected.
+    `known`: it is decided which host key or certificate the server must show. `usable`: archives can be collected.
     """
 
     address: SourceAddress
@@ -31,7 +31,7 @@ class Trial:
 
 
 def try_source(address: SourceAddress, settings: Settings, centres: Collection[str], *, accept_host_key: bool) -> Trial:
-    """Connect to a source that is not registered yet, telling each step. Raises only click.Abort."""
+    """Connect to a source that is not registered yet, and print each step. Raises only click.Abort."""
     trial = Trial(address, known=address.protocol != "sftp")
     try:
         if address.protocol == "sftp":
@@ -61,7 +61,7 @@ def try_source(address: SourceAddress, settings: Settings, centres: Collection[s
 def _host_key(
     address: SourceAddress, settings: Settings, *, accept: bool
 ) -> tuple[SourceAddress, HostKey | None] | None:
-    """The address that trusts the key which the server shows, with the key if it is to be pinned; None if refused."""
+    """The address that trusts the server's key, with the key if it is to be pinned; None if refused."""
     from dcc.errors import ConfigurationError, HostKeyUnknownError, SourceMisconfiguredError
     from dcc.sources import host_keys
     from dcc.sources.access import parse_hostname
@@ -84,7 +84,7 @@ def _host_key(
 
 
 def _listings(address: SourceAddress, settings: Settings) -> tuple[list[ActionListing], bool]:
-    """What the directories hold that could be listed in a trial's time, and whether these are all of them."""
+    """The directories that could be listed in a trial's time, and whether these are all of them."""
     from dcc.naming import Action
     from dcc.sources.connect import connect
     from dcc.sources.listing_watch import ListingWatch, watching
@@ -108,7 +108,7 @@ def _listings(address: SourceAddress, settings: Settings) -> tuple[list[ActionLi
 
 
 def _explain(listings: list[ActionListing], settings: Settings, centres: Collection[str], *, whole: bool) -> bool:
-    """Say what the three directories hold and what a crawl would make of it; whether any of them is there."""
+    """Print the content of the three directories and what a crawl would do; returns whether any of them exists."""
     refused: list[str] = []
     total = 0
     for part in listings:

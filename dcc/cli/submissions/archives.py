@@ -1,4 +1,4 @@
-"""`dcc archive`: archives on the source of another centre than that of their name, and decisions about them."""
+"""`dcc archive`: archives on the source of another centre than that of their name, and decisions on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dcc explain`: what an error or a rule means, and what to do about it."""
+"""`dcc explain`: the meaning of an error or a rule, and what to do about it."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def explain(error_or_rule: str | None, as_json: bool) -> None:
 
 
 def rule_explained(name: str) -> Explanation | None:
-    """The rule with an id, explained like an error, by those who act according to its causes; None if there is none."""
+    """The rule with an id, explained like an error, with those who act on its causes; None if there is none."""
     from dcc.cli.shell.error_advice import Explanation, who_acts
     from dcc.declarations import acting, declared
     from dcc.rules.catalogue import UNWAIVABLE, rule_entry
@@ -86,7 +86,7 @@ def rule_explained(name: str) -> Explanation | None:
 
 
 def cause_explained(name: str) -> Explanation | None:
-    """What `dcc data causes` calls by an id that is neither an error's nor a rule's, such as `listing:changed`."""
+    """A cause of `dcc data causes` whose id is neither an error's nor a rule's, such as `listing:changed`."""
     from dcc.cli.shell.error_advice import Explanation, who_acts
     from dcc.reports.causes.errors import ERROR_KINDS
 
@@ -100,12 +100,12 @@ def cause_explained(name: str) -> Explanation | None:
 
 
 def _remedies(declarations: Iterable[Declaration]) -> list[str]:
-    """What to do, each remedy once."""
+    """The distinct remedies."""
     return list(dict.fromkeys(_named(one.remedy) for one in declarations))
 
 
 def _named(text: str) -> str:
-    """A declared text with the names of its details as commands write them: `<value>`."""
+    """A declared text with the names of its details in the form of commands: `<value>`."""
     from dcc.messages import filled, names_in
 
     return filled(text, {name: f"<{name}>" for name in names_in(text)})

@@ -76,7 +76,7 @@ def notify(
 
 @contextmanager
 def notifying_tracker_outage(settings: Settings) -> Iterator[None]:
-    """Have wranglers notified when the tracker cannot be reached in the block, which it raises all the same."""
+    """Notify wranglers if the tracker cannot be reached in the block, and raise the error."""
     from dcc.errors import TrackerUnreachableError
 
     try:

@@ -30,7 +30,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 
 @dataclass(frozen=True)
 class _Subject:
-    """What the report is of: one of the three."""
+    """The subject of the report: one of the three."""
 
     key: ZipKey | None
     centre: str | None
@@ -129,7 +129,7 @@ def _refuse_both(as_json: bool, html: Path | None) -> None:
 def _collected(
     settings: Settings, subject: _Subject, language: str | None, pictures: int
 ) -> Iterator[tuple[Report, Catalogue, tuple[Connection, Connection | None]]]:
-    """The facts of the report, the language that it is in, and the connections that they were read by."""
+    """The facts of the report, its language, and the connections that read them."""
     from dcc.reports.languages import load_catalogue
     from dcc.reports.submissions import collecting
     from dcc.reports.submissions.stored_reports import qc_at_hand
@@ -151,7 +151,7 @@ def _collected(
 
 
 def _language_of(tracker: Connection, subject: _Subject) -> str | None:
-    """The language of the centre that the report is for; None: that of the settings."""
+    """The language of the report's centre; None: that of the settings."""
     from dcc.reports.submissions.report_language import language_of_centre, language_of_zip
 
     if subject.centre is not None:

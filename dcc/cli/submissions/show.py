@@ -1,4 +1,4 @@
-"""`dcc show`: the whole story of one zip action."""
+"""`dcc show`: the complete story of one submission."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def _bad_text(bad: BadCopyStory) -> str:
 
 
 def _standing(host: Host) -> str:
-    """Why a file source does not deliver the archive at present; empty if it does."""
+    """Why a source does not deliver the archive now; empty if it does."""
     if host.gone_since:
         return f", not there any more since {printable(host.gone_since)}"
     if host.missed_since:
@@ -170,7 +170,7 @@ def _print_downloads(downloads: Sequence[DownloadStory]) -> None:
 
 
 def _told_of(download: DownloadStory) -> tuple[object, ...]:
-    """What attempts in a row that fetched nothing have in common where one line tells of them; all others differ."""
+    """The common facts of consecutive attempts without a transfer, which share one line; all others differ."""
     if (download.phase, download.status) != (Phase.DOWNLOAD, Status.FAILED):
         return (download.id,)
     return (

@@ -1,4 +1,4 @@
-"""`dcc status`, `zips` and `sessions`: how far everything is."""
+"""`dcc status`, `zips` and `sessions`: the state of everything."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def status(as_json: bool) -> None:
 
 
 def _held_lines(held: Sequence[tuple[ZipKey, str, str]]) -> list[str]:
-    """What waits to be confirmed, of each archive what to do once: the documents for which that is the same."""
+    """The held documents of each archive, with one command for those that share it."""
     documents: dict[tuple[ZipKey, str], list[str]] = {}
     for key, name, message in held:
         documents.setdefault((key, message), []).append(name)
@@ -140,7 +140,7 @@ def _source_json(entry: SourceEntry, crawl: CrawlEntry | None) -> dict[str, obje
 
 
 def crawl_json(crawl: CrawlEntry) -> dict[str, object]:
-    """A crawl of a source as JSON shows it: its error without the line and column, which it has not."""
+    """A source's crawl in JSON: its error without line and column."""
     error = None if crawl.error is None else {"kind": crawl.error.kind, "message": crawl.error.message}
     return {**json_object(crawl), "error": error}
 
@@ -292,7 +292,7 @@ def sessions(limit: int, as_json: bool) -> None:
 
 
 def session_json(entry: SessionEntry | None) -> object:
-    """A session as JSON shows it."""
+    """A session in JSON."""
     if entry is None:
         return None
     return {**json_object(entry), "crawls": [crawl_json(crawl) for crawl in entry.crawls]}

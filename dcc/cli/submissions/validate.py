@@ -101,7 +101,7 @@ def validate(
 
 @dataclass
 class _Counts:
-    """What verdicts have in common, of which none is kept."""
+    """Totals of verdicts, none of which is kept."""
 
     files: int = 0
     invalid: int = 0
@@ -109,7 +109,7 @@ class _Counts:
     missing: set[tuple[str, str]] = field(default_factory=set)
 
     def take(self, verdict: PathVerdict) -> PathVerdict:
-        """Count a verdict, and hand it on."""
+        """Count a verdict, and pass it on."""
         self.files += 1
         self.invalid += not verdict.valid
         self.missing.update((one.kind, str(one.said)) for one in verdict.missing)
@@ -119,13 +119,13 @@ class _Counts:
 
     @property
     def summary(self) -> str:
-        """How many were checked, and how many are not valid."""
+        """The numbers of checked and of invalid files."""
         checked = count_of(self.files, "file")
         return f"{checked} checked, {self.invalid:,} not valid." if self.invalid else f"{checked} checked, all valid."
 
     @property
     def left(self) -> str:
-        """What could not be checked, in one line."""
+        """The checks that could not be made, in one line."""
         from dcc.rules.checking import NEEDING_OTHERS
         from dcc.rules.upload import UPLOAD_RULES
 

@@ -1,4 +1,4 @@
-"""Reading what FTP servers answer to MLSD and LIST, line by line.
+"""Parses FTP servers' answers to MLSD and LIST, line by line.
 
 MLSD is RFC 3659's. LIST has no standard: servers imitate `ls -l` or MS-DOS's `dir`.
 """
@@ -53,7 +53,7 @@ def parse_mlsd_line(line: bytes) -> Entry | None:
 def parse_list_line(line: bytes) -> Entry | None:
     """An entry from a line of LIST, without its time, which is too coarse to be of use; None for a total.
 
-    Raises ValueError for a line of another form: to leave it aside could be to lose an archive.
+    Raises ValueError for a line of another form, because ignoring it could lose an archive.
     """
     if not line or _TOTAL.fullmatch(line):
         return None
@@ -77,7 +77,7 @@ def parse_time(text: str) -> int | None:
         return None
     day, moment = (int(text[start:stop]) for start, stop in ((0, 8), (8, 14)))
     try:
-        # Three times as fast as strptime, which matters to a long listing.
+        # Three times as fast as strptime, which matters for a long listing.
         when = datetime(
             day // 10_000, day // 100 % 100, day % 100, moment // 10_000, moment // 100 % 100, moment % 100, tzinfo=UTC
         )

@@ -1,6 +1,6 @@
-"""Opens a session with an FTP server: connecting, TLS and login, with an explanation of what failed."""
+"""Opens a session with an FTP server: connection, TLS and login, with an explanation of failures."""
 
-# ruff: noqa: S321 - FTP is what some centres offer; ftps is the protocol to choose where there is a choice.
+# ruff: noqa: S321 - FTP is what some centres offer; choose ftps if there is a choice.
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from dcc.sources.sockets import open_socket, time_limit
 def open_session(
     address: SourceAddress, settings: Settings, endpoint: Endpoint, credential: Credential, *, tls: bool
 ) -> FtpSession:
-    """Connect to a server and log in, anonymously if there is no user name.
+    """Connect to a server and log in, anonymously without a user name.
 
     Raises SourceTimeoutError, SourceUnreachableError, CertificateRefusedError and LoginRefusedError, and
-    ConfigurationError if the certificate authorities cannot be read; no message holds the password.
+    ConfigurationError if the certificate authorities cannot be read; no message contains the password.
     """
     label = address.label
     certificates = ServerCertificates.of_source(address, settings) if tls else None
@@ -57,13 +57,13 @@ def open_session(
         raised = _explained(error, address, settings, credential, step)
         if raised is None:
             raise
-        # Of ftplib's errors only the text of the server is of use, and that may repeat the password.
+        # Of ftplib's errors only the server's text is of use, and that may repeat the password.
         raise raised from (None if isinstance(error, ftplib.Error) else error)
     return session
 
 
 def _shown_certificate(label: str, endpoint: Endpoint, settings: Settings) -> bytes | None:
-    """The certificate that the server shows, unverified, over a connection of its own; None if it shows none."""
+    """The server's certificate, unverified, over a separate connection; None if it shows none."""
     with contextlib.suppress(*FAILURES, SourceError):
         control = open_socket(label, endpoint, settings.connect_timeout)
         session = FtpSession(endpoint, control, settings, ServerCertificates(label, unverified_context()))
@@ -125,7 +125,7 @@ def _explained(
 
 
 def describe(error: BaseException, credential: Credential) -> str:
-    """What one of FAILURES says, fit for a message: in one line, printable, without the secrets."""
+    """An error of FAILURES for a message: in one line, printable, without the secrets."""
     if isinstance(error, EOFError):
         return "the server closed the connection"
     if isinstance(error, OSError) and error.strerror:

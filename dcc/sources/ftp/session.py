@@ -25,16 +25,16 @@ _MAX_LINE = 16 * 1024
 _MOST_HEARD = 8 * 1024
 
 LONGEST_REPLY = 64 * 1024
-"""Characters of one reply on the control connection, all its lines together."""
+"""The most characters of one reply on the control connection, all its lines together."""
 
 FAILURES = (*ftplib.all_errors, ValueError)
-"""What ftplib raises when a server breaks off, refuses, or answers with rubbish."""
+"""Exceptions of ftplib if a server breaks off, refuses, or answers with rubbish."""
 
 
 class FtpSession(ftplib.FTP_TLS):
-    """ftplib's client over a socket of ours; with TLS if it has `certificates` and `auth` is called.
+    """ftplib's client over a socket with time limits; with TLS if it has `certificates` and `auth` is called.
 
-    Raises what ftplib raises (FAILURES), and CertificateChangedError.
+    Raises as ftplib (FAILURES), and CertificateChangedError.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class FtpSession(ftplib.FTP_TLS):
         self.af = control.family
         self._peer = control.getpeername()
         self._heard = b""
-        # The data connection's, while it is being made; `idle` is that of both once they are.
+        # The data connection's, while it is being made; `idle` is that of both afterwards.
         self.timeout = settings.connect_timeout
         self._idle = settings.idle_timeout
         control.settimeout(settings.idle_timeout)
@@ -62,11 +62,11 @@ class FtpSession(ftplib.FTP_TLS):
         self.features: frozenset[str] = frozenset()
 
     def getline(self) -> str:
-        """The next line of a reply, without its end: ftplib's reading by a text file takes five times as long."""
+        """The next line of a reply, without its end: ftplib's reading through a text file takes five times as long."""
         while (end := self._heard.find(b"\n")) < 0:
             if len(self._heard) > self.maxline:
                 raise ftplib.error_proto(f"a line of its reply is longer than {self.maxline:,} characters")
-            # None once another thread has closed it.
+            # None after another thread has closed it.
             more = b"" if self.sock is None else self.sock.recv(_MOST_HEARD)
             if not more:
                 raise EOFError
@@ -75,7 +75,7 @@ class FtpSession(ftplib.FTP_TLS):
         return line.rstrip(b"\r").decode(self.encoding)
 
     def getmultiline(self) -> str:
-        """A reply, whose lines may go on without end."""
+        """A reply, whose lines could go on without end."""
         lines = [self.getline()]
         if lines[0][3:4] != "-":
             return lines[0]
@@ -88,24 +88,24 @@ class FtpSession(ftplib.FTP_TLS):
         return "\n".join(lines)
 
     def use_type(self, kind: str) -> None:
-        """Have what is transferred come as text (`A`) or as it is (`I`); that it does already costs no round trip."""
+        """Set the type of transfers to text (`A`) or binary (`I`); no request if it is set already."""
         if self._type != kind:
             self._type = None
             self.voidcmd(f"TYPE {kind}")
             self._type = kind
 
     def begin_tls(self) -> None:
-        """Encrypt the control connection, and see that the server is the right one."""
+        """Encrypt the control connection, and check that the server is the right one."""
         self.auth()
-        # What came before it may be anybody's.
+        # Earlier data may be anybody's.
         self._heard = b""
         if self._certificates is not None and isinstance(self.sock, ssl.SSLSocket):
             self._certificates.check(self.sock)
 
     def ntransfercmd(self, cmd: str, rest: int | str | None = None) -> tuple[socket.socket, None]:
-        """As ftplib's, but the data connection takes up the TLS session of the control connection; never tells a size.
+        """As ftplib's, but the data connection resumes the TLS session of the control connection; never returns a size.
 
-        Servers ask for that so that nobody else can take the data (vsftpd's `require_ssl_reuse`); and the server must
+        Servers require that so that nobody else can take the data (vsftpd's `require_ssl_reuse`); and the server must
         show the certificate of the control connection, so that nobody else can send them.
         """
         self.data = connection = self._connected_data()
@@ -114,7 +114,7 @@ class FtpSession(ftplib.FTP_TLS):
                 self.sendcmd(f"REST {rest}")
             reply = self.sendcmd(cmd)
             if reply.startswith("2"):
-                # Some servers say so before the reply that RFC 959 wants.
+                # Some servers send this before the reply that RFC 959 wants.
                 reply = self.getresp()
             if not reply.startswith("1"):
                 raise ftplib.error_reply(reply)
@@ -127,7 +127,7 @@ class FtpSession(ftplib.FTP_TLS):
         return connection, None
 
     def _connected_data(self) -> socket.socket:
-        """A connection to where the server waits with the data: a port of its own host, whatever host it names."""
+        """A connection to the server's data port, on its own host, whatever host it names."""
         if self.af == socket.AF_INET:
             _, port = ftplib.parse227(self.sendcmd("PASV"))
         else:
@@ -152,7 +152,7 @@ class FtpSession(ftplib.FTP_TLS):
         return secure
 
     def lines(self, command: str) -> Iterator[bytes]:
-        """The lines, without their ends, that a listing command sends; raises FAILURES unless the server ends well."""
+        """The lines of a listing command, without their ends; raises FAILURES unless the server ends well."""
         with self.transfercmd(command) as connection, connection.makefile("rb") as file:
             while line := file.readline(_MAX_LINE + 1):
                 if len(line) > _MAX_LINE:
@@ -166,7 +166,7 @@ class FtpSession(ftplib.FTP_TLS):
     def blocks(self, path: str, offset: int) -> Iterator[memoryview]:
         """The bytes of a file from `offset` on, until the server ends; raises FAILURES unless it ends well.
 
-        Each block of at most 1 MiB is good until the next is asked for, which comes in the same memory.
+        Each block of at most 1 MiB is valid until the next is requested, which uses the same memory.
         """
         skip = 0
         self.use_type("I")
@@ -188,31 +188,31 @@ class FtpSession(ftplib.FTP_TLS):
         self.voidresp()
 
     def size_of(self, path: str) -> int | None:
-        """Size of a regular file, links followed; None if there is none."""
+        """The size of a regular file, links followed; None if there is none."""
         with _nothing_told():
             self.use_type("I")
             return self.size(path)
         return None
 
     def time_of(self, path: str) -> int | None:
-        """When a file was modified, in seconds since 1970; None if the server does not tell."""
+        """The time of a file's last change, in seconds since 1970; None if unknown."""
         with _nothing_told():
             return parse_time(self.voidcmd(f"MDTM {path}")[4:].strip())
         return None
 
     def round_trip(self) -> float | None:
-        """Seconds that the server takes to say that it can begin a file in its middle; None where it cannot."""
+        """Seconds for the server's answer that it can send a file from its middle on; None if it cannot."""
         with contextlib.suppress(ftplib.error_perm, ftplib.error_temp, ftplib.error_reply):
-            # Of text many servers send all or nothing.
+            # In text mode many servers send all or nothing.
             self.use_type("I")
             began = time.monotonic()
-            # What it is asked, not what FEAT tells: some tell of what they refuse.
+            # By its answer, not by FEAT: some list what they refuse.
             self.sendcmd("REST 0")
             return time.monotonic() - began
         return None
 
     def learn_features(self) -> None:
-        """Ask the server what it can do, and to speak UTF-8."""
+        """Ask for the server's features, and for UTF-8."""
         with contextlib.suppress(ftplib.error_perm, ftplib.error_reply):
             answer = self.sendcmd("FEAT")
             self.features = frozenset(line.split()[0].upper() for line in answer.splitlines()[1:-1] if line.split())
@@ -221,7 +221,7 @@ class FtpSession(ftplib.FTP_TLS):
                 self.sendcmd("OPTS UTF8 ON")
 
     def interrupt(self) -> None:
-        """Make whatever another thread is waiting for fail."""
+        """Make a wait of another thread fail."""
         shut_down(self.data)
         shut_down(self.sock)
 
@@ -236,12 +236,12 @@ class FtpSession(ftplib.FTP_TLS):
 
 @contextlib.contextmanager
 def _nothing_told() -> Iterator[None]:
-    """Go on after a refusal to tell something of one file; but one by which the server ends the session is raised."""
+    """Continue after a refusal about one file; but raise one with which the server ends the session."""
     try:
         yield
     except (ftplib.error_perm, ftplib.error_reply):
         pass
     except ftplib.error_temp as error:
-        # One that goes, or is locked, meanwhile must not cost the listing of the others.
+        # A file that disappears, or is locked, meanwhile must not fail the listing of the others.
         if str(error).startswith("421"):
             raise

@@ -1,4 +1,4 @@
-"""File sources that speak FTP, plain (`ftp`) or with explicit TLS (`ftps`). Data connections are always passive."""
+"""Sources that speak FTP, plain (`ftp`) or with explicit TLS (`ftps`). Data connections are always passive."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from dcc.sources.sockets import time_limit
 FTP_PORT = 21
 
 _MAX_TIMES = 200
-"""Archives of a directory up to which each one's time is asked for, where a listing does not tell them."""
+"""The most archives of a directory whose times are requested one by one, if a listing lacks them."""
 
 
 def open_ftp(address: SourceAddress, settings: Settings) -> FtpConnection:
-    """Connect and log in without encryption. Raises as `open_ftps` does."""
+    """Connect and log in without encryption. Raises as `open_ftps`."""
     return FtpConnection(address, settings, tls=False)
 
 
@@ -45,7 +45,7 @@ def open_ftps(address: SourceAddress, settings: Settings) -> FtpConnection:
     """Connect, begin TLS and log in; the certificate must be valid for the host, and transfers are encrypted too.
 
     Raises SourceTimeoutError, SourceUnreachableError, CertificateRefusedError, LoginRefusedError; ConfigurationError
-    if the address or access key makes no sense.
+    for an invalid address or access key.
     """
     return FtpConnection(address, settings, tls=True)
 
@@ -53,7 +53,7 @@ def open_ftps(address: SourceAddress, settings: Settings) -> FtpConnection:
 class FtpConnection(BlockwiseConnection):
     """A logged-in FTP connection; see `Connection`.
 
-    A transfer that was broken off leaves the control connection in doubt: the next request makes a new one.
+    After an interrupted transfer the state of the control connection is unknown: the next request makes a new one.
     """
 
     def __init__(self, address: SourceAddress, settings: Settings, *, tls: bool) -> None:
@@ -87,7 +87,8 @@ class FtpConnection(BlockwiseConnection):
 
             below = Below(
                 self._address.extent,
-                # One has entered a folder to learn its path; links are followed when all of its entries are known.
+                # The session has entered a folder to learn its path; links are followed after all of its entries are
+                # known.
                 lambda _: self._entries(session),
                 lambda folder, link: self._follow(session, _in(path, folder), link),
                 entered,
@@ -99,17 +100,17 @@ class FtpConnection(BlockwiseConnection):
             return self._with_times(session, path, listing)
 
     def round_trip(self) -> float | None:
-        """How far away the server is; see `ServesSegments.round_trip`."""
+        """The server's distance; see `ServesSegments.round_trip`."""
         session = self._connected()
         with (
             self._translated(message(mark("saying where it can begin a file")), TransferFailedError),
             time_limit(self._settings.list_timeout, session.interrupt),
         ):
-            # Some accept REST without heeding it; those that do heed it must say so (RFC 3659, section 5.3).
+            # Some accept REST and ignore it; servers that honour it must list it (RFC 3659, section 5.3).
             return session.round_trip() if {"MDTM", "REST"} <= session.features else None
 
     def modified(self, action: Action, name: str) -> int | None:
-        """When a file was modified; see `ServesSegments.modified`."""
+        """The time of a file's last change; see `ServesSegments.modified`."""
         path = self._path(action, name)
         session = self._connected()
         with (
@@ -147,11 +148,11 @@ class FtpConnection(BlockwiseConnection):
         return path
 
     def _enter(self, session: FtpSession, action: Action) -> bool:
-        """Change into an action directory; False if it is not there. Raises what ftplib raises."""
+        """Change into an action directory; False if it does not exist. Raises as ftplib."""
         try:
             session.cwd(self._path(action))
         except ftplib.error_perm:
-            # The same code says that it is not there and that it may not be entered.
+            # The same code means that it does not exist and that it may not be entered.
             session.cwd(self._path() or "/")
             # To the listing's end, or its last reply would be taken for that to the next command.
             found = False
@@ -165,7 +166,7 @@ class FtpConnection(BlockwiseConnection):
         return True
 
     def _entries(self, session: FtpSession) -> Iterator[Entry]:
-        """The entries of the directory one is in."""
+        """The entries of the present directory."""
         by_facts = "MLST" in session.features or "MLSD" in session.features
         session.use_type("A")
         for line in session.lines("MLSD" if by_facts else "LIST"):
@@ -185,7 +186,7 @@ class FtpConnection(BlockwiseConnection):
         return None
 
     def _with_times(self, session: FtpSession, path: str, listing: ActionListing) -> ActionListing:
-        """Ask for the archives' times, where the listing did not tell them, if that takes not too long."""
+        """Request the archives' times, if the listing lacks them and it does not take too long."""
         if "MDTM" not in session.features or not 0 < sum(f.modified is None for f in listing.zips) <= _MAX_TIMES:
             return listing
         timed = (
@@ -216,14 +217,14 @@ class FtpConnection(BlockwiseConnection):
                     reason=Message(describe(error, self._credential)),
                 ) from error
             except (TimeoutError, EOFError):
-                # During a long transfer firewalls forget the control connection, over which the end is told.
+                # During a long transfer firewalls forget the control connection, over which its end is reported.
                 self.close()
                 if received != size:
                     raise
 
     @contextlib.contextmanager
     def _translated(self, doing: Message, failed: type[SourceError]) -> Iterator[None]:
-        """Turn what ftplib raises into the platform's errors: `doing` is what the server was to do."""
+        """Turn ftplib's exceptions into the platform's errors: `doing` is the request to the server."""
         try:
             yield
         except BaseException as error:
@@ -252,7 +253,7 @@ class FtpConnection(BlockwiseConnection):
 
 
 def _in(path: str, below: bytes) -> str:
-    """The path of what lies below a directory, in the session's text."""
+    """The path of an entry in a directory, in the session's text."""
     return f"{path}/{below.decode('latin-1')}"
 
 

@@ -1,8 +1,8 @@
-"""A connection to a web server: the standard library's HTTP client over a socket of ours, with time limits.
+"""A connection to a web server: the standard library's HTTP client over a socket with time limits.
 
-One request at a time; the connection is kept for the next one where the server allows. Proxies of the environment
-are not used, as for the other protocols. Redirects are followed only within the same server, since what they lead to
-would be given the user name and password.
+One request at a time; the connection is kept for the next one if the server permits it. Proxies of the environment are
+not used, as for the other protocols. Redirects are followed only within the same server, because another one would get
+the user name and password.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from dcc.sources.remote_names import printable
 from dcc.sources.sockets import open_socket, shut_down, time_limit
 
 FAILURES = (http.client.HTTPException, OSError, ValueError)
-"""What the client raises when a server breaks off, refuses, or answers with rubbish."""
+"""Exceptions of the client if a server breaks off, refuses, or answers with rubbish."""
 
 PORTS = {"http": 80, "https": 443}
-"""The port of a host that names none, by scheme."""
+"""The default port, by scheme."""
 
 REDIRECTS = (301, 302, 303, 307, 308)
-"""The statuses of answers that send one on."""
+"""The statuses of redirects."""
 
 _BLOCK = 256 * 1024
 _MAX_REDIRECTS = 5
@@ -43,12 +43,12 @@ _PATH_CHARACTERS = "/%!$&'()*+,;=:@~"
 
 
 class UnusableAnswerError(http.client.HTTPException):
-    """The server answered with something that cannot be used; the text says what, without secrets."""
+    """The server's answer cannot be used; the text says why, without secrets."""
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A web server as one file source uses it. `certificates` is for https; `credential` has the password, if any."""
+    """A web server as one source uses it. `certificates` is for https; `credential` has the password, if any."""
 
     label: str
     scheme: str
@@ -68,7 +68,7 @@ class Site:
         return SecretStr(f"Basic {proof}")
 
     def resolve(self, target: str, link: str) -> str | None:
-        """The target (path and query) that a link found at `target` leads to; None if it leads to another server."""
+        """The target (path and query) of a link found at `target`; None if it leads to another server."""
         parts = urlsplit(urljoin(f"{self.origin}{target}", link))
         port = parts.port or PORTS.get(parts.scheme)
         if (parts.scheme, parts.hostname, port) != (self.scheme, self.endpoint.host.lower(), self.endpoint.port):
@@ -85,9 +85,9 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A server's answer to one request: its status, its headers, and the target it came from after redirects.
+    """A server's answer to one request: its status, its headers, and its target after redirects.
 
-    `length` is that of the body, None where the server does not tell it beforehand.
+    `length` is that of the body, None if the server does not announce it.
     """
 
     status: int
@@ -98,7 +98,7 @@ class Answer:
     _response: http.client.HTTPResponse = field(repr=False)
 
     def blocks(self) -> Iterator[bytes]:
-        """The body, in blocks of at most 256 KiB. Raises FAILURES, also when it ends before its length."""
+        """The body, in blocks of at most 256 KiB. Raises FAILURES, also if it ends before its length."""
         received = 0
         while block := self._read():
             received += len(block)
@@ -114,17 +114,17 @@ class Answer:
 
     @property
     def phrase(self) -> str:
-        """The status as people know it: `404 Not Found`."""
+        """The status for people: `404 Not Found`."""
         with contextlib.suppress(ValueError):
             return f"{self.status} {HTTPStatus(self.status).phrase}"
         return str(self.status)
 
 
 class HttpClient:
-    """Sends requests to one server. Made, it is connected.
+    """Sends requests to one server; it is connected from the beginning.
 
-    Making it raises SourceTimeoutError, SourceUnreachableError and CertificateRefusedError; so may every request,
-    which connects again where the server has closed the connection in between.
+    Its constructor raises SourceTimeoutError, SourceUnreachableError and CertificateRefusedError; so may every request,
+    which connects again if the server has closed the connection.
     """
 
     def __init__(self, site: Site, settings: Settings) -> None:
@@ -146,8 +146,8 @@ class HttpClient:
     ) -> Iterator[Answer]:
         """Send a request and yield the answer, redirects within the server followed if `follow`. Raises FAILURES.
 
-        An answer whose body is not read to its end costs the connection. `bounded`: the caller sees to it that an
-        answer which trickles ends, so that no thread needs to be made for that.
+        An answer whose body is not read to its end costs the connection. `bounded`: the caller ends an answer which
+        trickles, so that no thread is needed for that.
         """
         self._abandoned = False
         for _ in range(_MAX_REDIRECTS + 1):
@@ -167,11 +167,11 @@ class HttpClient:
         raise UnusableAnswerError(f"it sent more than {_MAX_REDIRECTS} redirects")
 
     def limit(self, seconds: float | None = None) -> contextlib.AbstractContextManager[None]:
-        """Bound what is done within by `seconds`, by default the limit of idleness. Raises TimeoutError."""
+        """Limit the block to `seconds`, by default the limit of idleness. Raises TimeoutError."""
         return time_limit(self._settings.idle_timeout if seconds is None else seconds, self.abandon)
 
     def abandon(self) -> None:
-        """End the connection at once; a thread that waits for it stops waiting. May be called from another thread."""
+        """Close the connection at once; a thread that waits for it stops waiting. May be called from another thread."""
         self._abandoned = True
         shut_down(self._socket)
 
@@ -197,7 +197,7 @@ class HttpClient:
             raise
         made = http.client.HTTPConnection(*site.endpoint)
         made.default_port = PORTS[site.scheme]
-        # Without this it would connect by itself, with neither time limit nor encryption.
+        # Otherwise it would connect by itself, with neither time limit nor encryption.
         made.auto_open = 0
         made.sock = connection
         self._http = made
@@ -233,13 +233,13 @@ class HttpClient:
         return secure
 
     def _begin_tls(self, plain: socket.socket, context: ssl.SSLContext) -> ssl.SSLSocket:
-        """The socket for a handshake that is still to be done: until it is, only the new socket can be shut down."""
+        """The socket for a handshake still to be done: until then, only the new socket can be shut down."""
         secure = context.wrap_socket(plain, server_hostname=self._site.endpoint.host, do_handshake_on_connect=False)
         secure.settimeout(self._settings.login_timeout)
         return secure
 
     def _shown_certificate(self) -> bytes | None:
-        """The certificate that the server shows, unverified, over a connection of its own; None if it shows none."""
+        """The server's certificate, unverified, over a separate connection; None if it shows none."""
         site, settings = self._site, self._settings
         with contextlib.suppress(OSError, ValueError, SourceError):
             plain = open_socket(site.label, site.endpoint, settings.connect_timeout)
@@ -264,7 +264,7 @@ class HttpClient:
         except (ConnectionError, ssl.SSLEOFError, ssl.SSLZeroReturnError):
             if self._abandoned:
                 raise
-            # Servers close connections that have been idle for long; nothing has come of this request yet.
+            # Servers close idle connections; this request has had no answer yet.
             self.close()
             return self._send(self._connect(), method, target, headers, limit)
 
@@ -301,7 +301,7 @@ class HttpClient:
         return target
 
     def _shown(self, url: str) -> str:
-        """A server's URL fit for a message: without user, password and query, in printable characters."""
+        """A server's URL for messages: without user, password and query, in printable characters."""
         parts = urlsplit(url)
         shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"[:200]
         return redact(printable(shown.encode("utf-8", "replace")), self._site.credential.secrets)
@@ -314,7 +314,7 @@ def _check_encoding(answer: Answer) -> None:
 
 
 def describe(error: BaseException) -> str:
-    """What one of FAILURES says, in words that hold nothing of what the server sent."""
+    """An error of FAILURES, in words without anything that the server sent."""
     if isinstance(error, UnusableAnswerError):
         return str(error)
     if isinstance(error, http.client.RemoteDisconnected):

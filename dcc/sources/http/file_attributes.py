@@ -17,7 +17,7 @@ from dcc.errors import SourceError
 from dcc.sources.http.client import FAILURES, HttpClient
 
 MAX_ASKED = 2_000
-"""Archives of one directory that are asked about: those whose names come last, which by convention are the newest."""
+"""The most archives of one directory that are requested: the last by name, which by convention are the newest."""
 
 _HELPERS = 3
 _WORTH_A_HELPER = 10
@@ -27,14 +27,14 @@ log = logging.getLogger(__name__)
 
 
 class Facts(NamedTuple):
-    """What a server tells of a file beside its contents: bytes, and whole seconds since 1970 (UTC)."""
+    """Attributes of a file besides its contents: bytes, and whole seconds since 1970 (UTC)."""
 
     size: int | None = None
     modified: int | None = None
 
 
 def read_facts(headers: HTTPMessage) -> Facts:
-    """The facts in the headers of an answer about a whole file; None for each that is absent or makes no sense."""
+    """The attributes in the headers of an answer about a complete file; None for each that is missing or invalid."""
     length = headers.get("Content-Length", "").strip()
     # More digits than any file needs would only overflow elsewhere.
     size = int(length) if length.isascii() and length.isdigit() and len(length) <= 18 else None
@@ -42,7 +42,7 @@ def read_facts(headers: HTTPMessage) -> Facts:
 
 
 def modified_time(headers: HTTPMessage) -> int | None:
-    """The time in `Last-Modified`, in seconds since 1970 (UTC); None if it is absent or makes no sense."""
+    """The time in `Last-Modified`, in seconds since 1970 (UTC); None if it is missing or invalid."""
     try:
         moment = parsedate_to_datetime(headers.get("Last-Modified", ""))
         return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
@@ -51,10 +51,10 @@ def modified_time(headers: HTTPMessage) -> int | None:
 
 
 class FactFinder:
-    """Asks about the files of one directory until all are known or the time is up.
+    """Requests the attributes of the files of one directory until all are known or the time is up.
 
-    `client` asks itself; `connect` makes connections for up to three helpers, which count for nothing if the server
-    does not serve them. `deadline` is of `time.monotonic`.
+    `client` sends requests itself; `connect` makes connections for up to three helpers, which are optional: the server
+    may refuse them. `deadline` is of `time.monotonic`.
     """
 
     def __init__(self, client: HttpClient, connect: Callable[[], HttpClient], deadline: float) -> None:
@@ -70,10 +70,10 @@ class FactFinder:
     def find(
         self, targets: Sequence[tuple[str, str]], heard: Callable[[str], object] = lambda _: None
     ) -> dict[str, Facts]:
-        """Facts by name, of files given as (name, target on the server); those not asked about in time are absent.
+        """Attributes by name, of files given as (name, target on the server); those not requested in time are absent.
 
-        `heard` is told how far it is: `500 of 2,000 asked for so far`. Raises FAILURES and SourceError where the server
-        breaks off or stalls.
+        `heard` is called with the progress: `500 of 2,000 asked for so far`. Raises FAILURES and SourceError if the
+        server breaks off or stalls.
         """
         self._heard, self._count = heard, len(targets)
         for item in targets:
@@ -104,7 +104,7 @@ class FactFinder:
             self._work(self._client, self._not_served)
         finally:
             self._dismiss(helpers)
-        # What a helper was asking when it was dismissed.
+        # The request of a helper that was dismissed.
         self._work(self._client, self._not_served)
 
     def _work(self, client: HttpClient, *ends: threading.Event) -> None:
@@ -140,7 +140,7 @@ class FactFinder:
                 client.close()
 
     def _dismiss(self, helpers: Sequence[threading.Thread]) -> None:
-        """Let the helpers end what they are asking, but wait for none that gets no answer."""
+        """Let the helpers finish their requests, but wait for none without an answer."""
         patience = min(time.monotonic() + _PATIENCE_SECONDS, self._deadline)
         for helper in helpers:
             helper.join(max(patience - time.monotonic(), 0))

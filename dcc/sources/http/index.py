@@ -23,10 +23,10 @@ from dcc.sources.listing import ARCHIVE_ENDINGS, Entry, EntryKind
 from dcc.sources.listing_watch import watched
 
 MAX_LINKS: Final = 1_000_000
-"""Different links of one page beyond which it is refused."""
+"""The most different links of one page."""
 
 MAX_TAGS: Final = 5_000_000
-"""Tags of one page beyond which it is refused."""
+"""The most tags of one page."""
 
 _TITLES = re.compile(r"index of|directory listing|directory:|parent directory|folder listing", re.IGNORECASE)
 _UP = ("..", "../", "./..", "./../")
@@ -53,14 +53,14 @@ _MOST_TITLES = 1000
 
 
 class TooManyLinksError(Exception):
-    """The page holds more than MAX_LINKS links, or more than MAX_TAGS tags; the text says which."""
+    """The page has more than MAX_LINKS links, or more than MAX_TAGS tags; the text says which."""
 
 
 @dataclass
 class Page:
-    """What a page tells: its links as they are written, each once, and the address that they start from, if any.
+    """A page's links as they are written, each once, and their base address, if any.
 
-    With a link stands the exact size, in bytes, of what it leads to, where the page prints it.
+    A link may have the exact size, in bytes, of its target, if the page prints it.
     """
 
     links: dict[str, int | None] = field(default_factory=dict)
@@ -101,7 +101,7 @@ def read_page(content: bytes, encoding: str | None) -> Page:
 
 
 def _end_of(content: bytes, found: re.Match[bytes]) -> int:
-    """Where what begins here ends; 0 if it does not."""
+    """The end of what begins here; 0 if it has none."""
     if found["comment"]:
         return _after(content, b"-->", found.end())
     if found["other"]:
@@ -126,7 +126,7 @@ def _take(page: Page, name: bytes, attributes: bytes, encoding: str) -> None:
 
 
 def _keep(page: Page, link: str, size: int | None = None) -> None:
-    """Keep a link, unless it is empty or known; one upwards makes the page an index."""
+    """Keep a link, unless it is empty or known; a link upwards makes the page an index."""
     if link:
         page.links.setdefault(link, size)
         page.is_index = page.is_index or link in _UP
@@ -163,7 +163,7 @@ def _decoded(text: bytes, encoding: str) -> str:
 
 
 MAX_PAGE_BYTES = 128 * 1024 * 1024
-"""Size of an index page beyond which it is refused."""
+"""The largest index page."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.~%-]+/?")
 _END = re.compile(rb"</(html|body|pre|table|ul)\s*>", re.IGNORECASE)
@@ -174,8 +174,8 @@ _LINK = b"href="
 def read_index(site: Site, answer: Answer) -> Iterator[Entry]:
     """The entries that the index page of a directory links to, without time, each once.
 
-    Raises FAILURES of the client, among them UnusableAnswerError where the page is no index, or not whole: an error
-    page that passed for an empty directory would make its archives seem gone.
+    Raises FAILURES of the client, among them UnusableAnswerError if the page is no index, or incomplete: an error page
+    taken for an empty directory would make its archives seem gone.
     """
     kind = answer.headers.get_content_type()
     if kind not in ("text/html", "application/xhtml+xml"):
@@ -197,7 +197,7 @@ def read_index(site: Site, answer: Answer) -> Iterator[Entry]:
 
 
 def _content(answer: Answer) -> bytes:
-    """The whole page; refused where it is too large, empty or cut off."""
+    """The complete page; refused if it is too large, empty or truncated."""
     content, watch, links = bytearray(), watched(), 0
     for block in answer.blocks():
         content += block
@@ -222,7 +222,7 @@ def _encoding(answer: Answer) -> str | None:
 
 
 def _entry(site: Site, directory: str, base: str, link: str) -> tuple[bytes, EntryKind] | None:
-    """Name and kind of what a link leads to, directly below the directory; None if it leads anywhere else."""
+    """Name and kind of a link's target, directly below the directory; None if it leads anywhere else."""
     if not base and directory.endswith("/") and _PLAIN.fullmatch(link):
         kind = EntryKind.DIRECTORY if link.endswith("/") else EntryKind.FILE
         return unquote_to_bytes(link.rstrip("/")) if "%" in link else link.rstrip("/").encode("ascii"), kind

@@ -1,8 +1,8 @@
-"""What a hostile SSH server could have paramiko wait for or keep without end, bounded by overriding its public methods.
+"""Limits for what a hostile SSH server can make paramiko wait for or store, by overriding its public methods.
 
-paramiko takes packets and greetings of any length, fills up with zeros what a message lacks, so that few bytes stand
-for four thousand million entries, keeps all that arrives on a channel, whatever its window allows, and waits for ever
-for the permission to log in.
+paramiko accepts packets and greetings of any length, pads short messages with zeros, so that few bytes stand for four
+thousand million entries, stores everything that arrives on a channel, whatever its window, and waits for ever for the
+permission to log in.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from paramiko.packet import Packetizer
 from paramiko.transport import ServiceRequestingTransport
 
 LONGEST_GREETING: Final = 64 * 1024
-"""Bytes that a server may send up to the line with its version."""
+"""The most bytes that a server may send up to the line with its version."""
 
 LONGEST_PACKET: Final = 256 * 1024
-"""Bytes of one packet of SSH; OpenSSH's limit as well."""
+"""The most bytes of one packet of SSH; OpenSSH's limit as well."""
 
 CHANNEL_WINDOW: Final = 8 * 1024 * 1024 + 256 * 1024
 """Bytes that a server may send on a channel before they are read: a round trip of 80 ms at 100 MB/s."""
 
 LARGEST_BACKLOG: Final = 2 * CHANNEL_WINDOW
-"""Bytes that may have arrived on a channel without being read: more than a server that heeds the window sends."""
+"""The most unread bytes on a channel: more than a server that respects the window sends."""
 
 _DATA_HEADER: Final = 8
 
 
 class StrictMessage(paramiko.Message):
-    """A message that ends where it ends. Raises SSHException when more is read."""
+    """A message with a definite end. Raises SSHException when more is read."""
 
     def get_bytes(self, n: int) -> bytes:
         """The next `n` bytes."""
@@ -46,7 +46,7 @@ class StrictMessage(paramiko.Message):
 
 
 class _Connection:
-    """A socket that is asked for much at once. Raises SSHException when a greeting on it is too long."""
+    """A socket that is read in large pieces. Raises SSHException for a greeting that is too long."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -70,9 +70,9 @@ class _Connection:
 
 
 class BoundedPackets(Packetizer):
-    """What takes packets off the connection. Raises SSHException for a server that sends more than it may.
+    """Reads packets from the connection. Raises SSHException for a server that sends more than permitted.
 
-    Whoever reads from the channel adds to `read` how much that was.
+    Readers of the channel add the number of read bytes to `read`.
     """
 
     def __init__(self, connection: socket.socket) -> None:
@@ -110,12 +110,12 @@ class BoundedLogin(AuthOnlyHandler):
 
     @property
     def auth_event(self) -> threading.Event | None:
-        """What the answer to the present request sets."""
+        """The event of the present request's answer."""
         return self._answered
 
     @auth_event.setter
     def auth_event(self, event: threading.Event | None) -> None:
-        """Keep the event that was there before the request was sent."""
+        """Keep the event from before the request was sent."""
 
     def send_auth_request(
         self, username: str, method: str, finish_message: Callable[[paramiko.Message], None] | None = None
@@ -138,7 +138,7 @@ class BoundedTransport(ServiceRequestingTransport):
         return BoundedLogin(self)
 
     def ensure_session(self) -> None:
-        """Ask the server to let one log in, unless it has agreed already."""
+        """Request permission to log in, unless the server has agreed already."""
         if self.packetizer.login_allowed.is_set():
             return
         request = paramiko.Message()

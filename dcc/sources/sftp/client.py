@@ -1,7 +1,7 @@
-"""SFTP (version 3) on a channel of paramiko's: requests that are sent together, and answers with bounds.
+"""SFTP (version 3) on a channel of paramiko's: requests that are sent together, and answers with limits.
 
 Only what reading needs: list, stat, open, read, close. paramiko's own client waits for each answer before it opens the
-next file, fails on names that are not UTF-8, and keeps whatever a server sends.
+next file, fails on names that are not UTF-8, and stores whatever a server sends.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BLOCK: Final = 32 * 1024
 _LARGEST_BLOCK: Final = 128 * 1024
 _LIMITS: Final = b"limits@openssh.com"
 
-# Other clients take no longer answers either.
+# Other clients refuse longer answers too.
 _LONGEST_LISTING: Final = 1024 * 1024
 _LONGEST_OTHER: Final = 32 * 1024
 
@@ -35,7 +35,7 @@ _ERRNOS: Final = {sftp.SFTP_NO_SUCH_FILE: errno.ENOENT, sftp.SFTP_PERMISSION_DEN
 
 
 class Listed(NamedTuple):
-    """A directory's entry: its name as the server's bytes, its mode, size and time; None for what it does not tell."""
+    """A directory's entry: its name as the server's bytes, its mode, size and time; None for missing ones."""
 
     name: bytes
     mode: int | None
@@ -44,10 +44,10 @@ class Listed(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """A server's answer: its type and what follows the number of the request.
+    """A server's answer: its type and the content after the number of the request.
 
-    What is asked of it raises FileNotFoundError, PermissionError or OSError for a refusal, SFTPError for another type
-    of answer, SSHException for one that ends before what it announces.
+    Its methods raise FileNotFoundError, PermissionError or OSError for a refusal, SFTPError for another type of answer,
+    SSHException for one that ends too early.
     """
 
     kind: int
@@ -55,7 +55,7 @@ class Answer(NamedTuple):
 
     @property
     def is_end(self) -> bool:
-        """Whether it says that there is no more to list or to read."""
+        """Whether it reports the end of a listing or file."""
         return self.kind == sftp.CMD_STATUS and self.message.asbytes().startswith(_NUMBER.pack(sftp.SFTP_EOF))
 
     def require(self, kind: int) -> None:
@@ -72,17 +72,17 @@ class Answer(NamedTuple):
         raise OSError(told or f"the server answered with status {code}")
 
     def handle(self) -> bytes:
-        """The handle of what was opened."""
+        """The handle of an opened file or directory."""
         self.require(sftp.CMD_HANDLE)
         return self.message.get_binary()
 
     def data(self) -> bytes:
-        """What was read."""
+        """Read data."""
         self.require(sftp.CMD_DATA)
         return self.message.get_binary()
 
     def attributes(self) -> Listed:
-        """What is known of a file; its name is not among it."""
+        """The attributes of a file, without its name."""
         self.require(sftp.CMD_ATTRS)
         return _attributes(b"", self.message)
 
@@ -112,10 +112,10 @@ def _attributes(name: bytes, message: StrictMessage) -> Listed:
 
 
 class SftpClient:
-    """An SFTP session on a channel of the connection that `packets` come from.
+    """An SFTP session on the channel of a connection from which `packets` come.
 
-    Requests are sent when an answer is waited for, all together. Raises what Answer raises, SFTPError for an answer
-    that was not asked for, SSHException when the connection ends, TimeoutError after the channel's time limit.
+    Requests are sent together, when an answer is waited for. Raises as Answer, SFTPError for an answer without a
+    request, SSHException when the connection ends, TimeoutError after the channel's time limit.
     """
 
     def __init__(self, channel: paramiko.Channel, packets: BoundedPackets) -> None:
@@ -125,7 +125,7 @@ class SftpClient:
         self._expected: dict[int, tuple[int, Callable[[Answer], object]]] = {}
         self._count = 0
         self.block = _BLOCK
-        """Bytes that the server sends at once."""
+        """The bytes that the server sends at once."""
         self._queue(sftp.CMD_INIT, _VERSION, b"")
         kind, length, _ = self._beginning()
         if kind != sftp.CMD_VERSION or length > _LONGEST_OTHER:
@@ -160,7 +160,7 @@ class SftpClient:
             self.close(handle)
 
     def stat(self, path: bytes) -> Listed:
-        """What is known of a file; links are followed."""
+        """The attributes of a file; links are followed."""
         return self._ask(sftp.CMD_STAT, path).attributes()
 
     def real_path(self, path: bytes) -> bytes:
@@ -168,20 +168,20 @@ class SftpClient:
         return next(self._ask(sftp.CMD_REALPATH, path).names()).name
 
     def open(self, path: bytes, then: Callable[[Answer], object]) -> None:
-        """Ask to open a file for reading; `then` is called with the answer when it is heard."""
+        """Request to open a file for reading; `then` is called with the answer."""
         self._request(sftp.CMD_OPEN, _packed(path) + struct.pack(">II", sftp.SFTP_FLAG_READ, 0), then)
 
     def read(self, handle: bytes, offset: int, length: int, then: Callable[[Answer], object]) -> None:
-        """Ask for bytes of a file; `then` is called with the answer when it is heard."""
+        """Request bytes of a file; `then` is called with the answer."""
         content = _packed(handle) + struct.pack(">QI", offset, length)
         self._request(sftp.CMD_READ, content, then, max(length + _NUMBER.size, _LONGEST_OTHER))
 
     def close(self, handle: bytes) -> None:
-        """Ask to close a file or directory."""
+        """Request to close a file or directory."""
         self._request(sftp.CMD_CLOSE, _packed(handle), lambda _: None)
 
     def hear(self) -> None:
-        """Wait for the next answer, and give it to whom it is for."""
+        """Wait for the next answer, and pass it to its request."""
         kind, length, number = self._beginning()
         longest, then = self._expected.pop(number, (0, None))
         if then is None:
@@ -191,7 +191,7 @@ class SftpClient:
         then(Answer(kind, StrictMessage(self._take(length))))
 
     def _ask(self, kind: int, path: bytes) -> Answer:
-        """Ask about a path, and wait for the answer."""
+        """Send a request about a path, and wait for the answer."""
         answers: list[Answer] = []
         self._request(kind, _packed(path), answers.append)
         while not answers:
@@ -209,14 +209,14 @@ class SftpClient:
         self._unsent += _BEGINNING.pack(5 + len(content), kind, number) + content
 
     def _beginning(self) -> tuple[int, int, int]:
-        """The type of the next answer, how many bytes follow, and the number of its request."""
+        """The type of the next answer, the number of bytes that follow, and the number of its request."""
         length, kind, number = _BEGINNING.unpack(self._take(_BEGINNING.size))
         if length < 5:
             raise paramiko.SFTPError("the server sent an answer to no request")
         return kind, length - 5, number
 
     def _take(self, count: int) -> bytes:
-        """The next bytes that arrive, as many as that."""
+        """The next bytes that arrive, exactly as many."""
         taken = self._arrived[self._begin : self._begin + count]
         self._begin += count
         while missing := count - len(taken):
@@ -225,7 +225,7 @@ class SftpClient:
         return taken
 
     def _await_more(self) -> bytes:
-        """Send what was not sent yet, and wait for more to arrive."""
+        """Send unsent requests, and wait for more data."""
         if self._unsent:
             unsent, self._unsent = bytes(self._unsent), bytearray()
             try:
@@ -233,7 +233,7 @@ class SftpClient:
             except TimeoutError:
                 raise
             except OSError:
-                # The channel was closed. What had arrived by then comes first, and then its end.
+                # The channel was closed. Data that arrived before come first, and then the end.
                 pass
         data = self._channel.recv(CHANNEL_WINDOW)
         if not data:

@@ -1,4 +1,4 @@
-"""An encrypted SSH connection to a server, up to the point where one would log in."""
+"""An encrypted SSH connection to a server, before the login."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from dcc.sources.sftp.bounds import CHANNEL_WINDOW, BoundedTransport
 from dcc.sources.sftp.client import SftpClient
 from dcc.sources.sockets import open_socket, shut_down
 
-# By far the cheapest cipher for both sides on today's processors; what paramiko prefers costs twice the time.
+# By far the cheapest cipher for both sides on present processors; paramiko's preference costs twice the time.
 _FAST_CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com")
 
-# What OpenSSH does not offer by itself any more either, and MACs on SHA-1.
+# Algorithms that OpenSSH no longer offers by default either, and MACs on SHA-1.
 _WEAK = re.compile(r"cbc|3des|arcfour|md5|sha1\b|ssh-dss|^ssh-rsa$")
 
-# Seconds by which paramiko's own limits come after ours: they would be told as if no SSH server were there.
+# Seconds by which paramiko's own limits are later than ours: their errors look as if no SSH server were there.
 _AFTER_OURS = 60.0
 
-# Its threads log each failure with a trace although the same failure reaches the caller as an exception.
+# Its threads log each failure with a trace although the caller gets the same failure as an exception.
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)
 
 
 class SshConnection:
-    """An encrypted connection whose host key is known but not yet judged, and over which nothing has been sent.
+    """An encrypted connection whose host key is known but not yet checked, and over which nothing has been sent.
 
-    Raises SourceTimeoutError or SourceUnreachableError. `first_algorithms` are the host key algorithms to ask for
-    before the others. DCC_LOGIN_TIMEOUT begins with the TCP connection: `login_seconds` are what remains of it.
+    Raises SourceTimeoutError or SourceUnreachableError. `first_algorithms` are the preferred host key algorithms.
+    DCC_LOGIN_TIMEOUT begins with the TCP connection: `login_seconds` are the rest of it.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class SshConnection:
 
     @property
     def login_seconds(self) -> float:
-        """Seconds that remain for the login, at least a tenth."""
+        """Seconds left for the login, at least a tenth."""
         return max(self._login_deadline - time.monotonic(), 0.1)
 
     @property
@@ -93,7 +93,7 @@ class SshConnection:
     def open_sftp(self, timeout: float) -> SftpClient:
         """Begin an SFTP session, after the login; `timeout` stays that of every wait for the server.
 
-        Raises what paramiko and SftpClient raise.
+        Raises as paramiko and SftpClient.
         """
         channel = self.transport.open_session(window_size=CHANNEL_WINDOW, timeout=timeout)
         channel.settimeout(timeout)
@@ -109,7 +109,7 @@ class SshConnection:
 
 
 def describe(failure: Exception | None) -> str:
-    """What paramiko's exceptions say, made fit for a message."""
+    """A paramiko exception for a message."""
     if failure is None or isinstance(failure, EOFError):
         return "the server closed the connection"
     if isinstance(failure, UnicodeDecodeError):
@@ -120,10 +120,10 @@ def describe(failure: Exception | None) -> str:
 
 
 def fetch_host_key(hostname: str, settings: Settings) -> HostKey:
-    """Ask a server for its host key, to show its fingerprint and pin it; logs in nowhere.
+    """Fetch a server's host key, to show its fingerprint and pin it, without a login.
 
-    `hostname` is that of a file source (`host`, `host:port`, `[ipv6]:port`). Raises ConfigurationError,
-    SourceTimeoutError or SourceUnreachableError.
+    `hostname` is that of a source (`host`, `host:port`, `[ipv6]:port`). Raises ConfigurationError, SourceTimeoutError
+    or SourceUnreachableError.
     """
     endpoint = parse_hostname(hostname, SSH_PORT)
     connection = SshConnection(f"sftp://{hostname}", endpoint, settings)

@@ -1,7 +1,7 @@
-"""Reading files over SFTP with many requests under way: several blocks of a file, and several small files.
+"""Reads files over SFTP with many requests at once: several blocks of a file, and several small files.
 
-Over a distance every wait for an answer costs a round trip. So files that are announced are opened, and their
-beginnings asked for, while the one before them is still arriving.
+Over a distance every wait for an answer costs a round trip. So announced files are opened, and their beginnings
+requested, while the file before them is still arriving.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from dcc.sources.base import Block
 from dcc.sources.sftp.client import Answer, SftpClient
 
 MOST_AHEAD: Final = 8 * 1024 * 1024
-"""Bytes that may be asked for and not yet be read: so much memory a connection takes."""
+"""The most requested bytes that are not read yet: this is a connection's memory."""
 
-# As much is asked for together: sending costs about as much as taking in the answer.
+# So much is requested together: sending costs about as much as receiving the answer.
 _TOGETHER: Final = 1024 * 1024
 
 
@@ -32,7 +32,7 @@ class FilePart(NamedTuple):
 
 
 class _Read:
-    """A stretch of a file that was asked for, and the answer once it has arrived."""
+    """A requested stretch of a file, and the answer once it has arrived."""
 
     def __init__(self, offset: int, length: int) -> None:
         self.offset, self.length = offset, length
@@ -44,7 +44,7 @@ class _Read:
 
 
 class _File:
-    """A file that the server was asked to open, and what was asked for of it and not read yet."""
+    """A file that the server was asked to open, with its unread requests."""
 
     def __init__(self, client: SftpClient, part: FilePart) -> None:
         self.opening: Answer | None = None
@@ -64,11 +64,11 @@ class _File:
 
     @property
     def can_be_asked(self) -> bool:
-        """Whether it is open, and something of it was not asked for yet."""
+        """Whether it is open, and has a part that is not requested yet."""
         return self._handle is not None and not self.all_asked
 
     def ask_next(self) -> int:
-        """Ask for the next block, or for the byte after the last; how many bytes that are."""
+        """Request the next block, or the byte after the last; returns the number of bytes."""
         length = self._client.block
         if self._size is not None:
             length = min(length, self._size - self._next)
@@ -81,7 +81,7 @@ class _File:
         return length
 
     def take_next(self, answer: Answer) -> Block | None:
-        """Data of the first block, by its answer; None at the end. The rest of a short one is asked for."""
+        """Data of the first block's answer; None at the end. The rest of a short one is requested."""
         if answer.is_end:
             return None
         read, data = self.reads[0], answer.data()
@@ -99,7 +99,7 @@ class _File:
             self._client.read(self._handle, read.offset, read.length, read.take_answer)
 
     def drop(self) -> int:
-        """Want no more of it; how many bytes had been asked for and were not read."""
+        """Cancel the rest; returns the number of requested bytes that were not read."""
         self._dropped = self.all_asked = True
         unread = sum(read.length for read in self.reads)
         self.reads.clear()
@@ -113,7 +113,7 @@ class _File:
 
 
 class FileReader:
-    """Reads files over an SFTP session, one after another. Raises what the session raises."""
+    """Reads files over an SFTP session, one after another. Raises as the session."""
 
     def __init__(self, client: SftpClient) -> None:
         self._client = client
@@ -121,7 +121,7 @@ class FileReader:
         self._unread = 0
 
     def announce(self, parts: Sequence[FilePart]) -> None:
-        """Tell what is to be read next, in this order, in place of what was told before. Sends nothing by itself."""
+        """Announce the files to read next, in this order, replacing earlier announcements. Sends nothing by itself."""
         known = self._announced
         self._announced = {part: known.pop(part) if part in known else _File(self._client, part) for part in parts}
         for file in known.values():
@@ -130,7 +130,7 @@ class FileReader:
     def blocks(self, part: FilePart) -> Iterator[Block]:
         """The bytes of a file from the offset on, in order, in blocks.
 
-        Ends with the file, or one byte after its size: that byte tells that the file is larger.
+        Ends with the file, or one byte after its size: that byte shows that the file is larger.
         """
         file = self._announced.pop(part) if part in self._announced else _File(self._client, part)
         try:
@@ -152,7 +152,7 @@ class FileReader:
         return file.reads[0].answer if file.reads else None
 
     def _ask_ahead(self, current: _File) -> None:
-        """Ask for what there is room for: of the file that is being read, then of those announced."""
+        """Request as much as fits: of the file that is being read, then of announced ones."""
         if current.reads and self._unread > MOST_AHEAD - _TOGETHER:
             return
         for file in (current, *self._announced.values()):

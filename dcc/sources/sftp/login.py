@@ -1,4 +1,4 @@
-"""Logging in over SSH: by password, private key or agent."""
+"""The login over SSH: by password, private key or agent."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _KEY_CLASSES: tuple[type[paramiko.PKey], ...] = (paramiko.Ed25519Key, paramiko.E
 def log_in(connection: SshConnection, address: SourceAddress, credential: Credential, timeout: float) -> None:
     """Log in within `timeout` seconds in all.
 
-    With a password also where the server asks for it interactively; without password and key, with the keys of the
-    SSH agent. Raises LoginRefusedError, SourceTimeoutError, SourceUnreachableError, or ConfigurationError for a
-    private key that cannot be used. No message holds a secret.
+    A password is also sent if the server asks for it interactively; without password and key, the keys of the SSH agent
+    are used. Raises LoginRefusedError, SourceTimeoutError, SourceUnreachableError, or ConfigurationError for an
+    unusable private key. No message contains a secret.
     """
     deadline = time.monotonic() + timeout
     if credential.password is not None:
@@ -36,7 +36,7 @@ def log_in(connection: SshConnection, address: SourceAddress, credential: Creden
 
 
 def load_private_key(credential: Credential, private_key: SecretStr) -> paramiko.PKey:
-    """The private key of a credential, whatever its type and format. Raises ConfigurationError, without its text."""
+    """The private key of a credential, of any type and format. Raises ConfigurationError, without its text."""
     text = private_key.get_secret_value()
     passphrase = credential.passphrase.get_secret_value() if credential.passphrase is not None else None
     reasons = []
@@ -49,7 +49,7 @@ def load_private_key(credential: Credential, private_key: SecretStr) -> paramiko
                 "Name it as key:PATH?passphrase=env:NAME, or set DCC_KEY_PASSPHRASE."
             ) from error
         except Exception as error:
-            # Which exceptions a foreign or damaged key raises differs from class to class.
+            # Classes raise different exceptions for a foreign or damaged key.
             reasons.append(type(error).__name__)
     hint = "Check its passphrase, and that it" if passphrase is not None else "Check that it"
     raise ConfigurationError(

@@ -1,4 +1,4 @@
-"""File sources that speak SFTP."""
+"""Sources that speak SFTP."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from dcc.sources.sftp.files import FilePart, FileReader
 from dcc.sources.sftp.login import log_in
 from dcc.sources.sockets import time_limit
 
-# What paramiko raises when a server breaks off, refuses, or answers with rubbish.
+# Exceptions of paramiko if a server breaks off, refuses, or answers with rubbish.
 _FAILURES = (paramiko.SSHException, paramiko.SFTPError, EOFError, OSError, ValueError)
 
 
@@ -40,7 +40,7 @@ def open_sftp(address: SourceAddress, settings: Settings) -> SftpConnection:
     """Connect and log in.
 
     Raises HostKeyUnknownError or HostKeyChangedError before anything secret is sent; LoginRefusedError,
-    SourceTimeoutError, SourceUnreachableError; ConfigurationError if the address or access key makes no sense.
+    SourceTimeoutError, SourceUnreachableError; ConfigurationError for an invalid address or access key.
     """
     endpoint = parse_hostname(address.hostname, SSH_PORT)
     trusted = trusted_keys(address, endpoint, settings.known_hosts)
@@ -97,7 +97,7 @@ class SftpConnection(BlockwiseConnection):
                 return ActionListing(action, missing=True)
 
     def announce(self, upcoming: Sequence[Upcoming]) -> None:
-        """Tell what will be asked for next; see `LooksAhead.announce`."""
+        """Announce the next requests; see `LooksAhead.announce`."""
         parts = []
         for file in upcoming:
             if file.has_md5:
@@ -134,7 +134,7 @@ class SftpConnection(BlockwiseConnection):
     def _translated(
         self, doing: Message, failed: type[SourceError], missing: type[SourceError] | None = None
     ) -> Iterator[None]:
-        """Turn what paramiko raises into the platform's errors: `doing` is what the server was to do."""
+        """Turn paramiko's exceptions into the platform's errors: `doing` is the request to the server."""
         try:
             yield
         except TimeoutError as error:
@@ -165,7 +165,7 @@ class SftpConnection(BlockwiseConnection):
         except _FAILURES as error:
             if not self._connection.transport.is_active():
                 failed = SourceUnreachableError if failed is ListingFailedError else failed
-                # Who waits for data hears only that there are no more: why is known to paramiko's thread.
+                # A reader gets only the end of the data: paramiko's thread knows why.
                 cause = self._connection.transport.get_exception() or error
                 raise failed(
                     mark("the connection broke off while {doing} ({reason}). Try again."),
@@ -182,7 +182,7 @@ class SftpConnection(BlockwiseConnection):
 
 
 def _kind(mode: int | None) -> EntryKind:
-    """What an entry is; a server that does not tell means a file."""
+    """The kind of an entry; without one it is a file."""
     if mode is None or stat.S_ISREG(mode) or not stat.S_IFMT(mode):
         return EntryKind.FILE
     if stat.S_ISDIR(mode):
