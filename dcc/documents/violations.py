@@ -279,21 +279,9 @@ def _expected(refusal: Refusal) -> Message:
     return message(mark("another type of value"))
 
 
-def _empty_content(tag: Tag) -> list[Violation]:
-    """An element that must be empty holds the one that begins here, or text where it ends."""
-    if tag.begins:
-        return [_violation(tag, mark("Element <{element}> must be empty."), of_parent=True)]
-    return [_violation(tag, mark("Element <{element}> must be empty, without text or spaces."))]
-
-
-def _only_elements(tag: Tag) -> list[Violation]:
-    """An element that may hold no text holds some before the one that begins here, or before its end."""
-    text = mark("Element <{element}> holds text, where only other elements are permitted.")
-    return [_violation(tag, text, of_parent=tag.begins)]
-
-
-def _fixed(text: str, *, of_parent: bool = False, attribute: str | None = None) -> _Look:
-    return lambda tag: [_violation(tag, text, of_parent=of_parent, attribute=attribute)]
+def _fixed(text: str, *, of_content: bool = False, attribute: str | None = None) -> _Look:
+    """Says a text of the element or, if it is `of_content`, of the element around what begins here."""
+    return lambda tag: [_violation(tag, text, of_parent=of_content and tag.begins, attribute=attribute)]
 
 
 _Look = Callable[[Tag], list[Violation]]
@@ -301,7 +289,7 @@ _Look = Callable[[Tag], list[Violation]]
 
 _CONTENT: Final = "SCHEMAV_ELEMENT_CONTENT"
 _TEXT_ONLY: Final = _fixed(
-    mark("Element <{element}> holds other elements, where only text is permitted."), of_parent=True
+    mark("Element <{element}> holds other elements, where only text is permitted."), of_content=True
 )
 _LOOKS: Final[Mapping[str, _Look]] = {
     _CONTENT: _content,
@@ -313,10 +301,14 @@ _LOOKS: Final[Mapping[str, _Look]] = {
     "SCHEMAV_CVC_DATATYPE_VALID_1_2_2": _values,
     "SCHEMAV_CVC_DATATYPE_VALID_1_2_3": _values,
     **{f"SCHEMAV_CVC_{facet.upper()}_VALID": _values for facet in ("enumeration", *EXPECTATIONS)},
-    "SCHEMAV_CVC_COMPLEX_TYPE_2_1": _empty_content,
+    "SCHEMAV_CVC_COMPLEX_TYPE_2_1": _fixed(
+        mark("Element <{element}> must be empty, without elements, text or spaces."), of_content=True
+    ),
     "SCHEMAV_CVC_COMPLEX_TYPE_2_2": _TEXT_ONLY,
     "SCHEMAV_CVC_TYPE_3_1_2": _TEXT_ONLY,
-    "SCHEMAV_CVC_COMPLEX_TYPE_2_3": _only_elements,
+    "SCHEMAV_CVC_COMPLEX_TYPE_2_3": _fixed(
+        mark("Element <{element}> holds text, where only other elements are permitted."), of_content=True
+    ),
     "SCHEMAV_CVC_ELT_1": _fixed(mark("Element <{element}> cannot be the root of such a document.")),
     "SCHEMAV_CVC_ELT_3_1": _fixed(mark("Element <{element}> may not be declared empty with xsi:nil.")),
     "SCHEMAV_CVC_ELT_4_2": _fixed(

@@ -23,7 +23,7 @@ from dcc.phases import Status
 from dcc.reports.causes.cause import Cause, as_json
 from dcc.reports.languages import Catalogue, load_catalogue
 from dcc.reports.overdue import LateCentre
-from dcc.reports.submissions.labels import OUTCOME_WORDS
+from dcc.reports.submissions.labels import OUTCOME_TEXTS
 from dcc.reports.submissions.model import ZipLine
 from dcc.reports.submissions.sentences import next_of_line
 from dcc.reports.submissions.templates import render
@@ -350,7 +350,7 @@ class Composer:
             "catalogue": catalogue,
             "language": catalogue.tag,
             "direction": catalogue.direction,
-            "outcome_words": OUTCOME_WORDS,
+            "outcome_words": OUTCOME_TEXTS,
             "next_of_line": next_of_line,
             **values,
         }

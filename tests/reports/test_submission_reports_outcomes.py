@@ -66,7 +66,7 @@ def test_every_state_has_an_outcome_and_every_outcome_its_words() -> None:
     for phase, status in itertools.product(Phase, Status):
         assert outcome_of(phase, status, [], held=False, taken=None) in Outcome
     for outcome in Outcome:
-        said = labels.OUTCOME_WORDS[outcome]
+        said = labels.OUTCOME_TEXTS[outcome]
         assert all((said.short, said.headline, said.explanation, said.acts, *said.next))
         assert said.next
         assert tone_of(outcome) in Tone

@@ -19,7 +19,7 @@ from dcc.cli.shell.error_advice import explanations
 from dcc.errors import ConfigurationError, TransferFailedError
 from dcc.reports.causes.collecting import causes_of_zip
 from dcc.reports.languages import load_catalogue
-from dcc.reports.submissions.labels import OUTCOME_WORDS
+from dcc.reports.submissions.labels import OUTCOME_TEXTS
 from dcc.reports.submissions.model import Outcome
 from dcc.sources.folder import LocalConnection
 from dcc.tracker.database import writing
@@ -251,7 +251,7 @@ def test_the_one_advice_about_an_archive_that_cannot_be_opened_is_what_works(
     advice = (
         outcome.reasons[-1].message,
         cause.remedy(load_catalogue("en", installation.settings)),
-        *(text for text in OUTCOME_WORDS[Outcome.UNREADABLE].next),
+        *(text for text in OUTCOME_TEXTS[Outcome.UNREADABLE].next),
         next(one.advice for one in explanations() if one.name == outcome.reasons[-1].kind),
     )
     for text in advice:

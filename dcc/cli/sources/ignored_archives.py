@@ -106,7 +106,7 @@ def _as_json(source: int, row: Skipped, catalogue: Catalogue) -> dict[str, objec
         "source": source,
         "entry": row.entry,
         "why": row.why.value,
-        "reason": row.reason_with_command(catalogue),
+        "reason": row.reason(catalogue, for_wranglers=True),
         "acts": row.acts.value,
         "number": row.number,
     }
@@ -118,7 +118,7 @@ def _print(told: Sequence[tuple[int, Skipped]], catalogue: Catalogue) -> None:
     if not told:
         click.echo("Nothing was kept from being taken: there is nothing there that is not new.")
     rows = [
-        (source, row.entry or "", row.reason_with_command(catalogue), catalogue.say(ACTOR_NAMES[row.acts]))
+        (source, row.entry or "", row.reason(catalogue, for_wranglers=True), catalogue.say(ACTOR_NAMES[row.acts]))
         for source, row in told
     ]
     echo_table(("source", "entry", _WHY, "who acts"), rows, prose=[_WHY])

@@ -13,7 +13,7 @@ from dcc.vocabulary import Actor, Severity
 if TYPE_CHECKING:
     from dcc.reports.languages import Catalogue
 
-ACTS_IN_WORDS: Final[Mapping[Actor, str]] = {
+ACTOR_SENTENCES: Final[Mapping[Actor, str]] = {
     Actor.CENTRE: mark("The centre acts."),
     Actor.DCC: mark("The Data Coordination Centre acts."),
     Actor.REGISTRY: mark("The centre corrects it, or has it registered."),
@@ -163,7 +163,7 @@ class Cause:
 
     def who_acts(self, catalogue: Catalogue) -> str:
         """Who must act, as a sentence."""
-        return catalogue.say(ACTS_IN_WORDS[self.acts])
+        return catalogue.say(ACTOR_SENTENCES[self.acts])
 
 
 MOST_SUBJECTS: Final = 2_000

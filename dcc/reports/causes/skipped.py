@@ -60,7 +60,7 @@ class SkipReason(StrEnum):
 class Skipped:
     """An entry of a source, `<action>/<name>`, or a `number` of entries, or the source itself (None); and why.
 
-    `command` is what a wrangler can do, and nobody else.
+    `for_wranglers` is the message with the commands that only they have.
     """
 
     entry: str | None
@@ -68,16 +68,12 @@ class Skipped:
     acts: Actor
     message: Message
     number: int = 1
-    command: Message | None = None
+    for_wranglers: Message | None = None
     za_id: int | None = None
 
-    def reason(self, catalogue: Catalogue) -> str:
-        """Why, in the catalogue's language, for everybody."""
-        return catalogue.tell(self.message).rstrip()
-
-    def reason_with_command(self, catalogue: Catalogue) -> str:
-        """Why, and what a wrangler can do."""
-        return f"{self.reason(catalogue)} {catalogue.tell(self.command or '')}".rstrip()
+    def reason(self, catalogue: Catalogue, *, for_wranglers: bool = False) -> str:
+        """Why, in the catalogue's language."""
+        return catalogue.tell((self.for_wranglers if for_wranglers else None) or self.message).rstrip()
 
 
 _NOTICED: Final = {
@@ -126,45 +122,36 @@ def ignored_entries(listings: Iterable[ActionListing]) -> list[Skipped]:
 
 
 def _held(held: HeldArchive) -> Skipped:
-    text = mark(
-        "It is named for centre {owner}, and is held. Centre {owner} decides: it is taken when {owner} has it on "
-        "its own source, or delegates to {host}. If it is of {host}, rename it."
-    )
-    command = mark("When {owner} agrees: {delegate}. To turn it down: {decline}")
-    why, acts = SkipReason.HELD, Actor.CENTRE
-    if held.declined is not None:
-        text = mark("It is named for centre {owner}, and was turned down: {reason}")
-        command = mark("To take that back: {revoke}")
-        why, acts = SkipReason.DECLINED, Actor.NOBODY
-    explained, to_do = Message(text, held.details), Message(command, held.details)
-    return Skipped(str(held.key), why, acts, explained, command=to_do, za_id=held.za_id)
+    why, acts = (SkipReason.HELD, Actor.CENTRE) if held.declined is None else (SkipReason.DECLINED, Actor.NOBODY)
+    return Skipped(str(held.key), why, acts, held.told, for_wranglers=held.said, za_id=held.za_id)
 
 
 def _of_source(source: SourceEntry, crawl: CrawlEntry | None) -> Iterator[Skipped]:
+    def whole(why: SkipReason, text: str, acts: Actor = Actor.DCC, command: str = "", **details: Any) -> Skipped:
+        reason = Message(text, details)
+        wranglers = message(command, problem=reason, **details) if command else None
+        return Skipped(None, why, acts, reason, for_wranglers=wranglers)
+
     if source.state is not SourceState.AVAILABLE:
-        text = message(mark("The source is in the state {state}, and is not visited."), state=source.state.value)
-        command = message(mark("`dcc source set-state` changes that."))
-        yield Skipped(None, SkipReason.STATE, Actor.DCC, text, command=command)
+        text = mark("The source is in the state {state}, and is not visited.")
+        command = mark("{problem} `dcc source set-state` changes that.")
+        yield whole(SkipReason.STATE, text, command=command, state=source.state.value)
     if not source.centre_active:
-        text = message(
-            mark("The centre {centre} is not active, and its sources are not visited."), centre=source.centre
-        )
-        command = message(mark("`dcc centre activate {centre}` changes that."), centre=source.centre)
-        yield Skipped(None, SkipReason.INACTIVE, Actor.DCC, text, command=command)
+        text = mark("The centre {centre} is not active, and its sources are not visited.")
+        command = mark("{problem} `dcc centre activate {centre}` changes that.")
+        yield whole(SkipReason.INACTIVE, text, command=command, centre=source.centre)
     if crawl is None:
-        text, command = message(mark("The source has never been crawled.")), message(mark("`dcc crawl` visits it."))
-        yield Skipped(None, SkipReason.NEVER_CRAWLED, Actor.DCC, text, command=command)
+        text, command = mark("The source has never been crawled."), mark("{problem} `dcc crawl` visits it.")
+        yield whole(SkipReason.NEVER_CRAWLED, text, command=command)
     elif crawl.error is not None:
-        failed = mark("The last crawl could not list all of its directories: {problem}")
+        text = mark("The last crawl could not list all of its directories: {problem}")
         if crawl.outcome == "failed":
-            failed = mark("The last crawl could not list it: {problem}")
+            text = mark("The last crawl could not list it: {problem}")
         acts = acts_on(declared_code(crawl.error.kind, crawl.error.code))
-        yield Skipped(None, SkipReason.CRAWL_FAILED, acts, message(failed, problem=crawl.error.marked))
+        yield whole(SkipReason.CRAWL_FAILED, text, acts, problem=crawl.error.marked)
     elif not crawl.listed and not crawl.ignored:
-        text = message(
-            mark("There is nothing in its directories add, edit and delete, or there are no such directories.")
-        )
-        yield Skipped(None, SkipReason.EMPTY, Actor.CENTRE, text)
+        text = mark("There is nothing in its directories add, edit and delete, or there are no such directories.")
+        yield whole(SkipReason.EMPTY, text, Actor.CENTRE)
 
 
 def _failed(connection: Connection, source_id: int, most: int) -> Iterator[Skipped]:

@@ -126,14 +126,14 @@ def _write(
     most_rows: int,
 ) -> WrittenSpreadsheet:
     with xlsxwriter.Workbook(str(path), {**_OPTIONS, "tmpdir": temporary}) as workbook:
-        told = causes[: most_rows - 1]
-        _add_sheet(workbook, catalogue.say(mark("Causes")), _CAUSE_COLUMNS, told, catalogue)
+        listed = causes[: most_rows - 1]
+        _add_sheet(workbook, catalogue.say(mark("Causes")), _CAUSE_COLUMNS, listed, catalogue)
         name = catalogue.say(mark("Findings"))
         sheet, number = _add_sheet(workbook, name, _FINDING_COLUMNS, islice(findings, most_rows - 2), catalogue)
         is_cut = next(findings, None) is not None
         if is_cut:
             sheet.write_string(number + 1, 0, catalogue.say(_CUT))
-    return WrittenSpreadsheet(len(told), number, is_cut)
+    return WrittenSpreadsheet(len(listed), number, is_cut)
 
 
 def _add_sheet(

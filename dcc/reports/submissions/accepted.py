@@ -1,4 +1,4 @@
-"""What was taken over of a zip action or a centre, as the QC database has it. A few statements, whatever the size."""
+"""What was accepted of a submission or a centre, from the QC database; by a few statements, whatever the size."""
 
 from __future__ import annotations
 

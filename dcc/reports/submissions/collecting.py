@@ -1,6 +1,6 @@
-"""Gathers what a report says: of one zip action (`collect_submission`), of a centre, of a session.
+"""Collects the facts of reports: on a submission, a centre, a session.
 
-Reads only, on connections that the caller has open; the number of statements does not grow with the size of the zip.
+Reads only, on open connections; the number of statements does not grow with the size of the archive.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A report as an object of JSON: the facts of the page, and what it says in words in the same language."""
+"""A report as an object of JSON: the facts of the page, and its texts in the same language."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from dcc.reports.causes.cause import Cause
 from dcc.reports.causes.cause import as_json as cause_as_json
 from dcc.reports.languages import Catalogue
 from dcc.reports.submissions.labels import (
-    OUTCOME_WORDS,
-    PHASE_WORDS,
-    SESSION_WORDS,
-    STANDING_WORDS,
-    TONE_WORDS,
+    OUTCOME_TEXTS,
+    PHASE_LABELS,
+    SESSION_LABELS,
+    STANDING_LABELS,
+    TONE_LABELS,
 )
 from dcc.reports.submissions.limits import LONGEST_VALUE, MOST_HOSTS, MOST_PERMITTED, MOST_REASONS, shortened
 from dcc.reports.submissions.model import (
@@ -30,7 +30,7 @@ from dcc.reports.submissions.model import (
     SubmissionReport,
     ZipLine,
 )
-from dcc.reports.submissions.sentences import next_sentences, words_of
+from dcc.reports.submissions.sentences import next_sentences, outcome_text
 from dcc.tracker.queries.zip_stories import DownloadStory, Reason
 
 FORMAT: Final = 1
@@ -51,12 +51,12 @@ def as_json(report: Report, catalogue: Catalogue) -> dict[str, Any]:
     common |= _summary(report, catalogue)
     if isinstance(report, CentreReport):
         return {"kind": "centre", **common, "accepted": _accepted(report.accepted), "pictures": _pictures(report)}
-    label = catalogue.say(SESSION_WORDS[report.outcome])
+    label = catalogue.say(SESSION_LABELS[report.outcome])
     return {"kind": "session", **common, **_fields(report, "session", "started", "finished"), "said": label}
 
 
 def _submission(report: SubmissionReport, catalogue: Catalogue) -> dict[str, Any]:
-    words = words_of(report)
+    words = outcome_text(report)
     return {
         **_fields(report, "phase", "status", "changed", "size_bytes", "md5", "created", "inc", "reopenings"),
         **_fields(report, "attempts_total", "documents_total", "documents_failed"),
@@ -85,20 +85,20 @@ def _submission(report: SubmissionReport, catalogue: Catalogue) -> dict[str, Any
 def _summary(report: CentreReport | SessionReport, catalogue: Catalogue) -> dict[str, Any]:
     return {
         **_fields(report, "sources_total", "outcomes", "states", "zips_total"),
-        "standing": catalogue.say(TONE_WORDS[report.tone]),
+        "standing": catalogue.say(TONE_LABELS[report.tone]),
         "sources": [_source(source, catalogue) for source in report.sources],
         "zips": [_zip(line, catalogue) for line in report.zips],
     }
 
 
 def _zip(line: ZipLine, catalogue: Catalogue) -> dict[str, Any]:
-    return {**_fields(line), "zip": str(line.key), "said": catalogue.say(OUTCOME_WORDS[line.outcome].short)}
+    return {**_fields(line), "zip": str(line.key), "said": catalogue.say(OUTCOME_TEXTS[line.outcome].short)}
 
 
 def _attempt(attempt: DownloadStory, catalogue: Catalogue) -> dict[str, Any]:
     return {
         **_fields(attempt, "id", "source", "label", "requested", "received", "bytes", "phase", "status"),
-        "said": catalogue.say(PHASE_WORDS[attempt.phase]),
+        "said": catalogue.say(PHASE_LABELS[attempt.phase]),
         "reasons": [_reason(reason, catalogue) for reason in attempt.reasons[-MOST_REASONS:]],
     }
 
@@ -108,7 +108,7 @@ def _reason(reason: Reason, catalogue: Catalogue) -> dict[str, Any]:
 
 
 def _document(document: DocumentReport, catalogue: Catalogue) -> dict[str, Any]:
-    steps = [{**_fields(step), "said": catalogue.say(STANDING_WORDS[step.standing])} for step in document.steps]
+    steps = [{**_fields(step), "said": catalogue.say(STANDING_LABELS[step.standing])} for step in document.steps]
     return {**_fields(document), "steps": steps}
 
 

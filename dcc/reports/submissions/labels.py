@@ -1,6 +1,6 @@
-"""What a report calls things, for a centre's data manager: outcomes, phases, kinds of data, and what happens next.
+"""Texts of reports, for a centre's data manager: outcomes, phases, kinds of data, and what happens next.
 
-Everything here is English text for the catalogues (`mark`); `Catalogue.text` says it in a language.
+All are English texts for the catalogues (`mark`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dcc.reports.submissions.model import Outcome, Standing, Tone
 from dcc.vocabulary import ContextState
 
 
-class OutcomeWords(NamedTuple):
+class OutcomeText(NamedTuple):
     """An outcome in words: in a list, as a headline, explained, who acts, and what happens next."""
 
     short: str
@@ -47,8 +47,8 @@ _GOOD_ARCHIVE: Final = mark(
     "it, make that anew, too. The next visit takes it."
 )
 
-OUTCOME_WORDS: Final[Mapping[Outcome, OutcomeWords]] = {
-    Outcome.NAME_REFUSED: OutcomeWords(
+OUTCOME_TEXTS: Final[Mapping[Outcome, OutcomeText]] = {
+    Outcome.NAME_REFUSED: OutcomeText(
         mark("Name refused"),
         mark("The archive was not taken: its name does not follow the convention"),
         mark("An archive is fetched only when its name tells whose it is, of which day and which number."),
@@ -58,14 +58,14 @@ OUTCOME_WORDS: Final[Mapping[Outcome, OutcomeWords]] = {
             mark("If the name is right and your centre is not registered yet, tell the Data Coordination Centre."),
         ),
     ),
-    Outcome.WAITING: OutcomeWords(
+    Outcome.WAITING: OutcomeText(
         mark("Waits to be fetched"),
         mark("The archive was seen and waits to be fetched"),
         mark("Its name is in order. It is fetched by the present or the next visit to your server."),
         NOBODY_ACTS,
         (mark("Leave the file where it is, unchanged, until it was fetched."),),
     ),
-    Outcome.FOREIGN: OutcomeWords(
+    Outcome.FOREIGN: OutcomeText(
         mark("On another centre's server"),
         mark("The archive lies on the server of another centre than that of its name, and is not taken"),
         mark(
@@ -82,7 +82,7 @@ OUTCOME_WORDS: Final[Mapping[Outcome, OutcomeWords]] = {
             mark("If it is a mistake, tell the Data Coordination Centre, which turns it down."),
         ),
     ),
-    Outcome.DECLINED: OutcomeWords(
+    Outcome.DECLINED: OutcomeText(
         mark("Turned down"),
         mark("The archive was turned down"),
         mark(
@@ -98,7 +98,7 @@ OUTCOME_WORDS: Final[Mapping[Outcome, OutcomeWords]] = {
             mark("The centre on whose server it lies can rename or remove it."),
         ),
     ),
-    Outcome.NOT_ARRIVED: OutcomeWords(
+    Outcome.NOT_ARRIVED: OutcomeText(
         mark("Not arrived"),
         mark("The archive could not be fetched"),
         mark("No server delivered it whole. Every visit tries again, and goes on with what has arrived."),
@@ -108,49 +108,49 @@ OUTCOME_WORDS: Final[Mapping[Outcome, OutcomeWords]] = {
             mark("When it was withdrawn on purpose, nothing needs to be done."),
         ),
     ),
-    Outcome.CHECKSUM_WRONG: OutcomeWords(
+    Outcome.CHECKSUM_WRONG: OutcomeText(
         mark("Wrong checksum"),
         mark("The archive arrived with another checksum than the one published beside it"),
         mark("Either the archive or its checksum file changed after the other one was made."),
         CENTRE_ACTS,
         (mark("Make the checksum file anew, or put the right archive there. Every visit tries again."),),
     ),
-    Outcome.UNREADABLE: OutcomeWords(
+    Outcome.UNREADABLE: OutcomeText(
         mark("Unreadable"),
         mark("The archive arrived whole, but could not be opened"),
         mark("Nothing of it was looked at. The file on your server has the same fault."),
         CENTRE_ACTS,
         (_GOOD_ARCHIVE,),
     ),
-    Outcome.UNDER_WAY: OutcomeWords(
+    Outcome.UNDER_WAY: OutcomeText(
         mark("Being checked"),
         mark("The archive is being checked"),
         mark("It has arrived. Not all checks are made yet, so this report is not the last word."),
         NOBODY_ACTS,
         (mark("Ask for the report again when the checks are made."),),
     ),
-    Outcome.NOTHING_TAKEN: OutcomeWords(
+    Outcome.NOTHING_TAKEN: OutcomeText(
         mark("Needs correction"),
         mark("Nothing of the archive was accepted"),
         mark("Every document has errors that must be corrected."),
         CENTRE_ACTS,
         (SUBMIT_AGAIN, SUBMIT_FOR_EDIT),
     ),
-    Outcome.PARTLY_TAKEN: OutcomeWords(
+    Outcome.PARTLY_TAKEN: OutcomeText(
         mark("Needs correction"),
         mark("The archive was accepted in part: some of it must be corrected"),
         mark("Correct data were accepted. Data with errors were left out until you correct them."),
         CENTRE_ACTS,
         (SUBMIT_AGAIN, SUBMIT_FOR_EDIT),
     ),
-    Outcome.WAITS_FOR_DATA: OutcomeWords(
+    Outcome.WAITS_FOR_DATA: OutcomeText(
         mark("Waits for other data"),
         mark("The archive waits for data that have not been accepted yet"),
         mark("Nothing in it has to be corrected. What waits counts as soon as what it refers to is there."),
         mark("Nobody, when what is missing is on its way"),
         (mark("This archive need not be submitted again. Submit what is missing, where you have not done so."),),
     ),
-    Outcome.HELD: OutcomeWords(
+    Outcome.HELD: OutcomeText(
         mark("Waits to be confirmed"),
         mark("The archive waits to be confirmed"),
         mark(
@@ -163,28 +163,28 @@ OUTCOME_WORDS: Final[Mapping[Outcome, OutcomeWords]] = {
             mark("If it was not, tell the Data Coordination Centre, and submit what you meant."),
         ),
     ),
-    Outcome.LEFT_OUT: OutcomeWords(
+    Outcome.LEFT_OUT: OutcomeText(
         mark("Not taken further"),
         mark("The Data Coordination Centre leaves out a step for this submission"),
         mark("Its documents follow the XML schema. The table shows which step is left out."),
         NOBODY_ACTS,
         (mark("You need not do anything. Once the step is made, it goes on by itself."),),
     ),
-    Outcome.WITHDRAWN: OutcomeWords(
+    Outcome.WITHDRAWN: OutcomeText(
         mark("Withdrawn"),
         mark("The archive was withdrawn"),
         mark("What it had changed was taken back: the data are as they were before it."),
         NOBODY_ACTS,
         (mark("To have it taken after all, ask the Data Coordination Centre, or submit it under a new name."),),
     ),
-    Outcome.TO_BE_TAKEN: OutcomeWords(
+    Outcome.TO_BE_TAKEN: OutcomeText(
         mark("Waits to be taken over"),
         mark("The documents follow the schema and wait to be taken over"),
         mark("What they say, such as animals, colonies and parameters, is checked when they are taken over."),
         NOBODY_ACTS,
         (mark("Ask for the report again after the next visit."),),
     ),
-    Outcome.IN_ORDER: OutcomeWords(
+    Outcome.IN_ORDER: OutcomeText(
         mark("Waits for older archives"),
         mark("The archive waits for an older one of your centre that is still on its way"),
         mark(
@@ -194,7 +194,7 @@ OUTCOME_WORDS: Final[Mapping[Outcome, OutcomeWords]] = {
         NOBODY_ACTS,
         (mark("It is taken over by itself, after the older one. Ask for the report again after the next visit."),),
     ),
-    Outcome.CHANGED: OutcomeWords(
+    Outcome.CHANGED: OutcomeText(
         mark("Changed afterwards"),
         mark("The archive changed on its server after its data were taken over"),
         mark("A name is taken once. The data of the former content stand."),
@@ -208,14 +208,14 @@ OUTCOME_WORDS: Final[Mapping[Outcome, OutcomeWords]] = {
             mark("If the change was not meant, take the archive from your server: its data stay."),
         ),
     ),
-    Outcome.TO_BE_LOOKED_AT: OutcomeWords(
+    Outcome.TO_BE_LOOKED_AT: OutcomeText(
         mark("Accepted, in quality control"),
         mark("The archive was accepted; the data are in quality control"),
         mark("No errors are left. A data wrangler looks at the data together with what they are compared with."),
         DCC_ACTS,
         (mark("Nothing needs to be done. You are asked when something looks odd."),),
     ),
-    Outcome.DONE: OutcomeWords(
+    Outcome.DONE: OutcomeText(
         mark("Accepted"),
         mark("The archive was accepted and is through all checks"),
         mark("No errors are left, and quality control is done with it."),
@@ -224,20 +224,20 @@ OUTCOME_WORDS: Final[Mapping[Outcome, OutcomeWords]] = {
     ),
 }
 
-TONE_WORDS: Final[Mapping[Tone, str]] = {
+TONE_LABELS: Final[Mapping[Tone, str]] = {
     Tone.GOOD: mark("In order"),
     Tone.WAIT: mark("Waits"),
     Tone.WARN: mark("Needs attention"),
     Tone.BAD: mark("Needs correction"),
 }
 
-ACTION_WORDS: Final[Mapping[Action, str]] = {
+ACTION_LABELS: Final[Mapping[Action, str]] = {
     Action.ADD: mark("New data (directory “add”)"),
     Action.EDIT: mark("Changes of earlier data (directory “edit”)"),
     Action.DELETE: mark("Withdrawal of earlier data (directory “delete”)"),
 }
 
-PHASE_WORDS: Final[Mapping[Phase, str]] = {
+PHASE_LABELS: Final[Mapping[Phase, str]] = {
     Phase.ZIP_NAME: mark("Name of the archive"),
     Phase.DOWNLOAD: mark("Transfer"),
     Phase.ZIP_MD5: mark("Checksum"),
@@ -262,7 +262,7 @@ PHASE_MEANINGS: Final[Mapping[Phase, str]] = {
     Phase.QC: mark("A data wrangler has looked at the data."),
 }
 
-STANDING_WORDS: Final[Mapping[Standing, str]] = {
+STANDING_LABELS: Final[Mapping[Standing, str]] = {
     Standing.PASSED: mark("passed"),
     Standing.IN_PART: mark("in part"),
     Standing.WAITS: mark("waits"),
@@ -284,14 +284,14 @@ STANDING_SIGNS: Final[Mapping[Standing, str]] = {
     Standing.NOT_REACHED: "–",
 }
 
-KIND_WORDS: Final[Mapping[str, str]] = {
+KIND_LABELS: Final[Mapping[str, str]] = {
     "specimen": mark("Animals"),
     "experiment": mark("Experiments"),
     "line": mark("Lines"),
     "housing": mark("Housing records"),
 }
 
-CONTEXT_WORDS: Final[Mapping[str, str]] = {
+CONTEXT_LABELS: Final[Mapping[str, str]] = {
     ContextState.NO_DATA.value: mark("without data"),
     ContextState.QC_DONE.value: mark("looked at and in order"),
     ContextState.DATA_ADDED.value: mark("with new data, to be looked at"),
@@ -301,7 +301,7 @@ CONTEXT_WORDS: Final[Mapping[str, str]] = {
 }
 """Groups of data that are compared as a whole, by their state."""
 
-SESSION_WORDS: Final[Mapping[str, str]] = {
+SESSION_LABELS: Final[Mapping[str, str]] = {
     "active": mark("The visit is under way"),
     "open": mark("The visit goes on"),
     "succeeded": mark("The visit ended well"),
@@ -309,7 +309,7 @@ SESSION_WORDS: Final[Mapping[str, str]] = {
     "unfinished": mark("The visit was interrupted; the next one goes on where it was"),
 }
 
-CRAWL_WORDS: Final[Mapping[str, str]] = {
+CRAWL_LABELS: Final[Mapping[str, str]] = {
     "ok": mark("listed"),
     "partial": mark("listed in part"),
     "failed": mark("could not be listed"),

@@ -1,4 +1,4 @@
-"""How much of what centres and servers say a report shows: a page stays below two megabytes, whatever came."""
+"""How much of what centres and servers say a report shows, so that a page stays below two megabytes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""What a report says, before it is put into words: of a zip action, of a centre, of a session.
+"""The facts of a report on a submission, a centre or a session, before they are rendered.
 
-Lists are bounded, with the number of all beside them. Nothing here is in any language but for what the platform
-recorded in English, which catalogues translate (`Catalogue.recorded`), and titles of pictures, which are drawn in one.
+Lists are bounded, with the number of all beside them. Only pictures have texts of one language.
 """
 
 from __future__ import annotations

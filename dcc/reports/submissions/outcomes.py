@@ -1,4 +1,4 @@
-"""What became of a zip action or document, told from its phase and status."""
+"""The outcome of a submission, and the steps of a document, from phase and status."""
 
 from __future__ import annotations
 

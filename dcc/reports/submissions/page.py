@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from markupsafe import Markup
 
 from dcc.outcomes import ZipKey
-from dcc.reports.causes.cause import ACTS_IN_WORDS
+from dcc.reports.causes.cause import ACTOR_SENTENCES
 from dcc.reports.languages import Catalogue
 from dcc.reports.submissions import labels, sentences
 from dcc.reports.submissions.limits import (
@@ -86,17 +86,17 @@ def render_html(
         "shortened": shortened,
         "most_permitted": MOST_PERMITTED,
         "most_reasons": MOST_REASONS,
-        "outcome_words": labels.OUTCOME_WORDS,
-        "tone_words": labels.TONE_WORDS,
-        "action_words": labels.ACTION_WORDS,
-        "phase_words": labels.PHASE_WORDS,
+        "outcome_words": labels.OUTCOME_TEXTS,
+        "tone_words": labels.TONE_LABELS,
+        "action_words": labels.ACTION_LABELS,
+        "phase_words": labels.PHASE_LABELS,
         "phase_meanings": labels.PHASE_MEANINGS,
-        "standing_words": labels.STANDING_WORDS,
+        "standing_words": labels.STANDING_LABELS,
         "standing_signs": labels.STANDING_SIGNS,
-        "kind_words": labels.KIND_WORDS,
-        "context_words": labels.CONTEXT_WORDS,
-        "session_words": labels.SESSION_WORDS,
-        "actor_words": {actor.value: said for actor, said in ACTS_IN_WORDS.items()},
+        "kind_words": labels.KIND_LABELS,
+        "context_words": labels.CONTEXT_LABELS,
+        "session_words": labels.SESSION_LABELS,
+        "actor_words": {actor.value: said for actor, said in ACTOR_SENTENCES.items()},
         "how_often": partial(sentences.how_often, catalogue),
         "crawl_sentence": partial(sentences.crawl_sentence, catalogue),
         "not_taken_reason": partial(sentences.not_taken_reason, catalogue),
@@ -114,7 +114,7 @@ def render_html(
 def _of_submission(report: SubmissionReport, catalogue: Catalogue) -> dict[str, Any]:
     entities = () if report.accepted is None else report.accepted.entities
     return {
-        "words": sentences.words_of(report),
+        "words": sentences.outcome_text(report),
         "next_sentences": sentences.next_sentences(report),
         "whole_reasons": sentences.whole_reasons(report),
         "waits": report.outcome is Outcome.WAITS_FOR_DATA,

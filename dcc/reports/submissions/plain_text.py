@@ -10,12 +10,12 @@ from dcc.reports.causes.cause import Cause
 from dcc.reports.languages import Catalogue, mark
 from dcc.reports.submissions import sentences
 from dcc.reports.submissions.labels import (
-    KIND_WORDS,
-    OUTCOME_WORDS,
-    PHASE_WORDS,
-    SESSION_WORDS,
-    STANDING_WORDS,
-    TONE_WORDS,
+    KIND_LABELS,
+    OUTCOME_TEXTS,
+    PHASE_LABELS,
+    SESSION_LABELS,
+    STANDING_LABELS,
+    TONE_LABELS,
 )
 from dcc.reports.submissions.limits import MOST_PERMITTED, shortened
 from dcc.reports.submissions.model import (
@@ -55,7 +55,7 @@ def render_text(report: Report, catalogue: Catalogue) -> str:
 
 
 def _submission(report: SubmissionReport, catalogue: Catalogue) -> Iterator[str]:
-    said = sentences.words_of(report)
+    said = sentences.outcome_text(report)
     whose = "" if report.centre is None else f" ({report.centre_name or report.centre})"
     yield from _wrapped(f"{report.key}{whose}")
     yield from _wrapped(f"{catalogue.say(said.headline)}.", 2)
@@ -79,7 +79,7 @@ def _submission(report: SubmissionReport, catalogue: Catalogue) -> Iterator[str]
 
 def _document_line(document: DocumentReport, catalogue: Catalogue) -> str:
     worst = next((step for step in document.steps if step.phase is document.phase), document.steps[-1])
-    state = f"{catalogue.say(PHASE_WORDS[worst.phase])} {catalogue.say(STANDING_WORDS[worst.standing])}"
+    state = f"{catalogue.say(PHASE_LABELS[worst.phase])} {catalogue.say(STANDING_LABELS[worst.standing])}"
     parts = [state, *sentences.document_notes(catalogue, document)]
     if document.errors:
         parts.insert(1, catalogue.say_plural("one error", "{number} errors", document.errors))
@@ -87,7 +87,7 @@ def _document_line(document: DocumentReport, catalogue: Catalogue) -> str:
 
 
 def _centre(report: CentreReport, catalogue: Catalogue) -> Iterator[str]:
-    yield from _wrapped(f"{report.centre}, {report.centre_name}: {catalogue.say(TONE_WORDS[report.tone])}")
+    yield from _wrapped(f"{report.centre}, {report.centre_name}: {catalogue.say(TONE_LABELS[report.tone])}")
     yield from _outcome_lines(report, catalogue)
     yield from _cause_lines(report.causes, report.causes_total, catalogue, tell_zip=True)
     yield from _zip_lines(report.zips, report.zips_total, catalogue)
@@ -100,7 +100,7 @@ def _session(report: SessionReport, catalogue: Catalogue) -> Iterator[str]:
     when = catalogue.moment(report.started)
     yield from _wrapped(
         f"{catalogue.say('Visit {number}', number=report.session)}, {when}: "
-        f"{catalogue.say(SESSION_WORDS[report.outcome])}"
+        f"{catalogue.say(SESSION_LABELS[report.outcome])}"
     )
     yield from _outcome_lines(report, catalogue)
     yield from _cause_lines(report.causes, report.causes_total, catalogue, tell_zip=True)
@@ -112,7 +112,7 @@ def _session(report: SessionReport, catalogue: Catalogue) -> Iterator[str]:
 def _outcome_lines(report: CentreReport | SessionReport, catalogue: Catalogue) -> Iterator[str]:
     yield f"  {catalogue.say('Archives')}: {catalogue.number(report.zips_total)}"
     for outcome, count in report.outcomes.items():
-        yield f"    {catalogue.say(OUTCOME_WORDS[outcome].short)}: {catalogue.number(count)}"
+        yield f"    {catalogue.say(OUTCOME_TEXTS[outcome].short)}: {catalogue.number(count)}"
 
 
 def _cause_lines(causes: tuple[Cause, ...], total: int, catalogue: Catalogue, *, tell_zip: bool) -> Iterator[str]:
@@ -159,7 +159,7 @@ def _accepted_lines(accepted: Accepted | None, catalogue: Catalogue) -> Iterator
     for one in accepted.entities:
         text = catalogue.say(
             "{kind}: {accepted} of {submitted}",
-            kind=catalogue.say(KIND_WORDS[one.kind]),
+            kind=catalogue.say(KIND_LABELS[one.kind]),
             accepted=catalogue.number(one.accepted),
             submitted=catalogue.number(one.named),
         )
@@ -196,7 +196,7 @@ def _zip_lines(zips: tuple[ZipLine, ...], total: int, catalogue: Catalogue) -> I
                 failed=catalogue.number(line.failed),
                 documents=catalogue.number(line.documents),
             )
-        yield from _wrapped(f"{line.key}: {catalogue.say(OUTCOME_WORDS[line.outcome].short)}{failed}", 2)
+        yield from _wrapped(f"{line.key}: {catalogue.say(OUTCOME_TEXTS[line.outcome].short)}{failed}", 2)
     yield from _more(total - min(len(zips), _MOST_ZIPS), catalogue)
 
 

@@ -1,4 +1,4 @@
-"""The language that a report is read in: that of the centre that it is for."""
+"""The language of a report: that of the centre that reads it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sentences of a report that are put together from facts, in the language of a catalogue."""
+"""Sentences of a report, made from its facts in the language of a catalogue."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dcc.phases import Phase, Status
 from dcc.reports.languages import Catalogue
 from dcc.reports.submissions.labels import (
     CHANGED_SINCE,
-    CRAWL_WORDS,
-    OUTCOME_WORDS,
-    PHASE_WORDS,
+    CRAWL_LABELS,
+    OUTCOME_TEXTS,
+    PHASE_LABELS,
     SUBMIT_AGAIN,
     SUBMIT_FOR_EDIT,
-    OutcomeWords,
+    OutcomeText,
 )
 from dcc.reports.submissions.model import DocumentReport, Outcome, Step, SubmissionReport, ZipLine
 from dcc.tracker.crawls import CrawlEntry
@@ -38,9 +38,9 @@ _ARCHIVE_OUTCOMES: Final = (
 _MOST_WHOLE: Final = 3
 
 
-def words_of(report: SubmissionReport) -> OutcomeWords:
+def outcome_text(report: SubmissionReport) -> OutcomeText:
     """What became of a submission, in words."""
-    return OUTCOME_WORDS[report.outcome]
+    return OUTCOME_TEXTS[report.outcome]
 
 
 def next_sentences(report: SubmissionReport) -> tuple[str, ...]:
@@ -52,14 +52,14 @@ def next_sentences(report: SubmissionReport) -> tuple[str, ...]:
     if Phase.DATA not in failed:
         left_out.add(SUBMIT_FOR_EDIT)
     also = (CHANGED_SINCE,) if report.changed and report.outcome is not Outcome.CHANGED else ()
-    return (*also, *(sentence for sentence in words_of(report).next if sentence not in left_out))
+    return (*also, *(sentence for sentence in outcome_text(report).next if sentence not in left_out))
 
 
 def next_of_line(line: ZipLine) -> str:
     """What to do first about a zip action of a summary, as a text for a catalogue: it may know only the phase."""
     if line.changed:
         return CHANGED_SINCE
-    first = OUTCOME_WORDS[line.outcome].next[0]
+    first = OUTCOME_TEXTS[line.outcome].next[0]
     return SUBMIT_FOR_EDIT if first == SUBMIT_AGAIN and line.phase is Phase.DATA else first
 
 
@@ -142,7 +142,7 @@ def attempt_sentence(catalogue: Catalogue, attempt: DownloadStory) -> str:
         return catalogue.say("It arrived.")
     if attempt.phase > Phase.UNZIP:
         return catalogue.say("It arrived; some of its documents failed.")
-    return catalogue.say("It failed: {check}.", check=catalogue.say(PHASE_WORDS[attempt.phase]))
+    return catalogue.say("It failed: {check}.", check=catalogue.say(PHASE_LABELS[attempt.phase]))
 
 
 def states_sentence(report: SubmissionReport, catalogue: Catalogue) -> str:
@@ -169,7 +169,7 @@ def crawl_sentence(catalogue: Catalogue, crawl: CrawlEntry) -> str:
     when = catalogue.say(
         "Visited on {moment}: {outcome}.",
         moment=catalogue.moment(crawl.started),
-        outcome=catalogue.say(CRAWL_WORDS[crawl.outcome]),
+        outcome=catalogue.say(CRAWL_LABELS[crawl.outcome]),
     )
     if crawl.outcome == "failed":
         return when

@@ -1,7 +1,7 @@
-"""Reports that are kept: of the zip actions that a session touched, in DCC_HOME/reports, where the settings ask for it.
+"""Stored reports: of the submissions that a session worked on, in DCC_HOME/reports, where the settings ask for it.
 
-A report is `<action>/<name>.html` and `.json`, readable by this user alone, and replaced as a whole. It goes when its
-archive goes from staging, or when it has grown as old as what failed may; `dcc report` makes it again at any time.
+A report is `<action>/<name>.html` and `.json`, readable by this user alone, and replaced as a whole. It is removed with
+the archive in staging, or when it is as old as failed archives may be; `dcc report` makes it again at any time.
 """
 
 from __future__ import annotations

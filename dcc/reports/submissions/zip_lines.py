@@ -1,4 +1,4 @@
-"""The zip actions of a centre or session as summaries list them, the worst first. A few statements, however many."""
+"""The submissions of a centre or session as summaries list them, the worst first; by a few statements."""
 
 from __future__ import annotations
 
