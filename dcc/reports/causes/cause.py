@@ -167,7 +167,7 @@ class Cause:
 
 
 MOST_SUBJECTS: Final = 2_000
-"""How many causes of one code, at one centre, are told apart."""
+"""How many causes of one code, at one centre, are counted apart."""
 _REST: Final = mark("Rule {rule}: others like these, of more than {most} different values")
 _CORRECT: Final = mark("Correct it, and submit the data again.")
 

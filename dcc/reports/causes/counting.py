@@ -1,6 +1,6 @@
 """Counting facts by their causes, from groups that a database counts; facts themselves are not held.
 
-Memory grows with the causes, of which `MOST_SUBJECTS` a code and centre are told apart, and with the archives at fault.
+Memory grows with the causes, of which `MOST_SUBJECTS` a code and centre are counted apart, and with faulty archives.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def crawl_facts_of_session(connection: Connection, session: SessionEntry) -> Cra
 
 
 def crawl_facts_of_zip(connection: Connection, key: ZipKey) -> CrawlFacts:
-    """What crawls noticed of a submission and still stands, by few statements; and that it is held."""
+    """What crawls noticed of a submission and still holds, by few statements; and that it is held."""
     hosts = connection.scalars(
         select(FileSourceHasZip.file_source_id)
         .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)

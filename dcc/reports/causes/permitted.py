@@ -1,7 +1,6 @@
-"""What may stand where a finding is, and which of that is most like what does.
+"""The values that are permitted where a finding is, and the one that is most like the value found.
 
-Reference data are asked for the names alone, those of the snapshots in use: colonies, strains, projects, pipelines, and
-the options of the parameters that findings are about.
+They are names of the reference data in use: colonies, strains, projects, pipelines, options of parameters.
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ from dcc.reference.impress import Impress
 from dcc.reference.snapshots import Colonies, Projects, StatusCodes, Strains
 
 MOST_SHOWN: Final = 50
-"""How many permitted values are told."""
+"""How many permitted values are listed."""
 
 _LONGEST: Final = 200
 _COMPARED: Final = 30
 
 
 class Names:
-    """A set of names, of which it finds the one that is most like a text without comparing it with all."""
+    """A set of names, which finds the one that is most like a text without comparing it with all."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self.all: Final = tuple(dict.fromkeys(names))
@@ -81,10 +80,10 @@ def nearest_of(values: Sequence[str], text: str | None) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """What the findings of some rules are about: a column of a set of reference data.
+    """The permitted values of some rules: a column of a set of reference data.
 
-    `within` is a column that the `detail` of a finding narrows it by. Of what is `numerous` the first ones say nothing,
-    and another number is another thing, not a slip of the pen.
+    `within` is a column that the `detail` of a finding narrows them by. If they are `numerous`, they are not listed,
+    and a value with other digits is not taken for a slip of the pen.
     """
 
     rules: tuple[str, ...]
@@ -129,7 +128,7 @@ _BY_RULE: Final = {rule: kind for kind in _KINDS for rule in kind.rules}
 
 
 class Permitted:
-    """What is permitted, for findings of one QC database; each set of names is asked for once, when it is needed."""
+    """The permitted values of one QC database; each set of names is read once, when it is needed."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -137,7 +136,7 @@ class Permitted:
         self._nearest = lru_cache(maxsize=5_000)(self._find_nearest)
 
     def advice(self, rule: str, value: str | None, details: Details) -> tuple[tuple[str, ...], str | None]:
-        """The first values that are permitted where a finding is, and the nearest of all of them; none if not known."""
+        """The first permitted values, and the nearest of all; none if they are not known."""
         kind = _BY_RULE.get(rule)
         if value is None or kind is None or (kind.detail and details.get(kind.detail) is None):
             return (), None

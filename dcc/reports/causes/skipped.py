@@ -37,7 +37,7 @@ MOST: Final = 500
 
 
 class SkipReason(StrEnum):
-    """Why a source, or an archive, is skipped; of several reasons for an archive, the first one is given."""
+    """Why a source, or an archive, is skipped; of several reasons for an archive, the first one counts."""
 
     STATE = "state"
     INACTIVE = "inactive"

@@ -37,7 +37,7 @@ _OPTIONS: Final = {"constant_memory": True, "strings_to_formulas": False, "strin
 _LONGEST_CELL: Final = 32_000
 
 _Column = tuple[str, int, Callable[[Any, "Catalogue"], str | int | None]]
-"""The title and the width of a column, and what stands there of a cause or a finding."""
+"""The title and the width of a column, and its value for a cause or a finding."""
 
 _CAUSE_COLUMNS: Final[Sequence[_Column]] = (
     (mark("What is wrong"), 70, Cause.title),

@@ -67,7 +67,7 @@ def caption_of(catalogue: Catalogue, taken: ParameterValues, drawn_how: str) -> 
 
 
 def description_of(catalogue: Catalogue, rows: Sequence[tuple[str, Row]], unit: str) -> str:
-    """The picture of a distribution in words."""
+    """A description of the picture of a distribution."""
     parts = []
     for name, row in rows[:_MOST_DESCRIBED]:
         quartiles = (row.box.first, row.box.median, row.box.third)

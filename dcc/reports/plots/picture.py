@@ -1,4 +1,4 @@
-"""Pictures: what they show in words, how they look, and their SVG or PNG.
+"""Pictures: their descriptions, their looks, and their SVG or PNG.
 
 Colours are Okabe and Ito's, which differ for colour-blind eyes and in grey. Earlier values are small grey dots, new
 ones are diamonds, and outliers have a ring, so that nothing is told by colour alone.
@@ -135,7 +135,7 @@ def name_point(axes: Axes, text: str, x: float, y: float, zorder: int) -> None:
 
 
 def add_legend(figure: Figure, entries: Sequence[tuple[Mapping[str, Any], str]]) -> None:
-    """A line below the heading that tells what marks mean: pairs of how a line is drawn, and what it means."""
+    """The key below the heading: pairs of how a line is drawn, and what it means."""
     from matplotlib.lines import Line2D
 
     width, height = figure.get_size_inches()

@@ -40,7 +40,7 @@ _RUN: Final = ProcedureRun.__table__
 
 
 class _Worth(NamedTuple):
-    """How much a picture tells; the least of these is the best."""
+    """The rank of a picture: the least is the most informative."""
 
     less_outliers: int
     less_shift: float

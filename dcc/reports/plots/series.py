@@ -274,7 +274,7 @@ def rule_of_series(catalogue: Catalogue) -> str:
 
 
 def description_of_series(catalogue: Catalogue, panels: Sequence[tuple[str, Panel]], unit: str) -> str:
-    """The picture of series in words."""
+    """A description of the picture of series."""
     parts = []
     for name, panel in panels:
         known = [step for step in panel.steps if step.earlier is not None]

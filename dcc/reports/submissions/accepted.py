@@ -53,7 +53,7 @@ def accepted_of_zip(qc: Connection, key: ZipKey, *, most: int) -> Accepted:
 
 
 def accepted_of_centre(qc: Connection, centre: str, *, most: int) -> Accepted:
-    """What stands of a centre by procedure, from its data contexts; without a look at each entity."""
+    """The current data of a centre by procedure, from its data contexts; entities are not counted."""
     query = (
         select(_CONTEXT.c.procedure_id, _CONTEXT.c.state, func.count(), func.sum(_CONTEXT.c.measurements))
         .where(_CONTEXT.c.centre == centre)

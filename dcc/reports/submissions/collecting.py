@@ -27,7 +27,7 @@ from dcc.reports.submissions.model import (
     Tone,
     ZipLine,
 )
-from dcc.reports.submissions.outcomes import in_order, once_changed, only_waits, outcome_of, tone_of, unless_held
+from dcc.reports.submissions.outcomes import only_waits, outcome_of, tone_of
 from dcc.reports.submissions.pictures import (
     draw_centre_pictures,
     draw_zip_pictures,
@@ -82,6 +82,9 @@ def collect_submission(
     states = () if latest is None else count_states(tracker, latest.id)
     held = latest is not None and count_held(tracker, latest.id) > 0
     accepted = None if qc is None else accepted_of_zip(qc, key, most=MOST_PROCEDURES)
+    causes = causes_of_zip(tracker, qc, key)
+    changed = changed_of(tracker, key)
+    foreign = next(iter(held_archives(tracker, key=key)), None)
     outcome = outcome_of(
         story.phase,
         story.status,
@@ -89,15 +92,11 @@ def collect_submission(
         held=held,
         taken=None if accepted is None else accepted.anything,
         left_out=latest is not None and count_left_out(tracker, latest.id) > 0,
+        foreign=foreign,
+        waits_for_data=accepted is not None and only_waits(causes),
+        waits_for_older=story.waits_for is not None,
+        changed=changed is not None,
     )
-    causes = causes_of_zip(tracker, qc, key)
-    if accepted is not None and only_waits(outcome, causes):
-        outcome = Outcome.WAITS_FOR_DATA
-    changed = changed_of(tracker, key)
-    if changed is not None:
-        outcome = once_changed(outcome)
-    foreign = next(iter(held_archives(tracker, key=key)), None) if outcome is Outcome.WAITING else None
-    outcome = in_order(unless_held(outcome, foreign), waits=story.waits_for is not None)
     return SubmissionReport(
         key=key,
         centre=story.centre,
@@ -211,7 +210,7 @@ def collect_session(
 
 
 def _reasons(story: ZipStory, foreign: HeldArchive | None) -> tuple[Reason, ...]:
-    """Why it is as it is; of an archive on another centre's source without the commands that wranglers are told."""
+    """The recorded reasons for its state, and that it is held; without the commands that only wranglers have."""
     recorded = [reason for reason in story.reasons if reason.kind not in (HELD, DECLINED, WAITS)][-MOST_NOTES:]
     told = [] if foreign is None else [Reason(foreign.kind, foreign.told, utc_now())]
     return (*recorded, *told)

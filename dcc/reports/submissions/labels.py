@@ -16,7 +16,7 @@ from dcc.vocabulary import ContextState
 
 
 class OutcomeText(NamedTuple):
-    """An outcome in words: in a list, as a headline, explained, who acts, and what happens next."""
+    """The texts of an outcome: in a list, as a headline, explained, who acts, and what happens next."""
 
     short: str
     headline: str

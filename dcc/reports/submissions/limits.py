@@ -13,7 +13,7 @@ MOST_HOSTS: Final = 20
 MOST_REASONS: Final = 3
 """Reasons of one download attempt: the last."""
 MOST_PICTURE_BYTES: Final = 600_000
-"""Of all pictures in a page, as they stand in it; what is beyond is left out, and that is said."""
+"""Of all pictures in a page, encoded; the page says how many more it leaves out."""
 
 
 def shortened(text: str, most: int = LONGEST_MESSAGE) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from dcc.phases import Phase, Status
@@ -68,19 +68,38 @@ def outcome_of(
     held: bool,
     taken: bool | None,
     left_out: bool = False,
+    foreign: HeldArchive | None = None,
+    waits_for_data: bool = False,
+    waits_for_older: bool = False,
+    changed: bool = False,
 ) -> Outcome:
-    """What became of a zip action in that state, whose documents are in `states`.
+    """The outcome of a submission in that state, whose documents are in `states`.
 
-    `held`: one of them waits to be confirmed. `left_out`: the settings leave a step out of one of them. `taken`:
-    something of it was taken over; None where that is not known, and then the states tell.
+    `held`: one of them waits to be confirmed. `left_out`: the settings leave a step out of one of them. `taken`: some
+    of its data were accepted; None where that is not known, and then the states tell. `foreign`: it is held, or was
+    turned down, on another centre's source. `waits_for_data`: its failed documents only wait for other data.
+    `waits_for_older`: an older archive of its centre comes first. `changed`: the archive changed after its data were
+    accepted.
     """
-    counts = list(states)
+    outcome = _outcome_of_state(phase, status, list(states), held=held, taken=taken, left_out=left_out)
+    if outcome is Outcome.WAITING and foreign is not None:
+        outcome = Outcome.FOREIGN if foreign.declined is None else Outcome.DECLINED
+    elif outcome is Outcome.TO_BE_TAKEN and waits_for_older:
+        outcome = Outcome.IN_ORDER
+    elif outcome in (Outcome.NOTHING_TAKEN, Outcome.PARTLY_TAKEN) and waits_for_data:
+        outcome = Outcome.WAITS_FOR_DATA
+    return Outcome.CHANGED if changed and _TONES[outcome] not in (Tone.BAD, Tone.WARN) else outcome
+
+
+def _outcome_of_state(
+    phase: Phase, status: Status, states: Sequence[StateCount], *, held: bool, taken: bool | None, left_out: bool
+) -> Outcome:
     if status is Status.FAILED and phase in _ARCHIVE_FAILURES:
         return _ARCHIVE_FAILURES[phase]
     if phase in (Phase.ZIP_NAME, Phase.DOWNLOAD):
         return Outcome.WAITING
     if status is Status.FAILED:
-        some = _some_taken(counts) if taken is None else taken or _under_way(counts)
+        some = _some_taken(states) if taken is None else taken or _under_way(states)
         return Outcome.PARTLY_TAKEN if some else Outcome.NOTHING_TAKEN
     if status is Status.CANCELLED:
         return Outcome.LEFT_OUT if left_out or phase > Phase.UPLOAD else Outcome.WITHDRAWN
@@ -91,18 +110,6 @@ def outcome_of(
     if (phase, status) in ((Phase.XSD, Status.DONE), (Phase.UPLOAD, Status.PENDING)):
         return Outcome.TO_BE_TAKEN
     return Outcome.UNDER_WAY
-
-
-def unless_held(outcome: Outcome, held: HeldArchive | None) -> Outcome:
-    """The same, but for an archive that waits since it lies on another centre's source, or was turned down."""
-    if held is None or outcome is not Outcome.WAITING:
-        return outcome
-    return Outcome.FOREIGN if held.declined is None else Outcome.DECLINED
-
-
-def in_order(outcome: Outcome, *, waits: bool) -> Outcome:
-    """The same, but for one to be taken over that waits for an older archive of its centre."""
-    return Outcome.IN_ORDER if waits and outcome is Outcome.TO_BE_TAKEN else outcome
 
 
 def _under_way(states: Iterable[StateCount]) -> bool:
@@ -123,20 +130,10 @@ def tone_of(outcome: Outcome) -> Tone:
     return _TONES[outcome]
 
 
-def once_changed(outcome: Outcome) -> Outcome:
-    """What became of a zip action whose archive changed after its data were taken over: it is not in order any more."""
-    return outcome if _TONES[outcome] in (Tone.BAD, Tone.WARN) else Outcome.CHANGED
-
-
-def only_waits(outcome: Outcome, causes: Iterable[Cause]) -> bool:
-    """Whether what failed of a submission clears by itself: as long as other data are missing, nobody has to act."""
+def only_waits(causes: Iterable[Cause]) -> bool:
+    """Whether everything that fails clears by itself: as long as other data are missing, nobody has to act."""
     failing = [cause for cause in causes if cause.fails]
-    return is_faulty(outcome) and bool(failing) and all(cause.clears_by_itself for cause in failing)
-
-
-def is_faulty(outcome: Outcome) -> bool:
-    """Whether documents failed, so that somebody must act unless what failed clears by itself."""
-    return outcome in (Outcome.NOTHING_TAKEN, Outcome.PARTLY_TAKEN)
+    return bool(failing) and all(cause.clears_by_itself for cause in failing)
 
 
 def steps_of(phase: Phase, status: Status, left_out: Collection[Phase] = ()) -> tuple[Step, ...]:

@@ -38,7 +38,7 @@ _SIGNS: Final = {"good": "✓", "wait": "…", "warn": "!", "bad": "✗"}
 
 
 class Image(NamedTuple):
-    """A picture as it stands in the page; sizes in pixels of CSS."""
+    """A picture in the page; sizes in pixels of CSS."""
 
     title: str
     caption: str

@@ -15,7 +15,7 @@ def language_of_centre(tracker: Connection, centre: str) -> str | None:
 
 
 def language_of_zip(tracker: Connection, key: ZipKey) -> str | None:
-    """The language of the centre that a zip action is of: by its name or, where that tells none, by where it lies."""
+    """The language of a submission's centre: by the archive's name or, if that names none, by its file source."""
     named = (
         select(ZipAction.id, Centre.id.label("centre_id"), Centre.language)
         .join(ZipFile, ZipFile.id == ZipAction.zip_id)

@@ -39,7 +39,7 @@ _MOST_WHOLE: Final = 3
 
 
 def outcome_text(report: SubmissionReport) -> OutcomeText:
-    """What became of a submission, in words."""
+    """The texts of a submission's outcome."""
     return OUTCOME_TEXTS[report.outcome]
 
 

@@ -80,7 +80,7 @@ def json_text(report: Report, catalogue: Catalogue) -> str:
 
 
 def write_reports(tracker: Engine, settings: Settings, session_id: int) -> list[str]:
-    """Keep the reports of a session that has ended, as DCC_SUBMISSION_REPORTS says; sentences on what came of it.
+    """Store the reports of a session that has ended, as DCC_SUBMISSION_REPORTS says; returns sentences for its log.
 
     At most `MOST_REPORTS`, and for `MOST_SECONDS`; what is left out is said, and one that cannot be made costs no
     other. Raises nothing: what the session did stands, with or without reports, also where a DCC's own template meets

@@ -12,8 +12,8 @@ from sqlalchemy import Connection, Select, Subquery, case, false, func, or_, sel
 from dcc.declarations import declared
 from dcc.outcomes import HELD, LEFT_OUT, ZipKey
 from dcc.phases import ACTION_IDS, Phase, Status
-from dcc.reports.submissions.model import Outcome, Tone, ZipLine
-from dcc.reports.submissions.outcomes import in_order, is_faulty, once_changed, outcome_of, tone_of, unless_held
+from dcc.reports.submissions.model import Tone, ZipLine
+from dcc.reports.submissions.outcomes import outcome_of, tone_of
 from dcc.rules.catalogue import CATALOGUE
 from dcc.tracker.crawls import CHANGED, SessionEntry
 from dcc.tracker.hostings.changed_archives import changed_since_loaded
@@ -116,12 +116,18 @@ def _line(
 ) -> ZipLine:
     counts = list(states)
     phase, status = Phase(row.phase_id), Status(row.status_id)
-    outcome = unless_held(outcome_of(phase, status, counts, held=held, taken=None, left_out=left_out), foreign)
-    outcome = in_order(outcome, waits=waits_for_older)
-    if is_faulty(outcome) and waits_for_data:
-        outcome = Outcome.WAITS_FOR_DATA
-    if changed is not None:
-        outcome = once_changed(outcome)
+    outcome = outcome_of(
+        phase,
+        status,
+        counts,
+        held=held,
+        taken=None,
+        left_out=left_out,
+        foreign=foreign,
+        waits_for_data=waits_for_data,
+        waits_for_older=waits_for_older,
+        changed=changed is not None,
+    )
     return ZipLine(
         key=key_of(row),
         centre=row.centre,
