@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dcc.errors import ConfigurationError
+from dcc.operations.consistency.applied_documents import document_states, finding_logs
 from dcc.phases import Phase
 from dcc.qc import models
 from dcc.reports.submissions.collecting import collect_submission
@@ -62,6 +63,7 @@ def test_a_step_that_is_left_out_is_cancelled_and_made_up_for(
     with data.tracker.connect() as connection, data.qc.connect() as qc:
         (problem,) = next(one for one in zip_story(connection, key_of(ZIP)).documents if one.errors).errors
         report = collect_submission(connection, qc, key_of(ZIP), data.settings)
+        assert [*document_states(connection, qc), *finding_logs(connection, qc, 1_000)] == []
         assert loaded_zips(connection, [1]) == ({1} if documents else set())
     assert (REASON.format(step.short_name) in str(problem), problem.is_error) == (True, False)
     assert {each.standing for each in report.documents[0].steps if each.phase is step} == {Standing.LEFT_OUT}

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, func, select
 
 from dcc.operations.consistency.inconsistency import Inconsistency
 from dcc.operations.consistency.tracker_rows import DocumentEntry, document_entries
-from dcc.outcomes import ZipKey
+from dcc.outcomes import LEFT_OUT, ZipKey
 from dcc.phases import Phase, Status
 from dcc.qc.models import Document, Finding
 from dcc.rules.findings import MORE_RULE
@@ -35,7 +35,7 @@ _ACTIVE: Final = (
 _LOGGED: Final = (
     select(XmlLog.xml_id, AnException.short_name, func.count().label("entries"))
     .join(AnException, AnException.id == XmlLog.exception_id)
-    .where(XmlLog.xml_id.in_(IDS), XmlLog.cleared.is_(None))
+    .where(XmlLog.xml_id.in_(IDS), XmlLog.cleared.is_(None), AnException.short_name.not_in(LEFT_OUT.values()))
     .group_by(XmlLog.xml_id, AnException.short_name)
 )
 
