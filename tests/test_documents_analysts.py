@@ -82,7 +82,7 @@ def test_the_python_of_the_document_runs(
     names: dict[str, Any] = {}
     for program in PROGRAMS:
         exec(compile(program, "docs/analysts.md", "exec"), names)
-    assert len(PROGRAMS) == 3
+    assert len(PROGRAMS) == 4
     assert len(names["by_sex"]) == 8
     assert names["changed"]["value"].tolist() == ["31.5"]
     assert names["rows"] > 2 * 143

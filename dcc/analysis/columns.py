@@ -54,7 +54,11 @@ COLUMNS: Final = (
         pa.bool_(),
         "whether the integrity rules found no error in its experiment, line or housing, nor in an animal of it",
     ),
-    Column("metadata_group", _TEXT, "checksum of the circumstances; comparable where equal; missing for the past"),
+    Column(
+        "metadata_group",
+        _TEXT,
+        "checksum of the circumstances, empty without any; comparable where equal; missing for the past",
+    ),
     Column("owner_kind", _TEXT, "experiment, line or housing: what it is a measurement of"),
     Column("procedure_run_id", _WHOLE, "id of the procedure element; the measurements of one run have the same"),
     Column("document_id", _WHOLE, "id of the document that said it"),

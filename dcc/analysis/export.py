@@ -134,7 +134,8 @@ def _summarise(connection: Connection, wanted: MeasurementFilter) -> dict[Partit
     """The partitions to export, sorted."""
     groups: dict[Partition, list[tuple[Any, ...]]] = defaultdict(list)
     for centre, procedure, group, *sums in connection.execute(summary_query(wanted)):
-        groups[Partition(centre[:-1], procedure[:-1])].append((group or "", *map(int, sums)))
+        name = "-" if group == "" else group or ""
+        groups[Partition(centre[:-1], procedure[:-1])].append((name, *map(int, sums)))
     return {
         partition: _Summary(
             sum(rows[1] for rows in groups[partition]),

@@ -103,7 +103,7 @@ def conditions(wanted: MeasurementFilter, columns: Mapping[str, ColumnElement[ob
     for name in TEXT_FILTERS:
         texts = wanted.texts(name)
         if texts is not None:
-            found.append(_has_status(columns[name], texts) if name == "status" else _is_one_of(columns[name], texts))
+            found.append(has_status(columns[name], texts) if name == "status" else is_one_of(columns[name], texts))
     if wanted.date_from is not None:
         found.append(columns["date"] >= wanted.date_from)
     if wanted.date_until is not None:
@@ -113,17 +113,19 @@ def conditions(wanted: MeasurementFilter, columns: Mapping[str, ColumnElement[ob
     return found
 
 
-def _is_one_of(column: ColumnElement[object], texts: Iterable[str]) -> ColumnElement[bool]:
+def is_one_of(column: ColumnElement[object], texts: Iterable[str]) -> ColumnElement[bool]:
+    """The condition that a column has exactly one of some texts."""
     # With a mark after it, a text differs from one with trailing blanks on MySQL and MariaDB too.
     marked = column.concat(".")
     return column.in_(list(texts)) & marked.in_([f"{text}." for text in texts])
 
 
-def _has_status(column: ColumnElement[object], texts: Iterable[str]) -> ColumnElement[bool]:
+def has_status(column: ColumnElement[object], texts: Iterable[str]) -> ColumnElement[bool]:
+    """The condition that a column has one of some parameter statuses (see `MeasurementFilter`)."""
     choices = []
     for text in texts:
         if text:
-            choices.append(_is_one_of(column, [text]))
+            choices.append(is_one_of(column, [text]))
             choices.append(func.substr(column, 1, len(text) + 1) == f"{text}:")
         else:
             choices += [column.is_(None), column == ""]

@@ -22,6 +22,7 @@ from dcc.databases.engines import open_url
 from dcc.errors import NotFoundError
 from dcc.qc.apply.upload_lock import await_uploads
 from dcc.qc.apply.versions import same_text
+from dcc.qc.contexts.metadata_groups import EMPTY_GROUP
 from dcc.qc.history import current_at, document_at, measurements_at
 from dcc.qc.models import (
     Document,
@@ -229,5 +230,7 @@ class _Joined:
 
 
 def _metadata_group(run_id: ColumnElement[Any]) -> ColumnElement[Any]:
-    group = select(func.min(_OVERVIEW.c.metadata_group)).where(_OVERVIEW.c.procedure_run_id == run_id)
+    group = select(func.replace(func.min(_OVERVIEW.c.metadata_group), EMPTY_GROUP, "")).where(
+        _OVERVIEW.c.procedure_run_id == run_id
+    )
     return group.correlate_except(_OVERVIEW).scalar_subquery()

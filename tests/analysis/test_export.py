@@ -104,6 +104,9 @@ def test_an_export_read_back_equals_the_measurements(filled: Engine, tmp_path: P
     assert (report.files, report.unchanged, report.removed) == (6, 0, 0)
     assert Partition("J", WEIGHT) in report.written
     for read in (by_duckdb, by_pyarrow, by_pandas):
+        if (read, format_) == (by_pandas, ExportFormat.CSV):
+            # It takes an empty text in CSV for a missing one.
+            frame = frame.assign(metadata_group=frame["metadata_group"].mask(frame["metadata_group"] == ""))
         assert_frame_equal(original(read(report.directory, format_), format_), frame)
 
 

@@ -49,7 +49,8 @@ def test_filters_choose_what_is_exported(filled: Dcc, tmp_path: Path) -> None:
     assert filled.json("data", "export", tmp_path / "5", *both, "--as-of", "2026-01-02")["rows"] == 0
     csv = filled.json("data", "export", tmp_path / "6", "--format", "csv", "--centre", "J")
     assert (csv["format"], csv["files"]) == ("csv", 2)
-    assert "No measurement fits" in filled("data", "export", tmp_path / "7", "--centre", "K").stdout
+    nothing = ("--centre", "J", "--procedure", "IMPC_FER_001")
+    assert "No measurement fits" in filled("data", "export", tmp_path / "7", *nothing).stdout
 
 
 @only_sqlite
@@ -57,6 +58,26 @@ def test_wrong_use_is_told(filled: Dcc, tmp_path: Path) -> None:
     assert "neither a day nor a document" in filled.error(
         "data", "export", tmp_path / "1", "--as-of", "yesterday", exit_code=2
     )
+    unknown = filled.error("data", "export", tmp_path / "1", "--procedure", "IMPC_BTW_001", exit_code=2)
+    assert "no procedure 'IMPC_BTW_001'. The nearest: IMPC_BWT_001" in unknown
+    assert not (tmp_path / "1").exists()
     assert "no document 99" in filled.error("data", "export", tmp_path / "1", "--as-of", "99", exit_code=2)
     filled("data", "export", tmp_path / "2")
     assert "another directory" in filled.error("data", "export", tmp_path / "2", "--centre", "H", exit_code=2)
+
+
+@only_sqlite
+def test_parameters_are_listed(qc_with_reference: None, filled: Dcc) -> None:
+    shown = filled("data", "parameters", "bwt", "_001_001")
+    assert shown.stdout.splitlines()[1].split() == ["IMPC_BWT_001_001", "IMPC_BWT_001", "g", "simpleParameter", "0"]
+    assert shown.stderr == "1 parameter.\n"
+    (listed,) = filled.json("data", "parameters", "IMPC_BWT_001_001")
+    assert listed == {
+        "key": "IMPC_BWT_001_001",
+        "name": None,
+        "procedure": WEIGHT,
+        "procedure_name": None,
+        "unit": "g",
+        "type": "simpleParameter",
+        "measurements": 0,
+    }

@@ -15,6 +15,7 @@ _COMMANDS = {
     "recheck": "dcc.cli.data.changes:recheck",
     "causes": "dcc.cli.data.causes:causes",
     "findings": "dcc.cli.data.findings:findings",
+    "parameters": "dcc.cli.data.parameters:parameters",
     "export": "dcc.cli.data.export:export",
 }
 

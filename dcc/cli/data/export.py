@@ -91,6 +91,7 @@ def export(
     a filter is wrong; 3 another export writes to it; 4 the QC database cannot be reached.
     """
     from dcc.analysis.export import ExportFormat, MeasurementFilter, export_measurements
+    from dcc.analysis.known_values import require_known
 
     past_document, past_date = _past(as_of)
     wanted = MeasurementFilter(
@@ -102,6 +103,8 @@ def export(
         as_of_date=past_date,
     )
     with open_qc(settings_from_environment()) as qc, _progress_shown() as on_progress:
+        with qc.connect() as connection:
+            require_known(connection, wanted)
         format_ = ExportFormat(format_name)
         report = export_measurements(qc, directory.expanduser().absolute(), format_, wanted, on_progress=on_progress)
     if as_json:

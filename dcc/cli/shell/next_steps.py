@@ -127,6 +127,9 @@ NEXT: Final[Mapping[str, tuple[Step, ...]]] = {
         Step("dcc data findings --each", "the same one by one, with document, line and value", needs="counted"),
         Step("dcc rules list", "what each rule asks for"),
     ),
+    "data parameters": (
+        Step("dcc data export {parameter} --parameter {parameter}", "writes its measurements", needs="parameter"),
+    ),
     "data export": (Step("dcc data findings", "what is wrong with the data"),),
     "qc contexts": (Step("dcc qc done --help", "says that somebody is done with them"),),
     "qc done": (_CONTEXTS,),

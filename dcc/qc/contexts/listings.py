@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, func, select, true
 
+from dcc.qc.contexts.metadata_groups import EMPTY_GROUP
 from dcc.qc.models import (
     ContextHistory,
     DataContext,
@@ -157,7 +158,8 @@ OVERVIEWS: Final = tuple(_OVERVIEWS)
 def list_overview(connection: Connection, name: str, centre: str | None = None) -> list[dict[str, Any]]:
     """The rows of an overview, column name to value; of one centre if it is given.
 
-    Strains are those of the centre's specimens (counted everywhere), metadata groups those of its runs.
+    Strains are those of the centre's specimens (counted everywhere), metadata groups those of its runs. The checksum of
+    a group without circumstances is empty.
     """
     table, genotype, animal = _OVERVIEWS[name], OverviewGenotype.__table__.c, OverviewAnimalProcedure.__table__.c
     statement = select(table).order_by(*table.primary_key)
@@ -168,4 +170,7 @@ def list_overview(connection: Connection, name: str, centre: str | None = None) 
     elif centre is not None:
         groups = select(animal.metadata_group).where(animal.centre == centre)
         statement = statement.where(table.c.checksum.in_(groups))
-    return [dict(row) for row in connection.execute(statement).mappings()]
+    return [
+        {column: "" if value == EMPTY_GROUP else value for column, value in row.items()}
+        for row in connection.execute(statement).mappings()
+    ]

@@ -62,6 +62,10 @@ def group_of(items: Iterable[Item]) -> Group:
     return Group(checksum, json.dumps(content, ensure_ascii=False))
 
 
+EMPTY_GROUP: Final = group_of(()).checksum
+"""The checksum of the group without items. People see the empty text instead."""
+
+
 def production_centre(produced_at: str | None, phenotyped_at: str | None) -> list[Item]:
     """The item of an animal that was produced elsewhere, if it was."""
     if produced_at is None or phenotyped_at is None or produced_at == phenotyped_at:

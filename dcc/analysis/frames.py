@@ -1,0 +1,60 @@
+"""What `dcc.measurements` and `dcc.parameters` return."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import fields
+from typing import Any
+
+import pandas as pd
+from sqlalchemy import Engine
+
+from dcc.analysis.columns import PANDAS_TYPES
+from dcc.analysis.known_values import require_known
+from dcc.analysis.measurements import MeasurementFilter, load_measurements
+from dcc.analysis.parameters import ParameterEntry, list_parameters, parameter_names
+from dcc.databases.engines import open_database
+from dcc.errors import ConfigurationError
+from dcc.nearest_names import nearest_sentence
+from dcc.qc.database import QC_DATABASE, open_qc_database, require_current
+from dcc.settings import Settings, load_settings
+
+
+def measurements_frame(settings: Settings | None, url: str | None, filters: Mapping[str, Any]) -> pd.DataFrame:
+    """As `dcc.measurements`; `filters` are fields of `MeasurementFilter`."""
+    names = [field.name for field in fields(MeasurementFilter)]
+    for name in filters:
+        if name not in names:
+            raise ConfigurationError(
+                f"{name!r} is no filter of measurements.{nearest_sentence(name, names)} Filters are {', '.join(names)}."
+            )
+    wanted = MeasurementFilter(**filters)
+    with _opened(settings, url) as qc:
+        with qc.connect() as connection:
+            require_known(connection, wanted)
+            named = parameter_names(connection)
+        found = load_measurements(qc, wanted)
+    names_found = found["parameter_id"].map(named).astype(PANDAS_TYPES["parameter_id"])
+    found.insert(list(found).index("parameter_id") + 1, "parameter_name", names_found)
+    return found
+
+
+def parameters_frame(settings: Settings | None, url: str | None, text: str) -> pd.DataFrame:
+    """As `dcc.parameters`."""
+    with _opened(settings, url) as qc, qc.connect() as connection:
+        found = list_parameters(connection, text)
+    text_type = PANDAS_TYPES["parameter_id"]
+    types = {name: "int64" if name == "measurements" else text_type for name in ParameterEntry._fields}
+    return pd.DataFrame(found, columns=list(ParameterEntry._fields)).astype(types)
+
+
+@contextmanager
+def _opened(settings: Settings | None, url: str | None) -> Iterator[Engine]:
+    """The QC database of a URL, or else of the settings, which are those of the environment if not given."""
+    qc = open_database(url, QC_DATABASE) if url is not None else open_qc_database(settings or load_settings())
+    try:
+        require_current(qc)
+        yield qc
+    finally:
+        qc.dispose()

@@ -1,0 +1,70 @@
+"""Refuses filters that name a value that neither the data nor the reference data have: most are misspelt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from sqlalchemy import Column, Connection, select
+
+from dcc.analysis.filters import TEXT_FILTERS, MeasurementFilter, has_status, is_one_of
+from dcc.errors import NotFoundError
+from dcc.nearest_names import nearest_sentence
+from dcc.qc import models
+
+BASELINE: Final = "baseline"
+_NAMES_COMPARED: Final = 10_000
+_NAMES_LISTED: Final = 20
+
+
+def _columns(name: str, *tables: type[models.QcBase]) -> list[Column[Any]]:
+    return [table.__table__.c[name] for table in tables]
+
+
+_OWNERS: Final = (models.Experiment, models.Line, models.Housing)
+_COLONIES: Final = _columns("colony_id", models.Specimen, models.Line, models.KnownColony)
+_NAMED_IN: Final[Mapping[str, list[Column[Any]]]] = {
+    "centre": _columns("centre", models.Document),
+    "pipeline": _columns("pipeline", models.ImpressPipeline, *_OWNERS),
+    "project": [*_columns("name", models.KnownProject), *_columns("project", *_OWNERS)],
+    "colony": _COLONIES,
+    "genotype": _COLONIES,
+    "specimen": _columns("specimen_id", models.Specimen, models.Measurement),
+    "procedure": _columns("procedure_id", models.ImpressProcedure, models.ProcedureRun),
+    "parameter": _columns("parameter_id", models.ImpressParameter, models.DataContext, models.Measurement),
+    "status": [*_columns("code", models.KnownStatusCode), *_columns("status", models.Measurement)],
+}
+"""The columns that have the values of a filter's field, the smallest table first."""
+
+
+def require_known(connection: Connection, wanted: MeasurementFilter) -> None:
+    """Raise NotFoundError, with the nearest names, for a text of a filter that the QC database has nowhere."""
+    for field in TEXT_FILTERS:
+        for text in wanted.texts(field) or ():
+            if not _is_known(connection, field, text):
+                raise NotFoundError(
+                    f"The QC database has no {field} {text!r}.{_alternatives(connection, field, text)} "
+                    "Correct the name, or leave it out."
+                )
+
+
+def _is_known(connection: Connection, field: str, text: str) -> bool:
+    if (field, text) in {("genotype", BASELINE), ("status", "")}:
+        return True
+    same = has_status if field == "status" else is_one_of
+    return any(
+        connection.execute(select(column).where(same(column, [text])).limit(1)).first() for column in _NAMED_IN[field]
+    )
+
+
+def _alternatives(connection: Connection, field: str, text: str) -> str:
+    """A sentence with the nearest names, or with all if they are few."""
+    names: dict[str, None] = {}
+    for column in _NAMED_IN[field]:
+        # All tables but the largest: its names are in the others.
+        if column.table.name != models.Measurement.__tablename__:
+            alike = column.startswith(text[: len(text) // 2], autoescape=True)
+            distinct = select(column).where(column.is_not(None)).distinct().order_by(alike.desc(), column)
+            names |= dict.fromkeys(connection.scalars(distinct.limit(_NAMES_COMPARED)))
+    nearest = nearest_sentence(text, names)
+    return nearest or (f" It has {', '.join(sorted(names))}." if 0 < len(names) <= _NAMES_LISTED else "")

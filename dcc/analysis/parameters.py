@@ -1,0 +1,79 @@
+"""The parameters that measurements can be of: those of IMPReSS, and those that centres have measured."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import Connection, Select, and_, func, select
+
+from dcc.qc.models import DataContext, ImpressParameter, ImpressProcedure, ReferenceSnapshot
+from dcc.reference.impress import Impress
+from dcc.vocabulary import MeasurementType
+
+_PARAMETER: Final = ImpressParameter.__table__.c
+_PROCEDURE: Final = ImpressProcedure.__table__.c
+_CONTEXT: Final = DataContext.__table__.c
+
+
+class ParameterEntry(NamedTuple):
+    """A parameter of a procedure; all but the keys are missing where IMPReSS does not say it.
+
+    `parameter_id` and `procedure_id` are keys of IMPReSS, `type` is a `MeasurementType`. `measurements` is the number
+    of current, valid measurements that the last session counted in data contexts.
+    """
+
+    parameter_id: str
+    name: str | None
+    procedure_id: str
+    procedure: str | None
+    unit: str | None
+    type: str | None
+    measurements: int
+
+
+def list_parameters(connection: Connection, text: str = "") -> list[ParameterEntry]:
+    """The parameters whose key, name or procedure has all words of a text, ignoring case, by their keys."""
+    counts = _counts(connection)
+    found = [
+        ParameterEntry._make([*row, counts.pop((row.parameter_id, row.procedure_id), 0)])
+        for row in connection.execute(_impress())
+    ]
+    found += [ParameterEntry(key, None, procedure, None, None, None, n) for (key, procedure), n in counts.items()]
+    words = text.casefold().split()
+    return sorted((one for one in found if _has(one, words)), key=lambda one: (one.parameter_id, one.procedure_id))
+
+
+def parameter_names(connection: Connection) -> dict[str, str]:
+    """The names of parameters by their key."""
+    return {entry.parameter_id: entry.name for entry in list_parameters(connection) if entry.name}
+
+
+def _impress() -> Select[Any]:
+    """The parameters of measurements in the active IMPReSS, each once for a procedure."""
+    snapshot = ReferenceSnapshot.__table__.c
+    active = select(func.max(snapshot.id)).where(snapshot.name == Impress.NAME, snapshot.is_active).scalar_subquery()
+    same = and_(
+        _PROCEDURE.snapshot_id == _PARAMETER.snapshot_id,
+        _PROCEDURE.procedure_id == _PARAMETER.procedure_id,
+        _PROCEDURE.variant == _PARAMETER.procedure_variant,
+    )
+    keys = (_PARAMETER.parameter_id, _PARAMETER.procedure_id)
+    name, procedure, unit, kind = map(func.min, (_PARAMETER.name, _PROCEDURE.name, _PARAMETER.unit, _PARAMETER.type))
+    return (
+        select(keys[0], name, keys[1], procedure, unit, kind)
+        .join(ImpressProcedure.__table__, same)
+        .where(_PARAMETER.snapshot_id == active, _PARAMETER.type.in_([one.value for one in MeasurementType]))
+        .group_by(*keys)
+    )
+
+
+def _counts(connection: Connection) -> dict[tuple[str, str], int]:
+    """Numbers of measurements by the keys of parameter and procedure."""
+    keys = (_CONTEXT.parameter_id, _CONTEXT.procedure_id)
+    statement = select(*keys, func.sum(_CONTEXT.measurements)).group_by(*keys)
+    return {(row[0], row[1]): int(row[2]) for row in connection.execute(statement)}
+
+
+def _has(entry: ParameterEntry, words: list[str]) -> bool:
+    text = " ".join(part for part in entry[:4] if part).casefold()
+    return all(word in text for word in words)
