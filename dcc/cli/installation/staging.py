@@ -68,7 +68,7 @@ def _settings(
 @_policy_options
 @json_option
 def list_staging(files: bool, as_json: bool, **policy: object) -> None:
-    """Say what staging holds and how much can be removed, by centre and phase.
+    """Say what staging holds and what can go, by centre and phase.
 
     \b
     Examples:
