@@ -212,8 +212,8 @@ def collect_session(
 def _reasons(story: ZipStory, foreign: HeldArchive | None) -> tuple[Reason, ...]:
     """The recorded reasons for its state, and that it is held; without the commands that only wranglers have."""
     recorded = [reason for reason in story.reasons if reason.kind not in (HELD, DECLINED, WAITS)][-MOST_NOTES:]
-    told = [] if foreign is None else [Reason(foreign.kind, foreign.told, utc_now())]
-    return (*recorded, *told)
+    held = [] if foreign is None else [Reason(foreign.kind, foreign.told, utc_now())]
+    return (*recorded, *held)
 
 
 def _names(tracker: Connection) -> dict[str, str]:

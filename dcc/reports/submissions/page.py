@@ -96,7 +96,7 @@ def render_html(
         "kind_words": labels.KIND_LABELS,
         "context_words": labels.CONTEXT_LABELS,
         "session_words": labels.SESSION_LABELS,
-        "actor_words": {actor.value: said for actor, said in ACTOR_SENTENCES.items()},
+        "actor_words": {actor.value: sentence for actor, sentence in ACTOR_SENTENCES.items()},
         "how_often": partial(sentences.how_often, catalogue),
         "crawl_sentence": partial(sentences.crawl_sentence, catalogue),
         "not_taken_reason": partial(sentences.not_taken_reason, catalogue),

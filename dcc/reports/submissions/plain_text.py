@@ -55,14 +55,14 @@ def render_text(report: Report, catalogue: Catalogue) -> str:
 
 
 def _submission(report: SubmissionReport, catalogue: Catalogue) -> Iterator[str]:
-    said = sentences.outcome_text(report)
+    texts = sentences.outcome_text(report)
     whose = "" if report.centre is None else f" ({report.centre_name or report.centre})"
     yield from _wrapped(f"{report.key}{whose}")
-    yield from _wrapped(f"{catalogue.say(said.headline)}.", 2)
-    yield from _wrapped(catalogue.say(said.explanation), 2)
+    yield from _wrapped(f"{catalogue.say(texts.headline)}.", 2)
+    yield from _wrapped(catalogue.say(texts.explanation), 2)
     for reason in sentences.whole_reasons(report):
         yield from _wrapped(catalogue.tell(reason.fact), 2)
-    yield from _wrapped(f"{catalogue.say('Who acts')}: {catalogue.say(said.acts)}", 2)
+    yield from _wrapped(f"{catalogue.say('Who acts')}: {catalogue.say(texts.acts)}", 2)
     for sentence in sentences.notes(report, catalogue):
         yield from _wrapped(sentence, 2)
     yield from _cause_lines(report.causes, report.causes_total, catalogue, tell_zip=False)
@@ -144,12 +144,12 @@ def _example(cause: Cause, catalogue: Catalogue, *, tell_zip: bool) -> str:
     elif example.line is not None:
         parts.append(catalogue.say("line {line}", line=example.line))
     place = ", ".join(filter(None, parts))
-    said = f"{place}: {catalogue.tell(example.message)}" if place else catalogue.tell(example.message)
+    text = f"{place}: {catalogue.tell(example.message)}" if place else catalogue.tell(example.message)
     if example.nearest:
-        said += f" {catalogue.say('Perhaps meant')}: {example.nearest}"
+        text += f" {catalogue.say('Perhaps meant')}: {example.nearest}"
     elif example.permitted:
-        said += f" {catalogue.say('Permitted')}: {', '.join(example.permitted[:MOST_PERMITTED])}"
-    return said
+        text += f" {catalogue.say('Permitted')}: {', '.join(example.permitted[:MOST_PERMITTED])}"
+    return text
 
 
 def _accepted_lines(accepted: Accepted | None, catalogue: Catalogue) -> Iterator[str]:
@@ -204,7 +204,7 @@ def _source_lines(report: CentreReport | SessionReport, catalogue: Catalogue) ->
     sources: tuple[SourceReport, ...] = report.sources
     if not sources:
         return
-    told = {str(cause.example.message) for cause in report.causes[:_MOST_CAUSES]}
+    shown = {str(cause.example.message) for cause in report.causes[:_MOST_CAUSES]}
     yield from _title(catalogue.say("The sources"))
     for source in sources:
         visited = catalogue.say("It was never visited.")
@@ -212,11 +212,11 @@ def _source_lines(report: CentreReport | SessionReport, catalogue: Catalogue) ->
             visited = sentences.crawl_sentence(catalogue, source.crawl)
         yield from _wrapped(f"{catalogue.say('Source {number}', number=source.source)} ({source.label}): {visited}", 2)
         if source.crawl is not None and source.crawl.error is not None:
-            if source.crawl.error.message not in told:
+            if source.crawl.error.message not in shown:
                 yield from _wrapped(catalogue.tell(source.crawl.error.marked), 4)
-            told.add(source.crawl.error.message)
+            shown.add(source.crawl.error.message)
         for row in source.not_taken[:_MOST_CAUSES]:
-            if row.entry is None and str(row.message.problem) in told:
+            if row.entry is None and str(row.message.problem) in shown:
                 continue
             entry = "" if row.entry is None else f"{row.entry}: "
             yield from _wrapped(entry + sentences.not_taken_reason(catalogue, row), 4)

@@ -82,56 +82,48 @@ def notes(report: SubmissionReport, catalogue: Catalogue) -> list[str]:
     documents = report.documents
     late = sum(one.late and not one.without_effect for one in documents)
     repeated = sum(one.repeated for one in documents)
-    said = []
+    counted = (
+        (report.held if report.outcome is not Outcome.HELD else 0, _HELD),
+        (late, _LATE),
+        (repeated, _REPEATED),
+    )
+    sentences = [catalogue.say_plural(*texts, number) for number, texts in counted if number]
     if report.waits_for is not None:
-        said.append(catalogue.say("The archive that it waits for is {archive}.", archive=report.waits_for))
-    if report.held and report.outcome is not Outcome.HELD:
-        said.append(
-            catalogue.say_plural(
-                "One document waits to be confirmed by the Data Coordination Centre.",
-                "{number} documents wait to be confirmed by the Data Coordination Centre.",
-                report.held,
-            )
-        )
-    if late:
-        said.append(
-            catalogue.say_plural(
-                "One document came late: newer documents of your centre were taken before it. It was taken anyway. "
-                "Check that this is what you want.",
-                "{number} documents came late: newer documents of your centre were taken before them. They were "
-                "taken anyway. Check that this is what you want.",
-                late,
-            )
-        )
-    if repeated:
-        said.append(
-            catalogue.say_plural(
-                "One document had been taken before, and was not taken twice.",
-                "{number} documents had been taken before, and were not taken twice.",
-                repeated,
-            )
-        )
+        waits = catalogue.say("The archive that it waits for is {archive}.", archive=report.waits_for)
+        sentences.insert(0, waits)
     if report.removals:
-        said.append(catalogue.say("The Data Coordination Centre no longer keeps a copy of the archive."))
-    return said
+        sentences.append(catalogue.say("The Data Coordination Centre no longer keeps a copy of the archive."))
+    return sentences
+
+
+_HELD: Final = mark_plural(
+    "One document waits to be confirmed by the Data Coordination Centre.",
+    "{number} documents wait to be confirmed by the Data Coordination Centre.",
+)
+_LATE: Final = mark_plural(
+    "One document came late: newer documents of your centre were taken before it. It was taken anyway. Check that this "
+    "is what you want.",
+    "{number} documents came late: newer documents of your centre were taken before them. They were taken anyway. "
+    "Check that this is what you want.",
+)
+_REPEATED: Final = mark_plural(
+    "One document had been taken before, and was not taken twice.",
+    "{number} documents had been taken before, and were not taken twice.",
+)
 
 
 def document_notes(catalogue: Catalogue, document: DocumentReport) -> list[str]:
     """What else there is to know of a document, a few words each."""
-    said = []
-    if document.place:
-        said.append(catalogue.say("lies in the archive at {place}", place=document.place))
-    if document.held:
-        said.append(catalogue.say("waits to be confirmed"))
-    if document.late:
-        said.append(catalogue.say("came after newer documents"))
-    if document.repeated:
-        said.append(catalogue.say("was taken before"))
-    if document.warnings:
-        said.append(catalogue.say_plural("one warning", "{number} warnings", document.warnings))
-    if document.counts.get("measurements"):
-        said.append(catalogue.say_plural("one measurement", "{number} measurements", document.counts["measurements"]))
-    return said
+    measurements = document.counts.get("measurements", 0)
+    notes = (
+        (document.place, catalogue.say("lies in the archive at {place}", place=document.place)),
+        (document.held, catalogue.say("waits to be confirmed")),
+        (document.late, catalogue.say("came after newer documents")),
+        (document.repeated, catalogue.say("was taken before")),
+        (document.warnings, catalogue.say_plural("one warning", "{number} warnings", document.warnings)),
+        (measurements, catalogue.say_plural("one measurement", "{number} measurements", measurements)),
+    )
+    return [note for holds, note in notes if holds]
 
 
 def attempt_sentence(catalogue: Catalogue, attempt: DownloadStory) -> str:

@@ -82,9 +82,8 @@ def json_text(report: Report, catalogue: Catalogue) -> str:
 def write_reports(tracker: Engine, settings: Settings, session_id: int) -> list[str]:
     """Store the reports of a session that has ended, as DCC_SUBMISSION_REPORTS says; returns sentences for its log.
 
-    At most `MOST_REPORTS`, and for `MOST_SECONDS`; what is left out is said, and one that cannot be made costs no
-    other. Raises nothing: what the session did stands, with or without reports, also where a DCC's own template meets
-    a fault.
+    At most `MOST_REPORTS`, and for `MOST_SECONDS`. A report that cannot be made affects no other. Raises nothing: the
+    session's work stands with or without reports, even if a DCC's own template meets a fault.
     """
     if settings.submission_reports == "none":
         return []
@@ -92,15 +91,15 @@ def write_reports(tracker: Engine, settings: Settings, session_id: int) -> list[
         written, wanted, faults = _write_all(tracker, settings, session_id)
     except Exception as error:
         written, wanted, faults = 0, 0, [_tell(session_id, error)]
-    said = []
+    sentences = []
     if written or (wanted and not faults):
         left = wanted - written - len(faults)
         more = f"; {left:,} more on demand: dcc report" if left else ""
-        said.append(f"Kept {written:,} submission reports in {reports_directory(settings)}{more}.")
+        sentences.append(f"Kept {written:,} submission reports in {reports_directory(settings)}{more}.")
     if faults:
         others = f" {len(faults) - 1:,} more failed; see the log." if len(faults) > 1 else ""
-        said.append(f"The submission reports of session {session_id} were not all kept: {faults[0]}{others}")
-    return said
+        sentences.append(f"The submission reports of session {session_id} were not all kept: {faults[0]}{others}")
+    return sentences
 
 
 def _tell(session_id: int, error: Exception, key: ZipKey | None = None) -> str:

@@ -60,16 +60,16 @@ def _what_is_wrong(name: str, own: Path | None, error: Exception) -> str:
         place = f"{error.name or name}, line {error.lineno}"
     elif isinstance(error, TemplateNotFound):
         place = str(error.name or name)
-    said = "".join(str(error).splitlines()[:1])
-    if not isinstance(error, TemplateError) or not said:
-        said = f"{type(error).__name__}: {said}" if said else type(error).__name__
+    reason = "".join(str(error).splitlines()[:1])
+    if not isinstance(error, TemplateError) or not reason:
+        reason = f"{type(error).__name__}: {reason}" if reason else type(error).__name__
     what = "uses what there is not" if isinstance(error, UndefinedError) else "cannot be used"
     mend = (
         "Reinstall the platform"
         if own is None
         else f"Correct it in {own} (DCC_TEMPLATES_DIRECTORY), or remove it from there"
     )
-    return f"The template {place or name} {what}: {said}. {mend}."
+    return f"The template {place or name} {what}: {reason}. {mend}."
 
 
 def _place_in(own: Path | None, error: BaseException) -> str:
