@@ -88,16 +88,15 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
 def dcc(debug: bool) -> None:
     """Data coordination: collect, check and track the data that research centres publish.
 
-    The first steps: `dcc init` makes the databases, `dcc source add` registers a centre and where its archives are,
-    `dcc crawl` collects, checks and takes over what is new, `dcc status` says how far everything is, `dcc show` tells
-    the whole story of one archive, `dcc data causes` what is wrong and who acts, and `dcc report` what to answer. Every
-    command suggests the next one; docs/quickstart.md goes through the first ten minutes.
+    The first steps: `dcc init` makes the databases, `dcc source add` registers a centre and its server, `dcc crawl`
+    collects, checks and loads new archives, `dcc status` shows the state of everything, `dcc show` tells the story of
+    one archive, `dcc data causes` shows what is wrong and who acts, and `dcc report` makes the answer to a centre.
+    Every command suggests the next one; docs/quickstart.md explains the first ten minutes.
 
-    Everything is set by environment variables; `dcc settings` lists them. Without any, all data are in ~/.dcc.
+    All settings are environment variables; `dcc settings` lists them. Without any, all data are in ~/.dcc.
 
-    An error is one line on standard error: its id, which `dcc explain` explains, what is wrong and what to do.
-    Standard output is then empty, with --json too, but for what a session did before it broke off.
-    Times are in UTC.
+    An error is one line on standard error: its id, which `dcc explain` explains, what is wrong and what to do. Standard
+    output is then empty, with --json too, except for a session's work before the error. Times are in UTC.
     """
 
 

@@ -51,12 +51,12 @@ def causes(
     spreadsheet: Path | None,
     as_json: bool,
 ) -> None:
-    """Say what is wrong, by its causes.
+    """Show what is wrong, grouped by cause.
 
-    Ten thousand findings may be one colony that is not registered. Each cause has who must act, what to do, and what
-    would be right if it was put right: documents and archives that have this fault and no other that is as bad. What
-    stopped documents before rules looked at them is told too, and what keeps crawls from a file source. The worst and
-    largest come first.
+    Ten thousand findings may have one cause, such as a colony that is not registered. Each cause says who must act,
+    what to do, and how many documents and archives its correction clears: those without another fault as bad. Errors
+    that stopped documents before the rules are included, and problems of crawls with a source. The worst and largest
+    come first.
 
     \b
     Examples:
@@ -72,8 +72,8 @@ def causes(
       "example": {"zip", "document", "line", "column", "element", "value", "message", "expected",
         "permitted", "nearest"}}
 
-    Exit codes: 0, whatever is wrong; 2 there is no such centre, zip action or session, or a database is not
-    initialised; 4 one cannot be reached.
+    Exit codes: 0, whatever is wrong; 2 an unknown centre, submission or session, or a database is not initialised; 4 a
+    database cannot be reached.
     """
     from dcc.reports.causes.cause import as_json as cause_as_json
     from dcc.reports.languages import load_catalogue

@@ -38,10 +38,9 @@ _reason_option = click.option("--reason", required=True, help="Why, for everybod
 @click.option("--all-changes", is_flag=True, help=f"Print all values that would change, not only {_CHANGES_SHOWN}.")
 @json_option
 def plan(zip_action: str, all_changes: bool, as_json: bool) -> None:
-    """Say what the zip action ACTION/ZIP would change, without doing it.
+    """Show what the submission ACTION/ZIP would change, without changing it.
 
-    For documents that wait to be uploaded, such as those that are held: each is applied by itself and taken back at
-    once.
+    For documents that wait for their upload, such as held ones: each is applied by itself and taken back at once.
 
     \b
     Example:
@@ -55,7 +54,7 @@ def plan(zip_action: str, all_changes: bool, as_json: bool) -> None:
       [{"rule", "severity", "message", "line"}]}; `changed` counts the values, `changes` are the
       first 1,000 of them
 
-    Exit codes: 0; 2 none of its documents waits to be uploaded; 4 a database cannot be reached.
+    Exit codes: 0; 2 no document of it waits for its upload; 4 a database cannot be reached.
     """
     from dcc.session.data.plans import plan_submission
 
@@ -125,12 +124,12 @@ def _counted(counts: Mapping[str, int]) -> str:
 @_reason_option
 @json_option
 def confirm(zip_action: str, reason: str, as_json: bool) -> None:
-    """Let the documents of ACTION/ZIP that are held take effect.
+    """Confirm the held documents of ACTION/ZIP.
 
-    An edit or delete that would change more than DCC_HOLD_THRESHOLD entities waits for this, and so does an addition
-    with data of another centre than its archive's. They are applied at once; the next session checks them and goes on.
-    `dcc data plan` says beforehand what they would change. An edit or delete of another centre's data is refused all
-    the same, unless that centre delegates: see `dcc centre delegate`.
+    An edit or delete that would change more than DCC_HOLD_THRESHOLD entities waits for your confirmation, and so does
+    an addition with data of another centre than its archive's. Confirmed documents are applied at once; the next
+    session checks them. `dcc data plan` shows beforehand what they would change. An edit or delete of another centre's
+    data is refused all the same, unless that centre delegates: see `dcc centre delegate`.
 
     \b
     Example:
@@ -180,11 +179,11 @@ def _print_confirmed(documents: Iterable[DocumentData]) -> None:
 @_reason_option
 @json_option
 def undo(zip_action: str, reason: str, as_json: bool) -> None:
-    """Withdraw all that the zip action ACTION/ZIP brought.
+    """Withdraw all data of the submission ACTION/ZIP.
 
-    What it added goes, what it replaced or deleted comes back: wholly, or not at all when something later builds on it.
-    That is named then; withdraw it first. What of it is held or waits to be uploaded is turned down, too. Nothing is
-    lost: the data can still be asked as they were. To bring it back: dcc retry. Data of another centre than the
+    Added data are removed, replaced or deleted data come back: all of them, or none if a later document builds on them.
+    That document is named; withdraw it first. Held and waiting documents of the submission are turned down, too.
+    Nothing is lost: you can still query the former data. To bring them back: dcc retry. Data of another centre than the
     archive's are withdrawn only if that centre delegates: see `dcc centre delegate`.
 
     \b
@@ -197,8 +196,8 @@ def undo(zip_action: str, reason: str, as_json: bool) -> None:
       "file_name"}]}; others are centres other than the archive's whose data came or went with it,
       declined what was held for such a centre's data
 
-    Exit codes: 0; 1 something builds on it, or it has data of a centre that has not delegated, and nothing was
-    changed; 2 nothing of it stands or is held; 4 a database cannot be reached.
+    Exit codes: 0; 1 a later document builds on it, or it has data of a centre that has not delegated, and nothing was
+    changed; 2 nothing of it is applied or held; 4 a database cannot be reached.
     """
     from dcc.session.data.corrections import withdraw_submission
 
@@ -241,9 +240,9 @@ def recheck(
     reason: str,
     as_json: bool,
 ) -> None:
-    """Have documents checked again by the next session.
+    """Let the next session check documents again.
 
-    For new reference data and waivers. Those that failed for what no longer holds go on; nobody submits them again.
+    After a change of reference data or waivers. Documents whose errors no longer hold go on; nobody submits them again.
     Documents that wait for animals need no recheck: they are judged again when the animals arrive.
 
     \b
@@ -253,7 +252,7 @@ def recheck(
 
     JSON: {"documents", "keys"}: how many, and the zip actions that they are of
 
-    Exit codes: 0; 2 nothing says which documents; 4 a database cannot be reached.
+    Exit codes: 0; 2 no documents were selected; 4 a database cannot be reached.
     """
     from dcc.session.data.corrections import recheck as set_back
 
@@ -275,9 +274,9 @@ def recheck(
 @click.option("--specimen", metavar="ID", required=True, help="The specimen's id, as the centre writes it.")
 @json_option
 def history(centre: str, specimen: str, as_json: bool) -> None:
-    """Tell the story of one animal.
+    """Show the story of one animal.
 
-    What each document did to it and to the experiments about it, in the order in which they were applied.
+    What each document did to it and to its experiments, in the order of application.
 
     \b
     Example:

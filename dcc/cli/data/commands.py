@@ -22,4 +22,4 @@ _COMMANDS = {
 
 @click.command(cls=CommandGroup, places=_COMMANDS)
 def data() -> None:
-    """Look at what documents brought, confirm, withdraw, export it."""
+    """Look at the data of documents; confirm, withdraw and export them."""

@@ -48,14 +48,14 @@ def findings(
     spreadsheet: Path | None,
     as_json: bool,
 ) -> None:
-    """Say what the integrity rules found in the documents.
+    """Show the findings of the integrity rules.
 
-    Counted by centre and rule, the worst first, or with --each one by one, with document, line and value. Those of the
-    upload are among them. An experiment that counts nowhere because an animal of it is at fault has no finding of its
-    own: how many there are is said below the counts.
+    Counted by centre and rule, the worst first, or with --each one by one, with document, line and value. Findings of
+    the upload are included. An experiment that does not count because of an error in one of its animals has no finding
+    of its own: the number of such experiments is below the counts.
 
-    A finding that no longer holds, because what it missed has arrived, is kept, and so is one that is waived; --all
-    shows them.
+    Findings that no longer hold, for example because a missing animal arrived, and waived ones are kept; --all shows
+    them.
 
     \b
     Examples:
@@ -69,7 +69,7 @@ def findings(
       {"id", "rule", "severity", "centre", "zip_action", "zip_file", "file_name", "line", "path",
        "value", "message", "snapshot", "waiver", "is_active", "created", "closed"}
 
-    Exit codes: 0, whatever was found; 2 there is no such centre, or a database is not initialised; 4 one cannot be
+    Exit codes: 0, whatever was found; 2 an unknown centre, or a database is not initialised; 4 a database cannot be
     reached.
     """
     from dcc.qc.judging.finding_reports import (

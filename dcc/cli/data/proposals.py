@@ -39,8 +39,8 @@ _STATES = ("open", "accepted", "turned_down", "came_back")
 def proposals(ctx: click.Context, source_id: int | None, centre: str | None, state: str, as_json: bool) -> None:
     """List proposed withdrawals; accept them or turn them down.
 
-    A crawl of a source with `--delta full` proposes to withdraw the data of each archive that the source lists no more
-    and that no other source hosts. Nothing is withdrawn before you accept it. When the archive comes back, its proposal
+    A crawl of a source with `--delta full` proposes to withdraw the data of each archive that the source no longer
+    lists and no other source hosts. Nothing is withdrawn before you accept it. If the archive comes back, its proposal
     is closed.
 
     \b
@@ -95,10 +95,10 @@ def _choice(command: _Command) -> _Command:
 @proposals.command()
 @_choice
 def accept(zip_actions: tuple[str, ...], everything: bool, source_id: int | None, reason: str, as_json: bool) -> None:
-    """Withdraw what archives that are gone brought.
+    """Withdraw the data of missing archives.
 
-    As `dcc data undo` does, the newest archive first. One that something later builds on, or that has data of a centre
-    that has not delegated, stays proposed.
+    Like `dcc data undo`, the newest archive first. A proposal stays open if a later document builds on the data, or if
+    they belong to a centre that has not delegated.
 
     \b
     Examples:
@@ -141,9 +141,9 @@ def _decided_json(one: DecidedProposal) -> dict[str, object]:
 def turn_down(
     zip_actions: tuple[str, ...], everything: bool, source_id: int | None, reason: str, as_json: bool
 ) -> None:
-    """Keep what archives that are gone brought.
+    """Keep the data of missing archives.
 
-    It is not proposed again, unless the archive comes back and goes once more.
+    The withdrawal is not proposed again, unless the archive comes back and disappears once more.
 
     \b
     Example:

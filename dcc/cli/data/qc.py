@@ -57,15 +57,14 @@ def _deciding(command: F) -> F:
 
 @click.group(cls=CommandGroup)
 def qc() -> None:
-    """List data contexts, decide about them, show overviews.
+    """List data contexts, decide on them, show overviews.
 
-    A data context is what a centre has measured of one parameter of a procedure on one genotype and strain: the
-    measurements that are current and in which no integrity rule found an error. Documents add to them, change and
-    remove data; a wrangler looks at them and says that they are done. A document is through with the phase qc when all
-    contexts with its measurements are done.
+    A data context is a centre's measurements of one parameter of a procedure on one genotype and strain: those that are
+    current and in which no integrity rule found an error. Documents add, change and remove data; a wrangler checks the
+    context and marks it as done. A document has passed the phase qc when all contexts with its measurements are done.
 
     States, from the least to the worst: nodata, qcdone, dataadded, datachanged, dataremoved, hasissues. The state is
-    the worst that happened since somebody was done with the context.
+    the worst event since the context was last marked as done.
     """
 
 
@@ -85,7 +84,7 @@ def contexts(as_json: bool, **given: Any) -> None:
       "measurements", "checksum", "state", "issues" (open ones), "changed"}; what is not known
       of genotype and strain is ""
 
-    Exit codes: 0, also when there are none; 2 the QC database is not initialised; 4 it cannot be reached.
+    Exit codes: 0, even without any; 2 the QC database is not initialised; 4 it cannot be reached.
     """
     from dcc.qc.contexts.listings import list_contexts
 
@@ -102,10 +101,10 @@ def contexts(as_json: bool, **given: Any) -> None:
 @qc.command()
 @_deciding
 def done(reason: str, every: bool, as_json: bool, **given: Any) -> None:
-    """Say that the data of contexts are in order.
+    """Mark contexts as done.
 
-    They are qcdone then, or nodata where there are no data any more, until a document changes something again. Contexts
-    with open issues are left as they are. The tracker follows: documents whose contexts are all done are done.
+    They are qcdone then, or nodata without any data, until a document changes something again. Contexts with open
+    issues stay as they are. Documents whose contexts are all done become done in the tracker.
 
     \b
     Example:
@@ -113,8 +112,7 @@ def done(reason: str, every: bool, as_json: bool, **given: Any) -> None:
 
     JSON: {"changed", "left"}: how many contexts it was about, and how many were left because of open issues
 
-    Exit codes: 0; 2 no context was chosen, there is no such centre, or the reason is empty; 4 a database cannot be
-    reached.
+    Exit codes: 0; 2 no context was selected, an unknown centre, or the reason is empty; 4 a database cannot be reached.
     """
     from dcc.qc.contexts.states import mark_done
 
@@ -130,14 +128,13 @@ def done(reason: str, every: bool, as_json: bool, **given: Any) -> None:
 @qc.command("reopen")
 @_deciding
 def reopen_contexts(reason: str, every: bool, as_json: bool, **given: Any) -> None:
-    """Have contexts looked at again that somebody was done with.
+    """Reopen contexts that were marked as done.
 
-    They are dataadded then, or dataremoved where there are no data. The tracker follows.
+    They are dataadded then, or dataremoved without any data. The tracker follows.
 
     JSON: {"changed", "left"}: how many contexts it was about, and how many were left because of open issues
 
-    Exit codes: 0; 2 no context was chosen, there is no such centre, or the reason is empty; 4 a database cannot be
-    reached.
+    Exit codes: 0; 2 no context was selected, an unknown centre, or the reason is empty; 4 a database cannot be reached.
     """
     from dcc.qc.contexts.states import reopen
 
@@ -152,10 +149,10 @@ def reopen_contexts(reason: str, every: bool, as_json: bool, **given: Any) -> No
 @_deciding
 @click.option("--resolve", is_flag=True, help="Resolve all open issues of these contexts instead.")
 def issue(reason: str, every: bool, resolve: bool, as_json: bool, **given: Any) -> None:
-    """Say that something is wrong with the data of contexts.
+    """Raise an issue on contexts.
 
-    They have issues then, whatever documents change, until all are resolved; the history tells what documents did
-    meanwhile. With their issues resolved, their state is that of their data. The tracker follows.
+    They have issues then, whatever documents change, until all issues are resolved; the history shows the documents'
+    changes meanwhile. Afterwards their state is that of their data. The tracker follows.
 
     \b
     Examples:
@@ -164,8 +161,7 @@ def issue(reason: str, every: bool, resolve: bool, as_json: bool, **given: Any) 
 
     JSON: {"changed", "left"}: how many contexts it was about, and how many were left because of open issues
 
-    Exit codes: 0; 2 no context was chosen, there is no such centre, or the reason is empty; 4 a database cannot be
-    reached.
+    Exit codes: 0; 2 no context was selected, an unknown centre, or the reason is empty; 4 a database cannot be reached.
     """
     from dcc.qc.contexts.states import raise_issue, resolve_issues
 
@@ -181,7 +177,7 @@ def issue(reason: str, every: bool, resolve: bool, as_json: bool, **given: Any) 
 @_filtered
 @json_option
 def history(as_json: bool, **given: Any) -> None:
-    """Tell what happened to data contexts, oldest first.
+    """Show the history of data contexts, oldest first.
 
     \b
     JSON: a list of {"centre", "pipeline", "genotype", "strain", "procedure", "parameter",
@@ -189,7 +185,7 @@ def history(as_json: bool, **given: Any) -> None:
       "state" (the one it led to), "measurements", "zip_action" (of the document that did it, or
       undo/<zip>; null), "document" (its file name, or null), "author", "reason", "created"}
 
-    Exit codes: 0, also when there is none; 2 the QC database is not initialised; 4 it cannot be reached.
+    Exit codes: 0, even without any; 2 the QC database is not initialised; 4 it cannot be reached.
     """
     from dcc.qc.contexts.listings import list_history
 
@@ -207,10 +203,10 @@ def history(as_json: bool, **given: Any) -> None:
 @click.option("--centre", help="Only of this centre (ILAR code).")
 @json_option
 def overview(name: str, centre: str | None, as_json: bool) -> None:
-    """Show an overview of what is current and valid.
+    """Show an overview of current, valid data.
 
-    genotypes and strains of the specimens; animals: the procedure runs with the animals that they were done on;
-    metadata-groups: under what circumstances procedures were done alike.
+    genotypes and strains of the specimens; animals: the procedure runs with their animals; metadata-groups: the
+    circumstances of comparable procedures.
 
     \b
     JSON: a list of objects
@@ -222,7 +218,7 @@ def overview(name: str, centre: str | None, as_json: bool) -> None:
                        "gender", "zygosity", "date", "measurements", "metadata_group"}
       metadata-groups  {"checksum", "content"}; content is the text of a JSON object
 
-    Exit codes: 0, also when it is empty; 2 the QC database is not initialised; 4 it cannot be reached.
+    Exit codes: 0, even if it is empty; 2 the QC database is not initialised; 4 it cannot be reached.
     """
     from dcc.qc.contexts.listings import list_overview
 
@@ -238,11 +234,11 @@ def overview(name: str, centre: str | None, as_json: bool) -> None:
 @click.option("--reason", required=True, help="Why; kept in the history of what is corrected.")
 @json_option
 def recount(reason: str, as_json: bool) -> None:
-    """Count all data contexts anew, and build the overviews from nothing.
+    """Recount all data contexts, and rebuild the overviews.
 
-    For a QC database that was mended by hand: sessions count what changes, and leave an error where it is. Contexts
-    that differ are corrected, which is in their history; the tracker follows. It takes as long as all measurements take
-    to be read, and uploads wait meanwhile.
+    For a QC database that was repaired by hand: sessions only count changes, and leave an error in place. Contexts that
+    differ are corrected, which is in their history; the tracker follows. It takes as long as reading all measurements,
+    and uploads wait meanwhile.
 
     
     Example:
@@ -324,11 +320,10 @@ def plot(
     """Draw a centre's data.
 
     A numeric parameter by centre, sex and zygosity; a parameter of a series by its increments, for females and males;
-    without a parameter, how many experiments there are of each week. Only data are drawn that are current and in which
-    no integrity rule found an error. An outlier is a value more than 3 interquartile ranges below the first or above
-    the third quartile.
+    without a parameter, the number of experiments in each week. Only current data without an error are drawn. An
+    outlier is a value more than 3 interquartile ranges below the first or above the third quartile.
 
-    With --zip, what that archive brought is picked out, and compared with what was there before it.
+    With --zip, the values of that archive are highlighted, and compared with the values before it.
 
     \b
     Examples:
@@ -338,8 +333,7 @@ def plot(
     JSON: {"file", "title", "caption", "rule", "description", "outliers"}: outliers is how many of the new
     values the rule marks
 
-    Exit codes: 0; 2 there are no such data, centre or language, or the file cannot be written; 4 a database cannot be
-    reached.
+    Exit codes: 0; 2 no such data, centre or language, or the file cannot be written; 4 a database cannot be reached.
     """
     from dcc.reports.languages import load_catalogue
     from dcc.reports.plots import draw_weeks, font_directory, picture_of_parameter

@@ -20,10 +20,10 @@ _UNREACHABLE = 4
 
 @click.group(cls=CommandGroup)
 def reference() -> None:
-    """List the reference data that rules judge by, refresh them.
+    """List and refresh the reference data that rules use.
 
-    The sets are impress, status_codes, projects, colonies and strains. DCC_REFERENCE_IMPRESS and so on say where each
-    is read from; without, a small set that comes with the platform is used, enough for the demo.
+    The sets are impress, status_codes, projects, colonies and strains. DCC_REFERENCE_IMPRESS and so on name the source
+    of each; without it, a small shipped set is used, enough for the demo.
     """
 
 
@@ -32,10 +32,9 @@ def reference() -> None:
 def list_sets(as_json: bool) -> None:
     """List the sets of reference data and their age.
 
-    A set is stale when it was last found at its source more than DCC_REFERENCE_MAX_AGE_DAYS ago. One that is shipped
-    came with the platform: enough for the demo, too little for a real DCC, and never stale. Of a set in the state
-    "other" a source is in use that the setting does not name any more, or not yet; "troubled" is one whose source
-    could not be read when it was last asked, is refused, or was not found for days.
+    A set is stale if it was last found at its source more than DCC_REFERENCE_MAX_AGE_DAYS ago. A shipped set is enough
+    for the demo, too little for a real DCC, and never stale. "other": the set in use is not from the source in the
+    setting; "troubled": its source could not be read at the last try, was refused, or was not found for days.
 
     \b
     JSON: a list of {"name", "source", "retrieved", "checked", "rows", "snapshot_id", "age_days",
@@ -71,11 +70,11 @@ def list_sets(as_json: bool) -> None:
 @click.option("--force", is_flag=True, help="Take over a set that has shrunk to less than half, too.")
 @json_option
 def refresh(names: tuple[str, ...], force: bool, as_json: bool) -> None:
-    """Read reference data anew from their sources.
+    """Read reference data again from their sources.
 
-    The sets NAME, or all of them. A set that cannot be read leaves the one before in use, and the others are read all
-    the same. Servers are asked only for what has changed. Documents with findings by what was there before are judged
-    again by the next session; `dcc data recheck` has others judged again, too.
+    The sets NAME, or all of them. If a set cannot be read, the one before stays in use, and the others are read all the
+    same. Servers send only what has changed. The next session judges documents with findings by the old data again;
+    `dcc data recheck` adds others.
 
     \b
     Examples:
@@ -87,8 +86,8 @@ def refresh(names: tuple[str, ...], force: bool, as_json: bool) -> None:
       "changed", "message", "source", "snapshot_id", "is_unreachable"}; rows, source and
       snapshot_id are those of what is in use afterwards
 
-    Exit codes: 0 all were read; 1 one was refused for what it says or lacks; 2 there is no such set, or the QC database
-    is not initialised; 4 a source or the QC database could not be reached.
+    Exit codes: 0 all were read; 1 one was refused because of its content; 2 an unknown set, or the QC database is not
+    initialised; 4 a source or the QC database could not be reached.
     """
     from dcc.qc.reference.refresh import refresh as refresh_sets
 

@@ -23,19 +23,19 @@ _DAY = click.DateTime(["%Y-%m-%d"])
 
 @click.group(cls=CommandGroup)
 def rules() -> None:
-    """List the data-integrity rules, waive and restore them.
+    """List the data-integrity rules; waive and restore them.
 
-    A rule that is waived, or lowered to a warning, keeps no document from going on. Who waived it, when, why and for
-    how long stays on record.
+    A rule that is waived, or lowered to a warning, stops no document. The waiver's author, time, reason and duration
+    stay on record.
     """
 
 
 @rules.command("list")
 @json_option
 def list_rules(as_json: bool) -> None:
-    """List what data must satisfy.
+    """List the rules that data must satisfy.
 
-    Without a database: the rules are those of this version. A finding may be milder than its rule usually is.
+    Needs no database: the rules are those of this version. A finding may be milder than its rule usually is.
 
     \b
     JSON: a list of {"id", "severity" (unchecked, warning, error, fatal), "demand", "known_as",
@@ -76,10 +76,9 @@ def waive(
     warn: bool,
     as_json: bool,
 ) -> None:
-    """Waive RULE, or have it only warn.
+    """Waive RULE, or lower it to a warning.
 
-    Holds for documents that are judged from then on. Those that were judged before are judged again by the next session
-    after it begins.
+    It holds for documents that are judged from then on. The next session after its beginning judges earlier ones again.
 
     \b
     Example:
@@ -87,8 +86,8 @@ def waive(
 
     JSON: the waiver, as one of `dcc rules waivers --json`.
 
-    Exit codes: 0; 2 there is no such rule or centre, it cannot be waived, or the days are wrong; 4 a
-    database cannot be reached.
+    Exit codes: 0; 2 an unknown rule or centre, a rule that cannot be waived, or wrong days; 4 a database cannot be
+    reached.
     """
     from dcc.databases.columns import utc_now
     from dcc.qc.database import writing
@@ -120,7 +119,7 @@ def waive(
 @click.option("--all", "all_of_them", is_flag=True, help="Also those that are over or revoked.")
 @json_option
 def waivers(all_of_them: bool, as_json: bool) -> None:
-    """List the waivers that hold, or will hold.
+    """List present and future waivers.
 
     \b
     JSON: a list of {"id", "rule", "centre", "procedure", "effect" (waive, warn), "valid_from",
@@ -169,11 +168,11 @@ def waivers(all_of_them: bool, as_json: bool) -> None:
 def revoke(waiver_id: int, reason: str, as_json: bool) -> None:
     """End the waiver ID at once.
 
-    It stays on record. Documents that it decided about are judged again by the next session.
+    It stays on record. The next session judges the documents that it affected again.
 
     JSON: the waiver, as one of `dcc rules waivers --json`.
 
-    Exit codes: 0; 2 there is no such waiver, or it was revoked before.
+    Exit codes: 0; 2 an unknown waiver, or it was revoked before.
     """
     from dcc.databases.columns import utc_now
     from dcc.qc.database import writing

@@ -37,10 +37,10 @@ def backup(
 ) -> None:
     """Back up both databases to a new directory in DIRECTORY.
 
-    Sessions may go on meanwhile: the backup is of one moment. It holds the tracker and the QC database, whatever
-    databases these are on, the list of what is in staging, and the settings without secrets. It appears when it is
-    whole. THE ACCESS KEYS OF FILE SOURCES ARE IN IT, unless they are references or --without-secrets: only this user
-    may read it; keep it so where you copy it to.
+    Sessions may go on meanwhile: the backup shows one moment. It contains the tracker and the QC database, whatever
+    their servers, the list of files in staging, and the settings without secrets. It appears once it is complete. IT
+    CONTAINS THE ACCESS KEYS OF SOURCES, unless they are references or you give --without-secrets: only this user may
+    read it; keep it so where you copy it to.
 
     \b
     Examples:
@@ -133,14 +133,14 @@ def _manifest_json(directory: Path, manifest: Manifest) -> dict[str, object]:
 @click.option("--yes", is_flag=True, help="With --replace: do not ask.")
 @json_option
 def restore(directory: Path, replace: bool, yes: bool, as_json: bool) -> None:
-    """Put both databases back from the backup in DIRECTORY.
+    """Restore both databases from the backup in DIRECTORY.
 
-    DIRECTORY is a backup, or holds backups, of which the newest is taken. Into the databases that the settings name, of
-    either kind, which must be empty unless --replace. The backup is checked first; one of an older schema is brought up
-    to date. Stop `dcc ui` before. When it is broken off, give the same command again: until it is done, no other
-    command works with the databases. The session that was active at the time of the backup counts as killed; the next
-    one goes on with its work. Of what was in staging, copies of the backup are put back; what is missing is downloaded
-    again by the next two sessions where it is still needed.
+    DIRECTORY is a backup, or contains backups, of which the newest is used. The databases of the settings, of either
+    kind, must be empty unless --replace. The backup is verified first; one of an older schema is upgraded. Stop `dcc
+    ui` before. If the restoration is interrupted, give the same command again: until it is done, no other command works
+    with the databases. A session that was active during the backup counts as killed; the next one continues its work.
+    Copies of staged files in the backup are put back; the next two sessions download missing ones again if they need
+    them.
 
     \b
     Examples:
@@ -152,8 +152,8 @@ def restore(directory: Path, replace: bool, yes: bool, as_json: bool) -> None:
       "staging": {"same", "put_back", "different", "missing", "archives_missing"}}; all but the
       last are numbers of archives and documents
 
-    Exit codes: 0; 2 the backup is damaged or of a later version, or the databases hold data; 3 a session is active; 4
-    a database cannot be reached.
+    Exit codes: 0; 2 the backup is damaged or of a later version, or the databases have data; 3 a session is active; 4 a
+    database cannot be reached.
     """
     from dcc.operations.backups.restoration import restore_backup
 
@@ -206,10 +206,10 @@ def _show_restored(report: RestoreReport, *, as_json: bool) -> None:
 def migrate_storage(as_json: bool) -> None:
     """Copy both databases to others, on SQLite or MariaDB.
 
-    From SQLite to MariaDB or MySQL, or back. The targets are named by DCC_TARGET_TRACKER_URL and DCC_TARGET_QC_URL, so
-    that no password is seen in the list of processes. They must have no rows; where they are missing they are made. The
-    databases in use are only read, and compared table by table with what was written. Stop `dcc ui` before. When it is
-    broken off, give the command again: it begins anew.
+    From SQLite to MariaDB or MySQL, or back. DCC_TARGET_TRACKER_URL and DCC_TARGET_QC_URL name the targets, so that no
+    password is in the list of processes. They must have no rows; missing ones are made. The databases in use are only
+    read, and compared table by table with the copies. Stop `dcc ui` before. If the copy is interrupted, give the
+    command again: it starts from the beginning.
 
     \b
     Example:
@@ -220,8 +220,8 @@ def migrate_storage(as_json: bool) -> None:
     \b
     JSON: {"tracker", "qc", "rows", "seconds"}; the first two are objects of table to rows
 
-    Exit codes: 0; 1 what was written is not what was read; 2 a target holds data or is not named; 3 a session is
-    active; 4 a database cannot be reached.
+    Exit codes: 0; 1 the copy differs from its source; 2 a target has data or is not named; 3 a session is active; 4 a
+    database cannot be reached.
     """
     from dcc.cli.installation.setup import shown_url
     from dcc.databases.engines import open_database

@@ -38,9 +38,9 @@ _DEEP_SECONDS = 24 * 3600.0
 def doctor(ctx: click.Context, sources: bool, deep: bool, seconds: float, quiet: bool, as_json: bool) -> None:
     """Examine the installation, and say what to do.
 
-    Databases and their schemas, Dagster, sessions, file sources, access keys, disks, staging, clocks, versions, limits,
+    Databases and their schemas, Dagster, sessions, sources, access keys, disks, staging, clocks, versions, limits,
     reference data, held documents and the mail server, all at once. Each finding is ok, a warning, failed or not
-    checked, with what to do. Nothing is changed, and nothing hangs: what does not answer in time has failed.
+    checked, with what to do. Nothing is changed, and nothing hangs: a check that takes too long has failed.
 
     \b
     Examples:

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 def metrics(serve: str | None, as_json: bool) -> None:
     """Print figures for Prometheus, or serve them.
 
-    Sessions, file sources, zip actions and documents by phase and status, bytes and failures, findings, data contexts,
-    and the room that databases and staging take. In the text format of Prometheus; docs/operations/monitoring.md says
-    how to scrape them. With DCC_METRICS_FILE each session writes them at its end, for the node exporter. Where a
-    database is away, what the others tell is printed, and dcc_metrics_part_up is 0.
+    Sessions, sources, submissions and documents by phase and status, bytes and failures, findings, data contexts, and
+    the sizes of databases and staging. In the text format of Prometheus; docs/operations/monitoring.md explains
+    scraping. With DCC_METRICS_FILE each session writes them at its end, for the node exporter. If a database is away,
+    the other figures are printed, and dcc_metrics_part_up is 0.
 
     \b
     Examples:
@@ -34,8 +34,8 @@ def metrics(serve: str | None, as_json: bool) -> None:
 
     JSON: a list of {"name", "type" (gauge, counter), "help", "samples": [{"name", "labels", "value"}]}
 
-    Exit codes: 0, with --serve when it was stopped by Ctrl-C or SIGTERM; 2 a setting is wrong, or the address cannot be
-    served on; 4 the tracker could not be read.
+    Exit codes: 0, with --serve after Ctrl-C or SIGTERM; 2 a setting is wrong, or the address cannot be served; 4 the
+    tracker could not be read.
     """
     settings = settings_from_environment()
     if serve is not None:

@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 @click.option("--force", is_flag=True, help="With --production: replace a dagster.yaml, which is kept beside it.")
 @json_option
 def init(production: bool, only_grants: bool, from_host: str, force: bool, as_json: bool) -> None:
-    """Make the databases, or bring older ones up to date.
+    """Make the databases, or upgrade older ones.
 
     Both are SQLite in DCC_HOME unless DCC_TRACKER_URL and DCC_QC_URL name databases on a MySQL or MariaDB server.
     Running it again changes nothing. No other command changes the schema.
 
-    With --production, for which both and DCC_DAGSTER_URL name databases on a server, Dagster keeps its runs and events
-    there too: its tables are made, and DCC_HOME/dagster/dagster.yaml is written, which names the variable and holds no
-    password. One that is there stays. Then the SQL is printed that makes an account for each use, with no more rights
-    than it needs; --grants prints that alone, for whoever looks after the server, and connects to nothing.
+    With --production, for which DCC_DAGSTER_URL and the other two name databases on a server, Dagster keeps its runs
+    and events there too: its tables are made, and DCC_HOME/dagster/dagster.yaml is written, which names the variable
+    and contains no password. An existing file stays. Then the SQL is printed that makes an account for each use, with
+    only the rights that it needs; --grants prints only that, for the server's administrator, and connects to nothing.
 
     \b
     Examples:
@@ -53,8 +53,8 @@ def init(production: bool, only_grants: bool, from_host: str, force: bool, as_js
     database: {"url", "created", "from", "to"}. With --production also "dagster": {"url", "created", "from", "to"},
     "dagster_yaml": {"path", "written", "kept"}, and "grants", a list of lines of SQL; with --grants these alone.
 
-    Exit codes: 0; 2 a database is of a newer version, its server is too old, or a setting is wrong; 4 one cannot be
-    reached.
+    Exit codes: 0; 2 a database is of a newer version, its server is too old, or a setting is wrong; 4 a database cannot
+    be reached.
     """
     if not production and (only_grants or force or from_host != "%"):
         raise click.UsageError("--grants, --from-host and --force go with --production.")
@@ -172,7 +172,7 @@ def shown_url(database_url: str) -> str:
 @click.command()
 @json_option
 def show_settings(as_json: bool) -> None:
-    """List every setting, its value and where that is from.
+    """List every setting, its value and the value's origin.
 
     Each has an environment variable. Secrets are masked.
 
@@ -231,16 +231,16 @@ def _setting_entries(settings: Settings) -> list[dict[str, object]]:
 
 @click.group(cls=CommandGroup)
 def instance() -> None:
-    """Look after the Dagster instance, which shows the tracker."""
+    """Maintain the Dagster instance, which shows the tracker."""
 
 
 @instance.command()
 @json_option
 def rebuild(as_json: bool) -> None:
-    """Build the Dagster instance anew from the tracker.
+    """Rebuild the Dagster instance from the tracker.
 
-    For an instance that was lost. The tracker is the truth: this writes partitions, materialisations and failed checks
-    for everything in it. Stop `dcc ui` meanwhile.
+    For a lost instance. The tracker is the truth: this writes partitions, materialisations and failed checks for
+    everything in it. Stop `dcc ui` meanwhile.
 
     \b
     Example:
@@ -266,7 +266,7 @@ def _say(message: object) -> None:
 def demo(ctx: click.Context) -> None:
     """Show a crawling session on demonstration servers.
 
-    All of it is in .demo of the working directory.
+    Everything is in .demo of the working directory.
 
     Exit codes: 0 the outcome was the expected one; 1 it was not.
     """

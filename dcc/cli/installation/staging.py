@@ -25,12 +25,12 @@ _PHASES = ("xsd", "upload", "data", "context", "overview", "qc")
 
 @click.group(cls=CommandGroup)
 def staging() -> None:
-    """See what lies in staging, remove what is not needed any more.
+    """List staging; remove archives at the end of their time.
 
-    Archives stay there with their contents until they are removed: DCC_STAGING_KEEP_DAYS after they are through,
-    DCC_STAGING_KEEP_FAILED_DAYS after they failed, were withdrawn or were set back. What a session may still want
-    stays, whatever its age: what is not validated whole, what waits to be uploaded or confirmed, a part that a download
-    can go on with. `dcc retry` has an archive downloaded again.
+    Archives stay there with their contents until they are removed: DCC_STAGING_KEEP_DAYS after they are done,
+    DCC_STAGING_KEEP_FAILED_DAYS after they failed, were withdrawn or were set back. Whatever a session may still need
+    stays at any age: archives that are not completely validated, documents that wait for their upload or confirmation,
+    downloads that can be continued. `dcc retry` downloads an archive again.
     """
 
 
@@ -126,10 +126,10 @@ def list_staging(files: bool, as_json: bool, **policy: object) -> None:
 @_policy_options
 @json_option
 def clean(yes: bool, dry_run: bool, unknown: bool, as_json: bool, **policy: object) -> None:
-    """Remove from staging what has been kept long enough.
+    """Remove archives from staging at the end of their time.
 
-    Without --yes it only says what that is. Nothing is removed while a session is active, nothing outside staging, and
-    no link is followed. `dcc show` says of an archive when it was removed.
+    Without --yes it only lists them. Nothing is removed while a session is active, nothing outside staging, and no link
+    is followed. `dcc show` says when an archive was removed.
 
     \b
     Examples:

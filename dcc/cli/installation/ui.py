@@ -44,15 +44,15 @@ _ANSWER_SECONDS = 2.0
 def ui(host: str, port: int, without_daemon: bool, read_only: bool) -> None:
     """Serve the Dagster UI, and crawl by the schedule.
 
-    Its daemon picks up new zips. Prints the URL when the UI answers; Ctrl-C stops everything. Nothing is sent to anyone
-    but the notifications that you ask for. Whoever can reach the address can use the UI: it is this machine alone
-    unless --host says otherwise. For others, put a proxy with a login before it: deploy/nginx has one.
+    Its daemon processes new archives. The command prints the URL when the UI answers; Ctrl-C stops everything. Nothing
+    is sent to anyone except the notifications that you ask for. Whoever can reach the address can use the UI: only this
+    machine, unless you give --host. For others, put a proxy with a login before it: deploy/nginx has one.
 
-    The UI answers to the names and addresses of this machine alone, to --host and to those in DCC_UI_HOSTS, and refuses
-    what pages of other sites ask for.
+    The UI answers only to the names and addresses of this machine, to --host and to those in DCC_UI_HOSTS, and refuses
+    requests from pages of other sites.
 
-    With --read-only no database but Dagster's is used, for which an account that may only SELECT is enough (see
-    dcc init --production).
+    With --read-only it uses no database but Dagster's, for which an account with SELECT alone is enough (see dcc init
+    --production).
 
     \b
     Examples:
@@ -61,8 +61,8 @@ def ui(host: str, port: int, without_daemon: bool, read_only: bool) -> None:
       dcc ui --without-daemon
       dcc ui --read-only --host 0.0.0.0
 
-    Exit codes: 0 stopped by Ctrl-C or SIGTERM; 2 a database is not initialised, or the port is in use; 3 a daemon runs
-    already on this machine; 4 a database cannot be reached; 70 Dagster could not be started.
+    Exit codes: 0 stopped by Ctrl-C or SIGTERM; 2 a database is not initialised, or the port is in use; 3 a daemon is
+    running already on this machine; 4 a database cannot be reached; 70 Dagster could not be started.
     """
     from dcc.settings.hosts import is_loopback
 
@@ -92,17 +92,17 @@ def ui(host: str, port: int, without_daemon: bool, read_only: bool) -> None:
 
 @click.command()
 def daemon() -> None:
-    """Crawl by the schedule and pick up new zips, without a UI.
+    """Crawl by the schedule and process new archives, without a UI.
 
-    Stays in the foreground, as service managers want it, and prints one line when it works. SIGTERM or Ctrl-C stops it,
-    with the sessions that it runs, which the next one takes up. There is one on a machine, and one for an installation.
-    For the pages beside it: dcc ui --without-daemon, or --read-only.
+    It stays in the foreground, as service managers want it, and prints one line when it works. SIGTERM or Ctrl-C stops
+    it with its sessions, which the next one continues. Run one on a machine, and one for an installation. For the
+    pages: dcc ui --without-daemon, or --read-only.
 
     \b
     Example:
       dcc daemon
 
-    Exit codes: 0 stopped by Ctrl-C or SIGTERM; 2 a database is not initialised; 3 a daemon runs already on this
+    Exit codes: 0 stopped by Ctrl-C or SIGTERM; 2 a database is not initialised; 3 a daemon is running already on this
     machine; 4 a database cannot be reached; 70 Dagster could not be started, or ended by itself.
     """
     settings = settings_from_environment()

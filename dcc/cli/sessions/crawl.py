@@ -70,15 +70,15 @@ def _session_options(command: F) -> F:
 @_session_options
 @click.pass_context
 def crawl(ctx: click.Context, /, source_ids: tuple[int, ...], group: str | None, as_json: bool, **given: Any) -> None:
-    """Collect, check and take over what is new: a crawling session.
+    """Collect, check and load new archives: a crawling session.
 
-    All available sources of active centres are listed at once; one that is down holds up none of the others. Then every
-    zip action that waits is processed, with what an interrupted session left unfinished: downloaded, extracted and
-    validated. Then the valid documents are uploaded to the QC database, one after the other, their content is checked,
-    and the data contexts and overviews are built that quality control starts from. The Dagster UI shows it all.
+    All available sources of active centres are listed at once; one that is down does not delay the others. Then all
+    waiting submissions, and those of interrupted sessions, are downloaded, extracted and validated. Then the valid
+    documents are uploaded to the QC database one after the other, the integrity rules check their content, and the data
+    contexts and overviews for quality control are built. The Dagster UI shows all of it.
 
-    --source narrows down which sources are listed; whatever waits is processed all the same. --group makes a session of
-    some centres: it lists their sources and processes their archives, and no others. Sessions of two groups run at
+    --source restricts which sources are listed; all waiting submissions are processed anyway. --group restricts the
+    session to some centres: it lists their sources and processes their archives only. Sessions of two groups run at
     once; one of all centres runs alone.
 
     \b
@@ -110,11 +110,11 @@ def crawl(ctx: click.Context, /, source_ids: tuple[int, ...], group: str | None,
                    of kind `unmended` a zip action of which documents were judged again while
                    others, told of by an earlier session, keep it failed
 
-    Exit codes: 0 all well; 1 a zip action failed, stays failed or waits to be confirmed, or the crawl found something
-    amiss (a refused name, a changed zip, an unreadable directory), or a set of reference data was refused; 2 wrong use,
-    or a database is not initialised; 3 another session is active; 4 a file source (the others were crawled), a database
-    or a source of reference data could not be reached, after which what was done until then is printed all the same, or
-    a disk is full: archives without room wait for the next session; 130 interrupted: the next session goes on.
+    Exit codes: 0 all well; 1 a submission failed, stays failed or waits for confirmation, the crawl has findings (a
+    refused name, a changed archive, an unreadable directory), or a set of reference data was refused; 2 wrong use, or a
+    database is not initialised; 3 another session is active; 4 a source (the others were crawled), a database or a
+    source of reference data could not be reached, after which earlier results are printed all the same, or a disk is
+    full: archives without room wait for the next session; 130 interrupted: the next session continues.
     """
     if group is not None and source_ids:
         raise click.UsageError("--source and --group exclude each other: give one of them.")
@@ -141,11 +141,11 @@ def crawl(ctx: click.Context, /, source_ids: tuple[int, ...], group: str | None,
 @_session_options
 @click.pass_context
 def retry(ctx: click.Context, /, zip_actions: tuple[str, ...], as_json: bool, **given: Any) -> None:
-    """Process the zip action ACTION/ZIP again, at once.
+    """Process the submission ACTION/ZIP again, at once.
 
-    From the download on. It is re-opened, which the tracker records with your user name, and what it did before stays
-    on record. The copy in staging is used where the source lists the same as when it was fetched. If the archive cannot
-    be fetched, nothing changes.
+    From the download on. It is opened again, which the tracker records with your user name; its former results stay on
+    record. The copy in staging is used if the source's listing has not changed. If the archive cannot be fetched,
+    nothing changes.
 
     \b
     Example:
@@ -153,9 +153,9 @@ def retry(ctx: click.Context, /, zip_actions: tuple[str, ...], as_json: bool, **
 
     JSON: as of `dcc crawl`.
 
-    Exit codes: 0 all well; 1 it failed again; 2 there is no such zip action, its name is refused, it has changed since
-    its data were uploaded (`dcc data undo` withdraws these), or no available file source hosts a copy that is not known
-    to be bad; 3 another session is active; 4 the tracker could not be reached, or a disk is full; 130 interrupted.
+    Exit codes: 0 all well; 1 it failed again; 2 an unknown submission, its name is refused, it has changed since its
+    data were uploaded (`dcc data undo` withdraws these), or no available source hosts a copy that is not known to be
+    bad; 3 another session is active; 4 the tracker could not be reached, or a disk is full; 130 interrupted.
     """
     keys = list(dict.fromkeys(parse_zip_key(text) for text in zip_actions))
     settings = settings_from_environment(**given)

@@ -11,9 +11,9 @@ _SHELLS = ("bash", "zsh", "fish")
 @click.argument("shell", type=click.Choice(_SHELLS))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print what completes commands in a shell.
+    """Print the completion script of a shell.
 
-    Commands, options and their choices, and from the tracker the zip actions, centres and file sources; rules too.
+    It completes commands, options and their choices, and from the tracker submissions, centres and sources; rules too.
 
     \b
     Examples:
@@ -21,7 +21,7 @@ def completion(ctx: click.Context, shell: str) -> None:
       echo 'eval "$(dcc completion zsh)"' >> ~/.zshrc
       dcc completion fish > ~/.config/fish/completions/dcc.fish
 
-    Exit codes: 0; 2 there is no such shell.
+    Exit codes: 0; 2 an unknown shell.
     """
     from click.shell_completion import get_completion_class
 

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 @click.group(cls=CommandGroup)
 def centre() -> None:
-    """Register research centres, list, change, activate, deactivate them; say who speaks for whom.
+    """Register, list, change, activate and deactivate centres; delegate.
 
-    A centre is known by its ILAR code, the first part of its files' names. Only the file sources of active centres are
+    A centre's code is its ILAR code, the first part of its files' names. Only the sources of active centres are
     crawled.
     """
 
@@ -46,7 +46,7 @@ def add(
 ) -> None:
     """Register the centre with the ILAR code CODE.
 
-    Names that were refused because the centre was not registered are accepted by the next crawl.
+    The next crawl accepts names that were refused because the centre was not registered.
 
     \b
     Example:
@@ -54,8 +54,8 @@ def add(
 
     JSON: the centre, as one of `dcc centre list --json`.
 
-    Exit codes: 0 registered; 2 the code is not one or is registered already, the e-mail address is none, or there
-    is no such language.
+    Exit codes: 0 registered; 2 the code is invalid or registered already, the e-mail address is invalid, or an unknown
+    language.
     """
     from dcc.tracker.database import writing
     from dcc.tracker.register import centres
@@ -121,10 +121,10 @@ def change(
     language: str | None,
     as_json: bool,
 ) -> None:
-    """Change what is known of centre CODE.
+    """Change the data of centre CODE.
 
-    What is not given stays. An empty text ("") takes away what is there: --language "" has the centre written to in
-    the language of DCC_LANGUAGE.
+    Missing options leave a value. An empty text ("") removes it: with --language "" the centre gets the language of
+    DCC_LANGUAGE.
 
     \b
     Example:
@@ -132,7 +132,7 @@ def change(
 
     JSON: the centre, as one of `dcc centre list --json`.
 
-    Exit codes: 0 changed; 2 there is no such centre, nothing to change was given, or a text is not one.
+    Exit codes: 0 changed; 2 an unknown centre, no change was given, or a text is invalid.
     """
     from dcc.errors import ConfigurationError
     from dcc.tracker.database import writing
@@ -163,9 +163,9 @@ def change(
 @centre.command()
 @click.argument("code")
 def activate(code: str) -> None:
-    """Have the file sources of centre CODE crawled (again).
+    """Crawl the sources of centre CODE (again).
 
-    Exit codes: 0; 2 there is no such centre.
+    Exit codes: 0; 2 an unknown centre.
     """
     _set_active(code, active=True)
 
@@ -173,11 +173,11 @@ def activate(code: str) -> None:
 @centre.command()
 @click.argument("code")
 def deactivate(code: str) -> None:
-    """Leave the file sources of centre CODE alone.
+    """Stop crawling the sources of centre CODE.
 
     Nothing is deleted.
 
-    Exit codes: 0; 2 there is no such centre.
+    Exit codes: 0; 2 an unknown centre.
     """
     _set_active(code, active=False)
 
@@ -189,11 +189,11 @@ def deactivate(code: str) -> None:
 @click.option("--revoke", is_flag=True, help="End the delegation now.")
 @json_option
 def delegate(code: str, delegate_code: str, until: datetime | None, revoke: bool, as_json: bool) -> None:
-    """Let the archives of another centre speak for centre CODE.
+    """Permit another centre to submit data of centre CODE.
 
-    They may then add, edit and delete data of CODE, and lie in its name on the other centre's sources. The owner is
-    notified of what is done in its name. Ask the owner before; who recorded it is kept. A session that uploads already
-    goes on with what was in force when it began.
+    Its archives may then add, edit and delete data of CODE, and archives named for CODE may be on its sources. The
+    owner is notified of each use. Ask the owner before; your name is recorded. An upload that is running keeps the
+    delegations from its beginning.
 
     
     Examples:
@@ -203,7 +203,7 @@ def delegate(code: str, delegate_code: str, until: datetime | None, revoke: bool
     
     JSON: {"owner", "delegate", "recorded_by", "created", "until", "revoked", "revoked_by", "in_force"}
 
-    Exit codes: 0; 2 there is no such centre, the day is over, or nothing to revoke.
+    Exit codes: 0; 2 an unknown centre, a past day, or nothing to revoke.
     """
     from dcc.tracker.database import writing
     from dcc.tracker.register import delegations
@@ -229,7 +229,7 @@ def delegate(code: str, delegate_code: str, until: datetime | None, revoke: bool
 @click.option("--all", "everything", is_flag=True, help="Those that were revoked or are over too.")
 @json_option
 def list_delegations(everything: bool, as_json: bool) -> None:
-    """List which centre speaks for which.
+    """List which centre may submit whose data.
 
     
     JSON: a list of {"owner", "delegate", "recorded_by", "created", "until", "revoked",

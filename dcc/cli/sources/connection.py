@@ -76,17 +76,17 @@ def add(
     no_test: bool,
     as_json: bool,
 ) -> None:
-    """Register a file source and print its id.
+    """Register a source and print its id.
 
-    At a terminal, what is missing is asked, the connection tried step by step and what is there explained, before
-    anything is registered; the centre too, if it is not yet.
+    At a terminal, missing options are asked for, the connection is tried step by step and the directories are
+    explained, before anything is registered; the centre too, if it is new.
 
-    The server is connected to. The host key of an sftp server is shown and, when you accept it, pinned: another one is
-    refused from then on. A source that cannot be used yet is registered all the same, with a warning; only an sftp
-    server whose host key was neither seen nor accepted unseen (--accept-host-key) is not.
+    The command connects to the server. It shows the host key of an sftp server and, if you accept it, pins it: from
+    then on another key is refused. A source that cannot be used yet is registered with a warning, except for an sftp
+    server whose host key was neither seen nor accepted unseen (--accept-host-key).
 
-    The certificate of an ftps or https server must be valid. --tls-ca names the authority of a server whose
-    authority the system does not know; --tls-fingerprint is for a certificate that nobody known has signed.
+    The certificate of an ftps or https server must be valid. --tls-ca names an authority that the system does not know;
+    --tls-fingerprint is for a certificate without a known authority.
 
     \b
     What --accesskey takes, best first:
@@ -241,20 +241,19 @@ def _stored_address(tracker: Engine, source_id: int) -> SourceAddress:
 @json_option
 @click.pass_context
 def test(ctx: click.Context, source_id: int, accept_host_key: bool, as_json: bool) -> None:
-    """Connect to file source ID and say what is there.
+    """Connect to source ID and show its directories.
 
-    Logs in and lists its directories. Nothing is recorded.
+    It logs in and lists the directories. Nothing is recorded.
 
-    With --accept-host-key the host key that the server shows at present is pinned in place of the one accepted before;
-    both fingerprints are shown.
+    With --accept-host-key the server's present host key replaces the accepted one; both fingerprints are shown.
 
     \b
     JSON: {"id", "label", "ok", "seconds", "error": null or {"kind", "message"},
       "accepted_host_key": null or {"old": [fingerprints], "new": fingerprint},
       "directories": [{"action", "missing", "zips", "ignored"}]}
 
-    Exit codes: 0 all well; 2 there is no such source, or its access key refers to nothing; 4 it could not be reached,
-    or did not do what was asked.
+    Exit codes: 0 all well; 2 an unknown source, or its access key refers to nothing; 4 it could not be reached, or
+    refused a request.
     """
     from dcc.session.crawling import list_source
     from dcc.sources.listing_watch import PAUSE_OF_LINES, ListingWatch

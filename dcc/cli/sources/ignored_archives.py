@@ -34,11 +34,11 @@ _WHY = "why it was not taken"
 def why(
     ctx: click.Context, source_id: int | None, centre: str | None, look: bool, language: str | None, as_json: bool
 ) -> None:
-    """Say what was not taken from file source ID, and why.
+    """Show which archives of source ID were not fetched, and why.
 
-    Without ID, of all. A crawl takes archives whose names conform and that are not known. This says what kept it from
-    the others: the source is not visited or could not be listed, names were refused, archives failed, changed after
-    they were taken, or were taken before, entries were ignored since they are no archives; and who must act.
+    Without ID, of all sources. A crawl fetches archives that are new and whose names conform. This shows the reason for
+    all others: the source is not crawled or could not be listed, names were refused, archives failed, changed after
+    they were fetched, or were fetched before, entries are no archives; and who must act.
 
     \b
     Examples:
@@ -50,8 +50,8 @@ def why(
     \b
     JSON: a list of {"source", "entry" (null: the source as a whole), "why", "reason", "acts", "number"}
 
-    Exit codes: 0, whatever is told; 2 there is no such source or centre; 4 --look could not reach one of them, all else
-    is told.
+    Exit codes: 0, whatever is shown; 2 an unknown source or centre; 4 --look could not reach one of them, all others
+    are shown.
     """
     from dcc.reports.causes.skipped import ignored_entries, skipped_entries
     from dcc.reports.languages import load_catalogue

@@ -13,9 +13,9 @@ from dcc.cli.shell.parameter_types import ID
 @click.argument("source_id", metavar="[ID]", type=ID, required=False)
 @json_option
 def missing(source_id: int | None, as_json: bool) -> None:
-    """List what file source ID listed before and does not now.
+    """List archives that source ID no longer lists.
 
-    Without ID, of all sources. A listing that lost much at once is not believed before the next one shows the same.
+    Without ID, of all sources. A listing that lost many archives at once counts only after the next one confirms it.
 
     \b
     Examples:
@@ -27,7 +27,7 @@ def missing(source_id: int | None, as_json: bool) -> None:
       (documents of it stand), "elsewhere" (another source hosts it), "proposal" (state of the
       proposal to withdraw it, or null)}
 
-    Exit codes: 0; 2 there is no such source; 4 the tracker cannot be reached.
+    Exit codes: 0; 2 an unknown source; 4 the tracker cannot be reached.
     """
     from dcc.tracker.queries.missing_archives import missing_archives
     from dcc.tracker.register import file_sources

@@ -41,19 +41,19 @@ _COMMANDS = {
 
 @click.command(cls=CommandGroup, places=_COMMANDS)
 def source() -> None:
-    """Register file sources, list, test, change or remove them.
+    """Register, list, test, change and remove sources.
 
-    A file source is a server, or a folder, with the directories add, edit and delete at its base path; any of them may
-    be missing.
+    A source is a server, or a folder, with the directories add, edit and delete at its base path; each of them may be
+    missing.
     """
 
 
 @click.command("list")
 @json_option
 def list_sources(as_json: bool) -> None:
-    """List the registered file sources.
+    """List the registered sources.
 
-    An access key that refers to something (env:NAME, file:PATH, key:PATH) is shown; a password never is.
+    An access key that is a reference (env:NAME, file:PATH, key:PATH) is shown; a password never is.
 
     \b
     JSON: a list of {"id", "centre", "protocol", "hostname", "username", "accesskey" (a reference,
@@ -117,7 +117,7 @@ def _listed(extent: Extent) -> str:
 @click.argument("source_id", metavar="ID", type=ID)
 @click.argument("state", type=click.Choice(_STATES))
 def set_state(source_id: int, state: str) -> None:
-    """Set the state of file source ID.
+    """Set the state of source ID.
 
     Only available sources are crawled and downloaded from.
 
@@ -125,7 +125,7 @@ def set_state(source_id: int, state: str) -> None:
     Example:
       dcc source set-state 3 maintenance
 
-    Exit codes: 0; 2 there is no such source or state.
+    Exit codes: 0; 2 an unknown source or state.
     """
     from dcc.tracker.database import writing
     from dcc.tracker.register import file_sources
@@ -160,12 +160,12 @@ def change(
     tls_ca: str | None,
     tls_fingerprints: tuple[str, ...],
 ) -> None:
-    """Change how file source ID is reached and listed.
+    """Change how source ID is reached and listed.
 
-    For a server that moved, a new password or certificate. What it hosts and has delivered stays known. A host key
-    accepted before stays pinned; see `dcc source test`. An empty --tls-ca or --tls-fingerprint takes away what was
-    trusted before, an empty --include or --exclude its patterns. A pattern is matched with the path below add, edit or
-    delete, and its * with slashes too.
+    For a server that moved, a new password or certificate. Its history and its archives stay known. An accepted host
+    key stays pinned; see `dcc source test`. An empty --tls-ca or --tls-fingerprint removes earlier trust, an empty
+    --include or --exclude its patterns. A pattern is matched with the path below add, edit or delete, and its * matches
+    slashes too.
 
     \b
     Examples:
@@ -174,7 +174,7 @@ def change(
       dcc source change 3 --delta full
       dcc source change 3 --depth 2 --include "2026/*" --exclude "*/old/*"
 
-    Exit codes: 0; 2 there is no such source, or a value is wrong.
+    Exit codes: 0; 2 an unknown source, or a value is wrong.
     """
     from pydantic import SecretStr
 
@@ -209,15 +209,15 @@ def change(
 @click.option("--purge", is_flag=True, help="Delete it, with the download attempts and documents that came from it.")
 @click.option("--yes", is_flag=True, help="Answer the question that --purge asks.")
 def remove(source_id: int, purge: bool, yes: bool) -> None:
-    """Remove file source ID; its history stays.
+    """Remove source ID; its history stays.
 
-    It is never used again, and what came from it stays in the tracker.
+    It is never used again, and its archives stay in the tracker.
 
     \b
     Example:
       dcc source remove 3
 
-    Exit codes: 0; 2 there is no such source, or --purge was not confirmed.
+    Exit codes: 0; 2 an unknown source, or --purge was not confirmed.
     """
     from dcc.tracker.database import writing
     from dcc.tracker.register import file_sources

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 @click.group(cls=CommandGroup)
 def archive() -> None:
-    """Turn down archives that lie on another centre's source; list those.
+    """Decline archives on another centre's source; list declined ones.
 
-    An archive that is named for one centre and lies on the source of another one is held: `dcc status` lists it. It is
-    taken when its own centre lists it too, or delegates: see `dcc centre delegate`.
+    An archive that is named for one centre and is on the source of another one is held: `dcc status` lists it. It is
+    fetched if its own centre lists it too, or delegates: see `dcc centre delegate`.
     """
 
 
@@ -29,10 +29,10 @@ def archive() -> None:
 @click.option("--revoke", is_flag=True, help="Take that back: the archive is held again.")
 @json_option
 def decline(zip_action: str, reason: str | None, revoke: bool, as_json: bool) -> None:
-    """Turn down ACTION/ZIP, which is held, so that it waits no more.
+    """Decline ACTION/ZIP, which is held, so that it stops waiting.
 
-    It stays so, also when its centre delegates, until that is taken back. When a source of its own centre lists it,
-    that one is taken all the same. Documents that are held are turned down with `dcc data undo`.
+    It stays declined, even if its centre delegates, until you revoke that. If a source of its own centre lists it, that
+    copy is fetched all the same. Turn held documents down with `dcc data undo`.
 
     \b
     Examples:
@@ -42,7 +42,7 @@ def decline(zip_action: str, reason: str | None, revoke: bool, as_json: bool) ->
     \b
     JSON: as one of `dcc archive declined --json`
 
-    Exit codes: 0; 2 it is not held, was turned down before, or is not turned down; 4 the tracker cannot be reached.
+    Exit codes: 0; 2 it is not held, is declined already, or is not declined; 4 the tracker cannot be reached.
     """
     from dcc.tracker import declines
     from dcc.tracker.database import writing
@@ -67,7 +67,7 @@ def decline(zip_action: str, reason: str | None, revoke: bool, as_json: bool) ->
 @click.option("--all", "everything", is_flag=True, help="Those of which it was taken back too.")
 @json_option
 def declined(everything: bool, as_json: bool) -> None:
-    """List the archives that were turned down.
+    """List the declined archives.
 
     \b
     JSON: a list of {"zip", "owner" (the centre of its name), "declined_by", "reason", "created",

@@ -32,9 +32,8 @@ _KINDS = ("valid", "schema-errors", "data-errors", "corrected")
 def example(directory: Path, kind: str, centre: str, suffix: str, as_json: bool) -> None:
     """Write an example submission into DIRECTORY.
 
-    A zip archive of XML documents or CSV tables such as centres put on their servers, in the directory add or edit of
-    DIRECTORY, the base path of a file source. The animals and measurements are made up; the colonies are in the
-    reference data that come with the platform.
+    A zip archive of XML documents or CSV tables as centres publish them, in the directory add or edit of DIRECTORY, the
+    base path of a source. The animals and measurements are made up; the colonies are in the shipped reference data.
 
     \b
     Kinds:
@@ -51,7 +50,7 @@ def example(directory: Path, kind: str, centre: str, suffix: str, as_json: bool)
 
     JSON: {"path", "kind", "centre"}
 
-    Exit codes: 0; 2 it cannot be written there, or is there already.
+    Exit codes: 0; 2 it cannot be written, or exists already.
     """
     from dcc.cli.demo.examples import example_submission
 

@@ -27,9 +27,9 @@ _LINK = re.compile(r"\[([^\]]+)\]\(([^)#]+)(?:#[^)]*)?\)")
 def explain(error_or_rule: str | None, as_json: bool) -> None:
     """Explain the error or rule ID, and what to do about it.
 
-    The id of an error stands in brackets before its message, that of a rule before what it found, that of a cause
-    before it in `dcc data causes`; an error's name in the tracker will do too. Without ID, all errors are listed; the
-    rules are in `dcc rules list`.
+    The id of an error is in brackets before its message, that of a rule before its finding, that of a cause before it
+    in `dcc data causes`; an error's name in the tracker works too. Without ID, all errors are listed; `dcc rules list`
+    has the rules.
 
     \b
     Examples:
@@ -40,7 +40,7 @@ def explain(error_or_rule: str | None, as_json: bool) -> None:
     JSON: {"id", "name" (in the tracker, empty if it has none), "meaning", "advice", "who" (acts)};
       without ID a list of them
 
-    Exit codes: 0; 2 there is no such id.
+    Exit codes: 0; 2 an unknown id.
     """
     from dcc.cli.shell import error_advice
 

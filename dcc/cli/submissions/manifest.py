@@ -22,9 +22,9 @@ def manifest(path: Path, suffix: str, as_json: bool) -> None:
     """Write a manifest of the documents in PATH.
 
     If PATH is a folder, the manifest is written into it: pack it at the top of the archive. If PATH is an archive, the
-    manifest is written beside it: upload both. It names every document and table, with its size, its SHA-256, and how
-    many specimens and experiments it holds; beside an archive also that. A session and dcc validate hold the archive
-    against it.
+    manifest is written beside it: upload both. It names every document and table, with its size, its SHA-256, and the
+    numbers of specimens and experiments; beside an archive also the archive's own. A session and dcc validate compare
+    the archive with it.
 
     \b
     Examples:

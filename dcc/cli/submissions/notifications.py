@@ -38,10 +38,10 @@ def notify(
     listed: bool,
     as_json: bool,
 ) -> None:
-    """Notify centres and wranglers of what is due.
+    """Send due notifications to centres and wranglers.
 
-    Every session ends with that by itself; the command is for what could not be sent, and for looking. Nothing is told
-    twice. Who is notified of what is set by DCC_NOTIFY_CENTRES, DCC_NOTIFY_TO, DCC_NOTIFY_WEBHOOK and DCC_NOTIFY_LOG.
+    Every session does this at its end; the command is for messages that could not be sent, and for a look. Nothing is
+    sent twice. DCC_NOTIFY_CENTRES, DCC_NOTIFY_TO, DCC_NOTIFY_WEBHOOK and DCC_NOTIFY_LOG say who is notified.
 
     \b
     Examples:
@@ -55,8 +55,8 @@ def notify(
       "centre", "language", "subject", "text", "attachments"}; with --list a list of {"kind",
       "subject", "channel", "recipient", "session", "state", "attempts", "reason", "changed"}
 
-    Exit codes: 0 all was sent, or nothing was due; 2 there is no such session or centre, or a setting is wrong; 4
-    something could not be sent (the next session tries again), or the tracker could not be reached.
+    Exit codes: 0 all was sent, or nothing was due; 2 an unknown session or centre, or a setting is wrong; 4 something
+    could not be sent (the next session tries again), or the tracker could not be reached.
     """
     if sum((dry_run, address is not None, listed)) > 1 or (centre is not None and session_id is None):
         raise click.UsageError("Give one of --dry-run, --test and --list; --centre with --session.")

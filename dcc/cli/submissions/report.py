@@ -56,12 +56,11 @@ def report(
     pictures: int,
     as_json: bool,
 ) -> None:
-    """Report to a centre what became of what it submitted.
+    """Report to a centre what happened to its submissions.
 
-    What came, what became of each document, what to correct and who acts, what was accepted: of the zip action
+    What arrived, what happened to each document, what to correct and who acts, what was accepted: of the submission
     ACTION/ZIP, of all of a centre, or of a session. In words for the data managers of centres. On the terminal in
-    short; --html writes a page that needs nothing else to be read, mailed or printed, --spreadsheet a sheet
-    with every finding.
+    short; --html writes a self-contained page to read, mail or print, --spreadsheet a sheet with every finding.
 
     \b
     Examples:
@@ -85,8 +84,8 @@ def report(
       outcomes, states, zips, sources, causes   with what each source's last crawl did not take
     Lists are bounded; beside each is the number of all.
 
-    Exit codes: 0, whatever became of it; 2 there is no such zip action, centre or session, or a file cannot be
-    written; 4 the tracker cannot be reached.
+    Exit codes: 0, whatever the result; 2 an unknown submission, centre or session, or a file cannot be written; 4 the
+    tracker cannot be reached.
     """
     subject = _subject(zip_action, centre, session)
     _refuse_both(as_json, html)

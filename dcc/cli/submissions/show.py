@@ -39,9 +39,9 @@ _FAULTS = {
 @click.option("--all-errors", is_flag=True, help=f"Print all errors of a document, not only {_ERRORS_SHOWN}.")
 @json_option
 def show(zip_action: str, all_errors: bool, as_json: bool) -> None:
-    """Tell the whole story of the zip action ACTION/ZIP.
+    """Show the whole story of the submission ACTION/ZIP.
 
-    Who hosts it, every attempt, every document and error. The name of the archive is enough where there is one of it.
+    Its sources, every attempt, every document and error. The name of the archive is enough if it has one submission.
 
     \b
     Example:
@@ -69,7 +69,7 @@ def show(zip_action: str, all_errors: bool, as_json: bool) -> None:
                   "created"}
       removals    when its archive or documents went from staging, as reasons
 
-    Exit codes: 0; 2 there is no such zip action; 4 the tracker cannot be reached.
+    Exit codes: 0; 2 an unknown submission; 4 the tracker cannot be reached.
     """
     from dcc.tracker.queries.zip_stories import zip_story
 

@@ -27,11 +27,11 @@ _FINDINGS_SHOWN = 20
 @click.command()
 @json_option
 def status(as_json: bool) -> None:
-    """Say how far everything is.
+    """Show the state of everything.
 
-    Zip actions and documents by phase and status, file sources, what waits to be confirmed, the last session. Documents
-    counted are those of each zip action's latest download. Findings are what the latest crawl of each source noticed,
-    and archives that changed and were not fetched anew since; those of the data are in `dcc data findings`.
+    Submissions and documents by phase and status, sources, what waits for confirmation, the last session. Documents are
+    those of each submission's latest download. Findings are those of the latest crawl of each source, and archives that
+    changed and were not fetched again since; `dcc data findings` has those of the data.
 
     \b
     JSON: an object with
@@ -200,9 +200,9 @@ def _print_list(title: str, messages: Sequence[str]) -> None:
 @click.option("--status", "state", type=click.Choice([s.short_name for s in Status]), help="Only in this status.")
 @json_option
 def zips(centre: str | None, action: str | None, phase: str | None, state: str | None, as_json: bool) -> None:
-    """List zip actions, oldest first.
+    """List submissions, oldest first.
 
-    With the file sources that host them at present.
+    With the sources that host them now.
 
     \b
     Examples:
@@ -213,7 +213,7 @@ def zips(centre: str | None, action: str | None, phase: str | None, state: str |
     JSON: a list of {"file_name", "action", "centre" (null where the name tells none), "phase",
       "status", "sources" (ids of the file sources that host it at present), "size_bytes"}
 
-    Exit codes: 0, also when there are none; 2 there is no such centre; 4 the tracker cannot be reached.
+    Exit codes: 0, even without any; 2 an unknown centre; 4 the tracker cannot be reached.
     """
     from dcc.tracker.queries import zip_action_lists
 
@@ -250,15 +250,15 @@ def zips(centre: str | None, action: str | None, phase: str | None, state: str |
 @click.option("--limit", type=COUNT, default=20, show_default=True, help="How many, newest first.")
 @json_option
 def sessions(limit: int, as_json: bool) -> None:
-    """List crawling sessions, newest first, with what each found.
+    """List crawling sessions, newest first, with their results.
 
     \b
     JSON: a list of {"id", "group", "centres" (null: all), "started", "finished", "outcome",
       "failed_phase", "tasks": [{"phase", "comment", "started", "finished", "outcome"}],
       "crawls": [as last_crawl of `dcc status --json`]}
 
-    A session's outcome: active (a process is at it), open (waits for a run to go on with it), succeeded, failed
-    (failed_phase tells of which task), cancelled (by a person), unfinished (its process died and no session has
+    A session's outcome: active (a process works on it), open (waits for a run to continue it), succeeded, failed
+    (failed_phase is that of the task), cancelled (by a person), unfinished (its process died and no session has
     followed).
 
     Exit codes: 0; 4 the tracker cannot be reached.

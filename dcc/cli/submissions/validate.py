@@ -49,12 +49,12 @@ def validate(
 ) -> None:
     """Check archives and documents as a session would, offline.
 
-    PATH is an archive, a document or a folder of them; no database is needed. Documents that follow the schema are
-    judged by the rules too; by those that need other documents, such as the animals of experiments, among all files
-    given. What needs earlier submissions, a session checks. An archive is checked with its name, every document in it,
-    and the .md5 beside it if there is one; in a folder edit or delete, as an edit or deletion. A document given by
-    itself is checked by what its root element says it is; a name that does not follow the convention is then a warning,
-    in an archive it is an error. The centre codes known are those of the consortium.
+    PATH is an archive, a document or a folder of them; no database is needed. The rules judge documents that follow the
+    schema; rules about other documents, such as the animals of experiments, use all files given. A session checks what
+    depends on earlier submissions. An archive is checked with its name, every document in it, and the .md5 beside it if
+    there is one; in a folder edit or delete, as an edit or deletion. For a single document its root element decides
+    what it is; a name that does not follow the convention is then a warning, in an archive it is an error. The known
+    centre codes are those of the consortium.
 
     \b
     Examples:
@@ -67,7 +67,7 @@ def validate(
       warned of unless it was submitted before]}, one for each archive (its own errors) and one for
       each document (<archive>/<document>)
 
-    Exit codes: 0 all valid; 1 something is not; 2 a path is not there, or a setting is wrong.
+    Exit codes: 0 all valid; 1 something is invalid; 2 a path is missing, or a setting is wrong.
     """
     from dcc.documents.schema_set import SchemaSet
     from dcc.phases import KNOWN_CENTRES
