@@ -80,7 +80,15 @@ REVIEWED = {
     ),
     "dcc/qc/rows/prepared_file.py": (
         "quoted names of the platform's own tables and columns, and marks of parameters",
-        {"', '.join(columns)", "quoted(_ENTRY)", "into", "marks", "quoted(table)"},
+        {
+            "', '.join(_ENTRY_COLUMNS)",
+            "', '.join(columns)",
+            "quoted(_ENTRY)",
+            "into",
+            "marks",
+            "quoted(table)",
+            "statement",
+        },
     ),
     "dcc/qc/models/views.py": (
         "constants",

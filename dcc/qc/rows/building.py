@@ -171,20 +171,18 @@ class RowBuilder:
         return EntityRow(EntityKind.SPECIMEN, row_id, values)
 
     def _relations(self, row_id: int, entity: said.Specimen) -> None:
-        self._tables["related_specimen"].extend(
-            (row_id, place, *related[1:], related.line) for place, related in enumerate(entity.related_specimens)
-        )
-        self._tables["genotype"].extend(
-            (row_id, place, *genotype[1:], genotype.line) for place, genotype in enumerate(entity.genotypes)
-        )
-        self._tables["parental_strain"].extend(
-            _strain_row(row_id, place, strain) for place, strain in enumerate(entity.parental_strains)
-        )
+        tables = self._tables
+        for place, related in enumerate(entity.related_specimens):
+            tables["related_specimen"].append((row_id, place, *related[1:], related.line))
+        for place, genotype in enumerate(entity.genotypes):
+            tables["genotype"].append((row_id, place, *genotype[1:], genotype.line))
+        for place, strain in enumerate(entity.parental_strains):
+            tables["parental_strain"].append(_strain_row(row_id, place, strain))
         for place, alteration in enumerate(entity.chromosomal_alterations):
-            self._tables["chromosomal_alteration"].append((row_id, place, alteration.line))
+            tables["chromosomal_alteration"].append((row_id, place, alteration.line))
             regions = [("added", region) for region in alteration.added]
             regions += [("removed", region) for region in alteration.removed]
-            self._tables["chromosome"].extend(
+            tables["chromosome"].extend(
                 (row_id, place, part, kind, *region[1:], region.line) for part, (kind, region) in enumerate(regions)
             )
 

@@ -44,6 +44,7 @@ VERSION: Final = 7
 _ROWS_HELD: Final = 20_000
 _TEXT_HELD: Final = 8_000_000
 _ENTRY: Final = "entry"
+_ENTRY_COLUMNS: Final = ("kind", "told")
 _RUN: Final = "procedure_run"
 _MEASUREMENT: Final = "measurement"
 _LINES: Final = ("id", "lines")
@@ -131,18 +132,17 @@ class PreparedWriter:
             lines = self._lines_of_measurements(rows) if table == _MEASUREMENT else as_lines(rows)
             self._connection.execute(f"INSERT INTO {quoted(table)} VALUES (?, ?)", (last, lines))  # noqa: S608
             return
-        width = len(rows[0])
-        # Rows of entities lack the last columns, which say what became of them.
-        names = self._columns.names[table][:width] if table in self._columns.names else ()
+        columns = list(zip(*rows, strict=True))
         # To bind a null takes as long as a value: not those of columns that no row has.
         bound = [
-            place for place in range(width) if rows[0][place] is not None or any(row[place] is not None for row in rows)
+            place
+            for place, column in enumerate(columns)
+            if column[0] is not None or any(value is not None for value in column)
         ]
-        if 1 < len(bound) < width and names:
-            rows, names = list(map(itemgetter(*bound), rows)), [names[place] for place in bound]
-        into = f" ({', '.join(map(quoted, names))})" if names else ""
-        marks = ", ".join("?" * len(rows[0]))
-        self._connection.executemany(f"INSERT INTO {quoted(table)}{into} VALUES ({marks})", rows)  # noqa: S608
+        names = self._columns.names.get(table, _ENTRY_COLUMNS)
+        into, marks = ", ".join(quoted(names[place]) for place in bound), ", ".join("?" * len(bound))
+        statement = f"INSERT INTO {quoted(table)} ({into}) VALUES ({marks})"  # noqa: S608
+        self._connection.executemany(statement, zip(*(columns[place] for place in bound), strict=True))
 
     def _lines_of_measurements(self, rows: Sequence[Row]) -> bytes:
         """With what they repeat of their runs, which were written before."""
@@ -322,7 +322,7 @@ def _empty_file(tables: tuple[tuple[str, ...], ...]) -> bytes:
     """A file with all tables, none of which has a row: to copy it is faster than to make them."""
     connection = sqlite3.connect(":memory:")
     try:
-        connection.execute(f"CREATE TABLE {quoted(_ENTRY)} (kind, told)")
+        connection.execute(f"CREATE TABLE {quoted(_ENTRY)} ({', '.join(_ENTRY_COLUMNS)})")
         for table, *names in tables:
             columns = [quoted(name) + (" INTEGER PRIMARY KEY" if name == "id" else "") for name in names]
             connection.execute(f"CREATE TABLE {quoted(table)} ({', '.join(columns)})")
