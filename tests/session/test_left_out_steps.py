@@ -81,21 +81,29 @@ def test_a_step_that_is_left_out_is_cancelled_and_made_up_for(
 
 
 @pytest.mark.parametrize(
-    ("setting", "left_out"),
+    ("setting", "left_out", "others"),
     [
-        ("europe=context", True),
-        ("{source}=context", True),
-        (" asia = context ; overview", False),
-        ("99=context", False),
-        ("context,overview", True),
+        ("europe=context", True, False),
+        ("{source}=context", True, False),
+        (" asia = context ; overview", False, True),
+        ("99=context", False, False),
+        ("context,overview", True, True),
     ],
 )
-def test_steps_are_left_out_for_a_group_or_a_source(data: DataInstallation, setting: str, left_out: bool) -> None:
+def test_steps_are_left_out_for_a_group_or_a_source(
+    data: DataInstallation, setting: str, left_out: bool, others: bool
+) -> None:
     data.put(ZIP, specimens(), experiments())
+    other = data.base.add_folder("J", "other")
+    other.put("add/J.2013-10-31.1.impc.zip", specimens(centre="J") | experiments(centre="J"))
     data.validate()
     groups = "europe=H;asia=J"
     data.with_settings(groups=groups, left_out_steps=setting.format(source=data.folder.source_id)).take_up()
-    assert data.states() == {ZIP: "context cancelled" if left_out else "qc pending"}
+    of_h, of_j = ("context cancelled" if out else "qc pending" for out in (left_out, others))
+    assert data.states() == {ZIP: of_h, "add/J.2013-10-31.1.impc.zip": of_j}
+    assert {centre for (centre,) in data.rows(models.DataContext, "centre")} == {
+        centre for centre, out in (("H", left_out), ("J", others)) if not out
+    }
 
 
 def test_without_checks_data_count_until_they_are_checked(data: DataInstallation) -> None:
