@@ -10,7 +10,7 @@ import hashlib
 import logging
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -22,7 +22,7 @@ from dcc.declarations import code_of, standing_at
 from dcc.documents.contents import Content
 from dcc.documents.origins import Origin
 from dcc.documents.writing_xml import pieces_on_their_lines
-from dcc.errors import BadFileNameError, ConversionError
+from dcc.errors import BadFileNameError, ConfigurationError, ConversionError
 from dcc.messages import Message, mark, message
 from dcc.naming import ANY_CENTRE, DocumentKind, NamingConvention, ZipName
 from dcc.outcomes import Problem
@@ -40,7 +40,17 @@ _HELD: Final = 64 * 1024
 @functools.cache
 def all_converters() -> tuple[Converter, ...]:
     """Converters of installed packages, then the platform's own. Raises ConfigurationError."""
-    return (*(make() for make in load_added(CONVERTERS)), CsvTables())
+    return (*map(_made, load_added(CONVERTERS)), CsvTables())
+
+
+def _made(make: Callable[[], Converter]) -> Converter:
+    try:
+        return make()
+    except Exception as error:
+        raise ConfigurationError(
+            f"{make!r}, which an installed package adds as {CONVERTERS}, makes no converter: {type(error).__name__}: "
+            f"{error}. Correct or remove that package."
+        ) from error
 
 
 def converter_for(name: str) -> Converter | None:

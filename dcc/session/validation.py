@@ -20,7 +20,7 @@ from typing import IO, Any, NamedTuple
 
 from dcc.archives.extraction import ignored_problem
 from dcc.converters.base import Converter, SubmittedFile
-from dcc.converters.conversion import convert_file, converter_for, kinds_of
+from dcc.converters.conversion import all_converters, convert_file, converter_for, kinds_of
 from dcc.declarations import message_of
 from dcc.documents.origins import read_origin
 from dcc.documents.reading import read_document
@@ -147,6 +147,7 @@ def check_paths(
     known = frozenset(centre.short_name for centre in KNOWN_CENTRES) if centres is None else centres
     setup = Setup.from_settings(settings, known)
     checker = ArchiveChecker(replace(setup, limits=replace(setup.limits, min_free_bytes=0)), schemas)
+    all_converters()
     check = _Check(settings, known, checker, reference)
     files = [file for path in paths for file in _files_at(path)]
     # Threads that get one document at a time wait for each other more than they work.

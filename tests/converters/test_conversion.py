@@ -20,6 +20,7 @@ from dcc.converters.base import Fault, SubmittedFile, element
 from dcc.converters.csv_tables import CsvTables
 from dcc.documents.contents import Content
 from dcc.documents.origins import Origin, read_origin
+from dcc.errors import ConfigurationError
 from dcc.messages import message
 from dcc.naming import DocumentKind, NamingConvention
 from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, NotOpened, Setup
@@ -205,3 +206,9 @@ def test_what_is_no_origin_is_none(tmp_path: Path, kept: str | None) -> None:
     document = tmp_path / "document.xml"
     document.write_text(f'<?xml version="1.0" encoding="UTF-8"?><?dcc-origin {kept}?><a/>', "utf-8")
     assert read_origin(document) is None
+
+
+def test_what_makes_no_converter_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conversion, "load_added", lambda _group: [Fake])
+    with pytest.raises(ConfigurationError, match=r"Fake.*makes no converter: TypeError"):
+        conversion.all_converters.__wrapped__()

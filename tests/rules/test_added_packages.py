@@ -297,13 +297,14 @@ def test_a_source_whose_package_is_gone_fails_by_itself(platform: Callable[..., 
     ]
 
 
-def test_a_package_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("group", "command"), [("dcc.rules", "rules list"), ("dcc.converters", "validate .")])
+def test_a_package_that_cannot_be_loaded_is_named(tmp_path: Path, group: str, command: str) -> None:
     described = tmp_path / "broken-1.0.dist-info"
     described.mkdir()
     (described / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n", "utf-8")
-    (described / "entry_points.txt").write_text("[dcc.rules]\nbroken = no_such_module\n", "utf-8")
-    said = run(tmp_path, "-c", MAIN, "rules", "list", ends=2)
-    assert "no_such_module, which an installed package adds as dcc.rules, cannot be loaded" in said
+    (described / "entry_points.txt").write_text(f"[{group}]\nbroken = no_such_module\n", "utf-8")
+    said = run(tmp_path, "-c", MAIN, *command.split(), ends=2)
+    assert f"no_such_module, which an installed package adds as {group}, cannot be loaded" in said
 
 
 def test_every_rule_of_the_platform_is_in_a_group_of_its_own() -> None:

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from dcc.converters.conversion import all_converters
 from dcc.runtime.log_context import logging_about, with_log_context
 from dcc.runtime.worker_processes import WorkerProcesses
 from dcc.session.archives.jobs import Job
@@ -33,6 +34,8 @@ class ArchiveChecks:
     """
 
     def __init__(self, setup: Setup, workers: int, tell: Callable[[Checked], object], *, in_processes: bool) -> None:
+        # A package that cannot be loaded ends the session, rather than each of its archives.
+        all_converters()
         self._tell = tell
         self._pool = _Processes(setup, workers) if in_processes else _Threads(setup, workers)
 
