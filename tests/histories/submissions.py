@@ -24,7 +24,7 @@ from typing import Final
 
 from lxml import etree
 
-from dcc.archives.manifest import Counts, manifest_of, write_manifest
+from dcc.archives.manifest import Counts, manifest_row, write_manifest
 from dcc.cli.demo import submissions
 from dcc.naming import Action
 from tests.support.rewritten_documents import written_otherwise
@@ -277,7 +277,8 @@ def _manifest(documents: Mapping[str, bytes], at: str, listing: Listing) -> dict
             path = Path(folder) / at / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
-        rows = manifest_of(Path(folder), _counts)
+        files = sorted(Path(folder).rglob("*.xml"))
+        rows = [manifest_row(file.relative_to(folder).as_posix(), file, _counts(file)) for file in files]
         first = rows[0]
         match listing:
             case Listing.CHECKSUM:
