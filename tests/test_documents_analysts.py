@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 from sqlalchemy import Engine
 
@@ -14,6 +16,7 @@ from dcc.analysis.columns import COLUMNS
 from dcc.analysis.export import ExportFormat, MeasurementFilter, export_measurements
 from dcc.settings import Settings
 from tests.support.analysis_data import ANIMALS, WEIGHT, fill
+from tests.support.databases import only_sqlite
 
 ROOT = Path(__file__).parent.parent
 DOCUMENT = "".join((ROOT / "docs" / name).read_text("utf-8") for name in ("analysts.md", "queries.md"))
@@ -82,6 +85,8 @@ def test_the_python_of_the_document_runs(
     names: dict[str, Any] = {}
     for program in PROGRAMS:
         exec(compile(program, "docs/analysts.md", "exec"), names)
+    (over_files,) = [query for kind, query in QUERIES if kind == "duckdb"]
+    assert len(duckdb.sql(over_files).fetchall()) == 8
     assert len(PROGRAMS) == 4
     assert len(names["by_sex"]) == 8
     assert names["changed"]["value"].tolist() == ["31.5"]
@@ -91,6 +96,24 @@ def test_the_python_of_the_document_runs(
     assert names["svg"].startswith("<svg ")
     assert names["words"].startswith("H, female, homozygous: 36 values, median ")
     names["qc"].dispose()
+
+
+@only_sqlite
+def test_the_notebook_runs(
+    filled: Engine, qc_settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DCC_HOME", str(qc_settings.home))
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    monkeypatch.chdir(tmp_path)
+    notebook = json.loads((ROOT / "docs" / "analysis.ipynb").read_text("utf-8"))
+    cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert (notebook["nbformat"], [cell["outputs"] for cell in cells]) == (4, [[]] * len(cells))
+    names: dict[str, Any] = {}
+    for number, cell in enumerate(cells):
+        exec(compile("".join(cell["source"]), f"docs/analysis.ipynb, cell {number}", "exec"), names)
+    assert list(names["growth"]) == ["female", "male"]
+    assert names["growth"].index.tolist() == [*range(4, 10)]
+    assert duckdb.sql(f"FROM '{tmp_path}/weights.parquet'").fetchall()
 
 
 def test_the_columns_are_those_of_the_document() -> None:

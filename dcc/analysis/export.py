@@ -1,7 +1,7 @@
-"""Exports measurements as files, one for each centre and procedure; each export updates the files of the last one.
+"""Exports measurements as one file, or as a directory with a file for each centre and procedure.
 
-A file is written again only if its measurements have changed, which fingerprints show without reading it. If an export
-breaks off, every file is complete, and the next export continues.
+The next export to a directory updates it: a file is written again only if its measurements have changed, which
+fingerprints show without reading it. If an export breaks off, every file is complete, and the next export continues.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple
 
 import pyarrow as pa
 from pyarrow import csv, parquet
@@ -40,9 +40,18 @@ from dcc.analysis.measurements import (
     summary_query,
 )
 from dcc.analysis.spreadsheets import escape_formulas
-from dcc.runtime.private_files import SHARED_DIRECTORY, make_directory
+from dcc.runtime.private_files import SHARED_DIRECTORY, SHARED_FILE, make_directory, replacement_file
 
-__all__ = ["ExportFormat", "ExportProgress", "ExportReport", "MeasurementFilter", "Partition", "export_measurements"]
+__all__ = [
+    "ExportFormat",
+    "ExportProgress",
+    "ExportReport",
+    "MeasurementFilter",
+    "Partition",
+    "export_measurements",
+    "export_to_file",
+    "write_measurements",
+]
 
 _SAVE_SECONDS: Final = 5.0
 _FILE_SCHEMA: Final = {
@@ -130,6 +139,49 @@ def export_measurements(
     )
 
 
+def export_to_file(
+    qc: Engine,
+    path: Path,
+    format_: ExportFormat,
+    wanted: MeasurementFilter | None = None,
+    *,
+    on_rows: Callable[[int], None] | None = None,
+) -> int:
+    """Write the selected measurements to one file, which replaces one of that name when it is complete; their number.
+
+    As `write_measurements`. Raises ExportError for a file that cannot be written.
+    """
+    try:
+        with replacement_file(path, SHARED_FILE) as temporary, temporary.open("wb") as file:
+            return write_measurements(qc, file, format_, wanted, on_rows=on_rows)
+    except OSError as error:
+        raise unwritable_error(path, error) from error
+
+
+def write_measurements(
+    qc: Engine,
+    file: BinaryIO,
+    format_: ExportFormat,
+    wanted: MeasurementFilter | None = None,
+    *,
+    on_rows: Callable[[int], None] | None = None,
+) -> int:
+    """Write the selected measurements (by default all current, valid ones) to an open file; their number.
+
+    They have all columns of `analysis.columns.COLUMNS` and the order of their ids; in CSV, texts are guarded
+    (`analysis.spreadsheets`). `on_rows` is called with the number of rows so far. Raises NotFoundError for an unknown
+    past document, QcDatabaseUnreachableError, OSError.
+    """
+    rows = 0
+    with patient_connection(qc) as connection, _writer(file, format_, SCHEMA) as writer:
+        for batch in iterate_batches(connection, wanted or MeasurementFilter()):
+            _write_batch(writer, batch, format_)
+            rows += batch.num_rows
+            if on_rows is not None:
+                on_rows(rows)
+    return rows
+
+
 def _summarise(connection: Connection, wanted: MeasurementFilter) -> dict[Partition, _Summary]:
     """The partitions to export, sorted."""
     groups: dict[Partition, list[tuple[Any, ...]]] = defaultdict(list)
@@ -205,17 +257,20 @@ class _Export:
         wanted = replace(self._wanted, centre=partition.centre, procedure=partition.procedure_id)
         format_ = self._manifest.format
         schema = _FILE_SCHEMA[format_]
-        with _writer(path, format_) as writer:
+        with _writer(path, format_, schema) as writer:
             for batch in iterate_batches(self._connection, wanted):
-                rows = batch.select(schema.names)
-                writer.write_batch(escape_formulas(rows) if format_ is ExportFormat.CSV else rows)
+                _write_batch(writer, batch.select(schema.names), format_)
                 self._done += batch.num_rows
                 if self._on_progress is not None:
                     self._on_progress(ExportProgress(self._done, self._due, partition))
 
 
-def _writer(path: Path, format_: ExportFormat) -> Any:
+def _writer(target: Path | BinaryIO, format_: ExportFormat, schema: pa.Schema) -> Any:
     if format_ is ExportFormat.PARQUET:
-        return parquet.ParquetWriter(path, _FILE_SCHEMA[format_], compression="zstd")
+        return parquet.ParquetWriter(target, schema, compression="zstd")
     # Texts are quoted, so that an empty one differs from a missing one.
-    return csv.CSVWriter(path, _FILE_SCHEMA[format_], write_options=csv.WriteOptions(quoting_style="needed"))
+    return csv.CSVWriter(target, schema, write_options=csv.WriteOptions(quoting_style="needed"))
+
+
+def _write_batch(writer: Any, batch: pa.RecordBatch, format_: ExportFormat) -> None:
+    writer.write_batch(escape_formulas(batch) if format_ is ExportFormat.CSV else batch)

@@ -105,10 +105,10 @@ def open_directory(directory: Path) -> Iterator[None]:
         os.close(lock)
 
 
-def unwritable_error(directory: Path, error: OSError) -> ExportError:
-    """The error for a directory that cannot be written."""
+def unwritable_error(path: Path, error: OSError) -> ExportError:
+    """The error for a directory or file that cannot be written."""
     return ExportError(
-        f"The export directory {directory} could not be written: {error.strerror or error}. "
+        f"The export {path} could not be written: {error.strerror or error}. "
         "Check its permissions and the space on its disk, then export again."
     )
 

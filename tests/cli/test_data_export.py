@@ -7,6 +7,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from dcc.analysis.columns import COLUMNS
 from dcc.cli.shell.context import open_qc
 from dcc.settings import load_settings
 from tests.cli.conftest import Dcc
@@ -30,10 +31,10 @@ def count(directory: Path) -> int:
 
 def test_measurements_are_exported_and_brought_up_to_date(filled: Dcc, tmp_path: Path) -> None:
     directory = tmp_path / "export"
-    first = filled.json("data", "export", directory)
+    first = filled.json("data", "export", directory, "--partitioned")
     assert (first["files"], first["rows"], first["directory"]) == (6, count(directory), str(directory))
     assert {"centre": "H", "procedure_id": WEIGHT} in first["written"]
-    again = filled("data", "export", directory)
+    again = filled("data", "export", directory, "--partitioned")
     assert f"{first['rows']} measurements in 6 files" in again.stdout
     assert "0 written, 6 unchanged, 0 removed" in again.stderr
 
@@ -53,6 +54,32 @@ def test_filters_choose_what_is_exported(filled: Dcc, tmp_path: Path) -> None:
     assert "No measurement fits" in filled("data", "export", tmp_path / "7", *nothing).stdout
 
 
+def test_one_file_is_written_in_the_format_of_its_name(filled: Dcc, tmp_path: Path) -> None:
+    only = ("--procedure", WEIGHT, "--centre", "J")
+    csv, parquet = tmp_path / "weights.csv", tmp_path / "weights.PARQUET"
+    csv.write_text("an older one")
+    for file in (csv, parquet):
+        written = filled.json("data", "export", file, *only)
+        assert (written["file"], written["rows"]) == (str(file), ANIMALS * WEEKS - 1)
+    columns = duckdb.sql(f"DESCRIBE SELECT * FROM read_parquet('{parquet}')").fetchall()
+    assert [column[0] for column in columns] == [column.name for column in COLUMNS]
+    assert [line.count('"id"') for line in csv.read_text("utf-8").splitlines()] == [1, *[0] * (ANIMALS * WEEKS - 1)]
+    assert filled("data", "export", "-", *only).stdout == csv.read_text("utf-8")
+    nothing = filled("data", "export", csv, "--centre", "J", "--procedure", "IMPC_FER_001")
+    assert (nothing.stdout, nothing.stderr) == (f"{csv} holds 0 measurements.\n", "")
+    assert len(csv.read_text("utf-8").splitlines()) == 1
+    assert {path.name for path in tmp_path.iterdir()} == {"home", csv.name, parquet.name}
+
+
+@only_sqlite
+def test_a_directory_without_partitioned_is_written_with_a_warning(filled: Dcc, tmp_path: Path) -> None:
+    filled("data", "export", tmp_path / "as.csv", "--partitioned", "--format", "csv")
+    for place, options in (("plain", ()), ("as.csv", ("--format", "csv"))):
+        told = filled("data", "export", tmp_path / place, *options)
+        assert "Add --partitioned" in told.stderr
+        assert "in 6 files" in told.stdout
+
+
 @only_sqlite
 def test_wrong_use_is_told(filled: Dcc, tmp_path: Path) -> None:
     assert "neither a day nor a document" in filled.error(
@@ -61,6 +88,14 @@ def test_wrong_use_is_told(filled: Dcc, tmp_path: Path) -> None:
     unknown = filled.error("data", "export", tmp_path / "1", "--procedure", "IMPC_BTW_001", exit_code=2)
     assert "no procedure 'IMPC_BTW_001'. The nearest: IMPC_BWT_001" in unknown
     assert not (tmp_path / "1").exists()
+    for arguments, said in (
+        (("-", "--json"), "Leave out --json"),
+        (("-", "--partitioned"), "Name one instead of -"),
+        (("-", "--format", "parquet"), "is written as csv"),
+        ((tmp_path / "x.csv", "--format", "parquet"), "is written as csv"),
+        ((tmp_path / "missing" / "x.csv",), "could not be written: No such file"),
+    ):
+        assert said in filled.error("data", "export", *arguments, exit_code=2)
     assert "no document 99" in filled.error("data", "export", tmp_path / "1", "--as-of", "99", exit_code=2)
     filled("data", "export", tmp_path / "2")
     assert "another directory" in filled.error("data", "export", tmp_path / "2", "--centre", "H", exit_code=2)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import date, datetime
@@ -11,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dcc.cli.shell.context import json_option, open_qc, settings_from_environment
-from dcc.cli.shell.output import count_of, echo_json, printable
+from dcc.cli.shell.output import count_of, echo_json, printable, warn
 from dcc.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from dcc.analysis.export import ExportProgress, ExportReport
+    from sqlalchemy import Engine
+
+    from dcc.analysis.export import ExportFormat, ExportReport, MeasurementFilter
 
 _TEXTS = {
     "centre": "Only of this phenotyping centre (ILAR code).",
@@ -29,6 +33,8 @@ _TEXTS = {
     "status": "Only with this parameter status, such as IMPC_PARAMSC_001; empty: without one.",
 }
 _DAY = click.DateTime(formats=["%Y-%m-%d"])
+_STDOUT = Path("-")
+_FORMATS = ("csv", "parquet")
 _DIGITS = 18
 """What the number of a document has at most."""
 
@@ -41,14 +47,13 @@ def _filter_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @click.command()
-@click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
+@click.argument("place", metavar="FILE|-|DIRECTORY", type=click.Path(path_type=Path))
+@click.option("--partitioned", is_flag=True, help="Write a directory: a file for each centre and procedure.")
 @click.option(
     "--format",
     "format_name",
-    type=click.Choice(["parquet", "csv"]),
-    default="parquet",
-    show_default=True,
-    help="Of the files.",
+    type=click.Choice(_FORMATS),
+    help="Of the files in a directory (default: parquet). One file has the format of its suffix, - has CSV.",
 )
 @_filter_options
 @click.option("--from", "date_from", type=_DAY, metavar="DATE", help="Only experiments of this day or later.")
@@ -57,8 +62,9 @@ def _filter_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--include-invalid", is_flag=True, help="Also what integrity rules found errors in, or have not judged.")
 @json_option
 def export(
-    directory: Path,
-    format_name: str,
+    place: Path,
+    partitioned: bool,
+    format_name: str | None,
     date_from: datetime | None,
     date_until: datetime | None,
     as_of: str | None,
@@ -66,20 +72,21 @@ def export(
     as_json: bool,
     **texts: tuple[str, ...],
 ) -> None:
-    """Export measurements to DIRECTORY, for DuckDB, pandas and others.
+    """Export measurements to one file, to standard output (-), or to a directory with --partitioned.
 
-    A file for each centre and procedure. The same command again brings the directory up to date: only files whose
-    measurements changed are written. By default all measurements that are current and valid are exported.
-    Filters may be repeated, and mean any of what they name. docs/analysts.md tells of the columns.
+    FILE ends with .csv or .parquet; an older one is replaced. A directory has a file for each centre and procedure, for
+    DuckDB, pandas and others. The same command again brings it up to date: only files whose measurements changed are
+    written. By default all measurements that are current and valid are exported. Filters may be repeated, and mean any
+    of what they name. docs/analysts.md tells of the columns.
 
     \b
     Examples:
-      dcc data export measurements
-      dcc data export weights --procedure IMPC_BWT_001 --centre H --centre J
-      dcc data export weights.csv --format csv --parameter IMPC_BWT_001_001 --as-of 2026-10-31
+      dcc data export weights.csv --parameter IMPC_BWT_001_001 --as-of 2026-10-31
+      dcc data export - --procedure IMPC_BWT_001 --centre H --centre J | gzip > weights.csv.gz
+      dcc data export measurements --partitioned
 
     \b
-    JSON: an object with
+    JSON: of a file {"file", "format", "rows", "seconds"}; of a directory an object with
       directory, format
       rows, files     what the export holds
       written         a list of {"centre", "procedure_id"}, whose files were written
@@ -87,12 +94,15 @@ def export(
       unchanged, removed  numbers of files
       seconds
 
-    Exit codes: 0, also when there is nothing to export; 2 the directory holds something else or cannot be written, or
-    a filter is wrong; 3 another export writes to it; 4 the QC database cannot be reached.
+    Exit codes: 0, also when there is nothing to export; 2 the directory holds something else, the place cannot be
+    written, or a filter is wrong; 3 another export writes to the directory; 4 the QC database cannot be reached.
     """
-    from dcc.analysis.export import ExportFormat, MeasurementFilter, export_measurements
+    from dcc.analysis.export import ExportFormat, MeasurementFilter
     from dcc.analysis.known_values import require_known
 
+    suffix = _suffix(place, partitioned, format_name)
+    if place == _STDOUT and as_json:
+        raise ConfigurationError("Standard output has the measurements. Leave out --json, or name a file.")
     past_document, past_date = _past(as_of)
     wanted = MeasurementFilter(
         **{name: given or None for name, given in texts.items()},
@@ -102,15 +112,58 @@ def export(
         as_of_document=past_document,
         as_of_date=past_date,
     )
-    with open_qc(settings_from_environment()) as qc, _progress_shown() as on_progress:
+    with open_qc(settings_from_environment()) as qc:
         with qc.connect() as connection:
             require_known(connection, wanted)
-        format_ = ExportFormat(format_name)
-        report = export_measurements(qc, directory.expanduser().absolute(), format_, wanted, on_progress=on_progress)
+        if suffix is None:
+            _export_directory(qc, place, ExportFormat(format_name or "parquet"), wanted, as_json)
+        else:
+            _export_file(qc, place, ExportFormat(suffix), wanted, as_json)
+
+
+def _suffix(place: Path, partitioned: bool, format_name: str | None) -> str | None:
+    """The format of the one file to write; None for a directory."""
+    if partitioned:
+        if place == _STDOUT:
+            raise ConfigurationError("--partitioned writes a directory. Name one instead of -.")
+        return None
+    suffix = "csv" if place == _STDOUT else place.suffix.removeprefix(".").lower()
+    if suffix not in _FORMATS or place.is_dir():
+        warn(
+            f"{printable(place)} is written as a directory. Add --partitioned, which the next release needs for that; "
+            "a file's name ends with .csv or .parquet."
+        )
+        return None
+    if format_name not in {None, suffix}:
+        raise ConfigurationError(f"{place} is written as {suffix}. Leave out --format, or give the file that suffix.")
+    return suffix
+
+
+def _export_directory(qc: Engine, place: Path, format_: ExportFormat, wanted: MeasurementFilter, as_json: bool) -> None:
+    from dcc.analysis.export import export_measurements
+
+    with _progress_shown() as show:
+        directory = place.expanduser().absolute()
+        report = export_measurements(qc, directory, format_, wanted, on_progress=lambda at: show(at.rows, at.of_rows))
     if as_json:
         echo_json(_report_json(report))
+    else:
+        _print_report(report)
+
+
+def _export_file(qc: Engine, place: Path, format_: ExportFormat, wanted: MeasurementFilter, as_json: bool) -> None:
+    from dcc.analysis.export import export_to_file, write_measurements
+
+    if place == _STDOUT:
+        write_measurements(qc, sys.stdout.buffer, format_, wanted)
         return
-    _print_report(report)
+    file, began = place.expanduser().absolute(), time.monotonic()
+    with _progress_shown() as show:
+        rows = export_to_file(qc, file, format_, wanted, on_rows=lambda rows: show(rows, None))
+    if as_json:
+        echo_json({"file": file, "format": format_, "rows": rows, "seconds": round(time.monotonic() - began, 3)})
+    else:
+        click.echo(f"{printable(file)} holds {count_of(rows, 'measurement')}.")
 
 
 def _past(text: str | None) -> tuple[int | None, date | None]:
@@ -128,7 +181,7 @@ def _past(text: str | None) -> tuple[int | None, date | None]:
 
 
 @contextmanager
-def _progress_shown() -> Iterator[Callable[[ExportProgress], None]]:
+def _progress_shown() -> Iterator[Callable[[int, int | None], None]]:
     """What shows how far an export is, on a terminal only."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -138,8 +191,8 @@ def _progress_shown() -> Iterator[Callable[[ExportProgress], None]]:
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
         bar = bars.add_task("Exporting measurements", total=None)
 
-        def show(progress: ExportProgress) -> None:
-            bars.update(bar, completed=progress.rows, total=progress.of_rows)
+        def show(rows: int, of_rows: int | None) -> None:
+            bars.update(bar, completed=rows, total=of_rows)
 
         yield show
 

@@ -128,7 +128,7 @@ NEXT: Final[Mapping[str, tuple[Step, ...]]] = {
         Step("dcc rules list", "what each rule asks for"),
     ),
     "data parameters": (
-        Step("dcc data export {parameter} --parameter {parameter}", "writes its measurements", needs="parameter"),
+        Step("dcc data export {parameter}.csv --parameter {parameter}", "writes its measurements", needs="parameter"),
     ),
     "data export": (Step("dcc data findings", "what is wrong with the data"),),
     "qc contexts": (Step("dcc qc done --help", "says that somebody is done with them"),),
