@@ -162,7 +162,7 @@ NEXT: Final[Mapping[str, tuple[Step, ...]]] = {
         Step("dcc doctor", "whether the installation is fit to work"),
     ),
     "example": (Step("dcc validate {directory}", "checks its archives as the platform would"),),
-    "manifest": (Step("dcc validate {directory}", "checks the documents as the platform would"),),
+    "manifest": (Step("dcc validate {path}", "checks the documents as the platform would"),),
 }
 
 UNSUGGESTED: Final[Mapping[str, str]] = {
