@@ -72,9 +72,10 @@ def export(
     as_json: bool,
     **texts: tuple[str, ...],
 ) -> None:
-    """Export measurements to one file, to standard output (-), or to a directory with --partitioned.
+    """Export measurements to a file, standard output or a directory.
 
-    FILE ends with .csv or .parquet; an older one is replaced. A directory has a file for each centre and procedure, for
+    FILE ends with .csv or .parquet; an older one is replaced. - writes CSV to standard output. With --partitioned,
+    a directory is written, which has a file for each centre and procedure, for
     DuckDB, pandas and others. The same command again brings it up to date: only files whose measurements changed are
     written. By default all measurements that are current and valid are exported. Filters may be repeated, and mean any
     of what they name. docs/analysts.md tells of the columns.
