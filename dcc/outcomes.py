@@ -161,7 +161,7 @@ class ZipOutcome:
     transfer (None without one). `source` is the label of the source that delivered and `source_partition` its partition
     (None without one); `attempts` is the number of download attempts. `downloaded`: bytes with the right size and
     checksum arrived. `extracted`: the archive's documents are in staging. `kept`: no source delivered it this time, and
-    the state is that of the last attempt with its bytes.
+    the state is that of the last attempt with its bytes. `fetched`: how the last attempt ended.
     """
 
     key: ZipKey
@@ -181,6 +181,7 @@ class ZipOutcome:
     transfer_seconds: float | None = None
     source_partition: str | None = None
     kept: bool = False
+    fetched: AttemptOutcome | None = None
 
     @property
     def succeeded(self) -> bool:

@@ -235,6 +235,8 @@ def _received(outcome: ZipOutcome) -> str | None:
 
 def _transfer(outcome: ZipOutcome) -> Metadata:
     facts: Metadata = {"attempts": outcome.attempts, "seconds": MetadataValue.float(round(outcome.seconds, 3))}
+    if outcome.fetched is not None:
+        facts["transfer"] = outcome.fetched.replace("_", " ")
     if outcome.source is not None:
         facts["file source"] = outcome.source
     if outcome.size_bytes is not None:

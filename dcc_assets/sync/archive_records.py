@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, func, select
 
 from dcc.errors import ArchiveRemovedError
-from dcc.outcomes import DocumentOutcome, Problem, SourceCrawl, ZipKey, ZipOutcome, source_partition
+from dcc.outcomes import AttemptOutcome, DocumentOutcome, Problem, SourceCrawl, ZipKey, ZipOutcome, source_partition
 from dcc.phases import Phase, Status
 from dcc.sources.base import SourceAddress
 from dcc.tracker.crawls import latest_crawls
@@ -94,6 +94,7 @@ def _chunk(connection: Connection, ids: Sequence[int], sources: Mapping[int, Sou
         state = _up_to_validation(row.phase_id, row.status_id)
         seconds = 0.0 if attempt is None else max((attempt.received - attempt.request).total_seconds(), 0.0)
         downloaded = _is_past(Phase.ZIP_MD5, state)
+        fetched = None if attempt is None or attempt.outcome is None else AttemptOutcome(attempt.outcome)
         source = sources.get(attempt.file_source_id) if attempt is not None else None
         outcome = ZipOutcome(
             key=key_of(row),
@@ -109,7 +110,8 @@ def _chunk(connection: Connection, ids: Sequence[int], sources: Mapping[int, Sou
             seconds=seconds,
             finished=row.last_update if attempt is None else attempt.received,
             reasons=tuple(reasons[row.id]),
-            transfer_seconds=seconds if downloaded else None,
+            transfer_seconds=seconds if downloaded and fetched is not AttemptOutcome.NOT_MODIFIED else None,
+            fetched=fetched,
             source_partition=None if source is None else source_partition(source.centre, source.id),
         )
         yield replace(outcome, documents=tuple(documents[attempt.id])) if attempt and outcome.extracted else outcome
@@ -143,6 +145,7 @@ def _latest_attempts(connection: Connection, ids: Sequence[int]) -> dict[int, Ro
             ZipDownload.id,
             ZipDownload.request,
             ZipDownload.received,
+            ZipDownload.outcome,
             FileSourceHasZip.file_source_id,
         )
         .join(latest, latest.c.download_id == ZipDownload.id)

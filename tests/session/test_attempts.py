@@ -13,12 +13,16 @@ from sqlalchemy import select
 
 from dcc.cli.demo import submissions
 from dcc.outcomes import AttemptOutcome
+from dcc.reports.languages import load_catalogue
+from dcc.reports.submissions.collecting import collect_submission
+from dcc.reports.submissions.sentences import attempt_sentence
 from dcc.sources.base import SourceProtocol
 from dcc.tracker import progress
 from dcc.tracker.attempts import end_attempts
 from dcc.tracker.database import writing
 from dcc.tracker.hostings.download_plan import cancel_orphans
 from dcc.tracker.models import FileSourceHasZip, ZipDownload, utc_now
+from tests.support.data_installations import key_of
 from tests.support.databases import only_sqlite
 from tests.support.installations import MODIFIED, Folder, Installation, specimens
 from tests.support.served_sources import Relay, large_archive, register
@@ -85,7 +89,7 @@ class TestOnAWebServer:
         web.folder.put(KEY, GOOD)
         session = installation.run_session()
         outcome = installation.process_again(KEY).zips[KEY]
-        assert (outcome.succeeded, outcome.transfer_seconds) == (True, None)
+        assert (outcome.succeeded, outcome.transfer_seconds, outcome.fetched) == (True, None, "not_modified")
         assert ended(installation) == [FINISHED, NOT_SENT]
         assert web.conditions() == [{}, {"If-None-Match": f'"{md5(GOOD)[:8]}"'}]
         first, second = attempts(installation)
@@ -93,6 +97,11 @@ class TestOnAWebServer:
         assert installation.attempts(KEY) == [(web.folder.source_id, "xsd done")] * 2
         assert installation.process_again(KEY).zips[KEY].succeeded
         assert ended(installation)[2:] == [NOT_SENT]
+        with installation.tracker.connect() as connection:
+            report = collect_submission(connection, None, key_of(KEY), installation.settings)
+        catalogue = load_catalogue("en", installation.settings)
+        unchanged = "It has not changed, so nothing was sent."
+        assert [attempt_sentence(catalogue, one) for one in report.attempts] == ["It arrived.", unchanged, unchanged]
 
     def test_what_is_listed_as_it_was_is_not_even_asked_for(self, installation: Installation, web: Web) -> None:
         web.folder.put(KEY, GOOD)

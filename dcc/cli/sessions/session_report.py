@@ -13,7 +13,7 @@ import click
 from dcc.cli.shell.output import byte_size, count_of, printable
 from dcc.data_outcomes import ContextsBuilt, DataOutcome, DocumentData, ZipData
 from dcc.errors import BadFileNameError, DccError, UnreachableError
-from dcc.outcomes import HELD, NO_ROOM, DocumentOutcome, Problem, SourceCrawl, ZipOutcome
+from dcc.outcomes import HELD, NO_ROOM, AttemptOutcome, DocumentOutcome, Problem, SourceCrawl, ZipOutcome
 from dcc.phases import Phase, Status
 from dcc.vocabulary import Severity
 
@@ -87,7 +87,8 @@ class SessionReport:
         self.zips[key] = _state(outcome.phase, outcome.status)
         self._documents_of(key).update((one.file_name, _state(one.phase, one.status)) for one in outcome.documents)
         self.problems.extend(_problem(reason, zip_action=key) for reason in outcome.reasons if reason.kind == HELD)
-        self.received += (outcome.size_bytes or 0) if outcome.downloaded and outcome.attempts else 0
+        if outcome.downloaded and outcome.fetched is AttemptOutcome.FINISHED:
+            self.received += outcome.size_bytes or 0
         if outcome.kept:
             self.unreachable = self.unreachable or _main_reason(outcome).kind == NO_ROOM
             message = f"{_main_reason(outcome).message} What its last attempt came to stays: {outcome.phase.short_name}"

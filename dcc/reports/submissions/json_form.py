@@ -97,7 +97,7 @@ def _zip(line: ZipLine, catalogue: Catalogue) -> dict[str, Any]:
 
 def _attempt(attempt: DownloadStory, catalogue: Catalogue) -> dict[str, Any]:
     return {
-        **_fields(attempt, "id", "source", "label", "requested", "received", "bytes", "phase", "status"),
+        **_fields(attempt, "id", "source", "label", "requested", "received", "bytes", "phase", "status", "outcome"),
         "said": catalogue.say(PHASE_LABELS[attempt.phase]),
         "reasons": [_reason(reason, catalogue) for reason in attempt.reasons[-MOST_REASONS:]],
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from dcc.messages import mark_plural
+from dcc.outcomes import AttemptOutcome
 from dcc.phases import Phase, Status
 from dcc.reports.languages import Catalogue
 from dcc.reports.submissions.labels import (
@@ -128,9 +129,15 @@ def document_notes(catalogue: Catalogue, document: DocumentReport) -> list[str]:
 
 def attempt_sentence(catalogue: Catalogue, attempt: DownloadStory) -> str:
     """What came of an attempt to fetch an archive."""
+    if attempt.outcome is AttemptOutcome.CANCELLED:
+        return catalogue.say("Somebody ended the session before it arrived.")
+    if attempt.outcome is AttemptOutcome.ABORTED:
+        return catalogue.say("The transfer broke off.")
     if attempt.status is not Status.FAILED:
         if attempt.phase is Phase.DOWNLOAD and attempt.status is not Status.DONE:
             return catalogue.say("It is under way, or was interrupted.")
+        if attempt.outcome is AttemptOutcome.NOT_MODIFIED:
+            return catalogue.say("It has not changed, so nothing was sent.")
         return catalogue.say("It arrived.")
     if attempt.phase > Phase.UNZIP:
         return catalogue.say("It arrived; some of its documents failed.")

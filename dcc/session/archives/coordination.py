@@ -225,8 +225,8 @@ class Coordinator:
         job.resumed = received.resumed and received.md5 is None
         self._batch.arrived[job.za_id] = job
         self._batch.progressed[number] = received.size_bytes if received.is_sent else 0
-        outcome = AttemptOutcome.FINISHED if received.is_sent else AttemptOutcome.NOT_MODIFIED
-        self._batch.ended[number] = Ended(utc_now(), outcome, received.size_bytes, received.validators)
+        job.fetched = AttemptOutcome.FINISHED if received.is_sent else AttemptOutcome.NOT_MODIFIED
+        self._batch.ended[number] = Ended(utc_now(), job.fetched, received.size_bytes, received.validators)
         self._batch.propose(Subject.ZIP_DOWNLOAD, number, EXTRACTING)
         self._extract(job)
 
@@ -238,7 +238,8 @@ class Coordinator:
         job.last_failure = self._failure_of(job, error)
         if job.last_failure != NOT_FETCHED:
             job.failed_hostings.add(hosting.id)
-        self._batch.ended[number] = Ended(utc_now(), _outcome_of(message))
+        job.fetched = _outcome_of(message)
+        self._batch.ended[number] = Ended(utc_now(), job.fetched)
         without_room = isinstance(error, DiskFullError)
         if without_room:
             # Larger archives have no room either: they are left to the next session.
@@ -424,7 +425,7 @@ class Coordinator:
         assert job.staged is not None  # noqa: S101 - for the type checker
         job.download_id, job.hosting, job.source_id = download_id, job.staged.hosting, job.staged.hosting.source_id
         job.size_bytes, job.md5, job.staged = job.staged.size_bytes, job.staged.md5, None
-        job.downloaded = True
+        job.downloaded, job.fetched = True, AttemptOutcome.NOT_MODIFIED
         self._extract(job)
 
     def _finish(self, job: Job) -> None:

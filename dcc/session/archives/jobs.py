@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from dcc.archives.extraction import ExtractedArchive, ignored_problem
 from dcc.naming import DocumentName
-from dcc.outcomes import DocumentOutcome, Problem, ZipKey, ZipOutcome, source_partition
+from dcc.outcomes import AttemptOutcome, DocumentOutcome, Problem, ZipKey, ZipOutcome, source_partition
 from dcc.phases import Phase, Status
 from dcc.session.fetching.archive_transfer import Transfer
 from dcc.sources.base import SourceAddress
@@ -68,6 +68,7 @@ class Job:
     attempts: int = 0
     began: float = field(default_factory=time.monotonic)
     transfer_seconds: float | None = None
+    fetched: AttemptOutcome | None = None
     size_bytes: int | None = None
     md5: str | None = None
     resumed: bool = False
@@ -238,6 +239,7 @@ class Job:
             transfer_seconds=self.transfer_seconds,
             source_partition=None if source is None else source_partition(source.centre, source.id),
             kept=self._keeps(state),
+            fetched=self.fetched,
         )
 
     def _keeps(self, state: State) -> bool:
