@@ -169,7 +169,7 @@ class Expected:
 
     def _list_anew(self, archive: int, record: Record, reachable: set[Place]) -> None:
         """Take in how the places that have an archive list it by now."""
-        for place in reachable & set(record.listed):
+        for place in reachable & {*record.listed, *record.uploading}:
             if (place, archive) in self.lying:
                 record.listed[place] = self._as_listed(place, archive)
                 for former in (record.gone, record.missed, record.uploading):
