@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
+from functools import cache
+from importlib.metadata import EntryPoints, entry_points
 from typing import Any, Final
 
 from dcc.errors import ConfigurationError
@@ -19,7 +20,7 @@ CHANNELS: Final = "dcc.channels"
 
 def added_names(group: str) -> tuple[str, ...]:
     """The sorted names of a group's entry points; nothing is loaded."""
-    return tuple(sorted(entry_points(group=group).names))
+    return tuple(sorted(_added(group).names))
 
 
 def load_added(group: str, *names: str) -> list[Any]:
@@ -28,7 +29,7 @@ def load_added(group: str, *names: str) -> list[Any]:
     Raises ConfigurationError with the name of one that cannot be loaded.
     """
     found = []
-    for entry in entry_points(group=group):
+    for entry in _added(group):
         if names and entry.name not in names:
             continue
         try:
@@ -39,3 +40,9 @@ def load_added(group: str, *names: str) -> list[Any]:
                 f"{error}. Correct or remove that package."
             ) from error
     return found
+
+
+@cache
+def _added(group: str) -> EntryPoints:
+    # Looks through the files of all installed packages, which would take a tenth of a small session's time.
+    return entry_points(group=group)

@@ -7,7 +7,7 @@ import time
 from multiprocessing.synchronize import Event
 from typing import Any
 
-from dagster import AssetCheckKey, AssetKey, DagsterRunStatus
+from dagster import AssetKey, DagsterRunStatus
 
 from dcc.data_outcomes import DataOutcome, ZipData
 from dcc.phases import Phase
@@ -158,8 +158,3 @@ def test_a_holder_that_is_killed_frees_its_place_and_the_next_session_shows_what
     assert data.states() == {GOOD: "qc pending"}
     assert all(data_dagster.materialised(asset) == {GOOD} for asset in DATA_ASSETS)
     assert storage.get_concurrency_info(QC_DATABASE_POOL).claimed_slots == []
-
-
-def test_every_group_of_rules_is_a_check() -> None:
-    assert 6 <= len(CHECK_OF_GROUP) <= 8
-    assert AssetCheckKey(AssetKey("data_integrity"), "experiments") == EXPERIMENT_CHECK

@@ -176,7 +176,3 @@ def test_the_work_is_done_when_dagster_cannot_store_events(
         run(installation, dagster, heard)
     assert installation.states()[GOOD] == "xsd done"
     assert set(heard.by_zip) == set(ALL) - {BAD_NAME}
-
-
-def test_no_phase_up_to_validation_lacks_a_check_that_shows_it() -> None:
-    assert set(CHECK_OF_PHASE) == {phase for phase in Phase if phase <= Phase.XSD}

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from dcc.cli.demo import submissions
 from dcc.reference.loading import SHIPPED
-from tests.cli.conftest import Dcc, imported_by
+from tests.cli.conftest import Dcc
 from tests.support.data_installations import experiments
 from tests.support.databases import only_sqlite
 from tests.support.installations import specimens
@@ -131,13 +130,3 @@ def test_what_is_not_there_or_cannot_be_read_ends_with_2(bare_dcc: Dcc, tmp_path
     assert f"{unreadable} cannot be read" in bare_dcc.error("validate", unreadable, exit_code=2)
     bare_dcc.environment["DCC_XSD_DIR"] = str(tmp_path)
     assert "DCC_XSD_DIR" in bare_dcc.error("validate", put(tmp_path, NAME, WRONG), exit_code=2)
-
-
-def test_neither_database_dagster_nor_ssh_is_needed(bare_dcc: Dcc, tmp_path: Path) -> None:
-    bare_dcc.environment["DCC_TRACKER_URL"] = "mysql://dcc@127.0.0.1:1/none"
-    path = put(tmp_path, NAME, specimens()[NAME])
-    process = bare_dcc.forked("validate", "--json", path)
-    assert process.returncode == 0
-    assert [verdict["valid"] for verdict in json.loads(process.stdout)] == [True]
-    found = imported_by(f"validate {path}", environment=bare_dcc.process_environment())
-    assert found.isdisjoint({"dagster", "paramiko", "sqlalchemy", "pandas"})

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 from dagster import DagsterInstance
-from dagster._core.instance.ref import InstanceRef
 from dagster._core.storage.sqlite import LAST_KNOWN_STAMPED_SQLITE_ALEMBIC_REVISION
 
 from dcc.operations.doctor.environment import Environment
@@ -110,15 +109,6 @@ def test_files_that_were_left_half_made_are_mended(
     assert not list(settings.dagster_home.glob(".being-made-*"))
 
 
-def _job():
-    from dagster import job
-
-    @job
-    def nothing() -> None: ...
-
-    return nothing
-
-
 def test_an_instance_that_is_whole_is_left_as_it_is(settings: Settings) -> None:
     files = {name: (settings.dagster_home / name).stat().st_ino for name in _MARKS}
     with open_instance(settings):
@@ -139,12 +129,6 @@ def test_a_file_that_is_no_database_is_never_replaced(settings: Settings) -> Non
 def _open(settings: Settings) -> None:
     with open_instance(settings):
         pass
-
-
-def _have_dagster_make(settings: Settings) -> None:
-    """Have Dagster make its files in their place, as an earlier version of the platform did."""
-    settings.dagster_home.mkdir(parents=True)
-    DagsterInstance.from_ref(InstanceRef.from_dir(str(settings.dagster_home)))
 
 
 def _killed(make: Callable[[Settings], None], settings: Settings, seconds: float | None) -> float:

@@ -36,7 +36,7 @@ from dcc.operations.sessions import open_session
 from dcc.qc.database import init_qc_database
 from dcc.settings import Settings
 from dcc.tracker.database import TRACKER, init_tracker
-from dcc.tracker.models import Centre, CrawlingSession, SessionLock
+from dcc.tracker.models import Centre
 from tests.support.databases import MariaDb, seed_centre
 from tests.support.dying_copies import POINTS, killed_move, killed_restoration
 from tests.support.earlier_schemas import undo
@@ -238,25 +238,6 @@ def test_a_set_of_an_older_schema_is_brought_up_to_date(kind: str, new_store: Ma
     with store.tracker.connect() as connection:
         assert connection.scalars(select(Centre.full_name)).all() == ["Harwell"]
     assert not list(store.settings.home.glob(".*"))
-
-
-def test_the_session_that_was_active_counts_as_killed_and_the_next_one_begins_at_once(
-    healthy_copy: Inspected, new_store: MakeStore, tmp_path: Path
-) -> None:
-    with open_session(healthy_copy.tracker, healthy_copy.settings) as session:
-        made = make_backup(healthy_copy.tracker, healthy_copy.qc, healthy_copy.settings, tmp_path / "sets")
-        store = new_store("sqlite")
-        report = restore_backup(made.directory, store.tracker, store.qc, store.settings)
-        assert report.ended_sessions == (session.id,)
-        with open_session(store.tracker, store.settings) as next_one:
-            assert next_one.notices == ()
-    with store.tracker.connect() as connection:
-        statuses = {
-            row.id: row.status for row in connection.execute(select(CrawlingSession.id, CrawlingSession.status))
-        }
-        assert connection.execute(select(SessionLock.holder, SessionLock.session_id)).one() == (None, None)
-    assert statuses[session.id] > 0
-    assert statuses[next_one.id] == 0
 
 
 def test_staged_files_are_put_back_where_they_are_missing_or_different(

@@ -295,12 +295,6 @@ def _schema(engine: Engine) -> dict[str, list[str]]:
     return {name: [column["name"] for column in inspector.get_columns(name)] for name in names}
 
 
-def _snapshot(name: str) -> dict[str, Any]:
-    now = utc_now()
-    row = {"name": name, "retrieved": now, "checked": now, "source": "test", "checksum": "0", "row_count": 0}
-    return row | {"is_active": True}
-
-
 def _seed_document(connection: Connection, centre: str = "H") -> None:
     document = {"id": 1, "tracker_id": 5, "zip_action": "add", "action": "add", "zip_file": "H.2026-01-31.1.impc.zip"}
     document |= {"file_name": "H.2026-01-31.1.experiment.impc.xml", "kind": "experiment", "centre": centre}

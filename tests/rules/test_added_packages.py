@@ -147,26 +147,6 @@ def test_rules_of_a_package_judge_and_are_told_in_causes_and_languages(python: P
     }
 
 
-TELLS = """
-import sys
-from pathlib import Path
-from dcc.notify.channels.base import open_channels
-from dcc.notify.messages import Audience, Kind, Message
-from dcc.settings import Settings
-
-(channel,) = open_channels(Settings(home=Path("/nowhere")))
-(recipient,) = channel.recipients(Audience.WRANGLERS, ())
-channel.send(Message("7", Kind.OUTAGE, "Away", ""), recipient, seconds=1)
-"""
-
-
-def test_a_channel_of_a_package_tells(python: Python, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "events.jsonl"
-    monkeypatch.setenv("EVENT_FILE", str(path))
-    python(TELLS)
-    assert json.loads(path.read_text("utf-8")) == {"id": "7", "subject": "Away"}
-
-
 EVALUATION = """
 import json
 from dcc.settings import load_settings

@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from dagster import AssetCheckKey, SkipReason
-from sqlalchemy import update
 
 from dcc.databases.columns import utc_now
 from dcc.phases import Phase
-from dcc.settings import load_settings
-from dcc.tracker.database import open_tracker, writing
-from dcc.tracker.models import FileSource
+from dcc.tracker.database import writing
 from dcc.tracker.register import centres
 from dcc_assets.keys import CENTRE_SILENT, CRAWL_OVERDUE, SUBMISSIONS_OVERDUE
 from dcc_assets.sessions import run_session
 from dcc_assets.sync import overdue as shown
-from dcc_dagster.instance import open_instance
 from dcc_sensors import overdue as watched
-from dcc_sensors.overdue import OVERDUE_SECONDS, overdue
+from dcc_sensors.overdue import overdue
 from tests.support.dagster_instances import Dagster, looked, set_environment
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation
 from tests.support.mail_server import MailServerForTests, Starter
-from tests.support.served_page import served_page
 
 WRANGLER, CENTRE = "wrangler@dcc.example", "data@h.example"
 GOOD = "add/H.2013-10-31.1.impc.zip"
@@ -153,43 +146,6 @@ def test_a_centre_is_reminded_once_of_what_it_is_to_correct(
     server.received.clear()
     after(200)
     assert [subject for subject, _ in told(server, CENTRE)] == [subject]
-
-
-@pytest.mark.servers
-def test_the_daemon_evaluates_the_checks_and_tells(
-    tmp_path: Path, mail_server: Starter, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With the daemon of `dcc ui`: a source that was registered long ago and never crawled, of a silent centre."""
-    server, home = mail_server(), tmp_path / "home"
-    asked = {"DCC_NOTIFY_TO": WRANGLER, "DCC_SMTP_URL": f"smtp://127.0.0.1:{server.port}"}
-    commands = [
-        ["centre", "add", "H", "--name", "MRC Harwell"],
-        ["source", "add", "--centre", "H", "--protocol", "file", "--base-path", str(tmp_path)],
-    ]
-
-    def registered_long_ago() -> None:
-        monkeypatch.setenv("DCC_HOME", str(home))
-        tracker = open_tracker(load_settings())
-        with writing(tracker) as connection:
-            connection.execute(update(FileSource).values(created=utc_now() - timedelta(days=40)))
-        tracker.dispose()
-
-    with served_page(home, commands=commands, prepare=registered_long_ago, **asked) as page:
-        sensor = page.ask(
-            '{ sensorOrError(sensorSelector: {repositoryName: "__repository__", repositoryLocationName: "dcc", '
-            'sensorName: "overdue"}) { ... on Sensor { minIntervalSeconds sensorState { status } } } }'
-        )["sensorOrError"]
-        assert sensor == {"minIntervalSeconds": OVERDUE_SECONDS, "sensorState": {"status": "RUNNING"}}
-        assert OVERDUE_SECONDS == 600
-        deadline = time.monotonic() + 120
-        while not server.received and time.monotonic() < deadline:
-            time.sleep(0.5)
-    ((subject, text),) = told(server)
-    assert "the check crawl_overdue of H-1" in subject
-    assert "H has submitted nothing yet" in text
-    with open_instance(load_settings()) as instance:
-        assert failed(instance, CRAWL_OVERDUE, "H-1")
-        assert failed(instance, CENTRE_SILENT, "H")
 
 
 def failed(instance: object, check: AssetCheckKey, partition: str) -> bool:

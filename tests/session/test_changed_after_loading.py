@@ -161,22 +161,6 @@ def test_reports_say_that_it_changed_until_its_data_are_withdrawn_or_it_is_gone(
     assert outcome_of(installation) is not Outcome.CHANGED
 
 
-def test_what_is_to_be_corrected_is_still_said_of_one_that_changed(installation: Installation, folder: Folder) -> None:
-    loaded(installation, folder)
-    with writing(installation.tracker) as connection:
-        for model in (XmlFile, ZipAction):
-            connection.execute(update(model).values(phase_id=int(Phase.DATA), status_id=int(Status.FAILED)))
-    change(folder)
-    installation.run_session()
-    catalogue = load_catalogue(None, installation.settings)
-    with installation.tracker.connect() as connection:
-        report = collect_submission(connection, None, key_of(KEY), installation.settings)
-    assert report.outcome is Outcome.PARTLY_TAKEN
-    first, second = json.loads(json_text(report, catalogue))["next"]
-    assert TOLD in first
-    assert "Animals and experiments that are at fault" in second
-
-
 @only_sqlite
 def test_a_copy_elsewhere_that_nobody_may_take_is_no_change(installation: Installation, folder: Folder) -> None:
     loaded(installation, folder)

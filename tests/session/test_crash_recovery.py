@@ -99,14 +99,6 @@ def test_a_killed_session_is_continued_with_nothing_lost_and_nothing_twice(
         assert connection.scalar(select(SessionLock.holder)) is None
 
 
-def test_a_session_killed_twice_is_continued_too(installation: Installation, undisturbed: dict[str, Any]) -> None:
-    fill([installation.add_folder("H", "one"), installation.add_folder("H", "two")])
-    for point in ("in mid-transfer", "in the middle of the validation"):
-        assert run_dying(installation.settings, point) == -signal.SIGKILL
-    installation.run_session()
-    assert ending(installation) == undisturbed
-
-
 @pytest.mark.parametrize("point", ["before a checksum is taken", "in the middle of the validation"])
 def test_a_killed_session_is_continued_by_processes_too(
     installation: Installation, undisturbed: dict[str, Any], point: str, monkeypatch: pytest.MonkeyPatch

@@ -15,7 +15,6 @@ from dcc.phases import Phase, Status
 from dcc.session.data.documents import (
     DueDocument,
     in_order_of_upload,
-    load_documents,
     load_due,
 )
 from dcc.tracker import progress
@@ -196,15 +195,3 @@ def test_only_the_latest_download_counts_whichever_source_it_is_from(tracker: En
     assert due(tracker, Phase.UPLOAD) == [new]
     seed_download(tracker, other, State(Phase.UNZIP, Status.PENDING))
     assert due(tracker, Phase.UPLOAD) == []
-
-
-def test_what_waits_to_be_downloaded_again_has_no_documents_that_wait(tracker: Engine, source: tuple[int, int]) -> None:
-    archive = Archive(tracker, *source, 1)
-    (old,) = archive.download(VALID)
-    with writing(tracker) as connection:
-        progress.reopen(connection, [archive.seeded.za_id], "me", "Again.")
-    assert due(tracker, Phase.UPLOAD) == []
-    with tracker.connect() as connection:
-        assert load_documents(connection, [old], NAMING) == []
-    (new,) = archive.download(VALID)
-    assert due(tracker, Phase.UPLOAD) == [new]

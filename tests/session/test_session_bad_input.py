@@ -228,22 +228,3 @@ def test_an_unreadable_file_fails_until_it_can_be_read(quick: Installation, ftp_
     path.chmod(0o644)
     quick.run_session()
     assert set(quick.states().values()) == {"xsd done"}
-
-
-_MEASURED_SESSION = """
-import sys
-from pathlib import Path
-from dcc.session.crawling import crawl_file_sources
-from dcc.operations.sessions import open_session
-from dcc.settings import load_settings
-from dcc.tracker.database import open_tracker
-from dcc.session.archives.processing import process_zip_actions
-settings = load_settings(max_archive_ratio=2_000)
-tracker = open_tracker(settings)
-with open_session(tracker, settings) as session:
-    list(crawl_file_sources(tracker, settings, session))
-    for outcome in process_zip_actions(tracker, settings, session):
-        for problem in outcome.documents[0].errors:
-            print(problem.kind, problem.message)
-print([line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")][0])
-"""

@@ -138,24 +138,6 @@ def test_documents_that_fail_together_are_applied_one_by_one(
     assert "documents are applied one by one" in caplog.text
 
 
-@only_sqlite
-def test_of_documents_that_would_go_together_one_that_is_lost_is_fetched_anew(data: DataInstallation) -> None:
-    """That of a lost document has its archive fetched anew, and what came after it is applied."""
-    data.put("add/H.2013-10-31.1.impc.zip", specimens(mice=5))
-    data.put(
-        "add/H.2013-10-31.2.impc.zip", experiments("2013-10-31.2"), experiments("2013-10-31.3", first=4, animals=1)
-    )
-    data.put("add/H.2013-10-31.4.impc.zip", experiments("2013-10-31.4", first=5, animals=1))
-    data.validate()
-    lost = data.settings.staging_directory / "add/H.2013-10-31.2.impc.zip.contents/H.2013-10-31.2.experiment.impc.xml"
-    lost.write_bytes(lost.read_bytes().replace(b"BWT", b"XXX"))
-    data.take_up()
-    assert data.documents()["H.2013-10-31.4.experiment.impc.xml"] == "qc pending"
-    assert data.states()["add/H.2013-10-31.2.impc.zip"] == "zip_name done"
-    data.run()
-    assert set(data.documents().values()) == {"qc pending", "qc done"}
-
-
 def count_of_same_entries(data: DataInstallation) -> int:
     """How many times the most frequent entry of a log that holds is there."""
     query = select(XmlLog.xml_id, XmlLog.message, XmlLog.line).where(XmlLog.cleared.is_(None))

@@ -5,14 +5,8 @@ from __future__ import annotations
 import time
 from collections import Counter
 
-from sqlalchemy import update
-
 from dcc.cli.demo import submissions
-from dcc.operations.sessions import open_session
 from dcc.reports.causes.skipped import SkipReason, skipped_entries
-from dcc.session.crawling import crawl_file_sources
-from dcc.tracker.database import writing
-from dcc.tracker.models import FileSourceHasZip
 from tests.notify.test_notifications import until_the_next_second
 from tests.support.databases import only_sqlite
 from tests.support.installations import MODIFIED, Folder, Installation, growing, note_uploaded, specimens
@@ -61,16 +55,3 @@ def test_each_archive_is_told_once_under_what_is_true_of_it(installation: Instal
         folder.put(key, content, int(time.time()) - 60)
     careful.run_session()
     assert told(installation, folder.source_id)[None] == {SkipReason.KNOWN: 3}
-
-
-@only_sqlite
-def test_what_is_being_uploaded_is_not_said_to_wait_where_no_finding_tells_of_it(
-    installation: Installation, folder: Folder
-) -> None:
-    folder.put(TAKEN)
-    with open_session(installation.tracker, installation.settings) as session:
-        list(crawl_file_sources(installation.tracker, installation.settings, session))
-    assert told(installation, folder.source_id) == {None: {SkipReason.WAITING: 1}}
-    with writing(installation.tracker) as connection:
-        connection.execute(update(FileSourceHasZip).values(uploading_since=FileSourceHasZip.last_update))
-    assert told(installation, folder.source_id) == {None: {SkipReason.UPLOADING: 1}}

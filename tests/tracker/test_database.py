@@ -61,12 +61,6 @@ def _count(tracker: Engine, model: type[Base]) -> int:
         return connection.scalar(select(func.count()).select_from(model)) or 0
 
 
-def _last_update(connection: Connection, number: int) -> datetime:
-    found = connection.scalar(select(CrawlingSession.last_update).where(CrawlingSession.id == number))
-    assert found is not None
-    return found
-
-
 # Foreign keys and columns
 
 

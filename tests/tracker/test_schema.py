@@ -77,32 +77,6 @@ SEED_TABLES = {
     "session_task": (BIG, f"session_id {BIG} nn | phase_id {SMALL} nn | comment varchar(256) | {TIMES}"),
 }
 
-# Table.column: target, rule on delete.
-SEED_FOREIGN_KEYS = {
-    "file_source.centre_id": ("centre", "CASCADE"),
-    "file_source.protocol_id": ("source_protocol", "CASCADE"),
-    "file_source.state_id": ("resource_state", "CASCADE"),
-    "zip_file.centre_id": ("centre", "SET NULL"),
-    "zip_action.zip_id": ("zip_file", "CASCADE"),
-    "zip_action.todo_id": ("processing_type", "RESTRICT"),
-    "zip_action.phase_id": ("phase", "RESTRICT"),
-    "zip_action.status_id": ("a_status", "RESTRICT"),
-    "file_source_has_zip.za_id": ("zip_action", "CASCADE"),
-    "file_source_has_zip.file_source_id": ("file_source", "CASCADE"),
-    "zip_download.zf_id": ("file_source_has_zip", "CASCADE"),
-    "zip_download.phase_id": ("phase", "RESTRICT"),
-    "zip_download.status_id": ("a_status", "RESTRICT"),
-    "xml_file.centre_id": ("centre", "SET NULL"),
-    "xml_file.zip_id": ("zip_download", "CASCADE"),
-    "xml_file.phase_id": ("phase", "RESTRICT"),
-    "xml_file.status_id": ("a_status", "RESTRICT"),
-    "zip_log.zip_id": ("zip_download", "CASCADE"),
-    "zip_log.exception_id": ("an_exception", "RESTRICT"),
-    "xml_log.xml_id": ("xml_file", "CASCADE"),
-    "xml_log.exception_id": ("an_exception", "RESTRICT"),
-    "session_task.session_id": ("crawling_session", "CASCADE"),
-    "session_task.phase_id": ("phase", "RESTRICT"),
-}
 
 SEED_UNIQUE = {
     ("centre", ("short_name",)),

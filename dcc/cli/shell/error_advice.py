@@ -134,7 +134,7 @@ SECTIONS: Final = (
             "unsafe-archive": "Replace it by one without them, under the same name.",
             "oversized-archive": ("Split it. The operator sets `DCC_MAX_ARCHIVE_BYTES` and `DCC_MAX_ARCHIVE_RATIO`."),
             "empty-archive": "Replace it by one with documents, under the same name.",
-            "duplicate-member": "Give each document its own name; replace the archive.",
+            "duplicate-member": "Give each document its own name, and replace the archive under the same name.",
             "manifest": "Correct it or its manifest, and replace it under the same name.",
             "member-ignored": "If it is a document, end its name with `.xml`.",
             "member-not-opened": "Submit its content in a `.zip` archive of its own.",

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from dagster import AssetKey, DagsterRunStatus
 from sqlalchemy import update
 
-from dcc.data_outcomes import DataOutcome, OverviewsBuilt, ZipData
 from dcc.errors import DagsterStorageError
-from dcc.phases import Phase
 from dcc.qc.database import writing
 from dcc.qc.models import DataContext, ReferenceSnapshot
 from dcc.session.data import judging_basis
@@ -151,22 +148,3 @@ def test_the_mark_is_not_set_before_everything_is_stored(
 
 def _killed(_recorder: EventRecorder, _reports: object) -> None:
     raise RuntimeError("killed")
-
-
-def _beside(reached: Callable[[DataOutcome], bool], change: Callable[[], object]) -> Callable[[DataOutcome], None]:
-    """What hears a session's outcomes, and makes a change of somebody else's at the first one that is meant."""
-    left = [change]
-
-    def hear(outcome: DataOutcome) -> None:
-        if left and reached(outcome):
-            left.pop()()
-
-    return hear
-
-
-def _overviews_built(outcome: DataOutcome) -> bool:
-    return isinstance(outcome, OverviewsBuilt)
-
-
-def _uploaded(outcome: DataOutcome) -> bool:
-    return isinstance(outcome, ZipData) and outcome.reached is Phase.UPLOAD
