@@ -43,6 +43,15 @@ def test_what_crawls_notice_is_explained(bare_dcc: Dcc) -> None:
     assert "findings" not in result.stderr
 
 
+@pytest.mark.parametrize(("state", "meaning"), [("xsd", "validated against the XML schema"), ("Failed", "")])
+def test_phases_and_statuses_are_explained(bare_dcc: Dcc, state: str, meaning: str) -> None:
+    entry = bare_dcc.json("explain", state)
+    assert entry["id"] == state.lower()
+    assert entry["meaning"]
+    assert meaning in entry["meaning"]
+    assert f"{state.lower()}` lists the submissions" in bare_dcc("explain", state).stdout
+
+
 def test_without_an_id_all_errors_are_listed(bare_dcc: Dcc) -> None:
     assert {entry["id"] for entry in bare_dcc.json("explain")} == IDS - {errors.DccError.error_id()}
     listed = bare_dcc("explain").stdout

@@ -1,4 +1,4 @@
-"""`dcc explain`: the meaning of an error or a rule, and what to do about it."""
+"""`dcc explain`: the meaning of an error, a rule, a phase or a status, and what to do about it."""
 
 from __future__ import annotations
 
@@ -25,16 +25,17 @@ _LINK = re.compile(r"\[([^\]]+)\]\(([^)#]+)(?:#[^)]*)?\)")
 @click.argument("error_or_rule", metavar="[ID]", required=False)
 @json_option
 def explain(error_or_rule: str | None, as_json: bool) -> None:
-    """Explain the error or rule ID, and what to do about it.
+    """Explain the error, rule, phase or status ID, and what to do about it.
 
     The id of an error is in brackets before its message, that of a rule before its finding, that of a cause before it
-    in `dcc data causes`; an error's name in the tracker works too. Without ID, all errors are listed; `dcc rules list`
-    has the rules.
+    in `dcc data causes`; an error's name in the tracker works too. Phases and statuses are those of `dcc status`.
+    Without ID, all errors are listed; `dcc rules list` has the rules.
 
     \b
     Examples:
       dcc explain host-key-changed
       dcc explain S4
+      dcc explain xsd
 
     \b
     JSON: {"id", "name" (in the tracker, empty if it has none), "meaning", "advice", "who" (acts)};
@@ -53,9 +54,9 @@ def explain(error_or_rule: str | None, as_json: bool) -> None:
             echo_table(("id", "meaning"), [(entry.id, entry.meaning) for entry in entries], prose=["meaning"])
         return
     rule = rule_explained(name)
-    entry = error_advice.explain(name) or rule or cause_explained(name)
+    entry = error_advice.explain(name) or rule or cause_explained(name) or state_explained(name)
     if entry is None:
-        raise NotFoundError(f"No error or rule has the id {name!r}. {_alike(name)}")
+        raise NotFoundError(f"No error, rule, phase or status has the id {name!r}. {_alike(name)}")
     note_facts(explained_rule=rule and rule.id)
     if as_json:
         echo_json(entry)
@@ -99,6 +100,21 @@ def cause_explained(name: str) -> Explanation | None:
     return Explanation(name, "", f"{_named(first.cause)}.", " ".join(remedies), who_acts(name))
 
 
+def state_explained(name: str) -> Explanation | None:
+    """A phase or status of submissions and documents, such as `xsd` or `cancelled`; None for any other name."""
+    from dcc.cli.shell.error_advice import Explanation
+    from dcc.phases import REFERENCE_ROWS
+
+    for table, option in (("phase", "phase"), ("a_status", "status")):
+        for row in REFERENCE_ROWS[table]:
+            if row.short_name == name.lower():
+                advice = (
+                    f"`dcc zips --{option} {row.short_name}` lists the submissions there; `dcc show` explains each."
+                )
+                return Explanation(row.short_name, "", row.description, advice, "")
+    return None
+
+
 def _remedies(declarations: Iterable[Declaration]) -> list[str]:
     """The distinct remedies."""
     return list(dict.fromkeys(_named(one.remedy) for one in declarations))
@@ -114,9 +130,11 @@ def _named(text: str) -> str:
 def _alike(name: str) -> str:
     from dcc.cli.shell.error_advice import explanations
     from dcc.nearest_names import nearest_names
+    from dcc.phases import REFERENCE_ROWS
     from dcc.reports.causes.errors import ERROR_KINDS
 
-    known = [*(text for entry in explanations() for text in (entry.id, entry.name)), *ERROR_KINDS]
+    states = [row.short_name for table in ("phase", "a_status") for row in REFERENCE_ROWS[table]]
+    known = [*(text for entry in explanations() for text in (entry.id, entry.name)), *ERROR_KINDS, *states]
     alike = nearest_names(name, known, 1)
     return f"Is {alike[0]} meant? `dcc explain` lists all." if alike else "`dcc explain` lists the ids of errors."
 
@@ -124,5 +142,7 @@ def _alike(name: str) -> str:
 def _print_explanation(entry: Explanation) -> None:
     click.echo(click.style(entry.id, bold=True) + (f" ({entry.name})" if entry.name else ""))
     for title, text in (("means", entry.meaning), ("to do", entry.advice), ("who acts", entry.who)):
+        if not text:
+            continue
         body = _LINK.sub(r"\1 (docs/\2)", text)
         click.echo(click.wrap_text(body, 100, f"  {title:<9} ", " " * 12))
