@@ -128,6 +128,9 @@ def copy_rows(
             target = f"INSERT INTO main.{quoted(table.name)} "
             values = {**given, "row_before": before, "last_row": last}
             connection.exec_driver_sql(target + _SHIFTED[table.name].format(source=source), values)
+    if not _copies_files(connection):
+        # Of the many archives that a transaction may take, each would hold what was read of it.
+        file.close()
 
 
 def loader_on(connection: Connection) -> LineLoader:
