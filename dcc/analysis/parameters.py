@@ -45,7 +45,7 @@ def list_parameters(connection: Connection, text: str = "") -> list[ParameterEnt
 
 def parameter_names(connection: Connection) -> dict[str, str]:
     """The names of parameters by their key."""
-    return {entry.parameter_id: entry.name for entry in list_parameters(connection) if entry.name}
+    return {row.parameter_id: row.name for row in connection.execute(_impress()) if row.name}
 
 
 def _impress() -> Select[Any]:
@@ -60,7 +60,7 @@ def _impress() -> Select[Any]:
     keys = (_PARAMETER.parameter_id, _PARAMETER.procedure_id)
     name, procedure, unit, kind = map(func.min, (_PARAMETER.name, _PROCEDURE.name, _PARAMETER.unit, _PARAMETER.type))
     return (
-        select(keys[0], name, keys[1], procedure, unit, kind)
+        select(keys[0], name.label("name"), keys[1], procedure, unit, kind)
         .join(ImpressProcedure.__table__, same)
         .where(_PARAMETER.snapshot_id == active, _PARAMETER.type.in_([one.value for one in MeasurementType]))
         .group_by(*keys)

@@ -78,7 +78,8 @@ def test_overviews_are_shown_of_all_centres_and_of_one(dcc: Dcc) -> None:
     assert dcc.json("qc", "overview", "strains", "--centre", "J") == []
     assert len(dcc.json("qc", "overview", "animals")) == 3
     assert [entry["specimen_id"] for entry in dcc.json("qc", "overview", "animals", "--centre", "J")] == [None]
-    assert dcc.json("qc", "overview", "metadata-groups", "--centre", "J")[0]["content"] == "{}"
+    groups = dcc.json("qc", "overview", "metadata-groups", "--centre", "J")
+    assert groups == [{"checksum": "", "content": "{}"}]
     assert "MGI:7" in dcc("qc", "overview", "animals").stdout
 
 

@@ -74,11 +74,10 @@ def export(
 ) -> None:
     """Export measurements to a file, standard output or a directory.
 
-    FILE ends with .csv or .parquet; an older one is replaced. - writes CSV to standard output. With --partitioned,
-    a directory is written, which has a file for each centre and procedure, for
-    DuckDB, pandas and others. The same command again brings it up to date: only files whose measurements changed are
-    written. By default all measurements that are current and valid are exported. Filters may be repeated, and mean any
-    of what they name. docs/analysts.md tells of the columns.
+    FILE ends with .csv or .parquet; an older one is replaced. - writes CSV to standard output. --partitioned writes a
+    directory with a file for each centre and procedure, for DuckDB, pandas and others. The same command again brings it
+    up to date: only files whose measurements changed are written. By default all measurements that are current and
+    valid are exported. Filters may be repeated, and mean any of what they name. docs/analysts.md lists the columns.
 
     \b
     Examples:
