@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from sqlalchemy import Engine, insert, update
+from sqlalchemy import Engine, insert
 
 import dcc
 from dcc.analysis.columns import COLUMNS, PANDAS_TYPES
@@ -34,9 +34,6 @@ def context(centre: str, measurements: int, procedure: str = WEIGHT) -> dict[str
 def settings_of_data(qc_with_reference: None, qc_database: Engine, qc_settings: Settings) -> Settings:
     fill(qc_database)
     with qc_database.begin() as connection:
-        parameter, procedure = models.ImpressParameter, models.ImpressProcedure
-        connection.execute(update(parameter).where(parameter.parameter_id == BODY_WEIGHT).values(name="Body weight"))
-        connection.execute(update(procedure).where(procedure.procedure_id == WEIGHT).values(name="Weighing"))
         connection.execute(
             insert(models.DataContext), [context("H", 144), context("J", 142), context("H", 7, "OLD_001")]
         )
@@ -62,12 +59,12 @@ def test_measurements_have_the_name_of_their_parameter(
     past = dcc.measurements(as_of_document=2, centre="H", settings=settings_of_data)
     assert (len(past), past["parameter_name"].dtype) == (0, frame["parameter_name"].dtype)
 
-    found = dcc.parameters("body WEIGH bwt", settings=settings_of_data)
+    found = dcc.parameters("body WEIGHT bwt_001_001", settings=settings_of_data)
     row = found.set_index("parameter_id").loc[BODY_WEIGHT]
     assert row.to_dict() == {
         "name": "Body weight",
         "procedure_id": WEIGHT,
-        "procedure": "Weighing",
+        "procedure": "Body Weight",
         "unit": "g",
         "type": "simpleParameter",
         "measurements": 144 + 142,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import duckdb
@@ -103,15 +104,16 @@ def test_wrong_use_is_told(filled: Dcc, tmp_path: Path) -> None:
 
 @only_sqlite
 def test_parameters_are_listed(qc_with_reference: None, filled: Dcc) -> None:
-    shown = filled("data", "parameters", "bwt", "_001_001")
-    assert shown.stdout.splitlines()[1].split() == ["IMPC_BWT_001_001", "IMPC_BWT_001", "g", "simpleParameter", "0"]
+    shown = filled("data", "parameters", "body WEIGHT", "bwt_001_001")
+    cells = re.split(" {2,}", shown.stdout.splitlines()[1].strip())
+    assert cells == ["IMPC_BWT_001_001", "Body weight", "Body Weight", "g", "simpleParameter", "0"]
     assert shown.stderr == "1 parameter.\n"
     (listed,) = filled.json("data", "parameters", "IMPC_BWT_001_001")
     assert listed == {
         "key": "IMPC_BWT_001_001",
-        "name": None,
+        "name": "Body weight",
         "procedure": WEIGHT,
-        "procedure_name": None,
+        "procedure_name": "Body Weight",
         "unit": "g",
         "type": "simpleParameter",
         "measurements": 0,
