@@ -128,7 +128,7 @@ def test_an_archive_that_is_being_uploaded_is_shown_and_no_problem(dcc: Dcc) -> 
         assert "is being uploaded to" in dcc("crawl").stdout
     assert "being uploaded since" in dcc("show", GOOD).stdout
     assert "is being uploaded to" in dcc("status").stdout
-    assert "still being uploaded" in dcc("source", "why", 1).stdout
+    assert "is being uploaded to" in dcc("source", "why", 1).stdout
     dcc.error("retry", GOOD, exit_code=2)
     folder.put(GOOD)
     assert "1 xsd done" in dcc("crawl").stdout
