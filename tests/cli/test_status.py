@@ -112,6 +112,19 @@ def test_the_status_counts_zip_actions_and_documents_and_tells_of_each_source(dc
 
 
 @only_sqlite
+def test_failed_zip_actions_are_listed_with_why_since_when_and_whom_to_write_to(dcc: Dcc) -> None:
+    crawled(dcc)
+    dcc("centre", "change", "H", "--email", "data@h.example.org")
+    name, bad = dcc.json("zips", "--status", "failed")
+    assert "does not follow" in name["reason"]
+    assert (name["contact"], name["since"][:2]) == (None, "20")
+    assert "gendr" in bad["reason"]
+    assert bad["contact"] == "data@h.example.org"
+    table = dcc("zips", "--status", "failed").stdout
+    assert table.splitlines()[0].split("  ")[-1].strip() == "why"
+    assert "data@h.example.org" in table
+
+
 def test_the_status_tells_of_sources_in_use_why_they_failed(dcc: Dcc, tmp_path: Path) -> None:
     for name in ("kept", "given-up"):
         dcc("source", "add", "--centre", "H", "--protocol", "file", "--base-path", str(tmp_path / name))
@@ -129,8 +142,10 @@ def test_zips_are_listed_with_the_keys_that_others_rely_on(dcc: Dcc) -> None:
     bad = crawled(dcc)
     listed = dcc.json("zips")
     assert [list(entry) for entry in listed] == [
-        ["file_name", "action", "centre", "phase", "status", "sources", "size_bytes"]
+        ["file_name", "action", "centre", "phase", "status", "sources", "size_bytes", "since", "contact", "reason"]
     ] * 3
+    for entry in listed:
+        del entry["since"], entry["contact"], entry["reason"]
     assert listed[0] == {
         "file_name": "wrong.zip",
         "action": "add",
@@ -198,6 +213,7 @@ def test_the_story_of_a_zip_has_every_attempt_document_and_error(dcc: Dcc) -> No
     bad = crawled(dcc)
     story = dcc.json("show", BAD)
     (entry,) = dcc.json("zips", "--action", "edit")
+    del entry["since"], entry["contact"], entry["reason"]
     assert {name: story[name] for name in entry} == entry
     assert story["md5"] == hashlib.md5(bad).hexdigest()
     assert (story["created"], story["inc"]) == ("2013-10-31", 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING
 
 import click
@@ -18,10 +19,11 @@ if TYPE_CHECKING:
 
     from dcc.outcomes import ZipKey
     from dcc.tracker.crawls import CrawlEntry, SessionEntry
-    from dcc.tracker.queries.zip_action_lists import StateCount
+    from dcc.tracker.queries.zip_action_lists import StateCount, ZipEntry
     from dcc.tracker.register.file_sources import SourceEntry
 
 _FINDINGS_SHOWN = 20
+_REASON = 120
 
 
 @click.command()
@@ -202,7 +204,7 @@ def _print_list(title: str, messages: Sequence[str]) -> None:
 def zips(centre: str | None, action: str | None, phase: str | None, state: str | None, as_json: bool) -> None:
     """List submissions, oldest first.
 
-    With the sources that host them now.
+    With the sources that host them now; of failed ones since when, why, and whom to write to.
 
     \b
     Examples:
@@ -211,7 +213,8 @@ def zips(centre: str | None, action: str | None, phase: str | None, state: str |
 
     \b
     JSON: a list of {"file_name", "action", "centre" (null where the name tells none), "phase",
-      "status", "sources" (ids of the file sources that host it at present), "size_bytes"}
+      "status", "sources" (ids of those that host it now), "size_bytes", "since", "contact" (the
+      centre's e-mail addresses), "reason" (why it failed); the last two may be null
 
     Exit codes: 0, even without any; 2 an unknown centre; 4 the tracker cannot be reached.
     """
@@ -224,11 +227,19 @@ def zips(centre: str | None, action: str | None, phase: str | None, state: str |
         status=Status[state.upper()] if state else None,
     )
     with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:
-        entries = zip_action_lists.find_zips(connection, wanted)
+        entries = zip_action_lists.find_zips(connection, wanted, with_reasons=True)
     if as_json:
-        echo_json(entries)
+        echo_json([{**json_object(entry), "reason": entry.reason and entry.reason.text} for entry in entries])
         return
     note_facts(first=next((f"{entry.action}/{entry.file_name}" for entry in entries), None))
+    if wanted.status is Status.FAILED:
+        _print_failed(entries)
+    else:
+        _print_zips(entries)
+    click.echo(f"{count_of(len(entries), 'zip action')}.", err=True)
+
+
+def _print_zips(entries: Sequence[ZipEntry]) -> None:
     echo_table(
         ("zip action", "centre", "phase", "status", "size", "sources"),
         [
@@ -243,7 +254,23 @@ def zips(centre: str | None, action: str | None, phase: str | None, state: str |
             for entry in entries
         ],
     )
-    click.echo(f"{count_of(len(entries), 'zip action')}.", err=True)
+
+
+def _print_failed(entries: Sequence[ZipEntry]) -> None:
+    echo_table(
+        ("zip action", "phase", "since", "write to", "why"),
+        [
+            (
+                f"{entry.action}/{entry.file_name}",
+                entry.phase,
+                entry.since,
+                entry.contact or "-",
+                textwrap.shorten(entry.reason.text, _REASON, placeholder=" ...") if entry.reason else "-",
+            )
+            for entry in entries
+        ],
+        prose=["why"],
+    )
 
 
 @click.command()

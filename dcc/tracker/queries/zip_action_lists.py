@@ -7,18 +7,19 @@ queries about crawls and sessions, `zip_stories` those about one submission.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, Subquery, and_, exists, func, or_, select
 
 from dcc.errors import NotFoundError
 from dcc.naming import Action
-from dcc.outcomes import HELD, ZipKey
+from dcc.outcomes import HELD, Problem, ZipKey
 from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
 from dcc.tracker.hostings.foreign_archives import may_be_taken
-from dcc.tracker.lineage import LATEST, named_after
+from dcc.tracker.lineage import IDS, LATEST, chunks, named_after
 from dcc.tracker.models import (
     AnException,
     Centre,
@@ -28,14 +29,17 @@ from dcc.tracker.models import (
     XmlFile,
     XmlLog,
     ZipAction,
+    ZipActionLog,
     ZipDownload,
     ZipFile,
+    ZipLog,
 )
+from dcc.tracker.problems import OF_ACTION, OF_DOCUMENT, OF_DOWNLOAD, problem_of
 from dcc.tracker.register.source_addresses import in_use
 
 
 def select_zip_actions() -> Select[*tuple[Any, ...]]:
-    """Submissions with id, todo_id, state, last_update, the archive's name, size and MD5, and its centre if known."""
+    """Submissions: id, todo_id, state, last_update, archive's name, size and MD5, its centre and contact if known."""
     return (
         select(
             ZipAction.id,
@@ -47,6 +51,7 @@ def select_zip_actions() -> Select[*tuple[Any, ...]]:
             ZipFile.size_bytes,
             ZipFile.content_md5,
             Centre.short_name.label("centre"),
+            Centre.email.label("contact"),
         )
         .join(ZipFile, ZipFile.id == ZipAction.zip_id)
         .outerjoin(Centre, Centre.id == ZipFile.centre_id)
@@ -82,7 +87,11 @@ class ZipFilter:
 
 @dataclass(frozen=True, slots=True)
 class ZipEntry:
-    """A submission: `centre` None without one in its name, `sources` the ids of those that host it now."""
+    """A submission: `centre` None without one in its name, `sources` the ids of those that host it now.
+
+    `since` is the time of its last change (UTC, naive), `contact` its centre's e-mail addresses, and `reason` why it
+    failed; the latter two may be None.
+    """
 
     file_name: str
     action: Action
@@ -91,6 +100,9 @@ class ZipEntry:
     status: Status
     sources: tuple[int, ...]
     size_bytes: int | None
+    since: datetime
+    contact: str | None = None
+    reason: Problem | None = None
 
 
 def count_zip_actions(connection: Connection) -> list[StateCount]:
@@ -153,8 +165,10 @@ def require_centre(connection: Connection, short_name: str) -> None:
         raise NotFoundError(f"There is no centre {short_name!r} (codes are case-sensitive). See `dcc centre list`.")
 
 
-def find_zips(connection: Connection, wanted: ZipFilter | None = None) -> list[ZipEntry]:
+def find_zips(connection: Connection, wanted: ZipFilter | None = None, *, with_reasons: bool = False) -> list[ZipEntry]:
     """The submissions that a filter selects, oldest first: by date and increment of their names.
+
+    `with_reasons` reads why failed ones failed.
 
     Raises NotFoundError for a centre that is not registered.
     """
@@ -174,7 +188,9 @@ def find_zips(connection: Connection, wanted: ZipFilter | None = None) -> list[Z
         )
     for za_id, source_id in connection.execute(hosting):
         hosts[za_id].append(source_id)
-    query = select_zip_actions().where(*conditions).order_by(*OLDEST_FIRST)
+    rows = connection.execute(select_zip_actions().where(*conditions).order_by(*OLDEST_FIRST)).all()
+    failed = [row.id for row in rows if row.status_id == int(Status.FAILED)] if with_reasons else []
+    reasons = failure_reasons(connection, failed)
     return [
         ZipEntry(
             row.file_name,
@@ -184,9 +200,49 @@ def find_zips(connection: Connection, wanted: ZipFilter | None = None) -> list[Z
             Status(row.status_id),
             tuple(hosts[row.id]),
             row.size_bytes,
+            row.last_update,
+            row.contact or None,
+            reasons.get(row.id),
         )
-        for row in connection.execute(query)
+        for row in rows
     ]
+
+
+def failure_reasons(connection: Connection, za_ids: Sequence[int]) -> dict[int, Problem]:
+    """Why submissions failed: the first active error of a document, else the last entry on its archive or itself.
+
+    Of the latest download, by the ids of submissions; three statements for every 500 of them.
+    """
+    latest = latest_downloads()
+    about_itself = (
+        select(ZipActionLog.za_id, *OF_ACTION)
+        .join(AnException, AnException.id == ZipActionLog.exception_id)
+        .where(ZipActionLog.za_id.in_(IDS))
+        .order_by(ZipActionLog.id)
+    )
+    about_archive = (
+        select(latest.c.za_id, *OF_DOWNLOAD)
+        .join(ZipLog, ZipLog.zip_id == latest.c.download_id)
+        .join(AnException, AnException.id == ZipLog.exception_id)
+        .where(latest.c.za_id.in_(IDS))
+        .order_by(ZipLog.id)
+    )
+    about_documents = (
+        select(latest.c.za_id, *OF_DOCUMENT)
+        .join(XmlFile, XmlFile.zip_id == latest.c.download_id)
+        .join(XmlLog, XmlLog.xml_id == XmlFile.id)
+        .join(AnException, AnException.id == XmlLog.exception_id)
+        .where(latest.c.za_id.in_(IDS), XmlLog.cleared.is_(None), XmlFile.status_id == int(Status.FAILED))
+        .order_by(XmlLog.id.desc())
+    )
+    reasons: dict[int, Problem] = {}
+    for chunk in chunks(za_ids):
+        for query in (about_itself, about_archive, about_documents):
+            for row in connection.execute(query, {"ids": chunk}):
+                problem = problem_of(row)
+                if problem.is_error:
+                    reasons[row.za_id] = problem
+    return reasons
 
 
 OLDEST_FIRST = (ZipFile.created, ZipFile.inc, ZipAction.id)
