@@ -1,8 +1,8 @@
-"""Extracts a centre's archive: its documents onto the disk, and an account of everything else in it.
+"""Extracts a centre's archive: its documents onto the disk, and a list of everything else in it.
 
-Documents count wherever they lie: in folders, and in archives inside the archive, two levels deep. Archives come from
+Documents count at any place: in folders, and in archives inside the archive, two levels deep. Archives come from
 outside: names that lead elsewhere, links, bombs and false sizes are refused before a byte of them is written, within
-limits that hold for all levels together.
+limits over all levels together.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class InnerArchive:
 class ExtractedDocument:
     """A document written to `path`; `md5` is the hexadecimal digest of its content.
 
-    `place` is where it lay, from the submitted archive on: `data/inner.zip/folder/<name>`. `archives` are those inside
-    that one in which it lay, from without.
+    `place` is its path from the submitted archive on: `data/inner.zip/folder/<name>`. `archives` are the inner archives
+    around it, outermost first.
     """
 
     name: DocumentName
@@ -66,7 +66,7 @@ class ExtractedDocument:
 
 @dataclass(frozen=True, slots=True)
 class ExtractedFile:
-    """A file in another format that was asked for, written to `path`; `place` and `archives` as of a document."""
+    """A wanted file in another format, written to `path`; `place` and `archives` as of a document."""
 
     place: str
     path: Path
@@ -101,11 +101,11 @@ def extract_archive(
     centres: Container[str],
     wanted: Callable[[str], object] = lambda _name: False,
 ) -> ExtractedArchive:
-    """Write the archive's documents to the directory `target`, which is complete afterwards or, on error, untouched.
+    """Write the archive's documents to the directory `target`, which is complete afterwards or, on error, unchanged.
 
     Files whose names are `wanted` are written there too, under other names. `target` replaces an earlier directory of
     that name; it and the documents are readable by this user only. Raises an ArchiveError for a fault of the archive,
-    DiskFullError when there is no room, OSError when the disk fails.
+    DiskFullError without room, OSError if the disk fails.
     """
     parent = target.parent
     with disk_errors(archive.name, parent):
@@ -123,14 +123,14 @@ def extract_archive(
 
 
 def ignored_problem(member: Message, reason: Message) -> Problem:
-    """What is told of an entry that was left aside."""
+    """The problem for an ignored entry."""
     said = message(mark("{member}: {reason}"), member=member, reason=reason)
     return Problem(MemberIgnoredError.short_name(), said, code=MemberIgnoredError.error_id())
 
 
 @dataclass
 class _Extraction:
-    """What was taken so far of a submitted archive, and of those inside it."""
+    """The extracted part of a submitted archive, and of those inside it."""
 
     directory: Path
     target: Path
@@ -147,7 +147,7 @@ class _Extraction:
     expected: tuple[Expected, ...] | None = None
 
     def take(self, path: Path, label: str, place: str, archives: tuple[InnerArchive, ...]) -> None:
-        """Take in the archive at `path`, which lay at `place` inside `archives`, and those inside it."""
+        """Extract the archive at `path`, whose place is `place` inside `archives`, and those inside it."""
         with self._opened(path, label) as entries:
             inner: list[Entry] = []
             files: list[Entry] = []
@@ -163,7 +163,7 @@ class _Extraction:
             for entry, name in documents:
                 self._write_document(entry, name, label, place, archives)
             for entry in files:
-                # Documents have names without a dot at their beginning.
+                # Documents have names without a leading dot.
                 written_as = f".file-{len(self.files)}"
                 _write(entry, self.directory / written_as)
                 self.files.append(ExtractedFile(legible(f"{place}{entry.path}"), self.target / written_as, archives))
@@ -175,7 +175,7 @@ class _Extraction:
                 unpacked.unlink()
 
     def found(self, label: str) -> ExtractedArchive:
-        """What was found. Raises EmptyArchiveError."""
+        """The result. Raises EmptyArchiveError."""
         if not self.documents and not self.refused and not self.files:
             raise EmptyArchiveError(
                 mark(
@@ -195,7 +195,7 @@ class _Extraction:
 
     @contextmanager
     def _opened(self, path: Path, label: str) -> Iterator[Sequence[Entry]]:
-        """The files in an archive of whatever kind its first bytes tell, whatever its name."""
+        """The files in an archive of any kind, recognised by its first bytes, whatever its name."""
         with path.open("rb") as file:
             if file.read(len(GZIP_SIGNATURE)) == GZIP_SIGNATURE:
                 file.seek(0)
@@ -219,7 +219,7 @@ class _Extraction:
         documents: list[tuple[Entry, DocumentName]],
         files: list[Entry],
     ) -> None:
-        """Find out what an entry is: an archive inside, a document, a wanted file, or refused or left aside."""
+        """Decide on an entry: inner archive, document, wanted file, refused or ignored."""
         name, path = entry.name.lower(), f"{place}{entry.path}"
         if entry.path.startswith(_OF_MACOS) or entry.name.startswith(_OF_MACOS):
             self._leave_aside(path, mark("made by macOS; no document"))

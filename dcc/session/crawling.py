@@ -31,7 +31,7 @@ from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc.sources.base import ActionListing, ListedFile, SourceAddress
 from dcc.sources.connect import connect
-from dcc.sources.listing_watch import ListingWatch, unheard, watching
+from dcc.sources.listing_watch import ListingWatch, ignore_progress, watching
 from dcc.tracker.database import exception_id, insert_rows, run_reading
 from dcc.tracker.hostings.listings import NOBODY_ACTS, Finding, ListingRecorder, RecordedListing, archives_by_source
 from dcc.tracker.models import Centre, SourceCrawlRow, utc_now
@@ -138,19 +138,21 @@ def crawl_file_sources(
 
     unsettled: dict[int, tuple[SourceListing, SourceCrawl, Mapping[ZipKey, ListedFile]]] = {}
     look = partial(list_source, places=session.places)
-    for listing in _list_in_parallel(addresses, settings, session.heard, look, _wait(addresses, settings, session)):
+    for listing in _list_in_parallel(
+        addresses, settings, session.on_progress, look, _wait(addresses, settings, session)
+    ):
         session.check()
         with _logging_about(listing.address):
-            crawl, young = _record(settings, session, listing)
-        if young:
-            unsettled[crawl.source_id] = listing, crawl, young
+            crawl, recent = _record(settings, session, listing)
+        if recent:
+            unsettled[crawl.source_id] = listing, crawl, recent
         else:
             yield ended(crawl)
-    looks = [Relisting(listing.address, listing.ended, young) for listing, _, young in unsettled.values()]
+    looks = [Relisting(listing.address, listing.ended, recent) for listing, _, recent in unsettled.values()]
     for second in list_again(looks, settings, session):
-        _, crawl, young = unsettled[second.address.id]
+        _, crawl, recent = unsettled[second.address.id]
         with _logging_about(second.address):
-            found = settle(settings, session, second, young)
+            found = settle(settings, session, second, recent)
         yield ended(replace(crawl, notes=(*crawl.notes, *(finding.message for finding in found))))
 
 
@@ -175,7 +177,7 @@ def list_again(looks: Collection[Relisting], settings: Settings, session: Sessio
     if by_source:
         addresses = [look.address for look in looks]
         wait = settings.quiet_seconds + _wait(addresses, settings, session)
-        for listing in _list_in_parallel(addresses, settings, session.heard, listed, wait):
+        for listing in _list_in_parallel(addresses, settings, session.on_progress, listed, wait):
             session.check()
             yield listing
 
@@ -198,9 +200,9 @@ def relist(tracker: Engine, settings: Settings, session: Session, keys: Collecti
     for listing in list_again(looks, settings, session):
         if listing.error is not None:
             log.warning("%s", listing.error)
-        if young := _note(settings, session, listing, archives[listing.address.id]):
-            unsettled[listing.address.id] = young
-            again.append(Relisting(listing.address, listing.ended, young))
+        if recent := _note(settings, session, listing, archives[listing.address.id]):
+            unsettled[listing.address.id] = recent
+            again.append(Relisting(listing.address, listing.ended, recent))
     for second in list_again(again, settings, session):
         settle(settings, session, second, unsettled[second.address.id])
 
@@ -219,16 +221,16 @@ def _logging_about(address: SourceAddress) -> AbstractContextManager[None]:
     return logging_about(source=address.id, centre=address.centre, phase=Phase.ZIP_NAME.short_name)
 
 
-def _heard_of(address: SourceAddress, heard: Callable[[str], object]) -> Callable[[str], object]:
-    """A function that reports the progress of one source to `heard`."""
+def _progress_of(address: SourceAddress, on_progress: Callable[[str], object]) -> Callable[[str], object]:
+    """A function that reports the progress of one source to `on_progress`."""
     partition = source_partition(address.centre, address.id)
-    return lambda text: heard(f"{partition}: {text}")
+    return lambda text: on_progress(f"{partition}: {text}")
 
 
 def _list_in_parallel(
     addresses: Sequence[SourceAddress],
     settings: Settings,
-    heard: Callable[[str], object],
+    on_progress: Callable[[str], object],
     look: Callable[[SourceAddress, Settings, ListingWatch], SourceListing],
     wait: float,
 ) -> Iterator[SourceListing]:
@@ -239,7 +241,7 @@ def _list_in_parallel(
         try:
             with _logging_about(address):
                 seconds = settings.for_protocol(address.protocol).list_timeout
-                watch = ListingWatch(address.label, seconds, _heard_of(address, heard))
+                watch = ListingWatch(address.label, seconds, _progress_of(address, on_progress))
                 listing = look(address, settings, watch)
         except Exception as error:  # whatever a server provoked, it must not cost the other sources their crawl
             with _logging_about(address):
@@ -340,7 +342,7 @@ def _record(
 
 
 def settle(
-    settings: Settings, session: Session, second: SourceListing, young: Mapping[ZipKey, ListedFile]
+    settings: Settings, session: Session, second: SourceListing, recent: Mapping[ZipKey, ListedFile]
 ) -> list[Finding]:
     """Record the second listing of archives; returns findings on those that are still being uploaded."""
     if second.error is not None:
@@ -348,7 +350,7 @@ def settle(
     listings = None if second.error is not None else second.listings
 
     def write(connection: Connection) -> list[Finding]:
-        return _recorder(connection, settings, session).settle(second.address, young, listings)
+        return _recorder(connection, settings, session).settle(second.address, recent, listings)
 
     found = session.write(write, alone=True)
     for finding in found:
@@ -369,7 +371,7 @@ def _recorder(
         quiet_seconds=settings.quiet_seconds,
         shrink_limit=settings.listing_shrink_limit,
         looked_at=None if listing is None else listing.began,
-        heard=unheard if listing is None else _heard_of(listing.address, session.heard),
+        on_progress=ignore_progress if listing is None else _progress_of(listing.address, session.on_progress),
     )
 
 

@@ -45,7 +45,7 @@ _COMMENT_LENGTH = 256
 _RENEWAL = update(SessionLock).values(heartbeat=func.current_timestamp())
 
 
-def _unheard(_text: str) -> None:
+def _ignore_progress(_text: str) -> None:
     """Ignore the progress of long listings."""
 
 
@@ -66,7 +66,7 @@ class Session:
     _renewed: float = field(repr=False)
     _noting: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _lost: threading.Event = field(default_factory=threading.Event, repr=False)
-    heard: Callable[[str], object] = field(default=_unheard, repr=False)
+    on_progress: Callable[[str], object] = field(default=_ignore_progress, repr=False)
     """Called with the progress of long listings, by the threads that list; a display sets itself here."""
     is_handed_over: bool = False
     troubles: tuple[DccError, ...] = ()

@@ -24,11 +24,11 @@ from dcc.sources.md5_sidecar import MAX_SIDECAR_BYTES, parse_md5, sidecar
 from dcc.sources.remote_names import path_below
 
 Block: TypeAlias = bytes | bytearray | memoryview
-"""Bytes of a file, good only until the call that they are passed to returns: the memory may be used again then."""
+"""Bytes of a file, valid only until the call that receives them returns: the memory may be reused then."""
 
 
 class SourceProtocol(StrEnum):
-    """The protocols of the platform, as in the tracker's `source_protocol`; installed packages may add others."""
+    """The platform's protocols, as in the tracker's `source_protocol`; installed packages may add others."""
 
     FTP = "ftp"
     SFTP = "sftp"
@@ -39,11 +39,11 @@ class SourceProtocol(StrEnum):
 
 
 class DeltaStrategy(StrEnum):
-    """How much of the differences between two listings of a source is recorded.
+    """Which differences between two listings of a source are recorded.
 
-    New archives are taken with each of them. `disabled`: what was fetched before is not looked at, neither recorded as
-    changed nor as gone. `initial`: how it is listed is recorded, not compared. `additive`: both. `full`: the withdrawal
-    of what is gone is proposed to a person too.
+    New archives are always fetched. `disabled`: known archives are not compared, so that none is recorded as changed or
+    gone. `initial`: their listing is recorded, not compared. `additive`: both. `full`: additionally, the withdrawal of
+    archives that are gone is proposed to a person.
     """
 
     DISABLED = "disabled"
@@ -53,20 +53,20 @@ class DeltaStrategy(StrEnum):
 
     @property
     def compares(self) -> bool:
-        """Whether what changed or went since the last listing is recorded."""
+        """Whether changed and missing archives are recorded."""
         return self in (DeltaStrategy.ADDITIVE, DeltaStrategy.FULL)
 
 
 LONGEST_FOLDER: Final = 1_000
-"""Characters of the path of a folder, below an action directory, beyond which it is not entered."""
+"""The longest path of a folder, below an action directory, that is listed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Extent:
     """Which archives below an action directory are listed.
 
-    Folders are entered `depth` levels deep, 0: none. With `include`, only archives that one of its patterns matches are
-    listed; what one of `exclude` matches is not, and a folder all of which it matches is not entered. Patterns are of
+    Folders are listed `depth` levels deep, 0: none. With `include`, only archives that match one of its patterns are
+    listed; archives that match one of `exclude` are not, nor are folders that match completely. Patterns are of
     `fnmatch`, on the path below the action directory (`2024/*`), and `*` matches `/` too.
     """
 
@@ -76,7 +76,7 @@ class Extent:
 
     @property
     def is_plain(self) -> bool:
-        """Whether all archives in the action directory itself are listed, and no others."""
+        """Whether exactly the archives in the action directory itself are listed."""
         return self == Extent()
 
     def takes(self, path: str) -> bool:
@@ -86,7 +86,7 @@ class Extent:
         return not any(fnmatchcase(path, pattern) for pattern in self.exclude)
 
     def enters(self, folder: str) -> bool:
-        """Whether a folder with this path is entered."""
+        """Whether a folder with this path is listed."""
         reached = folder.count("/") < self.depth and len(folder) <= LONGEST_FOLDER
         return reached and not any(fnmatchcase(f"{folder}/", pattern) for pattern in self.exclude)
 
@@ -97,14 +97,14 @@ PLAIN: Final = Extent()
 
 @dataclass(frozen=True, slots=True)
 class SourceAddress:
-    """Where a file source is and how to log in; a row of `file_source`, ready to use.
+    """The address and credentials of a source; a row of `file_source`, ready to use.
 
-    `protocol` is a SourceProtocol or one that an installed package adds. `hostname` may be `host`, `host:port` or
+    `protocol` is a SourceProtocol or one of an installed package. `hostname` may be `host`, `host:port` or
     `[ipv6]:port`. `accesskey` is a password, the path of a private key, `env:NAME` or `file:PATH`; its value never
     shows in a repr. `host_keys` are the pinned SSH host keys, each as `<type> <base64>`; `tls_authorities` the
-    certificates, in PEM, of authorities that count in place of the system's; `tls_fingerprints` those of the server's
-    own certificate, of which it must show one. `delta`: what of its listings is recorded;
-    `extent`: what is listed.
+    certificates, in PEM, of authorities that replace the system's; `tls_fingerprints` those of the server's own
+    certificate, one of which it must show. `delta`: which differences of its listings are recorded; `extent`: which
+    archives are listed.
     """
 
     id: int
@@ -122,7 +122,7 @@ class SourceAddress:
 
     @property
     def label(self) -> str:
-        """How messages name the source: `file source 3 (H, sftp://host:port)`; a new one has no id yet."""
+        """The source's name in messages: `file source 3 (H, sftp://host:port)`; a new one has no id yet."""
         named = f"file source {self.id}" if self.id else "new file source"
         return f"{named} ({self.centre}, {self.protocol}://{self.hostname})"
 
@@ -131,10 +131,10 @@ class SourceAddress:
 class ListedFile:
     """One archive in an action directory, or in a folder below it.
 
-    `size_bytes` and `modified` (whole seconds since 1970, UTC) are None where the server does not tell them.
-    `has_md5`: a file `<name>.md5` lies beside it. `name` is printable text: bytes that are not UTF-8 and control
-    characters stand as `\\xNN` escapes. `folder` is the path of its folder below the action directory, escaped
-    likewise; empty for the action directory itself.
+    `size_bytes` and `modified` (whole seconds since 1970, UTC) are None if the server does not list them. `has_md5`:
+    there is a file `<name>.md5` beside it. `name` is printable text: bytes that are not UTF-8 and control characters
+    are `\\xNN` escapes. `folder` is the path of its folder below the action directory, escaped likewise; empty for the
+    action directory itself.
     """
 
     name: str
@@ -146,7 +146,7 @@ class ListedFile:
 
     @property
     def path(self) -> str:
-        """Its path below the action directory, by which it is fetched."""
+        """Its path below the action directory, for fetching it."""
         return path_below(self.folder, self.name)
 
 
@@ -154,8 +154,8 @@ class ListedFile:
 class ListedTwice:
     """Something that was found at two paths below an action directory; the one `taken` counts.
 
-    `is_folder`: a folder that was reached over a link too, perhaps from within itself, and not listed again. Else two
-    archives of one name.
+    `is_folder`: a folder that was also reached through a link, perhaps inside itself, and not listed again. Otherwise
+    two archives of one name.
     """
 
     taken: str
@@ -165,12 +165,12 @@ class ListedTwice:
 
 @dataclass(frozen=True, slots=True)
 class ActionListing:
-    """What one of the three action directories holds.
+    """The listing of one of the three action directories.
 
-    `missing`: the directory is not there, which is no fault. `zips` are the archives, by name.
-    `ignored` counts everything else (sub-directories, links to directories, other names); `ignored_examples` are up
-    to 20 of their names, each with the reason: `("notes.txt", "not an archive")`. `.md5` files beside a zip are
-    neither. `listed_twice` are up to 20 archives and folders that were found at two paths.
+    `missing`: the directory does not exist, which is no fault. `zips` are the archives, by name. `ignored` counts
+    everything else (sub-directories, links to directories, other names); `ignored_examples` are up to 20 of their
+    names, each with the reason: `("notes.txt", "not an archive")`. `.md5` files beside an archive are neither.
+    `listed_twice` are up to 20 archives and folders that were found at two paths.
     """
 
     action: Action
@@ -194,60 +194,60 @@ class Upcoming:
 
 @runtime_checkable
 class LooksAhead(Protocol):
-    """What a connection may offer beside `Connection`: to let files follow each other without a wait between them."""
+    """An option of connections: files may follow each other without a wait between them."""
 
     def announce(self, upcoming: Sequence[Upcoming]) -> None:
-        """Tell which files will be fetched next, in this order, in place of those told before.
+        """Announce the files that will be fetched next, in this order, replacing earlier announcements.
 
-        Nothing is sent for it before the next `fetch`, and nothing raised: what is wrong with a file is told when it is
-        fetched. Memory for what arrives early is bounded, and what is fetched in another way after all only costs time.
+        Nothing is sent for it before the next `fetch`, and nothing raised: errors are raised when a file is fetched.
+        Memory for early data is bounded, and fetching in another way only costs time.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Validators:
-    """What an HTTP server tells of a file, by which it knows later whether the file is still the same (RFC 9110)."""
+    """An HTTP server's tag and time of a file, with which it can tell whether the file has changed (RFC 9110)."""
 
     etag: str | None
     last_modified: str | None
 
 
 class NotModified(Exception):  # noqa: N818 - not an error: what the server has is known
-    """The file is the one that was expected, and nothing of it was sent."""
+    """The file is unchanged, and nothing of it was sent."""
 
 
 @runtime_checkable
 class ServesConditionally(Protocol):
-    """What a connection may offer beside `Connection`: a file that is known already is not sent again."""
+    """An option of connections: an unchanged file is not sent again."""
 
     def expect(self, known: Validators) -> None:
-        """Let the next `fetch` raise NotModified if the file is still the one that these were told of."""
+        """Let the next `fetch` raise NotModified if the file still has these validators."""
         ...
 
     def validators(self) -> Validators | None:
-        """What the server told of the file fetched last; None where that tells nothing for sure."""
+        """The validators of the file fetched last; None without reliable ones."""
         ...
 
 
 @runtime_checkable
 class ServesSegments(Protocol):
-    """What a connection may offer beside `Connection`: files may be fetched by several connections, each a segment."""
+    """An option of connections: several may fetch segments of a file."""
 
     def round_trip(self) -> float | None:
-        """Seconds that an answer of the server takes; None where it cannot begin a file in its middle.
+        """Seconds for an answer of the server; None if it cannot send a file from its middle on.
 
         Raises TransferFailedError, SourceTimeoutError.
         """
         ...
 
     def modified(self, action: Action, name: str) -> int | None:
-        """When a file was modified, asked for anew. Raises TransferFailedError, SourceTimeoutError."""
+        """The time of a file's last change, requested again. Raises TransferFailedError, SourceTimeoutError."""
         ...
 
 
 class Connection(Protocol):
-    """A logged-in connection to a file source. A context manager that closes it."""
+    """A logged-in connection to a source. A context manager that closes it."""
 
     def list_action(self, action: Action) -> ActionListing:
         """List one action directory. Raises ListingFailedError, SourceTimeoutError, SourceUnreachableError."""
@@ -265,18 +265,18 @@ class Connection(Protocol):
     ) -> None:
         """Pass the bytes of a file from `offset` on to `sink`, in order, in blocks of at most 1 MiB.
 
-        `name` is the archive's path below the action directory, here and elsewhere (`ListedFile.path`).
-        A block is anything bytes-like whose items are bytes; `sink` keeps none, for its memory may be used again.
-        `size` is the listed size, which saves asking for it; `modified` the listed time, which a protocol that can
-        makes a condition of the transfer. Never passes more than `size - offset` bytes plus one block (a server may
-        send without end). Raises FileMissingError, TransferFailedError, SourceTimeoutError.
+        `name` is the archive's path below the action directory, here and elsewhere (`ListedFile.path`). A block is any
+        bytes-like object whose items are bytes; `sink` keeps none, because its memory may be reused. `size` is the
+        listed size, which saves a request; `modified` the listed time, which some protocols make a condition of the
+        transfer. Never passes more than `size - offset` bytes plus one block (a server may send without end). Raises
+        FileMissingError, TransferFailedError, SourceTimeoutError.
         """
         ...
 
     def read_md5(self, action: Action, name: str) -> str | None:
         """The checksum (32 lower-case hexadecimal digits) in `<name>.md5`; None if there is no such file.
 
-        Reads `md5sum`'s and BSD's format, at most 4 KiB. Raises TransferFailedError if it holds no checksum.
+        Reads `md5sum`'s and BSD's format, at most 4 KiB. Raises TransferFailedError if there is no checksum in it.
         """
         ...
 
@@ -313,7 +313,7 @@ class BlockwiseConnection(Connection):
         modified: int | None = None,  # noqa: ARG002 - the protocol cannot make it a condition
     ) -> None:
         """Pass the bytes of a file on to `sink`; see `Connection.fetch`."""
-        # Closed at once when `sink` fails: later it would close what the next transfer is using.
+        # Closed at once if `sink` fails: later it would close what the next transfer is using.
         with closing(self._blocks(action, name, offset, size)) as blocks:
             for block in blocks:
                 sink(block)
@@ -322,7 +322,7 @@ class BlockwiseConnection(Connection):
         """The checksum published beside an archive; see `Connection.read_md5`."""
         content = bytearray()
         try:
-            # By fetching it, for a block is good only until the next one.
+            # By `fetch`, because a block is valid only until the next one.
             self.fetch(action, sidecar(name), content.extend, size=MAX_SIDECAR_BYTES)
         except FileMissingError:
             return None

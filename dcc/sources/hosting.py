@@ -1,4 +1,4 @@
-"""An archive at one file source: what was listed there, and what is known of that copy."""
+"""An archive on one source: its listing, and what is known of that copy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dcc.sources.base import Validators
 
 
 class Fault(StrEnum):
-    """What is wrong with a bad copy of an archive: it cannot be opened, or its MD5 is not the one published."""
+    """The fault of a bad copy of an archive: it cannot be opened, or its MD5 is not the published one."""
 
     DAMAGED = "damaged"
     CHECKSUM = "checksum"
@@ -18,14 +18,14 @@ class Fault(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class KnownBad:
-    """A copy of an archive that was bad, with the MD5 of what arrived; its source lists it as it did then."""
+    """A bad copy of an archive, with its MD5; its source lists it unchanged."""
 
     md5: str
     fault: Fault
 
 
 class EarlierCopy(NamedTuple):
-    """A copy of an archive that was fetched before: what its server told of it, and what arrived."""
+    """A copy of an archive that was fetched before, with its server's validators."""
 
     validators: Validators
     size_bytes: int
@@ -54,10 +54,10 @@ class Hosting:
     manifest: str = field(default="", compare=False)
 
     def may_be_right(self, published: str | None) -> bool:
-        """Whether a copy that is known to be bad is worth a look without a change, at the checksum beside it.
+        """Whether a known bad copy deserves another look at its checksum, although it is unchanged.
 
-        It may come right if only its checksum was wrong, and of the archive's own centre the checksum counts for other
-        copies. `published` is the MD5 of that centre, which counts in place of one beside another centre's copy.
+        Only its checksum may have been wrong, and the checksum of the archive's own centre counts for other copies.
+        `published` is the MD5 of that centre, which replaces one beside another centre's copy.
         """
         if self.bad is None:
             return False

@@ -1,8 +1,8 @@
 """Makes an `ActionListing` of the entries of a directory: the same rules for every protocol.
 
-Only regular files that end as ARCHIVE_SUFFIXES say are archives; a link counts as what it leads to. Other names, and
-folders that the source's extent does not enter, are ignored and recorded nowhere. Of archives of one name in several
-folders the one nearest to the action directory is taken, of those of one level the first by path.
+Only regular files with a suffix of ARCHIVE_SUFFIXES are archives; a link counts as its target. Other names, and folders
+outside of the source's extent, are ignored and recorded nowhere. Of archives of one name in several folders the one
+nearest to the action directory counts, of those of one level the first by path.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from dcc.sources.listing_watch import watched
 from dcc.sources.remote_names import printable
 
 MAX_ENTRIES = 2_000_000
-"""Entries of one directory beyond which its listing is refused."""
+"""The most entries of one directory."""
 
 MAX_ZIPS = 500_000
-"""Archives and checksums of one directory beyond which its listing is refused."""
+"""The most archives and checksums of one directory."""
 
 LONGEST_NAME = 255
-"""Bytes of the longest name that file systems know; a longer one is no file's."""
+"""Bytes of the longest name in any file system."""
 
 ARCHIVE_ENDINGS = tuple(suffix.encode() for suffix in ARCHIVE_SUFFIXES)
-"""How the names of archives end, as servers tell them."""
+"""The suffixes of archives, as bytes."""
 
 _EXAMPLES = 20
 _SHOWN_OF_LONG = 40
@@ -46,7 +46,7 @@ _OF_ARCHIVES = tuple(suffix + beside for suffix in ARCHIVE_ENDINGS for beside in
 
 
 class EntryKind(Enum):
-    """What a directory entry is."""
+    """The kind of a directory entry."""
 
     FILE = "file"
     DIRECTORY = "directory"
@@ -55,7 +55,7 @@ class EntryKind(Enum):
 
 
 class Entry(NamedTuple):
-    """One directory entry as a server tells it; sizes in bytes, times in whole seconds since 1970 (UTC)."""
+    """One directory entry of a server; sizes in bytes, times in whole seconds since 1970 (UTC)."""
 
     name: bytes
     kind: EntryKind
@@ -66,15 +66,15 @@ class Entry(NamedTuple):
 _FILE, _DIRECTORY, _OTHER = EntryKind.FILE, EntryKind.DIRECTORY, EntryKind.OTHER
 
 LinkResolver = Callable[[Entry], Entry | None]
-"""Gives the entry that a link leads to, under the link's name; None if it leads nowhere that may be read."""
+"""Returns the target of a link, under the link's name; None if it is missing or may not be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Below:
-    """How the folders below an action directory are listed, each by its path there, and what of them.
+    """How the folders below an action directory are listed, each by its path there, and which of them.
 
-    `entries` raises FileNotFoundError for one that has gone meanwhile. `resolve` is a LinkResolver. `real` tells the
-    path of a folder without links, by which one is known that was listed already; None where the server does not tell.
+    `entries` raises FileNotFoundError for one that disappeared meanwhile. `resolve` is a LinkResolver. `real` returns
+    the path of a folder without links, which identifies a listed folder; None if unknown.
     """
 
     extent: Extent
@@ -86,11 +86,11 @@ class Below:
 def action_listing(
     label: str, action: Action, entries: Iterable[Entry], resolve: LinkResolver, below: Below | None = None
 ) -> ActionListing:
-    """Sort the entries of an action directory, and of the folders `below` it, into archives and what is ignored.
+    """Sort the entries of an action directory, and of the folders `below` it, into archives and ignored ones.
 
-    `resolve` is asked only about links whose names matter, once all entries have been taken. What is ignored takes no
-    memory. Raises ListingFailedError (naming `label`) for more than MAX_ENTRIES entries, or more than MAX_ZIPS archives
-    and checksums, at all levels together.
+    `resolve` is called only for links whose names matter, after all other entries. Ignored entries take no memory.
+    Raises ListingFailedError (naming `label`) for more than MAX_ENTRIES entries, or more than MAX_ZIPS archives and
+    checksums, at all levels together.
     """
     found = _Found(label, action, PLAIN if below is None else below.extent)
     found.take(b"", entries, resolve)
@@ -100,7 +100,7 @@ def action_listing(
 
 
 def _list_folders(found: _Found, below: Below) -> None:
-    """List the folders level by level, each level by path: so it does not depend on the server what is taken."""
+    """List the folders level by level, each level by path: so the result does not depend on the server's order."""
     reached: dict[bytes | None, bytes] = {below.real(b""): b""}
     while level := found.next_folders():
         for path in level:
@@ -112,12 +112,12 @@ def _list_folders(found: _Found, below: Below) -> None:
                 else:
                     found.note_twice(ListedTwice(printable(first), printable(path), is_folder=True))
             except FileNotFoundError:
-                # One that vanishes in the meantime is as one that was never there.
+                # One that vanishes meanwhile counts as one that never existed.
                 continue
 
 
 class _Found:
-    """What directories hold: of what is ignored only its number, and the examples that come first by name."""
+    """The content of directories: of ignored entries only their number, and the first examples by name."""
 
     def __init__(self, label: str, action: Action, extent: Extent) -> None:
         self._label, self._action, self._extent = label, action, extent
@@ -132,7 +132,7 @@ class _Found:
         self._twice: list[ListedTwice] = []
 
     def take(self, folder: bytes, entries: Iterable[Entry], resolve: LinkResolver) -> None:
-        """Sort in the entries of a folder, by its path; links when all others are known."""
+        """Sort in the entries of a folder, by its path; links after all others."""
         links: list[Entry] = []
         watch = watched()
         plain = self._extent.is_plain
@@ -145,7 +145,7 @@ class _Found:
                 watch.entries = count
             name = entry.name
             if plain and entry.kind is _FILE and name.endswith(ARCHIVE_ENDINGS) and _is_possible(name):
-                # Nearly all of them, where there are many.
+                # Nearly all of them, if there are many.
                 zips.setdefault(name, entry)
             elif entry.kind is EntryKind.LINK and self._may_matter(entry):
                 links.append(entry)
@@ -166,18 +166,18 @@ class _Found:
                 self._add(folder, target)
 
     def next_folders(self) -> list[bytes]:
-        """The folders to be listed that were found since the last time, links after all others; by path."""
+        """The folders found since the last call, links after all others; by path."""
         level = [path for _, path in sorted(self._folders)]
         self._folders = []
         return level
 
     def note_twice(self, twice: ListedTwice) -> None:
-        """Note an archive or folder that was found at two paths."""
+        """Record an archive or folder that was found at two paths."""
         if len(self._twice) < _EXAMPLES:
             self._twice.append(twice)
 
     def _may_matter(self, link: Entry) -> bool:
-        """Whether it matters where a link leads."""
+        """Whether the target of a link matters."""
         return _reason_to_ignore(link) is None or (self._extent.depth > 0 and _is_possible(link.name))
 
     def _add(self, folder: bytes, entry: Entry, *, is_link: bool = False) -> None:
@@ -219,19 +219,19 @@ class _Found:
             self.note_twice(ListedTwice(taken, other))
 
     def _require_few(self, links: Sequence[Entry]) -> None:
-        """Raise ListingFailedError if there are more archives and checksums than may be kept."""
+        """Raise ListingFailedError if there are more archives and checksums than permitted."""
         if len(self._zips) + len(self._checksums) + len(self._manifests) + len(links) > MAX_ZIPS:
             raise too_many(self._label, self._action, f"{MAX_ZIPS:,} archives and checksums")
 
     def _ignore(self, path: bytes, reason: str) -> None:
-        """Note one entry that is left aside."""
+        """Count an ignored entry."""
         self._ignored += 1
         shown = printable(path) if len(path) <= LONGEST_NAME else f"{printable(path[:_SHOWN_OF_LONG])}..."
         bisect.insort(self._examples, (shown, reason))
         del self._examples[_EXAMPLES:]
 
     def listing(self) -> ActionListing:
-        """All that was found."""
+        """The listing."""
         folder_of, checksums, manifests = self._folder_of, self._checksums, self._manifests
         paths: Set[bytes] = self._zips.keys()
         if folder_of:
@@ -269,7 +269,7 @@ def _below(folder: bytes, name: bytes) -> bytes:
 
 
 def too_many(label: str, directory: str, what: str) -> ListingFailedError:
-    """What to raise for a directory that holds more than `what`."""
+    """The error for a directory with more than `what`."""
     return ListingFailedError(
         mark("the directory {directory} holds more than {most}. Ask the centre to move old archives elsewhere."),
         source=label,

@@ -31,7 +31,7 @@ _PAUSE: Final = 1.0
 _LOG_SECONDS: Final = 10.0
 
 
-def unheard(_text: str) -> None:
+def ignore_progress(_text: str) -> None:
     """Ignore the progress."""
 
 
@@ -39,13 +39,13 @@ def unheard(_text: str) -> None:
 class ListingWatch:
     """Watches the listing of the source `label`, which may take `seconds` in all.
 
-    `heard` is called with the progress, every `pause` seconds: `listing of add: 40,000 entries so far`. `crawl_seconds`
-    is the time of a crawl, if this is only a trial. The time begins when the watch is made, and again with `watching`.
+    `on_progress` is called every `pause` seconds: `listing of add: 40,000 entries so far`. `crawl_seconds` is the time
+    of a crawl, if this is only a trial. The time begins when the watch is made, and again with `watching`.
     """
 
     label: str
     seconds: float
-    heard: Callable[[str], object] = unheard
+    on_progress: Callable[[str], object] = ignore_progress
     pause: float = field(default_factory=lambda: _PAUSE)
     crawl_seconds: float | None = None
     entries: int = 0
@@ -76,10 +76,10 @@ class ListingWatch:
         return self._before + self.entries
 
     @classmethod
-    def of_trial(cls, label: str, settings: Settings, heard: Callable[[str], object] = unheard) -> Self:
+    def of_trial(cls, label: str, settings: Settings, on_progress: Callable[[str], object] = ignore_progress) -> Self:
         """The watch of a trial, which only checks whether the directories can be listed."""
         seconds = min(TRIAL_SECONDS, settings.list_timeout)
-        return cls(label, seconds, heard, PAUSE_OF_LINES, settings.list_timeout)
+        return cls(label, seconds, on_progress, PAUSE_OF_LINES, settings.list_timeout)
 
     @property
     def has_seen_enough(self) -> bool:
@@ -105,7 +105,7 @@ class ListingWatch:
         now = time.monotonic()
         if now >= self._next_said:
             self._next_said = now + self.pause
-            self.heard(text)
+            self.on_progress(text)
         if now >= self._next_logged:
             self._next_logged = now + _LOG_SECONDS
             progress.info("%s: %s", self.label, text)

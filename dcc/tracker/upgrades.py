@@ -12,7 +12,7 @@ _MARKS = {"Warning: ": "warning", "Not checked: ": "unchecked"}
 
 
 def _tell_severities(connection: Connection) -> None:
-    """What warns of a document, or could not be checked, is told by its severity."""
+    """Set the severities of warnings and unchecked rules."""
     log = table("xml_log", column("message"), column("severity"))
     for mark, severity in _MARKS.items():
         connection.execute(update(log).where(log.c.message.like(f"{mark}%")).values(severity=severity))
@@ -36,4 +36,4 @@ REVISIONS: Final[Revisions] = {
     "0015": None,
     "0016": None,
 }
-"""All revisions, oldest first, and what converts the rows of the one before."""
+"""All revisions, oldest first, and the function that converts the rows of the one before."""

@@ -36,7 +36,7 @@ _DAY = click.DateTime(formats=["%Y-%m-%d"])
 _STDOUT = Path("-")
 _FORMATS = ("csv", "parquet")
 _DIGITS = 18
-"""What the number of a document has at most."""
+"""The most digits of a document's number."""
 
 
 def _filter_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -167,7 +167,7 @@ def _export_file(qc: Engine, place: Path, format_: ExportFormat, wanted: Measure
 
 
 def _past(text: str | None) -> tuple[int | None, date | None]:
-    """The document or the day that --as-of names."""
+    """The document or the day of --as-of."""
     if text is None:
         return None, None
     if text.isascii() and text.isdecimal() and len(text) <= _DIGITS:
@@ -182,7 +182,7 @@ def _past(text: str | None) -> tuple[int | None, date | None]:
 
 @contextmanager
 def _progress_shown() -> Iterator[Callable[[int, int | None], None]]:
-    """What shows how far an export is, on a terminal only."""
+    """A function that shows the progress of an export, on a terminal only."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 

@@ -61,7 +61,7 @@ class SessionDisplay:
     def on_begin(self, session: Session) -> None:
         """The session has begun."""
         self.session = session
-        session.heard = self.on_listing
+        session.on_progress = self.on_listing
 
     def on_listing(self, text: str) -> None:
         """The progress of a long listing is `text`; called by the threads that list."""

@@ -86,7 +86,7 @@ def sources_of_group(tracker: Engine, settings: Settings, group: str) -> list[in
 
 
 def crawl_and_process(
-    tracker: Engine, settings: Settings, source_ids: Sequence[int] | None, group: str | None, heard: Listeners
+    tracker: Engine, settings: Settings, source_ids: Sequence[int] | None, group: str | None, listeners: Listeners
 ) -> tuple[int | None, Notices]:
     """Run one complete session in this process; returns its id and notices.
 
@@ -104,20 +104,20 @@ def crawl_and_process(
                 source_ids=source_ids,
                 group=group,
                 until=settings.last_phase,
-                on_crawl=heard.on_crawl,
-                on_zip=heard.on_zip,
-                on_data=heard.on_data,
-                on_begin=heard.on_begin,
+                on_crawl=listeners.on_crawl,
+                on_zip=listeners.on_zip,
+                on_data=listeners.on_data,
+                on_begin=listeners.on_begin,
             )
         return report.session_id, report.notices
     from dcc.operations.sessions import open_session
     from dcc.session.crawling import crawl_file_sources
 
     with open_session(tracker, settings, group=group) as session:
-        heard.on_begin(session)
+        listeners.on_begin(session)
         for crawl in crawl_file_sources(tracker, settings, session, source_ids):
-            heard.on_crawl(crawl)
-        _process(tracker, settings, session, None, heard)
+            listeners.on_crawl(crawl)
+        _process(tracker, settings, session, None, listeners)
     _raise_away(session, away)
     return session.id, session.notices
 
@@ -144,7 +144,7 @@ def _raise_away(session: Session, away: DagsterUnreachableError | None) -> None:
 
 
 def process_again(
-    tracker: Engine, settings: Settings, keys: Sequence[ZipKey], heard: Listeners
+    tracker: Engine, settings: Settings, keys: Sequence[ZipKey], listeners: Listeners
 ) -> tuple[int | None, Notices]:
     """Open submissions again in the user's name and process them, as a session; returns as `crawl_and_process`.
 
@@ -169,22 +169,22 @@ def process_again(
                 keys,
                 requested_by=user_name(),
                 until=settings.last_phase,
-                on_zip=heard.on_zip,
-                on_data=heard.on_data,
-                on_begin=heard.on_begin,
+                on_zip=listeners.on_zip,
+                on_data=listeners.on_data,
+                on_begin=listeners.on_begin,
             )
         return report.session_id, report.notices
     from dcc.operations.sessions import open_session
 
     with open_session(tracker, settings) as session:
-        heard.on_begin(session)
-        _process(tracker, settings, session, keys, heard)
+        listeners.on_begin(session)
+        _process(tracker, settings, session, keys, listeners)
     _raise_away(session, away)
     return session.id, session.notices
 
 
 def _process(
-    tracker: Engine, settings: Settings, session: Session, keys: Sequence[ZipKey] | None, heard: Listeners
+    tracker: Engine, settings: Settings, session: Session, keys: Sequence[ZipKey] | None, listeners: Listeners
 ) -> None:
     from dcc.phases import Phase
     from dcc.session.archives.processing import process_zip_actions
@@ -192,7 +192,7 @@ def _process(
     if settings.last_phase < Phase.XSD:
         return
     for outcome in process_zip_actions(tracker, settings, session, keys, requested_by=user_name()):
-        heard.on_zip(outcome)
+        listeners.on_zip(outcome)
     if settings.last_phase < Phase.UPLOAD:
         return
     from dcc.cli.shell.context import open_qc
@@ -200,4 +200,4 @@ def _process(
 
     with open_qc(settings, patience_seconds=settings.database_retry) as qc:
         for data in take_up_data(tracker, qc, settings, session, until=settings.last_phase, keys=keys):
-            heard.on_data(data)
+            listeners.on_data(data)

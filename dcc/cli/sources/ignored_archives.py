@@ -1,4 +1,4 @@
-"""`dcc source why`: why archives of a file source were not taken."""
+"""`dcc source why`: why archives of a source were not fetched."""
 
 from __future__ import annotations
 

@@ -1,24 +1,23 @@
-"""Documents applied to the QC database: what add, edit and delete mean.
+"""Applies documents to the QC database: the meaning of add, edit and delete.
 
-What documents say was made into rows before (`qc.rows.prepared_file`); applying them is one write transaction that has
-locked their centres, so that one of a centre is applied at a time whoever applies it. All that they say is kept, also
-what was refused and what a delete names; the lifetimes of versions tell what took effect:
+Documents are prepared as rows before (`qc.rows.prepared_file`). Applying them is one write transaction that has locked
+their centres, so that one document of a centre is applied at a time. All of a document's content is kept, even refused
+parts and the targets of a delete; the lifetimes of versions show what took effect:
 
-* add opens a version of what is not there; what is there is refused and left as it is;
-* edit opens a version in the place of the current one; what is not there is refused. An experiment that had a status
-  code and no procedure is there for one with results too;
-* delete ends the current version; what is not there is refused, and so is a specimen with current experiments.
+- add opens a version of a missing entity; an existing one is refused and left as it is;
+- edit opens a version in the place of the current one; a missing entity is refused. An experiment with a status code
+  and no procedure may be edited to one with results;
+- delete ends the current version; a missing entity is refused, and so is a specimen with current experiments.
 
-What is refused of a document does not keep the rest of it from taking effect. A document that was applied and stands is
-not applied again, unless it is an edit that came with other contents since; nor is one that says the same under another
-name, while all that it names stands as it says. One that would end more than its reader
-allows is held: nothing but its own row stays, until it is confirmed (`holding`).
+Refused parts of a document do not keep the rest from taking effect. An applied document is not applied again, unless it
+is an edit whose data have changed since; nor is one with the same content under another name, while all of its entities
+still have that content. One that would end too many entities is held: only its own row stays, until it is confirmed
+(`holding`).
 
-An edit or delete with data of a centre that its archive does not speak for is refused as a whole; an addition with such
+An edit or delete with data of a centre that its archive may not change is refused as a whole; an addition with such
 data is held (`ownership`).
 
-Additions that are new to the database share their statements: of each, what becomes of it is decided first, by what the
-database has and by what those before it leave there.
+New additions share their statements: first each one's result is decided, from the database and the additions before it.
 """
 
 from __future__ import annotations
@@ -94,14 +93,13 @@ _COUNTS: Final = (*_COUNTED.values(), "measurements")
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What became of a document.
+    """The result of a document.
 
-    `repeated`: it had been applied before, under this name or another, stands, and nothing was changed. `said` counts
-    its entities by kind, and its measurements; `procedures` its measurements by procedure; `opened` and `ended` the
-    versions that it opened and ended, by kind. `refused` counts entities that did not take effect; `findings` tell why,
-    and whether the document came late. Of a document that is held they tell what applying it would come to. `others`
-    are the centres other than its archive's whose data it changed; of one that is held or refused, that it names.
-    `confirmed_by` is who confirmed it.
+    `repeated`: it was applied before, under this name or another, and nothing was changed. `said` counts its entities
+    by kind, and its measurements; `procedures` its measurements by procedure; `opened` and `ended` the versions that it
+    opened and ended, by kind. `refused` counts entities that did not take effect; `findings` say why, and whether the
+    document came late. For a held document they say what applying it would do. `others` are the centres other than its
+    archive's whose data it changed; of a held or refused one, that it names. `confirmed_by` is who confirmed it.
     """
 
     document_id: int
@@ -132,11 +130,11 @@ def apply_documents(
     patience_seconds: float = PATIENCE_SECONDS,
     hold_above: int | None = None,
 ) -> list[Applied]:
-    """Apply documents in their order, in one transaction; what became of each.
+    """Apply documents in their order, in one transaction; returns their results.
 
-    What is raised leaves no row behind. An edit or delete that would end more than `hold_above` entities is held,
-    unless it was confirmed; None: nothing is. On SQLite the documents are in `MOST_ATTACHED` prepared files at most.
-    Raises the database's `unreachable` error when others were in the way, or the database away, for `patience_seconds`.
+    An exception leaves no row behind. An edit or delete that would end more than `hold_above` entities is held, unless
+    it was confirmed; None: no limit. On SQLite the documents are in `MOST_ATTACHED` prepared files at most. Raises the
+    database's `unreachable` error if others were in the way, or the database away, for `patience_seconds`.
     """
     return run_writing(
         engine,
@@ -154,8 +152,7 @@ def apply_on(
 ) -> list[Applied]:
     """Apply documents within a write transaction; see `apply_documents`.
 
-    `foreign_additions` says what to do with an addition whose archive does not speak for a centre in it: to REFUSE it
-    is to hold it.
+    `foreign_additions` decides on an addition with data of a centre that its archive may not change: REFUSE holds it.
     """
     centres = {centre for one in documents for centre in (one.document.centre, *one.prepared.centres)}
     lock_centres(connection, centres)
@@ -180,7 +177,7 @@ def apply_on(
 
 
 def _rows_of(documents: Sequence[ToApply]) -> dict[Table, int]:
-    """How many rows at most documents bring of each table whose ids are given out."""
+    """The most rows that documents add to each table with reserved ids."""
     rows = dict.fromkeys((_DOCUMENT, *NUMBERED_TABLES), 0)
     rows[_DOCUMENT] = len(documents)
     for one in documents:
@@ -216,7 +213,7 @@ def _apply_alone(
 
 @dataclass(eq=False)
 class _Decided:
-    """What becomes of a document, in rows that have the ids that they are to have."""
+    """A document's decided result, in rows with their final ids."""
 
     one: ToApply
     applied: Applied
@@ -226,19 +223,19 @@ class _Decided:
 
     @property
     def is_held(self) -> bool:
-        """Whether it waits to be confirmed."""
+        """Whether it waits for confirmation."""
         return self.applied.state is DocumentState.HELD
 
     @property
     def keeps_rows(self) -> bool:
-        """Whether more of it is kept than its own row."""
+        """Whether more than its own row is kept."""
         return not self.is_held and not self.applied.repeated
 
 
 class _Application:
-    """Documents on their way into the database: several new additions, or one other.
+    """Documents that are being applied: several new additions, or one other.
 
-    Of each is decided what becomes of it, in memory; then all are written.
+    Each one's result is decided in memory; then all are written.
     """
 
     def __init__(
@@ -258,10 +255,10 @@ class _Application:
         self._applied: dict[int, ToApply] = {}
 
     def apply(self, former: Sequence[Row[Any]] | None = None, confirmed: Row[Any] | None = None) -> list[Applied]:
-        """Apply the documents, in the place of `former` applications of a single one; `confirmed` is one of these."""
+        """Apply the documents, replacing `former` applications of a single one; `confirmed` is one of these."""
         told: Sequence[Iterable[Entries]] = [one.prepared.entries() for one in self._documents]
         if len(told) > 1:
-            # They are small, and nearly always about what is new: one question is for all.
+            # They are small, and nearly always new: one query is for all.
             told = [list(some) for some in told]
             self._current.ask_about(chain.from_iterable(told))
         decided = [self._decide(one, some, confirmed) for one, some in zip(self._documents, told, strict=True)]
@@ -273,7 +270,7 @@ class _Application:
             insert_documents(self._connection, [self._row_of(one) | _result(one) for one in decided])
         taken = [one for one in decided if one.keeps_rows]
         loader = loader_on(self._connection)
-        # Documents that follow one another in a file are given the same.
+        # Consecutive documents of a file have the same offsets.
         for _, some in groupby(taken, key=lambda one: (one.one.prepared.file, one.given)):
             together = list(some)
             copy_rows(self._connection, [one.one.prepared for one in together], together[0].given, loader)
@@ -297,7 +294,7 @@ class _Application:
         )
 
     def _end(self, one: _Decided) -> None:
-        """Write which versions of entities end, and which of those that were written did not take effect."""
+        """Write which versions of entities end, and which of the written ones did not take effect."""
         for kind, ids in one.not_current.items():
             table = ENTITY_TABLES[kind]
             for chunk in in_chunks(ids):
@@ -307,7 +304,7 @@ class _Application:
 
     def _note(self, one: _Decided) -> None:
         """Write the findings."""
-        # Of an addition that waits for its rights is said why; of one that would change much, when it is confirmed.
+        # An addition that waits for permission has its reason; one that would change much gets it when it is confirmed.
         held_for = [finding for finding in one.applied.findings if finding.rule == OWNERSHIP]
         kept = held_for if one.is_held else one.applied.findings
         write_findings(self._connection, one.one.document, one.applied.document_id, kept)
@@ -361,7 +358,7 @@ class _Application:
         return decided
 
     def _original_of(self, one: ToApply, decision: _Decision) -> DocumentPlace | None:
-        """Where the document came from that took effect, stands, and says the same; None if there is none."""
+        """The place of an applied document with the same content; None if there is none."""
         document, content, owners = one.document, one.prepared.content, decision.owners
         if document.action is Action.DELETE:
             return same_document(self._connection, document, content, None) if owners == {None} else None
@@ -373,7 +370,7 @@ class _Application:
         return written.document.place if written.prepared.content == content else None
 
     def _if_not(self, one: ToApply, confirmed: Row[Any] | None) -> NotPermitted:
-        """What to do about data of other centres than the archive speaks for."""
+        """What to do about data of centres that the archive may not change."""
         document = one.document
         if confirmed is not None and document.action is Action.ADD:
             return NotPermitted.CONFIRMED
@@ -383,7 +380,7 @@ class _Application:
 
 
 class _CurrentVersions:
-    """The current versions of entities, as the database has them and as documents leave them that are not written yet.
+    """The current versions of entities, in the database and in decided documents that are not written yet.
 
     None: there is none.
     """
@@ -393,7 +390,7 @@ class _CurrentVersions:
         self._known: dict[EntityKind, dict[Key, Version | None]] = {kind: {} for kind in EntityKind}
 
     def ask_about(self, told: Iterable[Entries]) -> None:
-        """Ask about all entities at once of which documents told."""
+        """Query all entities of some documents at once."""
         named: dict[EntityKind, set[Key]] = {}
         for some in told:
             if some.kind is not None:
@@ -402,7 +399,7 @@ class _CurrentVersions:
             self.of(kind, keys)
 
     def of(self, kind: EntityKind, keys: Collection[Key]) -> dict[Key, Version]:
-        """The current versions of those of the entities that have one."""
+        """The current versions of these entities, if they have one."""
         known = self._known[kind]
         unknown = [key for key in keys if key not in known]
         if unknown:
@@ -411,20 +408,20 @@ class _CurrentVersions:
         return {key: version for key in keys if (version := known[key]) is not None}
 
     def update(self, changed: dict[EntityKind, dict[Key, Version | None]]) -> None:
-        """Take account of versions that a document opens or ends."""
+        """Include the versions that a document opens or ends."""
         for kind, versions in changed.items():
             self._known[kind].update(versions)
 
     def experiments_about(self, keys: Collection[Key]) -> dict[Key, list[str]]:
-        """The experimentIDs of the current experiments about specimens."""
+        """The experimentIDs of the current experiments on specimens."""
         return experiments_about(self._connection, keys)
 
 
 class _Decision:
-    """Decides what becomes of one document.
+    """Decides the result of one document.
 
-    `opened` are the versions that it leaves. `owners` are the documents whose versions were current of what it names;
-    None stands for what is not there, or cannot be stored.
+    `opened` are the versions that it leaves. `owners` are the documents of the current versions of its entities; None
+    for an entity that is missing, or cannot be stored.
     """
 
     def __init__(
@@ -450,7 +447,7 @@ class _Decision:
         self.findings = FindingsKept(Origin.from_json(one.prepared.origin))
 
     def take_all(self, told: Iterable[Entries]) -> None:
-        """Decide upon all entities, of which the document told."""
+        """Decide all entities of the document."""
         for some in told:
             if some.kind is None:
                 self._take_blocks(some)
@@ -458,7 +455,7 @@ class _Decision:
                 self._take(some, some.kind)
 
     def _take_blocks(self, some: Entries) -> None:
-        """Take centre elements: note what is too long in them, and data that the document may not change."""
+        """Record too long texts in centre elements, and data that the document may not change."""
         document, named = self._document, set(self._one.prepared.centres)
         own = None if document.rights is None else document.rights.own
         for line, path, (name,), excess in zip(some.lines, some.paths, some.keys, some.too_long, strict=True):
@@ -469,7 +466,7 @@ class _Decision:
                 self.findings.add(not_permitted(document.action, own, centre, line))
 
     def _take(self, some: Entries, kind: EntityKind) -> None:
-        """Take entities, of which those that have no row take no effect."""
+        """Decide entities; those without a row do not take effect."""
         self._said[kind] += len(some.keys)
         self.others.name(some.keys, kind)
         if None in some.row_ids:
@@ -482,7 +479,7 @@ class _Decision:
         if self._document.action is not Action.ADD or not self._are_new(kind, some.keys):
             self._judge(kind, some, row_ids)
             return
-        # Nearly always so, and much faster than to judge each.
+        # Nearly always so, and much faster than deciding each.
         self.owners.add(None)
         self.others.take_effect(some.keys, kind)
         self._opened[kind] += len(row_ids)
@@ -490,7 +487,7 @@ class _Decision:
         self.opened[kind].update(zip(some.keys, versions, strict=True))
 
     def _stored(self, some: Entries, kind: EntityKind) -> Entries:
-        """Those that have rows; the others are noted and refused."""
+        """Those with rows; the others are recorded and refused."""
         entries = list(zip(*some[1:], strict=True))
         for line, path, key, row_id, excess in entries:
             if row_id is None:
@@ -502,13 +499,13 @@ class _Decision:
         return Entries(kind, *(map(list, zip(*stored, strict=True)) if stored else ([], [], [], [], [])))
 
     def _are_new(self, kind: EntityKind, keys: Sequence[Key]) -> bool:
-        """Whether none of the entities is there, and each is named once."""
+        """Whether all entities are new, and each is named once."""
         different = set(keys)
         is_there = self._current.of(kind, different) or not self.opened[kind].keys().isdisjoint(different)
         return not is_there and len(different) == len(keys)
 
     def _judge(self, kind: EntityKind, some: Entries, row_ids: Sequence[int]) -> None:
-        """Decide upon each of some entities."""
+        """Decide each of some entities."""
         action, keys = self._document.action, set(some.keys)
         asked = keys | {_without_results(action, kind, key) for key in keys}
         current = self._current.of(kind, asked)
@@ -544,7 +541,7 @@ class _Decision:
                 self._opened[kind] += 1
 
     def decided(self, *, is_late: bool) -> _Decided:
-        """What becomes of the document."""
+        """The document's result."""
         prepared = self._one.prepared
         ended = {kind.value: len(ids) for kind, ids in self._ended.items() if ids}
         opened = {kind.value: number for kind, number in self._opened.items() if number}
@@ -570,7 +567,7 @@ class _Decision:
 
 
 def _write_result(connection: Connection, one: _Decided) -> None:
-    """Write what became of a document whose row is there."""
+    """Write the result of a document whose row exists."""
     connection.execute(update(_DOCUMENT).where(_DOCUMENT.c.id == one.applied.document_id).values(_result(one)))
 
 
@@ -579,7 +576,7 @@ def _result(one: _Decided) -> dict[str, Any]:
 
 
 def _without_results(action: Action, kind: EntityKind, key: Key) -> Key:
-    """The key that an experiment which is edited had without results, with a status code alone; else its own."""
+    """The key that an edited experiment had without results, with a status code alone; else its own."""
     return (*key[:3], None) if action is Action.EDIT and kind is EntityKind.EXPERIMENT else key
 
 
@@ -599,7 +596,7 @@ def write_findings(
 
 
 def _measurements_by_procedure(connection: Connection, document_id: int) -> dict[str, int]:
-    """How many measurements a document has of each procedure; indexes alone are read, not the measurements."""
+    """The number of a document's measurements of each procedure; reads only indexes."""
     run, measurement = ProcedureRun.__table__, Measurement.__table__
     statement = (
         select(run.c.procedure_id, func.count(measurement.c.procedure_run_id))
@@ -612,7 +609,7 @@ def _measurements_by_procedure(connection: Connection, document_id: int) -> dict
 
 
 def _repeated(connection: Connection, row: Row[Any], document: DocumentToApply) -> Applied:
-    # Of a document that came anew nothing is told: it was when it was applied.
+    # A repeated document yields nothing new: it was reported when it was applied.
     is_unheard_of = row.tracker_id == document.tracker_id
     follow_tracker(connection, row, document)
     counts = {name: getattr(row, name) for name in _COUNTS}
@@ -633,7 +630,7 @@ def _repeated(connection: Connection, row: Row[Any], document: DocumentToApply) 
 
 
 def others_of(connection: Connection, document_ids: Sequence[int], rights: Rights | None) -> tuple[OtherCentre, ...]:
-    """The centres other than the archive's that stored documents name; they are not counted."""
+    """The centres other than the archive's in stored documents, without counts."""
     if rights is None:
         return ()
     block = CentreBlock.__table__.c

@@ -1,7 +1,7 @@
-"""The tables that documents fill, and the rows of prepared documents copied into them.
+"""The tables of documents' content, and the rows of prepared documents copied into them.
 
-What a document says is made into rows before (`qc.rows.prepared_file`), with ids that begin at 1 in its file: here they
-get those that follow in the database. `qc.rows.loading` is the way back.
+Content becomes rows before (`qc.rows.prepared_file`), with ids that begin at 1 in its file: here they get the next ids
+of the database. `qc.rows.loading` is the inverse.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MEASUREMENT: Final = models.Measurement.__table__
 _RUN: Final = models.ProcedureRun.__table__
 
 _OWN_WORDS: Final = {"type", "owner_kind", "entity_kind"}
-"""Columns that hold words of the platform's own, which fit."""
+"""Columns with words of the platform's own, which always fit."""
 
 _LEXICAL_LIMIT: Final = 16_000
 """Characters; MySQL's TEXT holds four times as many bytes."""
@@ -54,7 +54,7 @@ DOCUMENT_TABLES: Final = tuple(
         models.Lifetime,
     )
 )
-"""The tables that a document's rows are in, parents before their children."""
+"""The tables of a document's rows, parents before their children."""
 
 ENTITY_TABLES: Final[dict[EntityKind, Table]] = {
     EntityKind.SPECIMEN: models.Specimen.__table__,
@@ -87,12 +87,12 @@ BY_NAME: Final = {f"{table.name}": table for table in DOCUMENT_TABLES}
 """The tables by their names."""
 
 NUMBERED_TABLES: Final = tuple(BY_NAME[name] for name in (*NUMBERED, models.Lifetime.__tablename__))
-"""The tables whose rows get ids from `upload_lock.reserve_ids`; lifetimes last."""
+"""The tables whose ids come from `upload_lock.reserve_ids`; lifetimes last."""
 
 PREPARED_TABLES: Final = tuple(table for table in DOCUMENT_TABLES if table is not models.Lifetime.__table__)
 """The tables whose rows are prepared: which versions are current is decided when a document is applied."""
 
-# Names of SQLAlchemy are texts of a class of its own: a process that was sent one would load SQLAlchemy.
+# SQLAlchemy's names are of a class of its own: a process that received one would load SQLAlchemy.
 _NAMES: Final = {f"{table.name}": _names(table) for table in PREPARED_TABLES}
 _LIMITS: Final = {f"{table.name}": _limits(table) for table in PREPARED_TABLES}
 
@@ -139,7 +139,7 @@ def loader_on(connection: Connection) -> LineLoader:
 
 
 def _shifted(table: Table) -> str:
-    """The statement that asks a prepared file for rows of a table, with the ids that they are to have."""
+    """The statement that reads a table's rows from a prepared file, with their final ids."""
     computed = _computed(table)
     given = {f"given_{name}": f":{name}" for name in _given(computed)}
     columns = []
@@ -200,7 +200,7 @@ _OWNERS: Final = {
     },
     **{table: {kind.value: kind.value for kind in EntityKind} for table in (models.StatusCodeRow.__table__, _RUN)},
 }
-"""The tables of what things belong to, by the kinds that are told of owners."""
+"""The tables of owners, by the kinds used for them."""
 
 _SHIFTED: Final = {table.name: _shifted(table) for table in PREPARED_TABLES}
 _GIVEN: Final = {table.name: _given(_computed(table)) for table in PREPARED_TABLES}

@@ -1,7 +1,7 @@
-"""Rows by the million into one transaction: the fastest way that each database has, in memory that does not grow.
+"""Inserts millions of rows in one transaction: the fastest way of each database, in constant memory.
 
-Whoever writes gives the rows their ids. SQLite takes rows fastest from its driver, MySQL and MariaDB from
-a file (LOAD DATA LOCAL INFILE); where the server allows no such file, and for few rows, from INSERT statements of many.
+The caller gives the rows their ids. SQLite takes rows fastest from its driver, MySQL and MariaDB from a file (LOAD DATA
+LOCAL INFILE); for few rows, and if the server permits no such file, from multi-row INSERT statements.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LOADING_OFF: Final = frozenset({1148, 2068, 3948, 4166})
 _REFUSES_FILES: Final = "dcc_refuses_files"
 
 _FEW_ROWS: Final = 100
-"""How many rows at most are better inserted than loaded."""
+"""The most rows that are inserted rather than loaded."""
 
 
 class LoadedLines(NamedTuple):
@@ -79,7 +79,7 @@ class LineLoader:
 
 
 def insert_bulk(connection: Connection, table: Table, rows: Sequence[Row]) -> None:
-    """Insert rows with all the columns of `table`, in their order, the fastest way that the database has."""
+    """Insert rows with all the columns of `table`, in their order, in the fastest way of the database."""
     if connection.dialect.name == "sqlite":
         _insert_bound(connection, table, rows)
     else:
@@ -87,10 +87,10 @@ def insert_bulk(connection: Connection, table: Table, rows: Sequence[Row]) -> No
 
 
 def _insert_bound(connection: Connection, table: Table, rows: Sequence[Row]) -> None:
-    """Insert rows by SQLite's driver, which binds nulls as slowly as values: not those of columns that no row has."""
+    """Insert rows by SQLite's driver, which binds nulls as slowly as values: without columns that no row has."""
     columns = range(len(table.columns))
     bound = [place for place in columns if any(row[place] is not None for row in rows)]
-    # Of a single column `itemgetter` makes no tuples.
+    # For a single column `itemgetter` makes no tuples.
     if 1 < len(bound) < len(columns):
         rows = list(map(itemgetter(*bound), rows))
     else:
@@ -105,7 +105,7 @@ def _load(connection: Connection, lines_of: LoadedLines, lines: bytes) -> None:
         try:
             _load_file(connection, lines_of, lines, number)
         except DBAPIError as error:
-            # The server says so before it reads a row, and the transaction goes on.
+            # The server reports this before it reads a row, and the transaction goes on.
             if error.orig is None or error.orig.args[0] not in _LOADING_OFF:
                 raise
             connection.info[_REFUSES_FILES] = True
@@ -144,7 +144,7 @@ def _load_file(connection: Connection, lines_of: LoadedLines, lines: bytes, expe
         result = connection.exec_driver_sql(statement.replace("%", "%%"))
     finally:
         Path(path).unlink(missing_ok=True)
-    # With LOCAL the server only warns of what strict mode refuses elsewhere: values cut short, keys there already.
+    # With LOCAL the server only warns of what strict mode refuses otherwise: truncated values, existing keys.
     written, warnings = result.rowcount, result.context.cursor.warning_count
     if written != expected or warnings:
         raise InternalFaultError(

@@ -65,8 +65,8 @@ class Columns(NamedTuple):
 class Entries(NamedTuple):
     """Some centre elements of a document, or some entities of a kind, in columns and in document order.
 
-    `kind` is None for centre elements, whose `keys` are their centres alone. There is no id in `row_ids` where nothing
-    was stored, because of what is `too_long`, or of the same in the centre element.
+    `kind` is None for centre elements, whose `keys` are their centres alone. `row_ids` has None for entities that are
+    not stored, because something is `too_long`, in them or in the centre element.
     """
 
     kind: EntityKind | None
@@ -78,11 +78,11 @@ class Entries(NamedTuple):
 
 
 _Entry: TypeAlias = tuple[int, str, Key, int | None, TooLong | None]
-"""Line, path, key, id of the row and what is too long of a centre element or an entity."""
+"""Line, path, key, id of the row and too long text of a centre element or an entity."""
 
 
 class PreparedWriter:
-    """Writes a prepared file, document by document; the file is there when it is closed, and not before."""
+    """Writes a prepared file, document by document; the file appears when it is closed."""
 
     def __init__(self, path: Path, basis: str, columns: Columns) -> None:
         self._path, self._basis, self._columns = path, basis, columns
@@ -102,7 +102,7 @@ class PreparedWriter:
         self._documents: list[dict[str, Any]] = []
 
     def document(self, kind: DocumentKind) -> DocumentWriter:
-        """Begin a document. What was taken of one that is not finished does no harm."""
+        """Begin a document. An unfinished document does no harm."""
         number = next(self._numbers)
         tables: dict[str, list[Row]] = {table: [] for table in self._columns.names}
         builder = RowBuilder(number, self._new_ids, tables, self._columns.limits)
@@ -120,7 +120,7 @@ class PreparedWriter:
         beside.write_bytes(_mark_of(text) + b"\n" + text)
 
     def discard(self) -> None:
-        """Let go of a file that cannot be finished."""
+        """Remove a file that cannot be finished."""
         self._connection.close()
         self._part.unlink(missing_ok=True)
 
@@ -133,7 +133,7 @@ class PreparedWriter:
             self._connection.execute(f"INSERT INTO {quoted(table)} VALUES (?, ?)", (last, lines))  # noqa: S608
             return
         columns = list(zip(*rows, strict=True))
-        # To bind a null takes as long as a value: not those of columns that no row has.
+        # Binding a null takes as long as a value: without columns that no row has.
         bound = [
             place
             for place, column in enumerate(columns)
@@ -151,7 +151,7 @@ class PreparedWriter:
 
 
 class DocumentWriter:
-    """Takes what a document says and has its rows written."""
+    """Takes a document's content and has its rows written."""
 
     def __init__(
         self,
@@ -176,7 +176,7 @@ class DocumentWriter:
         self._whole = True
 
     def take(self, content: said.Content) -> None:
-        """Take what comes next in the document."""
+        """Take the next element of the document."""
         self._content.take(content)
         if isinstance(content, said.Block):
             self._block, self._numbers = content, {}
@@ -201,7 +201,7 @@ class DocumentWriter:
             self._flush()
 
     def finish(self, file_name: str, md5: str, findings: Sequence[Any] | None, origin: str | None = None) -> None:
-        """Write what is left; `findings` are those of the rules that need this document alone, None: not known.
+        """Write the rest; `findings` are those of the rules that need this document alone, None if unknown.
 
         `origin` is what it was converted from, as JSON.
         """
@@ -291,7 +291,7 @@ class PreparedFile:
         return f"file:{quote(str(self.path))}?mode=ro&immutable=1"
 
     def has(self, file_name: str, md5: str) -> bool:
-        """Whether a document of that name and MD5 is in it."""
+        """Whether it has a document of that name and MD5."""
         return (file_name, md5) in self._documents
 
     def document(self, file_name: str, md5: str) -> PreparedDocument:
@@ -311,7 +311,7 @@ class PreparedFile:
             yield lines
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -319,7 +319,7 @@ class PreparedFile:
 
 @lru_cache(maxsize=1)
 def _empty_file(tables: tuple[tuple[str, ...], ...]) -> bytes:
-    """A file with all tables, none of which has a row: to copy it is faster than to make them."""
+    """A file with all tables, without rows: copying it is faster than making them."""
     connection = sqlite3.connect(":memory:")
     try:
         connection.execute(f"CREATE TABLE {quoted(_ENTRY)} ({', '.join(_ENTRY_COLUMNS)})")
@@ -352,7 +352,7 @@ def remove_prepared(path: Path) -> None:
 
 
 def quoted(name: str) -> str:
-    """A name in statements of SQLite."""
+    """A name in SQLite's statements."""
     return f'"{name}"'
 
 

@@ -1,9 +1,9 @@
-"""Downloading, extracting and validating zip actions, all overlapping.
+"""Downloads, extracts and validates submissions, all overlapping.
 
-A failed attempt is followed by the next file source in order of preference, then by further rounds after a delay; it
-is promoted to the zip action only when no attempt follows it in the session. An archive that is damaged, or has not the
-MD5 that its centre published, is tried at its other sources, and not again at that one until it changes there. The
-centre is to blame when two sources delivered the same, or no source has another copy.
+After a failed attempt comes the next source in order of preference, then further rounds after a delay; only the last
+attempt decides the submission's state. An archive that is damaged, or lacks the MD5 that its centre published, is tried
+at its other sources, and at the first one only after it has changed there. The centre is to blame if two sources
+delivered the same, or no source has another copy.
 """
 
 from __future__ import annotations
@@ -66,17 +66,17 @@ from dcc.tracker.states import WAITING
 log = logging.getLogger(__name__)
 
 MANY: Final = 50
-"""Archives from which on processes of their own, which take a tenth of a second each to begin, are of use."""
+"""Number of archives from which on processes are worth their start of a tenth of a second each."""
 _MUCH: Final = 500
-"""Archives from which on what was held for them is worth a tenth of a second to be let go of at once."""
+"""Number of archives from which on freeing their memory is worth a tenth of a second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a session has to process: archives to take up from staging, and archives to download.
+    """A session's archives: those to continue from staging, and those to download.
 
-    By zip action, `staged` are copies to make do with where no source delivers; `further` says where archives from
-    staging that prove damaged are hosted. `held` are archives that are not downloaded, of which nobody was told yet.
+    By submission, `staged` are copies for the case that no source delivers, and `further` the hostings of archives in
+    staging, in case these are damaged. `held` are archives that are not downloaded and not yet reported.
     """
 
     interrupted: tuple[InterruptedZip, ...]
@@ -89,7 +89,7 @@ class Work:
         return len(self.interrupted) + len(self.planned)
 
     def jobs(self, max_retries: int) -> Iterator[Job]:
-        """A job for each, those taken up first."""
+        """A job for each archive, those in staging first."""
         for interrupted in self.interrupted:
             yield Job.taken_up(interrupted, self.further.get(interrupted.za_id), max_retries)
         for plan in self.planned:
@@ -98,7 +98,7 @@ class Work:
             yield job
 
     def source_ids(self) -> list[int]:
-        """The file sources that have to do with it."""
+        """The sources of the archives."""
         plans = (*self.planned, *self.further.values())
         ids = {hosting.source_id for plan in plans for hosting in (*plan.hostings, *plan.others)}
         return sorted(ids | {interrupted.source_id for interrupted in self.interrupted})
@@ -113,13 +113,13 @@ def process_zip_actions(
     requested_by: str = "dcc",
     workers: Workers | None = None,
 ) -> Iterator[ZipOutcome]:
-    """Process all zip actions that wait, with what a dead session left unfinished; yield what became of each.
+    """Process all waiting submissions, including those of dead sessions; yields each outcome.
 
-    With `keys`, those are re-opened in the name of `requested_by` and processed, and nothing else; else `workers`, if
-    there are any, fetch and prepare archives before, and what they do not leave is done here. What is wrong
-    with an archive, a document or a file source is an outcome, not an exception. Raises NotFoundError and
-    ConfigurationError for `keys` that cannot be processed, ConfigurationError for a staging area that cannot be written
-    to, TrackerUnreachableError, SessionLostError, and, after everything else has been processed, InternalFaultError.
+    With `keys`, only those are opened again in the name of `requested_by` and processed. Otherwise `workers`, if there
+    are any, fetch and prepare archives first, and the session does the rest. Problems of archives, documents and
+    sources are outcomes, not exceptions. Raises NotFoundError and ConfigurationError for unusable `keys`,
+    ConfigurationError if staging cannot be written to, TrackerUnreachableError, SessionLostError, and, after everything
+    else is done, InternalFaultError.
     """
     staging = Staging(settings.staging_directory)
     staging.make()
@@ -149,7 +149,7 @@ def _process(
     named: bool,
     from_workers: FromWorkers | None = None,
 ) -> Generator[ZipOutcome, None, list[InternalFaultError]]:
-    """Process what was taken up; the faults of the platform that were met."""
+    """Process the archives; returns the faults of the platform."""
     addresses, centres = run_reading(
         tracker, lambda connection: _surroundings(connection, work), patience_seconds=settings.database_retry
     )
@@ -182,7 +182,7 @@ def _take_up(
     keys: Sequence[ZipKey] | None,
     requested_by: str,
 ) -> Work:
-    """Find the work; what a dead session left is put right on the way."""
+    """Find the archives to process; repairs what a dead session left."""
     if keys is not None:
         relist(tracker, settings, session, keys)
         copies = run_reading(
@@ -214,7 +214,7 @@ def _take_up(
         reopen_failed_downloads(connection, sources, session.centres)
         waiting = load_waiting_and_held(connection, sources, centres=session.centres)
         add_notices(connection, waiting.delegated)
-        # A dead session was at them, and they cannot be had now.
+        # A dead session was processing them, and they cannot be fetched now.
         if stranded := unconcluded.difference(plan.za_id for plan in waiting.planned):
             progress.conclude(connection, stranded)
         further = {plan.za_id: plan for plan in load_plans(connection, sources, [one.za_id for one in whole])}
@@ -231,7 +231,7 @@ def _take_up_named(
     requested_by: str,
     copies: Mapping[int, StagedCopy],
 ) -> Work:
-    """Re-open zip actions that a person names; one whose source has what staging has is not fetched again."""
+    """Open submissions again that a person names; an archive that staging has already is not fetched again."""
     cancel_orphans(connection, session.centres)
     sources = sources_to_use(connection, session.id, session.centres)
     plans = load_waiting(connection, sources, reopen_named(connection, keys, requested_by), by_name=True)
@@ -262,7 +262,7 @@ def _from_staging(plan: PlannedZip, copy: StagedCopy, download_id: int) -> Inter
 
 
 def _held_outcome(held: HeldArchive) -> ZipOutcome:
-    """What is told of an archive that is held."""
+    """The outcome of an archive that is held."""
     return ZipOutcome(
         key=held.key,
         centre=held.owner,
@@ -281,7 +281,7 @@ def _held_outcome(held: HeldArchive) -> ZipOutcome:
 
 
 def _plan_anew(session: Session, za_ids: Sequence[int]) -> list[PlannedZip]:
-    """Plan the download of archives that were found damaged in staging and had been whole for all that is known."""
+    """Plan the download of archives that are damaged in staging but were intact on arrival."""
 
     def plan(connection: Connection) -> list[PlannedZip]:
         reason = mark("The archive in staging was damaged, perhaps not when it arrived.")
@@ -294,9 +294,9 @@ def _plan_anew(session: Session, za_ids: Sequence[int]) -> list[PlannedZip]:
 def _still_uploading(
     session: Session, settings: Settings, addresses: Mapping[int, SourceAddress], jobs: Sequence[Job]
 ) -> set[ZipKey]:
-    """Which of the archives that arrived otherwise than listed, or bad, have changed on their file sources since.
+    """The archives that differ from their listing, or are bad, and that have changed on their sources since.
 
-    They are left to a later session, which lists them anew; the others failed.
+    A later session lists them again; the others failed.
     """
     listed: dict[int, dict[ZipKey, ListedFile]] = defaultdict(dict)
     for job in jobs:
@@ -320,7 +320,7 @@ def _still_uploading(
 
 
 def _leave_uploading(session: Session, settings: Settings, jobs: Sequence[Job], *, named: bool) -> None:
-    """Let archives wait that are still being uploaded; what arrived of them is no attempt that counts."""
+    """Let archives wait that are still being uploaded; their transfers do not count as attempts."""
     staging = Staging(settings.staging_directory)
     for job in jobs:
         if job.downloaded:
@@ -330,14 +330,14 @@ def _leave_uploading(session: Session, settings: Settings, jobs: Sequence[Job], 
         halves = [job.za_id for job in jobs if job.found_bad]
         progress.reopen(connection, halves, requested_by="crawl", reason="It is being uploaded to its file source.")
         if named:
-            # A person had them opened again: until they can be had, they are what they were.
+            # A person opened them again: until they can be fetched, they keep their state.
             progress.conclude(connection, [job.za_id for job in jobs])
 
     session.write(write)
 
 
 def _surroundings(connection: Connection, work: Work) -> tuple[dict[int, SourceAddress], frozenset[str]]:
-    """The file sources that the work has to do with, by id, and the codes of all centres."""
+    """The archives' sources, by id, and the codes of all centres."""
     addresses = load_addresses(connection, ids=work.source_ids(), only_crawlable=False)
     return {address.id: address for address in addresses}, frozenset(connection.scalars(select(Centre.short_name)))
 

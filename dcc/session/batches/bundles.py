@@ -1,4 +1,4 @@
-"""What a worker leaves of an archive in the object store: the archive, its prepared file, and what was found."""
+"""A worker's results for an archive in the object store: the archive, its prepared file, and the findings."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ Problems = tuple[Problem, ...]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a worker found: the copy that it fetched, its checksums, and the problems of each document by its name.
+    """A worker's findings: the copy that it fetched, its checksums, and the problems of each document by its name.
 
-    `published` is the MD5 that lay beside the copy. `problems` is None where the archive could not be opened.
+    `published` is the MD5 published beside the copy. `problems` is None if the archive could not be opened.
     """
 
     source_id: int
@@ -37,7 +37,7 @@ class Found:
     problems: Mapping[str, Problems] | None
 
     def is_of(self, hosting: Hosting) -> bool:
-        """Whether the copy is the one that is listed there."""
+        """Whether the copy is the listed one."""
         listed = (hosting.source_id, hosting.size_bytes, hosting.modified)
         return listed == (self.source_id, self.size_bytes, self.modified)
 
@@ -58,7 +58,7 @@ def write_bundle(bundle: Path, archive: Path, contents: Path, found: Found) -> N
 
 
 def open_bundle(bundle: Path, folder: Path) -> Found:
-    """Unpack a bundle into a folder. Raises OSError and ValueError for what is none."""
+    """Unpack a bundle into a folder. Raises OSError and ValueError for other files."""
     try:
         with tarfile.open(bundle) as tar:
             for member in tar:
@@ -78,7 +78,7 @@ def _plain(found: Found) -> dict[str, Any]:
 
 
 def _row(problem: Problem) -> dict[str, Any]:
-    """A problem as the tracker's logs have it, with its kind and place."""
+    """A problem as in the tracker's logs, with its kind and place."""
     place = {"kind": problem.kind, "line": problem.line, "col": problem.column, "severity": problem.severity.value}
     return place | problem_columns(problem)
 

@@ -1,4 +1,4 @@
-"""Which archives a worker is given together: those of one file source, about half a minute's work."""
+"""The archives of each batch: of one source, about half a minute's work."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ MOST_ARCHIVES: Final = 500
 MOST_BYTES: Final = 500_000_000
 
 _EACH_SECONDS: Final = 0.05
-"""What an archive takes beside its bytes: to ask for it, to open it, to leave it in the store."""
+"""Seconds for an archive besides its bytes: to fetch it, open it, and leave it in the store."""
 _PREPARE_RATE: Final = 1_000_000
-"""Bytes of archives that are prepared in a second: of documents that are zipped to a tenth (docs/scale.md)."""
+"""Bytes of archives that are prepared in a second, for documents compressed to a tenth (docs/scale.md)."""
 _UNKNOWN_RATE: Final = 1_000_000
 _UNKNOWN_BYTES: Final = 5_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class BatchArchive:
-    """An archive as its file source lists it; `reads_checksum`: the checksum beside it counts."""
+    """An archive as listed; `reads_checksum`: its published checksum counts."""
 
     key: ZipKey
     centre: str | None
@@ -35,20 +35,20 @@ class BatchArchive:
     published: str | None
 
     def expected_seconds(self, rate: float) -> float:
-        """How long a worker takes for it, of a source that sends `rate` bytes a second."""
+        """The expected seconds of work on it, for a source that sends `rate` bytes a second."""
         size = _UNKNOWN_BYTES if self.hosting.size_bytes is None else self.hosting.size_bytes
         return _EACH_SECONDS + size / rate + size / _PREPARE_RATE
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Archives of one file source that one worker is given, over one connection."""
+    """Archives of one source for one worker, over one connection."""
 
     source_id: int
     archives: tuple[BatchArchive, ...]
 
     def to_json(self) -> str:
-        """The batch as it lies in the object store; no secret is in it."""
+        """The batch as stored in the object store, without secrets."""
         archives = [
             [
                 one.key.action.value,
@@ -71,7 +71,7 @@ class Batch:
 
     @classmethod
     def from_json(cls, text: str) -> Batch:
-        """The batch that was written so."""
+        """The batch of such a text."""
         told = json.loads(text)
         source_id = int(told["source"])
         return cls(
@@ -90,11 +90,11 @@ class Batch:
 
 
 def plan_round(planned: Iterable[PlannedZip], rates: Mapping[int, float], connections: int) -> list[Batch]:
-    """The batches that workers are given at once: of each file source no more than it may have `connections`.
+    """The batches for workers at one time: of each source at most as many as its `connections`.
 
-    Archives keep their order. Each is to come from its preferred source; what is known to be bad, or comes to no
-    source, is left to the session. `rates` tell how many bytes a second a source sent, by its id, as far as known. The
-    batches of a source that has more than fits are followed by those of another round.
+    Archives keep their order and come from their preferred source; bad copies, and archives without a source, are left
+    to the session. `rates` are the known speeds of sources in bytes a second, by id. A later round has the remaining
+    batches of a source.
     """
     by_source: dict[int, list[BatchArchive]] = defaultdict(list)
     for one in planned:
@@ -107,7 +107,7 @@ def plan_round(planned: Iterable[PlannedZip], rates: Mapping[int, float], connec
     for source_id, archives in by_source.items():
         waiting = iter(_batches(source_id, archives, rates.get(source_id, _UNKNOWN_RATE)))
         batches.append([batch for _, batch in zip(range(connections), waiting, strict=False)])
-    # Sources take turns, so that workers that are few do not all wait for one server.
+    # Sources take turns, so that few workers do not all wait for one server.
     return [some[turn] for turn in range(connections) for some in batches if turn < len(some)]
 
 

@@ -1,4 +1,4 @@
-"""What workers left in the object store, as the session takes it: in the place of each archive's file source."""
+"""Results of workers in the object store, which the session uses in place of each archive's source."""
 
 from __future__ import annotations
 
@@ -48,18 +48,18 @@ _SCRATCH = ".workers-"
 
 
 class Workers(Protocol):
-    """Whoever has batches prepared by workers."""
+    """Runs workers that prepare batches."""
 
     def run(self, session_id: int, names: Sequence[str], check: Callable[[], object], results: FromWorkers) -> None:
-        """Have batches prepared, by their names in the store; ends when nothing more comes to the `results`.
+        """Have batches prepared, by their names in the store; returns when nothing more comes to the `results`.
 
-        `check` is asked now and then, and raises where the session is to stop.
+        `check` is called now and then, and raises if the session must stop.
         """
         ...
 
 
 class WorkerConnection(BlockwiseConnection):
-    """Stands for the connection to a file source whose archive a worker has fetched; see `Connection`."""
+    """Replaces the connection to a source if a worker has fetched the archive; see `Connection`."""
 
     def __init__(self, folder: Path, found: Found) -> None:
         self._label, self._folder, self._found = "a worker", folder, found
@@ -69,11 +69,11 @@ class WorkerConnection(BlockwiseConnection):
         raise NotImplementedError
 
     def read_md5(self, action: Action, name: str) -> str | None:  # noqa: ARG002 - it is of one archive
-        """The checksum that lay beside the archive; see `Connection.read_md5`."""
+        """The checksum published beside the archive; see `Connection.read_md5`."""
         return self._found.published
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Nothing to close."""
 
     def _blocks(self, action: Action, name: str, offset: int, size: int | None) -> Generator[Block, None, None]:  # noqa: ARG002
         beside = next((each for each in MANIFEST_FORMATS if name.endswith(manifest_beside("", each))), None)
@@ -88,7 +88,7 @@ class WorkerConnection(BlockwiseConnection):
 
 
 class FromWorkers:
-    """What workers left for a session. Threads may share it."""
+    """The results of workers for a session. Threads may share it."""
 
     def __init__(self, store: ObjectStore, session_id: int, scratch: Path) -> None:
         self._store, self._folder, self._scratch = store, folder_of(session_id), scratch
@@ -97,19 +97,19 @@ class FromWorkers:
         self._lock = threading.Lock()
 
     def remove(self) -> None:
-        """Remove it all. Raises what the store raises."""
+        """Remove all of it. Raises as the store."""
         shutil.rmtree(self._scratch, ignore_errors=True)
         self._delete("")
 
     def put_plan(self, name: str, batch: Batch) -> None:
-        """Put a batch where its worker finds it."""
+        """Store a batch for its worker."""
         self._scratch.mkdir(parents=True, exist_ok=True)
         path = self._scratch / "batch.json"
         path.write_text(batch.to_json(), "utf-8")
         self._store.put(f"{self._folder}/{PLANS}/{name}", path)
 
     def withdraw_plans(self) -> None:
-        """Take away the batches that were given out: a worker that is still at one of them stops."""
+        """Remove the plans of batches: a worker that still works on one stops."""
         self._delete(f"{PLANS}/")
 
     def _delete(self, below: str) -> None:
@@ -117,7 +117,7 @@ class FromWorkers:
             self._store.delete(key)
 
     def look(self) -> int:
-        """Look what there is by now; how many archives."""
+        """Look for results; returns the number of archives."""
         for action in Action:
             place = f"{self._folder}/{RESULTS}/{action}/"
             for key in self._store.keys(place):
@@ -126,12 +126,12 @@ class FromWorkers:
         return len(self._keys)
 
     def connection(self, key: ZipKey, hosting: Hosting) -> WorkerConnection | None:
-        """What serves in the place of a connection, if a worker fetched this copy of an archive."""
+        """The replacement of a connection, if a worker fetched this copy of an archive."""
         taken = self._take(key)
         return None if taken is None or not taken[1].is_of(hosting) else WorkerConnection(*taken)
 
     def ready(self, key: ZipKey) -> Ready | None:
-        """What a worker found in an archive, and where the files are that it prepared."""
+        """A worker's findings in an archive, and the place of its prepared files."""
         with self._lock:
             taken = self._taken.get(key)
         if taken is None or taken[1].problems is None:
@@ -139,7 +139,7 @@ class FromWorkers:
         return Ready(taken[1].md5, taken[1].problems, taken[0])
 
     def _take(self, key: ZipKey) -> tuple[Path, Found] | None:
-        """Get what was left of an archive, once; what cannot be had is done by the session itself."""
+        """Get an archive's results, once; without them the session does the work itself."""
         with self._lock:
             if key in self._taken or key not in self._keys:
                 return self._taken.get(key)
@@ -161,10 +161,10 @@ class FromWorkers:
 def prepared_by_workers(
     workers: Workers | None, tracker: Engine, settings: Settings, session: Session, planned: Sequence[PlannedZip]
 ) -> Iterator[FromWorkers | None]:
-    """What workers, if there are any, fetched and prepared of what is planned; it goes with this block.
+    """The results of workers, if there are any, for the planned archives; they are removed after the block.
 
-    What no worker did is left to the session, and all of it where the object store is away or refuses: the session
-    notes that trouble. So it is where the QC database is away, of which whoever applies documents tells.
+    The session does everything that no worker did, and all of it if the object store is away or refuses, which the
+    session notes as trouble; likewise if the QC database is away.
     """
     if workers is None or not planned:
         yield None
@@ -189,9 +189,9 @@ def prepared_by_workers(
 
 
 def remove_leftovers_of_workers(tracker: Engine, settings: Settings) -> None:
-    """Remove what workers left for sessions that are no longer active, and what killed processes left half put.
+    """Remove results for sessions that are no longer active, and incomplete uploads of killed processes.
 
-    Where the store is away or refuses, what is there stays until the next session.
+    If the store is away or refuses, they stay until the next session.
     """
     leases = run_reading(
         tracker, lambda connection: active_sessions(connection, settings), patience_seconds=settings.database_retry
@@ -200,7 +200,7 @@ def remove_leftovers_of_workers(tracker: Engine, settings: Settings) -> None:
     for place in settings.staging_directory.glob(f"{_SCRATCH}*"):
         if int(place.name.removeprefix(_SCRATCH)) not in active:
             shutil.rmtree(place, ignore_errors=True)
-    # Whoever needs the store waits for it; this can wait.
+    # Users of the store wait for it; this can wait.
     store = ObjectStore(settings.model_copy(update={"store_retry": 0.0}))
     try:
         for key in store.keys(f"{SESSIONS}/"):
@@ -212,9 +212,9 @@ def remove_leftovers_of_workers(tracker: Engine, settings: Settings) -> None:
 
 
 def _see_to_reference_data(settings: Settings) -> None:
-    """Have the reference data there that workers prepare by: what is prepared by others is prepared anew.
+    """Store the reference data before workers use them: files prepared with others would be prepared again.
 
-    The session sees to them again before it applies documents, and tells then of what cannot be read.
+    The session checks them again before it applies documents, and reports what cannot be read then.
     """
     qc = open_qc_database(settings)
     try:
@@ -232,9 +232,9 @@ def _have_prepared(
     rates: Mapping[int, float],
     connections: int,
 ) -> None:
-    """Have workers fetch and prepare what is planned, in rounds, as long as a round brings something.
+    """Have workers fetch and prepare the planned archives, in rounds, as long as a round has results.
 
-    In a round each file source has no more than so many `connections`.
+    In a round each source has at most so many `connections`.
     """
     waiting = list(planned)
     number, before = 0, 0

@@ -1,4 +1,4 @@
-"""What a worker does with a batch: fetch each archive over one connection, prepare it, leave it in the object store."""
+"""A worker's work on a batch: fetch each archive over one connection, prepare it, leave it in the object store."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ from dcc.tracker.register.source_addresses import load_addresses
 log = logging.getLogger(__name__)
 
 LEFT_SINCE = timedelta(days=1)
-"""How old is what a killed process left on a disk or in the store; a batch takes half a minute."""
+"""Age at which leftovers of killed processes are removed, on the disk or in the store; a batch takes half a minute."""
 
 SESSIONS = "sessions"
-"""The folder of the store in which each session has one, that it shares with its workers."""
+"""The folder of the store with a folder for each session and its workers."""
 PLANS, RESULTS = "plans", "results"
-"""Where batches are in the store, below the folder of their session, and what workers leave."""
+"""The folders of batches and of results in the store, below the folder of their session."""
 
 
 def folder_of(session_id: int) -> str:
@@ -56,12 +56,12 @@ def folder_of(session_id: int) -> str:
 
 
 def prepare_batch(settings: Settings, tracker: Engine, qc: Engine, session_id: int, name: str) -> int:
-    """Fetch and prepare the archives of a batch by its name in the store; how many were left there.
+    """Fetch and prepare the archives of a batch by its name in the store; returns the number of results.
 
-    An archive that fails is left to the session, and so are those after a file source that cannot be reached. One that
-    takes longer than DCC_WORKER_PATIENCE ends this process, so that a worker that hangs is soon free again. What is
-    not yet left when the session takes the batch away is not left any more. Raises NotFoundError for a batch that is
-    not there, StoreUnreachableError and the `unreachable` error of either database.
+    A failed archive, and those after a source that cannot be reached, are left to the session. An archive that takes
+    longer than DCC_WORKER_PATIENCE ends this process, so that a worker that hangs is soon free again. If the session
+    removes the batch, nothing more is stored. Raises NotFoundError for a missing batch, StoreUnreachableError and the
+    `unreachable` error of either database.
     """
     store = ObjectStore(settings)
     with TemporaryDirectory(prefix="dcc-batch-", dir=_scratch(settings)) as folder:
@@ -89,7 +89,7 @@ def prepare_batch(settings: Settings, tracker: Engine, qc: Engine, session_id: i
 
 
 def _scratch(settings: Settings) -> Path:
-    """The folder of this machine in which batches are worked on, without what killed workers left there."""
+    """The working folder of this machine, after removing leftovers of killed workers."""
     folder = settings.staging_directory / ".batches"
     folder.mkdir(parents=True, exist_ok=True)
     for left in folder.iterdir():
@@ -99,7 +99,7 @@ def _scratch(settings: Settings) -> Path:
 
 
 def _load(store: ObjectStore, name: str, folder: Path) -> tuple[str, Batch]:
-    """A batch by its name in the store, with its key there."""
+    """A batch by its name in the store, with its key."""
     for key in store.keys(f"{name}."):
         store.get(key, folder / "batch.json")
         return key, Batch.from_json((folder / "batch.json").read_text("utf-8"))
@@ -114,14 +114,14 @@ def _surroundings(connection: Connection, batch: Batch) -> tuple[SourceAddress, 
 
 
 def _basis(connection: Connection) -> Basis:
-    """What documents are prepared by: a session that finds that it was another prepares them anew."""
+    """The basis of preparing; a session with another basis prepares the documents again."""
     reference = snapshots.load_active(connection)
     signature = signature_of(one.id for one in reference.stored.values())
     return Basis(reference.data, signature, datetime.now(UTC).date(), columns_for(connection))
 
 
 class _Worker:
-    """Fetches and prepares archives in a folder of its own, where one lies at a time."""
+    """Fetches and prepares archives in a folder of its own, one at a time."""
 
     def __init__(
         self, settings: Settings, folder: Path, checker: ArchiveChecker, basis: Basis, places: ConnectionPlaces
@@ -131,14 +131,14 @@ class _Worker:
         self._bundle = folder / "bundle.tar"
 
     def bundles(self, address: SourceAddress, batch: Batch) -> Iterator[tuple[BatchArchive, Path]]:
-        """The archives that could be fetched, each with what is to be left of it, which goes with the next one."""
+        """The fetched archives, each with the results to store, which the next step deletes."""
         patience = for_seconds(self._settings.connect_timeout + self._settings.login_timeout)
         with (
             self._places.place(address, patience),
             closing(connect(address, self._settings)) as connection,
         ):
             for archive in batch.archives:
-                # This process ends if it hangs, and says where. What Celery puts in the place of sys.stderr is no file.
+                # This process ends if it hangs, and prints where. Celery's replacement of sys.stderr is no file.
                 faulthandler.dump_traceback_later(self._settings.worker_patience, exit=True, file=sys.__stderr__ or 2)
                 with logging_about(source=address.id, centre=address.centre, zip_action=archive.key):
                     try:
@@ -194,5 +194,5 @@ class _Worker:
 
 
 def _may_go_on(error: SourceError) -> bool:
-    """Whether the connection serves for the next archive: what broke off may still be sending."""
+    """Whether the connection can be used for the next archive: after an interruption it may still be sending."""
     return isinstance(error, ChecksumMismatchError | FileMissingError)

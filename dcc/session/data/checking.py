@@ -1,8 +1,8 @@
-"""The data phase: what was uploaded is judged by the integrity rules, all of it after all of it was uploaded.
+"""The data phase: the integrity rules judge all uploaded documents, after all of the upload.
 
-Documents that were judged before are judged again where others gave cause to it: they are set back first, so that what
-a killed session did not come to is not forgotten. What stands in the QC database and the tracker does not count, since
-the archive was processed again with other documents or its file source removed, is judged too, before all others.
+Documents that were judged before are judged again if others require it: they are set back first, so that a killed
+session forgets none. Documents that are applied in the QC database but do not count in the tracker, because the archive
+was processed again with other documents or its source removed, are judged too, before all others.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ log = logging.getLogger(__name__)
 
 NOT_UPLOADED: Final = State(Phase.UPLOAD, Status.PENDING)
 GONE: Final = mark("The QC database does not hold the document.")
-"""Where a document goes that is further on in the tracker, and why."""
+"""The state to which a judged document is set back, and the reason."""
 JUDGED_WELL: Final = State(Phase.DATA, Status.DONE)
 JUDGED_FAULTY: Final = State(Phase.DATA, Status.FAILED)
 
@@ -69,16 +69,16 @@ Due = tuple[DueDocument, QcDocument]
 
 _TOGETHER: Final = 250
 _BYTES_TOGETHER: Final = 50_000_000
-"""What a transaction takes at most, but for a single document: it holds others up no longer than a second or so."""
+"""The most rows of a transaction, except for a single document: it blocks others for about a second at most."""
 
 _HEALING: Final = mark("What it depends on has changed: documents, waivers or reference data.")
 
 
 def check_documents(work: DataSession) -> Iterator[ZipData]:
-    """Judge all documents that wait, in the order of upload, and those that they give cause to judge again.
+    """Judge all waiting documents, in the order of upload, and those that they require to be judged again.
 
-    With `work.keys`, the zip actions of the latter are added to them. Raises the `unreachable` error of either
-    database, and SessionLostError. A document that meets a fault of the platform goes on waiting; the fault is noted.
+    With `work.keys`, the submissions of the latter are added to them. Raises the `unreachable` error of either
+    database, and SessionLostError. A document that meets a fault of the platform keeps waiting; the fault is recorded.
     """
     due = work.due(Phase.DATA)
     basis = basis_seen_to(work)
@@ -104,10 +104,10 @@ def check_documents(work: DataSession) -> Iterator[ZipData]:
 
 
 def _set_back(work: DataSession, uploaded: list[int], basis: Basis) -> list[DueDocument]:
-    """Set back the documents that are to be judged again; `uploaded` are the ids of those that were just applied.
+    """Set back the documents to be judged again; `uploaded` are the ids of those just applied.
 
-    What the tracker does not count is judged at once: as long as the others wait, a session that is killed is followed
-    by one that finds it again.
+    Documents that the tracker does not count are judged at once: if this session is killed, the waiting others lead the
+    next one to them again.
     """
     found = _own(work, work.read_qc(lambda connection: _to_judge_again(connection, uploaded, basis, work.is_own)))
     counted = work.read(lambda connection: counted_by_tracker(connection, found, work.settings.naming))
@@ -124,9 +124,9 @@ def _set_back(work: DataSession, uploaded: list[int], basis: Basis) -> list[DueD
 
 
 def _own(work: DataSession, again: _Again) -> list[QcDocument]:
-    """Of documents to be judged again those of the session's centres.
+    """The documents of the session's centres among those to be judged again.
 
-    Those of others that documents of its own give cause to, which it alone knows, are left to sessions of their own.
+    Documents of other centres that this session's documents affect are left to their own sessions.
     """
     found = work.read_qc(lambda connection: documents_by_id(connection, again.touched | again.named))
     own = [one for one in found if work.covers(one.key)]
@@ -137,7 +137,7 @@ def _own(work: DataSession, again: _Again) -> list[QcDocument]:
 
 
 def _judge_uncounted(work: DataSession, documents: list[QcDocument], basis: Basis) -> None:
-    """Judge documents as the QC database has them, which alone hears of it."""
+    """Judge documents that only the QC database counts."""
     for document in documents:
         work.session.check()
         try:
@@ -151,7 +151,7 @@ def _judge_uncounted(work: DataSession, documents: list[QcDocument], basis: Basi
 
 
 def may_be_judged_again(document: DueDocument) -> bool:
-    """Whether a document has come through the data phase, well or not."""
+    """Whether a document has passed or failed the data phase."""
     state = document.state
     return state.phase > Phase.DATA or state in (JUDGED_WELL, JUDGED_FAULTY)
 
@@ -166,7 +166,7 @@ class _Again(NamedTuple):
 def _to_judge_again(
     connection: Connection, uploaded: list[int], basis: Basis, is_own: Callable[[str], bool] | None
 ) -> _Again:
-    """The documents to be judged because of those that were uploaded, and of what `_because_of_changes` says."""
+    """The documents to be judged because of the uploaded ones, and of `_because_of_changes`."""
     touched = set(healing.documents_to_judge_again(connection, uploaded))
     because = _because_of_changes(connection, basis.today, basis.waivers, basis.signature, is_own)
     return _Again((touched | because.touched) - set(uploaded), because.named - set(uploaded))
@@ -179,9 +179,9 @@ def _because_of_changes(
     signature: str,
     is_own: Callable[[str], bool] | None = None,
 ) -> _Again:
-    """Because of withdrawals, of waivers that began or ended, of reference data that changed, or never judged yet.
+    """Documents affected by withdrawals, by waivers that began or ended, by new reference data, or never judged.
 
-    Withdrawals are of archives whose names are `is_own`.
+    Only withdrawals of archives whose names are `is_own`.
     """
     withdrawals = healing.withdrawals_to_follow(connection, is_own)
     touched = set(healing.documents_to_judge_again(connection, withdrawals))
@@ -194,7 +194,7 @@ def _because_of_changes(
 
 
 def documents_to_judge_now(connection: Connection) -> set[int]:
-    """The documents that the next session judges, by their ids in the QC database, but for what it uploads before."""
+    """The documents that the next session judges, by their ids in the QC database, without its uploads."""
     today = datetime.now(UTC).date()
     signature = signature_of(snapshot.id for snapshot in snapshots.active_snapshots(connection).values())
     again = _because_of_changes(connection, today, waivers_in_force(connection, today), signature)
@@ -202,7 +202,7 @@ def documents_to_judge_now(connection: Connection) -> set[int]:
 
 
 def _uploaded(work: DataSession, due: list[DueDocument], there: dict[int, QcDocument]) -> list[DueDocument]:
-    """Those of `due` that the QC database holds, by `there`, which is added to; others are set to be uploaded again."""
+    """The `due` documents that the QC database has; `there` is extended. Others are set to be uploaded again."""
     unknown = [document for document in due if document.xml_id not in there]
     there.update(work.read_qc(lambda connection: documents_of(connection, unknown)))
     stands = {xml_id for xml_id, found in there.items() if found.state is DocumentState.APPLIED}
@@ -211,7 +211,7 @@ def _uploaded(work: DataSession, due: list[DueDocument], there: dict[int, QcDocu
 
 
 def _check_all(work: DataSession, due: Sequence[Due], basis: Basis) -> Iterator[Fact]:
-    """Judge documents, in their order: together where it is known what the rules find, each by itself else."""
+    """Judge documents, in their order: together if their prepared findings are known, otherwise one by one."""
     with closing(PreparedFiles(work.staging, basis_of(basis, work.qc))) as files:
         yield from _check_portions(work, due, basis, files)
 
@@ -236,7 +236,7 @@ def _check_portions(work: DataSession, due: Sequence[Due], basis: Basis, files: 
 
 
 def _portions(due: Sequence[Due]) -> Iterator[list[Due]]:
-    """The documents in their order, as many together as a transaction may take."""
+    """The documents in their order, in groups for one transaction each."""
     some: list[Due] = []
     size = 0
     for one in due:
@@ -250,18 +250,18 @@ def _portions(due: Sequence[Due]) -> Iterator[list[Due]]:
 
 
 def _prepared_findings(files: PreparedFiles, document: DueDocument) -> Sequence[Any] | None:
-    """What the rules that need a document alone find in it, where that is known."""
+    """The prepared findings of the rules that need only the document, if they are known."""
     if document.key.action is Action.DELETE:
         return ()
     prepared = files.find(document)
-    # The database is asked about entities that have rows.
+    # The database is queried about entities with rows.
     return prepared.findings if prepared is not None and prepared.whole else None
 
 
 def _judge_together(
     work: DataSession, known: Mapping[int, Sequence[Finding]], basis: Basis
 ) -> Mapping[int, Judgement | NotFoundError]:
-    """Judge documents, by id, in which it is known what is found; but for those that other rules may object to."""
+    """Judge documents with prepared findings, by id, without those to which other rules may object."""
 
     def judge(connection: Connection) -> Mapping[int, Judgement | NotFoundError]:
         doubtful = questionable(connection, known.keys(), latest_day(basis.today))
@@ -294,7 +294,7 @@ def _check(work: DataSession, document: DueDocument, stored: QcDocument, basis: 
 
 
 def _gone(document: DueDocument, stored: QcDocument, error: NotFoundError) -> Fact:
-    # It was withdrawn meanwhile, which the tracker hears of from whoever did it.
+    # It was withdrawn meanwhile, and the withdrawal updates the tracker.
     return Fact(document, _data(document, stored, None, str(error)), None)
 
 
@@ -310,7 +310,7 @@ def _fact(work: DataSession, document: DueDocument, stored: QcDocument, judgemen
 
 
 def _judge(work: DataSession, document: DueDocument, stored: QcDocument, basis: Basis) -> Judgement:
-    """Judge a document as it is in staging or, where it is not there any more, as the QC database has it."""
+    """Judge a document from staging or, if it is not there any more, from the QC database."""
     try:
         path = staged_path(work.staging, document.key, document.name.file_name, document.md5)
     except StagedDocumentLostError:
@@ -319,12 +319,12 @@ def _judge(work: DataSession, document: DueDocument, stored: QcDocument, basis: 
     try:
         return work.write_qc(lambda connection: judge_document(connection, stored.id, read_document(path, kind), basis))
     except (OSError, DocumentError):
-        # It went from staging meanwhile.
+        # It was removed from staging meanwhile.
         return _judge_rows(work, stored, basis)
 
 
 def _judge_rows(work: DataSession, stored: QcDocument, basis: Basis) -> Judgement:
-    """Judge a document as the QC database has it."""
+    """Judge a document from the QC database."""
     return work.write_qc(
         lambda connection: judge_document(connection, stored.id, load_document(connection, stored.id), basis)
     )

@@ -1,6 +1,6 @@
-"""What people correct in the data: submissions withdrawn, documents confirmed that were held, and judged again.
+"""Corrections by people: submissions withdrawn, held documents confirmed, and documents judged again.
 
-Each is kept with who asked for it and why. The phases that follow are those of the next session.
+Each is recorded with its author and reason. The next session does the phases that follow.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _OF_WITHDRAWAL: Final = mark("Documents were withdrawn that it has to do with.")
 
 @dataclass(frozen=True, slots=True)
 class Rechecked:
-    """What the next session judges again: how many documents, of which zip actions."""
+    """What the next session judges again: the number of documents, and their submissions."""
 
     documents: int
     keys: tuple[ZipKey, ...]
@@ -63,13 +63,13 @@ class Rechecked:
 def withdraw_submission(
     tracker: Engine, qc: Engine, settings: Settings, key: ZipKey, *, author: str, reason: str
 ) -> Undone:
-    """Withdraw all that a zip action brought, where nothing later builds on it.
+    """Withdraw all data of a submission, if no later document builds on them.
 
-    Its documents become (upload, cancelled), with those that wait to be uploaded or confirmed; those whose findings may
-    change are set to be judged again. An open proposal to withdraw it counts as accepted. Where others build on it,
-    nothing is changed, and they are told. Raises NotDelegatedError for data of a centre that has not delegated to the
-    archive's, NotFoundError when nothing of it stands or is held, and the `unreachable` error of either database; a
-    withdrawal that the tracker has not heard of is made known to it by the next session.
+    Its documents become (upload, cancelled), including those that wait for upload or confirmation; documents whose
+    findings may change are set to be judged again. An open proposal to withdraw it counts as accepted. If other
+    documents build on it, nothing changes, and they are returned. Raises NotDelegatedError for data of a centre that
+    has not delegated to the archive's, NotFoundError if nothing of it is applied or held, and the `unreachable` error
+    of either database. If the tracker misses a withdrawal, the next session records it.
     """
     both = _Databases(tracker, qc, settings)
     delegations, archive = both.ask_tracker(
@@ -105,7 +105,7 @@ def withdraw_submission(
 
 
 def catch_up_with_withdrawals(work: DataSession) -> None:
-    """Tell the tracker of withdrawals that it did not hear of, because whoever asked for them was killed."""
+    """Record withdrawals that the tracker missed because the process was killed."""
     both = _Databases(work.tracker, work.qc, work.settings)
     undone = both.ask_qc(lambda connection: in_state(connection, DocumentState.UNDONE))
     withdrawn = [one for one in undone if work.covers(one.key)]
@@ -115,12 +115,12 @@ def catch_up_with_withdrawals(work: DataSession) -> None:
 def confirm_submission(
     tracker: Engine, qc: Engine, settings: Settings, key: ZipKey, *, author: str, reason: str
 ) -> list[DocumentData]:
-    """Let the documents of a zip action that are held take effect, and apply them at once; what became of each.
+    """Confirm the held documents of a submission, and apply them at once; returns the results.
 
-    An edit or delete of another centre's data is refused, as in a session. Raises NotFoundError when none is held,
-    ConfigurationError for an author or a reason that is empty or too long, StagedDocumentLostError when one is not in
-    staging any more, and the `unreachable` error of either database. What was confirmed and could not be applied is
-    applied by the next session.
+    An edit or delete of another centre's data is refused, as in a session. Raises NotFoundError if none is held,
+    ConfigurationError for an author or a reason that is empty or too long, StagedDocumentLostError if one is not in
+    staging any more, and the `unreachable` error of either database. The next session applies confirmed documents that
+    could not be applied.
     """
     both = _Databases(tracker, qc, settings)
     try:
@@ -147,9 +147,9 @@ def recheck(
     author: str,
     reason: str,
 ) -> Rechecked:
-    """Set documents to be judged again by the next session: those with findings of `rule`, else all that stand.
+    """Let the next session judge documents again: those with findings of `rule`, else all applied ones.
 
-    `centre` and `keys` leave out all others. Raises the `unreachable` error of either database.
+    `centre` and `keys` restrict them. Raises the `unreachable` error of either database.
     """
 
     def find(connection: Connection) -> list[int]:
@@ -189,9 +189,9 @@ class _Databases:
 def _judge_again(
     both: _Databases, document_ids: Iterable[int], keys: set[ZipKey] | None, author: str, reason: str
 ) -> Rechecked:
-    """Set documents back, in the QC database alone those that the tracker does not count.
+    """Set documents back; only in the QC database those that the tracker does not count.
 
-    What the QC database says holds even where a session at work takes a document on in the tracker meanwhile.
+    The QC database decides even if a running session advances a document in the tracker meanwhile.
     """
     found = both.ask_qc(lambda connection: documents_by_id(connection, document_ids))
     wanted = [one for one in found if keys is None or one.key in keys]
@@ -210,7 +210,7 @@ def _judge_again(
 
 
 def _tell_of_withdrawn(both: _Databases, withdrawn: Collection[QcDocument], author: str, reason: str) -> int:
-    """Cancel withdrawn documents in the tracker, and set back those that have to do with them; how many are news."""
+    """Cancel withdrawn documents in the tracker, and set back those affected; returns the number of changes."""
     if not withdrawn:
         return 0
     naming = both.settings.naming
@@ -222,7 +222,7 @@ def _tell_of_withdrawn(both: _Databases, withdrawn: Collection[QcDocument], auth
     touched = both.tell_qc(lambda connection: _set_back_by_withdrawal_of(connection, ids))
 
     def cancel(connection: Connection) -> None:
-        # What they have to do with is set back in the same transaction, so that it is not forgotten.
+        # Affected documents are set back in the same transaction, so that none is forgotten.
         found = counted_by_tracker(connection, touched, naming)
         again = {one.xml_id: UPLOADED for one, _ in found if may_be_judged_again(one)}
         progress.reopen_documents(connection, again, author, _OF_WITHDRAWAL)
@@ -234,7 +234,7 @@ def _tell_of_withdrawn(both: _Databases, withdrawn: Collection[QcDocument], auth
 
 
 def _cancel_waiting(connection: Connection, settings: Settings, key: ZipKey, author: str, reason: str) -> None:
-    """Have what a zip action still waits to have uploaded not be uploaded."""
+    """Cancel the waiting uploads of a submission."""
     waiting = load_due(connection, Phase.UPLOAD, settings.naming, [key])
     progress.reopen_documents(connection, {one.xml_id: WITHDRAWN for one in waiting}, author, reason)
 
@@ -258,7 +258,7 @@ def _confirm(both: _Databases, uploader: Uploader, document: DueDocument) -> Doc
 
 
 def _tell_of_confirmed(connection: Connection, fact: Fact) -> dict[int, State]:
-    """Tell the tracker of a document; the state that it is in then."""
+    """Record a document's result in the tracker; returns its state."""
     proposals = [Proposal(Subject.XML_FILE, fact.document.xml_id, fact.state)] if fact.state is not None else []
     states = progress.report(connection, proposals)
     if fact.problems is not None:

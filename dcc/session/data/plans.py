@@ -1,4 +1,4 @@
-"""What the documents of a zip action would change, without changing it."""
+"""What the documents of a submission would change, without changing anything."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class DocumentPlan:
     plan: Plan
 
     def is_held(self, hold_above: int) -> bool:
-        """Whether a session lets the document take effect only when it is confirmed.
+        """Whether a session holds the document for confirmation.
 
-        `hold_above` is how many entities a document may end.
+        `hold_above` is the number of entities that a document may end without it.
         """
         would_be = self.plan.would_be
         others = any(found.rule == OWNERSHIP and found.severity is Severity.WARNING for found in would_be.findings)
@@ -41,10 +41,10 @@ class DocumentPlan:
 
 
 def plan_submission(tracker: Engine, qc: Engine, settings: Settings, key: ZipKey) -> list[DocumentPlan]:
-    """What each document of a zip action that waits to be uploaded would change by itself, in the order of upload.
+    """What each document of a submission that waits for upload would change by itself, in the order of upload.
 
-    Those that are held are among them. Raises NotFoundError when none waits, StagedDocumentLostError when one is not in
-    staging any more, DocumentError, and the `unreachable` error of either database.
+    Held documents are among them. Raises NotFoundError if none waits, StagedDocumentLostError if one is not in staging
+    any more, DocumentError, and the `unreachable` error of either database.
     """
 
     def find(connection: Connection) -> tuple[list[DueDocument], Delegations]:

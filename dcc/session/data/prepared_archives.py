@@ -1,7 +1,7 @@
 """The prepared files of the archives whose documents a session applies and judges.
 
-They lie beside the documents in staging, and are made by processes where there is much to prepare, in the order in
-which they are asked for first; those of a session that was killed are used again.
+They are beside the documents in staging. Processes make them if there is much to prepare, in the order of their use;
+those of a killed session are used again.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ def basis_of(basis: judging.Basis, qc: Engine) -> Basis:
 
 
 class PreparedFiles:
-    """The prepared files of archives in staging, as far as they are by a basis; the last few are held open.
+    """The prepared files of archives in staging with the right basis; the last few are kept open.
 
-    Each is compared with its checksum when it is opened for the first time.
+    Each is compared with its checksum when it is first opened.
     """
 
     def __init__(self, staging: Staging, basis: Basis) -> None:
@@ -61,13 +61,13 @@ class PreparedFiles:
         self._checked: set[ZipKey] = set()
 
     def find(self, document: DueDocument) -> PreparedDocument | None:
-        """A document as it is prepared, if it is."""
+        """A prepared document, if there is one."""
         file = self.file(document.key)
         name, md5 = document.name.file_name, document.md5 or ""
         return file.document(name, md5) if file is not None and file.has(name, md5) else None
 
     def file(self, key: ZipKey) -> PreparedFile | None:
-        """The file of an archive, if there is one as it has to be."""
+        """An archive's file, if it is usable."""
         file = self._open.pop(key, None)
         if file is None:
             try:
@@ -84,25 +84,25 @@ class PreparedFiles:
         return file
 
     def has(self, archive: ArchiveToPrepare) -> bool:
-        """Whether all documents of an archive are in its file."""
+        """Whether an archive's file has all of its documents."""
         file = self.file(archive.key)
         return file is not None and all(file.has(Path(one.path).name, one.md5 or "") for one in archive.documents)
 
     def forget(self, key: ZipKey) -> None:
-        """Take the file of an archive for another one than before."""
+        """Forget the file of an archive, which was made again."""
         self._checked.discard(key)
         if key in self._open:
             self._open.pop(key).close()
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         for file in self._open.values():
             file.close()
         self._open.clear()
 
 
 class PreparedArchives:
-    """Documents that wait to be applied, as they are prepared, which is seen to; to be closed."""
+    """Prepares documents that wait to be applied; close it afterwards."""
 
     def __init__(self, work: DataSession, due: Sequence[DueDocument], files: PreparedFiles) -> None:
         self._work, self._files, self._basis = work, files, files.basis
@@ -121,9 +121,9 @@ class PreparedArchives:
                 self._being_made[archive.key] = self._processes.submit(str(archive.key), worker.prepare, archive)
 
     def document(self, document: DueDocument) -> PreparedDocument:
-        """A document as it is prepared, once it is. Raises what kept it from that: see `prepare_archive`.
+        """A document, once it is prepared. Raises its problem: see `prepare_archive`.
 
-        Raises HelperEndedError where the process that prepared it ended, as for want of memory, and SessionLostError.
+        Raises HelperEndedError if its process ended, for example without memory, and SessionLostError.
         """
         key, name = document.key, document.name.file_name
         archive = self._archives.get(key)
@@ -142,12 +142,12 @@ class PreparedArchives:
         return prepared
 
     def close(self) -> None:
-        """Let go of the processes, whatever they do."""
+        """Stop the processes."""
         if self._processes is not None:
             self._processes.stop()
 
     def _made(self, archive: ArchiveToPrepare) -> dict[str, Exception]:
-        """See that an archive is prepared; what could not be of it."""
+        """Prepare an archive; returns its problems."""
         future = self._being_made.pop(archive.key, None)
         if future is None and self._files.has(archive):
             return {}
@@ -164,9 +164,9 @@ class PreparedArchives:
 def prepared_once(
     staging: Staging, documents: Sequence[DueDocument], qc: Engine
 ) -> Iterator[Callable[[DueDocument], PreparedDocument]]:
-    """Documents of one archive prepared for this block alone, without the rules: what yields each as it is prepared.
+    """Prepares documents of one archive for this block only, without the rules; yields a function that returns each.
 
-    That raises what kept a document from being prepared: see `prepare_archive`.
+    It raises a document's problem: see `prepare_archive`.
     """
     with TemporaryDirectory(prefix="dcc-prepared-") as folder:
         target = Path(folder) / "prepared.rows"
@@ -188,7 +188,7 @@ def prepared_once(
 
 
 def remove_all(staging: Staging, keys: Sequence[ZipKey]) -> None:
-    """Remove the prepared files of archives, which nobody needs any more."""
+    """Remove the prepared files of archives."""
     for key in keys:
         try:
             remove_prepared(prepared_place(staging, key))
@@ -202,7 +202,7 @@ def _archives(staging: Staging, due: Sequence[DueDocument]) -> dict[ZipKey, Arch
     centres: dict[ZipKey, str | None] = {}
     for document in due:
         path = place_of_document(staging, document.key, document.name.file_name)
-        # Of one with a name that no file can have is told in its turn.
+        # A name that no file can have is reported in its turn.
         if path is not None:
             name = document.name
             one = DocumentToPrepare(path, name.kind, name.centre, document.md5)

@@ -1,9 +1,9 @@
 """The upload phase: documents are applied to the QC database one after the other, in their order.
 
-Additions that are new to it share a transaction, a bounded number of them; what fails there is applied by itself.
+Additions that are new to it share a transaction, a limited number of them; if that fails, each is applied by itself.
 
-What a document does there stands before the tracker hears of it; a document that a killed session had applied is found
-`repeated`. A document that cannot be applied leaves no row of data, and always an entry in `xml_log`.
+A document is applied before the tracker records it; one that a killed session had applied is found `repeated`. A
+document that cannot be applied leaves no row of data, and always an entry in `xml_log`.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ _LONG_BYTES: Final = 4_000_000
 
 MOST_DOCUMENTS: Final = 100
 MOST_BYTES: Final = 5_000_000
-"""How many documents are applied together, and how large they are in all: little is lost when a session is killed."""
+"""The most documents of a transaction, and their size in all: a killed session loses little."""
 
 
 def upload_documents(work: DataSession) -> Iterator[ZipData]:
-    """Apply all documents that wait, in their order; tell of each zip action once all of its are through.
+    """Apply all waiting documents, in their order; yields each submission once all its documents are done.
 
-    Documents that are held stay at (upload, pending), and are not tried again until they are confirmed, or the centres
-    whose data they have delegate; those that change data wait there while an older archive of their centre is on its
-    way. A zip whose documents are not in staging any more is set to be downloaded again. Raises the `unreachable` error
-    of either database, and SessionLostError; what went wrong with a document itself makes it (upload, failed).
+    Held documents stay at (upload, pending), and are not tried again until they are confirmed, or the owners of the
+    data delegate; documents that change data wait there while an older archive of their centre is unfinished. An
+    archive whose documents are not in staging any more is set to be downloaded again. Raises the `unreachable` error of
+    either database, and SessionLostError; a problem of a document itself makes it (upload, failed).
     """
     due = work.due(Phase.UPLOAD)
     there = work.read_qc(lambda connection: documents_of(connection, due))
@@ -89,7 +89,7 @@ def upload_documents(work: DataSession) -> Iterator[ZipData]:
 
 
 def _delegated_since(work: DataSession, held: Sequence[DueDocument], there: Mapping[int, QcDocument]) -> set[int]:
-    """The ids of the `xml_file` of held documents whose other centres have delegated since to the archive's."""
+    """The `xml_file` ids of held documents whose other centres have delegated to the archive's since."""
     if not held:
         return set()
     centres = work.read_qc(lambda connection: held_for(connection, [there[one.xml_id].id for one in held]))
@@ -102,7 +102,7 @@ def _delegated_since(work: DataSession, held: Sequence[DueDocument], there: Mapp
 
 
 def _wait_for_older(work: DataSession, due: Sequence[DueDocument]) -> list[Fact]:
-    """The documents that edit or delete while an older archive of their centre is on its way, as they are told of."""
+    """The documents that edit or delete while an older archive of their centre is unfinished, with their results."""
     changing = {one.za_id for one in due if one.key.action is not Action.ADD}
     if not changing:
         return []
@@ -115,7 +115,7 @@ def _waiting(document: DueDocument, older: OlderArchive) -> Fact:
 
 
 def _told_waiting(work: DataSession, waiting: Sequence[Fact]) -> list[ZipData]:
-    """Show that documents wait for older archives, and say it once for each centre."""
+    """Show that documents wait for older archives, and report it once for each centre."""
     documents = [one.document for one in waiting]
     recorder = Recorder(work, Phase.UPLOAD, documents)
     for one in waiting:
@@ -126,9 +126,9 @@ def _told_waiting(work: DataSession, waiting: Sequence[Fact]) -> list[ZipData]:
 
 
 class _Upload:
-    """The documents that wait, in their order; `there` tells of those that the QC database has.
+    """The waiting documents, in their order; `there` has those that are in the QC database.
 
-    `lost` says of zip actions why they are downloaded again.
+    `lost` has the reasons why submissions are downloaded again.
     """
 
     def __init__(self, work: DataSession, due: Sequence[DueDocument], there: Mapping[int, QcDocument]) -> None:
@@ -144,7 +144,7 @@ class _Upload:
         self._uploader = Uploader(work.qc, work.settings, work.delegations, together_from)
 
     def close(self) -> None:
-        """Let go of what documents are prepared by."""
+        """Close the prepared files."""
         self.prepared.close()
         self._files.close()
 
@@ -159,12 +159,12 @@ class _Upload:
                 yield from self.recorder.write()
             for fact in self._apply(group):
                 if fact.data.held:
-                    # It may have been shown to be running, and states go on only.
+                    # It may have been shown as running, and states only advance.
                     self._work.reopen({fact.document.xml_id: HELD}, _WAITS)
                 self.recorder.add(fact)
 
     def _next(self) -> list[DueDocument]:
-        """The documents that are applied next: additions that are new, as many as a transaction takes, or one other."""
+        """The next documents to apply: new additions, as many as a transaction takes, or one other."""
         group = [self._waiting.popleft()]
         size, archives = group[0].size_bytes, {group[0].za_id}
         if not self._is_addition(group[0]):
@@ -182,7 +182,7 @@ class _Upload:
         return document.key.action is Action.ADD and document.xml_id not in self._there
 
     def _apply(self, group: Sequence[DueDocument]) -> list[Fact]:
-        """Apply documents together, or each by itself where that fails, which tells whose fault it was."""
+        """Apply documents together; if that fails, each by itself, which shows the faulty one."""
         if len(group) > 1 and not any(document.za_id in self.lost for document in group):
             try:
                 return self._uploader.upload(group, [self.prepared.document(one) for one in group])

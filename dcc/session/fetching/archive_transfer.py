@@ -1,4 +1,4 @@
-"""Receives one archive from one file source: into its part in staging, checked, and given its name."""
+"""Receives one archive from one source: into its part in staging, checked, and given its name."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _UNNOTED_BYTES = 1024 * 1024
 class DownloadSink:
     """Writes one archive to its part; a context manager that closes it.
 
-    `most_unsized` bytes are taken of an archive whose size is not known; `written` is told of each block, and
-    `on_bytes` of all bytes received so far, about once a second. The part's origin is noted when a second has passed or
-    more than 1 MiB arrived, else only if something fails: to make a file beside each small archive takes as long as to
-    make the archive, and all that a killed process loses is what came in a second.
+    `most_unsized` limits the bytes of an archive of unknown size; `written` is called with each block, and `on_bytes`
+    with all bytes received so far, about once a second. The part's origin is recorded after a second or 1 MiB, else
+    only after a failure: making a file beside each small archive takes as long as the archive itself, and a killed
+    process loses only the bytes of a second.
     """
 
     def __init__(
@@ -69,14 +69,14 @@ class DownloadSink:
                     self._on_bytes(self.received)
 
     def take_in(self, length: int) -> None:
-        """Go on after what an earlier attempt received. Raises OSError when it is not there any more."""
+        """Continue after the bytes of an earlier attempt. Raises OSError if they are gone."""
         if length == 0:
             return
         self._part, self._noted = os.open(self._staging.part(self.key), os.O_WRONLY | os.O_CLOEXEC), True
         self.received = self._begun_at = os.lseek(self._part, 0, os.SEEK_END)
 
     def __call__(self, block: Block) -> None:
-        """Take the next block. Raises SizeMismatchError when that is more than was listed."""
+        """Take the next block. Raises SizeMismatchError if it exceeds the listed size."""
         if self._part is None:
             self._part = self._staging.begin_part(self.key)
         count = len(block)
@@ -99,7 +99,7 @@ class DownloadSink:
             self._noted = True
 
     def end(self) -> None:
-        """There is no more. Raises SizeMismatchError when what was received has not the size listed."""
+        """End of the file. Raises SizeMismatchError if the size differs from the listed one."""
         if self._part is None:
             self._part = self._staging.begin_part(self.key)
         self._check_size()
@@ -133,8 +133,8 @@ _MOST_UNSIZED = 4 * 1024 * 1024 * 1024
 class Transfer:
     """One download attempt: a row of `zip_download` that is to be carried out.
 
-    `published`: the MD5 that the archive's own centre published, which counts in place of one beside this copy.
-    `earlier`: the copy that was fetched from there before; where staging has it still, it is not sent again.
+    `published`: the MD5 that the archive's own centre published, which replaces one beside this copy. `earlier`: the
+    copy that was fetched from there before; if staging still has it, it is not sent again.
     """
 
     download_id: int
@@ -151,10 +151,10 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """An archive that arrived whole: its size and checksum are those of the source, as far as it tells them.
+    """A complete archive: its size and checksum equal those of the source, as far as it has them.
 
-    `md5` is None where the source published none to compare with: it is not known yet. `resumed`: its beginning came
-    from an earlier attempt. `is_sent`: it is not the one that staging had. `validators`: what the server told of it.
+    `md5` is None, unknown, if the source published none to compare with. `resumed`: its beginning came from an earlier
+    attempt. `is_sent`: it is not the one that staging had. `validators`: the server's tag and time of it.
     """
 
     path: Path
@@ -167,7 +167,7 @@ class Received:
 
 
 def origin_of(hosting: Hosting) -> Origin:
-    """What a part that is received from there is a part of."""
+    """The origin of a part that is received from there."""
     return Origin(hosting.source_id, hosting.size_bytes, hosting.modified)
 
 
@@ -182,12 +182,12 @@ def receive(
     helpers: Helpers | None = None,
     on_published: Callable[[str], object] = lambda _: None,
 ) -> Received:
-    """Fetch an archive into staging, going on where an earlier attempt broke off, and check what arrived.
+    """Fetch an archive into staging, continuing an interrupted attempt, and check it.
 
-    `on_bytes` is told the bytes received so far, about once a second. `most_unsized` bytes are taken of an archive
-    whose size is not known; `helpers` may fetch segments of a large one; `on_published` is told the MD5 that lies
-    beside the copy. Raises SizeMismatchError and ChecksumMismatchError (the part is dropped then), any SourceError of
-    the connection and SourceTimeoutError where `pace` is not kept (the part is kept), and DiskFullError.
+    `on_bytes` is called with the bytes received so far, about once a second. `most_unsized` limits the bytes of an
+    archive of unknown size; `helpers` may fetch segments of a large one; `on_published` is called with the MD5 beside
+    the copy. Raises SizeMismatchError and ChecksumMismatchError (after dropping the part), any SourceError of the
+    connection and SourceTimeoutError if it is slower than `pace` (the part is kept), and DiskFullError.
     """
     key, hosting = transfer.key, transfer.hosting
     began = time.monotonic()
@@ -271,7 +271,7 @@ def _is_conditional(connection: Connection) -> TypeGuard[ServesConditionally]:
 
 @lru_cache
 def _can_be_conditional(kind: type) -> bool:
-    # To ask this of a protocol takes as long as to rename a file.
+    # Checking this against a protocol class takes as long as renaming a file.
     return issubclass(kind, ServesConditionally)
 
 
@@ -304,7 +304,7 @@ def _too_slow(key: ZipKey, error: TimeoutError) -> SourceTimeoutError:
 
 
 def _refuse_known_bad(transfer: Transfer, published: str | None) -> None:
-    """Raise ChecksumMismatchError for a copy that is known to be damaged, or not to be the one that is published."""
+    """Raise ChecksumMismatchError for a copy that is known to be damaged, or to differ from the published one."""
     bad = transfer.hosting.bad
     if bad is None:
         return
@@ -329,7 +329,7 @@ def _refuse_known_bad(transfer: Transfer, published: str | None) -> None:
 
 
 def _checked_md5(key: ZipKey, part: Path, published: str, is_resumed: bool) -> str:
-    """The MD5 of an archive, which is the one published."""
+    """The MD5 of an archive, after comparing it with the published one."""
     received = md5_of(part)
     if published != received:
         error = ChecksumMismatchError(

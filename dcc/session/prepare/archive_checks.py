@@ -1,6 +1,6 @@
-"""An archive opened and its documents validated: all that the session, which decides and records, has to know of it.
+"""Opens an archive and validates its documents, for a session that decides and records.
 
-Nothing here knows a database or the settings, so that a process that does it is there in a tenth of a second.
+Uses no database and no settings, so that a process for it starts in a tenth of a second.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Problems = tuple[Problem, ...]
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What archives are checked by: of the settings, and the codes of all centres."""
+    """How archives are checked: values of the settings, and the codes of all centres."""
 
     limits: ArchiveLimits
     naming: NamingConvention
@@ -47,7 +47,7 @@ class Setup:
 
     @classmethod
     def from_settings(cls, settings: Settings, centres: Container[str]) -> Setup:
-        """What `settings` say; `centres` are the codes of all centres."""
+        """The values of `settings`; `centres` are the codes of all centres."""
         return cls(
             ArchiveLimits.from_settings(settings),
             settings.naming,
@@ -67,9 +67,9 @@ class CheckedArchive(NamedTuple):
 
 
 class Ready(NamedTuple):
-    """What was found before in an archive of that MD5: the problems of each document, by its name.
+    """Earlier results for an archive with that MD5: the problems of each document, by its name.
 
-    Files in `folder` whose names begin with that of prepared files are those of the archive.
+    Files in `folder` whose names begin with that of prepared files belong to the archive.
     """
 
     md5: str
@@ -78,14 +78,14 @@ class Ready(NamedTuple):
 
 
 class NotOpened(NamedTuple):
-    """What is wrong with an archive of that MD5."""
+    """The problem of an archive with that MD5."""
 
     error: ArchiveError | InternalFaultError
     md5: str
 
 
 class ArchiveChecker:
-    """Opens archives and validates their documents. Safe to share between threads."""
+    """Opens archives and validates their documents. Threads may share it."""
 
     def __init__(self, setup: Setup, schemas: SchemaSet | None = None) -> None:
         self._setup = setup
@@ -94,10 +94,9 @@ class ArchiveChecker:
     def check(
         self, archive: Path, target: Path, md5: str | None = None, ready: Ready | None = None
     ) -> CheckedArchive | NotOpened:
-        """Take an archive's MD5, unless that is known, extract its documents to `target`, and validate them.
+        """Compute an archive's MD5, unless it is known, extract its documents to `target`, and validate them.
 
-        What is `ready` of the archive, if it has the same MD5, is not done again. Raises DiskFullError, and OSError
-        when the disk fails.
+        `ready` results for the same MD5 are used. Raises DiskFullError, and OSError if the disk fails.
         """
         taken = md5_of(archive) if md5 is None else md5
         try:
@@ -139,7 +138,7 @@ class ArchiveChecker:
     def _converted(
         self, found: ExtractedArchive, archive: str, target: Path
     ) -> tuple[ExtractedArchive, dict[str, Problems]]:
-        """An archive with the documents that files in it become, and the problems of those that could not be made."""
+        """An archive with the documents made by converters, and the problems of files that could not be converted."""
         if not found.files:
             return found, {}
         setup = self._setup
@@ -166,7 +165,7 @@ class ArchiveChecker:
         return replace(found, documents=tuple(documents), refused=(*found.refused, *conversion.refused)), problems
 
     def validate(self, document: Path, kind: DocumentKind | None) -> list[Problem]:
-        """What is wrong with a document, of the kind that its root element tells if none is given; raises OSError."""
+        """The problems of a document, of the kind of its root element unless one is given; raises OSError."""
         with logging_about(document=document.name):
             problems = validate_document(
                 document,
@@ -188,7 +187,7 @@ _process = _Process()
 
 
 def begin(setup: Setup) -> None:
-    """Have this process check archives by this from now on."""
+    """Make this process check archives in this way from now on."""
     _process.checker = ArchiveChecker(setup)
     # The parsers of prologs are cycles, each with some memory.
     gc.freeze()

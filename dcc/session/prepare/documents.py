@@ -1,7 +1,8 @@
-"""The documents of an archive prepared: read once, asked the rules that need nothing else, and made into rows.
+"""Prepares the documents of an archive: reads each once, checks it against the rules that need nothing else, makes
+rows.
 
-What comes of it is a function of the documents, the reference data and the day: nothing here knows a database, a
-setting or a secret, so that it can be done by any process, or on any machine.
+The result is a function of the documents, the reference data and the day: no database, setting or secret is used, so
+that any process on any machine can do it.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ from dcc.session.neighbours import NO_NEIGHBOURS
 from dcc.store.staged_documents import document_lost
 
 MOST_FINDINGS: Final = 2_000
-"""How many findings are kept of a document; one with more is judged by itself, as it is read again."""
+"""The most findings kept of a document; one with more is read and judged again by itself."""
 
 _NOT_KNOWN: Final = 0
-"""The id of a document, by which only rules go that are left out here."""
+"""A placeholder for the document's id, which only rules use that are left out here."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Basis:
 
     @property
     def name(self) -> str:
-        """What tells a file that was prepared by it."""
+        """The name of this basis in prepared files."""
         return f"{self.today} {self.signature}{' in lines' if self.columns.in_lines else ''}"
 
 
@@ -67,7 +68,7 @@ class DocumentToPrepare(NamedTuple):
 
 
 class ArchiveToPrepare(NamedTuple):
-    """The documents of an archive, and the file that they are prepared in; `centre` is the archive's, for the log."""
+    """The documents of an archive, and their prepared file; `centre` is the archive's, for the log."""
 
     key: ZipKey
     centre: str | None
@@ -76,10 +77,10 @@ class ArchiveToPrepare(NamedTuple):
 
 
 def prepare_archive(archive: ArchiveToPrepare, basis: Basis) -> dict[str, Exception]:
-    """Prepare the documents of an archive, and leave them in its file; of those that could not be, the reason by name.
+    """Prepare the documents of an archive in its file; returns the reasons of those that could not be, by name.
 
-    Reasons are StagedDocumentLostError for what is not there as it was validated, DocumentError for what no row can
-    hold, and what else went wrong. Raises OSError where the file cannot be written.
+    Reasons are StagedDocumentLostError for a document that changed since its validation, DocumentError for content that
+    no row can hold, and other failures. Raises OSError if the file cannot be written.
     """
     failed: dict[str, Exception] = {}
     try:
@@ -89,7 +90,7 @@ def prepare_archive(archive: ArchiveToPrepare, basis: Basis) -> dict[str, Except
         names = [Path(document.path).name for document in archive.documents]
         return {name: portable(document_lost(archive.key, name, error)) for name in names}
     try:
-        # In one order, so that the file is the same whoever makes it.
+        # In a fixed order, so that the file is the same whoever makes it.
         for document in sorted(archive.documents, key=lambda one: Path(one.path).name):
             name = Path(document.path).name
             try:
@@ -122,7 +123,7 @@ def _prepare(key: ZipKey, document: DocumentToPrepare, name: str, writer: Prepar
     )
     with closing(taken.contents()) as contents:
         findings = None if key.action is Action.DELETE else _found(contents, context, basis.accepted)
-        # What the rules did not come to has rows all the same.
+        # The rest of the document, after the rules stopped, has rows all the same.
         for _ in contents:
             pass
     if taken.error is not None:
@@ -131,7 +132,7 @@ def _prepare(key: ZipKey, document: DocumentToPrepare, name: str, writer: Prepar
 
 
 def _found(contents: Iterator[Content], context: DocumentContext, accepted: AcceptedElements) -> list[Any] | None:
-    """What the rules find; None where that is too much, or cannot be told here: whoever judges meets it again."""
+    """The findings of the rules; None if there are too many, or a fault occurred: judging meets it again."""
     try:
         found = list(islice(check_contents(contents, context, NEEDING_OTHERS, accepted), MOST_FINDINGS + 1))
     except MemoryError:
@@ -142,14 +143,14 @@ def _found(contents: Iterator[Content], context: DocumentContext, accepted: Acce
 
 
 class _Taken:
-    """What a document says, taken into rows as it is read; `error` is what kept it from that."""
+    """A document's content, turned into rows as it is read; `error` is what prevented that."""
 
     def __init__(self, contents: Iterator[Content], rows: DocumentWriter) -> None:
         self._contents, self._rows = contents, rows
         self.error: Exception | None = None
 
     def contents(self) -> Generator[Content]:
-        """What the document says; each is taken before it is yielded."""
+        """The document's content; each part is turned into rows before it is yielded."""
         try:
             for content in self._contents:
                 self._rows.take(content)

@@ -1,4 +1,4 @@
-"""What a process does that prepares archives for a session: one after the other, by the same basis."""
+"""A process that prepares archives for a session: one after the other, by the same basis."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _work = _Work()
 def begin(basis: Basis) -> None:
     """Prepare by this basis from now on."""
     _work.basis = basis
-    # What is loaded by now stays, and need not be looked through; what documents say has no cycles.
+    # Loaded modules stay and need not be scanned for cycles; contents of documents have none.
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
 

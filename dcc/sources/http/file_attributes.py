@@ -59,7 +59,7 @@ class FactFinder:
 
     def __init__(self, client: HttpClient, connect: Callable[[], HttpClient], deadline: float) -> None:
         self._client, self._connect, self._deadline = client, connect, deadline
-        self._heard: Callable[[str], object] = lambda _: None
+        self._on_progress: Callable[[str], object] = lambda _: None
         self._count = 0
         self._waiting: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
         self._found: dict[str, Facts] = {}
@@ -68,14 +68,14 @@ class FactFinder:
         self._dismissed = threading.Event()
 
     def find(
-        self, targets: Sequence[tuple[str, str]], heard: Callable[[str], object] = lambda _: None
+        self, targets: Sequence[tuple[str, str]], on_progress: Callable[[str], object] = lambda _: None
     ) -> dict[str, Facts]:
         """Attributes by name, of files given as (name, target on the server); those not requested in time are absent.
 
-        `heard` is called with the progress: `500 of 2,000 asked for so far`. Raises FAILURES and SourceError if the
-        server breaks off or stalls.
+        `on_progress` is called with texts such as `500 of 2,000 asked for so far`. Raises FAILURES and SourceError if
+        the server breaks off or stalls.
         """
-        self._heard, self._count = heard, len(targets)
+        self._on_progress, self._count = on_progress, len(targets)
         for item in targets:
             self._waiting.put(item)
         # One thread for all requests: one for each would take as long as the request.
@@ -122,7 +122,7 @@ class FactFinder:
                     return
                 self._waiting.put((name, target))
                 raise
-            self._heard(f"{len(self._found):,} of {self._count:,} asked for so far")
+            self._on_progress(f"{len(self._found):,} of {self._count:,} asked for so far")
 
     def _ask(self, client: HttpClient, target: str) -> Facts:
         with client.ask("HEAD", target, bounded=True) as answer:

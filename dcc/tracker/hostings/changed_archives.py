@@ -1,4 +1,4 @@
-"""Archives that changed on a file source: whether their data were uploaded, and where they came from."""
+"""Archives that changed on a source: whether their data were uploaded, and where they came from."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ LOADED = or_(
         XmlFile.status_id.in_([int(Status.RUNNING), int(Status.DONE)]),
     ),
 )
-"""Condition on a document: the QC database holds it."""
+"""Condition on a document: the QC database has it."""
 
 
 def loaded_zips(connection: Connection, za_ids: Collection[int]) -> set[int]:
-    """Those of the zip actions of which the QC database holds a document, of whichever download."""
+    """The submissions with a document in the QC database, of any download."""
     query = (
         select(FileSourceHasZip.za_id)
         .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
@@ -59,7 +59,7 @@ def withdrawn_zips(connection: Connection, za_ids: Collection[int]) -> set[int]:
 
 
 def last_hostings(connection: Connection, za_ids: Collection[int]) -> dict[int, int]:
-    """The hosting that each of the zip actions was downloaded from last; without those never downloaded."""
+    """The hosting from which each submission was downloaded last; without those never downloaded."""
     found: dict[int, int] = {}
     for ids in chunks(za_ids):
         latest = (
@@ -77,9 +77,9 @@ def last_hostings(connection: Connection, za_ids: Collection[int]) -> dict[int, 
 
 
 def changed_since_loaded(connection: Connection, wanted: Any) -> dict[int, datetime]:
-    """Which of the zip actions that a query selects changed after their data were uploaded, and when that was noticed.
+    """The submissions of a query that changed after their data were uploaded, with the time of the finding.
 
-    Without those fetched since then, and copies that speak for nobody.
+    Without those fetched since then, and copies on sources of centres that may not submit them.
     """
     query = (
         select(ZipAction.id, func.max(CrawlFinding.created))
@@ -97,7 +97,7 @@ def changed_since_loaded(connection: Connection, wanted: Any) -> dict[int, datet
 
 
 def changed_where_fetched(connection: Connection, za_ids: Collection[int]) -> set[int]:
-    """Those of the zip actions that changed, where they were fetched, after their data were uploaded."""
+    """The submissions whose copy changed, where it was fetched, after their data were uploaded."""
     loaded = loaded_zips(connection, za_ids)
     found: set[int] = set()
     for ids in chunks(download for _, download, _ in latest_downloads(connection, loaded)):
@@ -110,7 +110,7 @@ _LISTED_OTHERWISE = (
     .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
     .where(
         or_(
-            # A comparison with what is not known is not true.
+            # A comparison with an unknown value is not true.
             ZipDownload.listed_size_bytes != FileSourceHasZip.size_bytes,
             ZipDownload.listed_modified != FileSourceHasZip.modified,
             and_(

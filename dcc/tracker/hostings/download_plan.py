@@ -1,4 +1,4 @@
-"""Plans downloads: which zip actions to download or take up again, and from which sources."""
+"""Plans downloads: which submissions to download or continue, and from which sources."""
 
 from __future__ import annotations
 
@@ -69,11 +69,11 @@ _NOT_ARRIVED = or_(
 
 @dataclass(frozen=True, slots=True)
 class PlannedZip:
-    """A zip action that waits to be downloaded, with the file sources that host it, best first.
+    """A submission that waits for its download, with the sources that host it, best first.
 
-    `others` list another size than the preferred source: another file, which is of use only when the preferred copy
-    proves bad. `bad` are known to be bad and not fetched. `published` is the MD5 that the archive's own centre
-    published, as last known.
+    `others` list another size than the preferred source: another file, for use only if the preferred copy proves bad.
+    `bad` are known to be bad and not fetched. `published` is the MD5 that the archive's own centre published, as last
+    known.
     """
 
     za_id: int
@@ -87,7 +87,7 @@ class PlannedZip:
 
 
 class KnownDocument(NamedTuple):
-    """A document that has a row in `xml_file` already; `problems` are those in `xml_log`."""
+    """A document with a row in `xml_file`; `problems` are those in `xml_log`."""
 
     id: int
     state: State
@@ -96,10 +96,10 @@ class KnownDocument(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class InterruptedZip:
-    """A zip action whose archive had arrived when its session died, to be taken up from staging.
+    """A submission whose archive had arrived when its session died, to be continued from staging.
 
-    `documents` are those that were recorded, by file name; `size_bytes` and `md5` are of the archive as it arrived;
-    `hosting` is as it was listed when that was asked for.
+    `documents` are the recorded ones, by file name; `size_bytes` and `md5` are of the arrived archive; `hosting` is as
+    listed at that time.
     """
 
     za_id: int
@@ -116,16 +116,16 @@ class InterruptedZip:
 
 @dataclass(frozen=True, slots=True)
 class LeftBehind:
-    """What a dead session left: how many downloads were cancelled, and zip actions that wait and had bytes before."""
+    """What a dead session left: the number of cancelled downloads, and waiting submissions that had bytes before."""
 
     cancelled: int
     unconcluded: frozenset[int]
 
 
 def sources_to_use(connection: Connection, session_id: int, centres: Collection[str] | None = None) -> set[int] | None:
-    """The file sources that this session could list; None, meaning all available ones, when it crawled none.
+    """The sources that this session could list; None, meaning all available ones, if it crawled none.
 
-    A session of some `centres`, which lists theirs alone, may use those of all others too: they may host its archives.
+    A session of some `centres`, which lists only theirs, may use those of all others too: they may host its archives.
     """
     rows = connection.execute(
         select(SourceCrawlRow.file_source_id, SourceCrawlRow.outcome).where(SourceCrawlRow.session_id == session_id)
@@ -142,8 +142,8 @@ def sources_to_use(connection: Connection, session_id: int, centres: Collection[
 def cancel_orphans(connection: Connection, centres: Collection[str] | None = None) -> LeftBehind:
     """Cancel the downloads, of archives of some centres or of all, that a dead session left pending or running.
 
-    Tells also which zip actions wait that had the bytes before. For the holder of the lease on these centres only: no
-    other download of their archives can be alive.
+    Returns also the waiting submissions that had the bytes before. Only for the holder of the lease on these centres:
+    no other download of their archives can be alive.
     """
     rows = [row[:2] for row in connection.execute(_LEFT_BEHIND) if centres is None or row.centre in centres]
     orphans = [number for number, is_orphan in rows if is_orphan]
@@ -155,12 +155,10 @@ def cancel_orphans(connection: Connection, centres: Collection[str] | None = Non
 def reopen_failed_downloads(
     connection: Connection, sources: set[int] | None, centres: Collection[str] | None = None
 ) -> int:
-    """The retry policy: what failed to arrive is tried again from the sources of this session. Returns how many.
+    """The retry policy: failed downloads are tried again from this session's sources. Returns their number.
 
-    Of archives of some `centres` alone, where they are given.
-
-    That is also what was asked for again and could not be fetched, and what is damaged at one source, where another
-    one has a copy that is not known to be bad.
+    Of archives of some `centres` alone, if given. They include downloads that a person asked for and that failed, and
+    archives that are damaged on one source while another has a copy not known to be bad.
     """
     query = _of_centres(_plan_query(sources).join(_DUE, _DUE.c.id == ZipAction.id), centres)
     failed = [plan.za_id for plan in _plans(connection, connection.execute(query))]
@@ -172,15 +170,15 @@ def reopen_failed_downloads(
 
 
 def count_not_arrived(connection: Connection, centres: Collection[str] | None = None) -> int:
-    """How many zip actions, of some `centres` or of all, no file source has delivered yet, after having been tried."""
+    """The number of submissions, of some `centres` or of all, that no source has delivered after an attempt."""
     query = select(func.count()).select_from(ZipAction).where(_NOT_ARRIVED, named_after(centres))
     return connection.scalar(query) or 0
 
 
 class Waiting(NamedTuple):
-    """The zip actions that wait for download; those that are held are not downloaded (`foreign_archives`).
+    """Submissions that wait for their download; held ones are not downloaded (`foreign_archives`).
 
-    `delegated` are for the owners of those that are planned and lie on others' sources alone.
+    `delegated` are notices for the owners of planned archives that are only on others' sources.
     """
 
     planned: list[PlannedZip]
@@ -191,7 +189,7 @@ class Waiting(NamedTuple):
 def load_waiting(
     connection: Connection, sources: set[int] | None, za_ids: Sequence[int] | None = None, *, by_name: bool = False
 ) -> list[PlannedZip]:
-    """The zip actions that wait for download and are not held; see `load_waiting_and_held`."""
+    """The submissions that wait for their download and are not held; see `load_waiting_and_held`."""
     return load_waiting_and_held(connection, sources, za_ids, by_name=by_name).planned
 
 
@@ -203,12 +201,12 @@ def load_waiting_and_held(
     by_name: bool = False,
     centres: Collection[str] | None = None,
 ) -> Waiting:
-    """The zip actions that wait for download, oldest first, each with its hostings in order of preference.
+    """The submissions that wait for their download, oldest first, each with its hostings in order of preference.
 
-    Preferred are the producing centre's own sources, then those with the fewest failures, then the fastest measured;
-    ties go to the older source. Copies known to be bad are left out while they are listed as they were, and with them
-    zip actions that no other source has; `by_name` (a person asks for them) takes those whose source tells no time,
-    which may have changed. `sources`, `za_ids` and `centres` leave out all others.
+    Preferred are the producing centre's own sources, then those with the fewest failures, then the fastest; ties go to
+    the older source. Known bad copies are left out while their listing is unchanged, and with them submissions without
+    another source; `by_name` (a person asks for them) includes copies on sources without times, which may have changed.
+    `sources`, `za_ids` and `centres` restrict the result.
     """
     query = _of_centres(_plan_query(sources), centres).where(
         ZipAction.phase_id == int(WAITING.phase), ZipAction.status_id == int(WAITING.status)
@@ -221,12 +219,12 @@ def load_waiting_and_held(
 def load_plans(
     connection: Connection, sources: set[int] | None, za_ids: Sequence[int], *, by_name: bool = False
 ) -> list[PlannedZip]:
-    """As `load_waiting`, in whatever state the zip actions are."""
+    """As `load_waiting`, for submissions in any state."""
     return _plans(connection, _rows_of(connection, _plan_query(sources), za_ids), by_name=by_name)
 
 
 def _of_centres(query: Select[*tuple[Any, ...]], centres: Collection[str] | None) -> Select[*tuple[Any, ...]]:
-    """With the archives of some centres alone, of a query that joins them as `Centre`; None: all."""
+    """A query, which joins the archive's `Centre`, restricted to some centres; None: all."""
     return query if centres is None else query.where(Centre.short_name.in_(sorted(centres)))
 
 
@@ -236,7 +234,7 @@ def _rows_of(connection: Connection, query: Select[*tuple[Any, ...]], za_ids: Se
 
 
 def _waiting(connection: Connection, rows: Sequence[Row[Any]], *, by_name: bool) -> Waiting:
-    """What waits, planned or held, of the rows of `_plan_query`."""
+    """The waiting submissions, planned or held, of the rows of `_plan_query`."""
     elsewhere = {row.id for row in rows if not row.own}
     hosts = [
         ZipAndHost(row.id, row.todo_id, row.file_name, row.centre, row.host, row.may_be_taken, row.is_delegated)
@@ -247,9 +245,9 @@ def _waiting(connection: Connection, rows: Sequence[Row[Any]], *, by_name: bool)
 
 
 def load_interrupted(connection: Connection) -> list[InterruptedZip]:
-    """The zip actions left unfinished between the arrival of their archive and the end of XSD validation.
+    """The submissions left unfinished between the arrival of their archive and the end of XSD validation.
 
-    Among them those that one document has failed already while others were still to be validated.
+    They include those that a document has failed while others were still to be validated.
     """
     unfinished = [int(Status.PENDING), int(Status.RUNNING)]
     done = and_(ZipAction.phase_id == int(Phase.XSD), ZipAction.status_id == int(Status.DONE))
@@ -336,7 +334,7 @@ def _documents(connection: Connection, download_id: int) -> dict[str, KnownDocum
 
 
 def _problems(connection: Connection, download_id: int) -> dict[int, list[Problem]]:
-    """What `xml_log` has against the documents of a download at present, by their ids, in document order."""
+    """The present problems of a download's documents in `xml_log`, by their ids, in document order."""
     query = (
         select(XmlLog.xml_id, *OF_DOCUMENT)
         .join(XmlFile, XmlFile.id == XmlLog.xml_id)
@@ -351,7 +349,7 @@ def _problems(connection: Connection, download_id: int) -> dict[int, list[Proble
 
 
 def _plan_query(sources: set[int] | None) -> Select[*tuple[Any, ...]]:
-    """Zip actions with each of their live hostings, best first; one row a hosting."""
+    """Submissions with each of their live hostings, best first; one row for each hosting."""
     failed_before = exists().where(
         ZipDownload.zf_id == FileSourceHasZip.id,
         ZipDownload.status_id == int(Status.FAILED),
@@ -401,7 +399,7 @@ def _plan_query(sources: set[int] | None) -> Select[*tuple[Any, ...]]:
 
 
 def hosted(query: Select[*tuple[Any, ...]], sources: set[int] | None) -> Select[*tuple[Any, ...]]:
-    """Join the live hostings: at available sources of active centres, there and complete, in `sources` if given."""
+    """Join the live hostings: at available sources of active centres, listed and complete, in `sources` if given."""
     query = at_sources_in_use(query).where(
         FileSourceHasZip.missed_since.is_(None), FileSourceHasZip.uploading_since.is_(None)
     )
@@ -422,10 +420,10 @@ def at_sources_in_use(query: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...
 
 
 def _plans(connection: Connection, rows: Iterable[Row[Any]], *, by_name: bool = False) -> list[PlannedZip]:
-    """Gather the rows of `_plan_query`: a PlannedZip for each zip action that can be fetched, in the rows' order."""
+    """Make a PlannedZip of the rows of `_plan_query` for each submission that can be fetched, in the rows' order."""
     known: dict[int, tuple[Row[Any], list[Hosting]]] = {}
     for row in rows:
-        # The own copy comes first: one of another size is tried only when that proves bad.
+        # The own copy comes first: one of another size is tried only if that proves bad.
         if row.may_be_taken or (row.id in known and known[row.id][1][0].own):
             known.setdefault(row.id, (row, []))[1].append(_hosting(row, by_name))
     unbound = [
@@ -472,13 +470,13 @@ def _plan(row: Row[Any], hostings: Sequence[Hosting], published: str | None) -> 
 
 
 def _same_size(hosting: Hosting, preferred: Iterable[Hosting]) -> bool:
-    """Whether a hosting may be of the same file as the preferred ones; a source need not tell its size."""
+    """Whether a hosting may have the same file as the preferred ones; a source may not list sizes."""
     known = {other.size_bytes for other in preferred} - {None}
     return hosting.size_bytes is None or not known or hosting.size_bytes in known
 
 
 def _with_centre(query: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...]]:
-    """With the centre of the archive, of a query that has the zip action."""
+    """Join the archive's centre to a query of submissions."""
     return (
         query.add_columns(Centre.short_name.label("centre"))
         .join(ZipFile, ZipFile.id == ZipAction.zip_id)
@@ -501,7 +499,7 @@ _LEFT_BEHIND: Final = union_all(
         exists()
         .where(FileSourceHasZip.za_id == ZipAction.id, ZipDownload.zf_id == FileSourceHasZip.id, has_archive_bytes())
         .correlate(ZipAction),
-        # What a crawl re-opens has changed: what it came to before is not true of it any more.
+        # An archive that a crawl opens again has changed: its former result does not hold any more.
         ~exists()
         .where(Reopening.za_id == ZipAction.id, Reopening.fell_back.is_(None), Reopening.requested_by == "crawl")
         .where(Reopening.last_download_id.is_not(None)),
@@ -519,4 +517,4 @@ _DUE: Final = union(
     .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
     .where(ZipAction.phase_id == int(Phase.UNZIP), ZipAction.status_id == int(Status.FAILED)),
 ).subquery("due")
-"""What the retry policy looks at: no session costs a statement more for it."""
+"""A subquery for the retry policy, so that no session needs another statement."""

@@ -21,7 +21,7 @@ from dcc.tracker.states import WAITING, State
 
 REFUSED = State(Phase.ZIP_NAME, Status.FAILED)
 NOT_ARRIVED = frozenset({State(Phase.DOWNLOAD, Status.FAILED), State(Phase.ZIP_MD5, Status.FAILED)})
-"""States of a zip action of which no file source has delivered the archive; each session tries again."""
+"""States of a submission whose archive no source has delivered; each session tries again."""
 
 _WITHOUT_DATA = frozenset(State(Phase.UPLOAD, status) for status in (Status.PENDING, Status.FAILED, Status.CANCELLED))
 _LARGEST_SIZE: Final = 2**63 - 1
@@ -32,7 +32,7 @@ _ROWS_AT_ONCE: Final = 2_000
 
 @dataclass(frozen=True, slots=True)
 class KnownHosting:
-    """A zip action that a file source has hosted before, as it was listed last."""
+    """A submission that a source has hosted before, as last listed."""
 
     hosting_id: int
     za_id: int
@@ -49,22 +49,22 @@ class KnownHosting:
 
     @property
     def to_download(self) -> bool:
-        """Whether the archive is still to be downloaded, and so is taken as it is listed at present."""
+        """Whether the archive is still to be downloaded, so that the present listing counts."""
         return self.state == WAITING or self.state in NOT_ARRIVED
 
     @property
     def concerns_more_than_listing(self) -> bool:
-        """Whether more is at stake than how it is listed: it waits, was refused, or counts as gone or incomplete."""
+        """Whether more than the listing depends on it: it waits, was refused, or counts as gone or incomplete."""
         return self.to_download or self.state == REFUSED or self.gone or self.missed or self.uploading
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """The `listed` archives of a file source, counted, beside what is known of it.
+    """The number of `listed` archives of a source, compared with what is known of it.
 
-    `new` are those that it has not hosted before, `noteworthy` those that it has and that are listed otherwise than
-    they were last, or were gone, missed, refused or being uploaded, or are as young as that; both in the order of the
-    listing. `absent` are the hostings that were there and are not listed, by directory.
+    `new` are those that it has not hosted before. `noteworthy` are known ones that are listed differently than before,
+    or were gone, missed, refused or being uploaded, or that are recent; both in the order of the listing. `absent` are
+    known hostings that are not listed, by directory.
     """
 
     listed: int
@@ -75,9 +75,9 @@ class Compared:
 
 @dataclass(slots=True)
 class Absent:
-    """What a directory does not list of the `known` archives that it had, as ids of hostings.
+    """Hostings of `known` archives that a directory no longer lists, as ids.
 
-    `first`: those that it lists for the first time no more; `again`: those that a listing missed that was not believed.
+    `first`: missing for the first time; `again`: missed already by a listing that was not believed.
     """
 
     known: int = 0
@@ -91,11 +91,11 @@ class Absent:
 
 
 def compare_with_known(
-    connection: Connection, source_id: int, listings: Sequence[ActionListing], young_since: float = math.inf
+    connection: Connection, source_id: int, listings: Sequence[ActionListing], recent_since: float = math.inf
 ) -> Compared:
-    """Compare what directories of a file source show with what the tracker has of it, in one query.
+    """Compare the listed directories of a source with the tracker, in one query.
 
-    An archive that is as it was, and was not modified after `young_since`, takes no memory beside its listing.
+    An unchanged archive that was not modified after `recent_since` takes no memory beyond its listing.
     """
     listed = {
         ACTION_IDS[listing.action]: {stored_name(file.name): file for file in listing.zips} for listing in listings
@@ -123,7 +123,7 @@ def compare_with_known(
                 or file.has_md5 != has_md5
                 or file.folder != folder
                 or file.manifest != manifest
-                or (modified or 0) > young_since
+                or (modified or 0) > recent_since
             ):
                 entry = _known(size, modified, has_md5, folder, manifest, standing, *rest)
                 found[ZipKey(ACTIONS_BY_ID[todo], name)] = entry, credible(file)
@@ -137,7 +137,7 @@ def compare_with_known(
 
 
 def known_hostings(connection: Connection, source_id: int, names: Collection[str]) -> dict[ZipKey, KnownHosting]:
-    """The archives of some names as a file source listed them last."""
+    """The archives of some names as a source last listed them."""
     query = _KNOWN.where(FileSourceHasZip.file_source_id == source_id, ZipFile.file_name.in_(names))
     return {ZipKey(ACTIONS_BY_ID[todo], name): _known(*rest) for todo, name, *rest in connection.execute(query)}
 
@@ -193,7 +193,7 @@ _KNOWN: Final = (
 
 
 def _in_order(listings: Sequence[ActionListing], keys: Collection[ZipKey]) -> Iterator[ZipKey]:
-    """Those of the keys that are listed, in the order of the listing."""
+    """The keys that are listed, in the order of the listing."""
     if not keys:
         return
     for listing in listings:
@@ -204,7 +204,7 @@ def _in_order(listings: Sequence[ActionListing], keys: Collection[ZipKey]) -> It
 
 
 def stored_name(name: str) -> str:
-    """The name under which the tracker keeps an archive: shortened, with a digest, where the column is too short."""
+    """The archive's name in the tracker: shortened, with a digest, if the column is too short."""
     if len(name) <= _LONGEST_NAME:
         return name
     digest = hashlib.sha256(name.encode("utf-8", "backslashreplace")).hexdigest()[:12]
@@ -217,7 +217,7 @@ def attributes(listed: ListedFile | KnownHosting) -> tuple[int | None, int | Non
 
 
 def credible(file: ListedFile) -> ListedFile:
-    """The file without a size or time that no file can have: what a server says must not fail the crawl."""
+    """The file without an impossible size or time: a server's answer must not fail the crawl."""
     size, modified = file.size_bytes, file.modified
     if size is not None and not 0 <= size <= _LARGEST_SIZE:
         size = None
@@ -228,7 +228,7 @@ def credible(file: ListedFile) -> ListedFile:
 
 
 def completed(file: ListedFile, known: KnownHosting) -> ListedFile:
-    """The file, which has not changed, with what the server told of it before where it does not tell it any more."""
+    """An unchanged file, with attributes that the server listed before and does not list any more."""
     return replace(
         file,
         size_bytes=known.size_bytes if file.size_bytes is None else file.size_bytes,
@@ -237,7 +237,7 @@ def completed(file: ListedFile, known: KnownHosting) -> ListedFile:
 
 
 def differ(before: int | None, now: int | None) -> bool:
-    """Whether two sizes or times, both of them known, differ."""
+    """Whether two known sizes or times differ."""
     return before is not None and now is not None and before != now
 
 
@@ -262,7 +262,7 @@ def change_message(
     taken_anew: bool = False,
     loaded: bool = False,
 ) -> Message:
-    """What to say of an archive that changed on a source: whether it is taken anew, or its data were `loaded`."""
+    """The message about an archive that changed on a source: whether it is fetched again, or its data were `loaded`."""
     return message(
         _change_text(entry, taken_anew=taken_anew, loaded=loaded),
         archive=str(key),
@@ -291,7 +291,7 @@ def _change_text(entry: KnownHosting, *, taken_anew: bool, loaded: bool) -> str:
             "{new_modified}. No data of it were uploaded: the new content is taken by itself."
         )
     if loaded or _has_data(entry.state):
-        # Otherwise the new documents would bring in what is there already, and fail for that.
+        # Otherwise the new documents would repeat existing data, and fail because of that.
         return mark(
             "{archive} has changed on {source}: it was {size}, modified {modified}, and is {new_size}, modified "
             "{new_modified}. What was downloaded before stands, with its data. If the new content is meant, withdraw "
@@ -305,7 +305,7 @@ def _change_text(entry: KnownHosting, *, taken_anew: bool, loaded: bool) -> str:
 
 
 def size_message(address: SourceAddress, key: ZipKey, before: int | None, file: ListedFile) -> Message:
-    """What to say of an archive that has another size on another source."""
+    """The message about an archive with another size on another source."""
     return message(
         mark(
             "{archive} is {size} on {source} but {new_size} where it was listed before. Only the copy of the preferred "
@@ -325,9 +325,9 @@ def _has_data(state: State) -> bool:
 def uploading_message(
     address: SourceAddress, key: ZipKey, first: ListedFile, second: ListedFile | None, *, looked: bool
 ) -> Message:
-    """What to say of an archive that changed between two looks at it; `second` is None where it was not there.
+    """The message about an archive that changed between two listings; `second` is None if it was missing then.
 
-    `looked`: whether there was a second look.
+    `looked`: whether there was a second listing.
     """
     known = {"archive": str(key), "source": address.label, "modified": _time(first.modified)}
     if not looked:

@@ -1,7 +1,7 @@
-"""Records the listing of a file source in the tracker.
+"""Records the listing of a source in the tracker.
 
-One query compares a listing with what is known of the source. The number of statements depends on how much is new, in
-steps of `_CHUNK` names, never on how much is known.
+One query compares a listing with what is known of the source. The number of statements depends on the number of new
+archives, in steps of `_CHUNK` names, never on that of known ones.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dcc.outcomes import Problem, ZipKey
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
 from dcc.runtime.legible_text import archive_count
 from dcc.sources.base import ActionListing, DeltaStrategy, ListedFile, ListedTwice, SourceAddress
-from dcc.sources.listing_watch import ListingWatch, unheard
+from dcc.sources.listing_watch import ListingWatch, ignore_progress
 from dcc.tracker import progress
 from dcc.tracker.database import exception_id, insert_rows
 from dcc.tracker.hostings.changed_archives import last_hostings, loaded_zips, withdrawn_zips
@@ -59,21 +59,21 @@ PROPOSED: Final = "withdrawal_proposed"
 LISTED_TWICE: Final = "listed_twice"
 FOLDER_TWICE: Final = "folder_twice"
 NOBODY_ACTS: Final = frozenset({TAKEN_ANEW, UPLOADING, CONFIRMED_GONE, LISTED_TWICE, FOLDER_TWICE})
-"""Kinds of findings that nobody has to do anything about."""
+"""Kinds of findings that need no action."""
 
 _CHUNK = 500
 _LEAST_LOST = 3
 _NEW_AT_ONCE = 5_000
-"""New archives that are recorded together: rows of more would fill the memory when a file source is listed first."""
+"""The most new archives recorded together: more rows would fill the memory at a source's first listing."""
 _MOST_FINDINGS = 200
 
 ParsedName: TypeAlias = tuple[ZipName | None, Problem | None]
-"""What a file name says, or why it is refused."""
+"""The parsed name of a file, or why it is refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something about a listed archive, or a directory (`add/`), that a wrangler must know."""
+    """A finding about a listed archive, or a directory (`add/`), for a wrangler."""
 
     kind: str
     key: ZipKey | str
@@ -88,10 +88,10 @@ class Finding:
 
 @dataclass
 class RecordedListing:
-    """What recording one listing came to; counts are of archives.
+    """The result of recording one listing; counts are of archives.
 
-    `shrunk` says which directories lost so much that the next listing decides; `unsettled` are the archives that may
-    still be being uploaded: they are not taken before a second look (`ListingRecorder.settle`).
+    `shrunk` are directories that lost so much that the next listing decides; `unsettled` are archives that may still be
+    being uploaded: they are not fetched before a second listing (`ListingRecorder.settle`).
     """
 
     listed: int = 0
@@ -110,9 +110,9 @@ class RecordedListing:
 class ListingRecorder:
     """Writes listings within the caller's write transaction.
 
-    `centres` maps the short names of all registered centres to their ids. `quiet_seconds` is for how long an archive
-    must have been as it is (0: any time), `shrink_limit` the share of its archives that a directory may lose.
-    `looked_at`: when the listing began, in seconds since 1970; None: at `now`. `heard` is told how far it is.
+    `centres` maps the short names of all registered centres to their ids. `quiet_seconds` is how long an archive must
+    have been unchanged (0: any time), `shrink_limit` the share of its archives that a directory may lose. `looked_at`:
+    when the listing began, in seconds since 1970; None: at `now`. `on_progress` is called with the progress.
     """
 
     connection: Connection
@@ -123,16 +123,16 @@ class ListingRecorder:
     quiet_seconds: float = 0
     shrink_limit: float = 1
     looked_at: float | None = None
-    heard: Callable[[str], object] = unheard
+    on_progress: Callable[[str], object] = ignore_progress
 
     def record(
         self, address: SourceAddress, listings: Sequence[ActionListing], *, whole: bool = True
     ) -> RecordedListing:
-        """Record what `listings`, each a directory that could be listed, show of one source.
+        """Record `listings` of one source, each of a directory that could be listed.
 
-        `whole`: all of its directories could be listed. Others do not decide about directories that shrank.
+        `whole`: all of its directories could be listed; otherwise directories that shrank are not decided.
         """
-        compared = compare_with_known(self.connection, address.id, listings, self._young_since)
+        compared = compare_with_known(self.connection, address.id, listings, self._recent_since)
         result = RecordedListing(listed=compared.listed, known=compared.listed - len(compared.new))
         seen = compared.noteworthy
         if address.delta.compares:
@@ -157,8 +157,8 @@ class ListingRecorder:
             result.findings.append(Finding(PROPOSED, f"{action}/", None, said))
 
     @property
-    def _young_since(self) -> float:
-        """The time of modification, in seconds since 1970, from which on an archive is young."""
+    def _recent_since(self) -> float:
+        """The time of modification, in seconds since 1970, from which on an archive is recent."""
         looked_at = self._clock if self.looked_at is None else self.looked_at
         return looked_at - self.quiet_seconds - 1 if self.quiet_seconds else math.inf
 
@@ -167,15 +167,15 @@ class ListingRecorder:
         return self.now.replace(tzinfo=UTC).timestamp()
 
     def _is_unsettled(self, file: ListedFile, *, changed: bool) -> bool:
-        """Whether an archive, new or `changed` or not, has to be looked at once more before it is taken.
+        """Whether an archive, new or known, `changed` or not, must be listed once more before it is fetched.
 
-        A time in the future is as good as none: the server's clock is wrong.
+        A future time is as good as none: the server's clock is wrong.
         """
         if not self.quiet_seconds:
             return False
         if file.modified is None or file.modified > self._clock + 1:
             return changed and (file.size_bytes, file.modified) != (None, None)
-        return file.modified > self._young_since
+        return file.modified > self._recent_since
 
     def _record_absent(
         self,
@@ -186,7 +186,7 @@ class ListingRecorder:
         *,
         whole: bool,
     ) -> None:
-        """Note what is not listed any more: as gone, or as missed where a directory lost too much at once."""
+        """Record missing archives: as gone, or as missed if a directory lost too much at once."""
         gone: list[int] = []
         missed: list[int] = []
         for listing in listings:
@@ -212,7 +212,7 @@ class ListingRecorder:
         result.gone = len(gone)
 
     def _has_shrunk(self, listing: ActionListing, lost: Absent) -> bool:
-        """Whether a directory lost more since its last listing than can be believed at once."""
+        """Whether a directory lost too much since its last listing to be believed at once."""
         if not lost.first:
             return False
         if not listing.zips:
@@ -224,7 +224,7 @@ class ListingRecorder:
     def _record_seen_again(
         self, address: SourceAddress, seen: Mapping[ZipKey, tuple[KnownHosting, ListedFile]], result: RecordedListing
     ) -> None:
-        """Report what changed since it was last listed, and note how it is listed at present."""
+        """Report changes since the last listing, and record the present listing."""
         rows, sizes = [], []
         uploading_anew: dict[ZipKey, int] = {}
         changed = {
@@ -244,7 +244,7 @@ class ListingRecorder:
                     address, key, entry, file, taken_anew=key in anew, loaded=entry.za_id in loaded
                 )
                 result.findings.append(Finding(TAKEN_ANEW if key in anew else CHANGED, key, entry.za_id, message))
-            # What failed may be taken from here too, once the copy that was preferred proved bad.
+            # A failed archive may be fetched from here too, after the preferred copy proved bad.
             awaited = to_download or (entry.state.failed and (key in changed or entry.uploading))
             unsettled = awaited and self._is_unsettled(present, changed=key in changed)
             if unsettled:
@@ -266,10 +266,10 @@ class ListingRecorder:
     def _taken_anew(
         self, address: SourceAddress, changed: Mapping[ZipKey, KnownHosting]
     ) -> tuple[set[ZipKey], set[int]]:
-        """Let changed archives be downloaded again of which no data were uploaded; which, and the ids of the others.
+        """Let changed archives without uploaded data be downloaded again; returns these, and the ids of the others.
 
-        What failed, or came from this file source, is taken; what was withdrawn is not: that was a person's decision.
-        Another centre's copy does not undo what the own copy came to, unless that centre has a delegation.
+        An archive that failed, or came from this source, is fetched; a withdrawn one is not, because a person decided
+        that. Another centre's copy does not undo the own copy's result, unless that centre has a delegation.
         """
         done = {key: entry for key, entry in changed.items() if not entry.to_download and entry.state != REFUSED}
         if not done:
@@ -292,7 +292,7 @@ class ListingRecorder:
         return set(anew), loaded
 
     def _spoken_for(self, address: SourceAddress, keys: Collection[ZipKey]) -> set[ZipKey]:
-        """Those of the archives for which the centre of a file source speaks: its own, and by delegation."""
+        """The archives that a source's centre may submit: its own, and by delegation."""
         owners = {key: name.centre for key in keys if (name := self._parse(key.file_name)[0]) is not None}
         if all(owner == address.centre for owner in owners.values()):
             return set(owners)
@@ -302,9 +302,9 @@ class ListingRecorder:
     def settle(
         self, address: SourceAddress, first: Mapping[ZipKey, ListedFile], listings: Sequence[ActionListing] | None
     ) -> list[Finding]:
-        """Record a second look at unsettled archives; what to say of those that are still being uploaded.
+        """Record a second listing of unsettled archives; returns messages about those that are still being uploaded.
 
-        `listings` is None where the file source could not be looked at: then all go on counting as being uploaded.
+        `listings` is None if the source could not be listed: then all still count as being uploaded.
         """
         second = {
             ZipKey(listing.action, stored_name(file.name)): credible(file)
@@ -338,9 +338,9 @@ class ListingRecorder:
     def relist(
         self, address: SourceAddress, keys: Collection[ZipKey], listings: Sequence[ActionListing]
     ) -> dict[ZipKey, ListedFile]:
-        """Note how these archives are listed by now, those of them that are there; which to look at once more.
+        """Record the present listing of these archives, if listed; returns those to list once more.
 
-        One that has changed since its data were uploaded is reported, as by a crawl: the next one sees no change.
+        One that has changed since its data were uploaded is reported, as by a crawl: the next crawl sees no change.
         """
         listed = {
             ZipKey(listing.action, stored_name(file.name)): credible(file)
@@ -367,7 +367,7 @@ class ListingRecorder:
         return unsettled
 
     def _hostings(self, address: SourceAddress, keys: Collection[ZipKey]) -> dict[ZipKey, KnownHosting]:
-        """These archives as a file source listed them last, those of them that it has listed."""
+        """These archives as a source last listed them."""
         names = sorted({key.file_name for key in keys})
         found: dict[ZipKey, KnownHosting] = {}
         for start in range(0, len(names), _CHUNK):
@@ -377,14 +377,14 @@ class ListingRecorder:
     def _reconsider_names(
         self, seen: Mapping[ZipKey, tuple[KnownHosting, ListedFile]], result: RecordedListing
     ) -> None:
-        """Accept archives refused before whose names conform by now, their centre having been registered."""
+        """Accept archives that were refused and whose names conform now, because their centre was registered."""
         refused = {key: entry for key, (entry, _) in seen.items() if entry.state == REFUSED}
         names = {entry.zip_id: name for key, entry in refused.items() if (name := self._parse(key.file_name)[0])}
         self._note_names(names)
         self._accept({key: entry.za_id for key, entry in refused.items() if entry.zip_id in names}, result)
 
     def _note_names(self, names: Mapping[int, ZipName]) -> None:
-        """Note what the names of archives, by id, say."""
+        """Record the parsed names of archives, by id."""
         if not names:
             return
         self.connection.execute(
@@ -398,7 +398,7 @@ class ListingRecorder:
         )
 
     def _accept(self, refused: Mapping[ZipKey, int], result: RecordedListing) -> None:
-        """Let zip actions that were refused wait for download."""
+        """Let refused submissions wait for their download."""
         if not refused:
             return
         progress.reopen(
@@ -411,8 +411,8 @@ class ListingRecorder:
 
     def _record_new(self, address: SourceAddress, new: Mapping[ZipKey, ListedFile], result: RecordedListing) -> None:
         files = iter(new.items())
-        # It tells of progress as a listing does, but nothing ends it: the archives have come.
-        watch = ListingWatch(address.label, math.inf, self.heard)
+        # It reports progress as a listing does, but has no time limit: the archives are listed already.
+        watch = ListingWatch(address.label, math.inf, self.on_progress)
         recorded = 0
         while part := dict(islice(files, _NEW_AT_ONCE)):
             self._record_some_new(address, part, result)
@@ -456,7 +456,7 @@ class ListingRecorder:
                 result.refused_zips.append((key, reason.message))
         for key, file in new.items():
             listed_before = zips[key.file_name][1]
-            # Of what proved bad elsewhere and is taken from here now, the size does not matter any more.
+            # If another copy proved bad and this one is fetched now, the other's size does not matter any more.
             if actions[key] not in taken and differ(listed_before, file.size_bytes):
                 result.findings.append(
                     Finding(SIZE_DIFFERS, key, actions[key], size_message(address, key, listed_before, file))
@@ -465,7 +465,9 @@ class ListingRecorder:
     def _take_own_copies(
         self, address: SourceAddress, failed: Mapping[ZipKey, int], parsed: Mapping[str, ParsedName]
     ) -> set[int]:
-        """Let archives be downloaded again that failed as others had them, and that their own centre has now; which."""
+        """Let archives be downloaded again that failed on others' sources, and that their own centre has now; returns
+        these.
+        """
         names = {key: parsed[key.file_name][0] for key in failed}
         own = {failed[key] for key, name in names.items() if name is not None and name.centre == address.centre}
         anew = own - loaded_zips(self.connection, own)
@@ -477,9 +479,9 @@ class ListingRecorder:
     def _zip_files(
         self, new: Mapping[ZipKey, ListedFile], parsed: Mapping[str, ParsedName]
     ) -> tuple[dict[str, tuple[int, int | None]], dict[int, str]]:
-        """Id and size so far of every archive in `new`, by file name, and the names, by id, of those known before.
+        """Id and size so far of every archive in `new`, by file name, and the names, by id, of known ones.
 
-        Those not known yet are added. What the name of a known one says is noted if it did not conform so far.
+        Unknown ones are added. The parsed name of a known one is recorded if it did not conform before.
         """
         sizes = {key.file_name: file.size_bytes for key, file in new.items()}
         found: dict[str, tuple[int, int | None]] = {}
@@ -516,8 +518,8 @@ class ListingRecorder:
         known: Mapping[int, str],
         parsed: Mapping[str, ParsedName],
     ) -> tuple[dict[ZipKey, int], dict[ZipKey, Problem | None], dict[ZipKey, int], dict[ZipKey, int]]:
-        """Ids of the zip actions in `new`; those first seen here, each with the reason if it is refused; ids of those
-        refused before whose names conform; and of those that failed after they had arrived.
+        """Ids of the submissions in `new`; those first seen here, each with the reason if it is refused; ids of refused
+        ones whose names conform now; and of those that failed after they had arrived.
         """
         ids: dict[ZipKey, int] = {}
         failed: dict[ZipKey, int] = {}
@@ -594,7 +596,7 @@ _UPDATE_SIZE = update(ZipFile.__table__).where(ZipFile.id == bindparam("zip")).v
 
 
 def archives_by_source(connection: Connection, keys: Collection[ZipKey]) -> dict[int, set[ZipKey]]:
-    """Which of some archives each file source hosts, as far as is known."""
+    """The known archives of each source among these."""
     query = (
         select(FileSourceHasZip.file_source_id, ZipAction.todo_id, ZipFile.file_name)
         .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
@@ -624,13 +626,13 @@ def _has_changed(entry: KnownHosting, file: ListedFile) -> bool:
 
 
 def shrunk_message(listing: ActionListing, lost: Absent) -> str:
-    """What to say of a directory that lost more than can be believed."""
+    """The message about a directory that lost too much to be believed."""
     now = "is gone" if listing.missing else f"lists {archive_count(len(listing.zips))}"
     return f"the directory {listing.action} {now}, and held {lost.known:,} before"
 
 
 def confirmed_message(address: SourceAddress, listing: ActionListing, lost: int) -> Message:
-    """What to say of archives that two listings in a row did not show."""
+    """The message about archives that two listings in a row did not have."""
     text = mark(
         "{directory}: {number} archives of {source} are gone. Two listings in a row did not show them. If the "
         "centre did not take them away on purpose, ask it to put them back."
@@ -644,7 +646,7 @@ def confirmed_message(address: SourceAddress, listing: ActionListing, lost: int)
 
 
 def twice_finding(address: SourceAddress, action: Action, twice: ListedTwice) -> Finding:
-    """What to say of an archive or folder that was found at two paths."""
+    """The finding on an archive or folder that was found at two paths."""
     known = {"taken": f"{action}/{twice.taken}", "other": f"{action}/{twice.other}", "source": address.label}
     if twice.is_folder:
         text = mark("{other} of {source} is the folder {taken} over a link. Its archives are taken from {taken} alone.")
@@ -658,7 +660,7 @@ def twice_finding(address: SourceAddress, action: Action, twice: ListedTwice) ->
 
 
 def proposed_message(address: SourceAddress, action: Action, number: int) -> Message:
-    """What to say of archives whose withdrawal is proposed."""
+    """The message about archives whose withdrawal is proposed."""
     text = mark(
         "{directory}: {number} archives of {source} are gone, and the withdrawal of their data is proposed. Decide: "
         "dcc data proposals"

@@ -1,4 +1,4 @@
-"""Zip actions that a person has processed again: whether that is possible, and staged copies that serve."""
+"""Submissions that a person wants processed again: whether that is possible, and usable staged copies."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ from dcc.tracker.states import State
 
 
 class StagedCopy(NamedTuple):
-    """The archive that the latest download of a zip action left in staging; `size_bytes` and `md5` are its own.
+    """The archive in staging from a submission's latest download; `size_bytes` and `md5` are its own.
 
-    `unchanged`: the source lists it as it did when it was fetched, so that a download would bring the same.
+    `unchanged`: the source lists it as when it was fetched, so that a download would bring the same.
     """
 
     za_id: int
@@ -91,7 +91,7 @@ _STAGED: Final = (
 
 
 def begin_from_staging(connection: Connection, session_id: int, copies: Sequence[StagedCopy]) -> list[int]:
-    """Add an attempt of a session for each of these copies, of which nothing is sent; their ids, in order."""
+    """Add an attempt of a session without a transfer for each of these copies; returns their ids, in order."""
     if not copies:
         return []
     listed = [
@@ -110,9 +110,9 @@ def begin_from_staging(connection: Connection, session_id: int, copies: Sequence
 
 
 def staged_copies(connection: Connection, za_ids: Iterable[int]) -> list[StagedCopy]:
-    """What staging may hold of zip actions that are to be processed again, unless that is known to be damaged.
+    """The possible copies in staging of submissions to be processed again, without known damaged ones.
 
-    Left out is one whose source lists another size or time by now: that would be another file.
+    Without copies whose source lists another size or time now: that is another file.
     """
     latest = [download for _, download, _ in latest_downloads(connection, za_ids)]
     copies = []
@@ -149,11 +149,10 @@ _Named = aliased(Centre)
 
 
 def require_retriable(connection: Connection, keys: Sequence[ZipKey]) -> None:
-    """See that zip actions can be processed again now; changes nothing.
+    """Check that submissions can be processed again now; changes nothing.
 
-    Raises NotFoundError for one that the tracker does not know or that no available file source hosts,
-    ConfigurationError for one whose name is refused, of which only copies known to be bad are there, or whose content
-    changed after its data were uploaded.
+    Raises NotFoundError for one that is unknown or that no available source hosts, ConfigurationError for one with a
+    refused name, with only known bad copies, or whose content changed after its data were uploaded.
     """
     ids = {key: _id_of(connection, key) for key in keys}
     _require_unchanged(connection, ids)
@@ -164,15 +163,15 @@ def require_retriable(connection: Connection, keys: Sequence[ZipKey]) -> None:
 
 
 def staged_copies_of(connection: Connection, keys: Sequence[ZipKey]) -> list[StagedCopy]:
-    """What staging may hold of these zip actions; raises as `reopen_named`."""
+    """The possible copies in staging of these submissions; raises as `reopen_named`."""
     return staged_copies(connection, [_id_of(connection, key) for key in keys])
 
 
 def reopen_named(connection: Connection, keys: Sequence[ZipKey], requested_by: str) -> list[int]:
-    """Re-open zip actions that a person wants processed again; returns their ids.
+    """Open submissions again that a person wants processed again; returns their ids.
 
-    Raises NotFoundError for one that the tracker does not know, ConfigurationError for one whose name is refused or
-    whose content changed after its data were uploaded.
+    Raises NotFoundError for an unknown one, ConfigurationError for one with a refused name or whose content changed
+    after its data were uploaded.
     """
     ids = {key: _id_of(connection, key) for key in keys}
     _require_unchanged(connection, ids)
@@ -182,7 +181,7 @@ def reopen_named(connection: Connection, keys: Sequence[ZipKey], requested_by: s
 
 
 def _require_unchanged(connection: Connection, ids: Mapping[ZipKey, int]) -> None:
-    """Refuse what would bring in other content beside the data that it brought in before, and fail for them."""
+    """Refuse an archive with changed content: it would repeat existing data, and fail because of that."""
     changed = changed_where_fetched(connection, list(ids.values()))
     for key in (key for key, za_id in ids.items() if za_id in changed):
         named = shlex.quote(str(key))
@@ -194,7 +193,7 @@ def _require_unchanged(connection: Connection, ids: Mapping[ZipKey, int]) -> Non
 
 
 def unavailable_error(connection: Connection, key: ZipKey) -> ConfigurationError:
-    """The error that a zip action cannot be fetched: no source offers it, or only copies known to be bad."""
+    """The error that a submission cannot be fetched: no source offers it, or only known bad copies."""
     query = (
         hosted(select(FileSource.id, BadCopy.md5, BadCopy.reason, BadCopy.created, FileSourceHasZip.modified), None)
         .join(BadCopy, BadCopy.hosting_id == FileSourceHasZip.id)
@@ -216,7 +215,7 @@ def unavailable_error(connection: Connection, key: ZipKey) -> ConfigurationError
 
 
 def not_hosted_error(connection: Connection, key: ZipKey) -> NotFoundError:
-    """The error that no file source offers a zip action at present, with what became of those that did."""
+    """The error that no source offers a submission now, with what became of its sources."""
     query = (
         select(
             FileSource.id,

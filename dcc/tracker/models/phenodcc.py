@@ -39,7 +39,7 @@ class Base(TypedTable):
 class Centre(LastUpdated, Base):
     """A research centre; `short_name` is its ILAR code. Deactivated rather than deleted.
 
-    Additive: `language` is the code of the language that it is written to in, null for the installation's.
+    Additive: `language` is the code of the language of its messages, null for the installation's.
     """
 
     __tablename__ = "centre"
@@ -130,7 +130,7 @@ class StatusRow(LastUpdated, Base):
 
 
 class ZipFile(LastUpdated, Base):
-    """An archive, known by its name. Centre, date and increment are the name's; null where it does not conform."""
+    """An archive, identified by its name. Centre, date and increment are the name's; null if it does not conform."""
 
     __tablename__ = "zip_file"
     __table_args__ = table_options(UniqueConstraint("file_name"), Index(None, "centre_id"))
@@ -156,7 +156,7 @@ class ProcessingTypeRow(LastUpdated, Base):
 
 
 class ZipAction(LastUpdated, Base):
-    """An archive together with what is to be done with it: the unit of work."""
+    """A submission: an archive together with its action, the unit of work."""
 
     __tablename__ = "zip_action"
     __table_args__ = table_options(
@@ -200,12 +200,12 @@ class FileSourceHasZip(LastUpdated, Base):
 
 
 class ZipDownload(LastUpdated, Base):
-    """One attempt to download an archive from one file source, and what became of what it brought.
+    """One attempt to download an archive from one source, and the result of processing it.
 
-    Additive: `listed_size_bytes` and `listed_modified` as the archive was listed when it was asked for. `outcome` is
-    one of `dcc.outcomes.AttemptOutcome`, null while it is under way; `session_id` the session that made it.
-    `content_size_bytes` and `content_md5` are of the archive that it had, also where nothing was sent; `etag` and
-    `last_modified` what an HTTP server told of it. All are null in rows of earlier versions.
+    Additive: `listed_size_bytes` and `listed_modified` as the archive was listed at the request. `outcome` is one of
+    `dcc.outcomes.AttemptOutcome`, null while it is running; `session_id` the session that made it. `content_size_bytes`
+    and `content_md5` are of its archive, even if nothing was sent; `etag` and `last_modified` are an HTTP server's. All
+    are null in rows of earlier versions.
     """
 
     __tablename__ = "zip_download"
@@ -282,10 +282,10 @@ class ZipLog(LastUpdated, Base):
 
 
 class XmlLog(LastUpdated, Base):
-    """One thing wrong with a document; line and column count from 1.
+    """One problem of a document; line and column count from 1.
 
     Additive: `cleared` is when it ceased to hold, null while it does; `code` and `details` are the fact that `message`
-    says in English; `severity` is an error's where it is null.
+    states in English; `severity` null means an error.
     """
 
     __tablename__ = "xml_log"
