@@ -1,0 +1,68 @@
+"""What the rules ask the QC database, on SQLite and on MariaDB."""
+
+from __future__ import annotations
+
+from sqlalchemy import Engine
+
+from dcc.documents.contents import SpecimenKind
+from dcc.naming import Action
+from dcc.qc.judging.lookups import SqlLookups
+from dcc.rules.context import ExperimentKey, KnownSpecimen, Where
+from tests.support.judging_cases import statements
+from tests.support.qc_documents import PROCEDURE, apply, experiment, specimen
+
+
+def test_specimens_are_known_as_they_were_submitted(qc_database: Engine) -> None:
+    apply(qc_database, Action.ADD, specimen("S1"), specimen("S2", dob="2013-05-01Z", gender="female"))
+    embryo = {"kind": SpecimenKind.EMBRYO, "dob": None, "stage": "12.5", "stage_unit": "DPC"}
+    apply(qc_database, Action.ADD, specimen("S3", **embryo), specimen("S4", dob="12013-05-01"))
+    with qc_database.connect() as connection:
+        known = SqlLookups(connection).known_specimens("H", {"S1", "S2", "S3", "S4", "S5"})
+    assert known == {
+        "S1": (KnownSpecimen(Where(1, 4), "male", "2013-05-01"),),
+        "S2": (KnownSpecimen(Where(1, 4), "female", "2013-05-01Z"),),
+        "S3": (KnownSpecimen(Where(2, 4), "male", None),),
+        "S4": (KnownSpecimen(Where(2, 4), "male", "12013-05-01"),),
+    }
+
+
+def test_only_current_specimens_of_the_centre_are_known(qc_database: Engine) -> None:
+    apply(qc_database, Action.ADD, specimen("S1"), specimen("S2"))
+    apply(qc_database, Action.EDIT, specimen("S1", gender="female"))
+    apply(qc_database, Action.DELETE, specimen("S2"))
+    with qc_database.connect() as connection:
+        lookups = SqlLookups(connection)
+        known = lookups.known_specimens("H", {"S1", "S2"})
+        assert lookups.known_specimens("J", {"S1", "S2"}) == {}
+    assert {name: [each.gender for each in found] for name, found in known.items()} == {"S1": ["female"]}
+
+
+def test_names_are_compared_to_the_letter(qc_database: Engine) -> None:
+    apply(qc_database, Action.ADD, specimen("S1"), specimen("s2"), specimen("S3 "))
+    apply(qc_database, Action.ADD, experiment("E1 "), experiment("E2", sequence_id="1 "))
+    with qc_database.connect() as connection:
+        lookups = SqlLookups(connection)
+        assert set(lookups.known_specimens("H", {"S1 ", "S2", "S3", "S1"})) == {"S1"}
+        assert lookups.known_specimens("H ", {"S1"}) == {}
+        asked = {ExperimentKey("E1", None, PROCEDURE), ExperimentKey("E2", "1", PROCEDURE)}
+        assert lookups.known_experiments("H", asked) == {}
+        there = ExperimentKey("E2", "1 ", PROCEDURE)
+        assert lookups.known_experiments("H", {there}) == {there: (Where(2, 7),)}
+
+
+def test_experiments_are_known_by_id_sequence_and_procedure(qc_database: Engine) -> None:
+    apply(qc_database, Action.ADD, experiment("E1"), experiment("E1", sequence_id="2"))
+    apply(qc_database, Action.DELETE, experiment("E1", sequence_id="2"))
+    keys = {ExperimentKey("E1", sequence, PROCEDURE) for sequence in (None, "2", "3")}
+    with qc_database.connect() as connection:
+        known = SqlLookups(connection).known_experiments("H", keys | {ExperimentKey("E1", None, None)})
+    assert known == {ExperimentKey("E1", None, PROCEDURE): (Where(1, 7),)}
+
+
+def test_all_of_a_batch_are_asked_for_at_once(qc_database: Engine) -> None:
+    apply(qc_database, Action.ADD, *(specimen(f"S{n}") for n in range(50)))
+    with qc_database.connect() as connection, statements(qc_database) as sent:
+        lookups = SqlLookups(connection)
+        assert len(lookups.known_specimens("H", {f"S{n}" for n in range(2_000)})) == 50
+        lookups.known_experiments("H", {ExperimentKey(f"E{n}", None, None) for n in range(2_000)})
+    assert len(sent) == 2
