@@ -245,7 +245,8 @@ def finish_session(connection: Connection, session_id: int, *, completed: bool, 
     A cancelled session was ended by a person; so were its unfinished tasks and attempts to fetch archives.
     """
     now = utc_now()
-    end_attempts(connection, session_id, AttemptOutcome.CANCELLED if is_cancelled else AttemptOutcome.ABORTED)
+    if not completed:
+        end_attempts(connection, session_id, AttemptOutcome.CANCELLED if is_cancelled else AttemptOutcome.ABORTED)
     of_session = SessionTask.session_id == session_id
     connection.execute(
         update(SessionTask)

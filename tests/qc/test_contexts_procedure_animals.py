@@ -96,7 +96,7 @@ def _corrected(engine: Engine, first: int) -> None:
 
 
 def _corrected_and_back(engine: Engine, first: int) -> None:
-    edited = submit(engine, Action.EDIT, specimen("bad"), faulty=[1])
+    edited = submit(engine, Action.EDIT, specimen("bad", "L2"), faulty=[1])
     assert built(engine) == {"E1": {False}}
     judge(engine, first)
     undo_documents(engine, [edited.document_id], patience_seconds=5)
@@ -118,13 +118,13 @@ def _fails(engine: Engine, first: int) -> None:
 
 
 def _edited_badly(engine: Engine, first: int) -> None:
-    submit(engine, Action.EDIT, specimen("bad"), faulty=[1])
+    submit(engine, Action.EDIT, specimen("bad", "L2"), faulty=[1])
 
 
 def _mended_version_withdrawn(engine: Engine, first: int) -> None:
     judge(engine, first, [1])
     assert built(engine) == {"E1": {False}}
-    edited = submit(engine, Action.EDIT, specimen("bad"))
+    edited = submit(engine, Action.EDIT, specimen("bad", "L2"))
     assert built(engine) == {"E1": {True}}
     set_state(engine, ContextState.QC_DONE)
     undo_documents(engine, [edited.document_id], patience_seconds=5)

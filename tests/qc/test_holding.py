@@ -131,7 +131,8 @@ def test_who_confirms_and_why_must_be_said_and_fit(qc_database: Engine, author: 
 def test_what_is_held_is_so_no_more_when_the_archive_comes_as_it_was_applied_before(qc_database: Engine) -> None:
     document = of_three(qc_database)
     hand_in(qc_database, document, *THREE, hold_above=None)
-    hand_in(qc_database, replace(document, md5="0" * 32, tracker_id=8), *THREE)
+    newer = [one._replace(litter_id="newer") for one in THREE]
+    hand_in(qc_database, replace(document, md5="0" * 32, tracker_id=8), *newer)
     assert [state for state, *_ in documents(qc_database)] == [APPLIED, APPLIED, HELD]
     assert hand_in(qc_database, replace(document, tracker_id=9), *THREE).repeated
     assert [state for state, *_ in documents(qc_database)] == [APPLIED, APPLIED, REFUSED]

@@ -144,7 +144,8 @@ class ListingRecorder:
         self._record_new(address, compared.new, result)
         for listing in listings:
             result.findings += [twice_finding(address, listing.action, one) for one in listing.listed_twice]
-        close_returned(self.connection, self.now)
+        if compared.new or compared.noteworthy:
+            close_returned(self.connection, self.now)
         if address.delta is DeltaStrategy.FULL and whole and not result.shrunk:
             self._propose_withdrawals(address, result)
         self._write_findings(address, result.findings)
