@@ -7,7 +7,7 @@ of statements grows by one for every 500 of them.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from sqlalchemy import (
     BindParameter,
@@ -29,6 +29,7 @@ from dcc.phases import Phase, Status
 from dcc.tracker.models import Centre, FileSourceHasZip, Reopening, XmlFile, ZipAction, ZipDownload, ZipFile
 
 _CHUNK: Final = 500
+_Key = TypeVar("_Key", int, str)
 
 IDS: Final[BindParameter[Any]] = bindparam("ids", expanding=True)
 """A placeholder for the ids of one chunk in a statement."""
@@ -104,9 +105,9 @@ class Lineage(NamedTuple):
     downloads: dict[int, int]
 
 
-def chunks(ids: Iterable[int]) -> Iterator[list[int]]:
-    """The distinct ids in order, in lists short enough for one statement."""
-    ordered = sorted(set(ids))
+def chunks(keys: Iterable[_Key]) -> Iterator[list[_Key]]:
+    """The distinct ids or names in order, in lists short enough for one statement."""
+    ordered = sorted(set(keys))
     for start in range(0, len(ordered), _CHUNK):
         yield ordered[start : start + _CHUNK]
 

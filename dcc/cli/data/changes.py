@@ -11,6 +11,7 @@ from dcc.cli.shell.context import (
     open_qc,
     open_tracker,
     parse_zip_key,
+    reason_option,
     settings_from_environment,
     user_name,
 )
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
     from dcc.settings import Settings
 
 _CHANGES_SHOWN = 20
-
-
-_reason_option = click.option("--reason", required=True, help="Why, for everybody to read.")
 
 
 @click.command()
@@ -121,7 +119,7 @@ def _counted(counts: Mapping[str, int]) -> str:
 
 @click.command()
 @click.argument("zip_action", metavar="ACTION/ZIP")
-@_reason_option
+@reason_option
 @json_option
 def confirm(zip_action: str, reason: str, as_json: bool) -> None:
     """Confirm the held documents of ACTION/ZIP.
@@ -176,7 +174,7 @@ def _print_confirmed(documents: Iterable[DocumentData]) -> None:
 
 @click.command()
 @click.argument("zip_action", metavar="ACTION/ZIP")
-@_reason_option
+@reason_option
 @json_option
 def undo(zip_action: str, reason: str, as_json: bool) -> None:
     """Withdraw all data of the submission ACTION/ZIP.
@@ -230,7 +228,7 @@ def undo(zip_action: str, reason: str, as_json: bool) -> None:
 @click.option("--rule", metavar="ID", help="Documents with findings of this rule only.")
 @click.option("--zip", "zip_actions", metavar="ACTION/ZIP", multiple=True, help="Of this zip action; may be repeated.")
 @click.option("--all", "everything", is_flag=True, help="All documents.")
-@_reason_option
+@reason_option
 @json_option
 def recheck(
     centre: str | None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -12,6 +12,7 @@ from dcc.cli.shell.context import (
     open_qc,
     open_tracker,
     parse_zip_key,
+    reason_option,
     settings_from_environment,
     user_name,
 )
@@ -83,7 +84,7 @@ def _choice(command: _Command) -> _Command:
     """The argument and options that select proposals, and the reason."""
     for option in (
         json_option,
-        click.option("--reason", required=True, help="Why, for everybody to read."),
+        reason_option,
         click.option("--source", "source_id", metavar="ID", type=ID, help="All open ones of this file source."),
         click.option("--all", "everything", is_flag=True, help="All open ones."),
         click.argument("zip_actions", metavar="[ACTION/ZIP]...", nargs=-1),
@@ -178,7 +179,7 @@ def _chosen(
     found = list_proposals(connection, source=source_id)
     if not zip_actions:
         return found
-    wanted: dict[Any, None] = dict.fromkeys(map(parse_zip_key, zip_actions))
+    wanted = dict.fromkeys(map(parse_zip_key, zip_actions))
     missing = [key for key in wanted if key not in {one.key for one in found}]
     if missing:
         raise NotFoundError(

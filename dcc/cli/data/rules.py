@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dcc.cli.shell.context import json_option, open_qc, open_tracker, settings_from_environment, user_name
+from dcc.cli.shell.context import (
+    json_option,
+    open_qc,
+    open_tracker,
+    reason_option,
+    settings_from_environment,
+    user_name,
+)
 from dcc.cli.shell.group import CommandGroup
 from dcc.cli.shell.output import count_of, echo_json, echo_table
 from dcc.cli.shell.parameter_types import ID
@@ -59,7 +66,7 @@ def list_rules(as_json: bool) -> None:
 
 @rules.command()
 @click.argument("rule")
-@click.option("--reason", required=True, help="Why, for everybody to read.")
+@reason_option
 @click.option("--centre", help="For the data of one centre only, by its ILAR code.")
 @click.option("--procedure", help="For one procedure only, by its IMPReSS key with the version.")
 @click.option("--from", "valid_from", type=_DAY, help="First day on which it holds; today by default.")
@@ -163,7 +170,7 @@ def waivers(all_of_them: bool, as_json: bool) -> None:
 
 @rules.command()
 @click.argument("waiver_id", metavar="ID", type=ID)
-@click.option("--reason", required=True, help="Why, for everybody to read.")
+@reason_option
 @json_option
 def revoke(waiver_id: int, reason: str, as_json: bool) -> None:
     """End the waiver ID at once.

@@ -29,6 +29,9 @@ _WARNED = "dcc.warned"
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
 """The option of every command that reports."""
 
+reason_option = click.option("--reason", required=True, help="Why, for everybody to read.")
+"""The option of every command that records a person's decision."""
+
 
 def settings_from_environment(**overrides: object) -> Settings:
     """The settings; raises ConfigurationError with the name of each wrong one."""

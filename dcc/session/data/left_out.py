@@ -20,6 +20,7 @@ from dcc.session.data.data_session import DataSession, Fact, Recorder
 from dcc.session.data.documents import DueDocument, load_documents
 from dcc.session.data.judging_basis import basis_seen_to
 from dcc.session.data.qc_documents import documents_of
+from dcc.tracker.lineage import chunks
 from dcc.tracker.models import AnException, XmlLog, utc_now
 from dcc.tracker.states import State
 from dcc.vocabulary import Severity
@@ -108,6 +109,5 @@ def _noted(connection: Connection) -> Mapping[int, dict[Phase, list[int]]]:
 
 
 def _clear(connection: Connection, entries: Sequence[int]) -> None:
-    for start in range(0, len(entries), _PORTION):
-        some = entries[start : start + _PORTION]
+    for some in chunks(entries):
         connection.execute(update(XmlLog).where(XmlLog.id.in_(some)).values(cleared=utc_now()))

@@ -33,7 +33,7 @@ def accept_proposals(
     author: str,
     reason: str,
 ) -> list[DecidedProposal]:
-    """Withdraw the data of the archives in some proposals, oldest first, each by itself like `dcc data undo`.
+    """Withdraw the data of the archives in some proposals, given oldest first, each by itself like `dcc data undo`.
 
     The newest goes first, and those that others build on are tried again after them. An obstacle leaves its proposal
     open. Raises ConfigurationError for an unsuitable author or reason, and the `unreachable` error of either database.

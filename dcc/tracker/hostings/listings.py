@@ -1,14 +1,14 @@
 """Records the listing of a source in the tracker.
 
 One query compares a listing with what is known of the source. The number of statements depends on the number of new
-archives, in steps of `_CHUNK` names, never on that of known ones.
+archives, in steps of 500 names, never on that of known ones.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
@@ -44,6 +44,7 @@ from dcc.tracker.hostings.listing_changes import (
     uploading_message,
 )
 from dcc.tracker.hostings.proposed_withdrawals import close_returned, propose_withdrawals
+from dcc.tracker.lineage import chunks
 from dcc.tracker.models import CrawlFinding, FileSourceHasZip, ZipAction, ZipActionLog, ZipFile
 from dcc.tracker.problems import message_columns, problem_columns
 from dcc.tracker.progress import NewZipAction
@@ -61,7 +62,6 @@ FOLDER_TWICE: Final = "folder_twice"
 NOBODY_ACTS: Final = frozenset({TAKEN_ANEW, UPLOADING, CONFIRMED_GONE, LISTED_TWICE, FOLDER_TWICE})
 """Kinds of findings that need no action."""
 
-_CHUNK = 500
 _LEAST_LOST = 3
 _NEW_AT_ONCE = 5_000
 """The most new archives recorded together: more rows would fill the memory at a source's first listing."""
@@ -203,10 +203,10 @@ class ListingRecorder:
             if lost.again:
                 said = confirmed_message(address, listing, len(lost.again))
                 result.findings.append(Finding(CONFIRMED_GONE, f"{listing.action}/", None, said))
-        for ids in _chunks(gone):
+        for ids in chunks(gone):
             values = {"gone_since": self.now, "missed_since": None, "uploading_since": None}
             self.connection.execute(update(FileSourceHasZip).where(FileSourceHasZip.id.in_(ids)).values(values))
-        for ids in _chunks(missed):
+        for ids in chunks(missed):
             self.connection.execute(
                 update(FileSourceHasZip).where(FileSourceHasZip.id.in_(ids)).values(missed_since=self.now)
             )
@@ -326,7 +326,7 @@ class ListingRecorder:
                 sizes.append({"zip": entry.zip_id, "size": now.size_bytes})
             message = uploading_message(address, key, before, now, looked=listings is not None)
             found.append(Finding(UPLOADING, key, entry.za_id, message))
-        for ids in _chunks(settled):
+        for ids in chunks(settled):
             self.connection.execute(
                 update(FileSourceHasZip).where(FileSourceHasZip.id.in_(ids)).values(uploading_since=None)
             )
@@ -369,10 +369,9 @@ class ListingRecorder:
 
     def _hostings(self, address: SourceAddress, keys: Collection[ZipKey]) -> dict[ZipKey, KnownHosting]:
         """These archives as a source last listed them."""
-        names = sorted({key.file_name for key in keys})
         found: dict[ZipKey, KnownHosting] = {}
-        for start in range(0, len(names), _CHUNK):
-            found |= known_hostings(self.connection, address.id, names[start : start + _CHUNK])
+        for names in chunks(key.file_name for key in keys):
+            found |= known_hostings(self.connection, address.id, names)
         return {key: entry for key, entry in found.items() if key in keys}
 
     def _reconsider_names(
@@ -487,7 +486,7 @@ class ListingRecorder:
         sizes = {key.file_name: file.size_bytes for key, file in new.items()}
         found: dict[str, tuple[int, int | None]] = {}
         unread: dict[int, ZipName] = {}
-        for names in _chunks(list(sizes)):
+        for names in chunks(sizes):
             query = select(ZipFile.file_name, ZipFile.id, ZipFile.size_bytes, ZipFile.centre_id)
             for file_name, number, size, centre in self.connection.execute(query.where(ZipFile.file_name.in_(names))):
                 found[file_name] = number, size
@@ -525,7 +524,7 @@ class ListingRecorder:
         ids: dict[ZipKey, int] = {}
         failed: dict[ZipKey, int] = {}
         refused: dict[ZipKey, int] = {}
-        for zip_ids in _chunks(list(known)):
+        for zip_ids in chunks(known):
             query = select(
                 ZipAction.zip_id, ZipAction.todo_id, ZipAction.id, ZipAction.phase_id, ZipAction.status_id
             ).where(ZipAction.zip_id.in_(zip_ids))
@@ -604,7 +603,7 @@ def archives_by_source(connection: Connection, keys: Collection[ZipKey]) -> dict
         .join(ZipFile, ZipFile.id == ZipAction.zip_id)
     )
     found: dict[int, set[ZipKey]] = {}
-    for names in _chunks(sorted({key.file_name for key in keys})):
+    for names in chunks(key.file_name for key in keys):
         for source, todo, name in connection.execute(query.where(ZipFile.file_name.in_(names))):
             if (key := ZipKey(ACTIONS_BY_ID[todo], name)) in keys:
                 found.setdefault(source, set()).add(key)
@@ -672,8 +671,3 @@ def proposed_message(address: SourceAddress, action: Action, number: int) -> Mes
             "data proposals"
         )
     return message(text, directory=action.value, number=number, source=address.label)
-
-
-def _chunks(items: list[str] | list[int]) -> Iterator[list[str] | list[int]]:
-    for start in range(0, len(items), _CHUNK):
-        yield items[start : start + _CHUNK]
