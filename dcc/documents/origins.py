@@ -63,14 +63,16 @@ class Origin:
 
     def place_of(self, element: Any, row: int, value: str | None) -> Message:
         """The place of a value in what a document says, or that of the element where that is all that is known."""
-        name = _name_of(element, value)
-        return self.place(row, None if name is None else self.columns.get(name, name))
+        return self._place_of_name(row, _name_of(element, value))
 
     def placed(self, problem: Problem) -> Problem:
         """A problem of the document with its place in the file."""
         name = str(problem.fact.known.get("attribute") or "") or None
-        place = self.place(problem.line or 1, None if name is None else self.columns.get(name, name))
+        place = self._place_of_name(problem.line or 1, name)
         return replace(problem, said=standing_at(problem.fact, place), column=None)
+
+    def _place_of_name(self, row: int, name: str | None) -> Message:
+        return self.place(row, None if name is None else self.columns.get(name, name))
 
 
 def read_origin(document: Path) -> Origin | None:

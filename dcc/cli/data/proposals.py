@@ -180,7 +180,8 @@ def _chosen(
     if not zip_actions:
         return found
     wanted = dict.fromkeys(map(parse_zip_key, zip_actions))
-    missing = [key for key in wanted if key not in {one.key for one in found}]
+    known = {one.key for one in found}
+    missing = [key for key in wanted if key not in known]
     if missing:
         raise NotFoundError(
             f"No withdrawal of {missing[0]} is proposed. See the open proposals: dcc data proposals. To withdraw it "

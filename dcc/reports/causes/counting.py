@@ -15,7 +15,7 @@ from dcc.reports.causes.cause import MOST_SUBJECTS, Cause, Fact
 from dcc.vocabulary import EntityKind, Severity
 
 _RANK: Final = {severity.value: rank for rank, severity in enumerate(Severity)}
-_FAILING: Final = {severity.value for severity in Severity if severity.fails}
+FAILING: Final = tuple(severity.value for severity in Severity if severity.fails)
 _PLURALS: Final = {kind.value: f"{kind.value}s" for kind in EntityKind} | {"source": "sources"}
 
 
@@ -79,7 +79,7 @@ class _Counter:
             found: dict[Cause, bool] = {}
             for group in of_document:
                 cause = self._count(facts, group)
-                found[cause] = group.severity in _FAILING or found.get(cause, False)
+                found[cause] = group.severity in FAILING or found.get(cause, False)
             if document is not None:
                 _count_document(found)
             for cause, fails in found.items():

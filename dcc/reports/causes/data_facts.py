@@ -14,7 +14,7 @@ from dcc.messages import shown
 from dcc.qc.apply.versions import in_chunks
 from dcc.qc.models import Document, Experiment, ExperimentSpecimen, Finding, Specimen
 from dcc.reports.causes.cause import Cause, Fact
-from dcc.reports.causes.counting import Group
+from dcc.reports.causes.counting import FAILING, Group
 from dcc.reports.causes.permitted import Permitted
 from dcc.reports.causes.scopes import Scope, document_conditions
 from dcc.rules.findings import with_value
@@ -156,7 +156,7 @@ def _experiments_on(condition: ColumnElement[bool]) -> Select[Any]:
         .where(
             _FINDING.is_active.is_(True),
             _FINDING.rule.in_(_OF_BACKGROUND),
-            _FINDING.severity.in_([severity.value for severity in Severity if severity.fails]),
+            _FINDING.severity.in_(FAILING),
             _FINDING.entity_kind == Specimen.__table__.name,
             experiment.is_current.is_(True),
             condition,

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final
 from sqlalchemy import Connection
 
 from dcc.errors import NotFoundError
-from dcc.outcomes import DECLINED, HELD, WAITS, ZipKey
+from dcc.outcomes import DECLINED, HELD, LEFT_OUT, WAITS, ZipKey
 from dcc.reports.causes.collecting import causes_of_centre, causes_of_session, causes_of_zip
 from dcc.reports.causes.skipped import skipped_entries
 from dcc.reports.submissions.accepted import accepted_of_centre, accepted_of_zip
-from dcc.reports.submissions.documents import count_held, count_left_out, count_states, list_documents
+from dcc.reports.submissions.documents import count_states, has_entries, list_documents
 from dcc.reports.submissions.model import (
     Accepted,
     CentreReport,
@@ -80,7 +80,7 @@ def collect_submission(
     story = zip_story(tracker, key, with_documents=False)
     latest = latest_of(story.downloads)
     states = () if latest is None else count_states(tracker, latest.id)
-    held = latest is not None and count_held(tracker, latest.id) > 0
+    held = latest is not None and has_entries(tracker, latest.id, HELD)
     accepted = None if qc is None else accepted_of_zip(qc, key, most=MOST_PROCEDURES)
     causes = causes_of_zip(tracker, qc, key)
     changed = changed_of(tracker, key)
@@ -91,7 +91,7 @@ def collect_submission(
         states,
         held=held,
         taken=None if accepted is None else accepted.anything,
-        left_out=latest is not None and count_left_out(tracker, latest.id) > 0,
+        left_out=latest is not None and has_entries(tracker, latest.id, *LEFT_OUT.values()),
         foreign=foreign,
         waits_for_data=accepted is not None and only_waits(causes),
         waits_for_older=story.waits_for is not None,

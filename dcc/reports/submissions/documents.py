@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, case, func, select
+from sqlalchemy import Connection, Select, case, func, select
 
 from dcc.outcomes import HELD, LEFT_OUT, ZipKey
 from dcc.phases import Phase, Status
@@ -48,39 +48,27 @@ def count_states(connection: Connection, download_id: int) -> tuple[StateCount, 
     )
 
 
-def count_held(connection: Connection, download_id: int) -> int:
-    """How many documents of a download wait to be confirmed."""
-    query = (
-        select(func.count(XmlLog.xml_id.distinct()))
-        .join(XmlFile, XmlFile.id == XmlLog.xml_id)
-        .join(AnException, AnException.id == XmlLog.exception_id)
-        .where(XmlFile.zip_id == download_id, AnException.short_name == HELD, XmlLog.cleared.is_(None))
-    )
-    return connection.scalar(query) or 0
+def has_entries(connection: Connection, download_id: int, *kinds: str) -> bool:
+    """Whether a document of a download has a log entry of one of these kinds that still holds."""
+    return connection.scalar(select(_with_entries(download_id, *kinds).exists())) or False
 
 
-def count_left_out(connection: Connection, download_id: int) -> int:
-    """How many documents of a download the settings leave a step out of."""
-    query = (
-        select(func.count(XmlLog.xml_id.distinct()))
-        .join(XmlFile, XmlFile.id == XmlLog.xml_id)
+def _with_entries(download_id: int, *kinds: str) -> Select[int]:
+    """The documents of a download with log entries of these kinds that still hold."""
+    return (
+        select(XmlLog.xml_id)
         .join(AnException, AnException.id == XmlLog.exception_id)
-        .where(XmlFile.zip_id == download_id, AnException.short_name.in_(LEFT_OUT.values()), XmlLog.cleared.is_(None))
+        .join(XmlFile, XmlFile.id == XmlLog.xml_id)
+        .where(XmlFile.zip_id == download_id, AnException.short_name.in_(kinds), XmlLog.cleared.is_(None))
     )
-    return connection.scalar(query) or 0
 
 
 def list_documents(
     connection: Connection, qc: Connection | None, key: ZipKey, download_id: int, began: datetime, *, most: int
 ) -> tuple[DocumentReport, ...]:
     """The first `most` documents of a download that began then: those that failed, those held, then the others."""
-    held = (
-        select(XmlLog.xml_id)
-        .join(AnException, AnException.id == XmlLog.exception_id)
-        .join(XmlFile, XmlFile.id == XmlLog.xml_id)
-        .where(XmlFile.zip_id == download_id, AnException.short_name == HELD, XmlLog.cleared.is_(None))
-    )
-    rank = case((XmlFile.status_id == int(Status.FAILED), 0), (XmlFile.id.in_(held), 1), else_=2)
+    held = XmlFile.id.in_(_with_entries(download_id, HELD))
+    rank = case((XmlFile.status_id == int(Status.FAILED), 0), (held, 1), else_=2)
     query = (
         select(
             XmlFile.id,
