@@ -175,6 +175,18 @@ def test_what_was_turned_down_is_proposed_again_only_after_it_was_back(sources: 
     assert sources.proposed() == [(ONE, A.name, ProposalState.OPEN)]
 
 
+def test_the_longest_author_and_reason_of_a_decision_are_cut_to_their_columns(sources: Sources) -> None:
+    sources.list(A, B)
+    sources.load()
+    sources.list(B)
+    with writing(sources.tracker) as connection:
+        (proposed,) = list_proposals(connection)
+        decide(connection, [proposed.za_id], ProposalState.TURNED_DOWN, author="a" * 64, reason="r" * 256)
+    with sources.tracker.connect() as connection:
+        (decided,) = list_proposals(connection, states=[ProposalState.TURNED_DOWN])
+    assert (decided.decided_by, decided.reason) == ("a" * 64, "r" * 255)
+
+
 @only_sqlite
 def test_nothing_is_proposed_after_a_listing_in_part_or_one_that_is_not_believed(sources: Sources) -> None:
     everything = (A, B, C, D)

@@ -98,7 +98,7 @@ def withdraw_submission(
                 for one in undone.declined
             ]
             add_notices(connection, [replace(one, done_by=author, reason=reason[:_LONGEST_REASON]) for one in told])
-            decide(connection, [archive.za_id], ProposalState.ACCEPTED, author=author, reason=reason[:_LONGEST_REASON])
+            decide(connection, [archive.za_id], ProposalState.ACCEPTED, author=author, reason=reason)
 
     both.tell_tracker(conclude)
     return undone

@@ -37,6 +37,7 @@ from dcc.tracker.models import (
 from dcc.tracker.register.source_addresses import SourceState
 
 _PERSON_LENGTH: Final = 64
+_REASON_LENGTH: Final = 255
 
 
 class ProposalState(StrEnum):
@@ -143,7 +144,7 @@ def decide(connection: Connection, za_ids: Collection[int], state: ProposalState
         "state": state,
         "decided": utc_now(),
         "decided_by": author[:_PERSON_LENGTH],
-        "reason": reason,
+        "reason": reason[:_REASON_LENGTH],
     }
     is_open = ProposedWithdrawal.state == ProposalState.OPEN
     for ids in chunks(za_ids):
