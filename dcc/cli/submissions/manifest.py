@@ -5,13 +5,16 @@ from __future__ import annotations
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from dcc.cli.shell.context import json_option, settings_from_environment
 from dcc.cli.shell.output import count_of, echo_json, printable
 from dcc.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from dcc.documents.schema_set import SchemaSet
 
 
 @click.command()
@@ -36,9 +39,9 @@ def manifest(path: Path, suffix: str, as_json: bool) -> None:
     Exit codes: 0; 1 a document or archive cannot be read; 2 there is no document, or the manifest cannot be written.
     """
     from dcc.archives.manifest import write_manifest
+    from dcc.naming import manifest_beside
 
-    name = f"manifest.{suffix}"
-    target = path / name if path.is_dir() else path.with_name(f"{path.name}.{name}")
+    target = path / f"manifest.{suffix}" if path.is_dir() else path.with_name(manifest_beside(path.name, suffix))
     try:
         rows = _rows_of_folder(path) if path.is_dir() else _rows_of_archive(path)
         write_manifest(rows, target)
@@ -59,9 +62,10 @@ def manifest(path: Path, suffix: str, as_json: bool) -> None:
 
 def _rows_of_folder(folder: Path) -> list[dict[str, Any]]:
     from dcc.converters.conversion import converter_for
+    from dcc.documents.schema_set import SchemaSet
 
     below = sorted(path for path in folder.rglob("*") if path.suffix == ".xml" or converter_for(path.name))
-    rows = _rows({path.relative_to(folder).as_posix(): path for path in below if path.is_file()})
+    rows = _rows({path.relative_to(folder).as_posix(): path for path in below if path.is_file()}, SchemaSet.load())
     if not rows:
         raise ConfigurationError(f"{folder} holds no .xml document and no table. Name the folder that is to be packed.")
     return rows
@@ -69,23 +73,23 @@ def _rows_of_folder(folder: Path) -> list[dict[str, Any]]:
 
 def _rows_of_archive(archive: Path) -> list[dict[str, Any]]:
     from dcc.archives.manifest import manifest_row
+    from dcc.documents.schema_set import SchemaSet
     from dcc.naming import ANY_CENTRE
     from dcc.session.prepare.archive_checks import ArchiveChecker, Setup
 
     setup = Setup.from_settings(settings_from_environment(), ANY_CENTRE)
-    checker = ArchiveChecker(replace(setup, limits=replace(setup.limits, min_free_bytes=0)))
+    schemas = SchemaSet.load()
+    checker = ArchiveChecker(replace(setup, limits=replace(setup.limits, min_free_bytes=0)), schemas)
     with tempfile.TemporaryDirectory(prefix="dcc-manifest-") as folder:
         found = checker.extract(archive, Path(folder) / "contents")
         files = {one.place: one.path for one in found.documents} | {one.place: one.path for one in found.files}
-        return [manifest_row(archive.name, archive), *_rows(files)]
+        return [manifest_row(archive.name, archive), *_rows(files, schemas)]
 
 
-def _rows(files: dict[str, Path]) -> list[dict[str, Any]]:
+def _rows(files: dict[str, Path], schemas: SchemaSet) -> list[dict[str, Any]]:
     from dcc.archives.manifest import manifest_row
-    from dcc.documents.schema_set import SchemaSet
     from dcc.session.prepare.manifests import count_file
 
-    schemas = SchemaSet.load()
     return [
         manifest_row(place, path, count_file(place.rpartition("/")[2], path, schemas)) for place, path in files.items()
     ]

@@ -227,7 +227,7 @@ def zips(centre: str | None, action: str | None, phase: str | None, state: str |
         status=Status[state.upper()] if state else None,
     )
     with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:
-        entries = zip_action_lists.find_zips(connection, wanted, with_reasons=True)
+        entries = zip_action_lists.find_zips(connection, wanted, with_reasons=as_json or wanted.status is Status.FAILED)
     if as_json:
         echo_json([{**json_object(entry), "reason": entry.reason and entry.reason.text} for entry in entries])
         return

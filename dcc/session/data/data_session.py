@@ -88,7 +88,8 @@ class DataSession:
 
         Without those of which the settings leave it out.
         """
-        return [one for one in self._due(phase) if phase not in self.left_out_of(one)]
+        due = self._due(phase)
+        return [one for one in due if phase not in self.left_out_of(one)] if self.left_out.has(phase) else due
 
     def due_and_left_out(self, phase: Phase) -> list[DueDocument]:
         """The documents that wait for a phase which the settings leave out of them."""

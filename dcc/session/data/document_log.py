@@ -120,10 +120,15 @@ def rewrite_log(connection: Connection, wanted: Mapping[int, Sequence[Problem]])
             else:
                 added.append(_row(connection, xml_id, problem))
         cleared.extend(log_id for left in there.values() for log_id in left)
-    for ids in chunks(cleared):
-        connection.execute(_CLEAR, {"ids": ids, "now": utc_now()})
+    clear_entries(connection, cleared)
     if added:
         connection.execute(_INSERT, added)
+
+
+def clear_entries(connection: Connection, log_ids: Iterable[int]) -> None:
+    """Mark entries of documents' logs as cleared."""
+    for ids in chunks(log_ids):
+        connection.execute(_CLEAR, {"ids": ids, "now": utc_now()})
 
 
 def add_to_log(connection: Connection, added: Mapping[int, Sequence[Problem]]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, select
 
 from dcc.data_outcomes import DocumentData, ZipData, left_out_message
 from dcc.messages import mark, message
@@ -17,11 +17,11 @@ from dcc.outcomes import LEFT_OUT, Problem
 from dcc.phases import Phase, Status
 from dcc.qc.judging.many_documents import Found, judge_together
 from dcc.session.data.data_session import DataSession, Fact, Recorder
+from dcc.session.data.document_log import clear_entries
 from dcc.session.data.documents import DueDocument, load_documents
 from dcc.session.data.judging_basis import basis_seen_to
 from dcc.session.data.qc_documents import documents_of
-from dcc.tracker.lineage import chunks
-from dcc.tracker.models import AnException, XmlLog, utc_now
+from dcc.tracker.models import AnException, XmlLog
 from dcc.tracker.states import State
 from dcc.vocabulary import Severity
 
@@ -92,7 +92,7 @@ def make_up_for_left_out(work: DataSession) -> None:
         ids = [xml_id for xml_id, first in back.items() if first is phase]
         reason = str(message(_AGAIN, step=phase.short_name))
         work.reopen(dict.fromkeys(ids, State(phase, Status.PENDING)), reason)
-    work.session.write(lambda connection: _clear(connection, entries))
+    work.session.write(lambda connection: clear_entries(connection, entries))
 
 
 def _noted(connection: Connection) -> Mapping[int, dict[Phase, list[int]]]:
@@ -106,8 +106,3 @@ def _noted(connection: Connection) -> Mapping[int, dict[Phase, list[int]]]:
     for xml_id, entry, kind in connection.execute(query):
         found.setdefault(xml_id, {}).setdefault(_KINDS[kind], []).append(entry)
     return found
-
-
-def _clear(connection: Connection, entries: Sequence[int]) -> None:
-    for some in chunks(entries):
-        connection.execute(update(XmlLog).where(XmlLog.id.in_(some)).values(cleared=utc_now()))

@@ -148,6 +148,11 @@ class Transfer:
         """Whether the checksum beside the copy is read, before the archive: other copies may depend on it."""
         return self.published is None and self.hosting.has_md5
 
+    @property
+    def path(self) -> str:
+        """The path of the archive below the directory of its action."""
+        return path_below(self.hosting.folder, self.key.file_name)
+
 
 @dataclass(frozen=True, slots=True)
 class Received:
@@ -193,7 +198,7 @@ def receive(
     began = time.monotonic()
     published = transfer.published
     if transfer.reads_checksum:
-        published = connection.read_md5(key.action, path_below(hosting.folder, key.file_name))
+        published = connection.read_md5(key.action, transfer.path)
         if published is not None:
             on_published(published)
     _refuse_known_bad(transfer, published)
@@ -252,7 +257,7 @@ def _manifest(connection: Connection, transfer: Transfer, pace: Pace) -> bytes |
         if len(content) > MAX_MANIFEST_BYTES:
             raise _EnoughError
 
-    name = manifest_beside(path_below(hosting.folder, key.file_name), hosting.manifest)
+    name = manifest_beside(transfer.path, hosting.manifest)
     try:
         with pace.kept(lambda: len(content), connection.close):
             connection.fetch(key.action, name, take, size=None)

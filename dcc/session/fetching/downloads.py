@@ -36,7 +36,6 @@ from dcc.settings import Settings
 from dcc.sources.base import Connection, LooksAhead, SourceAddress, Upcoming
 from dcc.sources.connect import connect
 from dcc.sources.hosting import Hosting
-from dcc.sources.remote_names import path_below
 from dcc.sources.transfer_speed import Pace
 from dcc.store.staging import Staging
 
@@ -354,8 +353,7 @@ class SourceDownloads:
     def _upcoming(self, transfer: Transfer) -> Upcoming:
         key, hosting = transfer.key, transfer.hosting
         offset = self._staging.resumable(key, origin_of(hosting))
-        path = path_below(hosting.folder, key.file_name)
-        return Upcoming(key.action, path, hosting.size_bytes, offset, transfer.reads_checksum)
+        return Upcoming(key.action, transfer.path, hosting.size_bytes, offset, transfer.reads_checksum)
 
     def _fetch(self, worker: int, transfer: Transfer, connection: Connection, place: DownloadSlot) -> bool:
         """Carry out one transfer; returns whether it succeeded."""

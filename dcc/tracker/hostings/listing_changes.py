@@ -106,7 +106,7 @@ def compare_with_known(
     refused = (int(REFUSED.phase), int(REFUSED.status))
     rows = connection.execute(_KNOWN.where(FileSourceHasZip.file_source_id == source_id))
     for part in rows.partitions(_ROWS_AT_ONCE):
-        for todo, name, size, modified, has_md5, folder, manifest, standing, *rest in part:
+        for todo, name, size, modified, has_md5, folder, manifest, standing, phase, status, *ids in part:
             if todo not in listed:
                 continue
             file = listed[todo].pop(name, None)
@@ -114,10 +114,10 @@ def compare_with_known(
                 absent[todo].known += 1
             if file is None:
                 if standing != _GONE:
-                    (absent[todo].again if standing == _MISSED else absent[todo].first).append(rest[2])
+                    (absent[todo].again if standing == _MISSED else absent[todo].first).append(ids[0])
             elif (
                 standing
-                or tuple(rest[:2]) == refused
+                or (phase, status) == refused
                 or file.size_bytes != size
                 or file.modified != modified
                 or file.has_md5 != has_md5
@@ -125,7 +125,7 @@ def compare_with_known(
                 or file.manifest != manifest
                 or (modified or 0) > recent_since
             ):
-                entry = _known(size, modified, has_md5, folder, manifest, standing, *rest)
+                entry = _known(size, modified, has_md5, folder, manifest, standing, phase, status, *ids)
                 found[ZipKey(ACTIONS_BY_ID[todo], name)] = entry, credible(file)
     new = {
         ZipKey(ACTIONS_BY_ID[todo], name): credible(file)
