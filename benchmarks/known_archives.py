@@ -27,7 +27,7 @@ from dcc.databases.transactions import insert_rows, writing
 from dcc.qc.contexts.listings import ContextFilter
 from dcc.qc.contexts.states import mark_done
 from dcc.qc.models import Document, DocumentContext
-from dcc.session.data.settling import settle_qc
+from dcc.session.data.quality_control import settle_qc
 from dcc.settings import Settings
 from dcc.tracker.models import FileSourceHasZip, XmlFile, ZipAction, ZipDownload, ZipFile
 

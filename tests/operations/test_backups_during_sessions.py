@@ -15,7 +15,7 @@ from dcc.operations.backups.restoration import restore_backup
 from dcc.operations.consistency.check import check_consistency
 from dcc.qc.apply import documents
 from dcc.session.archives.coordination import Coordinator
-from dcc.session.data import checking, settling, uploader
+from dcc.session.data import checking, quality_control, uploader
 from dcc.session.fetching import archive_transfer
 from tests.support.data_installations import DataInstallation, experiments, specimens
 from tests.support.databases import only_sqlite
@@ -28,7 +28,7 @@ POINTS: dict[str, tuple[Any, str, int, bool]] = {
     "within the transaction of documents": (documents, "insert_documents", 1, False),
     "when documents are applied that the tracker has not heard of": (uploader, "apply_documents", 1, False),
     "within the transaction of a judgement": (checking, "judge_together", 1, False),
-    "when contexts are built that no document was told of": (settling, "build_contexts", 1, False),
+    "when contexts are built that no document was told of": (quality_control, "build_contexts", 1, False),
 }
 """Owner and name of a function, the number of the call, and whether the backup comes before or after it."""
 

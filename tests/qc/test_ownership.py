@@ -13,7 +13,7 @@ from dcc.phases import Phase, Status
 from dcc.qc import models
 from dcc.reports.causes.cause import Actor
 from dcc.reports.causes.collecting import causes_of_all
-from dcc.reports.causes.skipped import SkipReason, skipped_entries
+from dcc.reports.causes.skipped_archives import SkipReason, skipped_entries
 from dcc.reports.languages import load_catalogue
 from dcc.session.crawling import crawl_file_sources
 from dcc.session.data.corrections import confirm_submission, withdraw_submission

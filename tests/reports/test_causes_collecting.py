@@ -24,7 +24,7 @@ from dcc.reports.causes import data_facts
 from dcc.reports.causes.cause import Actor, Cause, as_json
 from dcc.reports.causes.collecting import causes_of_all, causes_of_centre, causes_of_session, causes_of_zip
 from dcc.reports.causes.scopes import Scope
-from dcc.reports.causes.skipped import SkipReason, ignored_entries, skipped_entries
+from dcc.reports.causes.skipped_archives import SkipReason, ignored_entries, skipped_entries
 from dcc.reports.causes.spreadsheet import WrittenSpreadsheet, write_findings_spreadsheet
 from dcc.reports.languages import Catalogue, load_catalogue
 from dcc.session.crawling import list_source

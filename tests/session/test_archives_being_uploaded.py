@@ -16,7 +16,7 @@ from dcc.naming import Action
 from dcc.operations.sessions import open_session
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
-from dcc.reports.causes.skipped import SkipReason, skipped_entries
+from dcc.reports.causes.skipped_archives import SkipReason, skipped_entries
 from dcc.session import crawling
 from dcc.session.archives import processing
 from dcc.session.crawling import crawl_file_sources

@@ -10,7 +10,7 @@ from dcc.qc import models
 from dcc.qc.contexts.listings import ContextFilter
 from dcc.qc.contexts.states import mark_done
 from dcc.session.data.corrections import recheck, withdraw_submission
-from dcc.session.data.settling import settle_qc
+from dcc.session.data.quality_control import settle_qc
 from tests.session.test_data_untracked import rebuilt
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
 

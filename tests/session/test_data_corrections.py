@@ -15,7 +15,7 @@ from dcc.qc import models
 from dcc.qc.database import writing
 from dcc.session.data import corrections
 from dcc.session.data.corrections import confirm_submission, recheck, withdraw_submission
-from dcc.session.data.settling import QcSettled, settle_qc
+from dcc.session.data.quality_control import QcSettled, settle_qc
 from dcc.tracker.models import DocumentReopening
 from dcc.vocabulary import ContextState
 from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, key_of, specimens

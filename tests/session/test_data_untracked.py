@@ -11,7 +11,7 @@ from dcc.qc import models
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.database import writing
 from dcc.session.data.corrections import withdraw_submission
-from dcc.session.data.settling import settle_qc
+from dcc.session.data.quality_control import settle_qc
 from dcc.tracker import progress
 from dcc.tracker.database import writing as writing_tracker
 from dcc.tracker.models import XmlFile, ZipAction

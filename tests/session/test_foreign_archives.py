@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.reports.causes.cause import Actor, Cause
 from dcc.reports.causes.collecting import causes_of_all, causes_of_centre, causes_of_session, causes_of_zip
-from dcc.reports.causes.skipped import SkipReason
+from dcc.reports.causes.skipped_archives import SkipReason
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.collecting import collect_centre, collect_session, collect_submission
 from dcc.reports.submissions.model import CentreReport, Outcome, SessionReport, SubmissionReport, Tone

@@ -8,7 +8,7 @@ from sqlalchemy import select
 from dcc.errors import ListingFailedError
 from dcc.naming import Action
 from dcc.notify.outages import sources_away
-from dcc.reports.causes.skipped import SkipReason, skipped_entries
+from dcc.reports.causes.skipped_archives import SkipReason, skipped_entries
 from dcc.sources.base import ActionListing
 from dcc.sources.folder import LocalConnection
 from dcc.tracker.crawls import latest_crawls

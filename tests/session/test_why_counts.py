@@ -6,7 +6,7 @@ import time
 from collections import Counter
 
 from dcc.cli.demo import submissions
-from dcc.reports.causes.skipped import SkipReason, skipped_entries
+from dcc.reports.causes.skipped_archives import SkipReason, skipped_entries
 from tests.notify.test_notifications import until_the_next_second
 from tests.support.databases import only_sqlite
 from tests.support.installations import MODIFIED, Folder, Installation, growing, note_uploaded, specimens

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dcc.operations.sessions import open_session
 from dcc.qc.apply import documents
 from dcc.qc.database import open_qc_database
-from dcc.session.data import checking, prepared_archives, session_data, settling, uploader
+from dcc.session.data import checking, prepared_archives, quality_control, session_data, uploader
 from dcc.session.data.data_session import DataSession, Recorder
 from dcc.settings import load_settings
 from dcc.tracker.database import open_tracker
@@ -26,9 +26,9 @@ POINTS: dict[str, Callable[[], None]] = {
     "when documents are set back": lambda: _after(DataSession, "reopen"),
     "within the transaction of a judgement": lambda: _after(checking, "judge_together"),
     "when documents are judged": lambda: _after(checking, "_judge_together"),
-    "when the contexts are built": lambda: _after(settling, "build_contexts"),
-    "before the overviews are built": lambda: _before(settling, "build_overviews"),
-    "before documents are handed over": lambda: _before(settling, "open_documents"),
+    "when the contexts are built": lambda: _after(quality_control, "build_contexts"),
+    "before the overviews are built": lambda: _before(quality_control, "build_overviews"),
+    "before documents are handed over": lambda: _before(quality_control, "open_documents"),
 }
 """In the order in which a session comes to them."""
 

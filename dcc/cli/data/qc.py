@@ -249,7 +249,7 @@ def recount(reason: str, as_json: bool) -> None:
     Exit codes: 0; 2 the reason is empty or too long, or a database is not initialised; 4 one cannot be reached.
     """
     from dcc.qc.contexts.recounting import recount_contexts
-    from dcc.session.data.settling import settle_qc
+    from dcc.session.data.quality_control import settle_qc
 
     settings, author = settings_from_environment(), user_name()
     with open_tracker(settings) as tracker, open_qc(settings) as engine:
@@ -284,7 +284,7 @@ def _filter_of(given: dict[str, Any]) -> ContextFilter:
 
 def _decide(decide: Callable[..., Decided], given: dict[str, Any], every: bool, reason: str) -> Decided:
     """Decide on the selected contexts, and update the tracker."""
-    from dcc.session.data.settling import settle_qc
+    from dcc.session.data.quality_control import settle_qc
 
     wanted = _filter_of(given)
     if wanted.means_all and not every:

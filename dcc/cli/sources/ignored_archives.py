@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Engine
 
-    from dcc.reports.causes.skipped import Skipped
+    from dcc.reports.causes.skipped_archives import Skipped
     from dcc.reports.languages import Catalogue
     from dcc.session.crawling import SourceListing
     from dcc.settings import Settings
@@ -53,7 +53,7 @@ def why(
     Exit codes: 0, whatever is shown; 2 an unknown source or centre; 4 --look could not reach one of them, all others
     are shown.
     """
-    from dcc.reports.causes.skipped import ignored_entries, skipped_entries
+    from dcc.reports.causes.skipped_archives import ignored_entries, skipped_entries
     from dcc.reports.languages import load_catalogue
 
     if source_id is not None and centre is not None:

@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from dcc.errors import NotFoundError
 from dcc.outcomes import DECLINED, HELD, LEFT_OUT, WAITS, ZipKey
 from dcc.reports.causes.collecting import causes_of_centre, causes_of_session, causes_of_zip
-from dcc.reports.causes.skipped import skipped_entries
+from dcc.reports.causes.skipped_archives import skipped_entries
 from dcc.reports.submissions.accepted import accepted_of_centre, accepted_of_zip
 from dcc.reports.submissions.documents import count_states, has_entries, list_documents
 from dcc.reports.submissions.model import (

@@ -19,7 +19,7 @@ from dcc.tracker.queries.zip_stories import DownloadStory, Host, Reason, Reopeni
 
 if TYPE_CHECKING:
     from dcc.reports.causes.cause import Cause
-    from dcc.reports.causes.skipped import Skipped
+    from dcc.reports.causes.skipped_archives import Skipped
     from dcc.reports.plots.picture import Picture
 
 

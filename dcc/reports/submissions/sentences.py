@@ -23,7 +23,7 @@ from dcc.tracker.queries.zip_stories import DownloadStory, Reason
 
 if TYPE_CHECKING:
     from dcc.reports.causes.cause import Cause
-    from dcc.reports.causes.skipped import Skipped
+    from dcc.reports.causes.skipped_archives import Skipped
 
 SHOWN_PHASES: Final = (Phase.XML_NAME, Phase.XSD, Phase.UPLOAD, Phase.DATA, Phase.QC)
 """The phases that are columns of the table of documents: nobody has to do anything in the others."""

@@ -16,8 +16,8 @@ from dcc.runtime.log_context import logging_about, progress_log
 from dcc.session.data.checking import check_documents
 from dcc.session.data.corrections import catch_up_with_withdrawals
 from dcc.session.data.data_session import DataSession
-from dcc.session.data.left_out import leave_out, make_up_for_left_out
-from dcc.session.data.settling import (
+from dcc.session.data.left_out_steps import leave_out, make_up_for_left_out
+from dcc.session.data.quality_control import (
     build_contexts_of,
     build_overviews_of,
     settle_documents,

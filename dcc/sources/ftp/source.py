@@ -21,13 +21,13 @@ from dcc.naming import Action
 from dcc.settings import Settings
 from dcc.sources.access import parse_hostname, resolve_accesskey
 from dcc.sources.base import ActionListing, Block, BlockwiseConnection, SourceAddress
-from dcc.sources.doing import LISTING, SENDING
 from dcc.sources.ftp.listing import parse_list_line, parse_mlsd_line
 from dcc.sources.ftp.login import describe, open_session
 from dcc.sources.ftp.session import FAILURES, FtpSession
 from dcc.sources.listing import MAX_ENTRIES, Below, Entry, EntryKind, action_listing, too_many
 from dcc.sources.listing_watch import watch_listing
 from dcc.sources.remote_names import join_base, printable, raw
+from dcc.sources.request_texts import LISTING, SENDING
 from dcc.sources.sockets import time_limit
 
 FTP_PORT = 21

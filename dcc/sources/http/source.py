@@ -31,7 +31,6 @@ from dcc.settings import Settings
 from dcc.sources.access import parse_hostname, resolve_accesskey
 from dcc.sources.base import ActionListing, Connection, NotModified, SourceAddress, SourceProtocol, Validators
 from dcc.sources.certificates import ServerCertificates
-from dcc.sources.doing import LISTING, SENDING
 from dcc.sources.http.client import FAILURES, PORTS, Answer, HttpClient, Site, describe
 from dcc.sources.http.file_attributes import MAX_ASKED, FactFinder, modified_time
 from dcc.sources.http.index import read_index
@@ -39,6 +38,7 @@ from dcc.sources.listing import Below, Entry, action_listing
 from dcc.sources.listing_watch import watch_listing
 from dcc.sources.md5_sidecar import MAX_SIDECAR_BYTES, parse_md5
 from dcc.sources.remote_names import join_base, printable, raw
+from dcc.sources.request_texts import LISTING, SENDING
 
 _MISSING = (404, 410)
 _STRONG_ETAG = re.compile(r'"[!#-~]{0,253}"')

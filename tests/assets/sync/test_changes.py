@@ -14,7 +14,7 @@ from dcc.qc.database import writing
 from dcc.qc.models import DataContext, ReferenceSnapshot
 from dcc.session.data import judging_basis
 from dcc.session.data.corrections import recheck, withdraw_submission
-from dcc.session.data.settling import settle_qc
+from dcc.session.data.quality_control import settle_qc
 from dcc_assets.keys import CHECK_OF_GROUP, UPLOAD_CHECK
 from dcc_assets.sync.changes import DATA_SHOWN, Mark
 from dcc_dagster.event_recorder import EventRecorder

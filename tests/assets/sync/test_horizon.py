@@ -14,7 +14,7 @@ from dcc.outcomes import ZipKey
 from dcc.phases import Phase
 from dcc.qc.database import writing
 from dcc.qc.models import DataContext
-from dcc.session.data.settling import settle_qc
+from dcc.session.data.quality_control import settle_qc
 from dcc.settings import Settings
 from dcc.tracker.models import ZipAction
 from dcc.tracker.queries.zip_action_lists import find_zips
