@@ -36,6 +36,7 @@ from dcc.tracker.database import exception_id, insert_rows, run_reading
 from dcc.tracker.hostings.listings import NOBODY_ACTS, Finding, ListingRecorder, RecordedListing, archives_by_source
 from dcc.tracker.models import Centre, SourceCrawlRow, utc_now
 from dcc.tracker.register.source_addresses import load_addresses
+from dcc.tracker.register.source_pace import load_dues
 
 log = logging.getLogger(__name__)
 progress = progress_log(__name__)
@@ -116,20 +117,23 @@ def list_source(
 def crawl_file_sources(
     tracker: Engine, settings: Settings, session: Session, source_ids: Sequence[int] | None = None
 ) -> Iterator[SourceCrawl]:
-    """Crawl all available sources of active centres, or those of `source_ids`; yields each once it is recorded.
+    """Crawl the available sources of active centres that are due, or those of `source_ids`, which a person named.
 
-    A session of a group crawls only its centres' sources. Over all sessions one listing is recorded at a time, because
-    an archive may be new on several sources.
+    Yields each once it is recorded. A session of a group crawls only its centres' sources. Over all sessions one
+    listing is recorded at a time, because an archive may be new on several sources.
 
     A source that cannot be reached, or not be listed for a fault of the platform, is an outcome, not an exception.
     Raises TrackerUnreachableError and SessionLostError.
     """
-    available = run_reading(
-        tracker,
-        lambda connection: load_addresses(connection, ids=source_ids),
-        patience_seconds=settings.database_retry,
-    )
-    addresses = [address for address in available if session.covers(address.centre)]
+
+    session.named_sources = frozenset(source_ids or ())
+
+    def load(connection: Connection) -> list[SourceAddress]:
+        available = load_addresses(connection, ids=source_ids)
+        dues = load_dues(connection, settings.source_failure_limit, named=session.named_sources)
+        return [one for one in available if session.covers(one.centre) and dues[one.id].is_due]
+
+    addresses = run_reading(tracker, load, patience_seconds=settings.database_retry)
     tasks = {address.id: session.start_task(Phase.ZIP_NAME, f"Crawl of {address.label}") for address in addresses}
 
     def ended(crawl: SourceCrawl) -> SourceCrawl:

@@ -68,6 +68,8 @@ class Session:
     _lost: threading.Event = field(default_factory=threading.Event, repr=False)
     on_progress: Callable[[str], object] = field(default=_ignore_progress, repr=False)
     """Called with the progress of long listings, by the threads that list; a display sets itself here."""
+    named_sources: frozenset[int] = frozenset()
+    """The sources that a person named for it, whatever their schedules say."""
     is_handed_over: bool = False
     troubles: tuple[DccError, ...] = ()
     places: ConnectionPlaces | None = field(default=None, repr=False)

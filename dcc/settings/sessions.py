@@ -56,7 +56,7 @@ class SessionSettings(SettingsGroup):
     source_failure_limit: int = Field(
         default=3,
         ge=1,
-        description="Failed connections in a row after which a session leaves a source alone.",
+        description="Failed connections, or crawls, in a row after which a source is left alone.",
     )
 
     connect_timeout: float = Field(default=15.0, gt=0, description="Seconds to connect to a server.")

@@ -20,6 +20,7 @@ from pydantic import SecretStr
 
 from dcc.errors import FileMissingError
 from dcc.naming import Action
+from dcc.sources.due import Windows
 from dcc.sources.md5_sidecar import MAX_SIDECAR_BYTES, parse_md5, sidecar
 from dcc.sources.remote_names import path_below
 
@@ -104,7 +105,7 @@ class SourceAddress:
     shows in a repr. `host_keys` are the pinned SSH host keys, each as `<type> <base64>`; `tls_authorities` the
     certificates, in PEM, of authorities that replace the system's; `tls_fingerprints` those of the server's own
     certificate, one of which it must show. `delta`: which differences of its listings are recorded; `extent`: which
-    archives are listed.
+    archives are listed; `windows`: when downloads may begin, None for always.
     """
 
     id: int
@@ -119,6 +120,7 @@ class SourceAddress:
     tls_fingerprints: tuple[str, ...] = ()
     delta: DeltaStrategy = DeltaStrategy.ADDITIVE
     extent: Extent = PLAIN
+    windows: Windows | None = None
 
     @property
     def label(self) -> str:

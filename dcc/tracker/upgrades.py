@@ -35,5 +35,6 @@ REVISIONS: Final[Revisions] = {
     "0014": None,
     "0015": None,
     "0016": None,
+    "0017": None,
 }
 """All revisions, oldest first, and the function that converts the rows of the one before."""

@@ -167,7 +167,7 @@ def test_a_group_of_centres_is_crawled_alone(dcc: Dcc) -> None:
     second.put("add/J.2013-10-31.1.impc.zip", specimens("J"))
     dcc.environment["DCC_GROUPS"] = "europe=H;america=J"
     dcc("source", "set-state", second.source_id, "maintenance")
-    assert "no available file source of an active centre of this group" in dcc("crawl", "--group", "america").stderr
+    assert "No available file source of an active centre of this group" in dcc("crawl", "--group", "america").stderr
     assert dcc.json("zips") == []
     dcc("source", "set-state", second.source_id, "available")
     report = dcc.json("crawl", "--group", "america")

@@ -50,7 +50,7 @@ def test_the_commands_are_these() -> None:
 
     assert below() == COMMANDS
     assert below("centre") == "activate add change deactivate delegate delegations list"
-    assert below("source") == "add list test why missing change set-state remove"
+    assert below("source") == "add list test why missing change set-state pause resume remove"
     assert ("instance", "rebuild") in ALL
 
 

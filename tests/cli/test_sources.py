@@ -318,3 +318,32 @@ def test_options_say_what_is_listed(dcc: Dcc) -> None:
     )
     extents = {one["id"]: one["extent"] for one in dcc.json("source", "list")}
     assert extents[added["id"]] == {"depth": 1, "include": [], "exclude": ["x/*"]}
+
+
+def test_a_source_is_crawled_by_its_schedule_or_by_name_but_never_while_it_is_paused(dcc: Dcc) -> None:
+    dcc.environment["DCC_DAGSTER_EVENTS"] = "false"
+    folder = dcc.add_folder()
+    folder.put("add/H.2013-10-31.1.impc.zip")
+    never = "Mon 00:00-00:01, Tue 00:00-00:01" if time.gmtime().tm_wday > 2 else "Fri 00:00-00:01, Sat 00:00-00:01"
+    assert "is no age" in dcc.error("source", "change", 1, "--every", "often", exit_code=2)
+    dcc("source", "change", 1, "--every", "6h", "--window", never)
+
+    def crawled(*options: object) -> list[int]:
+        return [crawl["id"] for crawl in dcc.json("crawl", "--until", "zip_name", *options)["sources"]]
+
+    assert crawled() == []
+    assert crawled("--source", 1) == [1]
+    assert crawled("--all") == [1]
+    (listed,) = dcc.json("source", "list")
+    assert (listed["every"], listed["windows"], listed["due"]["why"]) == ("6h", never, "recent")
+    dcc("source", "pause", 1, "--reason", "Harwell moves its server", "--until", "2099-12-01")
+    assert "Harwell moves its server" in dcc.error("crawl", "--source", 1, exit_code=2)
+    assert crawled("--all") == []
+    table = dcc("source", "list").stdout
+    assert "every 6h" in table
+    assert "until 2099-12-01 00:00 UTC: Harwell moves its server" in table
+    assert "is over" in dcc.error("source", "pause", 1, "--reason", "x", "--until", "2020-01-01", exit_code=2)
+    dcc("source", "resume", 1)
+    dcc("source", "change", 1, "--every", "", "--window", "")
+    assert crawled() == [1]
+    assert dcc.json("source", "list")[0]["due"] == {"why": "due", "until": None, "failures": 0}

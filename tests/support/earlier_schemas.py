@@ -15,6 +15,10 @@ from dcc.tracker.database import TRACKER
 _LOGS = ("xml_log", "zip_log", "zip_action_log", "source_crawl")
 _FACTS = tuple(f"{table}.{column}" for table in _LOGS for column in ("code", "details"))
 TRACKER_LATER = {
+    "0017": tuple(
+        f"file_source.{column}"
+        for column in ("crawl_every", "crawl_windows", "paused", "paused_until", "paused_by", "pause_reason")
+    ),
     "0016": ("file_source_has_zip.manifest",),
     "0015": (
         *(f"file_source.listed_{column}" for column in ("depth", "include", "exclude")),

@@ -66,20 +66,23 @@ def _session_options(command: F) -> F:
 @click.option(
     "--source", "source_ids", type=ID, multiple=True, metavar="ID", help="Crawl this source only; may be repeated."
 )
+@click.option("--all", "everything", is_flag=True, help="Crawl every source that is not paused, due or not.")
 @click.option("--group", metavar="GROUP", help="A session of this group of centres only. [DCC_GROUPS]")
 @_session_options
 @click.pass_context
-def crawl(ctx: click.Context, /, source_ids: tuple[int, ...], group: str | None, as_json: bool, **given: Any) -> None:
+def crawl(
+    ctx: click.Context, /, source_ids: tuple[int, ...], everything: bool, group: str | None, as_json: bool, **given: Any
+) -> None:
     """Collect, check and load new archives: a crawling session.
 
-    All available sources of active centres are listed at once; one that is down does not delay the others. Then all
-    waiting submissions, and those of interrupted sessions, are downloaded, extracted and validated. Then the valid
-    documents are uploaded to the QC database one after the other, the integrity rules check their content, and the data
-    contexts and overviews for quality control are built. The Dagster UI shows all of it.
+    All available sources of active centres that are due are listed at once; one that is down does not delay the others.
+    Then all waiting submissions, and those of interrupted sessions, are downloaded, extracted and validated. Then the
+    valid documents are uploaded to the QC database one after the other, the integrity rules check their content, and
+    the data contexts and overviews for quality control are built. The Dagster UI shows all of it.
 
-    --source restricts which sources are listed; all waiting submissions are processed anyway. --group restricts the
-    session to some centres: it lists their sources and processes their archives only. Sessions of two groups run at
-    once; one of all centres runs alone.
+    --source restricts which sources are listed, due or not; all waiting submissions are processed anyway. --group
+    restricts the session to some centres: it lists their sources and processes their archives only. Sessions of two
+    groups run at once; one of all centres runs alone.
 
     \b
     Examples:
@@ -116,19 +119,19 @@ def crawl(ctx: click.Context, /, source_ids: tuple[int, ...], group: str | None,
     source of reference data could not be reached, after which earlier results are printed all the same, or a disk is
     full: archives without room wait for the next session; 130 interrupted: the next session continues.
     """
-    if group is not None and source_ids:
-        raise click.UsageError("--source and --group exclude each other: give one of them.")
+    if (group is not None) + bool(source_ids) + everything > 1:
+        raise click.UsageError("--source, --group and --all exclude each other: give one of them.")
     settings = settings_from_environment(**given)
     with notifying_tracker_outage(settings), open_tracker(settings) as tracker:
         if group is None:
-            crawlable = sources_to_crawl(tracker, settings, source_ids)
-            wanted = list(source_ids) or None
+            crawlable = sources_to_crawl(tracker, settings, source_ids, even_if_not_due=everything)
+            wanted = crawlable if everything else list(source_ids) or None
         else:
             crawlable, wanted = sources_of_group(tracker, settings, group), None
         if not crawlable:
             warn(
-                f"There is no available file source of an active centre{' of this group' if group else ''}. See "
-                "`dcc source list`; `dcc source add` asks for a new one."
+                f"No available file source of an active centre{' of this group' if group else ''} is due. See "
+                "`dcc source list`; `dcc crawl --all` crawls all others too; `dcc source add` asks for one."
             )
         shown = session_display(len(crawlable), partial(_count_waiting, tracker, settings), as_json=as_json)
         work = partial(crawl_and_process, tracker, settings, wanted, group)

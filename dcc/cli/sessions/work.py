@@ -34,21 +34,32 @@ class Listeners:
     on_begin: Callable[[Session], None] = lambda _: None
 
 
-def sources_to_crawl(tracker: Engine, settings: Settings, source_ids: Sequence[int]) -> list[int]:
-    """Ids of the sources that a crawl of `source_ids` (all, if there are none) lists.
+def sources_to_crawl(
+    tracker: Engine, settings: Settings, source_ids: Sequence[int], *, even_if_not_due: bool = False
+) -> list[int]:
+    """Ids of the sources that a crawl of `source_ids` lists; without any, of those that are due, or of all.
 
     Raises NotFoundError for one that does not exist, ConfigurationError for one that may not be crawled.
     """
     from dcc.tracker.database import run_reading
     from dcc.tracker.register import file_sources
     from dcc.tracker.register.source_addresses import load_addresses
+    from dcc.tracker.register.source_pace import load_dues
 
     def look(connection: Connection) -> tuple[list[int], list[SourceEntry]]:
         crawlable = [address.id for address in load_addresses(connection, ids=source_ids or None)]
-        return crawlable, file_sources.list_sources(connection, source_ids) if source_ids else []
+        if source_ids:
+            return crawlable, file_sources.list_sources(connection, source_ids)
+        dues = {} if even_if_not_due else load_dues(connection, settings.source_failure_limit)
+        return [number for number in crawlable if even_if_not_due or dues[number].is_due], []
 
     crawlable, wanted = run_reading(tracker, look, patience_seconds=settings.database_retry)
     for entry in wanted:
+        if entry.id not in crawlable and entry.pause is not None:
+            raise ConfigurationError(
+                f"File source {entry.id} is paused by {entry.pause.by}: {entry.pause.reason}. It is not crawled before "
+                f"`dcc source resume {entry.id}`."
+            )
         if entry.id not in crawlable:
             state = f"in the state {entry.state}" if entry.centre_active else f"of centre {entry.centre}, not active,"
             raise ConfigurationError(
@@ -59,7 +70,7 @@ def sources_to_crawl(tracker: Engine, settings: Settings, source_ids: Sequence[i
 
 
 def sources_of_group(tracker: Engine, settings: Settings, group: str) -> list[int]:
-    """Ids of the sources that a crawl of a group of centres lists.
+    """Ids of the sources of a group of centres that are due.
 
     Raises NotFoundError for a group that DCC_GROUPS does not name, and for a centre in it that is not registered.
     """
@@ -68,12 +79,15 @@ def sources_of_group(tracker: Engine, settings: Settings, group: str) -> list[in
     from dcc.tracker.database import run_reading
     from dcc.tracker.register.centres import list_centres
     from dcc.tracker.register.source_addresses import load_addresses
+    from dcc.tracker.register.source_pace import load_dues
 
     centres = named_group(settings, group).centres
 
     def look(connection: Connection) -> tuple[list[str], list[int]]:
         registered = [entry.short_name for entry in list_centres(connection)]
-        crawlable = [address.id for address in load_addresses(connection) if address.centre in centres]
+        dues = load_dues(connection, settings.source_failure_limit)
+        of_group = (address for address in load_addresses(connection) if address.centre in centres)
+        crawlable = [address.id for address in of_group if dues[address.id].is_due]
         return registered, crawlable
 
     registered, crawlable = run_reading(tracker, look, patience_seconds=settings.database_retry)

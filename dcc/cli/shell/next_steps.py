@@ -61,6 +61,8 @@ NEXT: Final[Mapping[str, tuple[Step, ...]]] = {
     "source missing": (Step("dcc data proposals", "the withdrawals that are proposed"),),
     "source change": (Step("dcc source test {source_id}", "whether it can be used"),),
     "source set-state": (_SOURCES,),
+    "source pause": (_SOURCES,),
+    "source resume": (Step("dcc crawl --source {source_id}", "crawls it now"),),
     "source remove": (_SOURCES,),
     "crawl": (
         Step("dcc show {problem}", "why it failed", codes=_ANY),

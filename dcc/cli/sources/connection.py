@@ -19,7 +19,7 @@ from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import count_of, echo_json, printable, warn
 from dcc.cli.shell.parameter_types import ID
 from dcc.cli.sources.add_dialog import Place, register_by_asking, source_address
-from dcc.cli.sources.listing_options import delta_option, listing_extent, listing_options
+from dcc.cli.sources.listing_options import delta_option, listing_extent, listing_options, pace_options
 from dcc.cli.sources.tls_options import tls_options, tls_trust
 from dcc.errors import ConfigurationError, SourceTimeoutError, UnreachableError
 from dcc.runtime.installed_packages import SOURCES, added_names
@@ -55,6 +55,7 @@ _accept_option = click.option(
 @_accept_option
 @delta_option(default="additive")
 @listing_options
+@pace_options
 @tls_options
 @click.option("--no-test", is_flag=True, help="Register it without connecting to it.")
 @json_option
@@ -71,6 +72,8 @@ def add(
     depth: int | None,
     include: tuple[str, ...],
     exclude: tuple[str, ...],
+    every: str | None,
+    window: str | None,
     tls_ca: str | None,
     tls_fingerprints: tuple[str, ...],
     no_test: bool,
@@ -113,7 +116,9 @@ def add(
     """
     from dcc.tracker.database import writing
     from dcc.tracker.register import column_texts, file_sources
+    from dcc.tracker.register.source_pace import pace_columns
 
+    pace_columns(every, window)
     settings = settings_from_environment()
     extent = listing_extent(depth, include, exclude)
     given = Place(
@@ -135,6 +140,8 @@ def add(
                 accept_host_key=accept_host_key,
                 test=not no_test,
             )
+            with writing(tracker) as connection:
+                file_sources.change_source(connection, registered[0], every=every, windows=window)
         _report_addition(*registered, as_json)
         return
     tls = tls_trust(given.protocol, tls_ca, tls_fingerprints)
@@ -155,6 +162,7 @@ def add(
                 warnings.append(f"{error} Its host key is not known yet.")
         with writing(tracker) as connection:
             source_id = file_sources.add_source(connection, address, keys, tls)
+            file_sources.change_source(connection, source_id, every=every, windows=window)
         if not no_test and not warnings:
             warnings = _trial(tracker, settings, source_id)
     _report_addition(source_id, keys, warnings, as_json)

@@ -1,4 +1,4 @@
-"""The options of `dcc source` commands for the listing of a source."""
+"""The options of `dcc source` commands for the listing of a source, and when it is listed."""
 
 from __future__ import annotations
 
@@ -20,6 +20,16 @@ def listing_options(command: _Command) -> _Command:
         click.option("--exclude", metavar="PATTERN", multiple=True, help="Leave out archives and folders; repeatable."),
         click.option("--include", metavar="PATTERN", multiple=True, help="List only archives like 2024/*; repeatable."),
         click.option("--depth", type=click.IntRange(0, 16), help="Levels of folders to list below add, edit, delete."),
+    ):
+        command = option(command)
+    return command
+
+
+def pace_options(command: _Command) -> _Command:
+    """The options `--every` and `--window`."""
+    for option in (
+        click.option("--window", metavar="TIMES", help="When it may be used, such as '20:00-06:00 Europe/London'."),
+        click.option("--every", metavar="AGE", help="List it once so often, such as 6h or 7d; else in every session."),
     ):
         command = option(command)
     return command

@@ -17,14 +17,16 @@ from dcc.cli.shell.context import (
 )
 from dcc.cli.shell.group import CommandGroup
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import count_of, echo_json, echo_table
+from dcc.cli.shell.output import count_of, echo_json, echo_table, json_object
 from dcc.cli.shell.parameter_types import ID
-from dcc.cli.sources.listing_options import delta_option, listing_extent, listing_options
+from dcc.cli.sources.listing_options import delta_option, listing_extent, listing_options, pace_options
 from dcc.cli.sources.tls_options import tls_options, tls_trust
 from dcc.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from dcc.sources.base import Extent
+    from dcc.sources.due import Due
+    from dcc.tracker.register.file_sources import SourceEntry
 
 _STATES = ("available", "maintenance", "removed")
 _COMMANDS = {
@@ -35,6 +37,8 @@ _COMMANDS = {
     "missing": "dcc.cli.sources.missing_archives:missing",
     "change": "dcc.cli.sources.source:change",
     "set-state": "dcc.cli.sources.source:set_state",
+    "pause": "dcc.cli.sources.pause:pause",
+    "resume": "dcc.cli.sources.pause:resume",
     "remove": "dcc.cli.sources.source:remove",
 }
 
@@ -60,16 +64,21 @@ def list_sources(as_json: bool) -> None:
       "***" for a password, or empty), "base_path", "state", "centre_active", "created",
       "hosted" (zip actions at present), "fingerprints" (of accepted host keys),
       "tls_authorities", "tls_fingerprints" (of the certificates trusted for it alone), "delta"
-      (disabled, initial, additive, full), "extent": {"depth", "include", "exclude"}}
+      (disabled, initial, additive, full), "extent": {"depth", "include", "exclude"}, "every" and
+      "windows" (empty for none), "pause": null or {"reason", "by", "since", "until"},
+      "due": null or {"why" (due, recent, closed, failing, paused), "until", "failures"}}
 
     Exit codes: 0; 2 the tracker is not initialised; 4 it cannot be reached.
     """
     from dcc.tracker.register import file_sources
+    from dcc.tracker.register.source_pace import load_dues
 
-    with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:
+    settings = settings_from_environment()
+    with open_tracker(settings) as tracker, tracker.connect() as connection:
         entries = file_sources.list_sources(connection)
+        dues = load_dues(connection, settings.source_failure_limit)
     if as_json:
-        echo_json(entries)
+        echo_json([{**json_object(entry), "due": due_json(dues.get(entry.id))} for entry in entries])
         return
     echo_table(
         (
@@ -80,6 +89,7 @@ def list_sources(as_json: bool) -> None:
             "access key",
             "base path",
             "state",
+            "crawled",
             "hosts",
             "delta",
             "listed",
@@ -94,6 +104,7 @@ def list_sources(as_json: bool) -> None:
                 e.accesskey,
                 e.base_path,
                 e.state if e.centre_active else f"{e.state}, centre inactive",
+                crawled(e, dues.get(e.id)),
                 e.hosted,
                 e.delta,
                 _listed(e.extent),
@@ -105,6 +116,18 @@ def list_sources(as_json: bool) -> None:
     if not entries:
         click.echo("No file source is registered. Add one: dcc source add")
     note_facts(first=next((e.id for e in entries if e.state != "removed"), None))
+
+
+def crawled(entry: SourceEntry, due: Due | None) -> str:
+    """When a source is crawled, and why it is left alone at present."""
+    schedule = " ".join(filter(None, [entry.every and f"every {entry.every}", entry.windows]))
+    present = [] if due is None or due.is_due else [str(due)]
+    return "; ".join([*filter(None, [schedule]), *present]) or "every session"
+
+
+def due_json(due: Due | None) -> object:
+    """Whether a source is due, in JSON."""
+    return None if due is None else {"why": due.why, "until": due.until, "failures": due.past.failures}
 
 
 def _listed(extent: Extent) -> str:
@@ -145,6 +168,7 @@ def set_state(source_id: int, state: str) -> None:
 @click.option("--base-path", help="The directory that holds add, edit and delete.")
 @delta_option()
 @listing_options
+@pace_options
 @tls_options
 def change(
     source_id: int,
@@ -157,6 +181,8 @@ def change(
     depth: int | None,
     include: tuple[str, ...],
     exclude: tuple[str, ...],
+    every: str | None,
+    window: str | None,
     tls_ca: str | None,
     tls_fingerprints: tuple[str, ...],
 ) -> None:
@@ -164,8 +190,12 @@ def change(
 
     For a server that moved, a new password or certificate. Its history and its archives stay known. An accepted host
     key stays pinned; see `dcc source test`. An empty --tls-ca or --tls-fingerprint removes earlier trust, an empty
-    --include or --exclude its patterns. A pattern is matched with the path below add, edit or delete, and its * matches
-    slashes too.
+    --include or --exclude its patterns, an empty --every or --window its schedule. A pattern is matched with the path
+    below add, edit or delete, and its * matches slashes too.
+
+    With --every, a session lists it before its listing is so old. Outside the times of --window no session lists it or
+    begins a download from it. Times are in UTC unless a time zone follows; there may be several, each with days or
+    without.
 
     \b
     Examples:
@@ -173,6 +203,7 @@ def change(
       dcc source change 3 --tls-ca harwell-ca.pem
       dcc source change 3 --delta full
       dcc source change 3 --depth 2 --include "2026/*" --exclude "*/old/*"
+      dcc source change 3 --every 6h --window "Mon-Fri 20:00-06:00, Sat-Sun 00:00-24:00 Asia/Tokyo"
 
     Exit codes: 0; 2 an unknown source, or a value is wrong.
     """
@@ -200,6 +231,8 @@ def change(
             delta=None if delta is None else DeltaStrategy(delta),
             extent=listing_extent(depth, include, exclude, entry.extent),
             tls=tls_trust(entry.protocol, tls_ca, tls_fingerprints),
+            every=every,
+            windows=window,
         )
     click.echo(f"Changed file source {source_id}.")
 

@@ -7,6 +7,7 @@ import itertools
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from dcc.errors import ChecksumMismatchError, SourceError
 from dcc.session.archives.jobs import Job
@@ -20,6 +21,9 @@ from dcc.sources.base import SourceAddress
 from dcc.sources.hosting import Hosting
 from dcc.store.staging import Staging
 from dcc.tracker.hostings.source_statistics import Conduct
+from dcc.tracker.models import utc_now
+
+_MOST_QUEUED_IN_WINDOW: Final = 8
 
 
 class SourceQueue:
@@ -30,8 +34,10 @@ class SourceQueue:
 
     def __init__(self, downloads: SourceDownloads) -> None:
         self.conduct = Conduct()
-        self.given_up = False
+        self._is_given_up = False
         self._downloads = downloads
+        # Requested attempts are carried out, so that few may be left when a window closes.
+        self._most_queued = MOST_QUEUED if downloads.address.windows is None else _MOST_QUEUED_IN_WINDOW
         self._waiting: deque[tuple[Job, Hosting]] = deque()
         self._queued = 0
 
@@ -40,6 +46,12 @@ class SourceQueue:
         """The source's address."""
         return self._downloads.address
 
+    @property
+    def given_up(self) -> bool:
+        """Whether no further attempt begins: the source is given up, or outside its windows."""
+        windows = self.address.windows
+        return self._is_given_up or (windows is not None and not windows.is_open(utc_now()))
+
     def add(self, job: Job, hosting: Hosting) -> None:
         """Queue a submission."""
         self._waiting.append((job, hosting))
@@ -47,7 +59,7 @@ class SourceQueue:
     def take(self, still_wanted: Callable[[], bool]) -> list[tuple[Job, Hosting]]:
         """The submissions whose attempts may begin now; calls `still_wanted` before each."""
         taken = []
-        while self._waiting and self._queued < MOST_QUEUED and still_wanted():
+        while self._waiting and self._queued < self._most_queued and still_wanted():
             taken.append(self._waiting.popleft())
             self._queued += 1
         return taken
@@ -75,9 +87,9 @@ class SourceQueue:
         self._queued -= 1
         if isinstance(message.error, ChecksumMismatchError) and message.error.received is None:
             return
-        if isinstance(message.error, SourceError) and not self.given_up:
+        if isinstance(message.error, SourceError) and not self._is_given_up:
             self.conduct.failures += 1
-            self.given_up = self._downloads.given_up
+            self._is_given_up = self._downloads.given_up
 
     def stop(self) -> None:
         """End the source's threads."""

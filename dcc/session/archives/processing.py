@@ -12,7 +12,7 @@ import logging
 import math
 from collections import defaultdict
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from sqlalchemy import Connection, Engine, select
@@ -61,6 +61,7 @@ from dcc.tracker.hostings.retries import (
 from dcc.tracker.hostings.source_statistics import record_conduct
 from dcc.tracker.models import Centre, utc_now
 from dcc.tracker.register.source_addresses import load_addresses
+from dcc.tracker.register.source_pace import load_dues
 from dcc.tracker.states import WAITING
 
 log = logging.getLogger(__name__)
@@ -151,7 +152,9 @@ def _process(
 ) -> Generator[ZipOutcome, None, list[InternalFaultError]]:
     """Process the archives; returns the faults of the platform."""
     addresses, centres = run_reading(
-        tracker, lambda connection: _surroundings(connection, work), patience_seconds=settings.database_retry
+        tracker,
+        lambda connection: _surroundings(connection, session, work, named=named),
+        patience_seconds=settings.database_retry,
     )
     setup = Setup.from_settings(settings, centres)
     download = session.start_task(Phase.DOWNLOAD, f"Download of {len(work.planned)} zip actions")
@@ -210,7 +213,8 @@ def _take_up(
             reason = mark("The archive is not in staging any more.")
             progress.reopen(connection, broken, requested_by=f"session {session.id}", reason=reason)
         unconcluded = cancel_orphans(connection, session.centres).unconcluded
-        sources = sources_to_use(connection, session.id, session.centres)
+        dues = load_dues(connection, settings.source_failure_limit, named=session.named_sources)
+        sources = sources_to_use(connection, session.id, session.centres, dues)
         reopen_failed_downloads(connection, sources, session.centres)
         waiting = load_waiting_and_held(connection, sources, centres=session.centres)
         add_notices(connection, waiting.delegated)
@@ -336,10 +340,15 @@ def _leave_uploading(session: Session, settings: Settings, jobs: Sequence[Job], 
     session.write(write)
 
 
-def _surroundings(connection: Connection, work: Work) -> tuple[dict[int, SourceAddress], frozenset[str]]:
-    """The archives' sources, by id, and the codes of all centres."""
-    addresses = load_addresses(connection, ids=work.source_ids(), only_crawlable=False)
-    return {address.id: address for address in addresses}, frozenset(connection.scalars(select(Centre.short_name)))
+def _surroundings(
+    connection: Connection, session: Session, work: Work, *, named: bool
+) -> tuple[dict[int, SourceAddress], frozenset[str]]:
+    """The archives' sources, by id, without windows where a person `named` them; and the codes of all centres."""
+    addresses = {
+        one.id: replace(one, windows=None) if named or one.id in session.named_sources else one
+        for one in load_addresses(connection, ids=work.source_ids(), only_crawlable=False)
+    }
+    return addresses, frozenset(connection.scalars(select(Centre.short_name)))
 
 
 def _raise_first(faults: Iterable[InternalFaultError]) -> None:

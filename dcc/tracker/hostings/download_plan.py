@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
@@ -25,6 +25,7 @@ from sqlalchemy.orm import aliased
 from dcc.messages import mark
 from dcc.outcomes import Problem, ZipKey
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
+from dcc.sources.due import Due, Why
 from dcc.sources.hosting import Fault, Hosting, KnownBad
 from dcc.tracker import progress
 from dcc.tracker.attempts import archive_size
@@ -122,21 +123,29 @@ class LeftBehind:
     unconcluded: frozenset[int]
 
 
-def sources_to_use(connection: Connection, session_id: int, centres: Collection[str] | None = None) -> set[int] | None:
+def sources_to_use(
+    connection: Connection,
+    session_id: int,
+    centres: Collection[str] | None = None,
+    dues: Mapping[int, Due] | None = None,
+) -> set[int] | None:
     """The sources that this session could list; None, meaning all available ones, if it crawled none.
 
-    A session of some `centres`, which lists only theirs, may use those of all others too: they may host its archives.
+    With `dues`, those that may not be used now are left out, and those that it did not have to list yet join. A session
+    of some `centres`, which lists only theirs, may use those of all others too: they may host its archives.
     """
     rows = connection.execute(
         select(SourceCrawlRow.file_source_id, SourceCrawlRow.outcome).where(SourceCrawlRow.session_id == session_id)
     ).all()
+    closed = {source_id for source_id, due in (dues or {}).items() if not due.may_be_used}
     if not rows:
-        return None
-    listed = {source_id for source_id, outcome in rows if outcome != "failed"}
+        return set(dues) - closed if dues and closed else None
+    listed = {source_id for source_id, outcome in rows if outcome != "failed"} - closed
+    listed |= {source_id for source_id, due in (dues or {}).items() if due.why is Why.RECENT}
     if centres is None:
         return listed
     query = select(FileSource.id).join(Centre, Centre.id == FileSource.centre_id)
-    return listed.union(connection.scalars(query.where(Centre.short_name.not_in(sorted(centres)))))
+    return listed.union(connection.scalars(query.where(Centre.short_name.not_in(sorted(centres))))) - closed
 
 
 def cancel_orphans(connection: Connection, centres: Collection[str] | None = None) -> LeftBehind:

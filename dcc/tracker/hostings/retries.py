@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, exists, select
 from sqlalchemy.orm import aliased
@@ -37,7 +36,7 @@ from dcc.tracker.models import (
     ZipLog,
     utc_now,
 )
-from dcc.tracker.register.source_addresses import SourceState
+from dcc.tracker.register.source_addresses import SourceState, is_paused
 from dcc.tracker.states import State
 
 
@@ -223,6 +222,7 @@ def not_hosted_error(connection: Connection, key: ZipKey) -> NotFoundError:
             FileSourceHasZip.missed_since,
             FileSourceHasZip.uploading_since,
             ResourceStateRow.short_name.label("state"),
+            is_paused().label("paused"),
             Centre.short_name.label("centre"),
             Centre.is_active,
             _Named.short_name.label("owner"),
@@ -240,7 +240,7 @@ def not_hosted_error(connection: Connection, key: ZipKey) -> NotFoundError:
     rows = connection.execute(query).all()
     za_id = _id_of(connection, key)
     declined = declines_of(connection, [za_id]).get(za_id)
-    told = dict.fromkeys(_why_not(*row, key, declined) for row in rows)
+    told = dict.fromkeys(_why_not(row, key, declined) for row in rows)
     why = "; ".join(list(told)[:_MOST_TOLD]) or "none ever did"
     return NotFoundError(
         f"No available file source hosts {key} at present: {why}. See where it was with "
@@ -265,32 +265,23 @@ def _id_of(connection: Connection, key: ZipKey) -> int:
     return za_id
 
 
-def _why_not(
-    source_id: int,
-    gone_since: datetime | None,
-    missed_since: datetime | None,
-    uploading_since: datetime | None,
-    state: str,
-    centre: str,
-    is_active: bool,
-    owner: str | None,
-    may_be_taken: bool,
-    key: ZipKey,
-    declined: Decline | None,
-) -> str:
-    if state == SourceState.REMOVED:
-        return f"file source {source_id} is removed"
-    if not is_active:
-        return f"file source {source_id} is of centre {centre}, not active (`dcc centre activate {centre}`)"
-    if state != SourceState.AVAILABLE:
-        return f"file source {source_id} is in the state {state} (`dcc source set-state {source_id} available`)"
-    if gone_since is not None:
-        return f"file source {source_id} does not list it any more"
-    if not may_be_taken:
-        held = HeldArchive(0, key, owner or "", (centre,), declined)
-        return f"file source {source_id} is of another centre: {held.message}"
-    if missed_since is not None:
-        return f"file source {source_id} did not list it the last time"
-    if uploading_since is not None:
-        return f"it is still being uploaded to file source {source_id}"
-    return f"file source {source_id} could not be listed in this session"
+def _why_not(row: Any, key: ZipKey, declined: Decline | None) -> str:
+    source = f"file source {row.id}"
+    if row.state == SourceState.REMOVED:
+        return f"{source} is removed"
+    if not row.is_active:
+        return f"{source} is of centre {row.centre}, not active (`dcc centre activate {row.centre}`)"
+    if row.state != SourceState.AVAILABLE:
+        return f"{source} is in the state {row.state} (`dcc source set-state {row.id} available`)"
+    if row.paused:
+        return f"{source} is paused (`dcc source resume {row.id}`)"
+    if row.gone_since is not None:
+        return f"{source} does not list it any more"
+    if not row.may_be_taken:
+        held = HeldArchive(0, key, row.owner or "", (row.centre,), declined)
+        return f"{source} is of another centre: {held.message}"
+    if row.missed_since is not None:
+        return f"{source} did not list it the last time"
+    if row.uploading_since is not None:
+        return f"it is still being uploaded to {source}"
+    return f"{source} could not be listed in this session"

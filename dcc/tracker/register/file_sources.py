@@ -19,6 +19,7 @@ from sqlalchemy.engine import Row
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.sources.base import PLAIN, DeltaStrategy, Extent, SourceAddress
 from dcc.sources.connect import OPENERS, protocols
+from dcc.sources.due import Pause, shown_age
 from dcc.tracker.database import insert_rows
 from dcc.tracker.models import (
     Centre,
@@ -33,6 +34,7 @@ from dcc.tracker.models import (
 from dcc.tracker.register.centres import centre_id_of
 from dcc.tracker.register.column_texts import require_fit, shown_accesskey
 from dcc.tracker.register.source_addresses import SourceState, extent_columns, extent_of
+from dcc.tracker.register.source_pace import pace_columns, pace_of
 from dcc.tracker.register.source_trust import (
     PinnedKey,
     TlsTrust,
@@ -50,7 +52,8 @@ class SourceEntry:
     """A registered source for display: `accesskey` is a reference, `***` or empty.
 
     `hosted` counts the submissions that it hosts now; `fingerprints` are those of its accepted host keys,
-    `tls_fingerprints` of its accepted certificates, `tls_authorities` of the authorities trusted for it alone.
+    `tls_fingerprints` of its accepted certificates, `tls_authorities` of the authorities trusted for it alone. `every`
+    and `windows` are those of its `dcc.sources.due.Pace` as text, empty for none; `pause` is one that holds now.
     """
 
     id: int
@@ -69,6 +72,9 @@ class SourceEntry:
     tls_fingerprints: tuple[str, ...] = ()
     delta: DeltaStrategy = DeltaStrategy.ADDITIVE
     extent: Extent = PLAIN
+    every: str = ""
+    windows: str = ""
+    pause: Pause | None = None
 
 
 def add_source(
@@ -188,6 +194,7 @@ def list_sources(connection: Connection, ids: Sequence[int] | None = None) -> li
 
 
 def _entry(row: Row[tuple[object, ...]], fingerprints: Sequence[str], tls: TlsTrust) -> SourceEntry:
+    pace = pace_of(row)
     return SourceEntry(
         id=row.id,
         centre=row.centre,
@@ -205,6 +212,9 @@ def _entry(row: Row[tuple[object, ...]], fingerprints: Sequence[str], tls: TlsTr
         tls_fingerprints=tuple(tls.fingerprints or ()),
         delta=DeltaStrategy(row.delta),
         extent=extent_of(row),
+        every=shown_age(pace.every) if pace.every else "",
+        windows=pace.windows.text if pace.windows else "",
+        pause=pace.pause if pace.pause and (pace.pause.until is None or pace.pause.until > utc_now()) else None,
     )
 
 
@@ -227,8 +237,13 @@ def change_source(
     delta: DeltaStrategy | None = None,
     extent: Extent | None = None,
     tls: TlsTrust | None = None,
+    every: str | None = None,
+    windows: str | None = None,
 ) -> None:
-    """Change how a source is reached and listed; None leaves a value. Raises NotFoundError, ConfigurationError."""
+    """Change how a source is reached and listed, and when; None leaves a value.
+
+    Raises NotFoundError and ConfigurationError.
+    """
     _existing_source(connection, source_id)
     require_fit("host name", hostname, 512)
     require_fit("user name", username, 128)
@@ -243,6 +258,7 @@ def change_source(
     }
     given = {name: value for name, value in values.items() if value is not None}
     given |= {} if extent is None else extent_columns(extent)
+    given |= pace_columns(every, windows)
     if given:
         connection.execute(update(FileSource).where(FileSource.id == source_id).values(given))
     trust_certificates(connection, source_id, tls or TlsTrust())

@@ -8,10 +8,12 @@ from enum import StrEnum
 from typing import Any
 
 from pydantic import SecretStr
-from sqlalchemy import ColumnElement, Connection, and_, select
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, or_, select
 
+from dcc.databases.columns import UtcDateTime
 from dcc.sources.base import DeltaStrategy, Extent, SourceAddress
-from dcc.tracker.models import Centre, FileSource, HostKey, ProtocolRow, ResourceStateRow
+from dcc.sources.due import Windows
+from dcc.tracker.models import Centre, FileSource, HostKey, ProtocolRow, ResourceStateRow, utc_now
 from dcc.tracker.register.source_trust import TlsTrust, trusted_certificates
 
 
@@ -24,8 +26,17 @@ class SourceState(StrEnum):
 
 
 def in_use(centre: Any = Centre) -> ColumnElement[bool]:
-    """Whether a source is crawled, as a condition with its state and its centre, as `centre` if that is an alias."""
-    return and_(ResourceStateRow.short_name == SourceState.AVAILABLE, centre.is_active.is_(True))
+    """Whether a source is used, as a condition with its state and its centre, as `centre` if that is an alias.
+
+    It is available and not paused at present, and its centre is active.
+    """
+    return and_(ResourceStateRow.short_name == SourceState.AVAILABLE, ~is_paused(), centre.is_active.is_(True))
+
+
+def is_paused() -> ColumnElement[bool]:
+    """Whether a source is paused when the statement is executed."""
+    now = bindparam(None, type_=UtcDateTime(), callable_=utc_now)
+    return and_(FileSource.paused.is_not(None), or_(FileSource.paused_until.is_(None), FileSource.paused_until > now))
 
 
 def extent_of(row: Any) -> Extent:
@@ -64,6 +75,7 @@ def load_addresses(
             FileSource.listed_depth,
             FileSource.listed_include,
             FileSource.listed_exclude,
+            FileSource.crawl_windows,
         )
         .join(Centre, Centre.id == FileSource.centre_id)
         .join(ProtocolRow, ProtocolRow.id == FileSource.protocol_id)
@@ -94,6 +106,7 @@ def load_addresses(
             tls_fingerprints=tuple(trusted.get(row.id, TlsTrust()).fingerprints or ()),
             delta=DeltaStrategy(row.delta),
             extent=extent_of(row),
+            windows=Windows.parse(row.crawl_windows) if row.crawl_windows else None,
         )
         for row in connection.execute(query)
     ]

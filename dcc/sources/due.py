@@ -1,0 +1,231 @@
+"""Whether a source is due to be crawled, and if not, why and until when: `due`, a pure function of plain data.
+
+All times are naive, in UTC.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, time, timedelta
+from enum import StrEnum
+from functools import lru_cache
+from typing import Final, Self
+from zoneinfo import ZoneInfo
+
+MOST_BACK_OFF: Final = timedelta(days=1)
+"""The longest time for which a source that keeps failing is left alone."""
+
+_FIRST_BACK_OFF: Final = timedelta(hours=1)
+_READY: Final = 0.95
+"""The part of its age from which a source is due, so that the next session is not too late."""
+
+_DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_UNITS: Final = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
+_AGE: Final = re.compile(r"([1-9]\d{0,5})([mhdw])")
+_SPAN: Final = re.compile(r"(?:(\w{3})(?:-(\w{3}))? +)?(\d\d?):(\d\d)-(\d\d?):(\d\d)")
+_WEEK: Final = timedelta(days=7)
+_LONGEST_AGE: Final = timedelta(days=366)
+
+
+def parse_age(text: str) -> timedelta:
+    """An age such as `30m`, `6h`, `7d` or `2w`. Raises ValueError."""
+    found = _AGE.fullmatch(text.strip())
+    age = timedelta() if found is None else int(found[1]) * _UNITS[found[2]]
+    if not timedelta() < age <= _LONGEST_AGE:
+        raise ValueError(f"{text!r} is no age. Write a number with m, h, d or w, such as 6h, and a year at most.")
+    return age
+
+
+def shown_age(age: timedelta) -> str:
+    """An age as `parse_age` reads it."""
+    unit = next(unit for unit in reversed(_UNITS) if not age % _UNITS[unit])
+    return f"{age // _UNITS[unit]}{unit}"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Hours of some days of the week, 0 for Monday; an `end` that is not after `start` is on the next day."""
+
+    days: frozenset[int]
+    start: time
+    end: time
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """The times of the week at which a source may be used, in a time zone. `text` is what was parsed."""
+
+    spans: tuple[Span, ...]
+    zone: ZoneInfo
+    text: str
+
+    @classmethod
+    @lru_cache(maxsize=1024)
+    def parse(cls, text: str) -> Self:
+        """Windows from a text such as `20:00-06:00` or `Mon-Fri 20:00-06:00, Sat-Sun 00:00-24:00 Europe/London`.
+
+        Without a time zone they are in UTC. Raises ValueError.
+        """
+        hours, _, zone = text.strip().rpartition(" ")
+        if _SPAN.fullmatch(zone) or not hours:
+            hours, zone = text.strip(), "UTC"
+        try:
+            return cls(tuple(_span(part.strip()) for part in hours.split(",")), ZoneInfo(zone), text.strip())
+        except (ValueError, OSError, LookupError) as error:
+            raise ValueError(
+                f"{text!r} is no window ({error}). Write such as '20:00-06:00 Europe/London' or "
+                "'Mon-Fri 20:00-06:00, Sat-Sun 00:00-24:00 Asia/Tokyo'."
+            ) from error
+
+    def is_open(self, at: datetime) -> bool:
+        """Whether a source may be used at a time."""
+        return any(begin <= at < end for begin, end in self.around(at, at))
+
+    def opens(self, at: datetime) -> datetime:
+        """The first time from `at` on at which it is open."""
+        return min(max(begin, at) for begin, end in self.around(at, at + _WEEK) if end > at)
+
+    def around(self, first: datetime, last: datetime) -> Iterator[tuple[datetime, datetime]]:
+        """The beginnings and ends of all windows between two times, and of some before and after."""
+        day = (first - timedelta(days=2)).date()
+        while day <= (last + timedelta(days=2)).date():
+            for span in self.spans:
+                if day.weekday() in span.days:
+                    end_day = day + timedelta(days=span.end <= span.start)
+                    ends = (datetime.combine(day, span.start), datetime.combine(end_day, span.end))
+                    begin, end = (at.replace(tzinfo=self.zone).astimezone(UTC).replace(tzinfo=None) for at in ends)
+                    yield begin, end
+            day += timedelta(days=1)
+
+
+def _span(text: str) -> Span:
+    found = _SPAN.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text!r} is not of the form HH:MM-HH:MM")
+    first, last = (_DAYS.index(name.title()) if name else None for name in (found[1], found[2]))
+    first, last = (0, 6) if first is None else (first, first if last is None else last)
+    days = frozenset(range(first, last + 1)) if first <= last else frozenset((*range(first, 7), *range(last + 1)))
+    # 24:00 is 00:00 of the next day.
+    start, end = (
+        time(int(hour) % 24 if hour == "24" else int(hour), int(minute))
+        for hour, minute in ((found[3], found[4]), (found[5], found[6]))
+    )
+    return Span(days, start, end)
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """A person's decision to leave a source alone, without `until` for as long as nobody resumes it."""
+
+    reason: str
+    by: str
+    since: datetime
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """When a source may be crawled: `every`, the oldest that its listing may become; None: with every session."""
+
+    every: timedelta | None = None
+    windows: Windows | None = None
+    pause: Pause | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PastCrawls:
+    """When a source was last listed, wholly or in part, and how often in a row it failed since; when last."""
+
+    listed: datetime | None = None
+    failures: int = 0
+    failed: datetime | None = None
+
+
+class Why(StrEnum):
+    """Why a source is crawled now, or is not."""
+
+    DUE = "due"
+    RECENT = "recent"
+    CLOSED = "closed"
+    FAILING = "failing"
+    PAUSED = "paused"
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """Whether a source is due, and if not, why and until when; a pause may be without an end: None."""
+
+    why: Why
+    until: datetime | None
+    pace: Pace
+    past: PastCrawls
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is to be crawled now."""
+        return self.why is Why.DUE
+
+    @property
+    def may_be_used(self) -> bool:
+        """Whether archives may be fetched from it now."""
+        return self.why in (Why.DUE, Why.RECENT)
+
+    def __str__(self) -> str:
+        until = "" if self.until is None else f" until {self.until:%Y-%m-%d %H:%M} UTC"
+        match self.why:
+            case Why.PAUSED if self.pace.pause is not None:
+                return f"paused by {self.pace.pause.by}{until}: {self.pace.pause.reason}"
+            case Why.FAILING:
+                return f"failed {self.past.failures} times in a row, left alone{until}"
+            case Why.CLOSED:
+                return f"outside its window{until}"
+            case Why.RECENT:
+                return f"not due{until}"
+        return "due"
+
+
+def due(pace: Pace, past: PastCrawls, now: datetime, failure_limit: int, *, is_named: bool = False) -> Due:
+    """Whether a source is due at a time.
+
+    After `failure_limit` failures in a row it is left alone for an hour, and for twice as long after each further one,
+    up to `MOST_BACK_OFF`. `is_named`: a person asks for it, which overrides all but a pause.
+    """
+
+    def not_before(why: Why, until: datetime | None) -> Due:
+        return Due(why, until, pace, past)
+
+    pause = pace.pause
+    if pause is not None and (pause.until is None or pause.until > now):
+        return not_before(Why.PAUSED, pause.until)
+    if is_named:
+        return not_before(Why.DUE, None)
+    if past.failed is not None and past.failures >= failure_limit:
+        doublings = min(past.failures - failure_limit, 10)
+        again = past.failed + min(_FIRST_BACK_OFF * 2**doublings, MOST_BACK_OFF)
+        if again > now:
+            return not_before(Why.FAILING, again if pace.windows is None else pace.windows.opens(again))
+    ready = ready_at(pace, past)
+    if ready is not None and ready > now:
+        return not_before(Why.RECENT, ready)
+    if pace.windows is not None and not pace.windows.is_open(now):
+        return not_before(Why.CLOSED, pace.windows.opens(now))
+    return not_before(Why.DUE, None)
+
+
+def ready_at(pace: Pace, past: PastCrawls) -> datetime | None:
+    """From when on a source without failures is due; None: at any time.
+
+    That is in time for its age, if its windows allow it, else when they next open.
+    """
+    if pace.every is None or past.listed is None:
+        return None
+    ready, oldest = past.listed + _READY * pace.every, past.listed + pace.every
+    if pace.windows is None:
+        return ready
+    opens = pace.windows.opens(ready)
+    if opens <= oldest:
+        return opens
+    before = [begin for begin, _ in pace.windows.around(ready - _WEEK, ready) if past.listed < begin <= ready]
+    return max(before, default=opens)

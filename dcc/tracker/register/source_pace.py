@@ -1,0 +1,116 @@
+"""When sources may be crawled, who paused them, and which are due: the register's side of `dcc.sources.due`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from sqlalchemy import Connection, ScalarSelect, func, select, type_coerce, update
+from sqlalchemy.orm import aliased
+
+from dcc.databases.columns import UtcDateTime
+from dcc.errors import ConfigurationError, NotFoundError
+from dcc.sources.due import Due, Pace, PastCrawls, Pause, Windows, due, parse_age
+from dcc.tracker.models import FileSource, ResourceStateRow, SourceCrawlRow, utc_now
+from dcc.tracker.register.source_addresses import SourceState
+
+_FAILED: Final = "failed"
+_MINUTE: Final = timedelta(minutes=1)
+_Good = aliased(SourceCrawlRow)
+
+
+def pace_of(row: Any) -> Pace:
+    """The pace of a source, from its row."""
+    every = None if row.crawl_every is None else row.crawl_every * _MINUTE
+    pause = (
+        None if row.paused is None else Pause(row.pause_reason or "", row.paused_by or "", row.paused, row.paused_until)
+    )
+    return Pace(every, Windows.parse(row.crawl_windows) if row.crawl_windows else None, pause)
+
+
+def pace_columns(every: str | None, windows: str | None) -> dict[str, object]:
+    """The columns of an age and of windows; None leaves them, empty text removes them. Raises ConfigurationError."""
+    columns: dict[str, object] = {}
+    try:
+        if every is not None:
+            columns["crawl_every"] = parse_age(every) // _MINUTE if every else None
+        if windows is not None:
+            columns["crawl_windows"] = Windows.parse(windows).text if windows else None
+    except ValueError as error:
+        raise ConfigurationError(str(error)) from error
+    return columns
+
+
+def set_pause(connection: Connection, source_id: int, pause: Pause | None) -> None:
+    """Pause a source, or resume it: None. Its failures so far do not count any more. Raises NotFoundError."""
+    values = {
+        "paused": pause and pause.since,
+        "paused_until": pause and pause.until,
+        "paused_by": pause and pause.by[:64],
+        "pause_reason": pause and pause.reason[:256],
+    }
+    if not connection.execute(update(FileSource).where(FileSource.id == source_id).values(values)).rowcount:
+        raise NotFoundError(f"There is no file source {source_id}. See `dcc source list`.")
+
+
+def load_dues(
+    connection: Connection, failure_limit: int, now: datetime | None = None, *, named: Collection[int] = ()
+) -> dict[int, Due]:
+    """Whether each source that is not removed is due, by id; those that a person has `named` override their schedule.
+
+    Failures before the source was last changed do not count.
+    """
+    query = (
+        select(
+            FileSource.id,
+            FileSource.crawl_every,
+            FileSource.crawl_windows,
+            FileSource.paused,
+            FileSource.paused_until,
+            FileSource.paused_by,
+            FileSource.pause_reason,
+            _of_last_listing(_Good.start_time).label("listed"),
+            _of_failures(func.count()).label("failures"),
+            _of_failures(func.max(SourceCrawlRow.finish_time)).label("failed"),
+        )
+        .join(ResourceStateRow, ResourceStateRow.id == FileSource.state_id)
+        .where(ResourceStateRow.short_name != SourceState.REMOVED)
+        .order_by(FileSource.id)
+    )
+    now = now or utc_now()
+    return {
+        row.id: due(
+            pace_of(row),
+            PastCrawls(row.listed, row.failures, row.failed),
+            now,
+            failure_limit,
+            is_named=row.id in named,
+        )
+        for row in connection.execute(query)
+    }
+
+
+def _of_last_listing(column: Any) -> ScalarSelect[Any]:
+    return (
+        select(column)
+        .where(_Good.file_source_id == FileSource.id, _Good.outcome != _FAILED)
+        .order_by(_Good.id.desc())
+        .limit(1)
+        .correlate(FileSource)
+        .scalar_subquery()
+    )
+
+
+def _of_failures(column: Any) -> ScalarSelect[Any]:
+    changed = type_coerce(FileSource.last_update, UtcDateTime())
+    return (
+        select(column)
+        .where(
+            SourceCrawlRow.file_source_id == FileSource.id,
+            SourceCrawlRow.id > func.coalesce(_of_last_listing(_Good.id), 0),
+            SourceCrawlRow.start_time >= changed,
+        )
+        .correlate(FileSource)
+        .scalar_subquery()
+    )

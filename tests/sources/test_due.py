@@ -1,0 +1,76 @@
+"""Whether a source is due: its age, its windows, its pause, and how long one that fails is left alone."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+
+from dcc.sources.due import Pace, PastCrawls, Pause, Why, Windows, due, parse_age, shown_age
+
+NOW = datetime(2026, 3, 4, 12)  # a Wednesday, in UTC without a zone
+HOUR = timedelta(hours=1)
+LONDON = "20:00-06:00 Europe/London"
+
+
+def listed(hours: float) -> PastCrawls:
+    return PastCrawls(listed=NOW - hours * HOUR)
+
+
+def pace(every: str = "", windows: str = "", pause: Pause | None = None) -> Pace:
+    return Pace(parse_age(every) if every else None, Windows.parse(windows) if windows else None, pause)
+
+
+@pytest.mark.parametrize(
+    ("given", "past", "why", "hours"),
+    [
+        (pace(), listed(0), Why.DUE, None),
+        (pace("6h"), PastCrawls(), Why.DUE, None),
+        (pace("6h"), listed(1), Why.RECENT, 4.7),
+        (pace("6h"), listed(5.8), Why.DUE, None),
+        (pace(windows=LONDON), PastCrawls(), Why.CLOSED, 8),
+        (pace(windows="Mon-Fri 08:00-13:00"), PastCrawls(), Why.DUE, None),
+        (pace(windows="Sat-Sun 00:00-24:00"), PastCrawls(), Why.CLOSED, 60),
+        (pace(windows="Sat-Wed 13:00-14:00, Wed 11:30-12:30"), PastCrawls(), Why.DUE, None),
+        (pace("1d", "20:00-06:00 Asia/Tokyo"), listed(20), Why.RECENT, 2.8),
+        # It is due in the last window before its age is reached, if one opens.
+        (pace("2d", "03:00-04:00"), listed(25), Why.RECENT, 15),
+        (pace("1h", "03:00-04:00"), listed(9), Why.CLOSED, 15),
+        (pace(), PastCrawls(NOW, 2, NOW), Why.DUE, None),
+        (pace(), PastCrawls(NOW, 3, NOW), Why.FAILING, 1),
+        (pace(), PastCrawls(NOW, 6, NOW), Why.FAILING, 8),
+        (pace(), PastCrawls(NOW, 60, NOW), Why.FAILING, 24),
+        (pace(), PastCrawls(NOW, 3, NOW - HOUR), Why.DUE, None),
+        (pace(windows=LONDON), PastCrawls(NOW, 4, NOW), Why.FAILING, 8),
+        (pace(pause=Pause("move", "ann", NOW)), PastCrawls(), Why.PAUSED, None),
+        (pace(pause=Pause("move", "ann", NOW, NOW + HOUR)), PastCrawls(), Why.PAUSED, 1),
+        (pace(pause=Pause("move", "ann", NOW, NOW)), PastCrawls(), Why.DUE, None),
+    ],
+)
+def test_why_a_source_is_crawled_or_not_and_until_when(
+    given: Pace, past: PastCrawls, why: Why, hours: float | None
+) -> None:
+    found = due(given, past, NOW, failure_limit=3)
+    assert (found.why, found.until) == (why, None if hours is None else NOW + hours * HOUR), str(found)
+    named = due(given, past, NOW, failure_limit=3, is_named=True)
+    assert named.why == (Why.PAUSED if why is Why.PAUSED else Why.DUE)
+
+
+def test_windows_keep_to_the_clock_of_their_zone() -> None:
+    windows = Windows.parse(LONDON)
+    assert [windows.opens(datetime(2026, month, 2, 12)).hour for month in (1, 7)] == [20, 19]
+    assert windows.is_open(datetime(2026, 7, 2, 4, 59))
+    assert not windows.is_open(datetime(2026, 7, 2, 5))
+
+
+@pytest.mark.parametrize("text", ["", "20:00", "20-06", "25:00-26:00", "20:00-06:00 Nowhere/Else", "Xyz 20:00-21:00"])
+def test_a_window_that_cannot_be_read_says_what_to_write(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is no window .* Write such as"):
+        Windows.parse(text)
+
+
+def test_ages_are_shown_as_they_are_written() -> None:
+    for text in ("90m", "6h", "5d", "2w"):
+        assert shown_age(parse_age(text)) == text
+    with pytest.raises(ValueError, match="such as 6h"):
+        parse_age("6 hours")

@@ -1,0 +1,91 @@
+"""The pace of sources in the tracker: schedules, pauses, and how their past crawls count."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import func, update
+
+from dcc.errors import ConfigurationError, NotFoundError
+from dcc.sources.due import Pause, Why
+from dcc.tracker.database import insert_rows, writing
+from dcc.tracker.models import CrawlingSession, FileSource, SourceCrawlRow, utc_now
+from dcc.tracker.register.file_sources import change_source, list_sources
+from dcc.tracker.register.source_addresses import load_addresses
+from dcc.tracker.register.source_pace import load_dues, set_pause
+from tests.support.installations import Installation
+
+HOUR = timedelta(hours=1)
+NOW = utc_now()
+
+
+def why(installation: Installation, source: int, **given: int) -> Why:
+    with installation.tracker.connect() as connection:
+        return load_dues(connection, 3, NOW, named=given.values())[source].why
+
+
+@pytest.mark.both_databases
+def test_past_crawls_decide_whether_a_source_is_due(installation: Installation) -> None:
+    source = installation.add_folder().source_id
+    with writing(installation.tracker) as connection:
+        (session,) = insert_rows(
+            connection, CrawlingSession.__table__, [{"start_time": NOW, "status": 0, "created": NOW}]
+        )
+        change_source(connection, source, every="6h")
+        connection.execute(update(FileSource).values(last_update=NOW - 9 * HOUR))
+
+    def crawled(hours: float, outcome: str) -> None:
+        at = NOW - hours * HOUR
+        row = {"session_id": session, "file_source_id": source, "start_time": at, "finish_time": at, "outcome": outcome}
+        with writing(installation.tracker) as connection:
+            insert_rows(connection, SourceCrawlRow.__table__, [row])
+
+    assert why(installation, source) is Why.DUE
+    for hours, outcome, expected in (
+        (8, "ok", Why.DUE),
+        (4, "partial", Why.RECENT),
+        (3.5, "failed", Why.RECENT),
+        (3, "failed", Why.RECENT),
+        (0.5, "failed", Why.FAILING),
+    ):
+        crawled(hours, outcome)
+        assert why(installation, source) is expected, (hours, outcome)
+    assert why(installation, source, named=source) is Why.DUE
+    with writing(installation.tracker) as connection:
+        # Whoever mends a source changes it: what failed before counts no more.
+        change_source(connection, source, every="3h", windows="00:00-24:00")
+        connection.execute(update(FileSource).values(last_update=func.current_timestamp()))
+    assert why(installation, source) is Why.DUE
+
+
+@pytest.mark.both_databases
+def test_a_paused_source_is_used_by_nobody_until_its_pause_ends(installation: Installation) -> None:
+    source = installation.add_folder().source_id
+
+    def used() -> bool:
+        with installation.tracker.connect() as connection:
+            return bool(load_addresses(connection))
+
+    for until, is_used in ((None, False), (NOW + HOUR, False), (NOW - HOUR, True)):
+        with writing(installation.tracker) as connection:
+            set_pause(connection, source, Pause("a move", "ann", NOW - 2 * HOUR, until))
+        assert used() == is_used
+        assert (why(installation, source, named=source) is Why.PAUSED) == (not is_used)
+        with installation.tracker.connect() as connection:
+            assert bool(list_sources(connection)[0].pause) == (not is_used)
+    with writing(installation.tracker) as connection:
+        set_pause(connection, source, None)
+    assert used()
+    with pytest.raises(NotFoundError, match="no file source 99"), writing(installation.tracker) as connection:
+        set_pause(connection, 99, None)
+
+
+def test_a_schedule_that_cannot_be_read_changes_nothing(installation: Installation) -> None:
+    source = installation.add_folder().source_id
+    for given in ({"every": "often"}, {"windows": "at night"}, {"every": "99999w"}):
+        with pytest.raises(ConfigurationError, match="Write"), writing(installation.tracker) as connection:
+            change_source(connection, source, **given)
+    with installation.tracker.connect() as connection:
+        (entry,) = list_sources(connection)
+    assert (entry.every, entry.windows) == ("", "")
