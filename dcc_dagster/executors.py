@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 from dagster import ExecutorDefinition, in_process_executor, multiprocess_executor
 
 from dcc.errors import ConfigurationError
-from dcc.runtime.secret_references import resolved
 from dcc.settings import Settings
 from dcc.settings.workers import ExecutorKind
 
@@ -63,10 +62,10 @@ def require_executor(settings: Settings) -> None:
 
 
 def broker_of(settings: Settings) -> str:
-    """The broker's URL. Raises ConfigurationError if it is missing or cannot be read."""
+    """The broker's URL. Raises ConfigurationError if it is missing."""
     if settings.broker is None:
         raise ConfigurationError(f"{BROKER} names no broker. Set it to the URL of Redis or RabbitMQ.")
-    return resolved(settings.broker.get_secret_value(), f"the setting {BROKER}")
+    return settings.broker.get_secret_value()
 
 
 def execution_of(settings: Settings) -> dict[str, Any]:

@@ -17,8 +17,8 @@ from pydantic.fields import FieldInfo
 
 from dcc.errors import ConfigurationError
 from dcc.redaction import keep_secret
-from dcc.runtime.secret_references import is_reference, read_reference
 from dcc.settings import Settings, load_settings, variable_of
+from dcc.settings.secret_references import is_reference, read_reference
 
 _SETTING = "setting"
 _SECRET = "dagster__is_secret"  # noqa: S105 - what Dagster calls fields that its pages mask

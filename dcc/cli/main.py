@@ -93,7 +93,7 @@ def dcc(debug: bool) -> None:
     one archive, `dcc data causes` shows what is wrong and who acts, and `dcc report` makes the answer to a centre.
     Every command suggests the next one; docs/quickstart.md explains the first ten minutes.
 
-    All settings are environment variables; `dcc settings` lists them. Without any, all data are in ~/.dcc.
+    Settings are in dcc.toml or environment variables; `dcc settings` lists them. Without any, all data are in ~/.dcc.
 
     An error is one line on standard error: its id, which `dcc explain` explains, what is wrong and what to do. Standard
     output is then empty, with --json too, except for a session's work before the error. Times are in UTC.

@@ -21,6 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
+from dcc.configuration_file import given_variables
 from dcc.errors import ConfigurationError
 from dcc.redaction import redacted
 from dcc.runtime.log_context import FIELDS, log_context
@@ -55,12 +56,12 @@ class LogPlan:
 
 
 def plan_from_environment(environment: Mapping[str, str] = os.environ) -> LogPlan | None:
-    """The log of the environment's settings; None without one.
+    """The log of the environment's and the configuration file's settings; None without one.
 
     Reads the settings without importing `dcc.settings`, which takes longer than short commands do. Raises
     ConfigurationError with the name of a wrong setting.
     """
-    said = {name.upper(): text for name, text in environment.items() if text}
+    said = given_variables(environment)
     form, level, file = (said.get(f"DCC_LOG_{name}") for name in ("FORMAT", "LEVEL", "FILE"))
     if form is None and level is None and file is None:
         return None

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from dcc.configuration_file import given_variables
+
 _M_ARENA_MAX: Final = -8
 _ARENAS: Final = 2
 _VARIABLE: Final = "MALLOC_ARENA_MAX"
@@ -120,10 +122,12 @@ def keep_files_private() -> None:
 
 
 def environment_without_secrets() -> dict[str, str]:
-    """The environment for a process that needs neither settings nor secrets: only variables for programs in general."""
-    kept = ("COV", "DCC_LOG_", "LANG", "LC_", "LD_", "PYTHON")
+    """The environment for a process that needs neither settings nor secrets: the log, and programs' own variables."""
+    kept = ("COV", "LANG", "LC_", "LD_", "PYTHON")
     named = {"HOME", "LOGNAME", "PATH", "TMPDIR", "TZ", "USER", "VIRTUAL_ENV"}
-    return {name: value for name, value in os.environ.items() if name in named or name.upper().startswith(kept)}
+    of_programs = {name: value for name, value in os.environ.items() if name in named or name.upper().startswith(kept)}
+    given = given_variables(os.environ)
+    return of_programs | {name: value for name, value in given.items() if name.startswith("DCC_LOG_")}
 
 
 _HOST_LENGTH = 128

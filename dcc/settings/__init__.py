@@ -1,40 +1,47 @@
 """Every setting of the platform, its default and its meaning.
 
-Each field is read from the environment variable `DCC_` + its name in capitals (`DCC_DOWNLOADERS=8`); an empty one
-counts as not set, and one with that prefix that is no setting is refused. Nothing else is read: no file, so that two
-processes with the same environment have the same settings. They are in groups by subject, a module each: locations,
-store, sessions, reference data, notifications. One that was renamed (`renamed`) is read by its old name for one
-release.
+Each field is read from the environment variable `DCC_` + its name in capitals (`DCC_DOWNLOADERS=8`), or by its name
+from the configuration file (`downloaders = 8`); the environment counts first, and an empty variable as not set. A name
+that is no setting is refused in both. They are in groups by subject, a module and a section of the file each
+(`groups`). One that was renamed (`renamed`) is read by its old name for one release.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import re
+import shlex
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import cache
-from typing import Self
+from pathlib import Path
+from typing import Final, Literal, Self
 
-from pydantic import PrivateAttr, SecretStr, ValidationError, model_validator
+from pydantic import ConfigDict, PrivateAttr, SecretStr, ValidationError, model_validator
 from pydantic_core import ErrorDetails
-from pydantic_settings import SettingsConfigDict
 
+from dcc.configuration_file import VARIABLE, ConfigurationFile, read_configuration_file
 from dcc.errors import ConfigurationError
 from dcc.nearest_names import nearest_names
 from dcc.redaction import keep_secret, keep_secrets_of_url
 from dcc.settings.group import PREFIX
+from dcc.settings.groups import SECTION_OF
 from dcc.settings.home import require_own_home
 from dcc.settings.locations import LocationSettings
 from dcc.settings.notifications import LANGUAGE_CODE, NotificationSettings
 from dcc.settings.reference import ReferenceSettings
 from dcc.settings.renamed import NEW_NAMES, values_by_new_name, warnings_of
+from dcc.settings.secret_references import is_reference, read_reference
 from dcc.settings.sessions import SessionSettings
 from dcc.settings.store import StoreSettings
 from dcc.settings.workers import WorkerSettings
 
-__all__ = ["LANGUAGE_CODE", "Settings", "load_settings"]
+__all__ = ["LANGUAGE_CODE", "Settings", "given_settings", "load_settings"]
 
 log = logging.getLogger(__name__)
+
+_PLAIN_URL: Final = re.compile(r"(mysql|mariadb|sqlite|smtps?|rediss?|amqps?)(\+\w+)?://")
 
 
 # The fields of the last of these come first.
@@ -43,7 +50,7 @@ class Settings(
 ):
     """Settings of one installation; immutable. Build with `load_settings`."""
 
-    model_config = SettingsConfigDict(defer_build=False)
+    model_config = ConfigDict(defer_build=False)
 
     _changed_by_protocol: dict[str, dict[str, object]] = PrivateAttr(default_factory=dict)
 
@@ -78,6 +85,16 @@ class Settings(
         """The settings that hold for file sources of this protocol."""
         return self.changed(self._changed_by_protocol.get(protocol, {}))
 
+    @model_validator(mode="before")
+    @classmethod
+    def _follow_references(cls, given: dict[str, object]) -> dict[str, object]:
+        for name in SECRETS & given.keys():
+            value = given[name]
+            text = value.get_secret_value() if isinstance(value, SecretStr) else value
+            if isinstance(text, str) and is_reference(text):
+                given[name] = read_reference(text, f"the setting {variable_of(name)}")
+        return given
+
     @model_validator(mode="after")
     def _tell_nobody(self) -> Self:
         for name in type(self).model_fields:
@@ -86,9 +103,15 @@ class Settings(
                 secret = value.get_secret_value()
                 if name.endswith("_url"):
                     keep_secrets_of_url(secret)
-                elif not secret.startswith(("env:", "file:")):
+                else:
                     keep_secret(secret)
         return self
+
+
+SECRETS: Final = frozenset(
+    name for name, field in Settings.model_fields.items() if "SecretStr" in str(field.annotation)
+)
+"""The settings whose values are secrets, or references to them."""
 
 
 def variable_of(name: str) -> str:
@@ -96,23 +119,72 @@ def variable_of(name: str) -> str:
     return f"{PREFIX}{name.upper()}"
 
 
+@dataclass(frozen=True, slots=True)
+class GivenSettings:
+    """The settings that are given: in the environment, and by the configuration file where not there."""
+
+    environment: Mapping[str, str]
+    of_file: Mapping[str, str]
+    file: ConfigurationFile | None
+
+    def origin_of(self, name: str) -> Literal["environment", "file", "default"]:
+        """Where the value of a setting comes from."""
+        return "environment" if name in self.environment else "file" if name in self.of_file else "default"
+
+    def named(self, name: str) -> str:
+        """How messages name a setting: by its variable, or its name in the file."""
+        if self.file is None or name not in self.of_file:
+            return variable_of(name)
+        return f"{name} in {self.file.path}"
+
+
+def given_settings(environment: Mapping[str, str]) -> GivenSettings:
+    """What is given, by the settings' names; old names count as new ones.
+
+    Raises ConfigurationError for a name that is no setting, and for a secret in a file that others can read.
+    """
+    _refuse_unknown(environment)
+    given = _by_new_name({name: text for name, text in environment.items() if _is_ours(name)})
+    file = read_configuration_file(environment)
+    if file is None:
+        return GivenSettings(given, {}, None)
+    _refuse_unknown_in(file)
+    _refuse_open_secrets(file)
+    of_file = {name: text for name, text in _by_new_name(file.variables()).items() if name not in given}
+    return GivenSettings(given, of_file, file)
+
+
+def _by_new_name(variables: Mapping[str, str]) -> dict[str, str]:
+    """The texts of variables by the settings' names, without empty ones."""
+    known = {name: text for name, text in variables.items() if text and name.upper() not in NEW_NAMES}
+    return {_field_of(name): text for name, text in (known | values_by_new_name(variables)).items() if name != VARIABLE}
+
+
+def renaming_warnings(environment: Mapping[str, str]) -> list[str]:
+    """What to say of settings with an old name, a sentence for each."""
+    file = read_configuration_file(environment)
+    of_file = [] if file is None else [f"{file.path}: {warning}" for warning in warnings_of(file.variables())]
+    return [*warnings_of(environment), *of_file]
+
+
 def load_settings(**overrides: object) -> Settings:
-    """Read the settings from the environment; `overrides` (field names) win.
+    """Read the settings from the environment and the configuration file; `overrides` (field names) win.
 
     Old names of settings that were renamed are logged once in a process. Raises ConfigurationError that names each
-    wrong setting and what it must be, or a variable that is none.
+    wrong setting and what it must be, or a name that is no setting.
     """
+    given = given_settings(os.environ)
+    for warning in renaming_warnings(os.environ):
+        _warn_once(warning)
+    wanted = {name: value for name, value in overrides.items() if value is not None}
     try:
-        _refuse_unknown(os.environ)
-        for warning in warnings_of(os.environ):
-            _warn_once(warning)
-        given: dict[str, object] = {_field_of(name): value for name, value in values_by_new_name(os.environ).items()}
-        given |= {name: value for name, value in overrides.items() if value is not None}
-        settings = Settings(**given)  # type: ignore[arg-type]
+        settings = Settings(**{**given.of_file, **given.environment, **wanted})  # type: ignore[arg-type]
     except ValidationError as error:
-        raise ConfigurationError(_problems(error, variable_of)) from error
+        raise ConfigurationError(_problems(error, given.named)) from error
     _ = settings.naming
     require_own_home(settings.home)
+    if given.file is not None:
+        _refuse_other_home(given.file)
     return settings
 
 
@@ -123,7 +195,7 @@ def _warn_once(warning: str) -> None:
 
 
 def _field_of(variable: str) -> str:
-    return variable.removeprefix(PREFIX).lower()
+    return variable.upper().removeprefix(PREFIX).lower()
 
 
 def _problems(error: ValidationError, named: Callable[[str], str]) -> str:
@@ -144,7 +216,7 @@ def _unknown(name: str) -> str:
 
 def _refuse_unknown(environment: Mapping[str, str]) -> None:
     """Raise ConfigurationError for variables with the prefix of settings that are none; values are not repeated."""
-    known = {variable_of(name) for name in Settings.model_fields} | NEW_NAMES.keys()
+    known = {variable_of(name) for name in Settings.model_fields} | NEW_NAMES.keys() | {VARIABLE}
     unknown = sorted(
         name for name, value in environment.items() if value and _is_ours(name) and name.upper() not in known
     )
@@ -153,6 +225,49 @@ def _refuse_unknown(environment: Mapping[str, str]) -> None:
         raise ConfigurationError(
             f"{problems}. Correct the name, or unset it; a variable of your own, such as one with the password of a "
             f"file source, must not begin with {PREFIX}."
+        )
+
+
+def _refuse_unknown_in(file: ConfigurationFile) -> None:
+    """Raise ConfigurationError for sections and settings that are none, and settings in another's section."""
+    sections = set(SECTION_OF.values())
+    old_names = {_field_of(name) for name in NEW_NAMES}
+    problems = [
+        f"there is no section [{name}]; the nearest is [{nearest_names(name, sorted(sections), 1, least_alike=0.0)[0]}]"
+        for name in sorted(file.sections - sections)
+    ]
+    for name, given in file.values.items():
+        if name not in Settings.model_fields and name not in old_names:
+            problems.append(f"there is no setting {name}; the nearest is {_field_of(_nearest(variable_of(name)))}")
+        elif given.section in sections and given.section != SECTION_OF.get(name, given.section):
+            problems.append(f"{name} is in [{given.section}], and belongs in [{SECTION_OF[name]}]")
+    if problems:
+        raise ConfigurationError(f"The configuration file {file.path}: {'; '.join(problems)}. Correct it.")
+
+
+def _refuse_open_secrets(file: ConfigurationFile) -> None:
+    """Raise ConfigurationError if the file holds a secret, and others can read or change it."""
+    held = [name for name, given in file.values.items() if name in SECRETS and _is_secret(given.text)]
+    if held and file.is_open_to_others:
+        raise ConfigurationError(
+            f"The configuration file {file.path} holds a secret ({', '.join(held)}), and others can read or change it "
+            f"(its mode is {file.mode:04o}). Take their rights away: chmod g-w,o= {shlex.quote(str(file.path))} "
+            "Or write file:PATH or env:NAME instead of the secret."
+        )
+
+
+def _is_secret(text: str) -> bool:
+    """Whether the value of a secret setting is one, not a reference or the URL of a database without a password."""
+    return bool(text) and not is_reference(text) and ("@" in text or "?" in text or not _PLAIN_URL.match(text))
+
+
+def _refuse_other_home(file: ConfigurationFile) -> None:
+    """Raise ConfigurationError if a file in one DCC_HOME names another, which no other command would find."""
+    home = "" if file.is_named or "home" not in file.values else file.values["home"].text
+    if home and Path(home).expanduser().absolute() != file.path.parent:
+        raise ConfigurationError(
+            f"The configuration file {file.path} names another DCC_HOME, {home}. Remove home from it, or name the file "
+            f"in {VARIABLE}."
         )
 
 

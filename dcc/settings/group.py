@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Final
 
-from pydantic import AfterValidator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict
 
 MEGABYTE: Final = 1024 * 1024
 PREFIX: Final = "DCC_"
@@ -24,28 +23,15 @@ AbsolutePath = Annotated[Path, AfterValidator(_absolute)]
 """A path, absolute whatever the working directory becomes; `~` is the user's home directory."""
 
 
-class SettingsGroup(BaseSettings):
+class SettingsGroup(BaseModel):
     """Some of the settings, of one subject; `Settings` has those of all groups."""
 
-    model_config = SettingsConfigDict(
-        env_prefix=PREFIX,
-        env_ignore_empty=True,
+    model_config = ConfigDict(
         frozen=True,
         extra="forbid",
         allow_inf_nan=False,
         hide_input_in_errors=True,
+        validate_default=True,
         # Only `Settings` is made, which has them all.
         defer_build=True,
     )
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],  # noqa: ARG003
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Read the environment and nothing else: to look for files that there are not takes half of the time."""
-        return init_settings, env_settings

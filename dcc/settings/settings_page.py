@@ -9,45 +9,31 @@ from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
 from dcc.settings import variable_of
-from dcc.settings.group import SettingsGroup
-from dcc.settings.locations import LocationSettings
-from dcc.settings.notifications import NotificationSettings
-from dcc.settings.reference import ReferenceSettings
-from dcc.settings.sessions import SessionSettings
-from dcc.settings.store import StoreSettings
-from dcc.settings.workers import WorkerSettings
+from dcc.settings.groups import SECTIONS, Section
 
 _BEGINNING: Final = """\
 # Settings
 
-Settings are environment variables. Set them for every `dcc` process, in `/etc/dcc/dcc.env` for
-[services](operations/install.md#as-a-service). An empty one counts as not set. `dcc settings` shows the values in use.
+Settings are in one file: `dcc.toml` in `DCC_HOME`, or the file that `DCC_CONFIG` names. `dcc settings --write` writes
+it. In it, `DCC_DOWNLOADERS` is `downloaders = 8`. An environment variable that is not empty overrides the file.
+`dcc settings` shows each value and its origin.
 
-Commands refuse an unknown variable that begins with `DCC_`. Give your own variables other names, such as
-`HARWELL_PASSWORD`.
+A secret can be `file:PATH` or `env:NAME`. If the file holds a secret, it must be private (mode 0600 or 0640).
 
-Defaults are in brackets.
+DCC refuses unknown names. Give your own variables names without `DCC_`, such as `HARWELL_PASSWORD`. Defaults are in
+brackets.
 """
-_SECTIONS: Final = (
-    ("Databases, files and staging", LocationSettings),
-    ("Sessions", SessionSettings),
-    ("Reference data", ReferenceSettings),
-    ("Reports, notifications, logs and metrics", NotificationSettings),
-    ("Workers", WorkerSettings),
-    ("The object store", StoreSettings),
-)
 
 
 def settings_page() -> str:
     """The page, in Markdown."""
-    return "\n".join([_BEGINNING, *(_section(title, group) for title, group in _SECTIONS)])
+    return "\n".join([_BEGINNING, *map(_section, SECTIONS)])
 
 
-def _section(title: str, group: type[SettingsGroup]) -> str:
-    lines = [
-        f"- `{variable_of(name)}`{_default(field)}: {field.description}" for name, field in group.model_fields.items()
-    ]
-    return "\n".join([f"## {title}", "", *lines, ""])
+def _section(section: Section) -> str:
+    fields = section.group.model_fields.items()
+    lines = [f"- `{variable_of(name)}`{_default(field)}: {field.description}" for name, field in fields]
+    return "\n".join([f"## {section.title}", "", *lines, ""])
 
 
 def _default(field: FieldInfo) -> str:

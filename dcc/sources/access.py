@@ -25,14 +25,14 @@ from pydantic import SecretStr
 
 from dcc.errors import ConfigurationError
 from dcc.redaction import keep_secret
-from dcc.runtime.secret_references import (
+from dcc.settings.hosts import is_host_name, shown_host
+from dcc.settings.secret_references import (
     MAX_SECRET_BYTES,
     is_reference,
     read_reference,
     read_secret_file,
     refuse_open_to_others,
 )
-from dcc.settings.hosts import is_host_name, shown_host
 
 _PRIVATE_KEY = re.compile(r"\A\s*-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----")
 _ACCESS_KEY = "an access key"

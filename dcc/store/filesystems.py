@@ -22,7 +22,6 @@ from fsspec.implementations.local import LocalFileSystem
 from dcc.errors import ConfigurationError
 from dcc.redaction import keep_secret
 from dcc.runtime.private_files import PART_NAMES, PRIVATE_FILE, make_directory, replacement_file
-from dcc.runtime.secret_references import resolved
 from dcc.settings import Settings
 
 _PART: Final = 8 * 1024 * 1024
@@ -97,9 +96,7 @@ def _s3_options(settings: Settings) -> Mapping[str, Any]:
     return {
         "endpoint_url": settings.store_endpoint,
         "key": settings.store_access_key_id,
-        "secret": None
-        if secret is None
-        else resolved(secret.get_secret_value(), "the setting DCC_STORE_SECRET_ACCESS_KEY"),
+        "secret": None if secret is None else secret.get_secret_value(),
         "client_kwargs": {} if trusted is None else {"verify": str(trusted)},
         "config_kwargs": {
             "connect_timeout": settings.connect_timeout,

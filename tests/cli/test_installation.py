@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import sqlite3
+import stat
 import tempfile
 from contextlib import closing
 from itertools import product
@@ -71,8 +72,35 @@ def test_settings_lists_each_with_its_variable_value_and_origin(bare_dcc: Dcc) -
     assert entries["DCC_STAGING"]["value"] == str(Path(bare_dcc.environment["DCC_HOME"]) / "staging")
     assert all(entry["description"] for entry in entries.values())
     said = bare_dcc("settings").stdout
-    assert "DCC_DOWNLOADERS = 7 (set)" in said
+    assert "DCC_DOWNLOADERS = 7 (environment)" in said
     assert "DCC_WORKERS = 2 (default)" in said
+
+
+@only_sqlite
+def test_a_written_configuration_file_replaces_the_variables(bare_dcc: Dcc) -> None:
+    home = Path(bare_dcc.environment["DCC_HOME"])
+    bare_dcc.secrets.append("hunter2")
+    bare_dcc.environment |= {"DCC_DOWNLOADERS": "7", "DCC_KEY_PASSPHRASE": "hunter2"}
+    said = bare_dcc("settings", "--write").stdout
+    assert f"Wrote {home / 'dcc.toml'}." in said
+    assert "DCC_DOWNLOADERS, DCC_KEY_PASSPHRASE" in said
+    assert stat.S_IMODE((home / "dcc.toml").stat().st_mode) == 0o600
+    bare_dcc.environment.pop("DCC_KEY_PASSPHRASE")
+    bare_dcc.environment["DCC_DOWNLOADERS"] = "8"
+    entries = {entry["name"]: entry for entry in bare_dcc.json("settings")}
+    assert (entries["downloaders"]["value"], entries["downloaders"]["from"]) == (8, "environment")
+    assert (entries["key_passphrase"]["value"], entries["key_passphrase"]["from"]) == ("***", "file")
+    assert f"Configuration file: {home / 'dcc.toml'}" in bare_dcc("settings").stdout
+    # Once more: the first one is kept, and every value stays.
+    written = bare_dcc.json("settings", "--write")
+    assert written["kept"] == str(home / "dcc.toml.before")
+    assert {"downloaders", "key_passphrase"} <= set(written["written"])
+    elsewhere = bare_dcc.root / "etc" / "dcc.toml"
+    assert f"DCC_CONFIG={elsewhere}" in bare_dcc("settings", "--write", elsewhere).stdout
+    bare_dcc.environment |= {"DCC_CONFIG": str(elsewhere), "DCC_DOWNLOADERS": ""}
+    assert bare_dcc.process("settings").stdout.count("(file)") >= 2
+    elsewhere.chmod(0o644)
+    assert "holds a secret (key_passphrase)" in bare_dcc.error("status", exit_code=2)
 
 
 @only_sqlite
@@ -118,7 +146,7 @@ def test_a_setting_by_its_old_name_counts_and_is_warned_of(dcc: Dcc) -> None:
     warned = dcc("status").stderr
     warning = "Warning: DCC_THROUGH_WITHIN_DAYS is now DCC_OVERDUE_DAYS. The next release no longer reads the old name."
     assert warned.splitlines().count(warning) == 1
-    assert "DCC_OVERDUE_DAYS = 8 (set)" in dcc("settings").stdout
+    assert "DCC_OVERDUE_DAYS = 8 (environment)" in dcc("settings").stdout
 
 
 @only_sqlite

@@ -12,11 +12,12 @@ from dcc.cli.shell.dagster_side import dagster_side
 from dcc.cli.shell.group import CommandGroup
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import echo_json, printable
+from dcc.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from dcc.cli.installation.production import Configuration
     from dcc.databases.schema import InitReport
-    from dcc.settings import Settings
+    from dcc.settings import GivenSettings, Settings
 
 
 @click.command()
@@ -170,37 +171,95 @@ def shown_url(database_url: str) -> str:
 
 
 @click.command()
+@click.option(
+    "--write",
+    "target",
+    is_flag=False,
+    flag_value="",
+    metavar="[FILE]",
+    help="Write the configuration file with every setting, by default where commands read it.",
+)
 @json_option
-def show_settings(as_json: bool) -> None:
+def show_settings(target: str | None, as_json: bool) -> None:
     """List every setting, its value and the value's origin.
 
-    Each has an environment variable. Secrets are masked.
+    A setting comes from its environment variable, else from the configuration file, else it has its default. The file
+    is dcc.toml in DCC_HOME, or the one that DCC_CONFIG names. Secrets are masked.
+
+    With --write, the file is written with the values that are set now, secrets too, and with all other settings in
+    comments. Only this user can read it. A file that is there is kept beside it, as FILE.before.
 
     \b
-    Example:
+    Examples:
       DCC_DOWNLOADERS=12 dcc settings
+      DCC_DOWNLOADERS=12 dcc settings --write
+      dcc settings --write /etc/dcc/dcc.toml
 
-    JSON: a list of {"name", "variable", "value", "from" (environment, default), "description"}
+    JSON: a list of {"name", "variable", "value", "from" (environment, file, default), "description"}; with --write
+    {"path", "written" (the names of the settings that are set in it), "kept" (the path of the earlier file, or null)}
 
-    Exit codes: 0; 2 a setting is wrong.
+    Exit codes: 0; 2 a setting is wrong, or the file cannot be written.
     """
     settings = settings_from_environment()
-    entries = _setting_entries(settings)
+    if target is not None:
+        _write_settings(settings, target, as_json=as_json)
+        return
+    from dcc.settings import given_settings
+
+    given = given_settings(os.environ)
+    entries = _setting_entries(settings, given)
     if as_json:
         echo_json(entries)
         return
+    click.echo(f"Configuration file: {printable('none' if given.file is None else given.file.path)}")
     for entry in entries:
-        origin = click.style("set", fg="green") if entry["from"] == "environment" else "default"
+        is_default = entry["from"] == "default"
+        origin = "default" if is_default else click.style(str(entry["from"]), fg="green")
         click.echo(f"{click.style(str(entry['variable']), bold=True)} = {printable(entry['value'])} ({origin})")
         click.echo(f"    {entry['description']}")
 
 
-def _setting_entries(settings: Settings) -> list[dict[str, object]]:
+def _write_settings(settings: Settings, target: str, *, as_json: bool) -> None:
+    from pathlib import Path
+
+    from dcc.configuration_file import VARIABLE, configuration_path
+    from dcc.runtime.private_files import PRIVATE_FILE, make_directory, replacement_file
+    from dcc.settings import given_settings, variable_of
+    from dcc.settings.written_file import configuration_text
+
+    given = given_settings(os.environ)
+    usual = configuration_path(os.environ)
+    path = Path(target).expanduser().absolute() if target or usual is None else usual
+    kept = path.with_name(f"{path.name}.before") if path.exists() else None
+    try:
+        if kept is not None:
+            kept.unlink(missing_ok=True)
+            kept.hardlink_to(path)
+        make_directory(path.parent)
+        with replacement_file(path, PRIVATE_FILE) as draft:
+            draft.write_text(configuration_text(given, settings), "utf-8")
+    except OSError as error:
+        raise ConfigurationError(
+            f"The configuration file {path} cannot be written ({error.strerror}). Correct the permissions of its "
+            "directory, or name another file."
+        ) from error
+    if as_json:
+        written = sorted({**given.of_file, **given.environment})
+        echo_json({"path": str(path), "written": written, "kept": None if kept is None else str(kept)})
+        return
+    click.echo(f"Wrote {printable(path)}." + (f" The earlier file is {printable(kept)}." if kept else ""))
+    if path != usual:
+        click.echo(f"Commands read it if {VARIABLE}={printable(path)} is in their environment.")
+    named = ", ".join(variable_of(name) for name in sorted(given.environment) if name != "home")
+    if named:
+        click.echo(f"These variables override it as long as they are set: {named}.")
+
+
+def _setting_entries(settings: Settings, given: GivenSettings) -> list[dict[str, object]]:
     from pydantic import SecretStr
 
     from dcc.settings import variable_of
     from dcc.settings.reference import shown_source
-    from dcc.settings.renamed import old_names_in
 
     in_effect: dict[str, object] = {
         "tracker_url": shown_url(settings.tracker_database_url),
@@ -212,17 +271,15 @@ def _setting_entries(settings: Settings) -> list[dict[str, object]]:
             for name, source in settings.reference_sources.items()
         },
     }
-    present = {name.upper() for name in os.environ} | set(old_names_in(os.environ).values())
     entries: list[dict[str, object]] = []
     for name, field in type(settings).model_fields.items():
-        variable = variable_of(name)
         value = in_effect.get(name, getattr(settings, name))
         entries.append(
             {
                 "name": name,
-                "variable": variable,
+                "variable": variable_of(name),
                 "value": "***" if isinstance(value, SecretStr) else value,
-                "from": "environment" if variable in present else "default",
+                "from": given.origin_of(name),
                 "description": field.description,
             }
         )

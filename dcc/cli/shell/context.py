@@ -56,10 +56,10 @@ def _is_first_time(subject: str) -> bool:
 
 def _warn_of_old_names() -> None:
     """Warn, once in a command, of settings with an old name."""
-    from dcc.settings.renamed import warnings_of
+    from dcc.settings import renaming_warnings
 
     if _is_first_time("old names"):
-        for warning in warnings_of(os.environ):
+        for warning in renaming_warnings(os.environ):
             warn(warning)
 
 

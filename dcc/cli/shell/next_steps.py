@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 import click
 
 from dcc.cli.shell.output import printable
+from dcc.configuration_file import given_variables
 from dcc.runtime.logging_setup import log_plan
 
 
@@ -237,5 +238,4 @@ def _word(value: object) -> str:
 
 def _is_wanted(environment: Mapping[str, str]) -> bool:
     # Read without the settings, whose import takes longer than some commands.
-    said = {name.upper(): text for name, text in environment.items()}
-    return said.get("DCC_SUGGESTIONS", "").lower() not in _NO
+    return given_variables(environment).get("DCC_SUGGESTIONS", "").lower() not in _NO

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Final
 
 from dcc.errors import ConfigurationError
-from dcc.redaction import keep_secret, keep_secrets_of_url
 
 MAX_SECRET_BYTES: Final = 64 * 1024
 
@@ -41,15 +40,6 @@ def read_reference(reference: str, referrer: str) -> str:
     if kind == "file" and name:
         return read_secret_file(Path(name).expanduser(), f"the file {name}, to which {referrer} refers,").strip()
     raise ConfigurationError(f"{referrer[0].upper()}{referrer[1:]} refers to nothing. Write env:NAME or file:PATH.")
-
-
-def resolved(secret: str, referrer: str) -> str:
-    """A secret, given directly or by reference, that no text shows from now on. Raises as `read_reference`."""
-    if is_reference(secret):
-        secret = read_reference(secret, referrer)
-    keep_secret(secret)
-    keep_secrets_of_url(secret)
-    return secret
 
 
 def read_secret_file(path: Path, what: str) -> str:

@@ -1,0 +1,168 @@
+"""`dcc.toml`: below the environment, above the defaults; refused by name; no secret for others to read."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from pathlib import Path
+
+import pytest
+
+import dcc.settings
+from dcc.errors import ConfigurationError
+from dcc.runtime.logging_setup import plan_from_environment
+from dcc.runtime.processes import environment_without_secrets
+from dcc.settings import Settings, given_settings, load_settings
+from dcc.settings.groups import SECTION_OF
+from dcc.settings.written_file import configuration_text
+
+SECRET = "s3cret-pass"
+
+
+@pytest.fixture
+def file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The path of the file in a DCC_HOME; nothing else is set."""
+    for name in [name for name in os.environ if name.upper().startswith("DCC_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("DCC_HOME", str(tmp_path))
+    return tmp_path / "dcc.toml"
+
+
+def write(file: Path, text: str, mode: int = 0o600) -> None:
+    file.write_text(text, "utf-8")
+    file.chmod(mode)
+
+
+def test_the_environment_counts_before_the_file_and_the_file_before_the_defaults(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(
+        file,
+        'until = "xsd"\nworkers = 3\n[sessions]\ndownloaders = 7\nretry_delay = 0.5\ndagster_events = false\n'
+        'crawl_interval = ""\n[notifications]\nnotify_to = ["a@x.example", "b@x.example"]\nlog_level = "debug"\n',
+        0o644,
+    )
+    monkeypatch.setenv("dcc_Downloaders", "9")
+    monkeypatch.setenv("DCC_WORKERS", "")
+    settings = load_settings()
+    assert (settings.until, settings.workers, settings.downloaders, settings.retry_delay) == ("xsd", 3, 9, 0.5)
+    assert (settings.dagster_events, settings.crawl_interval) == (False, "0 * * * *")
+    assert settings.notify_addresses == ("a@x.example", "b@x.example")
+    given = given_settings(os.environ)
+    assert [given.origin_of(name) for name in ("downloaders", "workers", "max_retries")] == [
+        "environment",
+        "file",
+        "default",
+    ]
+    # What is read before the settings are, and what helper processes get.
+    assert (plan := plan_from_environment(os.environ)) is not None
+    assert plan.level == 10
+    assert environment_without_secrets()["DCC_LOG_LEVEL"] == "debug"
+    assert load_settings(workers=5).workers == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("downloaderz = 1", r"dcc\.toml: there is no setting downloaderz; the nearest is downloaders"),
+        ("DCC_WORKERS = 1", "the nearest is workers"),
+        ("[sesions]\nworkers = 1", r"no section \[sesions\]; the nearest is \[sessions\]"),
+        ("[object_store]\nworkers = 1", r"workers is in \[object_store\], and belongs in \[sessions\]"),
+        ("workers = 1\n[sessions]\nworkers = 2", "sets workers twice"),
+        ("[sessions]\nworkers = 0", r"workers in .*dcc\.toml: Input should be greater than or equal to 1"),
+        ("[sessions.more]\nworkers = 1", "sets more to something else"),
+        ("workers = 2013-10-31", "sets workers to something else"),
+        ("workers =", "is not TOML"),
+        ('home = "/somewhere/else"', "names another DCC_HOME, /somewhere/else"),
+    ],
+)
+def test_what_is_wrong_with_the_file_is_said_with_its_path(file: Path, text: str, problem: str) -> None:
+    write(file, text)
+    with pytest.raises(ConfigurationError, match=problem) as caught:
+        load_settings()
+    assert str(file) in str(caught.value)
+
+
+def test_dcc_config_names_a_file_elsewhere_which_may_say_where_home_is(
+    file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    named = tmp_path / "etc" / "dcc.toml"
+    write(file, "workers = 3")
+    monkeypatch.delenv("DCC_HOME")
+    monkeypatch.setenv("DCC_CONFIG", str(named))
+    with pytest.raises(ConfigurationError, match=r"which DCC_CONFIG names, is missing"):
+        load_settings()
+    named.parent.mkdir()
+    write(named, f'home = "{tmp_path / "var"}"\nworkers = 4')
+    assert (load_settings().home, load_settings().workers) == (tmp_path / "var", 4)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_secret"),
+    [
+        (f'tracker_url = "mysql://u:{SECRET}@db.example/t"', True),
+        (f'key_passphrase = "{SECRET}"', True),
+        (f'notify_webhook = "https://hooks.example/{SECRET}"', True),
+        ('tracker_url = "mysql://db.example/t"', False),
+        ('smtp_url = "smtp://mail.example"', False),
+        ('tracker_url = "env:URL"', False),
+        ('key_passphrase = "file:passphrase"', False),
+    ],
+)
+def test_a_secret_is_a_reference_or_in_a_file_that_others_cannot_read(
+    file: Path, text: str, is_secret: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(file.parent)
+    monkeypatch.setenv("URL", f"mysql://u:{SECRET}@db.example/t")
+    write(file.parent / "passphrase", f"{SECRET}\n")
+    for mode in (0o644, 0o660, 0o640, 0o600):
+        write(file, text, mode)
+        if is_secret and mode & 0o027:
+            with pytest.raises(ConfigurationError, match=rf"holds a secret \(\w+\).*mode is {mode:04o}") as caught:
+                load_settings()
+            assert SECRET not in "".join(traceback.format_exception(caught.value))
+        else:
+            settings = load_settings()
+            assert SECRET not in repr(settings)
+    if "env:" in text:
+        assert settings.tracker_database_url == f"mysql://u:{SECRET}@db.example/t"
+    if "file:" in text and settings.key_passphrase is not None:
+        assert settings.key_passphrase.get_secret_value() == SECRET
+
+
+def test_a_written_file_says_the_same_as_the_environment(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = {
+        "WORKERS": "3",
+        "RETRY_DELAY": "1e-3",
+        "STAGING_CLEAN": "on",
+        "ZIP_PATTERN": r"(?P<centre>\w+)-(?P<date>\d{8})-(?P<inc>\d+)\.\"zip\"",
+        "NOTIFY_TO": "ü@x.example",
+        "TRACKER_URL": f"mysql://u:{SECRET}@db.example/t",
+        "KEY_PASSPHRASE": "env:PASSPHRASE",
+    }
+    monkeypatch.setenv("PASSPHRASE", SECRET)
+    for name, value in values.items():
+        monkeypatch.setenv(f"DCC_{name}", value)
+    before = load_settings()
+    text = configuration_text(given_settings(os.environ), before)
+    for name in values:
+        monkeypatch.delenv(f"DCC_{name}")
+    write(file, text)
+    assert load_settings() == before
+    assert 'key_passphrase = "env:PASSPHRASE"' in text
+    assert f"\n#downloaders = {Settings.model_fields['downloaders'].default}\n" in text
+    # Every comment may be removed.
+    write(file, "\n".join(line.removeprefix("#") if line[:2] != "# " else line for line in text.splitlines()))
+    load_settings()
+
+
+def test_every_setting_is_in_a_section_whose_name_no_setting_has() -> None:
+    assert SECTION_OF.keys() == Settings.model_fields.keys()
+    assert not set(SECTION_OF.values()) & SECTION_OF.keys()
+
+
+def test_an_old_name_in_the_file_counts_with_a_warning(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    dcc.settings._warn_once.cache_clear()
+    write(file, "[sessions]\nslowest_download = 0")
+    assert load_settings().min_download_speed == 0
+    assert [str(file) in message and "DCC_MIN_DOWNLOAD_SPEED" in message for message in caplog.messages] == [True]
