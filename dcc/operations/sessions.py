@@ -1,4 +1,4 @@
-"""Crawling sessions with the work at their end: staging cleaned, reports sent and kept, people notified, metrics.
+"""Crawling sessions with the work at their end: archives stored, staging cleaned, reports, notifications, metrics.
 
 The settings say which of these happen; each result is added to the session's notices.
 """
@@ -36,12 +36,14 @@ class _SettingsAsk:
     tracker: Engine
     settings: Settings
 
-    def clean(self, session: Session) -> Iterable[str]:
-        if not self.settings.staging_clean:
-            return ()
-        from dcc.operations.retention.cleanup import clean_after_session
+    def clean(self, session: Session) -> Iterator[str]:
+        from dcc.operations.archive_copies import catch_up_after_session
 
-        return clean_after_session(self.tracker, self.settings, session)
+        yield from catch_up_after_session(self.tracker, self.settings, session)
+        if self.settings.staging_clean:
+            from dcc.operations.retention.cleanup import clean_after_session
+
+            yield from clean_after_session(self.tracker, self.settings, session)
 
     def tell(self, session: Session, failure: Exception | None, *, completed: bool) -> Iterator[str]:
         # A person who interrupts a session does not want to wait for a mail server.

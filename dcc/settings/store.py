@@ -1,4 +1,4 @@
-"""Settings: the object store, where archives and prepared files are that several machines work with."""
+"""Settings: the object store, which several machines share, and the archive store, which keeps what arrived."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Final
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, SecretStr
+from pydantic import AfterValidator, Field, SecretStr, field_validator
 
 from dcc.settings.group import SettingsGroup
 from dcc.settings.hosts import is_host_name
@@ -17,6 +17,8 @@ WANTED: Final = "write s3://bucket/prefix or the path of a directory"
 _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 _SCHEMES: Final = ("file", "s3", "gs", "az")
 _BUCKET: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9](/[A-Za-z0-9_=-][A-Za-z0-9._=-]*)*/?")
+LONGEST_REPLICA: Final = 255
+_OPTIONAL: Final = " optional"
 
 
 def parse_store(text: str) -> str:
@@ -41,6 +43,34 @@ def parse_store(text: str) -> str:
         raise ValueError("Path should not begin with the home directory (~) of a user that is not known") from error
 
 
+def parse_replicas(text: str) -> list[tuple[str, bool]]:
+    """The replicas of a list with commas, such as `/srv/archive, s3://bucket/prefix optional`: each with its URL, or
+    the path of its directory, and whether it is required.
+
+    Raises ValueError, which does not repeat the text: it may hold a password.
+    """
+    found: dict[str, bool] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        url = part.removesuffix(_OPTIONAL).strip()
+        found[_parse_sftp(url) if url.lower().startswith("sftp://") else parse_store(url)] = url == part
+    if not any(found.values()):
+        raise ValueError("at least one replica must not be optional")
+    if max(map(len, found)) > LONGEST_REPLICA:
+        raise ValueError(f"a replica may have {LONGEST_REPLICA} characters at most")
+    return list(found.items())
+
+
+def _parse_sftp(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        named = bool(parts.username) and is_host_name(parts.hostname or "") and parts.port != 0
+    except ValueError:
+        named = False
+    if not named or parts.password is not None or parts.query or parts.fragment or parts.path in ("", "/"):
+        raise ValueError("it must be such as sftp://user@host/path, without a password")
+    return f"sftp://{parts.netloc}{parts.path.rstrip('/')}"
+
+
 def parse_endpoint(text: str) -> str:
     """The URL of a server that speaks S3. Raises ValueError, which does not repeat the text."""
     try:
@@ -54,7 +84,7 @@ def parse_endpoint(text: str) -> str:
 
 
 class StoreSettings(SettingsGroup):
-    """Which object store there is, and how it is logged in to."""
+    """Which stores there are, and how they are logged in to."""
 
     store: Annotated[str, AfterValidator(parse_store)] | None = Field(
         default=None,
@@ -75,3 +105,18 @@ class StoreSettings(SettingsGroup):
     store_retry: float = Field(
         default=60.0, ge=0, description="Seconds for which a session tries a store that is away."
     )
+    archive_replicas: str | None = Field(
+        default=None,
+        description="Archive store: directories, s3://, sftp:// between commas; else DCC_HOME/archive.",
+    )
+    archive_access_key: SecretStr | None = Field(
+        default=None,
+        description="Key of SFTP replicas: key:PATH, file:PATH or env:NAME.",
+    )
+
+    @field_validator("archive_replicas")
+    @classmethod
+    def _names_replicas(cls, text: str | None) -> str | None:
+        if text is not None:
+            parse_replicas(text)
+        return text

@@ -1,7 +1,7 @@
 """The set-up of fsspec for each kind of store, and the meaning of its errors.
 
-A directory and S3 are set up here; `gs://` and `az://` use what fsspec and their packages find by themselves. On all of
-them an upload is complete or absent.
+A directory, S3 and SFTP are set up here; `gs://` and `az://` use what fsspec and their packages find by themselves. On
+all of them an upload is complete or absent.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import errno
 import os
 import shutil
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -19,8 +20,18 @@ from typing import Any, Final
 from fsspec import AbstractFileSystem, filesystem
 from fsspec.implementations.local import LocalFileSystem
 
-from dcc.errors import ConfigurationError
+from dcc.errors import (
+    ConfigurationError,
+    DiskFullError,
+    SourceError,
+    SourceTimeoutError,
+    SourceUnreachableError,
+    StoreRefusedError,
+    StoreUnreachableError,
+)
+from dcc.messages import mark
 from dcc.redaction import keep_secret
+from dcc.runtime.disk_space import is_full, no_space_left
 from dcc.runtime.private_files import PART_NAMES, PRIVATE_FILE, make_directory, replacement_file
 from dcc.settings import Settings
 
@@ -66,13 +77,18 @@ def _raise(error: OSError) -> None:
     raise error
 
 
-def open_filesystem(settings: Settings, scheme: str) -> AbstractFileSystem:
+def open_filesystem(settings: Settings, scheme: str, login: str = "") -> AbstractFileSystem:
     """The file system of a kind of store, set up by the settings; it connects on first use.
 
+    `login` is `user@host` or `user@host:port` of an SFTP server, to which it connects at once; raises SourceError then.
     Raises ConfigurationError for a kind whose package is not installed, and for an unreadable secret.
     """
     if scheme == "file":
         return Directory(skip_instance_cache=True)
+    if scheme == "sftp":
+        from dcc.store.sftp_filesystem import SftpFiles
+
+        return SftpFiles(settings, login)
     try:
         if scheme != "s3":
             return filesystem(scheme, skip_instance_cache=True, use_listings_cache=False)
@@ -80,7 +96,7 @@ def open_filesystem(settings: Settings, scheme: str) -> AbstractFileSystem:
     except ImportError as error:
         package = _PACKAGES[scheme]
         raise ConfigurationError(
-            f"DCC_STORE begins with {scheme}://, for which the package {package} is not installed. "
+            f"A store begins with {scheme}://, for which the package {package} is not installed. "
             f"Install it: pip install {package}"
         ) from error
     # The caller repeats, for as long as the settings say.
@@ -113,13 +129,15 @@ def _s3_options(settings: Settings) -> Mapping[str, Any]:
     }
 
 
-def upload_options(files: AbstractFileSystem, settings: Settings, size_bytes: int, md5: str) -> Mapping[str, Any]:
+def upload_options(
+    files: AbstractFileSystem, settings: Settings, size_bytes: int, md5: str | None = None
+) -> Mapping[str, Any]:
     """Options of an upload: the size of its parts, its time limit, and the MD5 for the server to compare."""
     if "s3" not in files.protocol:
         return {}
-    return {
+    checksum = {} if md5 is None else {"ContentMD5": base64.b64encode(bytes.fromhex(md5)).decode("ascii")}
+    return checksum | {
         "chunksize": max(_PART, -(-size_bytes // _MOST_PARTS)),
-        "ContentMD5": base64.b64encode(bytes.fromhex(md5)).decode("ascii"),
         # The library does not limit how long a server may take before it accepts data.
         "timeout": settings.connect_timeout + settings.idle_timeout + size_bytes / _SLOWEST,
     }
@@ -143,9 +161,45 @@ def remove_parts(files: AbstractFileSystem, root: str, before: datetime) -> None
                 files.call_s3("abort_multipart_upload", Bucket=bucket, Key=upload["Key"], UploadId=upload["UploadId"])
 
 
+@contextmanager
+def store_errors(url: str, doing: str, remedy: str) -> Iterator[None]:
+    """Turn errors of a file system into those of a store; FileNotFoundError passes. `remedy` is for a refusal.
+
+    Raises StoreUnreachableError, DiskFullError and StoreRefusedError.
+    """
+    try:
+        yield
+    except (FileNotFoundError, StoreUnreachableError, StoreRefusedError, DiskFullError):
+        raise
+    except Exception as error:
+        if is_away(error):
+            raise StoreUnreachableError(
+                f"The store {url} could not be reached to {doing}: {reason_of(error)}. See to its server and "
+                "the network; the next session goes on."
+            ) from error
+        if is_full(error):
+            raise DiskFullError(
+                mark("The store {store} has no room to {doing} ({reason}). Free some space there."),
+                store=url,
+                doing=doing,
+                reason=reason_of(error) if "://" in url else no_space_left(Path(url)),
+            ) from error
+        if is_refusal(error):
+            raise StoreRefusedError(f"The store {url} refused to {doing}: {reason_of(error)}. {remedy}") from error
+        raise
+
+
+def reason_of(error: BaseException) -> str:
+    """What an error of a file system says, without a point at its end."""
+    said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return f"{said or type(error).__name__}".rstrip(".")
+
+
 def is_away(error: BaseException) -> bool:
     """Whether an error means that the store does not answer, so that another try may succeed."""
-    if isinstance(error, (TimeoutError, ConnectionError)) or _is_of(error, "aiohttp", "ClientError"):
+    if isinstance(error, (TimeoutError, ConnectionError, EOFError, SourceTimeoutError, SourceUnreachableError)):
+        return True
+    if _is_of(error, "aiohttp", "ClientError") or _is_of(error, "paramiko", "SSHException"):
         return True
     if _is_of(error, "botocore", "SSLError"):
         return False
@@ -156,7 +210,8 @@ def is_away(error: BaseException) -> bool:
 
 def is_refusal(error: BaseException) -> bool:
     """Whether an error means that the store refuses, however often it is asked."""
-    return isinstance(error, OSError) or any(_is_of(error, "botocore", kind) for kind in ("BotoCoreError", "SSLError"))
+    known = isinstance(error, (OSError, SourceError, ConfigurationError))
+    return known or any(_is_of(error, "botocore", kind) for kind in ("BotoCoreError", "SSLError"))
 
 
 def _is_of(error: BaseException, package: str, name: str) -> bool:

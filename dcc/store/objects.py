@@ -18,19 +18,12 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_delay, wait_exponential_jitter
 
-from dcc.errors import (
-    BadFileNameError,
-    DiskFullError,
-    StoredObjectLostError,
-    StoreRefusedError,
-    StoreUnreachableError,
-)
+from dcc.errors import BadFileNameError, StoredObjectLostError, StoreRefusedError
 from dcc.messages import mark
 from dcc.runtime.checksums import md5_of
-from dcc.runtime.disk_space import is_full, no_space_left
 from dcc.runtime.private_files import PRIVATE_FILE, replacement_file
 from dcc.settings import Settings
-from dcc.store.filesystems import is_away, is_refusal, open_filesystem, remove_parts, upload_options
+from dcc.store.filesystems import is_away, open_filesystem, reason_of, remove_parts, store_errors, upload_options
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
@@ -45,6 +38,10 @@ _LONGEST_NAME: Final = 255 - 33
 _LONGEST_KEY: Final = 1_024 - 33 - 200
 """Bytes of a name: with the MD5 and a prefix it is the key of an S3 object."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
+_REMEDY: Final = (
+    "Correct DCC_STORE and its credentials (DCC_STORE_ACCESS_KEY_ID, DCC_STORE_SECRET_ACCESS_KEY), or have the rights "
+    "there given."
+)
 
 
 def key_of(name: str, md5: str) -> str:
@@ -107,7 +104,9 @@ class ObjectStore:
         try:
             self._do(f"put {key} there", upload)
         except FileNotFoundError as error:
-            raise self._refusal(f"put {key} there", error) from error
+            raise StoreRefusedError(
+                f"The store {self.url} refused to put {key} there: {reason_of(error)}. {_REMEDY}"
+            ) from error
         return key
 
     def get(self, key: str, path: Path) -> None:
@@ -180,45 +179,16 @@ class ObjectStore:
             reraise=True,
         )
         files = self._opened()
-        try:
+        with store_errors(self.url, doing, _REMEDY):
             return tries(ask, files)
-        except FileNotFoundError:
-            raise
-        except Exception as error:
-            if is_away(error):
-                raise StoreUnreachableError(
-                    f"The store {self.url} could not be reached to {doing}: {_reason(error)}. See to its server and "
-                    "the network; the next session goes on."
-                ) from error
-            if is_full(error):
-                raise DiskFullError(
-                    mark("The store {store} has no room to {doing} ({reason}). Free some space there."),
-                    store=self.url,
-                    doing=doing,
-                    reason=no_space_left(Path(self._root)) if self._scheme == "file" else _reason(error),
-                ) from error
-            if is_refusal(error):
-                raise self._refusal(doing, error) from error
-            raise
 
     def _log_first(self, state: RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome is not None else None
         if state.attempt_number == 1 and error is not None:
             seconds = self._settings.store_retry
-            log.warning("The store %s is away and is tried again for %g s: %s", self.url, seconds, _reason(error))
-
-    def _refusal(self, doing: str, error: Exception) -> StoreRefusedError:
-        return StoreRefusedError(
-            f"The store {self.url} refused to {doing}: {_reason(error)}. Correct DCC_STORE and its credentials "
-            "(DCC_STORE_ACCESS_KEY_ID, DCC_STORE_SECRET_ACCESS_KEY), or have the rights there given."
-        )
+            log.warning("The store %s is away and is tried again for %g s: %s", self.url, seconds, reason_of(error))
 
     def _lost(self, key: str, fault: str) -> StoredObjectLostError:
         return StoredObjectLostError(
             f"The object {key} {fault} ({self.url}). It has to be made anew: the next session does so."
         )
-
-
-def _reason(error: BaseException) -> str:
-    said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return f"{said or type(error).__name__}".rstrip(".")

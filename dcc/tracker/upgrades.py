@@ -36,5 +36,6 @@ REVISIONS: Final[Revisions] = {
     "0015": None,
     "0016": None,
     "0017": None,
+    "0018": None,
 }
 """All revisions, oldest first, and the function that converts the rows of the one before."""

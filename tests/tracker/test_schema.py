@@ -65,7 +65,8 @@ SEED_TABLES = {
         BIG,
         f"zf_id {BIG} nn | request datetime nn | received datetime nn | downloaded_size_bytes {BIG} nn | {STATE} | "
         f"listed_size_bytes {BIG} | listed_modified bigint(20) | outcome varchar(16) | session_id {BIG} | "
-        f"content_size_bytes {BIG} | content_md5 char(32) | etag varchar(255) | last_modified varchar(32)",
+        f"content_size_bytes {BIG} | content_md5 char(32) | etag varchar(255) | last_modified varchar(32) | "
+        "sha256 char(64)",
     ),
     "xml_file": (BIG, f"zip_id {BIG} nn | fname varchar(128) nn | {ZIP_FACTS} | {STATE}"),
     "an_exception": (SMALL, "short_name varchar(64) nn | description text"),

@@ -32,6 +32,7 @@ from dcc.runtime.log_context import logging_about, progress_log
 from dcc.session.archives.attempts import Attempts
 from dcc.session.archives.checks import ArchiveChecks, Checked
 from dcc.session.archives.jobs import Job
+from dcc.session.archives.keeping import ArchiveKeeper, KeptArchive
 from dcc.session.archives.recording import Batch, Ended
 from dcc.session.batches.results import FromWorkers
 from dcc.session.fetching.downloads import (
@@ -47,6 +48,7 @@ from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.sources.hosting import Fault
+from dcc.store.archive_store import Kept
 from dcc.store.staging import Staging
 from dcc.tracker.hostings.source_statistics import Conduct
 from dcc.tracker.models import utc_now
@@ -70,7 +72,7 @@ EXTRACTED = State(Phase.UNZIP, Status.DONE)
 NOT_EXTRACTED = State(Phase.UNZIP, Status.FAILED)
 
 
-Message = DownloadMessage | Checked
+Message = DownloadMessage | KeptArchive | Checked
 
 
 class Coordinator:
@@ -101,6 +103,7 @@ class Coordinator:
         self._staging = Staging(settings.staging_directory, min_free_bytes=settings.min_free_bytes)
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._checks = ArchiveChecks(setup, settings.workers, self._messages.put, in_processes=are_many)
+        self._keeper = ArchiveKeeper(settings, self._messages.put)
         self._from_workers = from_workers
         self._attempts = Attempts(settings, self._staging, addresses, self._messages.put, from_workers, session.places)
         self._unfinished: dict[int, Job] = {}
@@ -114,6 +117,7 @@ class Coordinator:
 
     def __exit__(self, *_: object) -> None:
         self._attempts.stop()
+        self._keeper.stop()
         self._checks.stop()
         self._attempts.join(_STOP_SECONDS)
 
@@ -131,7 +135,7 @@ class Coordinator:
         for job in jobs:
             self._unfinished[job.za_id] = job
             if job.downloaded:
-                self._extract(job)
+                self._keep(job)
             else:
                 self._plan_or_leave(job)
         while self._unfinished or self._batch:
@@ -175,6 +179,8 @@ class Coordinator:
                 self._arrived(message)
             case TransferFailed():
                 self._broke(message)
+            case KeptArchive(job, found):
+                self._kept(job, found)
             case Checked(job, CheckedArchive() as found):
                 self._checked(job, found)
             case Checked(job, NotOpened(error, md5)):
@@ -228,7 +234,7 @@ class Coordinator:
         job.fetched = AttemptOutcome.FINISHED if received.is_sent else AttemptOutcome.NOT_MODIFIED
         self._batch.ended[number] = Ended(utc_now(), job.fetched, received.size_bytes, received.validators)
         self._batch.propose(Subject.ZIP_DOWNLOAD, number, EXTRACTING)
-        self._extract(job)
+        self._keep(job)
 
     def _broke(self, message: TransferFailed) -> None:
         number, hosting, error = message.transfer.download_id, message.transfer.hosting, message.error
@@ -316,8 +322,24 @@ class Coordinator:
                 self._end_without(job)
         yield from self.run(())
 
-    def _extract(self, job: Job) -> None:
+    def _keep(self, job: Job) -> None:
+        """Put an archive into the store before it is checked: a bad one is removed from staging then."""
         self._unchecked += 1
+        if job.doubtful:
+            # It may not be what arrived.
+            self._extract(job)
+        else:
+            self._keeper.keep(job, self._staging.archive(job.key))
+
+    def _kept(self, job: Job, found: Kept | Exception) -> None:
+        if isinstance(found, Kept):
+            self._batch.kept.append((job.download_id, found))
+        else:
+            with _logging_about(job):
+                progress.warning("%s is not in the archive store yet: %s", job.key, found)
+        self._extract(job)
+
+    def _extract(self, job: Job) -> None:
         ready = None if self._from_workers is None else self._from_workers.ready(job.key)
         self._checks.check(job, self._staging.archive(job.key), self._staging.contents(job.key), ready)
 
@@ -426,7 +448,7 @@ class Coordinator:
         job.download_id, job.hosting, job.source_id = download_id, job.staged.hosting, job.staged.hosting.source_id
         job.size_bytes, job.md5, job.staged = job.staged.size_bytes, job.staged.md5, None
         job.downloaded, job.fetched = True, AttemptOutcome.NOT_MODIFIED
-        self._extract(job)
+        self._keep(job)
 
     def _finish(self, job: Job) -> None:
         """End the job in this session; its outcome is yielded with the next commit."""

@@ -18,6 +18,7 @@ from dcc.phases import Phase, Status
 from dcc.session.archives.jobs import Document, Job
 from dcc.sources.base import Validators
 from dcc.sources.hosting import EarlierCopy, Hosting
+from dcc.store.archive_store import Kept
 from dcc.tracker import progress
 from dcc.tracker.attempts import earlier_copies
 from dcc.tracker.database import exception_id, insert_rows
@@ -37,6 +38,7 @@ from dcc.tracker.models import (
 from dcc.tracker.problems import problem_columns
 from dcc.tracker.progress import NewDocument, Proposal, Subject
 from dcc.tracker.states import State
+from dcc.tracker.stored_archives import record_kept
 
 _MOST_RETRIES = 255
 _END = (
@@ -91,7 +93,8 @@ class Batch:
     """Results to be written together. All times are in UTC.
 
     `arrived`: the jobs, by submission, with a new size or MD5 of their archives. `concluded`: the submissions without a
-    further attempt whose last one had no bytes. `staged`: the jobs that use the copy in staging.
+    further attempt whose last one had no bytes. `staged`: the jobs that use the copy in staging. `kept`: what the
+    archive store received from which attempt.
     """
 
     proposals: dict[tuple[Subject, int], Proposal] = field(default_factory=dict)
@@ -107,6 +110,7 @@ class Batch:
     published: list[tuple[Hosting, str]] = field(default_factory=list)
     concluded: list[int] = field(default_factory=list)
     staged: list[Job] = field(default_factory=list)
+    kept: list[tuple[int | None, Kept]] = field(default_factory=list)
     finished: list[Job] = field(default_factory=list)
 
     def propose(self, subject: Subject, number: int, state: State, *, promote: bool = True) -> None:
@@ -124,6 +128,7 @@ class Batch:
         self._log_problems(connection)
         record_bad_copies(connection, self.bad_copies)
         record_published(connection, self.published)
+        record_kept(connection, self.kept)
         if self.concluded:
             progress.conclude(connection, self.concluded)
         return Written(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dcc.databases.columns import MESSAGE_BYTES, MYSQL_FAMILY, utc_now
 from dcc.tracker.models.additions import (
+    ArchiveCopy,
     ArchiveDecline,
     BadCopy,
     ConnectionPlace,
@@ -27,6 +28,7 @@ from dcc.tracker.models.additions import (
     Reopening,
     SessionLock,
     SourceCrawlRow,
+    StoredArchive,
     TlsCertificate,
     WriteReceipt,
     ZipActionLog,
@@ -56,6 +58,7 @@ __all__ = [
     "MESSAGE_BYTES",
     "MYSQL_FAMILY",
     "AnException",
+    "ArchiveCopy",
     "ArchiveDecline",
     "BadCopy",
     "Base",
@@ -83,6 +86,7 @@ __all__ = [
     "SessionTask",
     "SourceCrawlRow",
     "StatusRow",
+    "StoredArchive",
     "TlsCertificate",
     "WriteReceipt",
     "XmlFile",

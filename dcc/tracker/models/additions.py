@@ -378,6 +378,42 @@ class DocumentPlace(Base):
     archives: Mapped[str | None] = mapped_column(Message)
 
 
+class StoredArchive(Base):
+    """Additive: an archive in the archive store, by the SHA-256 of its bytes.
+
+    `stored` is when every required replica first had it, null until then.
+    """
+
+    __tablename__ = "stored_archive"
+    __table_args__ = table_options(UniqueConstraint("sha256"))
+
+    id: Mapped[int] = big_id()
+    sha256: Mapped[str] = mapped_column(CHAR(64))
+    size_bytes: Mapped[int] = mapped_column(BIG)
+    created: Mapped[datetime]
+    stored: Mapped[datetime | None]
+
+
+class ArchiveCopy(Base):
+    """Additive: a copy of a stored archive in a replica (a URL or directory).
+
+    `state` is one of `dcc.store.archive_store.CopyState`, `checked` when the copy was last read, null until then, and
+    `reason` why it is not good.
+    """
+
+    __tablename__ = "archive_copy"
+    __table_args__ = table_options(
+        UniqueConstraint("archive_id", "replica"), Index(None, "replica", "checked"), Index(None, "state")
+    )
+
+    id: Mapped[int] = big_id()
+    archive_id: Mapped[int] = big_reference("stored_archive.id", "CASCADE")
+    replica: Mapped[str] = mapped_column(String(255))
+    state: Mapped[str] = mapped_column(String(16))
+    checked: Mapped[datetime | None]
+    reason: Mapped[str | None] = mapped_column(Message)
+
+
 class WriteReceipt(ReceiptColumns, Base):
     """Additive: the last write transaction of each writer, which shows whether a commit whose answer was lost took
     place.

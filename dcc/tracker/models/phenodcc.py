@@ -212,12 +212,14 @@ class ZipDownload(LastUpdated, Base):
 
     Additive: `listed_size_bytes` and `listed_modified` as the archive was listed at the request. `outcome` is one of
     `dcc.outcomes.AttemptOutcome`, null while it is running; `session_id` the session that made it. `content_size_bytes`
-    and `content_md5` are of its archive, even if nothing was sent; `etag` and `last_modified` are an HTTP server's. All
-    are null in rows of earlier versions.
+    and `content_md5` are of its archive, even if nothing was sent; `etag` and `last_modified` are an HTTP server's.
+    `sha256` is that of its archive in the archive store. All are null in rows of earlier versions.
     """
 
     __tablename__ = "zip_download"
-    __table_args__ = table_options(Index(None, "zf_id"), Index(None, "phase_id", "status_id"), Index(None, "status_id"))
+    __table_args__ = table_options(
+        Index(None, "zf_id"), Index(None, "phase_id", "status_id"), Index(None, "status_id"), Index(None, "sha256")
+    )
 
     id: Mapped[int] = big_id()
     zf_id: Mapped[int] = big_reference("file_source_has_zip.id", "CASCADE")
@@ -234,6 +236,7 @@ class ZipDownload(LastUpdated, Base):
     content_md5: Mapped[str | None] = mapped_column(CHAR(32))
     etag: Mapped[str | None] = mapped_column(String(255))
     last_modified: Mapped[str | None] = mapped_column(String(32))
+    sha256: Mapped[str | None] = mapped_column(CHAR(64))
 
 
 class XmlFile(LastUpdated, Base):

@@ -1,0 +1,200 @@
+"""Brings the archive store up to date: archives that are only in staging, and copies that a replica lacks.
+
+A session does so at its end, for some minutes, and `dcc archive repair` until all is done.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from sqlalchemy import Connection, Engine
+
+from dcc.errors import DccError, StoredObjectLostError, StoreUnreachableError
+from dcc.naming import Action
+from dcc.runtime.checksums import sha256_of
+from dcc.session.sessions import Session
+from dcc.settings import Settings
+from dcc.store.archive_store import ArchiveStore, Copy, CopyState, Kept, Replica
+from dcc.store.staging import Staging
+from dcc.tracker.database import run_reading, run_writing
+from dcc.tracker.stored_archives import (
+    Unkept,
+    WantedCopy,
+    delivered_as,
+    note_stored,
+    pending_copies,
+    record_copies,
+    record_kept,
+    unkept,
+)
+
+T = TypeVar("T")
+_SESSION_SECONDS: Final = 300.0
+_BATCH: Final = 50
+
+
+@dataclass
+class CaughtUp:
+    """What was brought up to date: archives from staging, and copies; and why replicas lack copies still."""
+
+    archives: int = 0
+    copies: int = 0
+    lacking: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def notices(self) -> list[str]:
+        """The replicas that lack copies."""
+        return [f"The archive store lacks copies in {replica}: {reason}" for replica, reason in self.lacking.items()]
+
+
+def catch_up_after_session(tracker: Engine, settings: Settings, session: Session) -> list[str]:
+    """Bring the store up to date for some minutes; returns notices. Raises SessionLostError."""
+
+    def write(work: Callable[[Connection], Any]) -> Any:
+        session.check()
+        return session.write(work)
+
+    with ArchiveCopies(tracker, settings, write) as copies:
+        return copies.catch_up(_SESSION_SECONDS).notices
+
+
+class ArchiveCopies:
+    """The store's copies and what the tracker knows of them; a context manager that closes connections.
+
+    `write` runs a function in a write transaction, by default one of its own. Raises TrackerUnreachableError.
+    """
+
+    def __init__(
+        self, tracker: Engine, settings: Settings, write: Callable[[Callable[[Connection], Any]], Any] | None = None
+    ) -> None:
+        self.store = ArchiveStore(settings)
+        self._staging = Staging(settings.staging_directory)
+        self._tracker, self._settings = tracker, settings
+        self._write = write or (lambda work: run_writing(tracker, work, patience_seconds=settings.database_retry))
+
+    def __enter__(self) -> ArchiveCopies:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.store.close()
+
+    def catch_up(self, seconds: float | None = None) -> CaughtUp:
+        """Keep what is only in staging, then make pending copies; no new one begins after `seconds`."""
+        deadline = None if seconds is None else time.monotonic() + seconds
+        done = CaughtUp()
+        self._keep_staged(done, deadline)
+        for replica in self.store.replicas:
+            self._make_copies(replica, done, deadline)
+        return done
+
+    def _keep_staged(self, done: CaughtUp, deadline: float | None) -> None:
+        kept: list[tuple[int | None, Kept]] = []
+        for one in self._read(lambda connection: list(unkept(connection, _staged_names(self._staging)))):
+            if _is_over(deadline):
+                break
+            if not self._is_staged(one):
+                continue
+            with suppress(OSError):
+                kept.append((one.download_id, self.store.put(self._staging.archive(one.key))))
+                done.archives += 1
+            if len(kept) >= _BATCH:
+                self._record_kept(kept)
+        self._record_kept(kept)
+
+    def _is_staged(self, one: Unkept) -> bool:
+        archive = self._staging.archive(one.key)
+        return archive.is_file() and self._staging.holds(one.key, one.size_bytes or archive.stat().st_size, one.md5)
+
+    def _record_kept(self, kept: list[tuple[int | None, Kept]]) -> None:
+        if kept:
+            self._write(lambda connection: record_kept(connection, kept))
+            kept.clear()
+
+    def _make_copies(self, replica: Replica, done: CaughtUp, deadline: float | None) -> None:
+        after = 0
+        while wanted := self._read(partial(pending_copies, replica=replica.url, after=after, most=_BATCH)):
+            found: list[tuple[int, str, Copy]] = []
+            for one in wanted:
+                if _is_over(deadline):
+                    done.lacking.setdefault(replica.url, "the next session, or dcc archive repair, goes on.")
+                    break
+                copy = self._copied(replica, one)
+                found.append((one.archive_id, replica.url, copy))
+                done.copies += copy.state is CopyState.GOOD
+                if copy.reason is not None:
+                    done.lacking.setdefault(replica.url, copy.reason)
+                if replica.is_away:
+                    break
+            self.record(found)
+            if len(found) < len(wanted) or replica.is_away:
+                return
+            after = wanted[-1].archive_id
+
+    def _copied(self, replica: Replica, one: WantedCopy) -> Copy:
+        try:
+            with self.bytes_of(one.sha256, without=replica) as path:
+                replica.put(one.sha256, path)
+        except StoredObjectLostError as error:
+            found = replica.check(one.sha256)
+            return found if found.state is CopyState.GOOD else found._replace(reason=str(error))
+        except DccError as error:
+            return Copy(CopyState.PENDING, str(error))
+        return Copy(CopyState.GOOD)
+
+    @contextmanager
+    def bytes_of(self, sha256: str, *, without: Replica | None = None) -> Iterator[Path]:
+        """A file with the checked bytes of an archive, from another replica or from staging.
+
+        Raises as `ArchiveStore.fetch`.
+        """
+        with tempfile.TemporaryDirectory(prefix=".archive-", dir=self._settings.home) as folder:
+            path = Path(folder) / "archive"
+            try:
+                self.store.fetch(sha256, path, without=without)
+            except (StoredObjectLostError, StoreUnreachableError):
+                staged = self._staged(sha256)
+                if staged is None:
+                    raise
+                path = staged
+            yield path
+
+    def _staged(self, sha256: str) -> Path | None:
+        for key in self._read(lambda connection: delivered_as(connection, sha256)):
+            with suppress(OSError):
+                if sha256_of(archive := self._staging.archive(key)) == sha256:
+                    return archive
+        return None
+
+    def record(self, found: list[tuple[int, str, Copy]]) -> None:
+        """Record the states of copies, each by its archive's id and its replica."""
+        required = [replica.url for replica in self.store.replicas if replica.required]
+
+        def write(connection: Connection) -> None:
+            record_copies(connection, found)
+            note_stored(connection, [archive_id for archive_id, _, _ in found], required)
+
+        if found:
+            self._write(write)
+
+    def _read(self, work: Callable[[Connection], T]) -> T:
+        return run_reading(self._tracker, work, patience_seconds=self._settings.database_retry)
+
+
+def _staged_names(staging: Staging) -> list[str]:
+    names: list[str] = []
+    for action in Action:
+        with suppress(FileNotFoundError), os.scandir(staging.root / action) as entries:
+            names += [entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
+    return names
+
+
+def _is_over(deadline: float | None) -> bool:
+    return deadline is not None and time.monotonic() > deadline

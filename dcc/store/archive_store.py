@@ -1,0 +1,353 @@
+"""The archive store: every archive that arrived, by its SHA-256, in one or more replicas; never changed.
+
+A replica (DCC_ARCHIVE_REPLICAS) is a directory, a bucket or a directory on an SFTP server. It holds an archive as
+`<first two digits>/<SHA-256>`. A copy counts once it was read back.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple, TypeVar
+
+from dcc.errors import DccError, DiskFullError, StoredObjectLostError, StoreUnreachableError
+from dcc.messages import mark
+from dcc.runtime.checksums import sha256_of
+from dcc.runtime.disk_space import free_bytes
+from dcc.runtime.private_files import PRIVATE_FILE, make_directory, replacement_file
+from dcc.settings import Settings
+from dcc.settings.store import parse_replicas
+from dcc.store.filesystems import (
+    Directory,
+    is_away,
+    open_filesystem,
+    reason_of,
+    remove_parts,
+    store_errors,
+    upload_options,
+)
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
+
+log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+_SHA256: Final = re.compile(r"[0-9a-f]{64}")
+_LEFT_ALONE_SECONDS: Final = 300.0
+_LEFTOVER: Final = timedelta(days=1)
+_REMEDY: Final = "Correct DCC_ARCHIVE_REPLICAS and its credentials, or have the rights there given."
+
+
+class CopyState(StrEnum):
+    """What is known of a copy: still to be made, as it was when last checked, with other bytes, or gone."""
+
+    PENDING = "pending"
+    GOOD = "good"
+    BAD = "bad"
+    MISSING = "missing"
+
+
+class Copy(NamedTuple):
+    """The state of a copy, and why it is not good."""
+
+    state: CopyState
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """An archive that was put into the store: its copies by replica. `is_stored`: every required replica has it."""
+
+    sha256: str
+    size_bytes: int
+    copies: Mapping[str, Copy]
+    is_stored: bool
+
+
+@dataclass
+class Replica:
+    """One replica. Threads may share it. `url` has no password.
+
+    A replica that was away is left alone for some minutes. All methods raise StoreUnreachableError while it is away,
+    StoreRefusedError, ConfigurationError, and DiskFullError if there is no room.
+    """
+
+    settings: Settings
+    url: str
+    required: bool = True
+    _away: tuple[float, str] = (0.0, "")
+    _opened: dict[int, AbstractFileSystem] = field(default_factory=dict)
+    _process: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def __post_init__(self) -> None:
+        self._scheme, found, place = self.url.partition("://")
+        self._login, self._root = "", place if found else self.url
+        if not found:
+            self._scheme = "file"
+        elif self._scheme == "sftp":
+            self._login, _, path = place.partition("/")
+            self._root = f"/{path}"
+
+    @property
+    def is_away(self) -> bool:
+        """Whether it was away within the last minutes: it is not asked then."""
+        since, reason = self._away
+        return bool(reason) and time.monotonic() - since < _LEFT_ALONE_SECONDS
+
+    def put(self, sha256: str, path: Path) -> None:
+        """Copy a file there, and read it back. A copy that is there already is checked, and not changed.
+
+        Raises StoredObjectLostError if that has other bytes, and OSError if the file cannot be read.
+        """
+        size_bytes = path.stat().st_size
+
+        def upload(files: AbstractFileSystem) -> None:
+            self._require_room(size_bytes)
+            files.put_file(str(path), self._place(sha256), **upload_options(files, self.settings, size_bytes))
+            if self._digest(files, sha256) != sha256:
+                files.rm_file(self._place(sha256))
+                raise ConnectionError("other bytes came back")
+
+        if self._do(f"look for {sha256}", partial(self._is_there, sha256=sha256)):
+            if (found := self.check(sha256)).state is not CopyState.GOOD:
+                raise _lost(sha256, f"{found.reason} ({self.url})")
+            return
+        self._do(f"put {sha256} there", upload)
+
+    def replace(self, sha256: str, path: Path) -> None:
+        """Put a good file in the place of a bad or missing copy; bytes that are there are put aside, below `bad`."""
+        aside = f"{self._root}/bad/{sha256}.{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
+
+        def put_aside(files: AbstractFileSystem) -> None:
+            if self._is_there(files, sha256):
+                if self._scheme in ("file", "sftp"):
+                    files.makedirs(f"{self._root}/bad", exist_ok=True)
+                files.mv(self._place(sha256), aside)
+
+        if self.check(sha256).state is CopyState.BAD:
+            self._do(f"put {sha256} aside", put_aside)
+        self.put(sha256, path)
+
+    def check(self, sha256: str) -> Copy:
+        """Read a copy, and compare its checksum."""
+        try:
+            found = self._do(f"read {sha256}", partial(self._digest, sha256=sha256))
+        except FileNotFoundError:
+            return Copy(CopyState.MISSING, "is missing")
+        return Copy(CopyState.GOOD) if found == sha256 else Copy(CopyState.BAD, f"has the SHA-256 {found}")
+
+    def get(self, sha256: str, path: Path) -> None:
+        """Write the bytes of a copy to a file. Raises StoredObjectLostError unless they are the right ones."""
+        try:
+            self._do(f"get {sha256}", lambda files: files.get_file(self._place(sha256), str(path)))
+        except FileNotFoundError as error:
+            raise _lost(sha256, f"is missing ({self.url})") from error
+        if sha256_of(path) != sha256:
+            raise _lost(sha256, f"has other bytes ({self.url})")
+
+    def remove(self, sha256: str) -> None:
+        """Remove a copy, if it exists."""
+        with suppress(FileNotFoundError):
+            self._do(f"remove {sha256}", lambda files: files.rm_file(self._place(sha256)))
+
+    def answer(self) -> None:
+        """Ask for anything, to see whether it answers; a replica that was away is asked again."""
+        self._away = (0.0, "")
+        self._do("look into it", partial(self._is_there, sha256="0" * 64))
+
+    def remove_parts(self) -> None:
+        """Remove what killed processes left of copies more than a day ago."""
+        with suppress(FileNotFoundError):
+            self._do("remove parts", lambda files: remove_parts(files, self._root, datetime.now(UTC) - _LEFTOVER))
+
+    def close(self) -> None:
+        """Close its connections."""
+        with self._lock:
+            for files in self._opened.values():
+                if hasattr(files, "close"):
+                    files.close()
+            self._opened.clear()
+
+    def _place(self, sha256: str) -> str:
+        if not _SHA256.fullmatch(sha256):
+            raise _lost(sha256, "has no SHA-256 as its name")
+        return f"{self._root}/{sha256[:2]}/{sha256}"
+
+    def _is_there(self, files: AbstractFileSystem, sha256: str) -> bool:
+        try:
+            return bool(files.info(self._place(sha256))["type"] == "file")
+        except FileNotFoundError:
+            return False
+
+    def _digest(self, files: AbstractFileSystem, sha256: str) -> str:
+        if isinstance(files, Directory):
+            return sha256_of(Path(self._place(sha256)))
+        with _temporary(self.settings) as path:
+            files.get_file(self._place(sha256), str(path))
+            return sha256_of(path)
+
+    def _require_room(self, size_bytes: int) -> None:
+        if self._scheme == "file" and free_bytes(Path(self._root)) - size_bytes < self.settings.min_free_bytes:
+            raise DiskFullError(
+                mark("The archive store {store} has no room for {size} bytes. Free some space on its disk."),
+                store=self.url,
+                size=size_bytes,
+            )
+
+    def _do(self, doing: str, ask: Callable[[AbstractFileSystem], _T]) -> _T:
+        if self.is_away:
+            raise StoreUnreachableError(self._away[1])
+        try:
+            with store_errors(self.url, doing, _REMEDY):
+                return self._ask(ask)
+        except StoreUnreachableError as error:
+            self._away = (time.monotonic(), str(error))
+            raise
+
+    def _ask(self, ask: Callable[[AbstractFileSystem], _T]) -> _T:
+        if self._scheme == "file":
+            self._require_directory()
+        files, is_new = self._files()
+        try:
+            return ask(files)
+        except Exception as error:
+            closed = not getattr(files, "is_open", True)
+            if closed:
+                with self._lock:
+                    self._opened.pop(threading.get_ident(), None)
+            if is_new or not (closed or is_away(error)):
+                if closed:
+                    raise ConnectionError(reason_of(error)) from error
+                raise
+        # The server may have closed a connection that was not used for a while.
+        return ask(self._files()[0])
+
+    def _files(self) -> tuple[AbstractFileSystem, bool]:
+        """The file system, and whether it is new. Connections of SFTP are a thread's own."""
+        number = threading.get_ident() if self._scheme == "sftp" else 0
+        with self._lock:
+            if self._process != os.getpid():
+                # Clients of servers have a thread, which a forked process lacks.
+                self._opened, self._process = {}, os.getpid()
+            if number in self._opened:
+                return self._opened[number], False
+        files = open_filesystem(self.settings, self._scheme, self._login)
+        with self._lock:
+            return self._opened.setdefault(number, files), True
+
+    def _require_directory(self) -> None:
+        """Make the default directory. Another one that is missing may be a disk that is not mounted."""
+        root = Path(self._root)
+        if root.is_dir():
+            return
+        if root != default_replica(self.settings):
+            raise ConnectionError("the directory does not exist; mount its disk, or make it")
+        make_directory(root)
+
+
+class ArchiveStore:
+    """The archive store of the settings. Threads may share it. Raises ConfigurationError."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        named = parse_replicas(settings.archive_replicas or str(default_replica(settings)))
+        self.replicas = tuple(Replica(settings, url, required) for url, required in named)
+
+    def __repr__(self) -> str:
+        return f"ArchiveStore({', '.join(replica.url for replica in self.replicas)})"
+
+    def put(self, path: Path) -> Kept:
+        """Copy an archive into every replica, and read each copy back. A replica that fails stops nothing.
+
+        Raises OSError if the archive cannot be read.
+        """
+        sha256, size_bytes = sha256_of(path), path.stat().st_size
+        copies = {replica.url: _copied(replica, sha256, path) for replica in self.replicas}
+        stored = all(copies[one.url].state is CopyState.GOOD for one in self.replicas if one.required)
+        return Kept(sha256, size_bytes, copies, stored)
+
+    def keep(self, path: Path) -> str:
+        """Put an archive into the store; returns its SHA-256.
+
+        Raises StoreUnreachableError, with the reasons, unless every required replica has it.
+        """
+        kept = self.put(path)
+        if not kept.is_stored:
+            reasons = "; ".join(one.reason for one in kept.copies.values() if one.reason)
+            raise StoreUnreachableError(f"The archive {path.name} is not stored as required: {reasons}")
+        return kept.sha256
+
+    def fetch(self, sha256: str, path: Path, *, without: Replica | None = None) -> None:
+        """Write the bytes of an archive to a file, which appears once they are checked; from the first good copy.
+
+        The replica `without` is not asked. Raises StoredObjectLostError if no replica has a good copy,
+        StoreUnreachableError if one that is away may have it, and OSError if the file cannot be written.
+        """
+        reasons: list[str] = []
+        is_away_somewhere = False
+        with replacement_file(path, PRIVATE_FILE) as part:
+            for replica in (one for one in self.replicas if one is not without):
+                try:
+                    replica.get(sha256, part)
+                except DccError as error:
+                    is_away_somewhere |= not isinstance(error, StoredObjectLostError)
+                    reasons.append(str(error))
+                else:
+                    return
+            said = f"No replica has a good copy of the archive {sha256}: {'; '.join(reasons)}"
+            raise StoreUnreachableError(said) if is_away_somewhere else StoredObjectLostError(said)
+
+    @contextmanager
+    def open(self, sha256: str) -> Iterator[BinaryIO]:
+        """The checked bytes of an archive, for reading. Raises as `fetch`."""
+        with _temporary(self._settings) as path:
+            self.fetch(sha256, path)
+            with path.open("rb") as file:
+                yield file
+
+    def close(self) -> None:
+        """Close all connections."""
+        for replica in self.replicas:
+            replica.close()
+
+
+def default_replica(settings: Settings) -> Path:
+    """The directory of the only replica if none is named."""
+    return settings.home / "archive"
+
+
+def _copied(replica: Replica, sha256: str, path: Path) -> Copy:
+    try:
+        replica.put(sha256, path)
+    except StoredObjectLostError as error:
+        log.warning("%s", error)
+        return Copy(CopyState.BAD, str(error))
+    except DccError as error:
+        log.warning("An archive has no copy in %s yet: %s", replica.url, error)
+        return Copy(CopyState.PENDING, str(error))
+    return Copy(CopyState.GOOD)
+
+
+@contextmanager
+def _temporary(settings: Settings) -> Iterator[Path]:
+    """A file that is removed afterwards, on the disk of DCC_HOME: an archive may be large."""
+    make_directory(settings.home)
+    with tempfile.TemporaryDirectory(prefix=".archive-", dir=settings.home) as folder:
+        yield Path(folder) / "archive"
+
+
+def _lost(sha256: str, fault: str) -> StoredObjectLostError:
+    return StoredObjectLostError(f"The archive {sha256} {fault}. To repair it: dcc archive repair.")

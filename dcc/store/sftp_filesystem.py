@@ -1,0 +1,92 @@
+"""An SFTP server as fsspec's file system, on a connection with the host keys and time limits of file sources."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import Any
+from uuid import uuid4
+
+import paramiko
+from fsspec.implementations.sftp import SFTPFileSystem
+from pydantic import SecretStr
+
+from dcc.errors import HostKeyChangedError, HostKeyUnknownError, SourceUnreachableError, StoreRefusedError
+from dcc.settings import Settings
+from dcc.sources.access import parse_hostname, resolve_accesskey
+from dcc.sources.base import SourceAddress
+from dcc.sources.host_keys import SSH_PORT, check_host_key, trusted_keys
+from dcc.sources.sftp.connection import SshConnection, describe
+from dcc.sources.sftp.login import log_in
+
+
+class SftpFiles(SFTPFileSystem):  # type: ignore[misc]
+    """A server's files, for one thread: each gets its name once it is complete.
+
+    `login` is `user@host` or `user@host:port`. Connects at once: raises SourceError, StoreRefusedError for a host key
+    that DCC_KNOWN_HOSTS lacks, ConfigurationError for an unusable key.
+    """
+
+    cachable = False
+
+    def __init__(self, settings: Settings, login: str) -> None:
+        self._settings = settings
+        self._directories: set[str] = set()
+        self.user, _, host = login.rpartition("@")
+        super().__init__(host)
+
+    def _connect(self) -> None:
+        settings = self._settings
+        endpoint = parse_hostname(self.host, SSH_PORT)
+        address = SourceAddress(0, "", "sftp", self.host, self.user, settings.archive_access_key or SecretStr(""), "")
+        trusted = trusted_keys(address, endpoint, settings.known_hosts)
+        credential = resolve_accesskey(address.accesskey, settings.key_passphrase)
+        self.connection = SshConnection(f"sftp://{self.host}", endpoint, settings, trusted.algorithms)
+        try:
+            try:
+                check_host_key(address, self.connection.host_key, trusted)
+            except (HostKeyUnknownError, HostKeyChangedError) as error:
+                raise StoreRefusedError(
+                    f"sftp://{self.host} shows the host key {self.connection.host_key}, which DCC_KNOWN_HOSTS does not "
+                    "have. Compare it with its administrator's, and add it there."
+                ) from error
+            log_in(self.connection, address, credential, self.connection.login_seconds)
+            # The limit of unread bytes is for strangers, and paramiko's client does not count those that it reads.
+            self.connection.transport.packetizer.read = 1 << 62
+            channel = self.connection.transport.open_session(timeout=self.connection.login_seconds)
+            channel.settimeout(settings.idle_timeout)
+            channel.invoke_subsystem("sftp")
+            self.ftp = paramiko.SFTPClient(channel)
+        except BaseException as error:
+            self.connection.close()
+            if isinstance(error, paramiko.SSHException | EOFError):
+                raise SourceUnreachableError(f"sftp://{self.host}: {describe(error)}.") from error
+            raise
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the connection still exists."""
+        return bool(self.connection.transport.is_active())
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.connection.close()
+
+    def makedirs(self, path: str, exist_ok: bool = True, mode: int = 0o700) -> None:  # noqa: ARG002
+        """Make a directory, for this user alone, and those above it; others may make them at the same time."""
+        if path in self._directories or self.isdir(path):
+            return
+        self.makedirs(str(PurePosixPath(path).parent))
+        try:
+            self.ftp.mkdir(path, mode)
+        except OSError:
+            if not self.isdir(path):
+                raise
+        self._directories.add(path)
+
+    def put_file(self, source: str, target: str, **_: Any) -> None:
+        """Copy a file there, and make its directories. Raises errors of paramiko."""
+        folder, name = target.rsplit("/", 1)
+        part = f"{folder}/.{uuid4().hex}.part"
+        self.makedirs(folder)
+        self.ftp.put(source, part)
+        self.mv(part, f"{folder}/{name}")

@@ -1,0 +1,91 @@
+"""Sessions keep each archive that arrived in the archive store, and catch up with what they could not keep."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from pathlib import Path
+
+import pytest
+from sqlalchemy import delete, select, update
+
+from dcc.cli.demo import submissions
+from dcc.tracker.database import writing
+from dcc.tracker.models import ArchiveCopy, StoredArchive, ZipDownload
+from tests.support.installations import Folder, Installation, specimens
+
+KEY = "add/H.2013-10-31.1.impc.zip"
+DAMAGED = "add/H.2013-10-31.2.impc.zip"
+INVALID = "add/H.2013-10-31.3.impc.zip"
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def delivered(installation: Installation) -> list[str | None]:
+    """The SHA-256 of each attempt, in order."""
+    with installation.tracker.connect() as connection:
+        return list(connection.scalars(select(ZipDownload.sha256).order_by(ZipDownload.id)))
+
+
+def copies(installation: Installation) -> list[tuple[str, str, str]]:
+    """SHA-256, name of the replica, and state of each copy."""
+    query = select(StoredArchive.sha256, ArchiveCopy.replica, ArchiveCopy.state).join(
+        ArchiveCopy, ArchiveCopy.archive_id == StoredArchive.id
+    )
+    with installation.tracker.connect() as connection:
+        return sorted((row.sha256, Path(row.replica).name, row.state) for row in connection.execute(query))
+
+
+def in_store(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.glob("??/*"))
+
+
+@pytest.mark.both_databases
+def test_what_arrived_is_kept_also_if_it_is_bad(installation: Installation, folder: Folder) -> None:
+    good = folder.put(KEY)
+    damaged = folder.put(DAMAGED, b"PK no archive")
+    invalid = folder.put(INVALID, {name: content[:-9] for name, content in specimens(stem="2013-10-31.3").items()})
+    installation.run_session()
+    kept = [sha256(content) for content in (good, damaged, invalid)]
+    assert sorted(filter(None, delivered(installation))) == sorted(kept)
+    assert copies(installation) == sorted((one, "archive", "good") for one in kept)
+    assert in_store(installation.settings.home / "archive") == sorted(kept)
+    with installation.tracker.connect() as connection:
+        assert all(connection.scalars(select(StoredArchive.stored)))
+
+
+@pytest.mark.both_databases
+def test_a_replica_that_was_away_is_caught_up_with(installation: Installation, folder: Folder) -> None:
+    one, two = installation.root / "one", installation.root / "two"
+    one.mkdir()
+    both = installation.with_settings(archive_replicas=f"{one}, {two}")
+    content = sha256(folder.put(KEY))
+    result = both.run_session()
+    assert result.zips[KEY].succeeded
+    assert any(f"lacks copies in {two}" in notice for notice in result.closing_notices)
+    assert copies(both) == [(content, "one", "good"), (content, "two", "pending")]
+    with both.tracker.connect() as connection:
+        assert connection.scalars(select(StoredArchive.stored)).all() == [None]
+    two.mkdir()
+    assert both.run_session().closing_notices == ()
+    assert copies(both) == [(content, "one", "good"), (content, "two", "good")]
+    assert in_store(two) == [content]
+    with both.tracker.connect() as connection:
+        assert all(connection.scalars(select(StoredArchive.stored)))
+
+
+def test_a_session_keeps_what_earlier_versions_left_in_staging(installation: Installation, folder: Folder) -> None:
+    content = sha256(folder.put(KEY))
+    folder.put(INVALID, submissions.archive(specimens(stem="2013-10-31.3")))
+    installation.run_session()
+    with writing(installation.tracker) as connection:
+        connection.execute(delete(StoredArchive))
+        connection.execute(update(ZipDownload).values(sha256=None))
+    shutil.rmtree(installation.settings.home / "archive")
+    # What is not as it arrived is not kept.
+    (installation.settings.staging_directory / INVALID).write_bytes(b"other")
+    installation.run_session()
+    assert copies(installation) == [(content, "archive", "good")]
+    assert sorted(filter(None, delivered(installation))) == [content]

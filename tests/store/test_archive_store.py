@@ -1,0 +1,158 @@
+"""The archive store, in directories, a bucket and on OpenSSH: checked copies that never change."""
+
+from __future__ import annotations
+
+import getpass
+import hashlib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from dcc.errors import ConfigurationError, StoredObjectLostError, StoreRefusedError, StoreUnreachableError
+from dcc.settings import Settings, load_settings
+from dcc.store.archive_store import ArchiveStore, CopyState, Replica
+from tests.support.ports import free_port
+from tests.support.s3_server import Bucket
+from tests.support.servers import SftpServer
+
+CONTENT = b"an archive" * 1000
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+
+
+@dataclass
+class Place:
+    """A replica, and how a stranger changes what lies there."""
+
+    settings: Settings
+    url: str
+    overwrite: Callable[[str, bytes], object]
+
+    @property
+    def replica(self) -> Replica:
+        """The replica, as a new process sees it."""
+        return ArchiveStore(self.settings).replicas[0]
+
+
+def known_hosts(server: SftpServer, path: Path) -> Path:
+    """A file with the server's host keys."""
+    lines = [f"[127.0.0.1]:{server.port} {key}" for key in server.host_keys]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.fixture(params=["directory", "s3", pytest.param("sftp", marks=pytest.mark.servers)])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """An empty replica of each kind."""
+    if request.param == "s3":
+        bucket: Bucket = request.getfixturevalue("bucket")
+        url = f"s3://{bucket.name}/kept"
+        put = bucket.client.put_object
+        return Place(
+            bucket.settings(archive_replicas=url),
+            url,
+            lambda name, body: put(Bucket=bucket.name, Key=f"kept/{name}", Body=body),
+        )
+    folder = tmp_path / "kept"
+    changes: dict[str, object] = {"archive_replicas": str(folder)}
+    if request.param == "sftp":
+        server: SftpServer = request.getfixturevalue("openssh")
+        changes = {
+            "archive_replicas": f"sftp://{getpass.getuser()}@{server.hostname}{folder}",
+            "archive_access_key": f"key:{server.key}",
+            "known_hosts": known_hosts(server, tmp_path / "known_hosts"),
+        }
+    else:
+        folder.mkdir()
+    settings = load_settings(home=tmp_path / "home", **changes)
+    return Place(settings, str(changes["archive_replicas"]), lambda name, body: (folder / name).write_bytes(body))
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    """A file to keep."""
+    path = tmp_path / "H.2013-10-31.1.impc.zip"
+    path.write_bytes(CONTENT)
+    return path
+
+
+def test_an_archive_is_kept_and_comes_back(place: Place, archive: Path, tmp_path: Path) -> None:
+    store = ArchiveStore(place.settings)
+    assert store.keep(archive) == SHA256 == store.keep(archive)
+    store.fetch(SHA256, tmp_path / "back")
+    assert (tmp_path / "back").read_bytes() == CONTENT
+    with store.open(SHA256) as file:
+        assert file.read() == CONTENT
+    archive.write_bytes(b"")
+    assert store.keep(archive) == hashlib.sha256(b"").hexdigest()
+    store.close()
+    assert list(place.settings.home.glob(".archive-*")) == []
+    place.replica.remove_parts()
+
+
+def test_a_bad_copy_is_found_never_delivered_and_replaced_by_a_good_one(
+    place: Place, archive: Path, tmp_path: Path
+) -> None:
+    replica = place.replica
+    assert replica.check(SHA256).state is CopyState.MISSING
+    replica.put(SHA256, archive)
+    assert replica.check(SHA256).state is CopyState.GOOD
+    place.overwrite(f"{SHA256[:2]}/{SHA256}", CONTENT[:-1] + b"!")
+    assert replica.check(SHA256).state is CopyState.BAD
+    store = ArchiveStore(place.settings)
+    with pytest.raises(StoredObjectLostError, match="No replica has a good copy"):
+        store.fetch(SHA256, tmp_path / "back")
+    assert not (tmp_path / "back").exists()
+    # To keep it again changes nothing that is there.
+    assert store.put(archive).copies[place.url].state is CopyState.BAD
+    assert replica.check(SHA256).state is CopyState.BAD
+    replica.replace(SHA256, archive)
+    assert replica.check(SHA256).state is CopyState.GOOD
+    replica.remove(SHA256)
+    assert replica.check(SHA256).state is CopyState.MISSING
+    replica.close()
+
+
+@pytest.mark.servers
+def test_a_replica_that_is_away_stops_nothing_unless_it_is_required(
+    openssh: SftpServer, archive: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "one").mkdir()
+    away = f"sftp://{getpass.getuser()}@127.0.0.1:{free_port()}{tmp_path}/two"
+    unknown = f"sftp://{getpass.getuser()}@{openssh.hostname}{tmp_path}/three"
+    settings = load_settings(
+        home=tmp_path,
+        connect_timeout=2,
+        archive_replicas=f"{tmp_path}/one, {away} optional, {unknown} optional, {tmp_path}/missing optional",
+        archive_access_key=f"key:{openssh.key}",
+    )
+    store = ArchiveStore(settings)
+    assert store.keep(archive) == SHA256
+    kept = store.put(archive)
+    assert [copy.state for copy in kept.copies.values()] == [CopyState.GOOD, *[CopyState.PENDING] * 3]
+    assert "DCC_KNOWN_HOSTS does not" in (kept.copies[unknown].reason or "")
+    with pytest.raises(StoreRefusedError):
+        store.replicas[2].answer()
+    required = ArchiveStore(settings.model_copy(update={"archive_replicas": f"{tmp_path}/one, {away}"}))
+    with pytest.raises(StoreUnreachableError, match=f"not stored as required: .*{re.escape(away)}"):
+        required.keep(archive)
+    store.fetch(SHA256, tmp_path / "back")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("s3://bucket optional", "must not be optional"),
+        ("sftp://user:secret@host/path", "without a password"),
+        ("sftp://host/path", "such as sftp://user@host/path"),
+        ("sftp://user@host", "such as sftp://user@host/path"),
+        ("ftp://host/path", "of a kind that no store is"),
+        ("/" + "x" * 255, "255 characters"),
+    ],
+)
+def test_an_unusable_replica_is_refused_without_its_password(given: str, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said) as caught:
+        load_settings(archive_replicas=given)
+    assert "secret" not in str(caught.value)
