@@ -21,6 +21,8 @@ SESSION_TAG: Final = "dcc/session"
 """Tag of every run of a crawling session: the session's id in the tracker."""
 GROUP_TAG: Final = "dcc/group"
 """Tag of every run of a session for a group of centres: the group. A run started with it is such a session."""
+SCHEDULED_TAG: Final = "dcc/only_scheduled"
+"""Tag of runs that crawl only sources with an age of their own, because one of them is due."""
 STARTED_BY_TAG: Final = "dcc/started_by"
 """Tag of every run that no sensor, schedule or person in the UI started: the command, or what else did."""
 
@@ -49,6 +51,7 @@ def session_work(context: OpExecutionContext, session: SessionResource, *kinds: 
     """
     with session.work(_session_to_resume(context), *kinds, group=context.run.tags.get(GROUP_TAG)) as work:
         _tag_session(context, work.session)
+        work.only_scheduled = SCHEDULED_TAG in context.run.tags
         yield work
 
 

@@ -30,16 +30,18 @@ def ignore(_outcome: object) -> None:
 class Work:
     """A session and what it has to do.
 
-    `source_ids`: the sources to crawl, `keys`: the submissions to process; None for all that are due. `requested_by` is
-    the person who asked. `hands_over`: work that a run brings about is left to a later run of the same session. `until`
-    is the last phase for documents. `on_crawl`, `on_zip` and `on_data` are called with each outcome, in the step's
-    thread. `crawled`, `processed` and `loaded`: that part was completed. `failure`: what the work itself raised.
+    `source_ids`: the sources to crawl, `keys`: the submissions to process; None for all that are due. `only_scheduled`:
+    of the sources that are due, only those with an age of their own. `requested_by` is the person who asked.
+    `hands_over`: work that a run brings about is left to a later run of the same session. `until` is the last phase for
+    documents. `on_crawl`, `on_zip` and `on_data` are called with each outcome, in the step's thread. `crawled`,
+    `processed` and `loaded`: that part was completed. `failure`: what the work itself raised.
     """
 
     settings: Settings
     tracker: Engine
     session: Session
     source_ids: Sequence[int] | None = None
+    only_scheduled: bool = False
     keys: Sequence[ZipKey] | None = None
     requested_by: str = "Dagster"
     hands_over: bool = False
@@ -58,7 +60,9 @@ class Work:
 
         wanted = self.source_ids if source_ids is None else source_ids
         with self._noting_failure():
-            for outcome in crawl_file_sources(self.tracker, self.settings, self.session, wanted):
+            for outcome in crawl_file_sources(
+                self.tracker, self.settings, self.session, wanted, only_scheduled=self.only_scheduled
+            ):
                 self.on_crawl(outcome)
                 yield outcome
         self.crawled = True

@@ -24,6 +24,8 @@ from dcc.tracker.database import open_tracker, require_current
 from dcc.tracker.hostings.download_plan import count_not_arrived
 from dcc.tracker.models import CrawlingSession, SessionTask, SourceCrawlRow
 from dcc.tracker.queries.zip_action_lists import waiting_zip_actions
+from dcc.tracker.register.source_addresses import load_addresses
+from dcc.tracker.register.source_pace import load_dues
 from dcc.tracker.states import State
 from dcc.vocabulary import DocumentState
 from dcc_assets.sync.changes import Mark, changes_since
@@ -75,6 +77,23 @@ def active_session(settings: Settings, group: CentreGroup | None) -> Lease | Non
     """A session that a process has for a centre of the group, or for any. Raises as `read_tracker`."""
     with _looking(settings) as connection:
         return _active(read_leases(connection, settings), group)
+
+
+def due_by_schedule(settings: Settings) -> dict[CentreGroup | None, str]:
+    """The sources with an age of their own that are due, by the group that crawls them: a text that tells work apart.
+
+    Raises as `read_tracker`.
+    """
+    groups = [settings.centre_groups[name] for name in settings.intervals_of_groups]
+    found: dict[CentreGroup | None, str] = {}
+    with _looking(settings) as connection:
+        dues = load_dues(connection, settings.source_failure_limit)
+        for address in load_addresses(connection):
+            one = dues[address.id]
+            if one.is_due and one.pace.every is not None:
+                group = next((group for group in groups if address.centre in group.centres), None)
+                found[group] = f"{found.get(group, '')}{address.id} after {one.past.listed}, {one.past.failures}; "
+    return found
 
 
 @contextmanager

@@ -30,7 +30,7 @@ from dcc.session.leases import Lease
 from dcc.settings import Settings, load_settings
 from dcc.settings.centre_groups import CentreGroup
 from dcc_assets.jobs import CRAWL_JOB, LOAD_JOB, PROCESS_JOB, SHOW_JOB
-from dcc_assets.runs import GROUP_TAG, SESSION_TAG, finish_dead_runs
+from dcc_assets.runs import GROUP_TAG, SCHEDULED_TAG, SESSION_TAG, finish_dead_runs
 from dcc_assets.sync.changes import DATA_SHOWN
 from dcc_resources.session import SessionResource
 from dcc_sensors.pending_work import (
@@ -38,6 +38,7 @@ from dcc_sensors.pending_work import (
     active_session,
     count_changes,
     count_follow_up_data,
+    due_by_schedule,
     read_tracker,
 )
 
@@ -45,6 +46,7 @@ NEW_ZIPS_SECONDS: Final = 15
 DATA_SECONDS: Final = 15
 CHANGES_SECONDS: Final = 30
 RETRY_SECONDS: Final = 120
+DUE_SECONDS: Final = 60
 REPEAT_SECONDS: Final = 15 * 60
 """Seconds before the same work is requested again, if a run left it undone."""
 
@@ -93,6 +95,28 @@ def retry_failed_downloads(context: SensorEvaluationContext, session: SessionRes
         return f"downloads of session {view.last_crawled_session}"
 
     return _first_due(context.instance, session.session_settings(), Phase.XSD, due)
+
+
+@sensor(
+    job_name=CRAWL_JOB,
+    minimum_interval_seconds=DUE_SECONDS,
+    default_status=DefaultSensorStatus.RUNNING,
+    description="Crawls file sources with an age of their own (`dcc source change --every`) when they are due.",
+)
+def due_sources(context: SensorEvaluationContext, session: SessionResource) -> RunRequest | SkipReason:
+    """Request a run that crawls the sources of the first group, or of all, that are due and can be crawled."""
+    settings = session.session_settings()
+    reasons = [SkipReason("No file source with an age of its own is due.")]
+    try:
+        for group, sources in due_by_schedule(settings).items():
+            if busy := _busy(context.instance, settings, group):
+                reasons.append(busy)
+                continue
+            tags = {SCHEDULED_TAG: "yes"} | ({} if group is None else {GROUP_TAG: group.name})
+            return RunRequest(run_key=f"{sources}{int(time.time() // REPEAT_SECONDS)}", tags=tags)
+    except DatabaseOutdatedError as error:
+        return SkipReason(str(error))
+    return reasons[-1]
 
 
 @sensor(
@@ -179,7 +203,7 @@ def _crawl_schedule(settings: Settings, group: CentreGroup | None = None) -> Sch
             job_name=CRAWL_JOB,
             execution_timezone="UTC",
             default_status=DefaultScheduleStatus.RUNNING,
-            description=f"Crawls {whose}. {setting} says when.",
+            description=f"Crawls {whose} that are due. {setting} says when.",
         )(crawl)
     except DagsterInvalidDefinitionError as error:
         raise ConfigurationError(
@@ -191,7 +215,7 @@ def automation_definitions(settings: Settings | None = None) -> Definitions:
     """The schedules and the sensors. Raises ConfigurationError."""
     return Definitions(
         schedules=crawl_schedules(settings or load_settings()),
-        sensors=[new_zips, retry_failed_downloads, valid_documents, changes_beside_sessions],
+        sensors=[new_zips, retry_failed_downloads, due_sources, valid_documents, changes_beside_sessions],
     )
 
 

@@ -24,6 +24,7 @@ from dcc.phases import Phase, Status
 from dcc.rules.upload import LATE
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
+from dcc.sources.due import Due, Why
 from dcc.tracker.crawls import CrawlEntry, Finding, SessionEntry, list_sessions, session_findings
 from dcc.tracker.hostings.older_archives import zips_that_wait
 from dcc.tracker.hostings.proposed_withdrawals import count_open
@@ -39,6 +40,7 @@ from dcc.tracker.queries.zip_action_lists import StateCount
 from dcc.tracker.queries.zip_stories import DocumentStory, ZipStory, latest_of, zip_story
 from dcc.tracker.register.centres import list_centres
 from dcc.tracker.register.source_addresses import load_addresses
+from dcc.tracker.register.source_pace import load_dues
 
 _WIDTH = 100
 _MOST_ZIPS = 200
@@ -62,7 +64,9 @@ def send_session_report(tracker: Engine, settings: Settings, session_id: int) ->
         if not channels:
             return sentences
         facts = run_reading(
-            tracker, lambda connection: load_facts(connection, session_id), patience_seconds=settings.database_retry
+            tracker,
+            lambda connection: load_facts(connection, session_id, settings.source_failure_limit),
+            patience_seconds=settings.database_retry,
         )
         if facts.quiet and not settings.report_quiet_sessions:
             return sentences
@@ -102,6 +106,7 @@ class SessionFacts:
     without_room: Sequence[tuple[ZipKey, str]]
     in_order: Sequence[tuple[ZipKey, str]]
     proposals: int
+    dues: Mapping[int, Due]
 
     @property
     def failed_zips(self) -> int:
@@ -124,7 +129,7 @@ class SessionFacts:
         return source.label if source is not None else f"file source {source_id}"
 
 
-def load_facts(connection: Connection, session_id: int) -> SessionFacts:
+def load_facts(connection: Connection, session_id: int, failure_limit: int) -> SessionFacts:
     """What the tracker knows of a session. Raises NotFoundError if it does not exist."""
     entries = list_sessions(connection, ids=[session_id])
     if not entries:
@@ -154,6 +159,7 @@ def load_facts(connection: Connection, session_id: int) -> SessionFacts:
         without_room=zips_without_room(connection),
         in_order=_in_order(connection, session),
         proposals=sum(count_open(connection).values()),
+        dues=load_dues(connection, failure_limit),
     )
 
 
@@ -211,6 +217,22 @@ def _source_lines(facts: SessionFacts) -> Iterator[str]:
         yield from _wrapped(f"{label}: {_crawl_text(crawl)}", 2)
         if crawl.error is not None:
             yield from _wrapped(str(crawl.error.fact.problem), 6)
+        due = facts.dues.get(crawl.source)
+        if crawl.outcome == "failed" and due is not None and not due.is_due:
+            yield from _wrapped(f"{due}.", 6)
+    crawled = {crawl.source for crawl in facts.crawls}
+    recent = 0
+    for number, due in facts.dues.items():
+        centre = facts.sources[number].centre if number in facts.sources else ""
+        is_covered = facts.session.centres is None or centre in facts.session.centres
+        if number in crawled or due.is_due or not is_covered:
+            continue
+        if due.why is Why.RECENT:
+            recent += 1
+        else:
+            yield from _wrapped(f"{facts.label(number)}: {due}", 2)
+    if recent:
+        yield f"  {_count(recent, 'file source')} listed not long ago."
 
 
 def _crawl_text(crawl: CrawlEntry) -> str:

@@ -17,6 +17,7 @@ from dcc.databases.columns import UtcDateTime
 from dcc.outcomes import ZipKey, source_partition
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
 from dcc.settings import Settings
+from dcc.sources.due import overdue_at
 from dcc.tracker.models import (
     Centre,
     FileSource,
@@ -28,6 +29,7 @@ from dcc.tracker.models import (
     ZipFile,
 )
 from dcc.tracker.register.source_addresses import in_use
+from dcc.tracker.register.source_pace import load_dues
 
 NAMED: Final = 50
 """Zip actions that are named of a centre that has more which are not through."""
@@ -89,7 +91,10 @@ class LateCentre:
 
 
 def crawled_sources(connection: Connection, settings: Settings, now: datetime) -> list[CrawledSource]:
-    """All available file sources of active centres, and which of them is overdue (DCC_CRAWL_OVERDUE_HOURS)."""
+    """All available file sources of active centres, and which of them is overdue.
+
+    That is DCC_CRAWL_OVERDUE_HOURS after it was listed, or should have been by its own schedule.
+    """
     before = now - timedelta(hours=settings.crawl_overdue_hours)
     query = (
         select(
@@ -104,12 +109,14 @@ def crawled_sources(connection: Connection, settings: Settings, now: datetime) -
         .where(in_use())
         .order_by(FileSource.id)
     )
+    dues = load_dues(connection, settings.source_failure_limit, now)
     found = []
     for source_id, centre, created, listed, tried in connection.execute(query):
         since = listed or created
         partition = source_partition(centre, source_id)
         is_tried = tried is not None and tried >= before
-        found.append(CrawledSource(source_id, partition, centre, listed, since, since < before, is_tried))
+        overdue = overdue_at(dues[source_id].pace, since, now - before) < now
+        found.append(CrawledSource(source_id, partition, centre, listed, since, overdue, is_tried))
     return found
 
 

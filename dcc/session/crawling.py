@@ -31,6 +31,7 @@ from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc.sources.base import ActionListing, ListedFile, SourceAddress
 from dcc.sources.connect import connect
+from dcc.sources.due import Due, PastCrawls, due
 from dcc.sources.listing_watch import ListingWatch, ignore_progress, watching
 from dcc.tracker.database import exception_id, insert_rows, run_reading
 from dcc.tracker.hostings.listings import NOBODY_ACTS, Finding, ListingRecorder, RecordedListing, archives_by_source
@@ -115,10 +116,16 @@ def list_source(
 
 
 def crawl_file_sources(
-    tracker: Engine, settings: Settings, session: Session, source_ids: Sequence[int] | None = None
+    tracker: Engine,
+    settings: Settings,
+    session: Session,
+    source_ids: Sequence[int] | None = None,
+    *,
+    only_scheduled: bool = False,
 ) -> Iterator[SourceCrawl]:
     """Crawl the available sources of active centres that are due, or those of `source_ids`, which a person named.
 
+    `only_scheduled`: of those that are due only the ones with an age of their own.
     Yields each once it is recorded. A session of a group crawls only its centres' sources. Over all sessions one
     listing is recorded at a time, because an archive may be new on several sources.
 
@@ -128,17 +135,19 @@ def crawl_file_sources(
 
     session.named_sources = frozenset(source_ids or ())
 
-    def load(connection: Connection) -> list[SourceAddress]:
-        available = load_addresses(connection, ids=source_ids)
+    def load(connection: Connection) -> tuple[list[SourceAddress], dict[int, Due]]:
         dues = load_dues(connection, settings.source_failure_limit, named=session.named_sources)
-        return [one for one in available if session.covers(one.centre) and dues[one.id].is_due]
+        wanted = {number for number, one in dues.items() if one.is_due and (one.pace.every or not only_scheduled)}
+        available = load_addresses(connection, ids=source_ids)
+        return [one for one in available if session.covers(one.centre) and one.id in wanted], dues
 
-    addresses = run_reading(tracker, load, patience_seconds=settings.database_retry)
+    addresses, dues = run_reading(tracker, load, patience_seconds=settings.database_retry)
     tasks = {address.id: session.start_task(Phase.ZIP_NAME, f"Crawl of {address.label}") for address in addresses}
 
     def ended(crawl: SourceCrawl) -> SourceCrawl:
         session.finish_task(tasks[crawl.source_id], failed=crawl.outcome != OK)
-        return crawl
+        following = _following(dues[crawl.source_id], crawl, settings.source_failure_limit)
+        return crawl if following.is_due else replace(crawl, then=str(following))
 
     unsettled: dict[int, tuple[SourceListing, SourceCrawl, Mapping[ZipKey, ListedFile]]] = {}
     look = partial(list_source, places=session.places)
@@ -158,6 +167,14 @@ def crawl_file_sources(
         with _logging_about(second.address):
             found = settle(settings, session, second, recent)
         yield ended(replace(crawl, notes=(*crawl.notes, *(finding.message for finding in found))))
+
+
+def _following(before: Due, crawl: SourceCrawl, failure_limit: int) -> Due:
+    """Whether a source is due again at once, after a crawl."""
+    past = PastCrawls(listed=crawl.finished - timedelta(seconds=crawl.seconds))
+    if crawl.outcome == FAILED:
+        past = PastCrawls(before.past.listed, before.past.failures + 1, crawl.finished)
+    return due(before.pace, past, crawl.finished, failure_limit)
 
 
 @dataclass(frozen=True, slots=True)

@@ -214,6 +214,14 @@ def due(pace: Pace, past: PastCrawls, now: datetime, failure_limit: int, *, is_n
     return not_before(Why.DUE, None)
 
 
+def overdue_at(pace: Pace, since: datetime, patience: timedelta) -> datetime:
+    """When a source that was listed at a time is overdue: its age and the patience are over, and it could be used."""
+    at = since + (pace.every or timedelta()) + patience
+    if pace.windows is None or pace.windows.is_open(at):
+        return at
+    return pace.windows.opens(at) + patience
+
+
 def ready_at(pace: Pace, past: PastCrawls) -> datetime | None:
     """From when on a source without failures is due; None: at any time.
 

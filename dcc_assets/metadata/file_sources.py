@@ -32,6 +32,7 @@ def source_report(crawl: SourceCrawl) -> Report:
     }
     if crawl.error is not None:
         details |= {"error": crawl.error.kind, "reason": reason, "Who acts": _WHO, "What to do": _WHAT}
+    details |= {"then": crawl.then} if crawl.then else {}
     details |= _links(crawl)
     verdict = Verdict(
         REACHABLE,
@@ -98,6 +99,7 @@ def _counts(crawl: SourceCrawl) -> Metadata:
         "ignored": MetadataValue.int(crawl.ignored),
         "seconds": MetadataValue.float(round(crawl.seconds, 3)),
     }
+    counts |= {"then": crawl.then} if crawl.then else {}
     counts |= _links(crawl)
     if crawl.new_zips:
         counts["new archives"] = table(

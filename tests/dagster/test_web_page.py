@@ -73,7 +73,7 @@ AUTOMATION = """
   }
 }
 """
-CRAWLED = ({"crawl_file_sources"}, {"crawl_schedule"})
+CRAWLED = ({"crawl_file_sources"}, {"crawl_schedule", "due_sources"})
 PROCESSED = ({"process_zip_actions"}, {"new_zips", "retry_failed_downloads"})
 LOADED = ({"load_data", "show_changes"}, {"valid_documents", "changes_beside_sessions"})
 OVERDUE = ({"show_overdue"}, {"overdue"})

@@ -28,14 +28,16 @@ from dcc.session.data.corrections import withdraw_submission
 from dcc.settings import load_settings
 from dcc.tracker.database import writing
 from dcc.tracker.models import SessionLock
+from dcc.tracker.register.file_sources import change_source
 from dcc.vocabulary import WaiverEffect
 from dcc_assets.jobs import crawl_file_sources, load_data, process_zip_actions, show_changes
-from dcc_assets.runs import PROCESS_TAG, SESSION_TAG, session_tags
+from dcc_assets.runs import PROCESS_TAG, SCHEDULED_TAG, SESSION_TAG, session_tags
 from dcc_dagster.instance import open_instance
 from dcc_resources.code_location import platform_resources
 from dcc_sensors.sessions import (
     changes_beside_sessions,
     crawl_schedules,
+    due_sources,
     new_zips,
     retry_failed_downloads,
     valid_documents,
@@ -147,6 +149,25 @@ def test_nothing_is_asked_for_while_a_session_is_at_work_and_again_when_it_died(
         with writing(installation.tracker) as connection:
             connection.execute(update(SessionLock).values(heartbeat=datetime(2001, 1, 1)))
         assert isinstance(asked(new_zips, kept_instance), RunRequest)
+
+
+@only_sqlite
+def test_sources_with_an_age_of_their_own_are_crawled_when_they_are_due(
+    installation: Installation, folder: Folder, instance: DagsterInstance
+) -> None:
+    installation.add_folder(name="with every session")
+    assert "No file source" in str(asked(due_sources, instance))
+    with writing(installation.tracker) as connection:
+        change_source(connection, folder.source_id, every="6h")
+    request = asked(due_sources, instance)
+    assert isinstance(request, RunRequest)
+    assert request.tags == {SCHEDULED_TAG: "yes"}
+    with open_session(installation.tracker, installation.settings) as session:
+        assert asked(due_sources, instance) == f"Session {session.id} is active."
+        (found,) = crawl(installation.tracker, installation.settings, session, only_scheduled=True)
+    assert found.source_id == folder.source_id
+    assert found.then.startswith("not due until")
+    assert "No file source" in str(asked(due_sources, instance))
 
 
 @only_sqlite

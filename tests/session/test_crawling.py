@@ -5,18 +5,22 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 from pydantic import SecretStr
 from sqlalchemy import select
 
 from dcc.naming import Action
+from dcc.operations.metrics.collector import Collection, exposition
 from dcc.operations.sessions import open_session
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.session.crawling import crawl_file_sources
 from dcc.sources.base import ActionListing, ListedFile, SourceAddress, SourceProtocol
 from dcc.sources.folder import LocalConnection
+from dcc.tracker.database import writing
 from dcc.tracker.hostings.listing_changes import KnownHosting, change_message
 from dcc.tracker.models import (
     CrawlFinding,
@@ -24,9 +28,13 @@ from dcc.tracker.models import (
     FileSourceHasZip,
     SourceCrawlRow,
     ZipFile,
+    utc_now,
 )
+from dcc.tracker.register.file_sources import change_source
 from dcc.tracker.states import State
+from tests.support.databases import only_sqlite
 from tests.support.installations import Folder, Installation, SessionResult, note_uploaded
+from tests.support.session_reports import session_report
 
 FIRST, SECOND, THIRD = (f"H.2013-10-31.{inc}.impc.zip" for inc in (1, 2, 3))
 
@@ -209,3 +217,44 @@ def silent_port() -> Iterator[int]:
 
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server.getsockname()[1]
+
+
+@only_sqlite
+def test_a_source_that_keeps_failing_is_left_alone_and_everybody_is_told(installation: Installation) -> None:
+    folder = installation.add_folder()
+    folder.put(f"add/{FIRST}")
+    crawl(installation)
+    (folder.path).rename(folder.path.with_name("away"))
+    for failures in (1, 2, 3):
+        result = crawl(installation)
+        assert result.crawls[folder.source_id].then.startswith("failed 3 times") == (failures == 3)
+    empty = crawl(installation)
+    assert empty.crawls == {}
+    told = "failed 3 times in a row, left alone until"
+    with installation.tracker.connect() as connection:
+        assert told in session_report(connection, result.id).text
+        assert told in session_report(connection, empty.id).text
+    figures = text_string_to_metric_families(exposition(Collection(installation.settings).collect()).decode())
+    samples = [sample for family in figures for sample in family.samples if "why" in sample.labels]
+    found = {sample.labels["why"]: sample.value for sample in samples}
+    assert found["failing"] == 1
+    folder.path.with_name("away").rename(folder.path)
+    assert crawl(installation).crawls == {}
+    with open_session(installation.tracker, installation.settings) as session:
+        (named,) = crawl_file_sources(installation.tracker, installation.settings, session, [folder.source_id])
+    assert (named.outcome, named.then) == ("ok", "")
+    assert set(crawl(installation).crawls) == {folder.source_id}
+
+
+@only_sqlite
+def test_nothing_is_fetched_outside_the_windows_of_a_source(installation: Installation) -> None:
+    folder = installation.add_folder()
+    folder.put(f"add/{FIRST}")
+    crawl(installation)
+    tomorrow = (utc_now() + timedelta(days=1)).strftime("%a")
+    with writing(installation.tracker) as connection:
+        change_source(connection, folder.source_id, windows=f"{tomorrow} 12:00-12:01")
+    assert installation.run_session().zips == {}
+    with writing(installation.tracker) as connection:
+        change_source(connection, folder.source_id, windows="")
+    assert set(installation.run_session().zips) == {f"add/{FIRST}"}

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from dcc.sources.due import Pace, PastCrawls, Pause, Why, Windows, due, parse_age, shown_age
+from dcc.sources.due import Pace, PastCrawls, Pause, Why, Windows, due, overdue_at, parse_age, shown_age
 
 NOW = datetime(2026, 3, 4, 12)  # a Wednesday, in UTC without a zone
 HOUR = timedelta(hours=1)
@@ -54,6 +54,15 @@ def test_why_a_source_is_crawled_or_not_and_until_when(
     assert (found.why, found.until) == (why, None if hours is None else NOW + hours * HOUR), str(found)
     named = due(given, past, NOW, failure_limit=3, is_named=True)
     assert named.why == (Why.PAUSED if why is Why.PAUSED else Why.DUE)
+
+
+@pytest.mark.parametrize(
+    ("given", "hours"),
+    [(pace(), 24), (pace("2d"), 72), (pace(windows="Sun 00:00-02:00"), 108)],
+)
+def test_a_source_is_overdue_after_its_own_schedule(given: Pace, hours: int) -> None:
+    """The last one can be listed from Sunday on, 84 hours after NOW."""
+    assert overdue_at(given, NOW, 24 * HOUR) == NOW + hours * HOUR
 
 
 def test_windows_keep_to_the_clock_of_their_zone() -> None:

@@ -8,4 +8,4 @@ from dcc.notify.session_report import load_facts, render_report
 
 def session_report(connection: Connection, session_id: int) -> Report:
     """The report of a session, which nobody is sent."""
-    return render_report(load_facts(connection, session_id))
+    return render_report(load_facts(connection, session_id, failure_limit=3))

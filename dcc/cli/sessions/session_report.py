@@ -274,6 +274,8 @@ def crawl_lines(crawl: SourceCrawl) -> Iterator[str]:
     """The lines for a source's crawl: one for it, and one for each refused name and finding."""
     if crawl.outcome == SOURCE_FAILED and crawl.error is not None:
         yield f"{click.style('failed', fg='red')}  {printable(crawl.error.message)}"
+        if crawl.then:
+            yield f"        {printable(crawl.then)}"
         return
     parts = [f"{count_of(crawl.listed, 'zip')} listed", f"{crawl.new:,} new"]
     parts += [

@@ -11,13 +11,15 @@ from dcc.cli.shell.context import json_option, open_tracker, settings_from_envir
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import byte_size, count_of, echo_json, echo_table, json_object, printable
 from dcc.cli.shell.parameter_types import COUNT
+from dcc.cli.sources.source import due_json
 from dcc.naming import Action
 from dcc.phases import Phase, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from dcc.outcomes import ZipKey
+    from dcc.sources.due import Due
     from dcc.tracker.crawls import CrawlEntry, SessionEntry
     from dcc.tracker.queries.zip_action_lists import StateCount, ZipEntry
     from dcc.tracker.register.file_sources import SourceEntry
@@ -39,7 +41,8 @@ def status(as_json: bool) -> None:
     JSON: an object with
       zip_actions, xml_files  lists of {"phase", "status", "count"}
       sources     a list of {"id", "centre", "protocol", "hostname", "username", "base_path",
-                  "state", "centre_active", "hosted", "last_crawl"}; last_crawl is null or
+                  "state", "centre_active", "hosted", "due" (as of `dcc source list`), "last_crawl"};
+                  last_crawl is null or
                   {"source", "session", "outcome" (ok, partial, failed), "error": null or
                   {"kind", "message"}, "started", "finished", "listed", "new", "known",
                   "changed", "refused", "ignored", "gone"}
@@ -57,11 +60,14 @@ def status(as_json: bool) -> None:
     from dcc.tracker.hostings import foreign_archives, proposed_withdrawals
     from dcc.tracker.queries import zip_action_lists
     from dcc.tracker.register import file_sources
+    from dcc.tracker.register.source_pace import load_dues
 
-    with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:
+    settings = settings_from_environment()
+    with open_tracker(settings) as tracker, tracker.connect() as connection:
         zip_actions = zip_action_lists.count_zip_actions(connection)
         xml_files = zip_action_lists.count_documents(connection)
         entries = file_sources.list_sources(connection)
+        dues = load_dues(connection, settings.source_failure_limit)
         latest_crawls = crawls.latest_crawls(connection)
         findings = crawls.latest_findings(connection)
         held = zip_action_lists.held_documents(connection)
@@ -82,7 +88,10 @@ def status(as_json: bool) -> None:
             {
                 "zip_actions": zip_actions,
                 "xml_files": xml_files,
-                "sources": [_source_json(entry, latest_crawls.get(entry.id)) for entry in entries],
+                "sources": [
+                    _source_json(entry, latest_crawls.get(entry.id)) | {"due": due_json(dues.get(entry.id))}
+                    for entry in entries
+                ],
                 "session": {
                     "active": session_json(next(iter(active), None)),
                     "also_active": [session_json(entry) for entry in active[1:]],
@@ -100,7 +109,7 @@ def status(as_json: bool) -> None:
         return
     _print_states("Zip actions", zip_actions)
     _print_states("Documents", xml_files)
-    _print_sources(entries, latest_crawls)
+    _print_sources(entries, latest_crawls, dues)
     _print_list("Waiting to be confirmed", _held_lines(held))
     _print_list("Held archives", [one.message for one in held_archives])
     if proposals:
@@ -158,7 +167,7 @@ def _print_states(title: str, counts: Sequence[StateCount]) -> None:
     click.echo()
 
 
-def _print_sources(entries: Sequence[SourceEntry], crawls: dict[int, CrawlEntry]) -> None:
+def _print_sources(entries: Sequence[SourceEntry], crawls: dict[int, CrawlEntry], dues: Mapping[int, Due]) -> None:
     if not entries:
         click.echo("No file source is registered. Add one: dcc source add")
         return
@@ -175,14 +184,15 @@ def _print_sources(entries: Sequence[SourceEntry], crawls: dict[int, CrawlEntry]
                 entry.centre,
                 f"file://{entry.base_path}" if entry.protocol == "file" else server,
                 entry.state if entry.centre_active else f"{entry.state}, centre inactive",
+                "yes" if dues[entry.id].is_due else str(dues[entry.id]),
                 entry.hosted,
                 crawl.outcome if crawl else "never crawled",
                 crawl.started if crawl else None,
                 str(crawl.error.fact.problem) if crawl and crawl.error else "",
             )
         )
-    headers = ("id", "centre", "server", "state", "hosts", "last crawl", "when", "error")
-    echo_table(headers, rows, indent="  ", prose=["error"])
+    headers = ("id", "centre", "server", "state", "due", "hosts", "last crawl", "when", "error")
+    echo_table(headers, rows, indent="  ", prose=["due", "error"])
 
 
 def _print_list(title: str, messages: Sequence[str]) -> None:

@@ -88,7 +88,7 @@ def _tracker(settings: Settings) -> Iterator[Metric]:
         tracker_database.require_current(engine)
         with engine.connect() as connection:
             yield from session_families(connection, settings)
-            yield from source_families(connection)
+            yield from source_families(connection, settings.source_failure_limit)
             yield from work_families(connection)
         yield size_family("tracker", database_bytes(engine))
     finally:

@@ -13,18 +13,21 @@ from sqlalchemy import Connection, Select, func, select
 
 from dcc.operations.metrics.families import Labels, Metric, counter, gauge, one_of, timestamp
 from dcc.session.crawling import FAILED, OK, PARTIAL
+from dcc.sources.due import Why
 from dcc.tracker.crawls import latest_crawls
 from dcc.tracker.models import AnException, FileSourceHasZip, SourceCrawlRow, ZipDownload, ZipLog
 from dcc.tracker.register.file_sources import SourceEntry, list_sources
 from dcc.tracker.register.source_addresses import SourceState
+from dcc.tracker.register.source_pace import load_dues
 
 _SOURCE: Final = ("source", "centre")
 _HAS, _CRAWL = FileSourceHasZip.file_source_id, SourceCrawlRow.file_source_id
 
 
-def source_families(connection: Connection) -> Iterator[Metric]:
-    """All families about file sources."""
+def source_families(connection: Connection, failure_limit: int) -> Iterator[Metric]:
+    """All families about file sources; `failure_limit` as for `dcc.sources.due.due`."""
     entries = list_sources(connection)
+    dues = load_dues(connection, failure_limit)
     labels = {entry.id: (str(entry.id), entry.centre) for entry in entries}
     yield gauge(
         "source_info",
@@ -43,6 +46,20 @@ def source_families(connection: Connection) -> Iterator[Metric]:
         "Zip actions that the file source hosts at present.",
         _SOURCE,
         {labels[entry.id]: entry.hosted for entry in entries},
+    )
+    yield one_of(
+        "source_due",
+        "Whether the file source is due to be crawled, or why it is left alone at present.",
+        _SOURCE,
+        "why",
+        tuple(Why),
+        {labels[number]: one.why for number, one in dues.items() if number in labels},
+    )
+    yield gauge(
+        "source_failures_in_a_row",
+        "Crawls of the file source that failed since the last one that did not.",
+        _SOURCE,
+        {labels[number]: one.past.failures for number, one in dues.items() if number in labels},
     )
     yield from _latest_crawls(connection, entries, labels)
     yield from _all_crawls(connection, labels)

@@ -109,7 +109,7 @@ def _of_failures(column: Any) -> ScalarSelect[Any]:
         .where(
             SourceCrawlRow.file_source_id == FileSource.id,
             SourceCrawlRow.id > func.coalesce(_of_last_listing(_Good.id), 0),
-            SourceCrawlRow.start_time >= changed,
+            SourceCrawlRow.finish_time >= changed,
         )
         .correlate(FileSource)
         .scalar_subquery()
