@@ -10,6 +10,7 @@ import fnmatch
 import http.client
 import json
 import os
+import pwd
 import re
 import shlex
 import shutil
@@ -103,8 +104,8 @@ def test_a_service_runs_a_command_that_exists_as_a_user_of_its_own_with_its_secr
     assert command.startswith("/opt/dcc/.venv/bin/dcc ")
     look_up(Command(command.removeprefix("/opt/dcc/.venv/bin/")))
     assert _values(service, "User") == ["dcc"]
-    (file,) = _values(service, "EnvironmentFile")
-    assert (service.parent / f"{Path(file).name}.example").exists()
+    (file,) = re.findall(r"DCC_CONFIG=/etc/dcc/(\S+)", *_values(service, "Environment"))
+    assert (service.parent / file).exists()
     assert _values(service, "LimitCORE") == ["0"]
     assert _values(service, "TimeoutStopSec") or _values(service, "TimeoutStartSec")
     if _values(service, "Type") == ["exec"]:
@@ -115,12 +116,34 @@ def test_a_service_runs_a_command_that_exists_as_a_user_of_its_own_with_its_secr
     assert "mysql://" not in text
 
 
-@pytest.mark.parametrize("example", sorted((DEPLOY / "systemd").glob("*.example")), ids=lambda path: path.name)
-def test_the_examples_of_settings_name_settings(example: Path) -> None:
-    named = re.findall(r"^#?(DCC_[A-Z_]+)=", example.read_text("utf-8"), re.MULTILINE)
-    known = {f"DCC_{name.upper()}" for name in Settings.model_fields}
-    assert named
-    assert set(named) <= known
+@pytest.mark.parametrize("example", sorted((DEPLOY / "systemd").glob("*.toml")), ids=lambda path: path.name)
+def test_the_examples_of_settings_can_be_used(example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("DCC_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("DCC_CONFIG", str(tmp_path / "dcc.toml"))
+    for text in (example.read_text("utf-8"), re.sub(r"^#(?=\w)", "", example.read_text("utf-8"), flags=re.MULTILINE)):
+        (tmp_path / "dcc.toml").write_text(text, "utf-8")
+        (tmp_path / "dcc.toml").chmod(0o640)
+        settings = load_settings()
+    assert settings.dagster_url is not None
+
+
+def test_the_command_on_the_path_has_the_settings_of_the_services(tmp_path: Path) -> None:
+    text = (DEPLOY / "dcc").read_text("utf-8")
+    user = pwd.getpwuid(os.geteuid()).pw_name
+    for old, new in (
+        ("/opt/dcc/.venv/bin/dcc", str(PROGRAM)),
+        ("/var/lib/dcc", str(tmp_path)),
+        (" = dcc ", f" = {user} "),
+    ):
+        assert old in text
+        text = text.replace(old, new)
+    (tmp_path / "dcc.toml").write_text("workers = 7\n", "utf-8")
+    command = ["sh", "-c", text, "dcc", "settings", "--json"]
+    environment = {**clean(os.environ), "DCC_CONFIG": str(tmp_path / "dcc.toml")}
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    values = {entry["name"]: entry["value"] for entry in json.loads(ended.stdout)}
+    assert (values["workers"], values["home"]) == (7, str(tmp_path))
 
 
 @pytest.fixture(scope="module")

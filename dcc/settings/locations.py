@@ -34,11 +34,11 @@ class LocationSettings(SettingsGroup):
     )
     qc_url: SecretStr | None = Field(
         default=None,
-        description="URL of the QC database; else SQLite in DCC_HOME.",
+        description="URL of the QC database; else SQLite.",
     )
     dagster_url: SecretStr | None = Field(
         default=None,
-        description="URL of the database of Dagster's runs and events; else SQLite in DCC_HOME.",
+        description="URL of the database of Dagster's runs and events; else SQLite.",
     )
     target_tracker_url: SecretStr | None = Field(
         default=None,

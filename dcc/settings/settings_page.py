@@ -14,14 +14,12 @@ from dcc.settings.groups import SECTIONS, Section
 _BEGINNING: Final = """\
 # Settings
 
-Settings are in one file: `dcc.toml` in `DCC_HOME`, or the file that `DCC_CONFIG` names. `dcc settings --write` writes
-it. In it, `DCC_DOWNLOADERS` is `downloaders = 8`. An environment variable that is not empty overrides the file.
-`dcc settings` shows each value and its origin.
+The file `dcc.toml` in `DCC_HOME`, or the one that `DCC_CONFIG` names, holds settings; `DCC_DOWNLOADERS` is
+`downloaders` there. Environment variables override it. `dcc settings` shows values and origins; with `--write` it
+writes the file.
 
-A secret can be `file:PATH` or `env:NAME`. If the file holds a secret, it must be private (mode 0600 or 0640).
-
-DCC refuses unknown names. Give your own variables names without `DCC_`, such as `HARWELL_PASSWORD`. Defaults are in
-brackets.
+A secret can be `file:PATH` or `env:NAME`; a file that holds one has mode 0600 or 0640. DCC refuses unknown names: name
+your own variables without `DCC_`, such as `HARWELL_PASSWORD`. Defaults are in brackets.
 """
 
 

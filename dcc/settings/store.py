@@ -100,7 +100,7 @@ class StoreSettings(SettingsGroup):
     )
     store_secret_access_key: SecretStr | None = Field(
         default=None,
-        description="Secret of the S3 key, or file:PATH or env:NAME.",
+        description="Secret of the S3 key.",
     )
     store_retry: float = Field(
         default=60.0, ge=0, description="Seconds for which a session tries a store that is away."

@@ -31,7 +31,7 @@ class WorkerSettings(SettingsGroup):
     )
     broker: SecretStr | None = Field(
         default=None,
-        description="URL of Celery's broker, redis://:password@broker:6379/0, or file:PATH or env:NAME.",
+        description="URL of Celery's broker, redis://:password@broker:6379/0.",
     )
     k8s_image: str | None = Field(default=None, description="Image of Kubernetes jobs, from deploy/Containerfile.")
     k8s_namespace: str = Field(default="default", pattern=_KUBERNETES_NAME, description="Namespace of Kubernetes jobs.")
