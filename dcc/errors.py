@@ -157,6 +157,12 @@ class SessionLostError(DccError):
     exit_code = 3
 
 
+class SessionTimeLimitError(DccError):
+    """The session had all the time that it may take."""
+
+    exit_code = 4
+
+
 class ExportActiveError(DccError):
     """Another export writes to the same directory."""
 

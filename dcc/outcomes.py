@@ -57,6 +57,31 @@ class AttemptOutcome(StrEnum):
     FAILED = "failed"
 
 
+class EndReason(StrEnum):
+    """Why a crawling session ended: the one word for it in every view, with one meaning.
+
+    FINISHED: all its work was done, whatever was wrong with the data. STOPPED: a person ended it. TIME_LIMIT: it had
+    the time of DCC_SESSION_TIME_LIMIT. DISK: a disk of the platform was full, and archives wait for room. FAULTS: a
+    source, a server or the platform kept it from a part of its work. DIED: its process was killed.
+    """
+
+    FINISHED = "finished"
+    STOPPED = "stopped"
+    TIME_LIMIT = "time_limit"
+    DISK = "disk"
+    FAULTS = "faults"
+    DIED = "died"
+
+    @property
+    def is_cut_short(self) -> bool:
+        """Whether somebody wanted it to end before its work was done."""
+        return self in (EndReason.STOPPED, EndReason.TIME_LIMIT)
+
+
+TROUBLES = (EndReason.DISK, EndReason.FAULTS, EndReason.DIED)
+"""The reasons for which somebody has to look at the platform or its sources."""
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class ZipKey:
     """A submission by name: users type and see `<action>/<file name>`."""

@@ -77,6 +77,7 @@ def test_the_command_ends_with_the_code_of_each_kind() -> None:
         errors.ConfigurationError: 2,
         errors.SessionActiveError: 3,
         errors.SessionLostError: 3,
+        errors.SessionTimeLimitError: 4,
         errors.ExportActiveError: 3,
         errors.BackupActiveError: 3,
         errors.DaemonActiveError: 3,

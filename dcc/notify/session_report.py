@@ -19,7 +19,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from dcc.databases.transactions import run_reading
 from dcc.errors import DccError, NotFoundError
 from dcc.notify.channels.reports import Report, open_channels
-from dcc.outcomes import HELD, Problem, ZipKey
+from dcc.outcomes import HELD, TROUBLES, EndReason, Problem, ZipKey
 from dcc.phases import Phase, Status
 from dcc.rules.upload import LATE
 from dcc.settings import Settings
@@ -41,6 +41,7 @@ from dcc.tracker.queries.zip_stories import DocumentStory, ZipStory, latest_of, 
 from dcc.tracker.register.centres import list_centres
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.register.source_pace import load_dues
+from dcc.tracker.session_statistics import SourceStatistics, seconds_by_phase, statistics_of
 
 _WIDTH = 100
 _MOST_ZIPS = 200
@@ -107,6 +108,7 @@ class SessionFacts:
     in_order: Sequence[tuple[ZipKey, str]]
     proposals: int
     dues: Mapping[int, Due]
+    statistics: Mapping[int, SourceStatistics]
 
     @property
     def failed_zips(self) -> int:
@@ -121,7 +123,7 @@ class SessionFacts:
     @property
     def quiet(self) -> bool:
         """Whether nothing happened and nothing failed."""
-        return not (self.zips or self.findings or self.troubled_sources) and self.session.outcome != "failed"
+        return not (self.zips or self.findings or self.troubled_sources or self.session.outcome in TROUBLES)
 
     def label(self, source_id: int) -> str:
         """The source's name in the report."""
@@ -133,7 +135,7 @@ def load_facts(connection: Connection, session_id: int, failure_limit: int) -> S
     """What the tracker knows of a session. Raises NotFoundError if it does not exist."""
     entries = list_sessions(connection, ids=[session_id])
     if not entries:
-        raise NotFoundError(f"There is no session {session_id}. See `dcc sessions`.")
+        raise NotFoundError(f"There is no session {session_id}. See `dcc session list`.")
     centres = {entry.short_name: entry.full_name for entry in list_centres(connection)}
     (session,) = entries
     sources = {source.id: source for source in load_addresses(connection, only_crawlable=False)}
@@ -160,6 +162,7 @@ def load_facts(connection: Connection, session_id: int, failure_limit: int) -> S
         in_order=_in_order(connection, session),
         proposals=sum(count_open(connection).values()),
         dues=load_dues(connection, failure_limit),
+        statistics={one.source: one for one in statistics_of(connection, session_id)},
     )
 
 
@@ -191,7 +194,7 @@ def _subject(facts: SessionFacts) -> str:
     )
     summary = ", ".join(_count(*trouble) for trouble in troubles if trouble[0])
     if not summary:
-        summary = facts.session.outcome if facts.session.outcome in ("failed", "cancelled") else "all well"
+        summary = "all well" if facts.session.outcome == EndReason.FINISHED else facts.session.outcome
     return f"DCC session {facts.session.id}: {summary}"
 
 
@@ -206,6 +209,9 @@ def _heading(facts: SessionFacts) -> Iterator[str]:
     for task in session.tasks:
         if task.outcome == "failed" and task.comment:
             yield from _wrapped(f"failed   {task.comment}", 2)
+    seconds = seconds_by_phase(session)
+    if seconds:
+        yield from _wrapped(f"took     {', '.join(f'{phase} {count:,} s' for phase, count in seconds.items())}", 2)
 
 
 def _source_lines(facts: SessionFacts) -> Iterator[str]:
@@ -214,7 +220,8 @@ def _source_lines(facts: SessionFacts) -> Iterator[str]:
         yield "  None was crawled."
     for crawl in facts.crawls:
         label = facts.label(crawl.source)
-        yield from _wrapped(f"{label}: {_crawl_text(crawl)}", 2)
+        done = facts.statistics.get(crawl.source)
+        yield from _wrapped(f"{label}: {_crawl_text(crawl)}{_statistics_text(done) if done else ''}", 2)
         if crawl.error is not None:
             yield from _wrapped(str(crawl.error.fact.problem), 6)
         due = facts.dues.get(crawl.source)
@@ -233,6 +240,12 @@ def _source_lines(facts: SessionFacts) -> Iterator[str]:
             yield from _wrapped(f"{facts.label(number)}: {due}", 2)
     if recent:
         yield f"  {_count(recent, 'file source')} listed not long ago."
+
+
+def _statistics_text(done: SourceStatistics) -> str:
+    numbers = [(done.fetched, "archive fetched", "archives fetched"), (done.documents, "document", None)]
+    numbers += [(done.findings, "error or finding", "errors and findings"), (done.failed, "failed zip action", None)]
+    return "".join(f"; {_count(*number)}" for number in numbers if number[0])
 
 
 def _crawl_text(crawl: CrawlEntry) -> str:

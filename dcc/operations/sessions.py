@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Engine
 
+from dcc.errors import SessionTimeLimitError
 from dcc.redaction import redacted
 from dcc.session.sessions import Session, hold_session
 from dcc.settings import Settings
@@ -48,6 +49,7 @@ class _SettingsAsk:
     def tell(self, session: Session, failure: Exception | None, *, completed: bool) -> Iterator[str]:
         # A person who interrupts a session does not want to wait for a mail server.
         ended = failure is not None or (completed and not session.is_handed_over)
+        failure = None if isinstance(failure, SessionTimeLimitError) else failure
         if ended:
             yield from self._report(session.id)
         if ended or completed:

@@ -27,7 +27,12 @@ def comes_from_full_disk(error: BaseException, place: Path) -> bool:
 
     SQLite reports a full disk as an I/O error, or as a database that cannot be opened.
     """
-    return any(is_full(each) for each in _causes(error)) or free_bytes(place) < _LEAST
+    return stems_from_full_disk(error) or free_bytes(place) < _LEAST
+
+
+def stems_from_full_disk(error: BaseException) -> bool:
+    """Whether an error or one of its causes reports a full disk."""
+    return any(is_full(each) for each in _causes(error))
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

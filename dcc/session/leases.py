@@ -2,7 +2,7 @@
 
 A centre is in one session at a time: sessions of two groups run at once, one of all centres runs alone. If a lease's
 holder is dead (its process has ended, or it was not renewed for `lease_timeout`), the next session of one of its
-centres takes it over, and finishes the dead session as failed.
+centres takes it over, and records that the dead session died.
 
 The first row is that of sessions of all centres. A session locks it to begin, so that sessions begin one after the
 other, and for work that two of them must not do at once (`Session.write`).
@@ -20,15 +20,16 @@ from sqlalchemy import Connection, Row, func, insert, select, update
 
 from dcc.errors import NotFoundError, SessionActiveError
 from dcc.nearest_names import nearest_sentence
-from dcc.outcomes import AttemptOutcome
+from dcc.outcomes import AttemptOutcome, EndReason
 from dcc.phases import Phase
 from dcc.runtime.processes import Process
 from dcc.settings import Settings
 from dcc.settings.centre_groups import CentreGroup
 from dcc.tracker.attempts import end_attempts
-from dcc.tracker.crawls import SESSION_CANCELLED, SUCCESS, TASK_CANCELLED
+from dcc.tracker.crawls import SESSION_CANCELLED, SUCCESS, TASK_CANCELLED, TASK_LACKED_ROOM
 from dcc.tracker.database import insert_rows
 from dcc.tracker.models import CrawlingSession, SessionLock, SessionTask, utc_now
+from dcc.tracker.session_statistics import record_statistics
 
 UNFINISHED: Final = -1
 FIRST_LOCK: Final = 1
@@ -96,7 +97,7 @@ class Lease:
         """The message about its death."""
         said = (
             f"{self.label} died (process {self.pid} on {self.host}, last sign of life {self.heartbeat} UTC). It is "
-            "recorded as failed and its unfinished work is taken up."
+            "recorded as died and its unfinished work is taken up."
         )
         return DeadSession(self.session, self.group, said)
 
@@ -106,9 +107,10 @@ class Lease:
 
 
 class Acquired(NamedTuple):
-    """A session that was acquired, the row of its lease, and the dead sessions before it."""
+    """A session that was acquired, when it began, the row of its lease, and the dead sessions before it."""
 
     session_id: int
+    began: datetime
     group: CentreGroup | None
     lock_id: int
     dead: tuple[DeadSession, ...]
@@ -151,7 +153,7 @@ def end_sessions_of_copy(connection: Connection) -> list[int]:
     """
     locks = [lock for lock in connection.execute(_LOCKS.with_for_update()) if lock.session_id is not None]
     for lock in locks:
-        finish_session(connection, lock.session_id, completed=lock.holder is None)
+        finish_session(connection, lock.session_id, None if lock.holder is None else EndReason.DIED)
     connection.execute(update(_LOCK).values(holder=None, session_id=None))
     return [lock.session_id for lock in locks]
 
@@ -187,7 +189,7 @@ def acquire_lease(
             continue
         if lease.is_dead:
             dead.append(lease.died)
-        finish_session(connection, lease.session, completed=lease.is_open)
+        finish_session(connection, lease.session, None if lease.is_open else EndReason.DIED)
         connection.execute(update(_LOCK).where(_LOCK.c.id == lock_id).values(holder=None, session_id=None))
     if resumed is None:
         lock_id = _free_lock(connection, group, [lock.id for lock in locks], leases.keys() - set(own))
@@ -195,7 +197,8 @@ def acquire_lease(
     else:
         lock_id, session_id = resumed, leases[resumed].session
     _hold(connection, lock_id, session_id, holder)
-    return Acquired(session_id, group, lock_id, tuple(dead))
+    session = connection.execute(select(CrawlingSession.start_time).where(CrawlingSession.id == session_id))
+    return Acquired(session_id, session.scalar_one(), group, lock_id, tuple(dead))
 
 
 def _free_lock(connection: Connection, group: CentreGroup | None, ids: Sequence[int], taken: Collection[int]) -> int:
@@ -239,13 +242,15 @@ def begun() -> dict[str, object]:
     return {"start_time": now, "status": UNFINISHED, "created": now}
 
 
-def finish_session(connection: Connection, session_id: int, *, completed: bool, is_cancelled: bool = False) -> None:
-    """Close a session: failed, with the earliest phase, if a task of it failed or was unfinished.
+def finish_session(connection: Connection, session_id: int, broke_off: EndReason | None) -> EndReason:
+    """Close a session with its statistics; returns why it ended.
 
-    A cancelled session was ended by a person; so were its unfinished tasks and attempts to fetch archives.
+    `broke_off` is None if all its work was done: then its tasks tell the reason. The
+    unfinished tasks and attempts of a session that was cut short are cancelled.
     """
     now = utc_now()
-    if not completed:
+    is_cancelled = broke_off is not None and broke_off.is_cut_short
+    if broke_off is not None:
         end_attempts(connection, session_id, AttemptOutcome.CANCELLED if is_cancelled else AttemptOutcome.ABORTED)
     of_session = SessionTask.session_id == session_id
     connection.execute(
@@ -253,13 +258,23 @@ def finish_session(connection: Connection, session_id: int, *, completed: bool, 
         .where(of_session, SessionTask.finish_time.is_(None))
         .values(finish_time=now, status=TASK_CANCELLED if is_cancelled else _TASK_FAILED)
     )
-    failed = connection.scalar(select(func.min(SessionTask.phase_id)).where(of_session, SessionTask.status != SUCCESS))
-    status = SESSION_CANCELLED if is_cancelled else failed or (SUCCESS if completed else int(Phase.DOWNLOAD))
+    failed, worst = connection.execute(
+        select(func.min(SessionTask.phase_id), func.max(SessionTask.status)).where(
+            of_session, SessionTask.status != SUCCESS
+        )
+    ).one()
+    status = SESSION_CANCELLED if is_cancelled else failed or (int(Phase.DOWNLOAD) if broke_off else SUCCESS)
+    reason = broke_off
+    if reason is None:
+        by_tasks = EndReason.DISK if worst == TASK_LACKED_ROOM else EndReason.FAULTS
+        reason = EndReason.FINISHED if failed is None else by_tasks
     connection.execute(
         update(CrawlingSession)
         .where(CrawlingSession.id == session_id, CrawlingSession.finish_time.is_(None))
-        .values(finish_time=now, status=status)
+        .values(finish_time=now, status=status, end_reason=reason.value)
     )
+    record_statistics(connection, session_id)
+    return reason
 
 
 def _leases(connection: Connection, settings: Settings, locks: Sequence[Row[Any]]) -> dict[int, Lease]:
@@ -297,5 +312,5 @@ def _age(lock: Row[Any]) -> timedelta:
 def _active_error(lease: Lease) -> SessionActiveError:
     return SessionActiveError(
         f"{lease.label} is active: process {lease.pid} on {lease.host} holds it since {lease.acquired} UTC. Wait until "
-        "it ends (`dcc sessions`), or stop that process."
+        "it ends (`dcc session list`), or stop that process."
     )

@@ -14,12 +14,15 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from datetime import datetime, timedelta
+from typing import Final, Protocol, TypeVar
 
 from sqlalchemy import Connection, Engine, func, select, update
 
-from dcc.errors import DccError, SessionLostError
+from dcc.errors import DatabaseUnreachableError, DccError, DiskFullError, SessionLostError, SessionTimeLimitError
+from dcc.outcomes import EndReason
 from dcc.phases import Phase
+from dcc.runtime.disk_space import stems_from_full_disk
 from dcc.runtime.log_context import logging_about, progress_log, with_log_context
 from dcc.session.connection_places import ConnectionPlaces, places_for
 from dcc.session.leases import (
@@ -33,12 +36,16 @@ from dcc.session.leases import (
 )
 from dcc.settings import Settings
 from dcc.settings.centre_groups import CentreGroup
+from dcc.tracker.crawls import TASK_LACKED_ROOM
 from dcc.tracker.database import insert_rows, run_writing, writing
 from dcc.tracker.models import SessionLock, SessionTask, utc_now
 
 log = logging.getLogger(__name__)
 progress = progress_log(__name__)
 T = TypeVar("T")
+
+STOPPING: Final = (DatabaseUnreachableError, SessionLostError, SessionTimeLimitError)
+"""Errors after which a session does nothing more, whatever it was doing."""
 
 _RENEWALS = 6  # in the time of a lease
 _COMMENT_LENGTH = 256
@@ -76,6 +83,9 @@ class Session:
     """The places of its connections to sources; None if no others may have some at the same time."""
     dead: tuple[DeadSession, ...] = field(default=(), repr=False)
     """The earlier sessions of its centres whose processes died unnoticed."""
+    ended: EndReason | None = None
+    """Why it ended; None before."""
+    _deadline: datetime | None = field(default=None, repr=False)
 
     @property
     def centres(self) -> frozenset[str] | None:
@@ -87,14 +97,25 @@ class Session:
         return self.group is None or centre in self.group.centres
 
     def check(self) -> None:
-        """Raise SessionLostError if the lease is lost, or may be lost by now: stop working at once."""
+        """Raise an error if it must stop working at once: its lease is lost, or its time is up.
+
+        Raises SessionLostError also if the lease may be lost by now, and SessionTimeLimitError.
+        """
+        self._check_lease()
+        if self._deadline is not None and utc_now() > self._deadline:
+            raise SessionTimeLimitError(
+                f"Session {self.id} ended after the {self._settings.session_time_limit:g} s of DCC_SESSION_TIME_LIMIT. "
+                "The next session continues its work: dcc crawl"
+            )
+
+    def _check_lease(self) -> None:
         if self._lost.is_set() or time.monotonic() - self._renewed > self._settings.lease_timeout:
             raise self._lost_error()
 
     def _lost_error(self) -> SessionLostError:
         return SessionLostError(
             f"Session {self.id} lost its lock: it gave no sign of life for {self._settings.lease_timeout:g} s, or "
-            "another session took over. Its work is taken up by the next session; look at `dcc sessions`."
+            "another session took over. Its work is taken up by the next session; look at `dcc session list`."
         )
 
     def write(self, work: Callable[[Connection], T], *, alone: bool = False) -> T:
@@ -133,7 +154,8 @@ class Session:
 
         `troubles` has them all.
         """
-        self.finish_task(self.start_task(phase, str(error)), failed=True)
+        lacked_room = isinstance(error, DiskFullError)
+        self.finish_task(self.start_task(phase, str(error)), failed=True, lacked_room=lacked_room)
         self.troubles += (error,)
         self.notices += (str(error),)
 
@@ -146,11 +168,10 @@ class Session:
         row = {"session_id": self.id, "phase_id": int(phase), "comment": comment[:_COMMENT_LENGTH], **begun()}
         return self.write(lambda connection: insert_rows(connection, SessionTask.__table__, [row])[0])
 
-    def finish_task(self, task_id: int, *, failed: bool) -> None:
-        """Record how a task ended; a failed one fails the session."""
-        statement = (
-            update(SessionTask).where(SessionTask.id == task_id).values(finish_time=utc_now(), status=int(failed))
-        )
+    def finish_task(self, task_id: int, *, failed: bool, lacked_room: bool = False) -> None:
+        """Record how a task ended; a failed one, or one for which a disk was full, decides why the session ended."""
+        status = TASK_LACKED_ROOM if lacked_room else int(failed)
+        statement = update(SessionTask).where(SessionTask.id == task_id).values(finish_time=utc_now(), status=status)
         self.write(lambda connection: connection.execute(statement) and None)
 
     @contextmanager
@@ -205,6 +226,7 @@ def hold_session(
 
     began, acquired = run_writing(tracker, acquire, patience_seconds=settings.database_retry)
     notices = tuple(one.said for one in acquired.dead)
+    limit = settings.session_time_limit
     session = Session(
         acquired.session_id,
         acquired.group,
@@ -216,6 +238,7 @@ def hold_session(
         began,
         places=places_for(tracker, settings, acquired.group),
         dead=acquired.dead,
+        _deadline=None if limit is None else acquired.began + timedelta(seconds=limit),
     )
     with logging_about(session=session.id):
         try:
@@ -234,7 +257,7 @@ def _hold(session: Session, end: SessionEnd) -> Iterator[Session]:
     failure: Exception | None = None
     try:
         yield session
-        session.check()
+        session._check_lease()
         if not session.is_handed_over:
             # While the lease is renewed, because it may take longer.
             session.notices += tuple(end.clean(session))
@@ -248,7 +271,7 @@ def _hold(session: Session, end: SessionEnd) -> Iterator[Session]:
         stop.set()
         beat.join()
         if not session._lost.is_set():
-            _release(session, completed=completed, is_cancelled=failure is None and not completed)
+            _release(session, None if completed else _break_off(failure))
             session.notices += tuple(end.tell(session, failure, completed=completed))
 
 
@@ -266,18 +289,28 @@ def _logged(session: Session) -> Iterator[None]:
         level = logging.ERROR if isinstance(error, Exception) else logging.WARNING
         progress.log(level, "Session %d broke off after %.1f s: %s", session.id, time.monotonic() - began, reason)
         raise
-    what = "waits for a run to go on with it" if session.is_handed_over else "ended"
-    progress.info("Session %d %s after %.1f s", session.id, what, time.monotonic() - began)
+    what, why = ("ended", f": {session.ended}") if session.ended else ("waits for a run to go on with it", "")
+    progress.info("Session %d %s after %.1f s%s", session.id, what, time.monotonic() - began, why)
 
 
-def _release(session: Session, *, completed: bool, is_cancelled: bool) -> None:
-    def release(connection: Connection) -> None:
+def _break_off(failure: Exception | None) -> EndReason:
+    """Why a session broke off; a person's interruption is no failure."""
+    if failure is None:
+        return EndReason.STOPPED
+    if isinstance(failure, SessionTimeLimitError):
+        return EndReason.TIME_LIMIT
+    return EndReason.DISK if isinstance(failure, DiskFullError) or stems_from_full_disk(failure) else EndReason.FAULTS
+
+
+def _release(session: Session, broke_off: EndReason | None) -> None:
+    def release(connection: Connection) -> EndReason | None:
         mine = update(SessionLock).where(SessionLock.id == session._lock_id, SessionLock.holder == session.holder)
-        keep = session.id if completed and session.is_handed_over else None
-        if connection.execute(mine.values(holder=None, session_id=keep)).rowcount and keep is None:
-            finish_session(connection, session.id, completed=completed, is_cancelled=is_cancelled)
+        keep = session.id if broke_off is None and session.is_handed_over else None
+        if not connection.execute(mine.values(holder=None, session_id=keep)).rowcount:
+            return EndReason.DIED
+        return finish_session(connection, session.id, broke_off) if keep is None else None
 
-    session._write(release)
+    session.ended = session._write(release)
 
 
 def _keep_alive(session: Session, stop: threading.Event) -> None:

@@ -117,6 +117,9 @@ class SessionSettings(SettingsGroup):
     lease_timeout: float = Field(
         default=60.0, gt=1, description="Seconds without a sign of life after which a session is dead."
     )
+    session_time_limit: float | None = Field(
+        default=None, gt=0, description="Seconds after which a session ends; the next one continues."
+    )
     crawl_interval: str = Field(
         default="0 * * * *", description="When the daemon crawls all sources: a cron expression in UTC."
     )

@@ -14,7 +14,7 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Connection, Select, and_, exists, func, or_, select
 
 from dcc.messages import Message, message_from_json
-from dcc.outcomes import Problem
+from dcc.outcomes import EndReason, Problem
 from dcc.phases import Phase
 from dcc.runtime.processes import Process
 from dcc.tracker.models import (
@@ -39,11 +39,12 @@ CHANGED = "changed"
 SUCCESS: Final = 0
 """`crawling_session.status` and `session_task.status` of a success."""
 SESSION_CANCELLED: Final = -2
-"""`crawling_session.status` of a session that a person ended."""
+"""`crawling_session.status` of a session that was cut short."""
 TASK_CANCELLED: Final = 2
 """`session_task.status` of a task that was running then."""
+TASK_LACKED_ROOM: Final = 3
+"""`session_task.status` of a task for which a disk of the platform was full."""
 
-_SESSION_OUTCOMES: Final = {SUCCESS: "succeeded", SESSION_CANCELLED: "cancelled"}
 _TASK_OUTCOMES: Final = {SUCCESS: "succeeded", TASK_CANCELLED: "cancelled"}
 
 
@@ -97,7 +98,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class TaskEntry:
-    """One task of a session. `outcome`: `running`, `succeeded`, `failed`, or `cancelled` by a person."""
+    """One task of a session. `outcome`: `running`, `succeeded`, `failed`, or `cancelled` where it was cut short."""
 
     phase: Phase
     comment: str | None
@@ -110,9 +111,8 @@ class TaskEntry:
 class SessionEntry:
     """A crawling session, of a group of centres or of all: None.
 
-    `outcome`: `active` while a process has it, `open` while it waits for a run to resume it, `succeeded`, `failed`
-    (`failed_phase` is that of the failed task), `cancelled` by a person, or `unfinished` if its process died and no
-    session has followed.
+    `outcome`: `active` while a process has it, `open` while it waits for a run to resume it, then one of
+    `dcc.outcomes.EndReason`; `failed_phase` is that of the first task that failed.
     """
 
     id: int
@@ -287,7 +287,7 @@ def list_sessions(
             centres=None if row.centres is None else tuple(row.centres.split(",")),
             started=row.start_time,
             finished=row.finish_time,
-            outcome=_outcome(row.finish_time, row.status, held=row.id in held, active=held.get(row.id)),
+            outcome=row.end_reason or _WITHOUT_END[held.get(row.id)],
             failed_phase=Phase(row.status) if row.finish_time is not None and row.status > 0 else None,
             tasks=tuple(tasks[row.id]),
             crawls=tuple(crawls[row.id]),
@@ -316,14 +316,5 @@ def _held(connection: Connection) -> dict[int, bool | None]:
     return found
 
 
-def outcome_of(status: int) -> str:
-    """The outcome for a finished session's `crawling_session.status`: `succeeded`, `failed` or `cancelled`."""
-    return _SESSION_OUTCOMES.get(status, "failed")
-
-
-def _outcome(finished: datetime | None, status: int, *, held: bool, active: bool | None) -> str:
-    if finished is not None:
-        return outcome_of(status)
-    if not held or active is None:
-        return "unfinished"
-    return "active" if active else "open"
+_WITHOUT_END: Final = {True: "active", False: "open", None: EndReason.DIED.value}
+"""The outcome of a session that has not ended: by whether a process has it, none, or one that died."""

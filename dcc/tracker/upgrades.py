@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import Connection, column, table, update
+from sqlalchemy import Connection, case, column, table, update
 
 from dcc.databases.database import Revisions
 
@@ -16,6 +16,14 @@ def _tell_severities(connection: Connection) -> None:
     log = table("xml_log", column("message"), column("severity"))
     for mark, severity in _MARKS.items():
         connection.execute(update(log).where(log.c.message.like(f"{mark}%")).values(severity=severity))
+
+
+def _give_reasons(connection: Connection) -> None:
+    """Say why earlier sessions ended: by a person, or in the only two ways that were told apart."""
+    session = table("crawling_session", column("status"), column("finish_time"), column("end_reason"))
+    reason = case((session.c.status == 0, "finished"), (session.c.status == -2, "stopped"), else_="faults")
+    ended = session.c.finish_time.is_not(None) & session.c.end_reason.is_(None)
+    connection.execute(update(session).where(ended).values(end_reason=reason))
 
 
 REVISIONS: Final[Revisions] = {
@@ -37,5 +45,6 @@ REVISIONS: Final[Revisions] = {
     "0016": None,
     "0017": None,
     "0018": None,
+    "0019": _give_reasons,
 }
 """All revisions, oldest first, and the function that converts the rows of the one before."""

@@ -97,7 +97,7 @@ def test_elsewhere_than_on_a_terminal_there_is_a_line_a_source_and_a_problem(dcc
     assert lines[1].startswith("        add/wrong.zip: zip_name failed: 'wrong.zip' does not follow")
     assert lines[2].startswith(f"failed  {BAD}: H.2013-10-31.2.specimen.impc.xml, line 4, column 5 at xsd: ")
     assert lines[2].endswith("(and 3 more)")
-    assert lines[3].startswith("Session 1: 2 zip actions in ")
+    assert lines[3].startswith("Session 1 (finished): 2 zip actions in ")
     assert "1 xsd done, 1 xsd failed; 3 documents" in lines[3]
     assert len(lines) == 4
     assert result.stderr == ""
@@ -191,7 +191,7 @@ def test_a_group_that_cannot_be_crawled_is_told_with_the_nearest_names(dcc: Dcc)
     said = dcc.error("crawl", "--group", "Asia", exit_code=2)
     assert "Centre h of the group Asia is not registered. The nearest: H." in said
     assert "exclude each other" in dcc.error("crawl", "--group", "europe", "--source", source, exit_code=2)
-    assert dcc.json("sessions") == []
+    assert dcc.json("session", "list") == []
 
 
 @only_sqlite
@@ -245,7 +245,7 @@ def test_what_cannot_be_retried_makes_no_session_and_no_alarm(dcc: Dcc) -> None:
     (folder.path / GOOD).unlink()
     dcc("crawl", exit_code=0)
     assert "file source 1 does not list it any more" in dcc.error("retry", GOOD, exit_code=2)
-    assert [session["id"] for session in dcc.json("sessions")] == [2, 1]
+    assert [session["id"] for session in dcc.json("session", "list")] == [2, 1]
     assert dcc.json("show", GOOD)["reopenings"] == []
 
 
@@ -328,5 +328,5 @@ def test_what_a_session_did_is_told_though_the_qc_database_is_away(dcc: Dcc) -> 
     assert report["notices"][-1] == f"The session broke off: {error}"
 
     result = dcc("retry", GOOD, exit_code=4)
-    assert "Session 2 broke off: 1 zip action in" in result.stdout
+    assert "Session 2 (faults): 1 zip action in" in result.stdout
     assert result.stderr.splitlines()[-1].startswith("Error (qc-database-unreachable): The QC database")

@@ -46,6 +46,7 @@ def test_what_has_no_room_in_staging_waits_and_comes_through_when_there_is(
         dcc.environment["DCC_MIN_FREE_BYTES"] = reserve
     for _ in range(2):
         said = dcc("crawl", exit_code=4).stdout
+        assert dcc.json("session", "list")[0]["outcome"] == "disk"
         assert states(dcc).keys() <= {waiting, ("xsd", "done")}
         left = states(dcc)[waiting]
         assert f"waits   {left} zip actions wait for room on the disk: " in said
@@ -57,7 +58,7 @@ def test_what_has_no_room_in_staging_waits_and_comes_through_when_there_is(
     staging.resize(1 << 31)
     dcc("crawl")
     assert states(dcc) == {("xsd", "done"): ARCHIVES}
-    assert dcc.json("sessions")[0]["outcome"] == "succeeded"
+    assert dcc.json("session", "list")[0]["outcome"] == "finished"
 
 
 @only_sqlite

@@ -24,7 +24,7 @@ from tests.support.web_server import WebServer
 
 HEAVY = ("dagster", "lxml", "paramiko", "pandas", "pyarrow", "numpy", "matplotlib", "sqlalchemy", "pydantic")
 COMMANDS = (
-    "init centre source crawl ui status zips show archive retry sessions report notify data qc rules reference "
+    "init centre source crawl ui status zips show archive retry session sessions report notify data qc rules reference "
     "validate explain example manifest demo completion settings doctor daemon metrics staging backup restore "
     "migrate-storage instance"
 )
@@ -102,7 +102,7 @@ def test_without_databases_a_command_says_how_to_make_them(bare_dcc: Dcc, tracke
         "status",
         "status --json",
         "zips",
-        "sessions",
+        "session list",
         "crawl",
         "centre list",
         "source list",
@@ -166,8 +166,8 @@ def test_what_is_logged_as_an_error_is_a_warning_on_one_line(bare_dcc: Dcc, monk
 
     bare_dcc("init")
     monkeypatch.setattr("dcc.tracker.database.require_current", complain)
-    assert bare_dcc("sessions").stderr == "Warning: two lines\n"
-    assert bare_dcc("--debug", "sessions").stderr == "Warning: a detail\nWarning: two lines\n"
+    assert bare_dcc("session", "list").stderr == "Warning: two lines\n"
+    assert bare_dcc("--debug", "session", "list").stderr == "Warning: a detail\nWarning: two lines\n"
     assert logging.getLogger().handlers == [
         handler for handler in logging.getLogger().handlers if type(handler).__module__ != "dcc.cli.shell.group"
     ]
@@ -205,7 +205,7 @@ def test_with_closed_streams_a_session_ends_as_ever_and_nothing_is_printed_into_
         crawl = ["sh", "-c", f'exec "$0" crawl {closed}', PROGRAM]
         assert subprocess.run(crawl, env=dcc.process_environment(), timeout=120, check=False).returncode == 1
         assert [entry["phase"] for entry in dcc.json("zips")] == ["unzip"] * number
-        assert dcc.json("sessions")[0]["outcome"] == "succeeded"
+        assert dcc.json("session", "list")[0]["outcome"] == "finished"
 
 
 J = "add/J.2013-10-31.1.impc.zip"
@@ -237,7 +237,7 @@ def test_an_interrupted_crawl_is_cancelled_and_the_next_one_goes_on(dcc: Dcc, ev
         status = dcc.json("status")
         assert status["session"]["active"] is None
         last = status["session"]["last"]
-        assert (last["outcome"], last["failed_phase"]) == ("cancelled", None)
+        assert (last["outcome"], last["failed_phase"]) == ("stopped", None)
         assert {task["outcome"] for task in last["tasks"]} == {"succeeded", "cancelled"}
         assert [one["outcome"] for one in dcc.json("show", J)["downloads"]] == ["cancelled"]
         web.stall_after = None

@@ -9,7 +9,7 @@ import click
 from dcc.cli.sessions.session_report import SessionReport, note_lines, problem_lines
 from dcc.data_outcomes import ContextCounts, ContextsBuilt, DocumentData, FindingEntry, ZipData
 from dcc.naming import Action, DocumentKind
-from dcc.outcomes import ZipKey
+from dcc.outcomes import EndReason, ZipKey
 from dcc.phases import Phase, Status
 from dcc.session.data.document_log import held_problem
 from dcc.vocabulary import ContextState, Severity
@@ -37,11 +37,11 @@ def test_the_last_state_of_a_document_counts() -> None:
     said = {"experiments": 2, "measurements": 34}
     report.add_data(told(document(Phase.UPLOAD, Status.DONE, said=said), reached=Phase.UPLOAD))
     report.add_data(told(document(Phase.QC, Status.PENDING, said=said), reached=Phase.QC))
-    shown = report.as_json(1)
+    shown = report.as_json(1, EndReason.FINISHED)
     assert shown["zip_actions"] == [{"phase": Phase.QC, "status": Status.PENDING, "count": 1}]
     assert shown["xml_files"] == [{"phase": Phase.QC, "status": Status.PENDING, "count": 1}]
     assert shown["data"] == said
-    assert report.exit_code == 0
+    assert report.exit_code(EndReason.FINISHED) == 0
     assert "34 measurements uploaded" in report.summary()
 
 
@@ -57,7 +57,7 @@ def test_a_document_with_errors_is_a_problem_with_its_first_finding() -> None:
     report.add_data(told(failed, reached=Phase.DATA))
     (problem,) = report.problems
     assert (problem["kind"], problem["line"], problem["errors"]) == ("E4", 12, 3)
-    assert report.exit_code == 1
+    assert report.exit_code(EndReason.FINISHED) == 1
     (line,) = lines_of(report)
     assert line == f"failed  {KEY}: {NAME}, line 12 at data: E4: Specimen S1 is not known. (and 2 more)"
 
@@ -77,7 +77,7 @@ def test_a_zip_action_that_other_documents_keep_failed_is_told_of_at_the_end() -
     (line, _note) = lines_of(report)
     assert line.startswith(f"failed  {KEY} at data: ")
     assert f"dcc show {KEY}" in line
-    assert report.exit_code == 1
+    assert report.exit_code(EndReason.FINISHED) == 1
     assert report.conclude() == []
 
 
@@ -87,7 +87,7 @@ def test_what_was_told_of_a_zip_action_is_all_that_is_told_at_the_end() -> None:
     assert (report.conclude(), len(report.problems)) == ([], 1)
     report = SessionReport()
     report.add_data(told(document(Phase.QC, Status.PENDING), reached=Phase.QC))
-    assert (report.conclude(), report.exit_code) == ([], 0)
+    assert (report.conclude(), report.exit_code(EndReason.FINISHED)) == ([], 0)
 
 
 def test_an_upload_that_failed_says_why() -> None:
@@ -109,8 +109,9 @@ def test_what_is_held_asks_to_be_confirmed_and_what_is_late_is_noted() -> None:
     report.add_data(told(held, reached=Phase.UPLOAD))
     report.add_data(told(document(Phase.UPLOAD, Status.DONE, late=True), reached=Phase.UPLOAD))
     assert lines_of(report)[1].startswith(f"late    {KEY}: {NAME}: Newer documents")
-    assert report.exit_code == 1
-    assert report.as_json(1)["notes"] == [{**report.notes[0], "kind": "late", "zip": str(KEY), "document": NAME}]
+    assert report.exit_code(EndReason.FINISHED) == 1
+    notes = report.as_json(1, EndReason.FINISHED)["notes"]
+    assert notes == [{**report.notes[0], "kind": "late", "zip": str(KEY), "document": NAME}]
 
 
 def test_a_late_document_that_was_refused_is_not_said_to_be_applied() -> None:
@@ -124,7 +125,7 @@ def test_findings_that_hold_no_more_are_noted() -> None:
     report.add_data(told(document(Phase.DATA, Status.DONE, cleared=6), reached=Phase.DATA))
     (line,) = lines_of(report)
     assert line == f"healed  {KEY}: {NAME}: 6 findings of earlier sessions cleared."
-    assert report.exit_code == 0
+    assert report.exit_code(EndReason.FINISHED) == 0
 
 
 def test_how_the_contexts_changed_is_summed_up() -> None:
@@ -133,7 +134,7 @@ def test_how_the_contexts_changed_is_summed_up() -> None:
     states = {ContextState.DATA_ADDED: 3}
     centres = (ContextCounts("H", states, added=3, changed=1), ContextCounts("J", states, added=2))
     report.add_data(ContextsBuilt(centres, 2, 0.1, MOMENT))
-    assert report.as_json(1)["contexts"] == {"added": 5, "changed": 1, "removed": 0}
+    assert report.as_json(1, EndReason.FINISHED)["contexts"] == {"added": 5, "changed": 1, "removed": 0}
     assert "contexts: 5 added, 1 changed" in report.summary()
     without_zips = SessionReport()
     without_zips.add_data(ContextsBuilt(centres, 0, 0.1, MOMENT))

@@ -43,7 +43,7 @@ def test_the_status_of_an_empty_tracker(dcc: Dcc) -> None:
     }
     assert "dcc source add" in dcc("status").stdout
     assert dcc.json("zips") == []
-    assert dcc.json("sessions") == []
+    assert dcc.json("session", "list") == []
     assert "dcc crawl" in dcc("sessions").stdout
 
 
@@ -109,7 +109,7 @@ def test_the_status_counts_zip_actions_and_documents_and_tells_of_each_source(dc
     for expected in ("Zip actions: 3", "zip_name failed 1", "xsd done 1", "Documents: 3", "File sources"):
         assert expected in lines
     assert any(re.match(r"1 H file:///\S+ available yes 3 ok 20", line) for line in lines)
-    assert any(line.startswith("Session 1: succeeded, started 20") for line in lines)
+    assert any(line.startswith("Session 1: finished, started 20") for line in lines)
 
 
 @only_sqlite
@@ -261,7 +261,7 @@ def test_the_story_of_a_zip_has_every_attempt_document_and_error(dcc: Dcc) -> No
 def test_sessions_are_listed_newest_first(dcc: Dcc) -> None:
     crawled(dcc)
     dcc("crawl")
-    newest, oldest = dcc.json("sessions")
+    newest, oldest = dcc.json("session", "list")
     assert (newest["id"], oldest["id"]) == (2, 1)
     assert list(oldest) == [
         "id",
@@ -274,9 +274,18 @@ def test_sessions_are_listed_newest_first(dcc: Dcc) -> None:
         "tasks",
         "crawls",
     ]
-    assert oldest["outcome"] == "succeeded"
+    assert oldest["outcome"] == "finished"
     assert [task["outcome"] for task in oldest["tasks"]] == ["succeeded"] * len(oldest["tasks"])
     assert {task["phase"] for task in oldest["tasks"]} == {"zip_name", "download", "xsd"}
     assert sorted(crawl["source"] for crawl in oldest["crawls"]) == [1, 2]
-    assert [entry["id"] for entry in dcc.json("sessions", "--limit", 1)] == [2]
-    assert "succeeded" in dcc("sessions").stdout
+    assert [entry["id"] for entry in dcc.json("session", "list", "--limit", 1)] == [2]
+    assert "finished" in dcc("session", "list").stdout
+    shown = dcc.json("session", "show", 1)
+    assert shown.items() >= oldest.items()
+    assert set(shown["seconds"]) == {"zip_name", "download", "xsd"}
+    assert [one["source"] for one in shown["statistics"]] == [1, 2]
+    assert dcc("session", "show", 1).stdout.startswith("Session 1: finished, started ")
+    assert "no session 99" in dcc.error("session", "show", 99, exit_code=2)
+    former = dcc("sessions")
+    assert "`dcc sessions` is `dcc session list` now" in former.stderr
+    assert former.stdout == dcc("session", "list").stdout

@@ -249,7 +249,7 @@ def test_no_secret_is_in_anything_that_a_session_leaves_behind(
     left.add_tables(dagster_url)
     left.add("Dagster's pages", json.dumps(answered(installation, dagster_url, monkeypatch)))
 
-    wanted = {"file log", "file session-000001.txt", "dcc settings", "dcc source list", "dcc sessions"}
+    wanted = {"file log", "file session-000001.txt", "dcc settings", "dcc source list", "dcc session list"}
     assert wanted <= left.texts.keys()
     assert {*left.places_of("H.2013-10-31.2.impc.zip")} >= {"file log", "dcc zips", "file session-000001.txt"}
     crawls = left.texts[next(where for where in left.texts if where.startswith("table source_crawl"))].decode()

@@ -72,7 +72,7 @@ def test_the_report_gives_a_wrangler_every_reason(troubled: Troubled) -> None:
     text = one_line(report.text)
     assert report.subject == f"DCC session {troubled.session}: 3 failed zip actions, 1 file source in trouble"
     assert text.startswith(f"Crawling session {troubled.session} began ")
-    assert "outcome failed" in text
+    assert "outcome faults" in text
     assert (
         f"file source {troubled.folder.source_id} (H, file://localhost): ok; 4 zips listed, 3 new, 1 refused by name"
         in text
@@ -90,7 +90,7 @@ def test_the_report_gives_a_wrangler_every_reason(troubled: Troubled) -> None:
     assert "H, Centre H" in text
     assert "add/H.2013-10-31.1.impc.zip" not in text
     assert max(len(line) for line in report.text.splitlines()) <= 120
-    with troubled.installation.tracker.connect() as connection, pytest.raises(NotFoundError, match="dcc sessions"):
+    with troubled.installation.tracker.connect() as connection, pytest.raises(NotFoundError, match="dcc session list"):
         session_report(connection, troubled.session + 1)
 
 
@@ -127,7 +127,7 @@ def test_a_session_without_anything_amiss_says_so(installation: Installation) ->
     with installation.tracker.connect() as connection:
         report = session_report(connection, session)
     assert report.subject == f"DCC session {session}: all well"
-    assert "outcome succeeded" in one_line(report.text)
+    assert "outcome finished" in one_line(report.text)
 
 
 @only_sqlite

@@ -386,8 +386,8 @@ class TestWork:
             assert _found(work.check_sessions, settings)["session"][1].startswith("Session 1 is active")
         assert _verdicts(work.check_sessions, settings) == {"session": "ok"}
         with writing(tracker) as connection:
-            connection.execute(update(CrawlingSession).values(status=6))
-        assert _found(work.check_sessions, settings)["session"][2] == "dcc sessions; dcc status"
+            connection.execute(update(CrawlingSession).values(status=6, end_reason="faults"))
+        assert _found(work.check_sessions, settings)["session"][2] == "dcc session show 1; dcc status"
         long_ago = utc_now() - timedelta(hours=1)
         dead = {
             "holder": "x",

@@ -83,9 +83,9 @@ def test_they_say_what_came_of_sessions(mixed: DataInstallation) -> None:
     assert by_labels(figures, "metrics_part_up") == dict.fromkeys(
         [("dagster",), ("qc",), ("staging",), ("tracker",)], 1
     )
-    assert by_labels(figures, "sessions_total") == {("", "succeeded"): 1, ("zip_name", "failed"): 1}
+    assert by_labels(figures, "sessions_total") == {("", "finished"): 1, ("zip_name", "faults"): 1}
     assert figure(figures, "last_session_id") == 2
-    assert by_labels(figures, "last_session_outcome") == {("succeeded",): 1}
+    assert by_labels(figures, "last_session_outcome") == {("finished",): 1}
     assert figure(figures, "session_active") == 0
     assert figure(figures, "session_lease_age_seconds") is None
     end = figure(figures, "last_session_end_timestamp_seconds")
@@ -119,7 +119,7 @@ def test_a_session_whose_data_failed_says_so_although_it_succeeded(mixed: DataIn
     mixed.put("add/H.2013-11-01.1.impc.zip", experiments(first=200, stem="2013-11-01.1"))
     mixed.base.run_session([mixed.folder.source_id])
     figures = of(mixed.settings)
-    assert by_labels(figures, "last_session_outcome") == {("succeeded",): 1}
+    assert by_labels(figures, "last_session_outcome") == {("finished",): 1}
     with open_session(mixed.tracker, mixed.settings):
         during = of(mixed.settings)
     assert figure(during, "session_active") == 1
@@ -231,7 +231,7 @@ def test_a_session_writes_its_file_whatever_its_end(data: DataInstallation, tmp_
     except (BreakError, KeyboardInterrupt):
         assert raised is not None
     figures = read(path.read_bytes())
-    outcome = {"error": "failed", "interrupt": "cancelled"}.get(end, "succeeded")
+    outcome = {"error": "faults", "interrupt": "stopped"}.get(end, "finished")
     assert by_labels(figures, "last_session_outcome") == {(outcome,): 1}
     assert figure(figures, "session_active") == 0
     assert figure(figures, "metrics_part_up", part="qc") == float(end != "without the QC database")

@@ -97,7 +97,7 @@ def test_sessions_of_two_groups_are_gone_on_with_each_and_handed_over_for_what_i
     assert second.tags == {SESSION_TAG: "2", GROUP_TAG: AMERICA}
     run_request(instance, second)
     # Nothing of america's centre waits any more, though an archive of europe's does.
-    assert sessions_of(grouped) == [(EUROPE, "open"), (AMERICA, "succeeded")]
+    assert sessions_of(grouped) == [(EUROPE, "open"), (AMERICA, "finished")]
     assert "is under way or queued" in str(asked(new_zips, instance))
 
 

@@ -99,7 +99,7 @@ def test_two_groups_at_once_end_as_one_session_of_all(grouped: DataInstallation)
     with grouped.tracker.connect() as connection:
         entries = list_sessions(connection)
         zips = {entry.group: {one.centre for one in session_zips(connection, entry)} for entry in entries}
-    assert {entry.outcome for entry in entries} == {"succeeded"}
+    assert {entry.outcome for entry in entries} == {"finished"}
     assert zips == {EUROPE: {"H"}, AMERICA: {"J"}}
     states = set(at_once["documents"].values())
     assert states <= {"qc pending", "qc done", "data failed"}
@@ -193,7 +193,7 @@ class TestLeases:
             living.write(lambda connection: connection.execute(select(1)) and None)
         with tracker.connect() as connection:
             outcomes = {entry.id: entry.outcome for entry in list_sessions(connection)}
-        assert outcomes == {living.id: "succeeded", dead: "failed", following.id: "succeeded"}
+        assert outcomes == {living.id: "finished", dead: "died", following.id: "finished"}
 
 
 def _hold(settings: Settings, group: str, said: Any) -> None:

@@ -117,7 +117,7 @@ class TestOneAtATime:
             ):
                 pytest.fail("two sessions at once")
             assert os.uname().nodename in str(error.value)
-            assert "dcc sessions" in str(error.value)
+            assert "dcc session list" in str(error.value)
         assert len(_rows(tracker, CrawlingSession)) == 1
 
     @pytest.mark.both_databases
@@ -318,7 +318,7 @@ class TestLease:
         assert _lock(tracker).holder is None
         with tracker.connect() as connection:
             (entry,) = list_sessions(connection)
-        assert (entry.outcome, entry.failed_phase) == ("cancelled", None)
+        assert (entry.outcome, entry.failed_phase) == ("stopped", None)
         assert [task.outcome for task in entry.tasks] == ["succeeded", "cancelled"]
 
     @pytest.mark.both_databases
@@ -326,7 +326,7 @@ class TestLease:
         self, tracker: Engine, settings: Settings
     ) -> None:
         with (  # noqa: PT012
-            pytest.raises(SessionLostError, match=r"Session \d+ lost its lock.*dcc sessions"),
+            pytest.raises(SessionLostError, match=r"Session \d+ lost its lock.*dcc session list"),
             open_session(tracker, _leased(settings, 2.5)) as session,
         ):
             session.check()

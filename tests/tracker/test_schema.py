@@ -76,7 +76,7 @@ SEED_TABLES = {
         f"xml_id {BIG} nn | exception_id {SMALL} nn | message text | line int(10) unsigned | col int(10) unsigned | "
         f"cleared datetime | {FACTS} | severity varchar(16)",
     ),
-    "crawling_session": (BIG, f"{TIMES} | centre_group varchar(32) | centres text"),
+    "crawling_session": (BIG, f"{TIMES} | centre_group varchar(32) | centres text | end_reason varchar(16)"),
     "session_task": (BIG, f"session_id {BIG} nn | phase_id {SMALL} nn | comment varchar(256) | {TIMES}"),
 }
 

@@ -209,6 +209,7 @@ def add_session(tracker: Engine, status: int = -1, *, finished: bool = False) ->
         "finish_time": NOW + timedelta(minutes=1) if finished else None,
         "status": status,
         "created": NOW,
+        "end_reason": ("faults" if status else "finished") if finished else None,
     }
     with writing(tracker) as connection:
         return insert_rows(connection, CrawlingSession, [row])[0]
@@ -301,7 +302,7 @@ def test_sessions_are_listed_newest_first_with_what_became_of_them(tracker: Engi
     with tracker.connect() as connection:
         entries = {entry.id: entry for entry in crawls.list_sessions(connection)}
     assert list(entries) == [dead, bad, good]
-    assert [entry.outcome for entry in entries.values()] == ["unfinished", "failed", "succeeded"]
+    assert [entry.outcome for entry in entries.values()] == ["died", "faults", "finished"]
     assert [entry.failed_phase for entry in entries.values()] == [None, Phase.UNZIP, None]
     assert [task.outcome for task in entries[good].tasks] == ["succeeded", "failed", "running"]
     assert [crawl.new for crawl in entries[good].crawls] == [2]
@@ -310,7 +311,7 @@ def test_sessions_are_listed_newest_first_with_what_became_of_them(tracker: Engi
             assert [entry.outcome for entry in crawls.list_sessions(connection, ids=[session.id])] == ["active"]
             connection.execute(update(SessionLock).values(pid_started="0"))
             outcomes = [entry.outcome for entry in crawls.list_sessions(connection, ids=[session.id])]
-            assert outcomes == ["unfinished"], "the process has died"
+            assert outcomes == ["died"], "the process has died"
             connection.rollback()
         session.hand_over()
     with tracker.connect() as connection:

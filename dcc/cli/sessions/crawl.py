@@ -24,7 +24,8 @@ from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import echo_json, printable, warn
 from dcc.cli.shell.parameter_types import ID
 from dcc.cli.submissions.notifications import notifying_tracker_outage
-from dcc.errors import DatabaseUnreachableError
+from dcc.errors import DatabaseUnreachableError, SessionTimeLimitError
+from dcc.outcomes import EndReason
 from dcc.runtime.processes import interrupted_by_sigterm
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ def crawl(
     \b
     JSON: an object with
       session      the session's id
+      outcome      why it ended: see `dcc session list`
       notices      sentences on sessions before it, such as one that had died, and on where its
                    report was sent, and why it broke off
       seconds      how long it took
@@ -113,11 +115,11 @@ def crawl(
                    of kind `unmended` a zip action of which documents were judged again while
                    others, told of by an earlier session, keep it failed
 
-    Exit codes: 0 all well; 1 a submission failed, stays failed or waits for confirmation, the crawl has findings (a
-    refused name, a changed archive, an unreadable directory), or a set of reference data was refused; 2 wrong use, or a
-    database is not initialised; 3 another session is active; 4 a source (the others were crawled), a database or a
-    source of reference data could not be reached, after which earlier results are printed all the same, or a disk is
-    full: archives without room wait for the next session; 130 interrupted: the next session continues.
+    Exit codes: 0 the session finished (see `dcc session list`) and all is well; 1 it finished, and a submission failed,
+    stays failed or waits for confirmation, or the crawl has findings (a refused name, a changed archive); 2 wrong use,
+    or a database is not initialised; 3 another session is active; 4 it ended by faults (such as a source, a database or
+    reference data that cannot be read, while all else was done), by a full disk or by its time limit: the next session
+    continues; 130 a person stopped it: the next session continues.
     """
     if (group is not None) + bool(source_ids) + everything > 1:
         raise click.UsageError("--source, --group and --all exclude each other: give one of them.")
@@ -158,7 +160,7 @@ def retry(ctx: click.Context, /, zip_actions: tuple[str, ...], as_json: bool, **
 
     Exit codes: 0 all well; 1 it failed again; 2 an unknown submission, its name is refused, it has changed since its
     data were uploaded (`dcc data undo` withdraws these), or no available source hosts a copy that is not known to be
-    bad; 3 another session is active; 4 the tracker could not be reached, or a disk is full; 130 interrupted.
+    bad; 3 another session is active; 4 the session did not finish: see `dcc crawl`; 130 interrupted.
     """
     keys = list(dict.fromkeys(parse_zip_key(text) for text in zip_actions))
     settings = settings_from_environment(**given)
@@ -180,13 +182,13 @@ def _run_session(
         listeners = Listeners(display.on_crawl, display.on_zip, display.on_data, display.on_begin)
         try:
             session_id, notices = work(listeners)
-        except DatabaseUnreachableError as error:
+        except (DatabaseUnreachableError, SessionTimeLimitError) as error:
             stack.close()
             if display.session is not None:
                 _conclude(display, display.session.id, display.session.notices, as_json, broken_off=error)
             raise
     _conclude(display, session_id, notices, as_json)
-    return display.report.exit_code
+    return display.report.exit_code(_end_of(display))
 
 
 def _count_waiting(tracker: Engine, settings: Settings) -> int:
@@ -201,7 +203,7 @@ def _conclude(
     session_id: int | None,
     notices: Notices,
     as_json: bool,
-    broken_off: DatabaseUnreachableError | None = None,
+    broken_off: DatabaseUnreachableError | SessionTimeLimitError | None = None,
 ) -> None:
     report = display.report
     if display.session is not None:
@@ -213,7 +215,7 @@ def _conclude(
     )
     if as_json:
         reason = () if broken_off is None else (f"The session broke off: {broken_off}",)
-        echo_json(display.report.as_json(session_id, (*notices, *reason)))
+        echo_json(display.report.as_json(session_id, _end_of(display), (*notices, *reason)))
         return
     for line in problem_lines(unmended):
         click.echo(line)
@@ -223,5 +225,8 @@ def _conclude(
         click.echo(line)
     for notice in notices:
         click.echo(printable(notice))
-    ended = "" if broken_off is None else " broke off"
-    click.echo(f"Session {session_id}{ended}: {display.report.summary()}")
+    click.echo(f"Session {session_id} ({_end_of(display) or 'unknown'}): {display.report.summary()}")
+
+
+def _end_of(display: SessionDisplay) -> EndReason | None:
+    return None if display.session is None else display.session.ended

@@ -13,7 +13,7 @@ import click
 from dcc.cli.shell.output import byte_size, count_of, printable
 from dcc.data_outcomes import ContextsBuilt, DataOutcome, DocumentData, ZipData
 from dcc.errors import BadFileNameError, DccError, UnreachableError
-from dcc.outcomes import HELD, NO_ROOM, AttemptOutcome, DocumentOutcome, Problem, SourceCrawl, ZipOutcome
+from dcc.outcomes import HELD, AttemptOutcome, DocumentOutcome, EndReason, Problem, SourceCrawl, ZipOutcome
 from dcc.phases import Phase, Status
 from dcc.vocabulary import Severity
 
@@ -57,7 +57,6 @@ class SessionReport:
     contexts: Counter[str] = field(default_factory=Counter)
     notes: list[dict[str, object]] = field(default_factory=list)
     problems: list[dict[str, object]] = field(default_factory=list)
-    unreachable: bool = False
     without_room: list[dict[str, object]] = field(default_factory=list)
     in_order: Counter[tuple[str, str]] = field(default_factory=Counter)
     received: int = 0
@@ -68,7 +67,6 @@ class SessionReport:
         shown: dict[str, object] = {name: getattr(crawl, name) for name in _CRAWL_FIELDS}
         shown["error"] = crawl.error and {"kind": crawl.error.kind, "message": crawl.error.message}
         self.crawls.append({"id": crawl.source_id, **shown, "seconds": round(crawl.seconds, 3)})
-        self.unreachable = self.unreachable or crawl.outcome == SOURCE_FAILED
         if crawl.error is not None:
             self.problems.append(_problem(crawl.error, source=crawl.source_id))
         for key, reason in crawl.refused_zips:
@@ -90,7 +88,6 @@ class SessionReport:
         if outcome.downloaded and outcome.fetched is AttemptOutcome.FINISHED:
             self.received += outcome.size_bytes or 0
         if outcome.kept:
-            self.unreachable = self.unreachable or _main_reason(outcome).kind == NO_ROOM
             message = f"{_main_reason(outcome).message} What its last attempt came to stays: {outcome.phase.short_name}"
             fault = Problem(_main_reason(outcome).kind, f"{message} {outcome.status.short_name}.")
             self.problems.append(_problem(fault, zip_action=key, phase=Phase.DOWNLOAD))
@@ -108,7 +105,6 @@ class SessionReport:
         """Add problems beyond any archive or source, such as reference data that could not be read."""
         for error in troubles:
             self.problems.append(_problem(Problem.of(error)))
-            self.unreachable = self.unreachable or isinstance(error, UnreachableError)
 
     def add_data(self, outcome: DataOutcome) -> None:
         """Add the results of a submission's documents in a phase after validation, or of the contexts."""
@@ -154,17 +150,19 @@ class SessionReport:
         self.problems.extend(kept)
         return kept
 
-    @property
-    def exit_code(self) -> int:
-        """4 if a source could not be reached or a disk is full, else 1 if there were problems, else 0."""
-        if self.unreachable or self.without_room:
+    def exit_code(self, ended: EndReason | None) -> int:
+        """4 unless the session finished its work, else 1 if there were problems, else 0."""
+        if ended is not EndReason.FINISHED:
             return UnreachableError.exit_code
         return DATA_PROBLEMS if self.problems else 0
 
-    def as_json(self, session_id: int | None, notices: tuple[str, ...] = ()) -> dict[str, object]:
+    def as_json(
+        self, session_id: int | None, ended: EndReason | None, notices: tuple[str, ...] = ()
+    ) -> dict[str, object]:
         """The report for `dcc crawl --json`."""
         return {
             "session": session_id,
+            "outcome": ended,
             "notices": notices,
             "seconds": round(time.monotonic() - self._began, 3),
             "sources": sorted(self.crawls, key=lambda crawl: str(crawl["id"]).rjust(20)),

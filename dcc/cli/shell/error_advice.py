@@ -61,7 +61,7 @@ SECTIONS: Final = (
             "copy-failed": "Correct what the message names, then copy again.",
             "not-delegated": "Ask that centre. If it agrees, give the command in the message.",
             "built-on": "Withdraw those in the message first, the latest before others.",
-            "not-found": "See `dcc centre list`, `dcc source list`, `dcc zips`, `dcc sessions`.",
+            "not-found": "See `dcc centre list`, `dcc source list`, `dcc zips`, `dcc session list`.",
             "disk-full": "Free space, or run `dcc staging clean`.",
             "cleaning": "Check its permissions and disk; clean again.",
             "archive-removed": "`dcc retry` downloads it again.",
@@ -73,7 +73,8 @@ SECTIONS: Final = (
         "Others at work",
         "nobody",
         {
-            "session-active": "Wait (`dcc sessions`), or stop the process in the message.",
+            "session-active": "Wait (`dcc session list`), or stop the process in the message.",
+            "session-time-limit": "Run the next session, which continues. The limit is `DCC_SESSION_TIME_LIMIT`.",
             "session-lost": "If it repeats, the machine stalls for longer than `DCC_LEASE_TIMEOUT`.",
             "export-active": "Wait, or use another directory.",
             "daemon-active": "Stop it, or use `dcc ui --without-daemon`.",

@@ -97,6 +97,8 @@ NEXT: Final[Mapping[str, tuple[Step, ...]]] = {
         Step("dcc data causes --centre {centre} --spreadsheet {centre}.xlsx", "every finding, to be sent with it"),
         _STATUS,
     ),
+    "session list": (Step("dcc session show {last_session}", "what the last one did"), _STATUS),
+    "session show": (Step("dcc report --session {session_id}", "what it found, and who acts"),),
     "sessions": (_STATUS,),
     "notify": (
         Step("dcc notify", "sends what is due", needs="dry_run"),

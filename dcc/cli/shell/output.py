@@ -32,6 +32,10 @@ _COLOURS = {
     "ok": "green",
     "valid": "green",
     "succeeded": "green",
+    "finished": "green",
+    "faults": "red",
+    "disk": "red",
+    "died": "red",
 }
 _GAP = "  "
 _NARROW = 20

@@ -101,7 +101,7 @@ def _check(tracker: Engine, session_id: int | None, centre: str | None) -> None:
         if session_id is not None:
             sessions = list_sessions(connection, ids=[session_id])
             if not sessions:
-                raise NotFoundError(f"There is no session {session_id}. See `dcc sessions`.")
+                raise NotFoundError(f"There is no session {session_id}. See `dcc session list`.")
             if sessions[0].finished is None:
                 raise ConfigurationError(f"Session {session_id} is not over: it tells what it did when it is.")
         if centre is not None:

@@ -1,4 +1,4 @@
-"""`dcc status`, `zips` and `sessions`: the state of everything."""
+"""`dcc status` and `zips`: the state of everything."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import click
 from dcc.cli.shell.context import json_option, open_tracker, settings_from_environment
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import byte_size, count_of, echo_json, echo_table, json_object, printable
-from dcc.cli.shell.parameter_types import COUNT
 from dcc.cli.sources.source import due_json
+from dcc.cli.submissions.sessions import crawl_json, session_json, session_line
 from dcc.naming import Action
 from dcc.phases import Phase, Status
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from dcc.outcomes import ZipKey
     from dcc.sources.due import Due
-    from dcc.tracker.crawls import CrawlEntry, SessionEntry
+    from dcc.tracker.crawls import CrawlEntry
     from dcc.tracker.queries.zip_action_lists import StateCount, ZipEntry
     from dcc.tracker.register.file_sources import SourceEntry
 
@@ -93,9 +93,9 @@ def status(as_json: bool) -> None:
                     for entry in entries
                 ],
                 "session": {
-                    "active": session_json(next(iter(active), None)),
+                    "active": session_json(active[0]) if active else None,
                     "also_active": [session_json(entry) for entry in active[1:]],
-                    "last": session_json(last),
+                    "last": session_json(last) if last else None,
                 },
                 "held": [{"zip": str(key), "document": name, "message": message} for key, name, message in held],
                 "held_archives": [
@@ -117,7 +117,7 @@ def status(as_json: bool) -> None:
     _print_list("Findings", [finding.message for finding in findings])
     for entry in (*active, last):
         if entry is not None:
-            click.echo(f"\n{_session_line(entry)}")
+            click.echo(f"\n{session_line(entry)}")
 
 
 def _held_lines(held: Sequence[tuple[ZipKey, str, str]]) -> list[str]:
@@ -148,12 +148,6 @@ def _source_json(entry: SourceEntry, crawl: CrawlEntry | None) -> dict[str, obje
         "hosted": entry.hosted,
         "last_crawl": None if crawl is None else crawl_json(crawl),
     }
-
-
-def crawl_json(crawl: CrawlEntry) -> dict[str, object]:
-    """A source's crawl in JSON: its error without line and column."""
-    error = None if crawl.error is None else {"kind": crawl.error.kind, "message": crawl.error.message}
-    return {**json_object(crawl), "error": error}
 
 
 def _print_states(title: str, counts: Sequence[StateCount]) -> None:
@@ -281,63 +275,3 @@ def _print_failed(entries: Sequence[ZipEntry]) -> None:
         ],
         prose=["why"],
     )
-
-
-@click.command()
-@click.option("--limit", type=COUNT, default=20, show_default=True, help="How many, newest first.")
-@json_option
-def sessions(limit: int, as_json: bool) -> None:
-    """List crawling sessions, newest first, with their results.
-
-    \b
-    JSON: a list of {"id", "group", "centres" (null: all), "started", "finished", "outcome",
-      "failed_phase", "tasks": [{"phase", "comment", "started", "finished", "outcome"}],
-      "crawls": [as last_crawl of `dcc status --json`]}
-
-    A session's outcome: active (a process works on it), open (waits for a run to continue it), succeeded, failed
-    (failed_phase is that of the task), cancelled (by a person), unfinished (its process died and no session has
-    followed).
-
-    Exit codes: 0; 4 the tracker cannot be reached.
-    """
-    from dcc.tracker import crawls
-
-    with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:
-        entries = crawls.list_sessions(connection, limit=limit)
-    if as_json:
-        echo_json([session_json(entry) for entry in entries])
-        return
-    if not entries:
-        click.echo("There has been no session. Run one: dcc crawl")
-    echo_table(
-        ("id", "group", "started", "finished", "outcome", "failed phase", "sources", "new zips", "refused"),
-        [
-            (
-                entry.id,
-                entry.group or "all",
-                entry.started,
-                entry.finished,
-                entry.outcome,
-                entry.failed_phase,
-                len(entry.crawls),
-                sum(crawl.new for crawl in entry.crawls),
-                sum(crawl.refused for crawl in entry.crawls),
-            )
-            for entry in entries
-        ],
-    )
-
-
-def session_json(entry: SessionEntry | None) -> object:
-    """A session in JSON."""
-    if entry is None:
-        return None
-    return {**json_object(entry), "crawls": [crawl_json(crawl) for crawl in entry.crawls]}
-
-
-def _session_line(entry: SessionEntry) -> str:
-    text = f"{entry.label}: {entry.outcome}"
-    if entry.failed_phase is not None:
-        text += f" ({entry.failed_phase.short_name})"
-    text += f", started {printable(entry.started)}"
-    return text + (f", finished {printable(entry.finished)}." if entry.finished else ".")

@@ -26,8 +26,8 @@ def ended_sessions(connection: Connection, leases: Iterable[Lease]) -> Iterator[
             yield Inconsistency(
                 "C6",
                 f"session {session_id}",
-                f"It began at {started} UTC and never ended; no process holds it. The next session records it as "
-                "failed, and takes up its work: dcc crawl",
+                f"It began at {started} UTC and never ended; no process holds it. The next session records that "
+                "it died, and takes up its work: dcc crawl",
             )
     tasks = (
         select(SessionTask.id, SessionTask.session_id, SessionTask.comment)
@@ -40,7 +40,7 @@ def ended_sessions(connection: Connection, leases: Iterable[Lease]) -> Iterator[
         yield Inconsistency(
             "C6",
             f"task {task_id} of session {session_id}",
-            f"It never ended ({comment}), though its session did. Look at dcc sessions; report this as a fault.",
+            f"It never ended ({comment}), though its session did. Look at dcc session list; report this as a fault.",
         )
 
 

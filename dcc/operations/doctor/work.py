@@ -19,6 +19,7 @@ from dcc.operations.doctor.verdicts import Finding, explained, failed, not_check
 from dcc.operations.retention.cleanup import review_staging
 from dcc.operations.retention.policy import Policy, Verdict
 from dcc.operations.retention.staged_files import Kind
+from dcc.outcomes import TROUBLES
 from dcc.qc.database import QC_DATABASE
 from dcc.qc.reference.freshness import freshness
 from dcc.runtime.legible_text import archive_count
@@ -46,12 +47,12 @@ def check_sessions(surroundings: Environment) -> Iterator[Finding]:
         yield ok("session", "There was none yet.")
     elif last.finish_time is None:
         yield ok("session", f"Session {last.id} is open; a later run goes on with it.")
-    elif last.status != 0:
-        yield warning(
-            "session", f"Session {last.id} ended at {last.finish_time} UTC with failures.", "dcc sessions; dcc status"
-        )
     else:
-        yield ok("session", f"The last one, {last.id}, ended well at {last.finish_time} UTC.")
+        message = f"The last one, {last.id}, ended at {last.finish_time} UTC: {last.end_reason}."
+        if last.end_reason in TROUBLES:
+            yield warning("session", message, f"dcc session show {last.id}; dcc status")
+        else:
+            yield ok("session", message)
 
 
 def _session_held(lease: Lease) -> Finding:
@@ -66,7 +67,7 @@ def _session_held(lease: Lease) -> Finding:
         )
     message = f"{lease.label} is active since {lease.acquired} UTC (process {lease.pid})."
     if utc_now() - lease.acquired > _LONG_SESSION:
-        return warning("session", message, "See what holds it up: dcc sessions; dcc zips --status running")
+        return warning("session", message, "See what holds it up: dcc session list; dcc zips --status running")
     return ok("session", message)
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Select, func, select
 
 from dcc.operations.metrics.families import Labels, Metric, counter, gauge, one_of, timestamp
+from dcc.outcomes import EndReason
 from dcc.phases import Phase, Status
 from dcc.session.data.documents import count_waiting
 from dcc.session.leases import read_leases
@@ -25,8 +26,17 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.queries import zip_action_lists
 from dcc.tracker.queries.session_zips import count_session_zips
+from dcc.tracker.session_statistics import seconds_by_phase, statistics_of
 
-_OUTCOMES: Final = ("active", "open", "succeeded", "failed", "cancelled", "unfinished")
+_OUTCOMES: Final = ("active", "open", *EndReason)
+_MEASURES: Final = {
+    "listed": "Archives that the last crawling session listed",
+    "fetched": "Archives that the last crawling session fetched",
+    "bytes": "Bytes that the last crawling session fetched",
+    "documents": "Documents that the last crawling session had to do with",
+    "findings": "Errors of these documents, and findings of the crawl",
+    "failed": "Archives of the last crawling session that failed",
+}
 _STATE: Final = ("centre", "phase", "status")
 
 
@@ -34,7 +44,7 @@ def session_families(connection: Connection, settings: Settings) -> Iterator[Met
     """All families about crawling sessions."""
     yield counter(
         "sessions",
-        "Crawling sessions that are over, by how they ended and the phase of the first task that failed.",
+        "Crawling sessions that are over, by why they ended and the phase of the first task that failed.",
         ("outcome", "failed_phase"),
         _ended(connection),
     )
@@ -57,7 +67,7 @@ def session_families(connection: Connection, settings: Settings) -> Iterator[Met
     )
     yield gauge(
         "last_successful_session_end_timestamp_seconds",
-        "When the last crawling session ended that succeeded.",
+        "When the last crawling session ended that finished its work.",
         values=_last_success(connection),
     )
     last = next(iter(crawls.list_sessions(connection, limit=1)), None)
@@ -66,7 +76,7 @@ def session_families(connection: Connection, settings: Settings) -> Iterator[Met
     yield gauge("last_session_id", "The id of the last crawling session.", values=last.id)
     yield one_of(
         "last_session_outcome",
-        "How the last crawling session is or ended.",
+        "Whether the last crawling session goes on, or why it ended.",
         (),
         "outcome",
         _OUTCOMES,
@@ -91,10 +101,23 @@ def session_families(connection: Connection, settings: Settings) -> Iterator[Met
     counts = count_session_zips(connection, last)
     yield gauge(
         "last_session_zip_actions",
-        "Zip actions that the last crawling session had to do with, by their status: those that failed do not make it "
-        "a failed session.",
+        "Zip actions that the last crawling session had to do with, by their status.",
         ("status",),
         {(status.short_name,): counts.get(status, 0) for status in Status},
+    )
+    by_source = statistics_of(connection, last.id)
+    for measure, what in _MEASURES.items():
+        yield gauge(
+            f"last_session_{measure}",
+            f"{what}, by file source; none while the session goes on.",
+            ("centre", "source"),
+            {(one.centre, str(one.source)): getattr(one, measure) for one in by_source},
+        )
+    yield gauge(
+        "last_session_step_seconds",
+        "How long the last crawling session took for each phase; download and xsd run together.",
+        ("phase",),
+        {(phase,): seconds for phase, seconds in seconds_by_phase(last).items()},
     )
 
 
@@ -104,19 +127,18 @@ def _now() -> datetime:
 
 def _ended(connection: Connection) -> dict[Labels, float]:
     query = (
-        select(CrawlingSession.status, func.count())
-        .where(CrawlingSession.finish_time.is_not(None))
-        .group_by(CrawlingSession.status)
+        select(CrawlingSession.end_reason, CrawlingSession.status, func.count())
+        .where(CrawlingSession.end_reason.is_not(None))
+        .group_by(CrawlingSession.end_reason, CrawlingSession.status)
     )
-    ended: dict[Labels, float] = {("succeeded", ""): 0}
-    for status, count in connection.execute(query):
-        outcome = crawls.outcome_of(status)
-        ended[outcome, Phase(status).short_name if outcome == "failed" else ""] = count
+    ended: dict[Labels, float] = {(EndReason.FINISHED, ""): 0}
+    for reason, status, count in connection.execute(query):
+        ended[str(reason), Phase(status).short_name if status > 0 else ""] = count
     return ended
 
 
 def _last_success(connection: Connection) -> float | None:
-    query = select(func.max(CrawlingSession.finish_time)).where(CrawlingSession.status == crawls.SUCCESS)
+    query = select(func.max(CrawlingSession.finish_time)).where(CrawlingSession.end_reason == EndReason.FINISHED)
     ended = connection.scalar(query)
     return None if ended is None else timestamp(ended)
 

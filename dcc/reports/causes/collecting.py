@@ -74,7 +74,7 @@ def _scope(tracker: Connection, session: SessionEntry) -> Scope:
 def _session(tracker: Connection, session_id: int) -> SessionEntry:
     sessions = list_sessions(tracker, ids=[session_id])
     if not sessions:
-        raise NotFoundError(f"There is no session {session_id}. See `dcc sessions`.")
+        raise NotFoundError(f"There is no session {session_id}. See `dcc session list`.")
     return sessions[0]
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from sqlalchemy import Connection
 
 from dcc.errors import NotFoundError
-from dcc.outcomes import DECLINED, HELD, LEFT_OUT, WAITS, ZipKey
+from dcc.outcomes import DECLINED, HELD, LEFT_OUT, TROUBLES, WAITS, ZipKey
 from dcc.reports.causes.collecting import causes_of_centre, causes_of_session, causes_of_zip
 from dcc.reports.causes.skipped_archives import skipped_entries
 from dcc.reports.submissions.accepted import accepted_of_centre, accepted_of_zip
@@ -181,14 +181,14 @@ def collect_session(
     _ = settings
     entries = list_sessions(tracker, ids=[session_id])
     if not entries:
-        raise NotFoundError(f"There is no session {session_id}. See `dcc sessions`.")
+        raise NotFoundError(f"There is no session {session_id}. See `dcc session list`.")
     (session,) = entries
     zips = zips_of_session(tracker, session)
     causes = causes_of_session(tracker, qc, session_id)
     crawls = {crawl.source: crawl for crawl in session.crawls}
     sources = list_sources(tracker, sorted(crawls)) if crawls else []
     counts = Counter(one.outcome for one in zips)
-    troubled = session.outcome in ("failed", "unfinished") or any(crawl.error for crawl in session.crawls)
+    troubled = session.outcome in TROUBLES or any(crawl.error for crawl in session.crawls)
     return SessionReport(
         session=session.id,
         started=session.started,

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from dcc.naming import Action
+from dcc.outcomes import EndReason
 from dcc.phases import Phase
 from dcc.reports.languages import mark
 from dcc.reports.submissions.model import Outcome, Standing, Tone
@@ -304,9 +305,12 @@ CONTEXT_LABELS: Final[Mapping[str, str]] = {
 SESSION_LABELS: Final[Mapping[str, str]] = {
     "active": mark("The visit is under way"),
     "open": mark("The visit goes on"),
-    "succeeded": mark("The visit ended well"),
-    "failed": mark("The visit ended; not everything went well"),
-    "unfinished": mark("The visit was interrupted; the next one goes on where it was"),
+    EndReason.FINISHED: mark("The visit ended well"),
+    EndReason.FAULTS: mark("The visit ended; not everything went well"),
+    EndReason.DISK: mark("The visit ended; archives wait for space on a disk of the platform"),
+    EndReason.STOPPED: mark("A person stopped the visit; the next one goes on where it was"),
+    EndReason.TIME_LIMIT: mark("The visit ended at its time limit; the next one goes on where it was"),
+    EndReason.DIED: mark("The visit was interrupted; the next one goes on where it was"),
 }
 
 CRAWL_LABELS: Final[Mapping[str, str]] = {

@@ -96,6 +96,7 @@ class Coordinator:
         self.faults: list[InternalFaultError] = []
         self.not_downloaded = 0
         self.not_checked = 0
+        self.lacked_room = False
         self.damaged: list[int] = []
         self.changed: list[Job] = []
         self._told_later: dict[int, list[tuple[int, Problem]]] = {}
@@ -437,6 +438,7 @@ class Coordinator:
             error = fault
         if isinstance(error, InternalFaultError):
             self.faults.append(error)
+        self.lacked_room = self.lacked_room or isinstance(error, DiskFullError)
         problem = Problem.of(error)
         job.reasons.append(problem)
         if job.download_id is not None:

@@ -173,7 +173,7 @@ def _process(
             yield from coordinator.fail(job for job in coordinator.changed if job.key not in uploading)
     session.write(lambda connection: record_conduct(connection, coordinator.conduct), alone=True)
     session.finish_task(download, failed=coordinator.not_downloaded > 0)
-    session.finish_task(check, failed=coordinator.not_checked > 0)
+    session.finish_task(check, failed=coordinator.not_checked > 0, lacked_room=coordinator.lacked_room)
     return coordinator.faults
 
 

@@ -19,11 +19,9 @@ from sqlalchemy import Connection
 from dcc.data_outcomes import DocumentData, ZipData
 from dcc.documents.reading import read_document
 from dcc.errors import (
-    DatabaseUnreachableError,
     DocumentError,
     NotFoundError,
     QcDatabaseUnreachableError,
-    SessionLostError,
     StagedDocumentLostError,
 )
 from dcc.messages import mark
@@ -53,6 +51,7 @@ from dcc.session.data.qc_documents import (
     documents_of,
 )
 from dcc.session.data.uploader import FINDINGS_TOLD
+from dcc.session.sessions import STOPPING
 from dcc.store.staged_documents import staged_path
 from dcc.tracker.states import State
 from dcc.vocabulary import DocumentState
@@ -142,7 +141,7 @@ def _judge_uncounted(work: DataSession, documents: list[QcDocument], basis: Basi
         work.session.check()
         try:
             _judge_rows(work, document, basis)
-        except (DatabaseUnreachableError, SessionLostError):
+        except STOPPING:
             raise
         except NotFoundError as error:
             log.info("%s: %s was not judged: %s", document.key, document.file_name, error)
@@ -270,7 +269,7 @@ def _judge_together(
 
     try:
         return work.write_qc(judge)
-    except (DatabaseUnreachableError, SessionLostError):
+    except STOPPING:
         raise
     except Exception as error:
         log.info("%d documents are judged one by one: %s: %s", len(known), type(error).__name__, error)
@@ -284,7 +283,7 @@ def _check(work: DataSession, document: DueDocument, stored: QcDocument, basis: 
     with logging_about(zip_action=document.key, centre=document.centre, document=document.name.file_name):
         try:
             judgement = _judge(work, document, stored, basis)
-        except (DatabaseUnreachableError, SessionLostError):
+        except STOPPING:
             raise
         except NotFoundError as error:
             return _gone(document, stored, error)

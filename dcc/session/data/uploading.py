@@ -16,10 +16,8 @@ from typing import Final
 from dcc.data_outcomes import ZipData
 from dcc.databases.attached_files import MOST_ATTACHED
 from dcc.errors import (
-    DatabaseUnreachableError,
     DccError,
     QcDatabaseUnreachableError,
-    SessionLostError,
     StagedDocumentLostError,
 )
 from dcc.naming import Action
@@ -34,6 +32,7 @@ from dcc.session.data.judging_basis import basis_seen_to
 from dcc.session.data.prepared_archives import LARGE, PreparedArchives, PreparedFiles, basis_of
 from dcc.session.data.qc_documents import QcDocument, documents_of
 from dcc.session.data.uploader import HELD, Uploader, failed_upload, not_applied
+from dcc.session.sessions import STOPPING
 from dcc.tracker import progress
 from dcc.tracker.hostings.older_archives import OlderArchive, waiting_for_older
 from dcc.tracker.register.delegations import load_delegations
@@ -186,7 +185,7 @@ class _Upload:
         if len(group) > 1 and not any(document.za_id in self.lost for document in group):
             try:
                 return self._uploader.upload(group, [self.prepared.document(one) for one in group])
-            except (DatabaseUnreachableError, SessionLostError):
+            except STOPPING:
                 raise
             except Exception as error:
                 log.warning("%d documents are applied one by one, as they were not together: %s", len(group), error)
@@ -205,7 +204,7 @@ class _Upload:
                 self.lost[document.za_id] = str(error)
                 _download_again(self._work, document, error)
                 return _untouched(document, str(error))
-            except (DatabaseUnreachableError, SessionLostError):
+            except STOPPING:
                 raise
             except DccError as error:
                 return failed_upload(document, error)

@@ -167,6 +167,27 @@ class CrawlFinding(Base):
     details: Mapped[str | None] = mapped_column(Message)
 
 
+class SessionStatistics(Base):
+    """Additive: what a session did with a file source, written when the session ends.
+
+    `listed` archives by its crawl, `fetched` ones with their `bytes`, and of all archives that the session had to do
+    with: their `documents`, the errors of these and the findings of the crawl (`findings`), and how many `failed`.
+    """
+
+    __tablename__ = "session_statistics"
+    __table_args__ = table_options(UniqueConstraint("session_id", "file_source_id"), Index(None, "file_source_id"))
+
+    id: Mapped[int] = big_id()
+    session_id: Mapped[int] = big_reference("crawling_session.id", "CASCADE")
+    file_source_id: Mapped[int] = small_reference("file_source.id", "CASCADE")
+    listed: Mapped[int] = mapped_column(INT, default=0)
+    fetched: Mapped[int] = mapped_column(INT, default=0)
+    bytes: Mapped[int] = mapped_column(BIG, default=0)
+    documents: Mapped[int] = mapped_column(INT, default=0)
+    findings: Mapped[int] = mapped_column(INT, default=0)
+    failed: Mapped[int] = mapped_column(INT, default=0)
+
+
 class SessionLock(Base):
     """Additive: active sessions, and the last sign of life of each; row 1 is for all centres."""
 

@@ -218,7 +218,11 @@ class ZipDownload(LastUpdated, Base):
 
     __tablename__ = "zip_download"
     __table_args__ = table_options(
-        Index(None, "zf_id"), Index(None, "phase_id", "status_id"), Index(None, "status_id"), Index(None, "sha256")
+        Index(None, "zf_id"),
+        Index(None, "phase_id", "status_id"),
+        Index(None, "status_id"),
+        Index(None, "sha256"),
+        Index(None, "session_id"),
     )
 
     id: Mapped[int] = big_id()
@@ -317,7 +321,7 @@ class XmlLog(LastUpdated, Base):
 class CrawlingSession(LastUpdated, Base):
     """One session of crawling and processing. `status`: 0 success, else the phase of the first task that failed.
 
-    Additive: -2 where a person cancelled it.
+    Additive: `end_reason` is one of `dcc.outcomes.EndReason`, null until then; `status` is -2 where it was cut short.
 
     Additive: `centre_group` and `centres`, the group of centres that it was for, and their codes between commas; null
     for all centres.
@@ -333,10 +337,11 @@ class CrawlingSession(LastUpdated, Base):
     created: Mapped[datetime]
     centre_group: Mapped[str | None] = mapped_column(String(32))
     centres: Mapped[str | None] = mapped_column(Text)
+    end_reason: Mapped[str | None] = mapped_column(String(16))
 
 
 class SessionTask(LastUpdated, Base):
-    """One task of a crawling session. `status`: 0 success, 1 failure; additive: 2 cancelled by a person."""
+    """One task of a crawling session. `status`: 0 success, 1 failure; additive: 2 cut short, 3 a full disk."""
 
     __tablename__ = "session_task"
     __table_args__ = table_options(Index(None, "session_id"), Index(None, "phase_id"))

@@ -81,7 +81,7 @@ def test_everything_that_is_linked_is_there_and_nothing_else(shown: Shown) -> No
         "/dcc/reports/add/../../etc/passwd": b"dcc zips",
         "/dcc/reports/centre/..%2F..%2Fetc": b"/dcc/reports",
         "/dcc/reports/centre/Nobody": b"dcc centre",
-        "/dcc/reports/session/99": b"dcc sessions",
+        "/dcc/reports/session/99": b"dcc session list",
         f"/dcc/reports/session/{10**30}": b"/dcc/reports",
         "/dcc/other": b"/dcc/reports",
     }

@@ -1,0 +1,166 @@
+"""`dcc session`: the crawling sessions so far, and why each ended."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from dcc.cli.shell.context import json_option, open_tracker, settings_from_environment
+from dcc.cli.shell.group import CommandGroup
+from dcc.cli.shell.next_steps import note_facts
+from dcc.cli.shell.output import byte_size, echo_json, echo_table, json_object, printable, warn
+from dcc.cli.shell.parameter_types import COUNT, ID
+from dcc.errors import NotFoundError
+
+if TYPE_CHECKING:
+    from dcc.tracker.crawls import CrawlEntry, SessionEntry
+    from dcc.tracker.session_statistics import SourceStatistics
+
+
+@click.group(cls=CommandGroup)
+def session() -> None:
+    """List crawling sessions, or show one of them."""
+
+
+_LIMIT = click.option("--limit", type=COUNT, default=20, show_default=True, help="How many, newest first.")
+
+
+@session.command("list")
+@_LIMIT
+@json_option
+def list_command(limit: int, as_json: bool) -> None:
+    """List crawling sessions, newest first, with why each ended.
+
+    \b
+    Outcomes:
+      active      a process works on it
+      open        it waits for a run to continue it
+      finished    all its work was done, whatever was wrong with the data
+      stopped     a person ended it
+      time_limit  it had the time of DCC_SESSION_TIME_LIMIT
+      disk        a disk of the platform was full, and archives wait for room
+      faults      a source, a server or the platform kept it from a part of its work
+      died        its process was killed
+
+    \b
+    JSON: a list of {"id", "group", "centres" (null: all), "started", "finished", "outcome",
+      "failed_phase", "tasks": [{"phase", "comment", "started", "finished", "outcome"}],
+      "crawls": [as last_crawl of `dcc status --json`]}
+
+    Exit codes: 0; 4 the tracker cannot be reached.
+    """
+    _print_list(limit, as_json)
+
+
+@click.command()
+@_LIMIT
+@json_option
+def sessions(limit: int, as_json: bool) -> None:
+    """List crawling sessions: the former name of `dcc session list`.
+
+    JSON: as of `dcc session list`.
+
+    Exit codes: as of `dcc session list`.
+    """
+    warn("`dcc sessions` is `dcc session list` now. The next release no longer has the former name.")
+    _print_list(limit, as_json)
+
+
+def _print_list(limit: int, as_json: bool) -> None:
+    from dcc.tracker.crawls import list_sessions
+
+    with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:
+        entries = list_sessions(connection, limit=limit)
+    if as_json:
+        echo_json([session_json(entry) for entry in entries])
+        return
+    note_facts(last_session=entries[0].id if entries else None)
+    if not entries:
+        click.echo("There has been no session. Run one: dcc crawl")
+    echo_table(
+        ("id", "group", "started", "finished", "outcome", "failed phase", "sources", "new zips", "refused"),
+        [
+            (
+                entry.id,
+                entry.group or "all",
+                entry.started,
+                entry.finished,
+                entry.outcome,
+                entry.failed_phase,
+                len(entry.crawls),
+                sum(crawl.new for crawl in entry.crawls),
+                sum(crawl.refused for crawl in entry.crawls),
+            )
+            for entry in entries
+        ],
+    )
+
+
+@session.command()
+@click.argument("session_id", metavar="ID", type=ID)
+@json_option
+def show(session_id: int, as_json: bool) -> None:
+    """Show why a session ended, and what it did with each file source.
+
+    \b
+    JSON: an object as of `dcc session list`, with
+      seconds     the time of its tasks, by phase
+      statistics  once it has ended, a list of {"source", "centre", "listed", "fetched", "bytes",
+                  "documents", "findings", "failed"}: archives, bytes fetched, documents of these
+                  archives, their errors with the crawl's findings, and archives that failed
+
+    Exit codes: 0; 2 there is no such session; 4 the tracker cannot be reached.
+    """
+    from dcc.tracker.crawls import list_sessions
+    from dcc.tracker.session_statistics import MEASURES, seconds_by_phase, statistics_of
+
+    with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:
+        entry = next(iter(list_sessions(connection, ids=[session_id])), None)
+        if entry is None:
+            raise NotFoundError(f"There is no session {session_id}. See `dcc session list`.")
+        statistics = statistics_of(connection, session_id)
+    seconds = seconds_by_phase(entry)
+    if as_json:
+        made = {"seconds": seconds, "statistics": [json_object(one) for one in statistics]}
+        echo_json({**session_json(entry), **made})
+        return
+    click.echo(session_line(entry))
+    for task in entry.tasks:
+        if task.outcome == "failed":
+            click.echo(f"  failed: {printable(task.comment)}")
+    if seconds:
+        click.echo("  " + ", ".join(f"{phase} {count:,} s" for phase, count in seconds.items()))
+    if statistics:
+        click.echo()
+        echo_table(
+            ("source", "centre", *MEASURES),
+            [
+                (one.source, one.centre, one.listed, one.fetched, byte_size(one.bytes), *_worked_on(one))
+                for one in statistics
+            ],
+        )
+
+
+def _worked_on(one: SourceStatistics) -> tuple[int, int, int]:
+    return one.documents, one.findings, one.failed
+
+
+def crawl_json(crawl: CrawlEntry) -> dict[str, object]:
+    """A source's crawl in JSON: its error without line and column."""
+    error = None if crawl.error is None else {"kind": crawl.error.kind, "message": crawl.error.message}
+    return {**json_object(crawl), "error": error}
+
+
+def session_json(entry: SessionEntry) -> dict[str, object]:
+    """A session in JSON."""
+    return {**json_object(entry), "crawls": [crawl_json(crawl) for crawl in entry.crawls]}
+
+
+def session_line(entry: SessionEntry) -> str:
+    """A session on one line."""
+    text = f"{entry.label}: {entry.outcome}"
+    if entry.failed_phase is not None:
+        text += f" ({entry.failed_phase.short_name})"
+    text += f", started {printable(entry.started)}"
+    return text + (f", finished {printable(entry.finished)}." if entry.finished else ".")

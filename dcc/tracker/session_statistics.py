@@ -1,0 +1,132 @@
+"""What a session did with each file source: rows that its end writes, and that reports, metrics and commands read."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import Connection, Select, delete, func, or_, select
+
+from dcc.outcomes import HELD, AttemptOutcome
+from dcc.phases import Status
+from dcc.tracker.crawls import SessionEntry, list_sessions
+from dcc.tracker.database import insert_rows
+from dcc.tracker.lineage import LATEST
+from dcc.tracker.models import (
+    AnException,
+    Centre,
+    CrawlFinding,
+    FileSource,
+    FileSourceHasZip,
+    SessionStatistics,
+    XmlFile,
+    XmlLog,
+    ZipAction,
+    ZipDownload,
+)
+from dcc.tracker.problems import NOT_FAILING
+from dcc.tracker.queries.session_zips import session_zip_ids
+
+
+@dataclass(frozen=True, slots=True)
+class SourceStatistics:
+    """What a session did with a file source: see `dcc.tracker.models.SessionStatistics`."""
+
+    source: int
+    centre: str
+    listed: int
+    fetched: int
+    bytes: int
+    documents: int
+    findings: int
+    failed: int
+
+
+MEASURES: Final = ("listed", "fetched", "bytes", "documents", "findings", "failed")
+
+
+def statistics_of(connection: Connection, session_id: int) -> list[SourceStatistics]:
+    """What a session that has ended did with each of its sources, by centre."""
+    table = SessionStatistics
+    query = (
+        select(table.file_source_id, Centre.short_name, *(getattr(table, measure) for measure in MEASURES))
+        .join(FileSource, FileSource.id == table.file_source_id)
+        .join(Centre, Centre.id == FileSource.centre_id)
+        .where(table.session_id == session_id)
+        .order_by(Centre.short_name, table.file_source_id)
+    )
+    return [SourceStatistics(*row) for row in connection.execute(query)]
+
+
+def seconds_by_phase(session: SessionEntry) -> dict[str, int]:
+    """How long a session's tasks of each phase took together, from the first one's start to the last one's end.
+
+    Whole seconds; download and xsd run at the same time.
+    """
+    ended = [task for task in session.tasks if task.finished is not None]
+    return {
+        phase.short_name: int(
+            (
+                max(task.finished for task in ended if task.phase is phase and task.finished)
+                - min(task.started for task in ended if task.phase is phase)
+            ).total_seconds()
+        )
+        for phase in dict.fromkeys(task.phase for task in ended)
+    }
+
+
+def record_statistics(connection: Connection, session_id: int) -> None:
+    """Write what a session did, at its end. Call inside a write transaction."""
+    (session,) = list_sessions(connection, ids=[session_id])
+    counts: dict[int, dict[str, int]] = defaultdict(lambda: dict.fromkeys(MEASURES, 0))
+    for crawl in session.crawls:
+        counts[crawl.source]["listed"] += crawl.listed
+        counts[crawl.source]["failed"] += crawl.refused
+    for query in _counts(connection, session):
+        names = list(query.selected_columns.keys())[1:]
+        for source, *numbers in connection.execute(query):
+            for name, number in zip(names, numbers, strict=True):
+                counts[source][name] += int(number or 0)
+    connection.execute(delete(SessionStatistics).where(SessionStatistics.session_id == session_id))
+    rows = [{"session_id": session_id, "file_source_id": source, **found} for source, found in sorted(counts.items())]
+    if rows:
+        insert_rows(connection, SessionStatistics.__table__, rows)
+
+
+def _counts(connection: Connection, session: SessionEntry) -> list[Select[Any]]:
+    """Queries of a source's id and numbers, which are named as in `MEASURES`."""
+    source = FileSourceHasZip.file_source_id
+    latest = (
+        select(FileSourceHasZip.za_id, LATEST.label("download_id"))
+        .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
+        .where(FileSourceHasZip.za_id.in_(session_zip_ids(connection, session)))
+        .group_by(FileSourceHasZip.za_id)
+        .subquery()
+    )
+    archives = (
+        select(source)
+        .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
+        .join(latest, latest.c.download_id == ZipDownload.id)
+        .group_by(source)
+    )
+    documents = archives.join(XmlFile, XmlFile.zip_id == ZipDownload.id)
+    errors = or_(XmlLog.severity.is_(None), XmlLog.severity.not_in(NOT_FAILING))
+    return [
+        select(source, func.count().label("fetched"), func.sum(ZipDownload.downloaded_size_bytes).label("bytes"))
+        .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
+        .where(ZipDownload.session_id == session.id, ZipDownload.outcome == AttemptOutcome.FINISHED.value)
+        .group_by(source),
+        archives.join(ZipAction, ZipAction.id == latest.c.za_id)
+        .where(ZipAction.status_id == int(Status.FAILED))
+        .add_columns(func.count().label("failed")),
+        documents.add_columns(func.count().label("documents")),
+        documents.join(XmlLog, XmlLog.xml_id == XmlFile.id)
+        .join(AnException, AnException.id == XmlLog.exception_id)
+        .where(XmlLog.cleared.is_(None), XmlFile.status_id == int(Status.FAILED))
+        .where(errors, AnException.short_name != HELD)
+        .add_columns(func.count().label("findings")),
+        select(CrawlFinding.file_source_id, func.count().label("findings"))
+        .where(CrawlFinding.session_id == session.id)
+        .group_by(CrawlFinding.file_source_id),
+    ]
