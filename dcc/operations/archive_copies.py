@@ -5,11 +5,12 @@ A session does so at its end, for some minutes, and `dcc archive repair` until a
 
 from __future__ import annotations
 
+import logging
 import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -22,19 +23,25 @@ from dcc.naming import Action
 from dcc.runtime.checksums import sha256_of
 from dcc.session.sessions import Session
 from dcc.settings import Settings
+from dcc.sources.connect import connect
+from dcc.sources.remote_names import path_below
 from dcc.store.archive_store import ArchiveStore, Copy, CopyState, Kept, Replica
 from dcc.store.staging import Staging
 from dcc.tracker.database import run_reading, run_writing
+from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.stored_archives import (
     Unkept,
     WantedCopy,
     delivered_as,
     note_stored,
+    offers,
     pending_copies,
     record_copies,
     record_kept,
     unkept,
 )
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 _SESSION_SECONDS: Final = 300.0
@@ -78,7 +85,7 @@ class ArchiveCopies:
         self.store = ArchiveStore(settings)
         self._staging = Staging(settings.staging_directory)
         self._tracker, self._settings = tracker, settings
-        self._write = write or (lambda work: run_writing(tracker, work, patience_seconds=settings.database_retry))
+        self.write = write or (lambda work: run_writing(tracker, work, patience_seconds=settings.database_retry))
 
     def __enter__(self) -> ArchiveCopies:
         return self
@@ -97,7 +104,7 @@ class ArchiveCopies:
 
     def _keep_staged(self, done: CaughtUp, deadline: float | None) -> None:
         kept: list[tuple[int | None, Kept]] = []
-        for one in self._read(lambda connection: list(unkept(connection, _staged_names(self._staging)))):
+        for one in self.read(lambda connection: list(unkept(connection, _staged_names(self._staging)))):
             if _is_over(deadline):
                 break
             if not self._is_staged(one):
@@ -115,12 +122,12 @@ class ArchiveCopies:
 
     def _record_kept(self, kept: list[tuple[int | None, Kept]]) -> None:
         if kept:
-            self._write(lambda connection: record_kept(connection, kept))
+            self.write(lambda connection: record_kept(connection, kept))
             kept.clear()
 
     def _make_copies(self, replica: Replica, done: CaughtUp, deadline: float | None) -> None:
         after = 0
-        while wanted := self._read(partial(pending_copies, replica=replica.url, after=after, most=_BATCH)):
+        while wanted := self.read(partial(pending_copies, replica=replica.url, after=after, most=_BATCH)):
             found: list[tuple[int, str, Copy]] = []
             for one in wanted:
                 if _is_over(deadline):
@@ -149,9 +156,18 @@ class ArchiveCopies:
             return Copy(CopyState.PENDING, str(error))
         return Copy(CopyState.GOOD)
 
+    def repaired(self, replica: Replica, sha256: str, found: Copy) -> Copy:
+        """Replace a copy that is bad or missing, as `found` says; a copy with the reason if nothing good was found."""
+        try:
+            with self.bytes_of(sha256, without=replica, from_sources=True) as path:
+                replica.replace(sha256, path)
+        except DccError as error:
+            return found._replace(reason=f"{found.reason}; {error}")
+        return Copy(CopyState.GOOD)
+
     @contextmanager
-    def bytes_of(self, sha256: str, *, without: Replica | None = None) -> Iterator[Path]:
-        """A file with the checked bytes of an archive, from another replica or from staging.
+    def bytes_of(self, sha256: str, *, without: Replica | None = None, from_sources: bool = False) -> Iterator[Path]:
+        """A file with the checked bytes of an archive, from another replica, from staging, or from a source.
 
         Raises as `ArchiveStore.fetch`.
         """
@@ -161,13 +177,29 @@ class ArchiveCopies:
                 self.store.fetch(sha256, path, without=without)
             except (StoredObjectLostError, StoreUnreachableError):
                 staged = self._staged(sha256)
-                if staged is None:
+                if staged is not None:
+                    path = staged
+                elif not (from_sources and self._fetched_again(sha256, path)):
                     raise
-                path = staged
             yield path
 
+    def _fetched_again(self, sha256: str, path: Path) -> bool:
+        """Fetch an archive from a source that still lists it as it was; returns whether these are its bytes."""
+        for offer in self.read(partial(offers, sha256=sha256)):
+            for address in self.read(partial(load_addresses, ids=[offer.source_id])):
+                try:
+                    with closing(connect(address, self._settings)) as source, path.open("wb") as file:
+                        name = path_below(offer.folder, offer.key.file_name)
+                        source.fetch(offer.key.action, name, file.write, size=offer.size_bytes, modified=offer.modified)
+                except DccError as error:
+                    log.warning("%s was not fetched again to repair the archive store: %s", offer.key, error)
+                    continue
+                if sha256_of(path) == sha256:
+                    return True
+        return False
+
     def _staged(self, sha256: str) -> Path | None:
-        for key in self._read(lambda connection: delivered_as(connection, sha256)):
+        for key in self.read(lambda connection: delivered_as(connection, sha256)):
             with suppress(OSError):
                 if sha256_of(archive := self._staging.archive(key)) == sha256:
                     return archive
@@ -182,9 +214,10 @@ class ArchiveCopies:
             note_stored(connection, [archive_id for archive_id, _, _ in found], required)
 
         if found:
-            self._write(write)
+            self.write(write)
 
-    def _read(self, work: Callable[[Connection], T]) -> T:
+    def read(self, work: Callable[[Connection], T]) -> T:
+        """Read from the tracker."""
         return run_reading(self._tracker, work, patience_seconds=self._settings.database_retry)
 
 

@@ -114,6 +114,10 @@ class StoreSettings(SettingsGroup):
         description="Key of SFTP replicas: key:PATH, file:PATH or env:NAME.",
     )
 
+    archive_audit_days: int = Field(
+        default=30, ge=1, le=36_500, description="Days within which nightly audits read every copy."
+    )
+
     @field_validator("archive_replicas")
     @classmethod
     def _names_replicas(cls, text: str | None) -> str | None:

@@ -169,8 +169,8 @@ class Replica:
         self._do("look into it", partial(self._is_there, sha256="0" * 64))
 
     def remove_parts(self) -> None:
-        """Remove what killed processes left of copies more than a day ago."""
-        with suppress(FileNotFoundError):
+        """Remove what killed processes left of copies more than a day ago, if the replica answers."""
+        with suppress(FileNotFoundError, DccError):
             self._do("remove parts", lambda files: remove_parts(files, self._root, datetime.now(UTC) - _LEFTOVER))
 
     def close(self) -> None:
@@ -307,7 +307,8 @@ class ArchiveStore:
                     reasons.append(str(error))
                 else:
                     return
-            said = f"No replica has a good copy of the archive {sha256}: {'; '.join(reasons)}"
+            why = "; ".join(reasons) or "none other is named in DCC_ARCHIVE_REPLICAS."
+            said = f"No replica has a good copy of the archive {sha256}: {why}"
             raise StoreUnreachableError(said) if is_away_somewhere else StoredObjectLostError(said)
 
     @contextmanager

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from dataclasses import asdict, dataclass, fields
+from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Table, and_, bindparam, case, func, or_, select, update
+from sqlalchemy import Connection, Table, and_, bindparam, case, exists, func, or_, select, update
 from sqlalchemy.dialects import mysql, sqlite
 
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTIONS_BY_ID
 from dcc.store.archive_store import Copy, CopyState, Kept
+from dcc.tracker.database import insert_rows
 from dcc.tracker.lineage import IDS, chunks, has_archive_bytes
 from dcc.tracker.models import (
+    ArchiveAudit,
     ArchiveCopy,
     FileSourceHasZip,
     StoredArchive,
@@ -61,6 +64,29 @@ _DELIVERED: Final = (
     .where(ZipDownload.sha256 == bindparam("sha256"))
     .distinct()
 )
+_FAULTY: Final = (CopyState.BAD.value, CopyState.MISSING.value)
+_WANTED: Final = select(StoredArchive.id, StoredArchive.sha256, StoredArchive.size_bytes).join(
+    ArchiveCopy, ArchiveCopy.archive_id == StoredArchive.id
+)
+_OFFERS: Final = (
+    select(
+        FileSourceHasZip.file_source_id,
+        ZipAction.todo_id,
+        ZipFile.file_name,
+        FileSourceHasZip.folder,
+        FileSourceHasZip.size_bytes,
+        FileSourceHasZip.modified,
+    )
+    .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
+    .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+    .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
+    .where(
+        ZipDownload.sha256 == bindparam("sha256"),
+        FileSourceHasZip.gone_since.is_(None),
+        FileSourceHasZip.size_bytes == ZipDownload.listed_size_bytes,
+    )
+    .distinct()
+)
 
 
 class Unkept(NamedTuple):
@@ -81,10 +107,42 @@ class WantedCopy(NamedTuple):
 
 
 class Holdings(NamedTuple):
-    """Archives and bytes in a state in a replica."""
+    """A number of archives, and their bytes."""
 
     archives: int
     size_bytes: int
+
+
+class LostArchive(NamedTuple):
+    """An archive without a good copy in any replica."""
+
+    sha256: str
+    size_bytes: int
+
+
+class Offer(NamedTuple):
+    """An archive as a source still lists it, of the same size as when it delivered these bytes."""
+
+    source_id: int
+    key: ZipKey
+    folder: str
+    size_bytes: int | None
+    modified: int | None
+
+
+@dataclass(slots=True)
+class Audit:
+    """One audit of a replica, as in its row; see `ArchiveAudit`."""
+
+    replica: str
+    started: datetime
+    requested_by: str
+    copies: int = 0
+    bad: int = 0
+    missing: int = 0
+    repaired: int = 0
+    message: str | None = None
+    finished: datetime | None = None
 
 
 def record_kept(connection: Connection, kept: Sequence[tuple[int | None, Kept]]) -> None:
@@ -165,6 +223,78 @@ def pending_copies(connection: Connection, replica: str, after: int = 0, most: i
         .limit(most)
     )
     return [WantedCopy(*row) for row in connection.execute(query)]
+
+
+def due_copies(connection: Connection, replica: str, days: int, *, everything: bool = False) -> list[WantedCopy]:
+    """Copies to audit now, those first that were read longest ago: an equal share of each of `days`, and what is late.
+
+    `everything`: all of them.
+    """
+    late = utc_now() - timedelta(days=days)
+    there = (ArchiveCopy.replica == replica, ArchiveCopy.state != CopyState.PENDING.value)
+    total, overdue = connection.execute(
+        select(func.count(), func.count(case((ArchiveCopy.checked < late, 1)))).where(*there)
+    ).one()
+    query = _WANTED.where(*there).order_by(ArchiveCopy.checked, ArchiveCopy.archive_id)
+    return [
+        WantedCopy(*row)
+        for row in connection.execute(query.limit(total if everything else max(-(-total // days), overdue)))
+    ]
+
+
+def faulty_copies(connection: Connection, replica: str) -> list[WantedCopy]:
+    """Copies of a replica that are bad or missing."""
+    query = _WANTED.where(ArchiveCopy.replica == replica, ArchiveCopy.state.in_(_FAULTY)).order_by(
+        ArchiveCopy.archive_id
+    )
+    return [WantedCopy(*row) for row in connection.execute(query)]
+
+
+def lost_archives(connection: Connection, replicas: Sequence[str]) -> list[LostArchive]:
+    """Archives of which every copy in these replicas is bad or missing."""
+    others = exists().where(
+        ArchiveCopy.archive_id == StoredArchive.id,
+        ArchiveCopy.replica.in_(replicas),
+        ArchiveCopy.state.in_((CopyState.GOOD.value, CopyState.PENDING.value)),
+    )
+    faulty = select(ArchiveCopy.archive_id).where(ArchiveCopy.replica.in_(replicas), ArchiveCopy.state.in_(_FAULTY))
+    query = (
+        select(StoredArchive.sha256, StoredArchive.size_bytes)
+        .where(StoredArchive.id.in_(faulty), ~others)
+        .order_by(StoredArchive.id)
+    )
+    return [LostArchive(*row) for row in connection.execute(query)]
+
+
+def offers(connection: Connection, sha256: str) -> list[Offer]:
+    """The sources that may still have these bytes."""
+    return [
+        Offer(
+            row.file_source_id,
+            ZipKey(ACTIONS_BY_ID[row.todo_id], row.file_name),
+            row.folder,
+            row.size_bytes,
+            row.modified,
+        )
+        for row in connection.execute(_OFFERS, {"sha256": sha256})
+    ]
+
+
+def record_audit(connection: Connection, audit: Audit) -> None:
+    """Add an audit that has finished to the history."""
+    insert_rows(connection, ArchiveAudit, [asdict(audit)])
+
+
+def audits(connection: Connection, limit: int = 20) -> list[Audit]:
+    """The history of audits, newest first."""
+    query = select(*(getattr(ArchiveAudit, each.name) for each in fields(Audit))).order_by(ArchiveAudit.id.desc())
+    return [Audit(*row) for row in connection.execute(query.limit(limit))]
+
+
+def oldest_check(connection: Connection, replica: str) -> datetime | None:
+    """When the copy of a replica was last read that was read longest ago."""
+    query = select(func.min(ArchiveCopy.checked)).where(ArchiveCopy.replica == replica)
+    return connection.scalar(query)
 
 
 def holdings(connection: Connection) -> dict[str, dict[str, Holdings]]:

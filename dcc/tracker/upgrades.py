@@ -46,5 +46,6 @@ REVISIONS: Final[Revisions] = {
     "0017": None,
     "0018": None,
     "0019": _give_reasons,
+    "0020": None,
 }
 """All revisions, oldest first, and the function that converts the rows of the one before."""

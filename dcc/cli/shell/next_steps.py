@@ -50,6 +50,9 @@ NEXT: Final[Mapping[str, tuple[Step, ...]]] = {
     "centre deactivate": (_CENTRES,),
     "centre delegate": (Step("dcc centre delegations", "which centre speaks for which"),),
     "centre delegations": (_CENTRES,),
+    "archive status": (Step("dcc archive audit", "reads the copies whose turn it is"),),
+    "archive audit": (Step("dcc archive status", "what each replica holds", codes=_ANY),),
+    "archive repair": (Step("dcc archive status", "what each replica holds", codes=_ANY),),
     "archive decline": (Step("dcc archive declined", "what was turned down, by whom and why"),),
     "archive declined": (Step("dcc status", "what is held"),),
     "source add": (

@@ -1,4 +1,4 @@
-"""`dcc archive`: archives on the source of another centre than that of their name, and decisions on them."""
+"""`dcc archive`: stored archives, and decisions on archives on another centre's source."""
 
 from __future__ import annotations
 
@@ -14,9 +14,18 @@ if TYPE_CHECKING:
     from dcc.tracker.hostings.declined_archives import Decline
 
 
-@click.group(cls=CommandGroup)
+_PLACES = {
+    "status": "dcc.cli.installation.archive_store:status",
+    "audit": "dcc.cli.installation.archive_store:audit",
+    "repair": "dcc.cli.installation.archive_store:repair",
+}
+
+
+@click.group(cls=CommandGroup, places=_PLACES)
 def archive() -> None:
-    """Decline archives on another centre's source; list declined ones.
+    """Look after stored archives; decline archives of others.
+
+    The archive store keeps every archive that arrived, in replicas (DCC_ARCHIVE_REPLICAS) that are read back.
 
     An archive that is named for one centre and is on the source of another one is held: `dcc status` lists it. It is
     fetched if its own centre lists it too, or delegates: see `dcc centre delegate`.

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dcc.databases.columns import MESSAGE_BYTES, MYSQL_FAMILY, utc_now
 from dcc.tracker.models.additions import (
+    ArchiveAudit,
     ArchiveCopy,
     ArchiveDecline,
     BadCopy,
@@ -59,6 +60,7 @@ __all__ = [
     "MESSAGE_BYTES",
     "MYSQL_FAMILY",
     "AnException",
+    "ArchiveAudit",
     "ArchiveCopy",
     "ArchiveDecline",
     "BadCopy",

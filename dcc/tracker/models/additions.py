@@ -435,6 +435,27 @@ class ArchiveCopy(Base):
     reason: Mapped[str | None] = mapped_column(Message)
 
 
+class ArchiveAudit(Base):
+    """Additive: one audit of a replica of the archive store: how many copies it read, and what it found.
+
+    `repaired` of the `bad` and `missing` ones are good again. `message` is why it ended early, null if it did not.
+    """
+
+    __tablename__ = "archive_audit"
+    __table_args__ = table_options(Index(None, "replica"))
+
+    id: Mapped[int] = big_id()
+    replica: Mapped[str] = mapped_column(String(255))
+    started: Mapped[datetime]
+    finished: Mapped[datetime]
+    requested_by: Mapped[str] = mapped_column(String(64))
+    copies: Mapped[int] = mapped_column(INT)
+    bad: Mapped[int] = mapped_column(INT)
+    missing: Mapped[int] = mapped_column(INT)
+    repaired: Mapped[int] = mapped_column(INT)
+    message: Mapped[str | None] = mapped_column(Message)
+
+
 class WriteReceipt(ReceiptColumns, Base):
     """Additive: the last write transaction of each writer, which shows whether a commit whose answer was lost took
     place.

@@ -1,0 +1,166 @@
+"""`dcc archive audit`, `repair` and `status`: the copies of the archive store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from dcc.cli.shell.context import json_option, open_tracker, settings_from_environment, user_name
+from dcc.cli.shell.output import byte_size, count_of, echo_json, echo_table, json_object, printable, warn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dcc.operations.archive_audits import Audited, Lost
+
+
+@click.command()
+@click.option("--replica", metavar="URL", help="Only this one, as in DCC_ARCHIVE_REPLICAS.")
+@click.option("--all", "everything", is_flag=True, help="All copies, not only those whose turn it is.")
+@json_option
+def audit(replica: str | None, everything: bool, as_json: bool) -> None:
+    """Read copies of the archive store, and repair bad ones.
+
+    Those whose turn it is: each night's share lets every copy have its turn within DCC_ARCHIVE_AUDIT_DAYS. Copies that
+    a replica lacks are made first. A bad or missing copy is replaced from a good one, from staging or from its source;
+    the old bytes are put aside, below `bad` in the replica.
+
+    \b
+    Examples:
+      dcc archive audit
+      dcc archive audit --all --replica s3://archives/dcc
+
+    \b
+    JSON: {"audits": a list of {"replica", "started", "finished", "requested_by", "copies" (read),
+      "bad", "missing", "repaired", "message" (why it ended early)}, "kept" (archives from
+      staging), "copied" (pending copies made), "lacking": by replica, why it lacks copies,
+      "lost": a list of {"sha256", "size_bytes", "archives"}}
+
+    Exit codes: 0; 1 a copy is bad or missing, or an archive is lost; 2 an unknown replica, or the tracker is not
+    initialised; 4 a replica or the tracker cannot be reached.
+    """
+    from dcc.operations.archive_audits import audit_archives
+
+    settings = settings_from_environment()
+    with open_tracker(settings) as tracker:
+        done = audit_archives(tracker, settings, user_name(), replica=replica, everything=everything)
+    _show(done, as_json=as_json)
+
+
+@click.command()
+@json_option
+def repair(as_json: bool) -> None:
+    """Make pending copies, and repair bad and missing ones.
+
+    Archives that are only in staging are kept, too. It repairs what audits found: `dcc archive audit` finds more.
+
+    JSON: as `dcc archive audit`
+
+    Exit codes: as `dcc archive audit`.
+    """
+    from dcc.operations.archive_audits import repair_archives
+
+    settings = settings_from_environment()
+    with open_tracker(settings) as tracker:
+        done = repair_archives(tracker, settings, user_name())
+    _show(done, as_json=as_json)
+
+
+@click.command()
+@json_option
+def status(as_json: bool) -> None:
+    """Show what the archive store holds, and which copies are bad.
+
+    \b
+    JSON: {"archives", "bytes", "week": {"archives", "bytes"} (of the last seven days), "replicas":
+      a list of {"replica", "required", "copies": by state (good, pending, bad, missing)
+      {"archives", "size_bytes"}, "oldest_check", "last_audit": null or as of
+      `dcc archive audit`}, "lost": as of `dcc archive audit`}
+
+    Exit codes: 0; 1 an archive has no good copy; 2 the tracker is not initialised; 4 it cannot be reached.
+    """
+    from dcc.operations.archive_overview import store_overview
+
+    settings = settings_from_environment()
+    with open_tracker(settings) as tracker, tracker.connect() as connection:
+        found = store_overview(connection, settings)
+    if as_json:
+        echo_json(
+            {
+                "archives": found.archives.archives,
+                "bytes": found.archives.size_bytes,
+                "week": {"archives": found.week.archives, "bytes": found.week.size_bytes},
+                "replicas": [
+                    {
+                        **json_object(one),
+                        "copies": {state: held._asdict() for state, held in one.copies.items()},
+                        "last_audit": one.last_audit and json_object(one.last_audit),
+                    }
+                    for one in found.replicas
+                ],
+                "lost": _lost(found.lost),
+            }
+        )
+    else:
+        click.echo(
+            f"{count_of(found.archives.archives, 'archive')}, {byte_size(found.archives.size_bytes)}; "
+            f"{found.week.archives:,} of {byte_size(found.week.size_bytes)} in the last 7 days."
+        )
+        states = list(found.replicas[0].copies)
+        echo_table(
+            ("replica", "required", *states, "size", "oldest check", "last audit"),
+            [
+                (
+                    one.replica,
+                    "yes" if one.required else "no",
+                    *(one.copies[state].archives for state in states),
+                    byte_size(one.copies["good"].size_bytes),
+                    one.oldest_check,
+                    one.last_audit and one.last_audit.started,
+                )
+                for one in found.replicas
+            ],
+        )
+        _warn_of_lost(found.lost)
+    if found.lost:
+        raise click.exceptions.Exit(1)
+
+
+def _show(done: Audited, *, as_json: bool) -> None:
+    if as_json:
+        report = {"kept": done.caught_up.archives, "copied": done.caught_up.copies, "lacking": done.caught_up.lacking}
+        echo_json({"audits": [json_object(one) for one in done.audits]} | report | {"lost": _lost(done.lost)})
+    else:
+        if done.caught_up.archives or done.caught_up.copies:
+            click.echo(
+                f"Kept {count_of(done.caught_up.archives, 'archive')} from staging, and made "
+                f"{count_of(done.caught_up.copies, 'pending copy').replace('copys', 'copies')}."
+            )
+        for one in done.audits:
+            click.echo(
+                f"{printable(one.replica)}: read {one.copies:,}; {one.bad:,} bad, {one.missing:,} missing, "
+                f"{one.repaired:,} repaired."
+            )
+            if one.message is not None:
+                warn(f"The audit of {one.replica} ended early: {one.message}")
+        if not done.audits:
+            click.echo("No copy is known to be bad or missing.")
+        for notice in done.caught_up.notices:
+            warn(notice)
+        _warn_of_lost(done.lost)
+    if not done.is_whole:
+        raise click.exceptions.Exit(1)
+    if done.is_away:
+        raise click.exceptions.Exit(4)
+
+
+def _lost(lost: Iterable[Lost]) -> list[dict[str, object]]:
+    return [
+        {"sha256": one.sha256, "size_bytes": one.size_bytes, "archives": [str(key) for key in one.keys]} for one in lost
+    ]
+
+
+def _warn_of_lost(lost: Iterable[Lost]) -> None:
+    for one in lost:
+        warn(f"No copy is good of {one}. Ask the centre for it, or restore it: then dcc archive repair.")

@@ -1,0 +1,136 @@
+"""Audits of the archive store: copies are read, compared with their checksum, and repaired from good ones."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+
+from sqlalchemy import Connection, Engine
+
+from dcc.errors import DccError, NotFoundError
+from dcc.operations.archive_copies import ArchiveCopies, CaughtUp
+from dcc.outcomes import ZipKey
+from dcc.settings import Settings
+from dcc.store.archive_store import ArchiveStore, Copy, CopyState, Replica
+from dcc.tracker.models import utc_now
+from dcc.tracker.stored_archives import (
+    Audit,
+    WantedCopy,
+    delivered_as,
+    due_copies,
+    faulty_copies,
+    lost_archives,
+    record_audit,
+)
+
+log = logging.getLogger(__name__)
+
+_BATCH = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """An archive without a good copy anywhere: its SHA-256, its bytes, and the submissions that it is of."""
+
+    sha256: str
+    size_bytes: int
+    keys: tuple[ZipKey, ...]
+
+    def __str__(self) -> str:
+        return f"{', '.join(map(str, self.keys)) or 'an archive'} (SHA-256 {self.sha256})"
+
+
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """What audits or repairs found: one for each replica; what was caught up with; and the lost archives."""
+
+    audits: tuple[Audit, ...]
+    caught_up: CaughtUp
+    lost: tuple[Lost, ...]
+
+    @property
+    def is_away(self) -> bool:
+        """Whether a replica could not be read."""
+        return any(audit.message is not None for audit in self.audits)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every copy that was read is good now, and no archive is lost."""
+        return not self.lost and all(audit.repaired == audit.bad + audit.missing for audit in self.audits)
+
+
+def audit_archives(
+    tracker: Engine, settings: Settings, requested_by: str, *, replica: str | None = None, everything: bool = False
+) -> Audited:
+    """Catch up with pending copies, then read the copies that are due (or `everything`) and repair them.
+
+    `replica` is the URL of the only one to audit. Each audit is recorded. Raises NotFoundError for an unknown replica,
+    ConfigurationError, TrackerUnreachableError.
+    """
+    days = settings.archive_audit_days
+    with ArchiveCopies(tracker, settings) as copies:
+        chosen = _chosen(copies.store, replica)
+        caught_up = copies.catch_up()
+        audits = []
+        for one in chosen:
+            one.remove_parts()
+            due = copies.read(partial(due_copies, replica=one.url, days=days, everything=everything))
+            audits.append(_audited(copies, one, due, requested_by))
+        return Audited(tuple(audits), caught_up, copies.read(partial(find_lost, store=copies.store)))
+
+
+def repair_archives(tracker: Engine, settings: Settings, requested_by: str) -> Audited:
+    """Catch up with pending copies, then repair the copies that are known to be bad or missing. Raises as audits."""
+    with ArchiveCopies(tracker, settings) as copies:
+        caught_up = copies.catch_up()
+        audits = []
+        for one in copies.store.replicas:
+            if faulty := copies.read(partial(faulty_copies, replica=one.url)):
+                audits.append(_audited(copies, one, faulty, requested_by))
+        return Audited(tuple(audits), caught_up, copies.read(partial(find_lost, store=copies.store)))
+
+
+def find_lost(connection: Connection, store: ArchiveStore) -> tuple[Lost, ...]:
+    """The archives without a good copy in any replica."""
+    urls = [replica.url for replica in store.replicas]
+    return tuple(
+        Lost(one.sha256, one.size_bytes, tuple(delivered_as(connection, one.sha256)))
+        for one in lost_archives(connection, urls)
+    )
+
+
+def _chosen(store: ArchiveStore, url: str | None) -> list[Replica]:
+    found = [one for one in store.replicas if url in (None, one.url)]
+    if not found:
+        known = ", ".join(one.url for one in store.replicas)
+        raise NotFoundError(f"{url} is no replica of the archive store. Name one of: {known}")
+    return found
+
+
+def _audited(copies: ArchiveCopies, replica: Replica, wanted: Iterable[WantedCopy], requested_by: str) -> Audit:
+    """Read these copies of a replica, and repair them; recorded."""
+    audit = Audit(replica.url, utc_now(), requested_by[:64])
+    found: list[tuple[int, str, Copy]] = []
+    for one in wanted:
+        try:
+            copy = replica.check(one.sha256)
+        except DccError as error:
+            audit.message = str(error)
+            break
+        audit.copies += 1
+        audit.bad += copy.state is CopyState.BAD
+        audit.missing += copy.state is CopyState.MISSING
+        if copy.state is not CopyState.GOOD:
+            log.warning("The copy of the archive %s in %s %s", one.sha256, replica.url, copy.reason)
+            copy = copies.repaired(replica, one.sha256, copy)
+            audit.repaired += copy.state is CopyState.GOOD
+        found.append((one.archive_id, replica.url, copy))
+        if len(found) >= _BATCH:
+            copies.record(found)
+            found.clear()
+    copies.record(found)
+    audit.finished = utc_now()
+    copies.write(partial(record_audit, audit=audit))
+    return audit
