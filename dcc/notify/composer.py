@@ -355,11 +355,12 @@ class Composer:
             **values,
         }
         subject, _, text = self._render(f"{template}.txt", filled).partition("\n")
+        subject = self.settings.labelled(subject.strip())
         html = self._render(f"{template}.html", {**filled, "subject": subject})
         return Message(
             message_id,
             kind,
-            subject.strip(),
+            subject,
             text.strip("\n") + "\n",
             html,
             data,

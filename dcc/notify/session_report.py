@@ -10,7 +10,7 @@ import logging
 import textwrap
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sqlalchemy import Connection, Engine
@@ -72,6 +72,7 @@ def send_session_report(tracker: Engine, settings: Settings, session_id: int) ->
         if facts.quiet and not settings.report_quiet_sessions:
             return sentences
         report = render_report(facts)
+        report = replace(report, subject=settings.labelled(report.subject))
     except (DccError, SQLAlchemyError) as error:
         return [_not_sent(session_id, error)]
     for channel in channels:

@@ -28,6 +28,10 @@ class LocationSettings(SettingsGroup):
         default_factory=_default_home,
         description="Directory of databases, staging and the Dagster instance.",
     )
+    environment: Literal["production", "test"] | None = Field(
+        default=None,
+        description="Environment that mails, pages and prompts name: production or test.",
+    )
     tracker_url: SecretStr | None = Field(
         default=None,
         description="URL of the tracker, such as mysql://user:password@host/phenodcc_tracker; else SQLite in DCC_HOME.",
@@ -107,6 +111,10 @@ class LocationSettings(SettingsGroup):
         if "?" in str(home):
             raise ValueError("Path should hold no question mark")
         return home
+
+    def labelled(self, line: str) -> str:
+        """A subject or question with the environment before it, if there is one: `[test] DCC session 3: all well`."""
+        return line if self.environment is None else f"[{self.environment}] {line}"
 
     @property
     def tracker_database_url(self) -> str:

@@ -139,7 +139,7 @@ def index_page() -> Answer:
             f"{REPORTS}/&lt;action&gt;/&lt;file name&gt;</code>; every step of it links there, and so do the reports "
             "below.</p>"
         )
-        return Answer(200, _HTML, _simple_page("Reports", lead + _reading(read)))
+        return Answer(200, _HTML, _simple_page(load_settings().labelled("Reports"), lead + _reading(read)))
 
     return _answered(make)
 

@@ -149,8 +149,9 @@ def main(watch_overdue: bool, **serving: Any) -> None:
     with DagsterInstance.get() as instance:
         if watch_overdue:
             threading.Thread(target=_watch_overdue, args=(instance,), daemon=True).start()
-        checks = Middleware(RequestChecks, hosts=load_settings().page_hosts)
-        serve(instance, Serving(**serving), report_routes(), [checks])
+        settings = load_settings()
+        checks = Middleware(RequestChecks, hosts=settings.page_hosts)
+        serve(instance, Serving(**serving, environment=settings.environment), report_routes(), [checks])
 
 
 if __name__ == "__main__":

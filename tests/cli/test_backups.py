@@ -52,7 +52,11 @@ def test_what_is_said_of_a_backup_and_a_restoration(dcc: Dcc) -> None:
     assert "Removed 1 older backup." in kept.stdout
     assert "access keys" not in kept.stderr
     assert "holds data" in dcc.error("restore", sets, exit_code=2)
-    assert dcc("restore", sets, "--replace", exit_code=130, input="n\n").stdout == ""
+    dcc.environment["DCC_ENVIRONMENT"] = "production"
+    asked = dcc("restore", sets, "--replace", exit_code=130, input="n\n")
+    assert (asked.stdout, asked.stderr.startswith("[production] All that")) == ("", True)
+    assert dcc("status").stdout.startswith("Environment: production\n")
+    assert dcc.json("status")["environment"] == "production"
     assert dcc.json("centre", "list")
     done = dcc("restore", sets, "--replace", "--yes")
     assert done.stdout.startswith("Restored ")

@@ -72,9 +72,11 @@ def test_it_shows_sends_and_lists(bad_session: Dcc, mail_server: Starter) -> Non
 def test_a_test_is_sent_to_any_address(dcc: Dcc, mail_server: Starter) -> None:
     server = mail_server()
     dcc.environment["DCC_SMTP_URL"] = f"smtp://127.0.0.1:{server.port}"
-    assert dcc("notify", "--test", "me@example.org").stdout == "A test was sent to me@example.org.\n"
-    ((envelope, message),) = server.received
-    assert (envelope.rcpt_tos, message["Subject"]) == (["me@example.org"], "DCC: a test of notifications")
+    for environment, subject in (("", "DCC: a test of notifications"), ("test", "[test] DCC: a test of notifications")):
+        dcc.environment["DCC_ENVIRONMENT"] = environment
+        assert dcc("notify", "--test", "me@example.org").stdout == "A test was sent to me@example.org.\n"
+        envelope, message = server.received[-1]
+        assert (envelope.rcpt_tos, message["Subject"]) == (["me@example.org"], subject)
     assert "is not one e-mail address" in dcc.error("notify", "--test", "me", exit_code=2)
     dcc.environment["DCC_SMTP_URL"] = f"smtp://127.0.0.1:{free_port()}"
     assert "could not be reached" in dcc.error("notify", "--test", "me@example.org", exit_code=4)

@@ -207,6 +207,7 @@ LEANED_ON = [
     Leaned("web_server", "dagster_webserver.webserver:DagsterWebserver.build_middleware", "self"),
     Leaned("web_server", "dagster_webserver.webserver:DagsterWebserver.build_routes", "self"),
     Leaned("web_server", "dagster_webserver.webserver:DagsterWebserver.graphql_http_endpoint", "self request"),
+    Leaned("web_server", "dagster_webserver.webserver:DagsterWebserver.index_html_endpoint", "self request"),
     Leaned("web_server", "dagster_webserver.webserver:DagsterWebserver.create_asgi_app", "self"),
     Leaned(
         "web_server",

@@ -6,6 +6,7 @@ The page's own requests, and those of programs without a browser, are answered.
 from __future__ import annotations
 
 import json
+import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -139,6 +140,13 @@ def test_programs_without_a_browser_and_the_page_itself_are_answered(page: Serve
         assert page.send("GET", "/server_info", {"Host": host}).status == 200, host
     link = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
     assert page.send("GET", "/dcc/reports", link).status == 200
+
+
+def test_the_pages_name_the_environment(page: ServedPage) -> None:
+    report, dagster = (page.send("GET", path, {"Accept": "text/html"}) for path in ("/dcc/reports", "/runs"))
+    assert b"<h1>[test] Reports</h1>" in report.read()
+    assert re.search(rb'<div role="note" [^>]*>test</div></body>', dagster.read())
+    assert "nonce-" in str(dagster.getheader("Content-Security-Policy"))
 
 
 @pytest.mark.parametrize("path", ["/", "/runs", "/graphql", "/dcc/reports", "/server_info", "/nowhere"])

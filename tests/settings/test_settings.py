@@ -44,6 +44,7 @@ def test_every_setting_has_an_environment_variable_and_says_what_it_means(monkey
         "document_pattern": r"(?P<centre>.)(?P<date>.)(?P<inc>.)(?P<kind>.)",
         **dict.fromkeys(DATABASES, "sqlite:////x/y.db"),
         "executor": "celery",
+        "environment": "test",
         "store": "s3://archives/dcc",
         "store_endpoint": "https://minio.dcc.example:9000",
         "dagster_events": "false",

@@ -162,7 +162,12 @@ def _page_of_one_crawl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ser
         ["source", "add", "--centre", "H", "--protocol", "file", "--base-path", str(folder.path)],
         ["crawl"],
     ]
-    settings = {"DCC_UNTIL": "zip_name", "DCC_QUIET_SECONDS": "0", "DCC_CONNECT_TIMEOUT": "7.5"}
+    settings = {
+        "DCC_ENVIRONMENT": "test",
+        "DCC_UNTIL": "zip_name",
+        "DCC_QUIET_SECONDS": "0",
+        "DCC_CONNECT_TIMEOUT": "7.5",
+    }
     home = tmp_path_factory.mktemp("page") / "home"
     with served_page(home, commands=commands, DCC_UI_HOSTS=PAGE_NAME, **settings, **PAGE_SECRETS) as page:
         yield page

@@ -161,9 +161,8 @@ def restore(directory: Path, replace: bool, yes: bool, as_json: bool) -> None:
         raise click.UsageError("--yes goes with --replace.")
     settings = settings_from_environment()
     if replace and not yes:
-        click.confirm(
-            "All that the databases of this installation hold will be lost. Replace it?", abort=True, err=True
-        )
+        question = "All that the databases of this installation hold will be lost. Replace it?"
+        click.confirm(settings.labelled(question), abort=True, err=True)
     with _engines(settings) as (tracker, qc), _progress_shown() as on_progress:
         report = restore_backup(
             directory.expanduser().absolute(), tracker, qc, settings, replace=replace, on_progress=on_progress

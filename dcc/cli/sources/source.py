@@ -24,6 +24,7 @@ from dcc.cli.sources.tls_options import tls_options, tls_trust
 from dcc.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from dcc.settings import Settings
     from dcc.sources.base import Extent
     from dcc.sources.due import Due
     from dcc.tracker.register.file_sources import SourceEntry
@@ -256,7 +257,8 @@ def remove(source_id: int, purge: bool, yes: bool) -> None:
     from dcc.tracker.register import file_sources
     from dcc.tracker.register.source_addresses import SourceState
 
-    with open_tracker(settings_from_environment()) as tracker:
+    settings = settings_from_environment()
+    with open_tracker(settings) as tracker:
         if not purge:
             with writing(tracker) as connection:
                 file_sources.set_source_state(connection, source_id, SourceState.REMOVED)
@@ -264,16 +266,17 @@ def remove(source_id: int, purge: bool, yes: bool) -> None:
             return
         with tracker.connect() as connection:
             file_sources.list_sources(connection, [source_id])
-        _confirm_purge(source_id, yes=yes)
+        _confirm_purge(settings, source_id, yes=yes)
         with writing(tracker) as connection:
             deleted = file_sources.purge_source(connection, source_id)
         click.echo(f"Deleted file source {source_id} and {count_of(deleted, 'download attempt')}.")
 
 
-def _confirm_purge(source_id: int, *, yes: bool) -> None:
+def _confirm_purge(settings: Settings, source_id: int, *, yes: bool) -> None:
     if yes:
         return
-    question = f"Delete file source {source_id} with every download attempt and document that came from it?"
+    asked = f"Delete file source {source_id} with every download attempt and document that came from it?"
+    question = settings.labelled(asked)
     if not sys.stdin.isatty():
         raise ConfigurationError(f"{question} Run the command again with --yes to confirm.")
     if not click.confirm(question, err=True):

@@ -39,6 +39,7 @@ def status(as_json: bool) -> None:
 
     \b
     JSON: an object with
+      environment  production, test or null (DCC_ENVIRONMENT)
       zip_actions, xml_files  lists of {"phase", "status", "count"}
       sources     a list of {"id", "centre", "protocol", "hostname", "username", "base_path",
                   "state", "centre_active", "hosted", "due" (as of `dcc source list`), "last_crawl"};
@@ -86,6 +87,7 @@ def status(as_json: bool) -> None:
     if as_json:
         echo_json(
             {
+                "environment": settings.environment,
                 "zip_actions": zip_actions,
                 "xml_files": xml_files,
                 "sources": [
@@ -107,6 +109,8 @@ def status(as_json: bool) -> None:
             }
         )
         return
+    if settings.environment is not None:
+        click.echo(f"{click.style('Environment', bold=True)}: {settings.environment}\n")
     _print_states("Zip actions", zip_actions)
     _print_states("Documents", xml_files)
     _print_sources(entries, latest_crawls, dues)

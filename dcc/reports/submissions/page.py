@@ -78,6 +78,7 @@ def render_html(
         **catalogue.functions,
         "catalogue": catalogue,
         "report": report,
+        "environment": None if settings is None else settings.environment,
         "language": catalogue.tag,
         "direction": catalogue.direction,
         "style": Markup(style),  # noqa: S704
