@@ -4,7 +4,7 @@ A connection first gets a row of the tracker, a position in a queue, and has a p
 at its source and its server, which several sources may share. A dead process loses its places as a session loses its
 lease: at once on the same machine, elsewhere after `lease_timeout` without a sign of life.
 
-A session that is alone needs none: its own threads keep to the limit.
+A session that is alone needs none, unless servers have limits: its own threads keep to those of sources.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Final, NamedTuple, TypeVar
 
-from sqlalchemy import Connection, Engine, delete, func, select, update
+from sqlalchemy import Connection, Engine, delete, func, insert, select, update
 
 from dcc.errors import ConfigurationError, DatabaseUnreachableError, SourceTimeoutError
 from dcc.messages import mark
@@ -30,8 +30,9 @@ from dcc.settings.centre_groups import CentreGroup
 from dcc.settings.workers import ExecutorKind
 from dcc.sources.access import parse_hostname
 from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.sources.request_turns import first_free, sharing
 from dcc.tracker.database import insert_rows, run_reading, run_writing
-from dcc.tracker.models import ConnectionPlace
+from dcc.tracker.models import ConnectionPlace, ServerTurn
 
 log = logging.getLogger(__name__)
 progress = progress_log(__name__)
@@ -40,10 +41,11 @@ T = TypeVar("T")
 _LOOK_SECONDS: Final = 0.5
 _RENEWALS: Final = 6  # in the time of a lease
 _PLACE: Final = ConnectionPlace.__table__
+_TURN: Final = ServerTurn.__table__
 _LINE: Final = select(_PLACE, func.current_timestamp().label("now")).order_by(_PLACE.c.id)
 
 
-class _InLine(NamedTuple):
+class InLine(NamedTuple):
     """A process that has a place at a source and its server, or waits for one; `most` is the source's limit."""
 
     number: int
@@ -102,7 +104,8 @@ class ConnectionPlaces:
         beat = threading.Thread(target=signs, args=(over,), name="connection places", daemon=True)
         beat.start()
         try:
-            yield
+            with sharing(self._reserve_turns):
+                yield
         finally:
             over.set()
             beat.join()
@@ -121,13 +124,13 @@ class ConnectionPlaces:
                 # The tracker may come back before others get the places.
                 log.warning("Places for connections could not be renewed: %s", error)
 
-    def _note_wanted(self, held: Mapping[int, SourceAddress], line: Sequence[_InLine]) -> None:
+    def _note_wanted(self, held: Mapping[int, SourceAddress], line: Sequence[InLine]) -> None:
         """Record who waits for a connection to the same source, or to another one on the same server."""
         having = self._having(line)
         waiting = [one for one in line if one.number not in having]
         sources = {one.source for one in waiting}
         # Without a limit for the server, a connection to another source helps nobody.
-        servers = {one.server for one in waiting} if self._settings.connections_per_server else set()
+        servers = {one.server for one in waiting if self._settings.limits_of(one.server).connections}
         wanted = {
             one.source
             for one in line
@@ -157,10 +160,12 @@ class ConnectionPlaces:
         dead = [row.id for row in connection.execute(_LINE) if not is_alive(row, self._settings)]
         if dead:
             connection.execute(delete(_PLACE).where(_PLACE.c.id.in_(dead)))
-        process = Process.this()
+        process, server = Process.this(), server_of(address)
+        if connection.scalar(select(_TURN.c.server).where(_TURN.c.server == server)) is None:
+            connection.execute(insert(_TURN).values(server=server, taken_until=0.0))
         new: dict[str, object] = {
             "file_source_id": address.id,
-            "server": _server(address),
+            "server": server,
             "most": self._settings.for_protocol(address.protocol).downloads_per_source,
             "host": process.host,
             "pid": process.pid,
@@ -176,7 +181,7 @@ class ConnectionPlaces:
             # It is not renewed any more.
             log.warning("A place for a connection could not be given back: %s", error)
 
-    def _read_line(self) -> list[_InLine]:
+    def _read_line(self) -> list[InLine]:
         """The living rows of the queue."""
         rows = run_reading(
             self._tracker,
@@ -184,33 +189,48 @@ class ConnectionPlaces:
             patience_seconds=self._settings.database_retry,
         )
         return [
-            _InLine(row.id, row.file_source_id, row.server, row.most) for row in rows if is_alive(row, self._settings)
+            InLine(row.id, row.file_source_id, row.server, row.most) for row in rows if is_alive(row, self._settings)
         ]
 
-    def _having(self, line: Iterable[_InLine]) -> set[int]:
-        """The numbers of the rows with a place: those for which earlier ones leave room.
+    def _having(self, line: Iterable[InLine]) -> set[int]:
+        return having_places(line, lambda server: self._settings.limits_of(server).connections or math.inf)
 
-        A row keeps its place whoever leaves, because that makes room for one more at most.
-        """
-        at_source: Counter[int] = Counter()
-        at_server: Counter[str] = Counter()
-        having = set()
-        most_at_server = self._settings.connections_per_server or math.inf
-        for one in line:
-            if at_source[one.source] < one.most and at_server[one.server] < most_at_server:
-                having.add(one.number)
-                at_source[one.source] += 1
-                at_server[one.server] += 1
-        return having
+    def _reserve_turns(self, server: str, seconds: float) -> float:
+        """See `dcc.sources.request_turns.Reserve`."""
+
+        def reserve(connection: Connection) -> float:
+            of_server = _TURN.c.server == server
+            taken = connection.scalar(select(_TURN.c.taken_until).where(of_server).with_for_update())
+            begin = first_free(taken or 0.0, time.time())
+            connection.execute(update(_TURN).where(of_server).values(taken_until=begin + seconds))
+            return begin
+
+        return self._write(reserve)
 
     def _write(self, work: Callable[[Connection], T]) -> T:
         return run_writing(self._tracker, work, patience_seconds=self._settings.database_retry)
 
 
+def having_places(line: Iterable[InLine], most_at_server: Callable[[str], float]) -> set[int]:
+    """The numbers of the rows with a place: those for which earlier ones leave room at their source and server.
+
+    A row keeps its place whoever leaves, because that makes room for one more at most.
+    """
+    at_source: Counter[int] = Counter()
+    at_server: Counter[str] = Counter()
+    having = set()
+    for one in line:
+        if at_source[one.source] < one.most and at_server[one.server] < most_at_server(one.server):
+            having.add(one.number)
+            at_source[one.source] += 1
+            at_server[one.server] += 1
+    return having
+
+
 def places_for(tracker: Engine, settings: Settings, group: CentreGroup | None) -> ConnectionPlaces | None:
     """The places of a session; None if it is alone without workers and limits of servers."""
     is_alone = group is None and settings.executor is ExecutorKind.IN_PROCESS
-    return None if is_alone and settings.connections_per_server is None else ConnectionPlaces(tracker, settings)
+    return None if is_alone and not settings.has_server_limits else ConnectionPlaces(tracker, settings)
 
 
 def place_at(
@@ -247,7 +267,8 @@ def _none_free(address: SourceAddress) -> SourceTimeoutError:
     )
 
 
-def _server(address: SourceAddress) -> str:
+def server_of(address: SourceAddress) -> str:
+    """The name of a source's server in small letters."""
     try:
         return parse_hostname(address.hostname, 0).host.casefold()
     except ConfigurationError:

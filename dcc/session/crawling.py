@@ -12,10 +12,11 @@ import math
 import queue
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 
 from sqlalchemy import Connection, Engine, select
@@ -26,7 +27,7 @@ from dcc.naming import Action
 from dcc.outcomes import Problem, SourceCrawl, ZipKey, source_partition
 from dcc.phases import Phase
 from dcc.runtime.log_context import logging_about, progress_log, with_log_context
-from dcc.session.connection_places import ConnectionPlaces, for_seconds, place_at
+from dcc.session.connection_places import ConnectionPlaces, for_seconds, place_at, server_of
 from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc.sources.base import ActionListing, ListedFile, SourceAddress
@@ -139,7 +140,9 @@ def crawl_file_sources(
         dues = load_dues(connection, settings.source_failure_limit, named=session.named_sources)
         wanted = {number for number, one in dues.items() if one.is_due and (one.pace.every or not only_scheduled)}
         available = load_addresses(connection, ids=source_ids)
-        return [one for one in available if session.covers(one.centre) and one.id in wanted], dues
+        addresses = [one for one in available if session.covers(one.centre) and one.id in wanted]
+        # Those that were listed longest ago are first where a server takes few connections.
+        return sorted(addresses, key=lambda one: dues[one.id].past.listed or datetime.min), dues
 
     addresses, dues = run_reading(tracker, load, patience_seconds=settings.database_retry)
     tasks = {address.id: session.start_task(Phase.ZIP_NAME, f"Crawl of {address.label}") for address in addresses}
@@ -257,10 +260,14 @@ def _list_in_parallel(
 ) -> Iterator[SourceListing]:
     """Yields each source's complete listing; one that exceeds every time limit, after `wait`, is given up."""
     results: queue.SimpleQueue[SourceListing] = queue.SimpleQueue()
+    of_server = Counter(server_of(address) for address in addresses)
+    most = {server: settings.limits_of(server).connections or count for server, count in of_server.items()}
+    rooms = {server: threading.Semaphore(count) for server, count in most.items()}
 
     def work(address: SourceAddress) -> None:
         try:
-            with _logging_about(address):
+            # The time limit of a listing does not include the wait for others on the same server.
+            with _logging_about(address), rooms[server_of(address)]:
                 seconds = settings.for_protocol(address.protocol).list_timeout
                 watch = ListingWatch(address.label, seconds, _progress_of(address, on_progress))
                 listing = look(address, settings, watch)
@@ -282,7 +289,8 @@ def _list_in_parallel(
     limit = _SLACK_SECONDS + max(
         (_longest_listing(settings.for_protocol(address.protocol)) for address in addresses), default=0
     )
-    deadline = time.monotonic() + wait + limit
+    rounds = max((math.ceil(count / most[server]) for server, count in of_server.items()), default=1)
+    deadline = time.monotonic() + (wait + limit) * rounds
     while waiting:
         try:
             result = results.get(timeout=max(deadline - time.monotonic(), 0))

@@ -44,7 +44,7 @@ def parse_centre_groups(text: str) -> Mapping[str, CentreGroup]:
     groups: dict[str, CentreGroup] = {}
     name_of: dict[str, str] = {}
     group_of: dict[str, str] = {}
-    for part, name, members in _parts(text):
+    for part, name, members in parts_of(text):
         centres = frozenset(filter(None, map(str.strip, members.split(","))))
         if not _NAME.fullmatch(name) or not centres or not all(map(_CENTRE.fullmatch, centres)):
             raise ValueError(f"{part!r} is no group of centres: {_EXAMPLE}")
@@ -68,7 +68,7 @@ def parse_group_intervals(text: str) -> Mapping[str, str]:
     What a cron expression is Dagster knows. Raises ValueError for a text of another form, and a group named twice.
     """
     intervals: dict[str, str] = {}
-    for part, name, interval in _parts(text):
+    for part, name, interval in parts_of(text):
         if not _NAME.fullmatch(name) or not interval:
             raise ValueError(f"{part!r} is no interval of a group: write such as europe=0 */2 * * *;asia=30 3 * * *")
         if name in intervals:
@@ -77,8 +77,8 @@ def parse_group_intervals(text: str) -> Mapping[str, str]:
     return intervals
 
 
-def _parts(text: str) -> Iterator[tuple[str, str, str]]:
-    """What stands between semicolons, whole and as the two sides of `=`."""
+def parts_of(text: str) -> Iterator[tuple[str, str, str]]:
+    """What stands between semicolons, whole and as the two sides of `=`, without blanks."""
     for part in filter(None, map(str.strip, text.split(";"))):
         name, _, value = part.partition("=")
         yield part, name.strip(), value.strip()

@@ -12,6 +12,7 @@ from dcc.settings.centre_groups import CentreGroup, parse_centre_groups, parse_g
 from dcc.settings.group import MEGABYTE, AbsolutePath, SettingsGroup
 from dcc.settings.hosts import parse_hosts
 from dcc.settings.left_out_steps import LeftOutSteps, parse_left_out_steps
+from dcc.settings.server_limits import ServerLimits, parse_server_limits
 
 
 class SessionSettings(SettingsGroup):
@@ -41,7 +42,14 @@ class SessionSettings(SettingsGroup):
     connections_per_server: int | None = Field(
         default=None,
         ge=1,
-        description="Connections to one server of several file sources; else the sum of theirs.",
+        description="Connections to one server; else the sum of its sources'.",
+    )
+    requests_per_second: float | None = Field(
+        default=None, gt=0, lt=1e6, description="Requests a second to one server."
+    )
+    server_limits: str = Field(
+        default="",
+        description="Both for single servers: ftp.example.org=2;sftp.example.org=4,0.5.",
     )
     workers: int = Field(default=2, ge=1, le=64, description="Archives and documents checked at once.")
     max_retries: int = Field(
@@ -175,6 +183,12 @@ class SessionSettings(SettingsGroup):
         parse_left_out_steps(text, parse_centre_groups(info.data.get("groups", "")))
         return text
 
+    @field_validator("server_limits")
+    @classmethod
+    def _server_limits(cls, text: str) -> str:
+        parse_server_limits(text)
+        return text
+
     @field_validator("ui_hosts")
     @classmethod
     def _hosts(cls, text: str) -> str:
@@ -185,6 +199,18 @@ class SessionSettings(SettingsGroup):
     def centre_groups(self) -> Mapping[str, CentreGroup]:
         """The groups of centres by their names."""
         return parse_centre_groups(self.groups)
+
+    def limits_of(self, server: str) -> ServerLimits:
+        """The limits of a server, by its name in small letters."""
+        own = parse_server_limits(self.server_limits).get(server, ServerLimits())
+        return ServerLimits(
+            own.connections or self.connections_per_server, own.requests_per_second or self.requests_per_second
+        )
+
+    @property
+    def has_server_limits(self) -> bool:
+        """Whether any server has a limit."""
+        return bool(self.connections_per_server or self.requests_per_second or self.server_limits)
 
     @property
     def intervals_of_groups(self) -> Mapping[str, str]:

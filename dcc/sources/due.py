@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
 from functools import lru_cache
 from typing import Final, Self
@@ -91,13 +91,22 @@ class Windows:
         """The beginnings and ends of all windows between two times, and of some before and after."""
         day = (first - timedelta(days=2)).date()
         while day <= (last + timedelta(days=2)).date():
-            for span in self.spans:
-                if day.weekday() in span.days:
-                    end_day = day + timedelta(days=span.end <= span.start)
-                    ends = (datetime.combine(day, span.start), datetime.combine(end_day, span.end))
-                    begin, end = (at.replace(tzinfo=self.zone).astimezone(UTC).replace(tzinfo=None) for at in ends)
-                    yield begin, end
+            yield from _beginning_on(self.text, day)
             day += timedelta(days=1)
+
+
+@lru_cache(maxsize=4096)
+def _beginning_on(text: str, day: date) -> list[tuple[datetime, datetime]]:
+    """The windows of a text that open on a day."""
+    windows = Windows.parse(text)
+    found = []
+    for span in windows.spans:
+        if day.weekday() in span.days:
+            end_day = day + timedelta(days=span.end <= span.start)
+            ends = (datetime.combine(day, span.start), datetime.combine(end_day, span.end))
+            begin, end = (at.replace(tzinfo=windows.zone).astimezone(UTC).replace(tzinfo=None) for at in ends)
+            found.append((begin, end))
+    return found
 
 
 def _span(text: str) -> Span:

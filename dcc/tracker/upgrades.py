@@ -47,5 +47,6 @@ REVISIONS: Final[Revisions] = {
     "0018": None,
     "0019": _give_reasons,
     "0020": None,
+    "0021": None,
 }
 """All revisions, oldest first, and the function that converts the rows of the one before."""

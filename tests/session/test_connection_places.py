@@ -77,8 +77,11 @@ def test_no_more_have_a_place_than_is_allowed_and_who_waits_comes_next(
 
 
 @only_sqlite
-def test_a_server_of_several_sources_has_a_limit_of_its_own(places: Installation, sftp_server: Share) -> None:
-    settings = places.with_settings(connections_per_server=3).settings
+@pytest.mark.parametrize("limit", [{"connections_per_server": 3}, {"server_limits": "127.0.0.1=3"}], ids=str)
+def test_a_server_of_several_sources_has_a_limit_of_its_own(
+    places: Installation, sftp_server: Share, limit: dict[str, object]
+) -> None:
+    settings = places.with_settings(**limit).settings
     one, other = (address_of(places, register(places, below(sftp_server, name))) for name in ("one", "other"))
     some = ConnectionPlaces(places.tracker, settings)
     with some.place(one, lambda: False), some.place(one, lambda: False), some.place(other, lambda: False):

@@ -52,6 +52,7 @@ def test_every_setting_has_an_environment_variable_and_says_what_it_means(monkey
         "crawl_interval": "5 4 * * *",
         "groups": "europe=H,Wtsi;asia=Rbrc",
         "group_intervals": "europe=30 3 * * *",
+        "server_limits": "ftp.example.org=2,0.5",
         "smtp_url": "smtps://mail.dcc.example",
         "report_to": "wrangler@dcc.example",
         "report_from": "dcc@dcc.example",

@@ -18,6 +18,7 @@ from dcc.settings import Settings
 from dcc.sources.access import Endpoint
 from dcc.sources.certificates import ServerCertificates
 from dcc.sources.ftp.listing import parse_time
+from dcc.sources.request_turns import turn_of
 from dcc.sources.sockets import shut_down
 
 _BLOCK = 1024 * 1024
@@ -60,6 +61,12 @@ class FtpSession(ftplib.FTP_TLS):
         self._type: str | None = None
         self._block: memoryview | None = None
         self.features: frozenset[str] = frozenset()
+        self._await_turn = turn_of(endpoint.host, settings)
+
+    def putcmd(self, line: str) -> None:
+        """Send a command in its turn."""
+        self._await_turn()
+        super().putcmd(line)
 
     def getline(self) -> str:
         """The next line of a reply, without its end: ftplib's reading through a text file takes five times as long."""

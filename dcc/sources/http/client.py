@@ -26,6 +26,7 @@ from dcc.settings import Settings
 from dcc.sources.access import Credential, Endpoint
 from dcc.sources.certificates import ServerCertificates, unverified_context
 from dcc.sources.remote_names import printable
+from dcc.sources.request_turns import turn_of
 from dcc.sources.sockets import open_socket, shut_down, time_limit
 
 FAILURES = (http.client.HTTPException, OSError, ValueError)
@@ -132,6 +133,7 @@ class HttpClient:
         self._socket: socket.socket | None = None
         self._http: http.client.HTTPConnection | None = None
         self._abandoned = False
+        self._await_turn = turn_of(site.endpoint.host, settings)
         self._connect()
 
     @contextlib.contextmanager
@@ -280,6 +282,7 @@ class HttpClient:
         authorization = self._site.authorization
         if authorization is not None:
             sent["Authorization"] = authorization.get_secret_value()
+        self._await_turn()
         try:
             with limit():
                 connection.request(method, target, headers=sent)

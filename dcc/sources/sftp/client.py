@@ -118,8 +118,10 @@ class SftpClient:
     request, SSHException when the connection ends, TimeoutError after the channel's time limit.
     """
 
-    def __init__(self, channel: paramiko.Channel, packets: BoundedPackets) -> None:
-        self._channel, self._packets = channel, packets
+    def __init__(
+        self, channel: paramiko.Channel, packets: BoundedPackets, await_turn: Callable[[], None] = lambda: None
+    ) -> None:
+        self._channel, self._packets, self._await_turn = channel, packets, await_turn
         self._unsent = bytearray()
         self._arrived, self._begin = b"", 0
         self._expected: dict[int, tuple[int, Callable[[Answer], object]]] = {}
@@ -169,6 +171,7 @@ class SftpClient:
 
     def open(self, path: bytes, then: Callable[[Answer], object]) -> None:
         """Request to open a file for reading; `then` is called with the answer."""
+        self._await_turn()
         self._request(sftp.CMD_OPEN, _packed(path) + struct.pack(">II", sftp.SFTP_FLAG_READ, 0), then)
 
     def read(self, handle: bytes, offset: int, length: int, then: Callable[[Answer], object]) -> None:
@@ -191,7 +194,8 @@ class SftpClient:
         then(Answer(kind, StrictMessage(self._take(length))))
 
     def _ask(self, kind: int, path: bytes) -> Answer:
-        """Send a request about a path, and wait for the answer."""
+        """Send a request about a path in its turn, and wait for the answer."""
+        self._await_turn()
         answers: list[Answer] = []
         self._request(kind, _packed(path), answers.append)
         while not answers:

@@ -14,6 +14,7 @@ from dcc.settings import Settings
 from dcc.sources.access import Endpoint, parse_hostname
 from dcc.sources.host_keys import SSH_PORT, HostKey
 from dcc.sources.remote_names import printable
+from dcc.sources.request_turns import turn_of
 from dcc.sources.sftp.bounds import CHANNEL_WINDOW, BoundedTransport
 from dcc.sources.sftp.client import SftpClient
 from dcc.sources.sockets import open_socket, shut_down
@@ -42,6 +43,7 @@ class SshConnection:
         self, label: str, endpoint: Endpoint, settings: Settings, first_algorithms: Sequence[str] = ()
     ) -> None:
         self.label = label
+        self._await_turn = turn_of(endpoint.host, settings)
         self._socket = open_socket(label, endpoint, settings.connect_timeout)
         self._login_deadline = time.monotonic() + settings.login_timeout
         try:
@@ -98,7 +100,7 @@ class SshConnection:
         channel = self.transport.open_session(window_size=CHANNEL_WINDOW, timeout=timeout)
         channel.settimeout(timeout)
         channel.invoke_subsystem("sftp")
-        return SftpClient(channel, self.transport.packetizer)
+        return SftpClient(channel, self.transport.packetizer, self._await_turn)
 
     def close(self) -> None:
         """Close the connection at once, without a word to the server: it may not be listening."""

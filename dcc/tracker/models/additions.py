@@ -223,6 +223,16 @@ class ConnectionPlace(Base):
     heartbeat: Mapped[datetime]
 
 
+class ServerTurn(Base):
+    """Additive: until when the requests that a server may be sent are taken, in seconds since 1970."""
+
+    __tablename__ = "server_turn"
+    __table_args__ = table_options(counted=False)
+
+    server: Mapped[str] = mapped_column(String(255), primary_key=True)
+    taken_until: Mapped[float] = mapped_column(DOUBLE, default=0.0)
+
+
 class HostKey(Base):
     """Additive: an SSH host key that was accepted for a file source."""
 

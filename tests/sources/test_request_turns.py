@@ -1,0 +1,85 @@
+"""Requests to a server keep to its limit, whichever connections and processes send them."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+
+import pytest
+
+from dcc.naming import Action
+from dcc.session.connection_places import ConnectionPlaces
+from dcc.settings import Settings
+from dcc.settings.server_limits import ServerLimits, parse_server_limits
+from dcc.sources.connect import connect
+from dcc.sources.request_turns import Turns
+from dcc.tracker.register.source_addresses import load_addresses
+from tests.support.installations import Installation
+from tests.support.served_sources import register
+from tests.support.servers import Share
+
+RATE = 40.0
+
+
+def sent(turns: list[Turns], number: int) -> list[float]:
+    """When so many requests of each of several threads were sent."""
+
+    def send(of_thread: Turns) -> list[float]:
+        found = []
+        for _ in range(number):
+            of_thread.await_turn()
+            found.append(time.time())
+        return found
+
+    with ThreadPoolExecutor(len(turns)) as pool:
+        return sorted(at for times in pool.map(send, turns) for at in times)
+
+
+def most_in_half_a_second(times: list[float]) -> int:
+    return max(sum(begin <= at < begin + 0.5 for at in times) for begin in times)
+
+
+def test_threads_share_the_turns_at_a_server() -> None:
+    turns = Turns("server", RATE)
+    times = sent([turns] * 3, 15)
+    assert times[-1] - times[0] >= 43 / RATE
+    assert most_in_half_a_second(times) <= 0.5 * RATE + 3
+
+
+@pytest.mark.servers
+@pytest.mark.both_databases
+def test_processes_share_the_turns_at_a_server(installation: Installation, sftp_server: Share) -> None:
+    source = register(installation, sftp_server)
+    with installation.tracker.connect() as connection:
+        (address,) = load_addresses(connection, ids=[source])
+    places = ConnectionPlaces(installation.tracker, installation.settings)
+    with places.kept(), places.place(address, lambda: False):
+        # As two processes have them.
+        times = sent([Turns("127.0.0.1", RATE), Turns("127.0.0.1", RATE)], 45)
+    assert times[-1] - times[0] >= 80 / RATE
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize(("server", "requests"), [("sftp_server", 4), ("ftp_server", 8), ("web_folder", 3)])
+def test_every_protocol_waits_for_its_turns(
+    server: str, requests: int, request: pytest.FixtureRequest, source_settings: Settings
+) -> None:
+    share = request.getfixturevalue(server)
+    host = share.hostname.rpartition(":")[0]
+    settings = source_settings.model_copy(update={"server_limits": f"{host}=,{RATE + requests}"})
+    began = time.monotonic()
+    with closing(connect(share.address(), settings)) as connection:
+        for action in Action:
+            connection.list_action(action)
+    assert time.monotonic() - began >= (requests - 1) / (RATE + requests)
+
+
+def test_limits_of_single_servers_come_before_those_of_all() -> None:
+    settings = Settings(connections_per_server=5, server_limits="FTP.example.org=2; b.org=,0.5")
+    assert settings.limits_of("ftp.example.org") == ServerLimits(2, None)
+    assert settings.limits_of("b.org") == ServerLimits(5, 0.5)
+    assert settings.limits_of("c.org") == ServerLimits(5, None)
+    for wrong in ("a.org", "a.org=", "a.org=x", "a.org=0", "a.org=1,-1", "a.org=1;A.org=2", "=1"):
+        with pytest.raises(ValueError, match=r"such as ftp\.example\.org=2"):
+            parse_server_limits(wrong)
