@@ -5,8 +5,10 @@ from dagster import Definitions
 from dcc.runtime.logging_setup import plan_from_environment, start_logging
 from dcc.runtime.processes import forbid_core_dumps, keep_freed_memory_together
 from dcc.settings import load_settings
+from dcc_assets.archive_audits import archive_audit_definitions
 from dcc_assets.jobs import asset_definitions
 from dcc_assets.reference import reference_definitions
+from dcc_sensors.archive_audits import archive_audit_automation
 from dcc_sensors.notifications import notification_automation
 from dcc_sensors.overdue import overdue_automation
 from dcc_sensors.reference import reference_automation
@@ -20,8 +22,10 @@ settings = load_settings()
 defs = Definitions.merge(
     asset_definitions(settings),
     reference_definitions(),
+    archive_audit_definitions(),
     automation_definitions(settings),
     reference_automation(),
+    archive_audit_automation(),
     notification_automation(),
     overdue_automation(),
 )

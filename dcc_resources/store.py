@@ -1,4 +1,4 @@
-"""The resource for the store: staging on this machine, and the object store that several machines share."""
+"""The resource for the stores: staging, the archive store, and the object store that several machines share."""
 
 from typing import ClassVar
 
@@ -23,6 +23,9 @@ class StoreResource(PlatformResource):
     endpoint: str | None = setting("store_endpoint")
     access_key_id: str | None = setting("store_access_key_id")
     secret_access_key: str | None = setting("store_secret_access_key", secret=True)
+    archive_replicas: str | None = setting("archive_replicas")
+    archive_access_key: str | None = setting("archive_access_key", secret=True)
+    archive_audit_days: int | None = setting("archive_audit_days")
     retry: float | None = setting("store_retry")
 
     def staging(self) -> Staging:

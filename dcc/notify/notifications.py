@@ -24,11 +24,13 @@ from dcc.notify.channels.base import Channel, notifies, open_channels
 from dcc.notify.composer import Composer
 from dcc.notify.messages import Audience, Item, Kind, Message
 from dcc.notify.outages import (
+    ARCHIVES,
     TRACKER,
     Trouble,
     broken_session,
     dead_sessions,
     ended_outages,
+    lost_from_store,
     oldest_under_way,
     session_of_dead_process,
     sessions_after,
@@ -274,7 +276,9 @@ def _notify_outages(
 ) -> None:
     """Send outages and recoveries, with `dead` those of dead sessions too; `fine` and `watched`: see `notify_due`."""
     with round_.tracker.connect() as connection:
-        away = [*troubles, *sources_away(connection, round_.settings, session_id)]
+        lost = lost_from_store(connection, round_.settings)
+        away = [*troubles, *lost, *sources_away(connection, round_.settings, session_id)]
+        fine = fine if lost else {**fine, ARCHIVES: ARCHIVES}
         if dead:
             away += dead_sessions(connection, round_.settings)
     reported = {(channel.name, recipient) for channel, recipient in round_.recipients(Audience.REPORTED)}

@@ -25,8 +25,10 @@ from dcc.runtime.private_files import PRIVATE_FILE, create_file, make_directory
 from dcc.session.leases import DeadSession, read_leases
 from dcc.settings import Settings
 from dcc.settings.centre_groups import CentreGroup
+from dcc.store.copies import named_replicas
 from dcc.tracker.models import AnException, Centre, CrawlingSession, FileSource, SourceCrawlRow
 from dcc.tracker.register.source_addresses import load_addresses
+from dcc.tracker.stored_archives import delivered_as, lost_archives
 
 _NAME: Final = "tracker-away-{}.json"
 
@@ -79,9 +81,12 @@ def _directory(settings: Settings) -> Path:
 SESSION: Final = "sessions"
 """The subject of outages in which sessions of all centres break off."""
 TRACKER: Final = "tracker database"
+ARCHIVES: Final = "archive store"
+"""The subject of archives that have no good copy in the archive store."""
 _SOURCE: Final = "file source "
 _FAILED: Final = "failed"
 _MOST: Final = 500
+_MOST_LOST: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +198,20 @@ def dead_sessions(connection: Connection, settings: Settings) -> list[Trouble]:
     """Sessions whose processes died and that no other session has followed yet."""
     dead = [lease.died for lease in read_leases(connection, settings) if lease.is_dead]
     return [session_of_dead_process(one, taken_up=False) for one in dead]
+
+
+def lost_from_store(connection: Connection, settings: Settings) -> list[Trouble]:
+    """The archives without a good copy in the archive store, as one outage; none if all have one."""
+    urls = [url for url, _ in named_replicas(settings)]
+    lost = lost_archives(connection, urls)
+    if not lost:
+        return []
+    keys = [key for one in lost[:_MOST_LOST] for key in delivered_as(connection, one.sha256)]
+    reason = (
+        f"{len(lost):,} of its archives have no good copy any more, such as {', '.join(map(str, keys))}. See "
+        "`dcc archive status`; restore a copy, or ask the centre for it, then `dcc archive repair`."
+    )
+    return [Trouble(ARCHIVES, lost[-1].sha256, ARCHIVES, reason, reported=False)]
 
 
 def ended_outages(connection: Connection, subjects: Iterable[str], away: Iterable[Trouble]) -> dict[str, str | None]:

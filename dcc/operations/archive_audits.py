@@ -7,39 +7,26 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Engine
 
 from dcc.errors import DccError, NotFoundError
 from dcc.operations.archive_copies import ArchiveCopies, CaughtUp
-from dcc.outcomes import ZipKey
+from dcc.operations.archive_overview import Lost, find_lost
 from dcc.settings import Settings
-from dcc.store.archive_store import ArchiveStore, Copy, CopyState, Replica
+from dcc.store.archive_store import ArchiveStore, Replica
+from dcc.store.copies import Copy, CopyState
 from dcc.tracker.models import utc_now
 from dcc.tracker.stored_archives import (
     Audit,
     WantedCopy,
-    delivered_as,
     due_copies,
     faulty_copies,
-    lost_archives,
     record_audit,
 )
 
 log = logging.getLogger(__name__)
 
 _BATCH = 50
-
-
-@dataclass(frozen=True, slots=True)
-class Lost:
-    """An archive without a good copy anywhere: its SHA-256, its bytes, and the submissions that it is of."""
-
-    sha256: str
-    size_bytes: int
-    keys: tuple[ZipKey, ...]
-
-    def __str__(self) -> str:
-        return f"{', '.join(map(str, self.keys)) or 'an archive'} (SHA-256 {self.sha256})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +65,7 @@ def audit_archives(
             one.remove_parts()
             due = copies.read(partial(due_copies, replica=one.url, days=days, everything=everything))
             audits.append(_audited(copies, one, due, requested_by))
-        return Audited(tuple(audits), caught_up, copies.read(partial(find_lost, store=copies.store)))
+        return Audited(tuple(audits), caught_up, copies.read(partial(find_lost, settings=settings)))
 
 
 def repair_archives(tracker: Engine, settings: Settings, requested_by: str) -> Audited:
@@ -89,16 +76,7 @@ def repair_archives(tracker: Engine, settings: Settings, requested_by: str) -> A
         for one in copies.store.replicas:
             if faulty := copies.read(partial(faulty_copies, replica=one.url)):
                 audits.append(_audited(copies, one, faulty, requested_by))
-        return Audited(tuple(audits), caught_up, copies.read(partial(find_lost, store=copies.store)))
-
-
-def find_lost(connection: Connection, store: ArchiveStore) -> tuple[Lost, ...]:
-    """The archives without a good copy in any replica."""
-    urls = [replica.url for replica in store.replicas]
-    return tuple(
-        Lost(one.sha256, one.size_bytes, tuple(delivered_as(connection, one.sha256)))
-        for one in lost_archives(connection, urls)
-    )
+        return Audited(tuple(audits), caught_up, copies.read(partial(find_lost, settings=settings)))
 
 
 def _chosen(store: ArchiveStore, url: str | None) -> list[Replica]:

@@ -25,7 +25,8 @@ from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc.sources.connect import connect
 from dcc.sources.remote_names import path_below
-from dcc.store.archive_store import ArchiveStore, Copy, CopyState, Kept, Replica
+from dcc.store.archive_store import ArchiveStore, Replica
+from dcc.store.copies import Copy, CopyState, Kept
 from dcc.store.staging import Staging
 from dcc.tracker.database import run_reading, run_writing
 from dcc.tracker.register.source_addresses import load_addresses

@@ -8,14 +8,35 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
-from dcc.operations.archive_audits import Lost, find_lost
+from dcc.outcomes import ZipKey
 from dcc.settings import Settings
-from dcc.store.archive_store import ArchiveStore, CopyState
+from dcc.store.copies import CopyState, named_replicas
 from dcc.tracker.models import utc_now
-from dcc.tracker.stored_archives import Audit, Holdings, audits, holdings, oldest_check, stored_since
+from dcc.tracker.stored_archives import (
+    Audit,
+    Holdings,
+    audits,
+    delivered_as,
+    holdings,
+    lost_archives,
+    oldest_check,
+    stored_since,
+)
 
 _NOTHING = Holdings(0, 0)
 _WEEK = timedelta(days=7)
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """An archive without a good copy anywhere: its SHA-256, its bytes, and the submissions that it is of."""
+
+    sha256: str
+    size_bytes: int
+    keys: tuple[ZipKey, ...]
+
+    def __str__(self) -> str:
+        return f"{', '.join(map(str, self.keys)) or 'an archive'} (SHA-256 {self.sha256})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,27 +59,47 @@ class StoreOverview:
     replicas: tuple[ReplicaOverview, ...]
     lost: tuple[Lost, ...]
 
-    def copies(self, state: CopyState) -> int:
-        """The number of copies in a state, in all replicas."""
+    @property
+    def pending(self) -> int:
+        """The copies that replicas lack."""
+        return self._copies(CopyState.PENDING)
+
+    @property
+    def bad(self) -> int:
+        """The copies with other bytes."""
+        return self._copies(CopyState.BAD)
+
+    @property
+    def missing(self) -> int:
+        """The copies that are gone."""
+        return self._copies(CopyState.MISSING)
+
+    def _copies(self, state: CopyState) -> int:
         return sum(one.copies[state].archives for one in self.replicas)
 
 
 def store_overview(connection: Connection, settings: Settings) -> StoreOverview:
     """What the tracker knows of the store; reads no replica. Raises ConfigurationError."""
-    store = ArchiveStore(settings)
     archives, held = stored_since(connection), holdings(connection)
     history = {audit.replica: audit for audit in reversed(audits(connection, limit=100))}
     replicas = []
-    for one in store.replicas:
-        copies = {state.value: held.get(one.url, {}).get(state, _NOTHING) for state in CopyState}
+    for url, required in named_replicas(settings):
+        copies = {state.value: held.get(url, {}).get(state, _NOTHING) for state in CopyState}
         there = [found for state, found in copies.items() if state != CopyState.PENDING]
         copies[CopyState.PENDING] = Holdings(
             archives.archives - sum(found.archives for found in there),
             archives.size_bytes - sum(found.size_bytes for found in there),
         )
-        replicas.append(
-            ReplicaOverview(one.url, one.required, copies, oldest_check(connection, one.url), history.get(one.url))
-        )
+        replicas.append(ReplicaOverview(url, required, copies, oldest_check(connection, url), history.get(url)))
     return StoreOverview(
-        archives, stored_since(connection, utc_now() - _WEEK), tuple(replicas), find_lost(connection, store)
+        archives, stored_since(connection, utc_now() - _WEEK), tuple(replicas), find_lost(connection, settings)
+    )
+
+
+def find_lost(connection: Connection, settings: Settings) -> tuple[Lost, ...]:
+    """The archives without a good copy in any replica."""
+    urls = [url for url, _ in named_replicas(settings)]
+    return tuple(
+        Lost(one.sha256, one.size_bytes, tuple(delivered_as(connection, one.sha256)))
+        for one in lost_archives(connection, urls)
     )

@@ -12,14 +12,13 @@ import re
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, Final, TypeVar
 
 from dcc.errors import DccError, DiskFullError, StoredObjectLostError, StoreUnreachableError
 from dcc.messages import mark
@@ -27,7 +26,7 @@ from dcc.runtime.checksums import sha256_of
 from dcc.runtime.disk_space import free_bytes
 from dcc.runtime.private_files import PRIVATE_FILE, make_directory, replacement_file
 from dcc.settings import Settings
-from dcc.settings.store import parse_replicas
+from dcc.store.copies import Copy, CopyState, Kept, default_replica, named_replicas
 from dcc.store.filesystems import (
     Directory,
     is_away,
@@ -48,32 +47,6 @@ _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _LEFT_ALONE_SECONDS: Final = 300.0
 _LEFTOVER: Final = timedelta(days=1)
 _REMEDY: Final = "Correct DCC_ARCHIVE_REPLICAS and its credentials, or have the rights there given."
-
-
-class CopyState(StrEnum):
-    """What is known of a copy: still to be made, as it was when last checked, with other bytes, or gone."""
-
-    PENDING = "pending"
-    GOOD = "good"
-    BAD = "bad"
-    MISSING = "missing"
-
-
-class Copy(NamedTuple):
-    """The state of a copy, and why it is not good."""
-
-    state: CopyState
-    reason: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """An archive that was put into the store: its copies by replica. `is_stored`: every required replica has it."""
-
-    sha256: str
-    size_bytes: int
-    copies: Mapping[str, Copy]
-    is_stored: bool
 
 
 @dataclass
@@ -263,8 +236,7 @@ class ArchiveStore:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        named = parse_replicas(settings.archive_replicas or str(default_replica(settings)))
-        self.replicas = tuple(Replica(settings, url, required) for url, required in named)
+        self.replicas = tuple(Replica(settings, url, required) for url, required in named_replicas(settings))
 
     def __repr__(self) -> str:
         return f"ArchiveStore({', '.join(replica.url for replica in self.replicas)})"
@@ -323,11 +295,6 @@ class ArchiveStore:
         """Close all connections."""
         for replica in self.replicas:
             replica.close()
-
-
-def default_replica(settings: Settings) -> Path:
-    """The directory of the only replica if none is named."""
-    return settings.home / "archive"
 
 
 def _copied(replica: Replica, sha256: str, path: Path) -> Copy:

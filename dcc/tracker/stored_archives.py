@@ -12,7 +12,7 @@ from sqlalchemy.dialects import mysql, sqlite
 
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTIONS_BY_ID
-from dcc.store.archive_store import Copy, CopyState, Kept
+from dcc.store.copies import Copy, CopyState, Kept
 from dcc.tracker.database import insert_rows
 from dcc.tracker.lineage import IDS, chunks, has_archive_bytes
 from dcc.tracker.models import (

@@ -59,7 +59,7 @@ LINEAGE = [
     "submission_reports",
 ]
 JOBS = (
-    "['__ASSET_JOB', 'crawl_file_sources', 'load_data', 'prepare_batches', 'process_zip_actions', "
+    "['__ASSET_JOB', 'audit_archives', 'crawl_file_sources', 'load_data', 'prepare_batches', 'process_zip_actions', "
     "'refresh_reference_data', 'show_changes', 'show_overdue']"
 )
 NAMED = {

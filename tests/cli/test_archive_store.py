@@ -28,6 +28,11 @@ def test_copies_are_audited_repaired_and_named_when_they_are_lost(dcc: Dcc) -> N
     lost = dcc.json("archive", "audit", "--all", exit_code=1)["lost"]
     assert lost == [{"sha256": copy.name, "size_bytes": len(content), "archives": [ZIP]}]
     assert f"No copy is good of {ZIP}" in dcc("archive", "status", exit_code=1).stderr
+    assert "1 copies bad or missing; 1 archives without a good copy: dcc archive status" in dcc("status").stdout
+    assert dcc.json("status")["archive_store"]["lost"] == 1
+    metrics = dcc("metrics").stdout
+    assert "dcc_archive_store_archives 1.0" in metrics
+    assert "dcc_archive_store_lost_archives 1.0" in metrics
     folder.put(ZIP, content)
     assert dcc.json("archive", "repair")["audits"][0]["repaired"] == 1
     assert "No copy is known to be bad" in dcc("archive", "repair").stdout

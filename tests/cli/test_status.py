@@ -38,6 +38,15 @@ def test_the_status_of_an_empty_tracker(dcc: Dcc) -> None:
         "session": {"active": None, "also_active": [], "last": None},
         "held": [],
         "held_archives": [],
+        "archive_store": {
+            "archives": 0,
+            "bytes": 0,
+            "week": {"archives": 0, "bytes": 0},
+            "pending": 0,
+            "bad": 0,
+            "missing": 0,
+            "lost": 0,
+        },
         "proposals": 0,
         "findings": [],
     }
@@ -57,6 +66,7 @@ def test_the_status_counts_zip_actions_and_documents_and_tells_of_each_source(dc
         "session",
         "held",
         "held_archives",
+        "archive_store",
         "proposals",
         "findings",
     ]

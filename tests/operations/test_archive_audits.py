@@ -17,7 +17,8 @@ from dcc.errors import NotFoundError
 from dcc.operations.archive_audits import audit_archives, repair_archives
 from dcc.operations.archive_overview import store_overview
 from dcc.settings import Settings
-from dcc.store.archive_store import ArchiveStore, CopyState
+from dcc.store.archive_store import ArchiveStore
+from dcc.store.copies import CopyState
 from dcc.tracker.database import writing
 from dcc.tracker.models import ArchiveCopy, utc_now
 from dcc.tracker.stored_archives import audits, record_kept
@@ -139,7 +140,7 @@ def test_an_archive_whose_copies_are_all_gone_is_fetched_again_or_named(
     assert str(done.lost[0]) == f"{KEY} (SHA-256 {copy.name})"
     with tracker.connect() as connection:
         overview = store_overview(connection, settings)
-    assert (overview.lost, overview.copies(CopyState.MISSING)) == (done.lost, 1)
+    assert (overview.lost, overview.missing) == (done.lost, 1)
     folder.put(KEY)
     assert repair_archives(tracker, settings, "tester").is_whole
     assert copy.exists()

@@ -22,6 +22,7 @@ from sqlalchemy import Engine, text, update
 
 from dcc.databases.columns import utc_now
 from dcc.errors import StoreRefusedError
+from dcc.operations.archive_audits import audit_archives
 from dcc.operations.doctor import databases, environment, machine, sources, work
 from dcc.operations.doctor.environment import Environment, NotReadyError
 from dcc.operations.doctor.examination import examine
@@ -486,6 +487,21 @@ class TestWork:
             "store"
         ]
         assert (verdict, "refused to put" in said, advice) == ("failed", True, "dcc explain store-refused")
+
+    def test_the_archive_store(self, installation: Installation, tmp_path: Path) -> None:
+        assert set(_verdicts(work.check_archive_store, installation.settings).values()) == {"ok"}
+        installation.add_folder().put(ZIP)
+        installation.run_session()
+        (tmp_path / "file").touch()
+        away = {"archive_replicas": f"{installation.settings.home}/archive, {tmp_path}/file optional"}
+        settings = installation.settings.model_copy(update=away)
+        assert sorted(_verdicts(work.check_archive_store, settings).values()) == ["ok", "ok", "warning"]
+        (copy,) = (settings.home / "archive").glob("??/*")
+        for path in (copy, settings.staging_directory / ZIP, installation.root / "centre" / ZIP):
+            path.unlink()
+        audit_archives(installation.tracker, installation.settings, "tester", everything=True)
+        verdict, said, advice = _found(work.check_archive_store, installation.settings)["archive store"]
+        assert (verdict, ZIP in said, advice) == ("failed", True, "dcc archive status")
 
     def test_the_mail_server_that_reports_are_sent_by(self) -> None:
         assert _verdicts(work.check_reports, Settings()) == {"session reports": "not checked"}

@@ -10,16 +10,20 @@ from dagster import (
     AssetCheckSeverity,
     DagsterInstance,
     DagsterRunStatus,
+    Definitions,
     MetadataValue,
     SkipReason,
 )
 from dagster._core.test_utils import create_run_for_test
 
+from dcc.operations.archive_audits import audit_archives
 from dcc.tracker.database import writing
 from dcc.tracker.register import centres
+from dcc_assets.archive_audits import AUDIT_JOB, archive_audit_definitions
 from dcc_assets.jobs import CRAWL_JOB
 from dcc_assets.reference import REFERENCE_CHECK_SPECS, REFERENCE_JOB
 from dcc_assets.runs import SESSION_TAG
+from dcc_resources.code_location import platform_resources
 from dcc_sensors.notifications import notifications
 from tests.support.dagster_instances import looked, set_environment
 from tests.support.databases import only_sqlite
@@ -74,6 +78,30 @@ def test_runs_that_fail_outside_sessions_are_told_once_and_so_is_that_they_succe
     tick(instance)
     tick(instance)
     assert subjects(server) == [f"DCC: Back to normal: Dagster's job {REFERENCE_JOB}"]
+
+
+def test_an_archive_without_a_good_copy_is_told_once_and_that_it_is_whole_again(
+    server: MailServerForTests, instance: DagsterInstance, installation: Installation
+) -> None:
+    folder = installation.add_folder()
+    content = folder.put("add/H.2013-10-31.1.impc.zip")
+    installation.run_session()
+    server.received.clear()
+    (copy,) = (installation.settings.home / "archive").glob("??/*")
+    for path in (copy, installation.settings.staging_directory / "add/H.2013-10-31.1.impc.zip"):
+        path.unlink()
+    (folder.path / "add/H.2013-10-31.1.impc.zip").unlink()
+    with DagsterInstance.ephemeral() as other:
+        job = Definitions.merge(archive_audit_definitions(), Definitions(resources=platform_resources()))
+        run = job.resolve_job_def(AUDIT_JOB).execute_in_process(instance=other, raise_on_error=False)
+    assert not run.success
+    for _ in range(2):
+        tick(instance)
+    assert subjects(server) == ["DCC: Outage: archive store"]
+    copy.write_bytes(content)
+    audit_archives(installation.tracker, installation.settings, "tester", everything=True)
+    tick(instance)
+    assert subjects(server) == ["DCC: Back to normal: archive store"]
 
 
 def test_a_check_that_fails_is_told_with_what_it_says_and_so_is_that_it_passes(

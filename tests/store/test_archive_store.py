@@ -13,7 +13,8 @@ import pytest
 
 from dcc.errors import ConfigurationError, StoredObjectLostError, StoreRefusedError, StoreUnreachableError
 from dcc.settings import Settings, load_settings
-from dcc.store.archive_store import ArchiveStore, CopyState, Replica
+from dcc.store.archive_store import ArchiveStore, Replica
+from dcc.store.copies import CopyState
 from tests.support.ports import free_port
 from tests.support.s3_server import Bucket
 from tests.support.servers import SftpServer

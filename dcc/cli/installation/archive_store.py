@@ -12,7 +12,8 @@ from dcc.cli.shell.output import byte_size, count_of, echo_json, echo_table, jso
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dcc.operations.archive_audits import Audited, Lost
+    from dcc.operations.archive_audits import Audited
+    from dcc.operations.archive_overview import Lost
 
 
 @click.command()

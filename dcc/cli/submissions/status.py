@@ -18,6 +18,7 @@ from dcc.phases import Phase, Status
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from dcc.operations.archive_overview import StoreOverview
     from dcc.outcomes import ZipKey
     from dcc.sources.due import Due
     from dcc.tracker.crawls import CrawlEntry
@@ -52,11 +53,14 @@ def status(as_json: bool) -> None:
       held        what waits to be confirmed: a list of {"zip", "document", "message"}
       held_archives  archives on another centre's source that are not taken, but for those that
                   `dcc archive declined` lists: a list of {"zip", "owner", "hosts", "message"}
+      archive_store  {"archives", "bytes", "week": as of `dcc archive status`, "pending", "bad",
+                  "missing" (copies), "lost" (archives)}
       proposals   how many proposed withdrawals are open: see `dcc data proposals`
       findings    a list of {"session", "source", "file_name", "kind", "message", "created"}
 
     Exit codes: 0; 2 the tracker is not initialised; 4 it cannot be reached.
     """
+    from dcc.operations.archive_overview import store_overview
     from dcc.tracker import crawls
     from dcc.tracker.hostings import foreign_archives, proposed_withdrawals
     from dcc.tracker.queries import zip_action_lists
@@ -74,6 +78,7 @@ def status(as_json: bool) -> None:
         held = zip_action_lists.held_documents(connection)
         held_archives = [one for one in foreign_archives.held_archives(connection) if one.declined is None]
         proposals = sum(proposed_withdrawals.count_open(connection).values())
+        stored = store_overview(connection, settings)
         active = [entry for entry in crawls.list_held_sessions(connection) if entry.outcome == "active"]
         latest = crawls.list_sessions(connection, limit=len(active) + 1)
     note_facts(
@@ -104,6 +109,15 @@ def status(as_json: bool) -> None:
                     {"zip": str(one.key), "owner": one.owner, "hosts": one.hosts, "message": one.message}
                     for one in held_archives
                 ],
+                "archive_store": {
+                    "archives": stored.archives.archives,
+                    "bytes": stored.archives.size_bytes,
+                    "week": {"archives": stored.week.archives, "bytes": stored.week.size_bytes},
+                    "pending": stored.pending,
+                    "bad": stored.bad,
+                    "missing": stored.missing,
+                    "lost": len(stored.lost),
+                },
                 "proposals": proposals,
                 "findings": findings,
             }
@@ -118,10 +132,30 @@ def status(as_json: bool) -> None:
     _print_list("Held archives", [one.message for one in held_archives])
     if proposals:
         click.echo(f"\n{count_of(proposals, 'proposed withdrawal')} to decide on: dcc data proposals")
+    _print_archive_store(stored)
     _print_list("Findings", [finding.message for finding in findings])
     for entry in (*active, last):
         if entry is not None:
             click.echo(f"\n{session_line(entry)}")
+
+
+def _print_archive_store(stored: StoreOverview) -> None:
+    if not stored.archives.archives:
+        return
+    faults = [
+        f"{count:,} {what}"
+        for count, what in (
+            (stored.pending, "copies pending"),
+            (stored.bad + stored.missing, "copies bad or missing"),
+            (len(stored.lost), "archives without a good copy"),
+        )
+        if count
+    ]
+    click.echo(
+        f"\n{click.style('Archive store', bold=True)}: {count_of(stored.archives.archives, 'archive')} of "
+        f"{byte_size(stored.archives.size_bytes)}, {byte_size(stored.week.size_bytes)} of the last 7 days"
+        f"{''.join(f'; {fault}' for fault in faults)}{': dcc archive status' if faults else '.'}"
+    )
 
 
 def _held_lines(held: Sequence[tuple[ZipKey, str, str]]) -> list[str]:

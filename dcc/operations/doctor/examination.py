@@ -28,6 +28,7 @@ CHECKS: Final = (
     Check("disks", machine.check_disks),
     Check("staging", work.check_staging),
     Check("store", work.check_store),
+    Check("archives", work.check_archive_store),
     Check("clock", machine.check_clock),
     Check("versions", machine.check_versions),
     Check("files", machine.check_file_limit),

@@ -14,6 +14,7 @@ from sqlalchemy import func, select
 from dcc.databases.columns import utc_now
 from dcc.documents.schema_set import SchemaSet
 from dcc.errors import DccError
+from dcc.operations.archive_overview import store_overview
 from dcc.operations.doctor.environment import Environment
 from dcc.operations.doctor.verdicts import Finding, explained, failed, not_checked, ok, warning
 from dcc.operations.retention.cleanup import review_staging
@@ -24,11 +25,14 @@ from dcc.qc.database import QC_DATABASE
 from dcc.qc.reference.freshness import freshness
 from dcc.runtime.legible_text import archive_count
 from dcc.session.leases import Lease, active_sessions, read_leases
+from dcc.store.archive_store import ArchiveStore
+from dcc.store.copies import default_replica
 from dcc.store.objects import ObjectStore
 from dcc.tracker.database import TRACKER
 from dcc.tracker.models import CrawlingSession
 from dcc.tracker.queries.zip_action_lists import held_documents
 
+_LOST_SHOWN: Final = 5
 _LONG_SESSION: Final = timedelta(hours=24)
 
 
@@ -121,6 +125,33 @@ def check_store(surroundings: Environment) -> Iterator[Finding]:
         yield failed("store", *explained(error))
     else:
         yield ok("store", f"{store.url} took an object, gave it back and deleted it.")
+
+
+def check_archive_store(surroundings: Environment) -> Iterator[Finding]:
+    """Each replica of the archive store answers, and no archive lacks a good copy."""
+    store = ArchiveStore(surroundings.hurried_settings)
+    for replica in store.replicas:
+        subject = f"archive store {replica.url}"
+        if replica.url == str(default_replica(surroundings.settings)) and not Path(replica.url).exists():
+            yield ok(subject, "It is made when it is needed.")
+            continue
+        try:
+            replica.answer()
+        except DccError as error:
+            yield (failed if replica.required else warning)(subject, *explained(error))
+        else:
+            yield ok(subject, "It answers.")
+    store.close()
+    with surroundings.reading(TRACKER) as connection:
+        found = store_overview(connection, surroundings.settings)
+    faulty = found.bad + found.missing
+    if found.lost:
+        named = ", ".join(map(str, found.lost[:_LOST_SHOWN]))
+        yield failed("archive store", f"{len(found.lost):,} archives have no good copy: {named}", "dcc archive status")
+    elif faulty:
+        yield warning("archive store", f"{faulty:,} copies are bad or missing.", "dcc archive repair")
+    else:
+        yield ok("archive store", f"It has {found.archives.archives:,} archives; {found.pending:,} copies are pending.")
 
 
 def check_schema_files(surroundings: Environment) -> Iterator[Finding]:

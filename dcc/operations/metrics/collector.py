@@ -23,7 +23,13 @@ from sqlalchemy import Engine
 from dcc.operations.metrics.families import Labels, Metric, gauge
 from dcc.operations.metrics.qc import quality_families
 from dcc.operations.metrics.sources import source_families
-from dcc.operations.metrics.storage import database_bytes, instance_families, size_family, staging_families
+from dcc.operations.metrics.storage import (
+    archive_families,
+    database_bytes,
+    instance_families,
+    size_family,
+    staging_families,
+)
 from dcc.operations.metrics.work import session_families, work_families
 from dcc.qc import database as qc_database
 from dcc.runtime.log_context import with_log_context
@@ -90,6 +96,7 @@ def _tracker(settings: Settings) -> Iterator[Metric]:
             yield from session_families(connection, settings)
             yield from source_families(connection, settings.source_failure_limit)
             yield from work_families(connection)
+            yield from archive_families(connection, settings)
         yield size_family("tracker", database_bytes(engine))
     finally:
         engine.dispose()

@@ -1,4 +1,4 @@
-"""Metrics of disk space: the databases, the Dagster instance and staging."""
+"""Metrics of disk space: the databases, the Dagster instance, staging and the archive store."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from sqlalchemy import Engine, text
+from sqlalchemy import Connection, Engine, text
 
-from dcc.operations.metrics.families import Metric, gauge
+from dcc.operations.archive_overview import store_overview
+from dcc.operations.metrics.families import Metric, gauge, timestamp
 from dcc.settings import Settings
 
 _MYSQL_SIZE = text(
@@ -45,6 +46,26 @@ def staging_families(settings: Settings) -> Iterator[Metric]:
     count, size = tree_size(root)
     yield gauge("staging_bytes", "Bytes of archives and documents in staging.", values=size)
     yield gauge("staging_files", "Archives and documents in staging.", values=count)
+
+
+def archive_families(connection: Connection, settings: Settings) -> Iterator[Metric]:
+    """The archives of the archive store, and the state of their copies."""
+    found = store_overview(connection, settings)
+    yield gauge("archive_store_archives", "Archives in the archive store.", values=found.archives.archives)
+    yield gauge("archive_store_bytes", "Bytes of archives in the archive store.", values=found.archives.size_bytes)
+    yield gauge("archive_store_lost_archives", "Archives without a good copy in any replica.", values=len(found.lost))
+    yield gauge(
+        "archive_store_copies",
+        "Copies of archives by replica and state; one that a replica lacks is pending.",
+        ("replica", "state"),
+        {(one.replica, state): held.archives for one in found.replicas for state, held in one.copies.items()},
+    )
+    yield gauge(
+        "archive_store_oldest_check_timestamp_seconds",
+        "When the copy of a replica was last read that was read longest ago.",
+        ("replica",),
+        {(one.replica,): timestamp(one.oldest_check) for one in found.replicas if one.oldest_check is not None},
+    )
 
 
 def instance_families(settings: Settings) -> Iterator[Metric]:

@@ -48,7 +48,7 @@ from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.sources.hosting import Fault
-from dcc.store.archive_store import Kept
+from dcc.store.copies import Kept
 from dcc.store.staging import Staging
 from dcc.tracker.hostings.source_statistics import Conduct
 from dcc.tracker.models import utc_now

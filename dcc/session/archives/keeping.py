@@ -11,7 +11,8 @@ from typing import Final
 from dcc.runtime.log_context import logging_about, with_log_context
 from dcc.session.archives.jobs import Job
 from dcc.settings import Settings
-from dcc.store.archive_store import ArchiveStore, Kept
+from dcc.store.archive_store import ArchiveStore
+from dcc.store.copies import Kept
 
 _AT_ONCE: Final = 4
 

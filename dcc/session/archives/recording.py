@@ -18,7 +18,7 @@ from dcc.phases import Phase, Status
 from dcc.session.archives.jobs import Document, Job
 from dcc.sources.base import Validators
 from dcc.sources.hosting import EarlierCopy, Hosting
-from dcc.store.archive_store import Kept
+from dcc.store.copies import Kept
 from dcc.tracker import progress
 from dcc.tracker.attempts import earlier_copies
 from dcc.tracker.database import exception_id, insert_rows

@@ -428,7 +428,7 @@ class StoredArchive(Base):
 class ArchiveCopy(Base):
     """Additive: a copy of a stored archive in a replica (a URL or directory).
 
-    `state` is one of `dcc.store.archive_store.CopyState`, `checked` when the copy was last read, null until then, and
+    `state` is one of `dcc.store.copies.CopyState`, `checked` when the copy was last read, null until then, and
     `reason` why it is not good.
     """
 
