@@ -32,6 +32,7 @@ def crawled(dcc: Dcc) -> bytes:
 
 def test_the_status_of_an_empty_tracker(dcc: Dcc) -> None:
     assert dcc.json("status") == {
+        "environment": None,
         "zip_actions": [],
         "xml_files": [],
         "sources": [],
@@ -60,6 +61,7 @@ def test_the_status_counts_zip_actions_and_documents_and_tells_of_each_source(dc
     crawled(dcc)
     status = dcc.json("status")
     assert list(status) == [
+        "environment",
         "zip_actions",
         "xml_files",
         "sources",
