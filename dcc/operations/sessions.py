@@ -37,6 +37,12 @@ class _SettingsAsk:
     tracker: Engine
     settings: Settings
 
+    def begin(self, session: Session) -> None:
+        if self.settings.openlineage_url is not None:
+            from dcc.operations.lineage.sending import send_begin
+
+            send_begin(self.settings, session)
+
     def clean(self, session: Session) -> Iterator[str]:
         from dcc.operations.archive_copies import catch_up_after_session
 
@@ -55,6 +61,8 @@ class _SettingsAsk:
         if ended or completed:
             yield from self._notify(session, failure, ended=ended)
             yield from self._keep_reports(session.id)
+        if not session.is_handed_over:
+            yield from self._send_lineage(session, failure)
 
     def measure(self) -> Iterable[str]:
         if self.settings.metrics_file is None:
@@ -80,6 +88,14 @@ class _SettingsAsk:
         # An error that is not the platform's own may repeat a secret.
         broke_off = None if failure is None else redacted(str(failure)) or type(failure).__name__
         return notify_after_session(self.tracker, self.settings, session, ended=ended, broke_off=broke_off)
+
+    def _send_lineage(self, session: Session, failure: Exception | None) -> Iterable[str]:
+        if self.settings.openlineage_url is None:
+            return ()
+        from dcc.operations.lineage.sending import send_end
+
+        broke_off = None if failure is None else redacted(str(failure)) or type(failure).__name__
+        return send_end(self.tracker, self.settings, session.id, broke_off)
 
     def _keep_reports(self, session_id: int) -> Iterable[str]:
         if self.settings.submission_reports == "none":

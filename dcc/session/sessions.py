@@ -190,7 +190,11 @@ class Session:
 
 
 class SessionEnd(Protocol):
-    """The steps after a session's work. Each method returns notices, which are added to the session's."""
+    """The steps around a session's work. Each method but `begin` returns notices, which are added to the session's."""
+
+    def begin(self, session: Session) -> None:
+        """Tell other programs that a session begins, without waiting for them."""
+        ...
 
     def clean(self, session: Session) -> Iterable[str]:
         """Tidy up after a completed session, while its lease is still held."""
@@ -256,6 +260,7 @@ def _hold(session: Session, end: SessionEnd) -> Iterator[Session]:
     completed = False
     failure: Exception | None = None
     try:
+        end.begin(session)
         yield session
         session._check_lease()
         if not session.is_handed_over:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -40,8 +39,6 @@ from dcc.settings.workers import WorkerSettings
 __all__ = ["LANGUAGE_CODE", "Settings", "given_settings", "load_settings"]
 
 log = logging.getLogger(__name__)
-
-_PLAIN_URL: Final = re.compile(r"(mysql|mariadb|sqlite|smtps?|rediss?|amqps?)(\+\w+)?://")
 
 
 # The fields of the last of these come first.
@@ -247,7 +244,7 @@ def _refuse_unknown_in(file: ConfigurationFile) -> None:
 
 def _refuse_open_secrets(file: ConfigurationFile) -> None:
     """Raise ConfigurationError if the file holds a secret, and others can read or change it."""
-    held = [name for name, given in file.values.items() if name in SECRETS and _is_secret(given.text)]
+    held = [name for name, given in file.values.items() if name in SECRETS and _is_secret(name, given.text)]
     if held and file.is_open_to_others:
         raise ConfigurationError(
             f"The configuration file {file.path} holds a secret ({', '.join(held)}), and others can read or change it "
@@ -256,9 +253,10 @@ def _refuse_open_secrets(file: ConfigurationFile) -> None:
         )
 
 
-def _is_secret(text: str) -> bool:
-    """Whether the value of a secret setting is one, not a reference or the URL of a database without a password."""
-    return bool(text) and not is_reference(text) and ("@" in text or "?" in text or not _PLAIN_URL.match(text))
+def _is_secret(name: str, text: str) -> bool:
+    """Whether the value of a secret setting is one, not a reference or an address without a password."""
+    is_address = name.endswith("_url") or name == "broker"
+    return bool(text) and not is_reference(text) and not (is_address and "@" not in text and "?" not in text)
 
 
 def _refuse_other_home(file: ConfigurationFile) -> None:

@@ -6,8 +6,9 @@ from typing import Literal
 
 from pydantic import Field, SecretStr, field_validator
 
+from dcc.redaction import keep_secrets_of_url
 from dcc.settings.group import AbsolutePath, SettingsGroup
-from dcc.settings.recipients import parse_addresses, parse_smtp_url, parse_webhook
+from dcc.settings.recipients import parse_addresses, parse_lineage_receiver, parse_smtp_url, parse_webhook
 
 LANGUAGE_CODE = r"[a-z]{2,3}(_[A-Z][a-z]{3})?(_([A-Z]{2}|[0-9]{3}))?"
 """Codes of languages as catalogues are named after: `de`, `pt_BR`, `zh_Hant_TW`."""
@@ -120,6 +121,19 @@ class NotificationSettings(SettingsGroup):
         default=None,
         description="File of metrics after each session, in the text format of Prometheus.",
     )
+
+    openlineage_url: SecretStr | None = Field(
+        default=None,
+        description="Server or file that gets OpenLineage events of sessions.",
+    )
+
+    @field_validator("openlineage_url")
+    @classmethod
+    def _lineage_receiver(cls, url: SecretStr | None) -> SecretStr | None:
+        if url is not None:
+            keep_secrets_of_url(url.get_secret_value())
+            parse_lineage_receiver(url.get_secret_value())
+        return url
 
     @field_validator("smtp_url")
     @classmethod

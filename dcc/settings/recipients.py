@@ -84,6 +84,20 @@ def parse_smtp_url(url: SecretStr) -> MailServer:
     )
 
 
+def parse_lineage_receiver(text: str) -> None:
+    """See that a text is the URL of a web server, or the absolute path of a file. Raises ValueError, which repeats none
+    of it: it may hold a password.
+    """
+    wanted = "write https://host/path, http:// within your own network, or the absolute path of a file"
+    try:
+        parts = urlsplit(text)
+        is_server = parts.scheme in _WEBHOOK_PORTS and is_host_name(parts.hostname or "") and parts.port != 0
+    except ValueError:
+        is_server = False
+    if not is_server and ("://" in text or not text.startswith("/")):
+        raise ValueError(f"it is neither the URL of a server nor a path: {wanted}")
+
+
 _WEBHOOK_PORTS = {"http": 80, "https": 443}
 
 

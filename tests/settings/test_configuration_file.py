@@ -105,6 +105,7 @@ def test_dcc_config_names_a_file_elsewhere_which_may_say_where_home_is(
         (f'notify_webhook = "https://hooks.example/{SECRET}"', True),
         ('tracker_url = "mysql://db.example/t"', False),
         ('smtp_url = "smtp://mail.example"', False),
+        ('openlineage_url = "/var/lib/dcc/events.jsonl"', False),
         ('tracker_url = "env:URL"', False),
         ('key_passphrase = "file:passphrase"', False),
     ],

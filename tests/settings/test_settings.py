@@ -62,6 +62,7 @@ def test_every_setting_has_an_environment_variable_and_says_what_it_means(monkey
         "notify_to": "wrangler@dcc.example",
         "notify_webhook": "https://hooks.dcc.example/dcc",
         "notify_log": "true",
+        "openlineage_url": "https://lineage.example",
         "until": "xsd",
         "left_out_steps": "overview",
         "staging_clean": "true",

@@ -1,0 +1,208 @@
+"""OpenLineage's events of a session and its steps: archives, documents and QC tables with their rows and verdicts.
+
+A session is a run of the job `session`. Each phase that it worked on is a run of the job `session.<phase>`, with the
+session's run as its parent. The ids of runs follow from the tracker and the session's number, so that each process says
+the same.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Final
+
+from openlineage.client import event_v2 as ol
+from openlineage.client import facet_v2 as facets
+from sqlalchemy.engine import make_url
+
+from dcc.operations.lineage.session_datasets import ENTITIES, SessionArchive, SessionDatasets, SessionDocument
+from dcc.outcomes import EndReason
+from dcc.phases import Phase, Status
+from dcc.settings import Settings
+from dcc.sources.base import SourceAddress
+from dcc.tracker.crawls import TaskEntry
+
+_AT_ONCE: Final = 500
+"""Datasets of a kind in one event; a run with more has several."""
+_CONTEXT_TABLES: Final = ("data_context", "context_member")
+_OVERVIEW_TABLES: Final = ("overview_genotype", "overview_animal_procedure")
+_END_STATES: Final = {
+    EndReason.FINISHED: ol.RunState.COMPLETE,
+    EndReason.STOPPED: ol.RunState.ABORT,
+    EndReason.TIME_LIMIT: ol.RunState.ABORT,
+}
+
+ol.set_producer(f"urn:dcc:{version('dcc')}")
+
+
+class SessionEvents:
+    """Makes the events of one session."""
+
+    def __init__(self, settings: Settings, session_id: int) -> None:
+        self._settings = settings
+        self._namespace = "dcc" if settings.environment is None else f"dcc.{settings.environment}"
+        self._tracker = _without_credentials(settings.tracker_database_url)
+        self._session_id = session_id
+
+    def begin(self) -> ol.RunEvent:
+        """The event of its begin, now."""
+        return self._event("session", ol.RunState.START, datetime.now(UTC))
+
+    def died(self) -> ol.RunEvent:
+        """The event of its end, if its process was killed."""
+        return self._event("session", ol.RunState.FAIL, datetime.now(UTC), failure="Its process died.")
+
+    def end(self, worked_on: SessionDatasets, failure: str | None) -> Iterator[ol.RunEvent]:
+        """The events of its steps, then that of its end. `failure` is the error that broke it off."""
+        session = worked_on.session
+        by_phase: dict[Phase, list[TaskEntry]] = {}
+        for task in session.tasks:
+            by_phase.setdefault(task.phase, []).append(task)
+        for phase, tasks in sorted(by_phase.items(), key=_began):
+            yield from self._step(phase, tasks, worked_on)
+        known = session.outcome in set(EndReason)
+        state = _END_STATES.get(EndReason(session.outcome), ol.RunState.FAIL) if known else ol.RunState.RUNNING
+        reason = failure or (session.outcome if state is ol.RunState.FAIL else None)
+        inputs, outputs = [self._source(one) for one in worked_on.sources], self._opened_tables(worked_on)
+        ended = session.finished or datetime.now(UTC)
+        yield self._event("session", state, ended, inputs, outputs, failure=reason)
+
+    def _step(self, phase: Phase, tasks: Sequence[TaskEntry], worked_on: SessionDatasets) -> Iterator[ol.RunEvent]:
+        name = f"session.{phase.short_name}"
+        began = min(task.started for task in tasks)
+        ended = max((task.finished for task in tasks if task.finished is not None), default=began)
+        outcomes = {task.outcome for task in tasks}
+        state = ol.RunState.COMPLETE if outcomes == {"succeeded"} else ol.RunState.ABORT
+        yield self._event(name, ol.RunState.START, began)
+        inputs, outputs = self._datasets(phase, worked_on)
+        for first in range(0, max(len(inputs), len(outputs)), _AT_ONCE):
+            lot = slice(first, first + _AT_ONCE)
+            yield self._event(name, ol.RunState.RUNNING, ended, inputs[lot], outputs[lot])
+        failure = "; ".join(task.comment or "" for task in tasks if task.outcome == "failed")
+        yield self._event(name, ol.RunState.FAIL if "failed" in outcomes else state, ended, failure=failure or None)
+
+    def _datasets(
+        self, phase: Phase, worked_on: SessionDatasets
+    ) -> tuple[Sequence[ol.InputDataset], Sequence[ol.OutputDataset]]:
+        """What a step read and wrote."""
+        archives = [one for one in worked_on.archives if one.source is not None]
+        documents = [(archive, one) for archive in archives for one in archive.documents]
+        if phase is Phase.ZIP_NAME:
+            return [self._source(one) for one in worked_on.sources], []
+        if phase is Phase.DOWNLOAD:
+            hosted = [ol.InputDataset(*_hosted(one, one.source)) for one in archives if one.source is not None]
+            return hosted, [ol.OutputDataset(*self._staged(one), _size(one.size_bytes)) for one in archives]
+        if phase <= Phase.XSD:
+            judged = [ol.InputDataset(*self._staged(one), _verdicts(one, Phase.XSD)) for one in archives]
+            return judged, [ol.OutputDataset(*self._document(*one), _size(one[1].size_bytes)) for one in documents]
+        if phase <= Phase.DATA:
+            taken = [one for one in documents if one[1].phase >= Phase.UPLOAD]
+            read = [ol.InputDataset(*self._document(*one), _verdicts(one[1], phase)) for one in taken]
+            return read, self._opened_tables(worked_on)
+        read_tables, written = {
+            Phase.CONTEXT: (ENTITIES, _CONTEXT_TABLES),
+            Phase.OVERVIEW: (_CONTEXT_TABLES, _OVERVIEW_TABLES),
+        }.get(phase, (_CONTEXT_TABLES, ("document_context",)))
+        return (
+            [ol.InputDataset(*self._table(name)) for name in read_tables],
+            [ol.OutputDataset(*self._table(name)) for name in written],
+        )
+
+    def _source(self, source: SourceAddress) -> ol.InputDataset:
+        return ol.InputDataset(_server(source), source.base_path)
+
+    def _staged(self, archive: SessionArchive) -> tuple[str, str]:
+        return "file", f"{self._settings.staging_directory}/{archive.key}"
+
+    def _document(self, archive: SessionArchive, document: SessionDocument) -> tuple[str, str]:
+        return "file", f"{self._settings.staging_directory}/{archive.key}.contents/{document.name}"
+
+    def _table(self, name: str) -> tuple[str, str]:
+        """OpenLineage's names of a table: on a server `mysql://host:port` and `database.table`."""
+        url = make_url(self._settings.qc_database_url)
+        if url.get_backend_name() == "sqlite":
+            return "file", f"{url.database}/{name}"
+        return f"mysql://{url.host or 'localhost'}:{url.port or 3306}", f"{url.database}.{name}"
+
+    def _opened_tables(self, worked_on: SessionDatasets) -> list[ol.OutputDataset]:
+        """The QC tables with the numbers of rows that the session's documents opened."""
+        opened = dict.fromkeys(ENTITIES, 0)
+        for archive in worked_on.archives:
+            for document in archive.documents:
+                for name, count in document.rows.items():
+                    opened[name] += count
+        return [
+            ol.OutputDataset(*self._table(name), {"outputStatistics": _STATISTICS(rowCount=count)})
+            for name, count in opened.items()
+            if count
+        ]
+
+    def _event(
+        self,
+        job: str,
+        state: ol.RunState,
+        at: datetime,
+        inputs: Sequence[ol.InputDataset] = (),
+        outputs: Sequence[ol.OutputDataset] = (),
+        *,
+        failure: str | None = None,
+    ) -> ol.RunEvent:
+        run_facets: dict[str, facets.RunFacet] = {}
+        if job != "session":
+            parent = facets.parent_run
+            run_facets["parent"] = parent.ParentRunFacet(
+                parent.Run(self._run_id("session")), parent.Job(self._namespace, "session")
+            )
+        if failure is not None:
+            run_facets["errorMessage"] = facets.error_message_run.ErrorMessageRunFacet(failure, "Python")
+        kind = facets.job_type_job.JobTypeJobFacet("BATCH", "DCC", "JOB" if job == "session" else "TASK")
+        return ol.RunEvent(
+            eventType=state,
+            eventTime=at.astimezone(UTC).isoformat() if at.tzinfo else at.replace(tzinfo=UTC).isoformat(),
+            run=ol.Run(self._run_id(job), run_facets),
+            job=ol.Job(self._namespace, job, {"jobType": kind}),
+            inputs=list(inputs),
+            outputs=list(outputs),
+        )
+
+    def _run_id(self, job: str) -> str:
+        return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{self._tracker}#{self._session_id}/{job}"))
+
+
+_STATISTICS: Final = facets.output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet
+
+
+def _began(step: tuple[Phase, Sequence[TaskEntry]]) -> tuple[datetime, Phase]:
+    return min(task.started for task in step[1]), step[0]
+
+
+def _without_credentials(database_url: str) -> str:
+    url = make_url(database_url)
+    return f"{url.get_backend_name()}://{url.host or ''}:{url.port or ''}/{url.database}"
+
+
+def _server(source: SourceAddress) -> str:
+    return "file" if source.protocol == "file" else f"{source.protocol}://{source.hostname}"
+
+
+def _hosted(archive: SessionArchive, source: SourceAddress) -> tuple[str, str]:
+    return _server(source), f"{source.base_path.rstrip('/')}/{archive.key}"
+
+
+def _size(size_bytes: int | None) -> dict[str, facets.OutputDatasetFacet]:
+    return {"outputStatistics": _STATISTICS(size=size_bytes, fileCount=1)}
+
+
+def _verdicts(judged: SessionArchive | SessionDocument, phase: Phase) -> dict[str, facets.InputDatasetFacet]:
+    """Whether it passed its phase, if it came so far: it may have come further since."""
+    if judged.phase < phase and judged.status is not Status.FAILED:
+        return {}
+    passed = judged.phase > phase or judged.status is not Status.FAILED
+    module = facets.data_quality_assertions_dataset
+    return {
+        "dataQualityAssertions": module.DataQualityAssertionsDatasetFacet(
+            [module.Assertion(assertion=phase.short_name, success=passed)]
+        )
+    }

@@ -1,0 +1,110 @@
+"""Sends a session's OpenLineage events to a server, or appends them to a file, an event a line.
+
+A receiver that is away fails no session, and holds up none for more than a few seconds.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from dcc.errors import DccError
+from dcc.redaction import redacted
+from dcc.runtime.private_files import SHARED_FILE
+from dcc.session.sessions import Session
+from dcc.settings import Settings
+
+if TYPE_CHECKING:
+    from openlineage.client.event_v2 import RunEvent
+
+log = logging.getLogger(__name__)
+
+_SECONDS: Final = 30.0
+"""The longest time for sending the events of a session."""
+_ANSWER_SECONDS: Final = 5.0
+_APPENDING: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+_ENDPOINT: Final = "/api/v1/lineage"
+
+
+def send_begin(settings: Settings, session: Session) -> None:
+    """Send that a session begins, and that those before it died, without waiting for the receiver."""
+    if find_spec("openlineage") is None:
+        return
+
+    def send() -> None:
+        from dcc.operations.lineage.events import SessionEvents
+
+        events = [SessionEvents(settings, one.session).died() for one in session.dead]
+        try:
+            _send(settings, [*events, SessionEvents(settings, session.id).begin()])
+        except Exception as error:
+            # The end of the session says it aloud, if it is so still.
+            log.debug("No lineage event was sent: %s", redacted(str(error)))
+
+    threading.Thread(target=send, name="lineage", daemon=True).start()
+
+
+def send_end(tracker: Engine, settings: Settings, session_id: int, failure: str | None) -> Iterable[str]:
+    """Send what a session did; returns a sentence if that failed, which is also logged. Never raises an Exception."""
+    try:
+        if find_spec("openlineage") is None:
+            raise ModuleNotFoundError("the package openlineage-python is missing: pip install 'dcc[lineage]'")
+        from dcc.operations.lineage.events import SessionEvents
+        from dcc.operations.lineage.session_datasets import load_session_datasets
+
+        worked_on = load_session_datasets(tracker, settings, session_id)
+        _send(settings, SessionEvents(settings, session_id).end(worked_on, failure))
+    except Exception as error:
+        reason = redacted(str(error)) if isinstance(error, (DccError, OSError, ImportError)) else type(error).__name__
+        said = f"The lineage of session {session_id} was not sent to DCC_OPENLINEAGE_URL: {reason}"
+        if not isinstance(error, (DccError, OSError, ImportError, SQLAlchemyError)):
+            log.warning("%s", said, exc_info=error)
+        else:
+            log.warning("%s", said)
+        return (said,)
+    return ()
+
+
+def _send(settings: Settings, events: Iterable[RunEvent]) -> None:
+    deadline = time.monotonic() + _SECONDS
+    with _receiver(settings) as send:
+        for event in events:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"the receiver took more than {_SECONDS:g} s; the other events were left out.")
+            send(event)
+
+
+@contextmanager
+def _receiver(settings: Settings) -> Iterator[Callable[[RunEvent], object]]:
+    from openlineage.client.serde import Serde
+    from openlineage.client.transport.http import HttpConfig, HttpTransport
+
+    target = "" if settings.openlineage_url is None else settings.openlineage_url.get_secret_value()
+    if "://" not in target:
+        with os.fdopen(os.open(target, _APPENDING, SHARED_FILE), "a", encoding="utf-8") as file:
+            yield lambda event: file.write(f"{Serde.to_json(event)}\n")
+        return
+    verify: Any = True if settings.tls_ca_file is None else str(settings.tls_ca_file)
+    transport = HttpTransport(
+        HttpConfig(
+            url=target,
+            endpoint=urlsplit(target).path.rstrip("/") or _ENDPOINT,
+            timeout=_ANSWER_SECONDS,
+            retry={"total": 0},
+            verify=verify,
+        )
+    )
+    try:
+        yield transport.emit
+    finally:
+        transport.close()

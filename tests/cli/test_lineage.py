@@ -1,0 +1,155 @@
+"""OpenLineage's events of sessions, received by a real HTTP server and by a file; and receivers that are away."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Iterator
+from datetime import datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Dcc
+from tests.support.databases import only_sqlite
+from tests.support.installations import experiments, specimens
+from tests.support.ports import free_port
+
+GOOD, BAD = "add/H.2013-10-31.1.impc.zip", "add/H.2013-10-31.2.impc.zip"
+pytestmark = only_sqlite
+
+
+class Receiver(ThreadingHTTPServer):
+    """Keeps what is posted, as (path, event); answers after `delay` seconds."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.received: list[tuple[str, dict[str, Any]]] = []
+        self.delay = 0.0
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Receiver
+
+    def do_POST(self) -> None:
+        time.sleep(self.server.delay)
+        self.server.received.append((self.path, json.loads(self.rfile.read(int(self.headers["Content-Length"])))))
+        self.send_response(201)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Be quiet."""
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    server = Receiver()
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def submitted(dcc: Dcc) -> Dcc:
+    """An installation whose source hosts an archive that is accepted and one that is not valid."""
+    folder = dcc.add_folder()
+    folder.put(GOOD, specimens() | experiments())
+    ((name, document),) = specimens("H", "2013-10-31.2").items()
+    folder.put(BAD, {name: document.replace(b"gender=", b"sex=")})
+    dcc.environment["DCC_UNTIL"] = "qc"
+    return dcc
+
+
+def require_events(events: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """The events by job, each of the form that the specification demands."""
+    of_job = defaultdict(list)
+    for event in events:
+        assert {"eventTime", "producer", "schemaURL", "run", "job", "eventType"} <= event.keys()
+        assert event["schemaURL"] == "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent"
+        assert datetime.fromisoformat(event["eventTime"]).tzinfo is not None
+        assert str(uuid.UUID(event["run"]["runId"])) == event["run"]["runId"]
+        for dataset in event["inputs"] + event["outputs"]:
+            assert dataset["namespace"]
+            assert dataset["name"]
+            of_dataset = [dataset.get(kind, {}) for kind in ("facets", "inputFacets", "outputFacets")]
+            assert all({"_producer", "_schemaURL"} <= facet.keys() for some in of_dataset for facet in some.values())
+        of_job[event["job"]["name"]].append(event)
+    return of_job
+
+
+def ended(events: list[dict[str, Any]]) -> tuple[list[str], dict[str, Any], dict[str, Any]]:
+    """The states of a run, and its inputs and outputs by name."""
+    inputs, outputs = ({one["name"]: one for event in events for one in event[kind]} for kind in ("inputs", "outputs"))
+    assert len({event["run"]["runId"] for event in events}) == 1
+    return [event["eventType"] for event in events], inputs, outputs
+
+
+def test_a_server_gets_the_session_its_steps_and_their_datasets(submitted: Dcc, receiver: Receiver) -> None:
+    submitted.environment |= {
+        "DCC_OPENLINEAGE_URL": f"http://lineage:T0K3N@127.0.0.1:{receiver.server_port}",
+        "DCC_ENVIRONMENT": "test",
+    }
+    submitted.secrets.append("T0K3N")
+    submitted("crawl", exit_code=1)
+    assert {path for path, _ in receiver.received} == {"/api/v1/lineage"}
+    events = require_events([event for _, event in receiver.received])
+    assert {event["job"]["namespace"] for some in events.values() for event in some} == {"dcc.test"}
+    names = ("zip_name", "download", "xsd", "upload", "data", "context", "overview", "qc")
+    assert set(events) == {"session", *(f"session.{name}" for name in names)}
+    steps = [event for name, some in events.items() if name != "session" for event in some]
+    parents = {event["run"]["facets"]["parent"]["run"]["runId"] for event in steps}
+    states, sources, tables = ended(events["session"])
+    assert parents == {events["session"][0]["run"]["runId"]}
+    assert states == ["START", "COMPLETE"]
+    assert list(sources) == [str(submitted.root / "centre")]
+    home = Path(submitted.environment["DCC_HOME"])
+    rows = {Path(name).name: one["outputFacets"]["outputStatistics"]["rowCount"] for name, one in tables.items()}
+    assert rows["specimen"] == 2
+    assert rows["measurement"] > 0
+    states, hosted, staged = ended(events["session.download"])
+    assert states == ["START", "RUNNING", "COMPLETE"]
+    assert set(hosted) == {str(submitted.root / "centre" / key) for key in (GOOD, BAD)}
+    assert set(staged) == {str(home / "staging" / key) for key in (GOOD, BAD)}
+    _, archives, documents = ended(events["session.xsd"])
+    verdicts = {
+        name.rpartition("staging/")[2]: one["inputFacets"]["dataQualityAssertions"]["assertions"]
+        for name, one in archives.items()
+    }
+    assert verdicts[GOOD][0] == {"assertion": "xsd", "success": True, "params": {}}
+    assert verdicts[BAD][0]["success"] is False
+    assert len(documents) == 3
+    _, read, _ = ended(events["session.data"])
+    assert set(read) == {name for name in documents if GOOD in name}
+
+
+def test_a_file_gets_an_event_a_line_and_a_session_that_breaks_off_fails(submitted: Dcc) -> None:
+    path = submitted.root / "events.jsonl"
+    submitted.environment["DCC_OPENLINEAGE_URL"] = str(path)
+    submitted.environment["DCC_QC_URL"] = f"mysql://u:p@127.0.0.1:{free_port()}/qc"
+    submitted.environment["DCC_DATABASE_RETRY"] = "0.1"
+    submitted("crawl", exit_code=4)
+    events = require_events([json.loads(line) for line in path.read_text("utf-8").splitlines()])
+    states, _, _ = ended(events["session"])
+    assert states == ["START", "FAIL"]
+    assert "QC database" in events["session"][-1]["run"]["facets"]["errorMessage"]["message"]
+    assert "u:p@" not in path.read_text("utf-8")
+
+
+def test_a_receiver_that_is_away_or_hangs_holds_up_no_session_and_is_said_once(
+    submitted: Dcc, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dcc.operations.lineage.sending._ANSWER_SECONDS", 0.5)
+    receiver.delay = 3.0
+    for port in (free_port(), receiver.server_port):
+        submitted.environment["DCC_OPENLINEAGE_URL"] = f"http://127.0.0.1:{port}"
+        began = time.monotonic()
+        told = submitted("crawl", exit_code=1 if port != receiver.server_port else 0).output
+        assert told.count("was not sent to DCC_OPENLINEAGE_URL") == 1
+        assert time.monotonic() - began < 15
