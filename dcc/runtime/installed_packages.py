@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from functools import cache
+from importlib import import_module
 from importlib.metadata import EntryPoints, entry_points
+from pathlib import Path
 from typing import Any, Final
 
 from dcc.errors import ConfigurationError
@@ -16,6 +19,20 @@ CONVERTERS: Final = "dcc.converters"
 """Functions that make a converter of submitted files; see `dcc.converters.base.Converter`."""
 CHANNELS: Final = "dcc.channels"
 """Functions that make a channel of notifications from the settings; see `dcc.notify.channels.base`."""
+
+_proposed: dict[str, str] = {}
+
+
+def propose(group: str, module: str) -> None:
+    """Have `load_added` load a module that is not installed as one of a group, in this process; call it before.
+
+    It is named, or is a file or a folder. It takes the place of an installed module of that name.
+    """
+    place = Path(module)
+    if place.exists():
+        sys.path.insert(0, str(place.absolute().parent))
+        module = place.stem
+    _proposed[group] = module
 
 
 def added_names(group: str) -> tuple[str, ...]:
@@ -38,6 +55,14 @@ def load_added(group: str, *names: str) -> list[Any]:
             raise ConfigurationError(
                 f"{entry.value}, which an installed package adds as {group}, cannot be loaded: {type(error).__name__}: "
                 f"{error}. Correct or remove that package."
+            ) from error
+    if group in _proposed:
+        try:
+            found.append(import_module(_proposed[group]))
+        except Exception as error:
+            raise ConfigurationError(
+                f"The module {_proposed[group]}, proposed as {group}, cannot be loaded: {type(error).__name__}: {error}. "
+                "Correct it, or name another one."
             ) from error
     return found
 

@@ -124,7 +124,7 @@ def chosen_sets(names: Iterable[str] | None) -> Sequence[str]:
 def _refresh(qc: Engine, settings: Settings, name: str, *, force: bool) -> Refreshed:
     patience = settings.database_retry
     try:
-        snapshot = _read(qc, settings, name)
+        snapshot = read_source(qc, settings, name)
         configured = settings.reference_sources[name]
         return run_writing(
             qc, lambda connection: _take_over(connection, snapshot, configured, force), patience_seconds=patience
@@ -145,7 +145,11 @@ def _remember(qc: Engine, settings: Settings, name: str, reason: str) -> None:
         )
 
 
-def _read(qc: Engine, settings: Settings, name: str) -> Snapshot:
+def read_source(qc: Engine, settings: Settings, name: str) -> Snapshot:
+    """A set as the settings name it now; `qc` keeps what servers sent, and nothing else.
+
+    Raises ReferenceUnreachableError and ReferenceDataError.
+    """
     configured = settings.reference_sources[name]
     if configured is None:
         shipped: Snapshot = load_shipped_set(name)

@@ -55,11 +55,13 @@ class Columns(NamedTuple):
     """The columns of a file's tables, in the order of rows, and what texts they hold at most.
 
     `in_lines`: the tables have the lines that rows are; those of measurements say what their runs say of them too.
+    Rows of the tables `left_out` are made and checked, and not kept.
     """
 
     names: Mapping[str, Sequence[str]]
     limits: Limits
     in_lines: bool
+    left_out: frozenset[str] = frozenset()
 
 
 class Entries(NamedTuple):
@@ -125,6 +127,8 @@ class PreparedWriter:
         self._part.unlink(missing_ok=True)
 
     def _write(self, table: str, rows: Sequence[Row]) -> None:
+        if table in self._columns.left_out:
+            return
         self._last[table] = last = rows[-1][0] if table in NUMBERED else self._last[table] + len(rows)  # type: ignore[assignment]
         if self._columns.in_lines and table != _ENTRY:
             if table == _RUN:

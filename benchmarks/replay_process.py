@@ -1,0 +1,69 @@
+"""Prepares the archives of an installation once more, and does nothing else: `python -m benchmarks.replay_process HOME`.
+
+As a session does it: processes open, validate and read each archive, ask the rules, and write all rows.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from benchmarks.installation import databases
+from dcc.outcomes import ZipKey
+from dcc.qc.apply.entity_rows import columns_for
+from dcc.qc.reference.snapshots import load_active
+from dcc.runtime.worker_processes import WorkerProcesses
+from dcc.session.prepare import archive_checks, worker
+from dcc.session.prepare.archive_checks import CheckedArchive, Setup, check_archive
+from dcc.session.prepare.documents import ArchiveToPrepare, Basis, DocumentToPrepare
+from dcc.session.replay.stored_archives import centres_known, find_archives, place_of
+
+
+def begin(setup: Setup, basis: Basis) -> None:
+    """Check and prepare archives in this process."""
+    archive_checks.begin(setup)
+    worker.begin(basis)
+
+
+def prepare(key: ZipKey, path: Path, target: Path) -> int:
+    """Open an archive, and prepare its documents; how many there are."""
+    found = check_archive(path, target, None, None)
+    if not isinstance(found, CheckedArchive):
+        raise TypeError(f"{key} was not opened: {found.error}")
+    documents = [
+        DocumentToPrepare(str(one.path), one.name.kind, one.name.centre, one.md5) for one in found.archive.documents
+    ]
+    if failed := worker.prepare(ArchiveToPrepare(key, "H", target / "prepared.rows", documents)):
+        raise RuntimeError(f"{key} was not prepared: {failed}")
+    for one in found.archive.documents:
+        one.path.unlink()
+    return len(documents)
+
+
+def main(words: Sequence[str]) -> None:
+    """Prepare all archives, and print how many documents they have."""
+    gc.set_threshold(50_000, 20, 100)
+    with databases(Path(words[0]), {}) as (settings, tracker, qc), TemporaryDirectory() as folder:
+        with tracker.connect() as of_tracker, qc.connect() as of_qc:
+            archives = find_archives(of_tracker, of_qc)
+            setup = Setup.from_settings(settings, centres_known(of_tracker))
+            basis = Basis(load_active(of_qc).data, "", datetime.now(UTC).date(), columns_for(qc))
+        processes = WorkerProcesses(os.cpu_count() or 1, begin, setup, basis)
+        futures = []
+        for number, one in enumerate(archives):
+            given = (one.key, place_of(one, settings), Path(folder) / f"{number}")
+            futures.append(processes.submit(f"{one.key}", prepare, *given))
+        print(sum(future.result() for future in futures))
+        processes.stop()
+
+
+if __name__ == "__main__":
+    # Other processes import the functions that they are given from here.
+    from benchmarks.replay_process import main as prepare_all
+
+    prepare_all(sys.argv[1:])

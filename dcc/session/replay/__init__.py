@@ -1,0 +1,1 @@
+"""Replay: stored archives judged under proposed schemas, reference data or rules, beside their present verdicts."""

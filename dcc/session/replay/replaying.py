@@ -1,0 +1,249 @@
+"""Replays stored archives under proposed schemas, reference data or rules, and compares the verdicts.
+
+Archives are prepared and judged by processes, in files of a temporary folder: both databases are only read. Compared
+are the verdicts that the databases hold, in the order in which sessions applied the documents. What people decided
+stays: waivers, confirmations and withdrawals.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+from sqlalchemy import Engine
+
+from dcc.databases.engines import open_database
+from dcc.databases.transactions import run_reading
+from dcc.documents.schema_set import SchemaSet
+from dcc.errors import ConfigurationError, NotFoundError
+from dcc.outcomes import ZipKey
+from dcc.phases import Phase, Status
+from dcc.qc.apply.entity_rows import columns_for
+from dcc.qc.database import QC_DATABASE, init_qc_database
+from dcc.qc.judging.waiver_store import waivers_in_force
+from dcc.qc.reference.refresh import read_source
+from dcc.qc.reference.snapshots import load_active
+from dcc.reference.loading import SETS, ReferenceData
+from dcc.runtime.worker_processes import WorkerProcesses
+from dcc.session.data.documents import DueDocument
+from dcc.session.prepare.archive_checks import Setup
+from dcc.session.prepare.documents import Basis
+from dcc.session.replay import worker
+from dcc.session.replay.replayer import LEFT_OUT, Opened, Replayer, ToJudge
+from dcc.session.replay.stored_archives import StoredArchive, centres_known, find_archives, grouped, place_of
+from dcc.session.replay.verdicts import Change, DocumentKey, Replay, Verdict, compare, outcome_of
+from dcc.settings import Settings
+from dcc.settings.reference import parse_source, shown_source
+from dcc.tracker.register.delegations import load_delegations
+from dcc.tracker.states import State
+
+_AHEAD: Final = 4
+"""The archives for each process that wait for it."""
+_APPLIED: Final = State(Phase.UPLOAD, Status.DONE)
+_VALID: Final = State(Phase.XSD, Status.DONE)
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """What to judge by instead: a folder of schemas, sources of reference data by set, a module with rules."""
+
+    xsd: Path | None = None
+    reference: Mapping[str, str] = field(default_factory=dict)
+    rules: str | None = None
+
+    @property
+    def words(self) -> dict[str, str]:
+        """The proposal as shown."""
+        words = {} if self.xsd is None else {"xsd": str(self.xsd)}
+        words |= {name: shown_source(source) for name, source in self.reference.items()}
+        return words if self.rules is None else {**words, "rules": self.rules}
+
+
+def replay(
+    tracker: Engine,
+    qc: Engine,
+    settings: Settings,
+    proposal: Proposal,
+    *,
+    centres: Sequence[str] = (),
+    since: date | None = None,
+    workers: int | None = None,
+    on_progress: Callable[[int, int], object] = lambda _done, _of: None,
+) -> Replay:
+    """Judge stored archives of `centres` (by default all) dated from `since` on by a proposal, beside the present.
+
+    Earlier archives that may have their specimens are judged too, and not reported. `on_progress` is called with the
+    numbers of prepared archives, and of all. Raises ConfigurationError for a proposal that cannot be used,
+    ReferenceDataError and ReferenceUnreachableError for its reference data, DiskFullError, and the `unreachable` error
+    of either database.
+    """
+    if proposal.xsd is not None and not proposal.xsd.is_dir():
+        raise ConfigurationError(f"There is no folder {proposal.xsd} with schemas. Name the folder of the .xsd files.")
+    settings = _proposed(settings, proposal)
+    SchemaSet.load(settings.xsd_dir)
+    archives, unread = _selected(tracker, qc, settings, centres, since)
+    with TemporaryDirectory(prefix="dcc-replay-") as folder:
+        replayer = _replayer(tracker, qc, settings, proposal, Path(folder))
+        with _processes(replayer, workers or settings.workers) as run:
+            if proposal.rules is not None:
+                run("require_rules", "the rules", Path(proposal.rules).stem).result()
+            work = _Work(archives, run)
+            work.prepare(settings, on_progress)
+            work.judge()
+    return work.result(proposal, unread)
+
+
+def _proposed(settings: Settings, proposal: Proposal) -> Settings:
+    changes: dict[str, Any] = {} if proposal.xsd is None else {"xsd_dir": proposal.xsd}
+    for name, source in proposal.reference.items():
+        if name not in SETS:
+            raise NotFoundError(f"There is no set of reference data {name!r}. The sets are {', '.join(SETS)}.")
+        try:
+            changes[f"reference_{name}"] = parse_source(source)
+        except ValueError as error:
+            raise ConfigurationError(f"The source of {name} cannot be used: {error}. Correct it.") from error
+    return settings.model_copy(update=changes)
+
+
+def _selected(
+    tracker: Engine, qc: Engine, settings: Settings, centres: Sequence[str], since: date | None
+) -> tuple[list[StoredArchive], list[ZipKey]]:
+    """The archives to replay, and those whose bytes are not kept."""
+    with tracker.connect() as of_tracker, qc.connect() as of_qc:
+        found = find_archives(of_tracker, of_qc, centres, since)
+    kept = [one for one in found if place_of(one, settings) is not None]
+    keys = {one.key for one in kept}
+    return kept, [one.key for one in found if one.key not in keys]
+
+
+def _replayer(tracker: Engine, qc: Engine, settings: Settings, proposal: Proposal, root: Path) -> Replayer:
+    patience = settings.database_retry
+    known = run_reading(tracker, centres_known, patience_seconds=patience)
+    delegations = run_reading(tracker, load_delegations, patience_seconds=patience)
+    today = datetime.now(UTC).date()
+    active = run_reading(qc, load_active, patience_seconds=patience).data
+    waivers = run_reading(qc, lambda connection: waivers_in_force(connection, today), patience_seconds=patience)
+    engine = open_database(f"sqlite:///{root / Replayer.TEMPLATE}", QC_DATABASE)
+    try:
+        init_qc_database(engine)
+        proposed = {name: read_source(engine, settings, name) for name in proposal.reference}
+        columns = columns_for(engine)._replace(left_out=LEFT_OUT)
+    finally:
+        engine.dispose()
+    sets: dict[str, Any] = {**{one.name: one for one in active}, **proposed}
+    return Replayer(
+        root,
+        Setup.from_settings(settings, known),
+        Basis(ReferenceData(**sets), "", today, columns),
+        waivers,
+        settings.max_document_errors,
+        settings.hold_threshold,
+        delegations,
+        proposal.rules,
+    )
+
+
+_Run = Callable[..., Any]
+
+
+@contextmanager
+def _processes(replayer: Replayer, workers: int) -> Iterator[_Run]:
+    """Processes that replay; yields a function of the step, the name of what it works on, and its arguments."""
+    number = min(workers, os.cpu_count() or 1)
+    processes = WorkerProcesses(number, worker.begin, replayer.rules, pickle.dumps(replayer))
+
+    def run(step: str, name: str, *given: Any) -> Any:
+        return processes.submit(name, worker.run, step, pickle.dumps(given))
+
+    try:
+        yield run
+    finally:
+        processes.stop()
+
+
+class _Work:
+    """Archives on their way through the processes."""
+
+    def __init__(self, archives: Sequence[StoredArchive], run: _Run) -> None:
+        self._archives, self._run = archives, run
+        self._opened: dict[ZipKey, list[Opened]] = {}
+        self._verdicts: dict[DocumentKey, Verdict] = {}
+
+    def prepare(self, settings: Settings, on_progress: Callable[[int, int], object]) -> None:
+        """Open and prepare all archives."""
+        waiting: deque[tuple[StoredArchive, Any]] = deque()
+        ahead = _AHEAD * settings.workers
+        for archive in [*self._archives, *[None] * ahead]:
+            if archive is not None:
+                given = (archive.key, archive.centre, place_of(archive, settings), archive.md5)
+                waiting.append((archive, self._run("prepare", str(archive.key), *given)))
+            if waiting and (archive is None or len(waiting) > ahead):
+                done, future = waiting.popleft()
+                self._opened[done.key] = future.result()
+                on_progress(len(self._opened), len(self._archives))
+
+    def judge(self) -> None:
+        """Apply and judge all documents, those of centres that share data together."""
+        pairs = [
+            (archive.centre or "", centre)
+            for archive in self._archives
+            for one in self._opened[archive.key]
+            for centre in (one.name.centre if one.name is not None else archive.centre or "", *one.centres)
+        ]
+        group_of = grouped(pairs)
+        groups: dict[str, list[ToJudge]] = defaultdict(list)
+        keys: dict[int, DocumentKey] = {}
+        for archive in self._archives:
+            for one in self._opened[archive.key]:
+                key = DocumentKey(archive.key, one.file_name)
+                if one.verdict is not None:
+                    self._verdicts[key] = one.verdict
+                elif (to_judge := _to_judge(archive, one, len(keys) + 1)) is not None:
+                    keys[to_judge.document.xml_id] = key
+                    groups[group_of(archive.centre or "")].append(to_judge)
+        futures = [self._run("judge", f"the documents of {name}", some) for name, some in groups.items()]
+        for future in futures:
+            for xml_id, verdict in future.result().items():
+                self._verdicts[keys[xml_id]] = verdict
+
+    def result(self, proposal: Proposal, unread: Sequence[ZipKey]) -> Replay:
+        """The comparison with the present verdicts."""
+        after: dict[ZipKey, dict[str, Verdict]] = defaultdict(dict)
+        for key, verdict in self._verdicts.items():
+            after[key.archive][key.file_name] = verdict
+        changes: list[Change] = []
+        documents: Counter[str] = Counter()
+        unjudged, lost = 0, list(unread)
+        selected = [one for one in self._archives if one.is_selected]
+        for archive in selected:
+            if not self._opened[archive.key]:
+                lost.append(archive.key)
+                continue
+            present = archive.present()
+            waiting = sum(one.outcome is None for one in present.values())
+            unjudged += waiting
+            documents[archive.centre or ""] += len(present) - waiting
+            changes += compare(archive.key, archive.centre, present, after[archive.key])
+        keys = {one.key for one in selected}
+        verdicts = {key: one for key, one in self._verdicts.items() if key.archive in keys}
+        return Replay(proposal.words, len(selected), documents, unjudged, tuple(lost), tuple(changes), verdicts)
+
+
+def _to_judge(archive: StoredArchive, one: Opened, number: int) -> ToJudge | None:
+    """A document that is applied; None for one that waits, is held or was withdrawn."""
+    recorded = archive.documents.get(one.file_name)
+    if one.name is None or (recorded is not None and outcome_of(recorded.state) is None):
+        return None
+    is_confirmed = recorded is not None and (recorded.state.phase > Phase.UPLOAD or recorded.state == _APPLIED)
+    document = DueDocument(
+        number, archive.download_id, archive.key, archive.centre, one.name, one.size_bytes, one.md5, _VALID
+    )
+    return ToJudge(document, archive.session, is_confirmed)

@@ -1,0 +1,194 @@
+"""The archives to replay, with the present verdicts of their documents; nothing is written."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import Connection, select
+from sqlalchemy.orm import aliased
+
+from dcc.errors import BadFileNameError
+from dcc.outcomes import Problem, ZipKey
+from dcc.phases import ACTIONS_BY_ID, Phase, Status
+from dcc.qc.models import CentreBlock, Document
+from dcc.session.replay.verdicts import NOT_OPENED, Fact, Verdict, outcome_of
+from dcc.settings import Settings
+from dcc.store.staging import Staging
+from dcc.tracker.lineage import IDS, chunks, has_archive_bytes, rows_by_id
+from dcc.tracker.models import AnException, Centre, FileSourceHasZip, XmlFile, XmlLog, ZipAction, ZipDownload, ZipFile
+from dcc.tracker.problems import OF_DOCUMENT, problem_of
+from dcc.tracker.states import State
+
+_OwnCentre = aliased(Centre)
+_DOWNLOADS: Final = (
+    select(
+        ZipAction.id,
+        ZipAction.todo_id,
+        ZipAction.status_id,
+        ZipFile.file_name,
+        ZipFile.created,
+        Centre.short_name,
+        ZipDownload.id.label("download_id"),
+        ZipDownload.content_md5,
+        ZipDownload.session_id,
+    )
+    .select_from(ZipDownload)
+    .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
+    .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
+    .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+    .outerjoin(Centre, Centre.id == ZipFile.centre_id)
+    .where(has_archive_bytes())
+    .order_by(ZipDownload.id)
+)
+_DOCUMENTS: Final = select(XmlFile.zip_id, XmlFile.id, XmlFile.fname, XmlFile.phase_id, XmlFile.status_id).where(
+    XmlFile.zip_id.in_(IDS)
+)
+_LOG: Final = (
+    select(XmlLog.xml_id, *OF_DOCUMENT)
+    .join(AnException, AnException.id == XmlLog.exception_id)
+    .where(XmlLog.xml_id.in_(IDS), XmlLog.cleared.is_(None))
+    .order_by(XmlLog.id)
+)
+_NAMED_CENTRES: Final = (
+    select(Centre.short_name, _OwnCentre.short_name)
+    .distinct()
+    .select_from(XmlFile)
+    .join(ZipDownload, ZipDownload.id == XmlFile.zip_id)
+    .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
+    .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
+    .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+    .join(Centre, Centre.id == ZipFile.centre_id)
+    .join(_OwnCentre, _OwnCentre.id == XmlFile.centre_id)
+    .where(ZipFile.centre_id != XmlFile.centre_id)
+)
+_BLOCKS: Final = (
+    select(Document.centre, CentreBlock.centre)
+    .distinct()
+    .join(CentreBlock, CentreBlock.document_id == Document.id)
+    .where(CentreBlock.centre != Document.centre)
+)
+
+
+class Recorded(NamedTuple):
+    """A document of the tracker: its state, and the problems in its log."""
+
+    state: State
+    problems: list[Problem]
+
+
+@dataclass
+class StoredArchive:
+    """An archive whose bytes arrived, as last fetched; `session` is the one that first fetched these bytes.
+
+    It `is_selected`, or needed to judge others that are.
+    """
+
+    key: ZipKey
+    centre: str | None
+    created: date | None
+    download_id: int
+    md5: str | None
+    session: int
+    has_failed: bool
+    is_selected: bool = True
+    documents: dict[str, Recorded] = field(default_factory=dict)
+
+    def present(self) -> dict[str, Verdict]:
+        """The present verdicts of its documents by name; see `verdicts.compare`."""
+        if not self.documents:
+            return {"": Verdict(NOT_OPENED if self.has_failed else None)}
+        return {
+            name: Verdict(outcome_of(one.state), tuple(map(Fact.of, one.problems)))
+            for name, one in self.documents.items()
+        }
+
+
+def find_archives(
+    tracker: Connection, qc: Connection, centres: Collection[str] = (), since: date | None = None
+) -> list[StoredArchive]:
+    """The archives of `centres` (by default all) with a date from `since` on, and those needed to judge these.
+
+    Those are all other archives of their centres, and of the centres with which these share documents.
+    """
+    by_action: dict[int, list[Any]] = defaultdict(list)
+    for row in tracker.execute(_DOWNLOADS):
+        by_action[row.id].append(row)
+    archives = [_archive(rows) for rows in by_action.values()]
+    for one in archives:
+        in_time = since is None or (one.created is not None and one.created >= since)
+        one.is_selected = in_time and (not centres or one.centre in centres)
+    pairs = [*tracker.execute(_NAMED_CENTRES), *qc.execute(_BLOCKS)]
+    group_of = grouped([(str(one), str(other)) for one, other in pairs])
+    wanted = {group_of(one.centre or "") for one in archives if one.is_selected}
+    archives = [one for one in archives if group_of(one.centre or "") in wanted]
+    _add_documents(tracker, archives)
+    return archives
+
+
+def _archive(downloads: list[Any]) -> StoredArchive:
+    last = downloads[-1]
+    first = next(row for row in downloads if row.content_md5 == last.content_md5)
+    return StoredArchive(
+        ZipKey(ACTIONS_BY_ID[last.todo_id], last.file_name),
+        last.short_name,
+        last.created,
+        last.download_id,
+        last.content_md5,
+        first.session_id or 0,
+        last.status_id == int(Status.FAILED),
+    )
+
+
+def grouped(pairs: Iterable[tuple[str, str]]) -> _Groups:
+    """The groups of centres that share documents, directly or by others: a function of a centre."""
+    groups = _Groups({})
+    for one, other in pairs:
+        groups.join(one, other)
+    return groups
+
+
+class _Groups(NamedTuple):
+    above: dict[str, str]
+
+    def __call__(self, centre: str) -> str:
+        while centre in self.above:
+            centre = self.above[centre]
+        return centre
+
+    def join(self, one: str, other: str) -> None:
+        """Let two centres be in one group."""
+        one, other = self(one), self(other)
+        if one != other:
+            self.above[other] = one
+
+
+def _add_documents(tracker: Connection, archives: Iterable[StoredArchive]) -> None:
+    by_download = {one.download_id: one for one in archives}
+    of_selected: dict[int, Recorded] = {}
+    for zip_id, xml_id, name, phase, status in rows_by_id(tracker, _DOCUMENTS, by_download):
+        recorded = Recorded(State(Phase(phase), Status(status)), [])
+        by_download[zip_id].documents[name] = recorded
+        if by_download[zip_id].is_selected:
+            of_selected[xml_id] = recorded
+    for ids in chunks(of_selected):
+        for row in tracker.execute(_LOG, {"ids": ids}):
+            of_selected[row.xml_id].problems.append(problem_of(row))
+
+
+def place_of(archive: StoredArchive, settings: Settings) -> Path | None:
+    """The bytes of an archive; None if they are not kept."""
+    try:
+        path = Staging(settings.staging_directory).archive(archive.key)
+    except BadFileNameError:
+        return None
+    return path if path.is_file() else None
+
+
+def centres_known(tracker: Connection) -> frozenset[str]:
+    """The codes of all centres."""
+    return frozenset(tracker.scalars(select(Centre.short_name)))
