@@ -1,4 +1,4 @@
-"""Prepares the archives of an installation once more, and does nothing else: `python -m benchmarks.replay_process HOME`.
+"""Prepares the archives of an installation once more, and nothing else: `python -m benchmarks.replay_process HOME`.
 
 As a session does it: processes open, validate and read each archive, ask the rules, and write all rows.
 """
@@ -21,7 +21,7 @@ from dcc.runtime.worker_processes import WorkerProcesses
 from dcc.session.prepare import archive_checks, worker
 from dcc.session.prepare.archive_checks import CheckedArchive, Setup, check_archive
 from dcc.session.prepare.documents import ArchiveToPrepare, Basis, DocumentToPrepare
-from dcc.session.replay.stored_archives import centres_known, find_archives, place_of
+from dcc.session.replay.stored_archives import ArchiveBytes, centres_known, find_archives
 
 
 def begin(setup: Setup, basis: Basis) -> None:
@@ -54,9 +54,10 @@ def main(words: Sequence[str]) -> None:
             setup = Setup.from_settings(settings, centres_known(of_tracker))
             basis = Basis(load_active(of_qc).data, "", datetime.now(UTC).date(), columns_for(qc))
         processes = WorkerProcesses(os.cpu_count() or 1, begin, setup, basis)
+        stored = ArchiveBytes(settings, Path(folder) / "archives")
         futures = []
         for number, one in enumerate(archives):
-            given = (one.key, place_of(one, settings), Path(folder) / f"{number}")
+            given = (one.key, stored.fetch(one), Path(folder) / f"{number}")
             futures.append(processes.submit(f"{one.key}", prepare, *given))
         print(sum(future.result() for future in futures))
         processes.stop()

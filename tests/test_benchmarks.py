@@ -19,6 +19,7 @@ from benchmarks.mariadb import SERVER, MariaDb, installed, mariadb_server
 from benchmarks.measuring import Contender, Note, Timing, timed
 from benchmarks.openssh import OpenSsh, openssh_server
 from benchmarks.registry import Benchmark, Finding
+from benchmarks.replay import ReplayBenchmark
 from benchmarks.results import Entry, as_markdown, entry, read_entries, write_entries
 from benchmarks.session_qc import WholeSession
 from benchmarks.transfer import TransferBenchmark
@@ -167,3 +168,9 @@ def test_what_is_measured_tells_the_versions_of_all_tools_and_the_state_of_the_c
 def test_a_process_that_ends_otherwise_is_not_timed(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="ended with 3:\nout of luck"):
         timed(["sh", "-c", "echo out of luck; exit 3"], log=tmp_path / "log")
+
+
+def test_a_replay_is_compared_with_judging_anew(tmp_path: Path) -> None:
+    replay = ReplayBenchmark(tmp_path / "work", 2)
+    assert all(contender.run().wall > 0 for contender in replay.comparison().contenders)
+    replay.require_same()

@@ -38,6 +38,7 @@ _SECTIONS = {
     },
     "To try and to understand": {
         "validate": "dcc.cli.submissions.validate:validate",
+        "replay": "dcc.cli.data.replay:replay",
         "explain": "dcc.cli.submissions.explain:explain",
         "example": "dcc.cli.submissions.example:example",
         "manifest": "dcc.cli.submissions.manifest:manifest",

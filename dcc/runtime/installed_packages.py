@@ -61,8 +61,8 @@ def load_added(group: str, *names: str) -> list[Any]:
             found.append(import_module(_proposed[group]))
         except Exception as error:
             raise ConfigurationError(
-                f"The module {_proposed[group]}, proposed as {group}, cannot be loaded: {type(error).__name__}: {error}. "
-                "Correct it, or name another one."
+                f"The module {_proposed[group]}, proposed as {group}, cannot be loaded: {type(error).__name__}: "
+                f"{error}. Correct it, or name another one."
             ) from error
     return found
 

@@ -2,26 +2,191 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
+from benchmarks.replay import RULES, Facts, facts_of, recorded, rows
+from dcc.cli.demo.submissions import damaged
+from dcc.errors import DccError
+from dcc.qc.database import init_qc_database, open_qc_database
+from dcc.session.replay import replaying
 from dcc.session.replay.replaying import Proposal, replay
-from tests.session.test_session_data_processes import mixed
+from dcc.session.replay.verdicts import ACCEPTED, Replay
+from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.tracker.database import init_tracker, open_tracker
+from tests.session.test_session_data_processes import change, mixed
 from tests.support.data_installations import DataInstallation, experiments, specimens
+from tests.support.installations import Installation
 
-ROOT = Path(__file__).parents[2]
+SCHEMAS = Path(replaying.__file__).parents[2] / "documents" / "schemas"
+LATER = "add/H.2013-11-20.1.impc.zip"
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder for temporary files, in which nothing is left."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    yield folder
+    assert [path.name for path in folder.iterdir() if "replay" in path.name] == []
+
+
+def run(data: DataInstallation, proposal: Proposal, **options: object) -> Replay:
+    """A replay, which changes no row."""
+    before = rows(data.tracker), rows(data.qc)
+    found = replay(data.tracker, data.qc, data.settings, proposal, **options)  # type: ignore[arg-type]
+    assert (rows(data.tracker), rows(data.qc)) == before
+    return found
+
+
+def fill(data: DataInstallation) -> None:
+    """Submissions with all sorts of faults, in three sessions, of two centres."""
+    mixed(data)
+    data.put("add/H.2013-11-04.1.impc.zip", {"H.2013-11-04.1.specimen.impc.xml": b"<nothing/>", "odd.xml": b"<a/>"})
+    data.run()
+    later = change(specimens("2013-11-10.1", mice=2), 'gender="female"', 'gender="male"')
+    data.put("edit/H.2013-11-10.1.impc.zip", later)
+    data.put("delete/H.2013-11-11.1.impc.zip", experiments("2013-11-11.1"), specimens("2013-11-11.1", mice=1, first=5))
+    data.put("add/H.2013-11-12.1.impc.zip", experiments("2013-11-12.1", procedure="IMPC_CBC_001"))
+    data.put("add/H.2013-11-12.2.impc.zip", experiments("2013-11-12.2", procedure="IMPC_CBC_001"))
+    data.folder.put("add/H.2013-11-13.1.impc.zip", b"no archive")
+    data.run()
+    data.put("add/H.2013-10-01.1.impc.zip", specimens("2013-10-01.1", first=200))
+    data.put("add/H.2013-10-02.1.impc.zip", specimens("2013-10-02.1", centre="J"))
+    data.run()
 
 
 def test_nothing_changes_under_the_present_set(data: DataInstallation) -> None:
-    mixed(data)
-    data.run()
-    found = replay(data.tracker, data.qc, data.settings, Proposal())
-    for one in found.changes:
-        print(one.document, one.before, one.after, one.appeared, one.gone)
+    fill(data)
+    found = run(data, Proposal())
     assert found.changes == ()
-    assert sum(found.documents.values()) == 10
-    for key, verdict in found.verdicts.items():
-        print(key.file_name, verdict.outcome, len(verdict.facts))
-    found = replay(data.tracker, data.qc, data.settings, Proposal(rules=str(ROOT / "examples/working_days/working_days.py")))
-    print(found.causes, found.centres, len(found.changes))
+    present = {key: facts for key, facts in recorded(data.tracker, data.qc).items() if facts[0] is not None}
+    verdicts = {(str(key.archive), key.file_name): facts_of(one) for key, one in found.verdicts.items()}
+    assert present.items() <= verdicts.items()
+    outcomes = {facts[0] for facts in present.values()}
+    assert outcomes >= {"accepted", "failed xml_name", "failed xsd", "failed data", "archive not opened"}
+
+
+def proposed(folder: Path) -> Proposal:
+    """Schemas without the relationship "mother", and projects without BaSH."""
+    schemas = shutil.copytree(SCHEMAS, folder / "schemas")
+    file = schemas / "specimen_definition.xsd"
+    file.write_bytes(damaged(file.read_bytes(), '<xs:enumeration value="mother"/>', ""))
+    projects = folder / "projects.csv"
+    projects.write_text("project\nNobody\n")
+    return Proposal(schemas, {"projects": str(projects)})
+
+
+def judged_anew(data: DataInstallation, proposal: Proposal, home: Path) -> dict[tuple[str, str], Facts]:
+    """The verdicts of one session of an empty installation by what is proposed."""
+    settings = data.settings.model_copy(
+        update={
+            "home": home,
+            "tracker_url": None,
+            "qc_url": None,
+            "staging": None,
+            "xsd_dir": proposal.xsd,
+            **{f"reference_{name}": source for name, source in proposal.reference.items()},
+        }
+    )
+    home.mkdir()
+    tracker, qc = open_tracker(settings), open_qc_database(settings)
+    try:
+        init_tracker(tracker)
+        init_qc_database(qc)
+        base = Installation(tracker, settings, home)
+        base.add_centre("H", "J")
+        address = SourceAddress(0, "H", SourceProtocol.FILE, "localhost", "", SecretStr(""), str(data.folder.path))
+        base.add_source(address)
+        DataInstallation(base, qc, data.folder).run()
+        return recorded(tracker, qc)
+    finally:
+        tracker.dispose()
+        qc.dispose()
+
+
+def test_a_replay_is_judging_anew(data: DataInstallation, tmp_path: Path) -> None:
+    mixed(data)
+    data.put(LATER, experiments("2013-11-20.1", animals=2, first=40))
+    data.put("edit/H.2013-11-21.1.impc.zip", change(specimens("2013-11-21.1"), "female", "male"))
+    data.put("delete/H.2013-11-22.1.impc.zip", specimens("2013-11-22.1", mice=1, first=5))
+    data.run()
+    proposal = proposed(tmp_path)
+    found = run(data, proposal, workers=2)
+    verdicts = {(str(key.archive), key.file_name): facts_of(one) for key, one in found.verdicts.items()}
+    assert verdicts == judged_anew(data, proposal, tmp_path / "anew")
+    changes = {one.document.file_name: (one.before, one.after) for one in found.changes if one.is_verdict}
+    assert changes["H.2013-11-02.1.specimen.impc.xml"] == (ACCEPTED, "failed xsd")
+    assert changes["H.2013-11-20.1.experiment.impc.xml"] == (ACCEPTED, "failed data")
+    (centre,) = found.centres
+    assert (centre.centre, centre.documents, centre.lost) == ("H", len(verdicts), len(changes))
+    assert "S12" in {one.code for one in found.causes}
+
+
+def test_archives_of_other_dates_and_centres_are_judged_and_not_reported(data: DataInstallation) -> None:
+    data.put("add/H.2013-10-31.1.impc.zip", specimens())
+    data.base.add_folder("J", "jax").put("add/J.2013-10-31.1.impc.zip", specimens(centre="J"))
+    data.put(LATER, experiments("2013-11-20.1"))
+    data.run()
+    shutil.rmtree(data.settings.staging_directory)
+    found = run(data, Proposal(), since=date(2013, 11, 20))
+    assert (found.archives, found.changes, found.missing) == (1, (), ())
+    assert {key.file_name for key in found.verdicts} == {"H.2013-11-20.1.experiment.impc.xml"}
+    assert run(data, Proposal(), centres=["J"]).documents == {"J": 1}
+
+
+def test_an_archive_without_a_copy_is_named(data: DataInstallation) -> None:
+    data.put(LATER, specimens())
+    data.run()
+    for folder in (data.settings.staging_directory, data.settings.home / "archive"):
+        shutil.rmtree(folder)
+        folder.mkdir()
+    found = run(data, Proposal())
+    assert ([str(key) for key in found.missing], found.archives) == ([LATER], 0)
+
+
+def test_an_interrupted_replay_leaves_nothing(data: DataInstallation) -> None:
+    data.put(LATER, specimens())
+    data.run()
+
+    def interrupt(done: int, of: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(data, Proposal(), on_progress=interrupt)
+
+
+@pytest.mark.parametrize(
+    ("proposal", "said"),
+    [
+        (Proposal(rules="no_such_module"), "The module no_such_module, proposed as dcc.rules, cannot be loaded"),
+        (Proposal(rules="{folder}/broken.py"), "SyntaxError"),
+        (Proposal(rules="{folder}/empty.py"), "The module empty registers no rule"),
+        (Proposal(rules="{folder}/taken.py"), "There are two rules E4"),
+        (Proposal(Path("{folder}/nowhere")), "There is no folder"),
+        (Proposal(Path("{folder}")), "cannot be used|not well-formed|specimen_definition"),
+        (Proposal(reference={"mice": "x"}), "There is no set of reference data 'mice'"),
+        (Proposal(reference={"colonies": "{folder}/none.csv"}), "none.csv"),
+        (Proposal(reference={"colonies": "http://127.0.0.1:9/colonies.csv"}), "could not be read"),
+    ],
+)
+def test_what_cannot_be_used_is_one_clear_error(
+    data: DataInstallation, tmp_path: Path, proposal: Proposal, said: str
+) -> None:
+    (tmp_path / "broken.py").write_text("def")
+    (tmp_path / "empty.py").write_text("")
+    (tmp_path / "taken.py").write_text(RULES.replace("D1", "E4"))
+    (tmp_path / "specimen_definition.xsd").write_text("<schema")
+    filled = Proposal(
+        None if proposal.xsd is None else Path(str(proposal.xsd).format(folder=tmp_path)),
+        {name: source.format(folder=tmp_path) for name, source in proposal.reference.items()},
+        proposal.rules and proposal.rules.format(folder=tmp_path),
+    )
+    with pytest.raises(DccError, match=said):
+        run(data, filled)

@@ -157,6 +157,10 @@ NEXT: Final[Mapping[str, tuple[Step, ...]]] = {
         Step("dcc explain {kind}", "what this error means", codes=(1,)),
         Step("dcc crawl", "collects what is uploaded"),
     ),
+    "replay": (
+        Step("dcc replay --page replay.html", "the same as a page", needs="unwritten"),
+        Step("dcc data causes", "what is wrong at present"),
+    ),
     "doctor": (_STATUS,),
     "staging list": (Step("dcc staging clean --dry-run", "what would be removed"),),
     "staging clean": (Step("dcc staging list", "what is left"),),

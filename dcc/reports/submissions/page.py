@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from markupsafe import Markup
 
+from dcc.databases.columns import utc_now
 from dcc.outcomes import ZipKey
 from dcc.reports.causes.cause import ACTOR_SENTENCES
 from dcc.reports.languages import Catalogue
@@ -24,6 +25,7 @@ from dcc.reports.submissions.limits import (
 )
 from dcc.reports.submissions.model import CentreReport, Outcome, Report, SessionReport, SubmissionReport
 from dcc.reports.submissions.templates import SHIPPED, render
+from dcc.session.replay.verdicts import Replay
 from dcc.settings import Settings
 
 _TEMPLATES: Final = {
@@ -34,6 +36,7 @@ _TEMPLATES: Final = {
 _STYLE: Final = "reports/style.css"
 _ONLY_WHERE_ANY: Final = ("animal_faulty", "refused", "unchecked", "superseded", "ended")
 """Columns of what was accepted that are shown where they hold more than noughts."""
+_MOST_LINES: Final = 500
 _SIGNS: Final = {"good": "✓", "wait": "…", "warn": "!", "bad": "✗"}
 
 
@@ -73,18 +76,10 @@ def render_html(
     ConfigurationError when one of them cannot be used.
     """
     own = None if settings is None else settings.templates_directory
-    style = _style(own)
     values: dict[str, Any] = {
-        **catalogue.functions,
-        "catalogue": catalogue,
+        **_common(catalogue, settings),
         "report": report,
-        "environment": None if settings is None else settings.environment,
-        "language": catalogue.tag,
-        "direction": catalogue.direction,
-        "style": Markup(style),  # noqa: S704
-        "content_security_policy": _policy(style),
         "signs": _SIGNS,
-        "shortened": shortened,
         "most_permitted": MOST_PERMITTED,
         "most_reasons": MOST_REASONS,
         "outcome_words": labels.OUTCOME_TEXTS,
@@ -110,6 +105,35 @@ def render_html(
     if isinstance(report, SubmissionReport):
         values |= _of_submission(report, catalogue)
     return render(_TEMPLATES[type(report)], values, own=own)
+
+
+def render_replay(replay: Replay, catalogue: Catalogue, settings: Settings) -> str:
+    """The page of a replay. Raises ConfigurationError as `render_html`."""
+    own = settings.templates_directory
+    values = {
+        **_common(catalogue, settings),
+        "report": {"made": utc_now()},
+        "replay": replay,
+        "causes": replay.causes,
+        "changes": sorted(replay.changes, key=lambda one: not one.is_verdict),
+        "most": _MOST_LINES,
+    }
+    return render("reports/replay.html", values, own=own)
+
+
+def _common(catalogue: Catalogue, settings: Settings | None) -> dict[str, Any]:
+    """What every page needs."""
+    style = _style(None if settings is None else settings.templates_directory)
+    return {
+        **catalogue.functions,
+        "catalogue": catalogue,
+        "environment": None if settings is None else settings.environment,
+        "language": catalogue.tag,
+        "direction": catalogue.direction,
+        "style": Markup(style),  # noqa: S704
+        "content_security_policy": _policy(style),
+        "shortened": shortened,
+    }
 
 
 def _of_submission(report: SubmissionReport, catalogue: Catalogue) -> dict[str, Any]:

@@ -133,16 +133,13 @@ class Replayer:
     def prepare(self, key: ZipKey, centre: str | None, path: Path, md5: str | None) -> list[Opened]:
         """Open an archive, and prepare its documents; an archive that is not opened is a document without a name.
 
-        Empty if the archive has another MD5. Raises DiskFullError and OSError.
+        Raises DiskFullError and OSError.
         """
         self.staging.prepare(key)
         contents = self.staging.contents(key)
-        found = self.checker.check(path, contents)
-        if md5 is not None and found.md5 != md5:
-            shutil.rmtree(contents, ignore_errors=True)
-            return []
+        found = self.checker.check(path, contents, md5)
         if isinstance(found, NotOpened):
-            return [Opened("", None, 0, None, _verdict(NOT_OPENED, [Problem.of(found.error)]))]
+            return [Opened("", None, 0, None, Verdict(NOT_OPENED))]
         try:
             return [*self._prepare(key, centre, found), *_refused(found)]
         finally:

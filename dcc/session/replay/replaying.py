@@ -11,7 +11,8 @@ import os
 import pickle
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -38,15 +39,16 @@ from dcc.session.prepare.archive_checks import Setup
 from dcc.session.prepare.documents import Basis
 from dcc.session.replay import worker
 from dcc.session.replay.replayer import LEFT_OUT, Opened, Replayer, ToJudge
-from dcc.session.replay.stored_archives import StoredArchive, centres_known, find_archives, grouped, place_of
+from dcc.session.replay.stored_archives import ArchiveBytes, StoredArchive, centres_known, find_archives, grouped
 from dcc.session.replay.verdicts import Change, DocumentKey, Replay, Verdict, compare, outcome_of
 from dcc.settings import Settings
 from dcc.settings.reference import parse_source, shown_source
 from dcc.tracker.register.delegations import load_delegations
 from dcc.tracker.states import State
 
-_AHEAD: Final = 4
-"""The archives for each process that wait for it."""
+_AHEAD: Final = 32
+"""The most archives on their way."""
+_FETCHING: Final = 4
 _APPLIED: Final = State(Phase.UPLOAD, Status.DONE)
 _VALID: Final = State(Phase.XSD, Status.DONE)
 
@@ -89,16 +91,17 @@ def replay(
         raise ConfigurationError(f"There is no folder {proposal.xsd} with schemas. Name the folder of the .xsd files.")
     settings = _proposed(settings, proposal)
     SchemaSet.load(settings.xsd_dir)
-    archives, unread = _selected(tracker, qc, settings, centres, since)
+    with tracker.connect() as of_tracker, qc.connect() as of_qc:
+        archives = find_archives(of_tracker, of_qc, centres, since)
     with TemporaryDirectory(prefix="dcc-replay-") as folder:
         replayer = _replayer(tracker, qc, settings, proposal, Path(folder))
         with _processes(replayer, workers or settings.workers) as run:
             if proposal.rules is not None:
                 run("require_rules", "the rules", Path(proposal.rules).stem).result()
             work = _Work(archives, run)
-            work.prepare(settings, on_progress)
+            work.prepare(ArchiveBytes(settings, Path(folder) / "archives"), on_progress)
             work.judge()
-    return work.result(proposal, unread)
+    return work.result(proposal)
 
 
 def _proposed(settings: Settings, proposal: Proposal) -> Settings:
@@ -111,17 +114,6 @@ def _proposed(settings: Settings, proposal: Proposal) -> Settings:
         except ValueError as error:
             raise ConfigurationError(f"The source of {name} cannot be used: {error}. Correct it.") from error
     return settings.model_copy(update=changes)
-
-
-def _selected(
-    tracker: Engine, qc: Engine, settings: Settings, centres: Sequence[str], since: date | None
-) -> tuple[list[StoredArchive], list[ZipKey]]:
-    """The archives to replay, and those whose bytes are not kept."""
-    with tracker.connect() as of_tracker, qc.connect() as of_qc:
-        found = find_archives(of_tracker, of_qc, centres, since)
-    kept = [one for one in found if place_of(one, settings) is not None]
-    keys = {one.key for one in kept}
-    return kept, [one.key for one in found if one.key not in keys]
 
 
 def _replayer(tracker: Engine, qc: Engine, settings: Settings, proposal: Proposal, root: Path) -> Replayer:
@@ -174,35 +166,48 @@ class _Work:
 
     def __init__(self, archives: Sequence[StoredArchive], run: _Run) -> None:
         self._archives, self._run = archives, run
+        self._missing: list[StoredArchive] = []
         self._opened: dict[ZipKey, list[Opened]] = {}
         self._verdicts: dict[DocumentKey, Verdict] = {}
 
-    def prepare(self, settings: Settings, on_progress: Callable[[int, int], object]) -> None:
-        """Open and prepare all archives."""
-        waiting: deque[tuple[StoredArchive, Any]] = deque()
-        ahead = _AHEAD * settings.workers
-        for archive in [*self._archives, *[None] * ahead]:
-            if archive is not None:
-                given = (archive.key, archive.centre, place_of(archive, settings), archive.md5)
-                waiting.append((archive, self._run("prepare", str(archive.key), *given)))
-            if waiting and (archive is None or len(waiting) > ahead):
-                done, future = waiting.popleft()
-                self._opened[done.key] = future.result()
-                on_progress(len(self._opened), len(self._archives))
+    def prepare(self, stored: ArchiveBytes, on_progress: Callable[[int, int], object]) -> None:
+        """Fetch, open and prepare all archives, a limited number at once."""
+
+        def begin(archive: StoredArchive) -> Any:
+            path = stored.fetch(archive)
+            given = (archive.key, archive.centre, path, archive.md5)
+            return None if path is None else self._run("prepare", str(archive.key), *given)
+
+        begun: deque[tuple[StoredArchive, Any]] = deque()
+        with ThreadPoolExecutor(_FETCHING, thread_name_prefix="fetch") as pool, closing(stored):
+            try:
+                for number, archive in enumerate(self._archives):
+                    begun.append((archive, pool.submit(begin, archive)))
+                    while begun and (len(begun) == _AHEAD or number == len(self._archives) - 1):
+                        first, fetched = begun.popleft()
+                        if (prepared := fetched.result()) is None:
+                            self._missing.append(first)
+                        else:
+                            self._opened[first.key] = prepared.result()
+                        stored.release(first)
+                        on_progress(number + 1 - len(begun), len(self._archives))
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
 
     def judge(self) -> None:
         """Apply and judge all documents, those of centres that share data together."""
         pairs = [
             (archive.centre or "", centre)
             for archive in self._archives
-            for one in self._opened[archive.key]
+            for one in self._opened.get(archive.key, ())
             for centre in (one.name.centre if one.name is not None else archive.centre or "", *one.centres)
         ]
         group_of = grouped(pairs)
         groups: dict[str, list[ToJudge]] = defaultdict(list)
         keys: dict[int, DocumentKey] = {}
         for archive in self._archives:
-            for one in self._opened[archive.key]:
+            for one in self._opened.get(archive.key, ()):
                 key = DocumentKey(archive.key, one.file_name)
                 if one.verdict is not None:
                     self._verdicts[key] = one.verdict
@@ -214,19 +219,16 @@ class _Work:
             for xml_id, verdict in future.result().items():
                 self._verdicts[keys[xml_id]] = verdict
 
-    def result(self, proposal: Proposal, unread: Sequence[ZipKey]) -> Replay:
+    def result(self, proposal: Proposal) -> Replay:
         """The comparison with the present verdicts."""
         after: dict[ZipKey, dict[str, Verdict]] = defaultdict(dict)
         for key, verdict in self._verdicts.items():
             after[key.archive][key.file_name] = verdict
         changes: list[Change] = []
         documents: Counter[str] = Counter()
-        unjudged, lost = 0, list(unread)
-        selected = [one for one in self._archives if one.is_selected]
+        unjudged = 0
+        selected = [one for one in self._archives if one.is_selected and one.key in self._opened]
         for archive in selected:
-            if not self._opened[archive.key]:
-                lost.append(archive.key)
-                continue
             present = archive.present()
             waiting = sum(one.outcome is None for one in present.values())
             unjudged += waiting
@@ -234,7 +236,8 @@ class _Work:
             changes += compare(archive.key, archive.centre, present, after[archive.key])
         keys = {one.key for one in selected}
         verdicts = {key: one for key, one in self._verdicts.items() if key.archive in keys}
-        return Replay(proposal.words, len(selected), documents, unjudged, tuple(lost), tuple(changes), verdicts)
+        missing = tuple(one.key for one in self._missing)
+        return Replay(proposal.words, len(selected), documents, unjudged, missing, tuple(changes), verdicts)
 
 
 def _to_judge(archive: StoredArchive, one: Opened, number: int) -> ToJudge | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import shutil
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
@@ -12,17 +14,20 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection, select
 from sqlalchemy.orm import aliased
 
-from dcc.errors import BadFileNameError
+from dcc.errors import BadFileNameError, StoredObjectLostError
 from dcc.outcomes import Problem, ZipKey
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
 from dcc.qc.models import CentreBlock, Document
 from dcc.session.replay.verdicts import NOT_OPENED, Fact, Verdict, outcome_of
 from dcc.settings import Settings
+from dcc.store.archive_store import ArchiveStore
 from dcc.store.staging import Staging
 from dcc.tracker.lineage import IDS, chunks, has_archive_bytes, rows_by_id
 from dcc.tracker.models import AnException, Centre, FileSourceHasZip, XmlFile, XmlLog, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.problems import OF_DOCUMENT, problem_of
 from dcc.tracker.states import State
+
+log = logging.getLogger(__name__)
 
 _OwnCentre = aliased(Centre)
 _DOWNLOADS: Final = (
@@ -36,6 +41,7 @@ _DOWNLOADS: Final = (
         ZipDownload.id.label("download_id"),
         ZipDownload.content_md5,
         ZipDownload.session_id,
+        ZipDownload.sha256,
     )
     .select_from(ZipDownload)
     .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
@@ -93,6 +99,7 @@ class StoredArchive:
     created: date | None
     download_id: int
     md5: str | None
+    sha256: str | None
     session: int
     has_failed: bool
     is_selected: bool = True
@@ -132,14 +139,15 @@ def find_archives(
 
 def _archive(downloads: list[Any]) -> StoredArchive:
     last = downloads[-1]
-    first = next(row for row in downloads if row.content_md5 == last.content_md5)
+    same = [row for row in downloads if row.content_md5 == last.content_md5]
     return StoredArchive(
         ZipKey(ACTIONS_BY_ID[last.todo_id], last.file_name),
         last.short_name,
         last.created,
         last.download_id,
         last.content_md5,
-        first.session_id or 0,
+        next((row.sha256 for row in reversed(same) if row.sha256 is not None), None),
+        same[0].session_id or 0,
         last.status_id == int(Status.FAILED),
     )
 
@@ -180,13 +188,44 @@ def _add_documents(tracker: Connection, archives: Iterable[StoredArchive]) -> No
             of_selected[row.xml_id].problems.append(problem_of(row))
 
 
-def place_of(archive: StoredArchive, settings: Settings) -> Path | None:
-    """The bytes of an archive; None if they are not kept."""
-    try:
-        path = Staging(settings.staging_directory).archive(archive.key)
-    except BadFileNameError:
-        return None
-    return path if path.is_file() else None
+class ArchiveBytes:
+    """Fetches the bytes of archives, from staging or the archive store. Threads may share it."""
+
+    def __init__(self, settings: Settings, folder: Path) -> None:
+        self._staging, self._store, self._folder = Staging(settings.staging_directory), ArchiveStore(settings), folder
+
+    def fetch(self, archive: StoredArchive) -> Path | None:
+        """The place of an archive's bytes, in staging or below the folder; None if no copy is left.
+
+        Raises StoreUnreachableError if a replica that is away may have them, and OSError.
+        """
+        staged = self._staged(archive)
+        if staged is not None or archive.sha256 is None:
+            return staged
+        path = self._folder / f"{archive.download_id}" / archive.key.file_name
+        path.parent.mkdir(parents=True)
+        try:
+            self._store.fetch(archive.sha256, path)
+        except StoredObjectLostError as error:
+            log.warning("%s", error)
+            return None
+        return path
+
+    def release(self, archive: StoredArchive) -> None:
+        """Remove what was fetched."""
+        shutil.rmtree(self._folder / f"{archive.download_id}", ignore_errors=True)
+
+    def close(self) -> None:
+        """Close connections."""
+        self._store.close()
+
+    def _staged(self, archive: StoredArchive) -> Path | None:
+        try:
+            path = self._staging.archive(archive.key)
+            is_there = path.is_file() and self._staging.holds(archive.key, path.stat().st_size, archive.md5)
+        except (BadFileNameError, OSError):
+            return None
+        return path if is_there else None
 
 
 def centres_known(tracker: Connection) -> frozenset[str]:

@@ -1,0 +1,160 @@
+"""`dcc replay`: stored archives judged under proposed schemas, reference data or rules."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dcc.cli.shell.context import json_option, open_qc, open_tracker, settings_from_environment
+from dcc.cli.shell.next_steps import note_facts
+from dcc.cli.shell.output import count_of, echo_json, echo_table, printable, warn
+from dcc.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from dcc.session.replay.verdicts import Change, Fact, Replay
+
+_SHOWN = 20
+
+
+@click.command()
+@click.option("--xsd", type=click.Path(path_type=Path), metavar="DIR", help="Folder with the proposed schemas.")
+@click.option(
+    "--reference",
+    "references",
+    multiple=True,
+    metavar="NAME=SOURCE",
+    help="A proposed set of reference data: its name, and a file, a folder or a URL; may be repeated.",
+)
+@click.option("--rules", metavar="MODULE", help="A module with proposed rules: its name, or its file or folder.")
+@click.option("--centre", "centres", multiple=True, metavar="CODE", help="Only archives of this centre; repeatable.")
+@click.option("--since", type=click.DateTime(["%Y-%m-%d"]), help="Only archives whose names have this date or later.")
+@click.option("--workers", type=click.IntRange(1), help="Processes on this machine; DCC_WORKERS by default.")
+@click.option("--page", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write a page to FILE.")
+@click.option("--limit", type=click.IntRange(0), default=_SHOWN, show_default=True, help="Lines of each table; 0: all.")
+@json_option
+def replay(
+    xsd: Path | None,
+    references: tuple[str, ...],
+    rules: str | None,
+    centres: tuple[str, ...],
+    since: datetime | None,
+    workers: int | None,
+    page: Path | None,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """Show what proposed schemas, reference data or rules would change.
+
+    Judges the archives in the archive store again under the proposal, beside their present verdicts, and changes
+    nothing. Without a proposal it shows what would be judged differently today. A module with proposed rules runs on
+    this machine: use only modules that you trust.
+
+    \b
+    Examples:
+      dcc replay --xsd schemas-2.0
+      dcc replay --reference impress=https://api.mousephenotype.org/impress --centre H
+      dcc replay --rules proposed_rules.py --since 2026-01-01 --page replay.html
+
+    \b
+    JSON: {"proposal", "archives", "documents", "unjudged" (documents without a present verdict),
+      "missing" (archives that are not kept),
+      "centres": [{"centre", "documents", "gained", "lost", "otherwise"}],
+      "causes": [{"code", "severity", "cause", "appears", "goes", "verdicts"}],
+      "changes": [{"archive", "document", "centre", "before", "after",
+        "appeared": [{"code", "severity", "line", "message"}], "gone": [the same]}]}
+
+    Exit codes: 0, whatever changes; 2 the proposal cannot be used, or a database is not initialised; 4 a source of
+    reference data, the archive store or a database cannot be reached.
+    """
+    from dcc.runtime.processes import interrupted_by_sigterm
+    from dcc.session.replay.replaying import Proposal
+    from dcc.session.replay.replaying import replay as replay_archives
+    from dcc.tracker.queries.zip_action_lists import require_centre
+
+    proposal = Proposal(xsd, dict(map(_reference, references)), rules)
+    settings = settings_from_environment()
+    with open_tracker(settings) as tracker, open_qc(settings) as qc, interrupted_by_sigterm():
+        with tracker.connect() as connection:
+            for centre in centres:
+                require_centre(connection, centre)
+        day = None if since is None else since.date()
+        found = replay_archives(tracker, qc, settings, proposal, centres=centres, since=day, workers=workers)
+    note_facts(unwritten=page is None)
+    if page is not None:
+        from dcc.reports.languages import load_catalogue
+        from dcc.reports.submissions.page import render_replay
+        from dcc.reports.submissions.stored_reports import write_page
+
+        write_page(page.absolute(), render_replay(found, load_catalogue(None, settings), settings))
+        click.echo(f"Wrote {page}.", err=True)
+    if as_json:
+        echo_json(_as_json(found))
+    else:
+        _print(found, limit or None)
+
+
+def _reference(text: str) -> tuple[str, str]:
+    name, equals, source = text.partition("=")
+    if not equals or not source:
+        raise ConfigurationError(f"--reference {text} has no source. Write NAME=SOURCE, such as colonies=colonies.csv.")
+    return name, source
+
+
+def _print(found: Replay, most: int | None) -> None:
+    verdicts = [one for one in found.changes if one.is_verdict]
+    click.echo(
+        f"{count_of(found.archives, 'archive')}, {count_of(sum(found.documents.values()), 'document')}: "
+        f"{count_of(len(verdicts), 'verdict')} would change, and the findings in "
+        f"{count_of(len(found.changes) - len(verdicts), 'other document')}."
+    )
+    headers = ("centre", "documents", "no longer accepted", "newly accepted", "other changes")
+    echo_table(headers, [(e.centre or "-", e.documents, e.lost, e.gained, e.otherwise) for e in found.centres])
+    causes = found.causes
+    echo_table(
+        ("rule", "severity", "appears in", "goes from", "verdicts", "cause"),
+        [(e.code, e.severity.value, e.appears, e.goes, e.verdicts, e.cause) for e in causes[:most]],
+        prose=["cause"],
+    )
+    echo_table(
+        ("archive", "document", "before", "after"),
+        [(f"{e.document.archive}", e.document.file_name, e.before or "-", e.after or "-") for e in verdicts[:most]],
+    )
+    if most is not None and max(len(causes), len(verdicts)) > most:
+        click.echo(f"Of causes and documents the first {most} are shown; --limit 0 prints all.")
+    if found.unjudged:
+        warn(f"{count_of(found.unjudged, 'document')} without a verdict yet: they wait, are held or were withdrawn.")
+    if found.missing:
+        first = printable(found.missing[0])
+        warn(f"{count_of(len(found.missing), 'archive')} not kept any more were left out, such as {first}.")
+
+
+def _as_json(found: Replay) -> dict[str, object]:
+    return {
+        "proposal": found.proposal,
+        "archives": found.archives,
+        "documents": sum(found.documents.values()),
+        "unjudged": found.unjudged,
+        "missing": [str(key) for key in found.missing],
+        "centres": found.centres,
+        "causes": found.causes,
+        "changes": [_change(one) for one in found.changes],
+    }
+
+
+def _change(change: Change) -> dict[str, object]:
+    return {
+        "archive": str(change.document.archive),
+        "document": change.document.file_name,
+        "centre": change.centre,
+        "before": change.before,
+        "after": change.after,
+        "appeared": [_fact(one) for one in change.appeared],
+        "gone": [_fact(one) for one in change.gone],
+    }
+
+
+def _fact(fact: Fact) -> dict[str, object]:
+    return {"code": fact.code, "severity": fact.severity, "line": fact.line, "message": fact.message}

@@ -1,0 +1,56 @@
+"""`dcc replay`: what proposals would change, as tables, JSON and a page."""
+
+from __future__ import annotations
+
+import json
+
+from tests.cli.conftest import Dcc
+from tests.support.data_installations import experiments, specimens
+from tests.support.databases import only_sqlite
+
+RULE = """
+from dcc.documents.contents import Experiment
+from dcc.rules.findings import Severity, fault
+from dcc.rules.registry import rule
+
+@rule("D1", Experiment, severity=Severity.ERROR, message="'{experiment}' is <refused>.", cause="Some are <refused>",
+      remedy="Wait.")
+def none_will_do(experiment, at):
+    "No experiment will do."
+    yield fault(experiment.line, experiment.date, experiment=experiment.experiment_id)
+"""
+
+
+@only_sqlite
+def test_a_replay_says_what_a_proposal_would_change(dcc: Dcc) -> None:
+    dcc.add_folder().put("add/H.2013-10-31.1.impc.zip", specimens() | experiments())
+    dcc("crawl", "--until", "qc")
+    rules, page = dcc.root / "proposed.py", dcc.root / "replay.html"
+    rules.write_text(RULE)
+    assert "0 verdicts would change, and the findings in 0 other documents" in dcc("replay", "--centre", "H").stdout
+
+    result = dcc("replay", "--rules", rules, "--json", "--page", page, "--since", "2013-10-31")
+    found = json.loads(result.stdout)
+    assert found["proposal"] == {"rules": str(rules)}
+    assert found["centres"] == [{"centre": "H", "documents": 2, "gained": 0, "lost": 1, "otherwise": 0}]
+    (cause,) = found["causes"]
+    assert (cause["code"], cause["severity"], cause["cause"], cause["appears"]) == (
+        "D1",
+        "error",
+        "Some are <refused>",
+        1,
+    )
+    (change,) = found["changes"]
+    assert (change["before"], change["after"]) == ("accepted", "failed data")
+    assert [one["code"] for one in change["appeared"]] == ["D1"] * 3
+    written = page.read_text("utf-8")
+    assert "Some are &lt;refused&gt;" in written
+    assert "H.2013-10-31.1.experiment.impc.xml" in written
+
+    table = dcc("replay", "--rules", rules).stdout
+    assert "2 documents: 1 verdict would change" in table
+    assert "H.2013-10-31.1.experiment.impc.xml  accepted  failed data" in table
+    assert dcc("replay", "--since", "2013-11-01").stdout.startswith("0 archives, 0 documents")
+
+    assert "NAME=SOURCE" in dcc.error("replay", "--reference", "colonies", exit_code=2)
+    assert "X" in dcc.error("replay", "--centre", "X", exit_code=2)
