@@ -24,13 +24,8 @@ from tests.support.web_server import WebServer
 
 HEAVY = ("dagster", "lxml", "paramiko", "pandas", "pyarrow", "numpy", "matplotlib", "sqlalchemy", "pydantic")
 COMMANDS = (
-<<<<<<< HEAD
     "init centre source crawl ui status zips show archive retry session sessions report notify data qc rules reference "
-    "validate explain example manifest demo completion settings doctor daemon metrics staging backup restore "
-=======
-    "init centre source crawl ui status zips show archive retry sessions report notify data qc rules reference "
     "validate replay explain example manifest demo completion settings doctor daemon metrics staging backup restore "
->>>>>>> c10e0157 (dcc replay: what proposed schemas, reference data or rules would change)
     "migrate-storage instance"
 )
 

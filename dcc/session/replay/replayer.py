@@ -333,8 +333,9 @@ class _Group:
 
 def _forget_safety(connection: Any, record: object) -> None:  # noqa: ARG001
     """Have a scratch database not wait for the disk; it names waivers and snapshots that it does not have."""
-    for pragma in ("synchronous = OFF", "journal_mode = MEMORY", "foreign_keys = OFF"):
-        connection.execute(f"PRAGMA {pragma}")
+    connection.execute("PRAGMA synchronous = OFF")
+    connection.execute("PRAGMA journal_mode = MEMORY")
+    connection.execute("PRAGMA foreign_keys = OFF")
 
 
 def _refused(found: CheckedArchive) -> Iterator[Opened]:
