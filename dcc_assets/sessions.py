@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -56,6 +56,7 @@ def run_session(
     *,
     source_ids: Sequence[int] | None = None,
     group: str | None = None,
+    urgent: Collection[ZipKey] = (),
     until: Phase = Phase.QC,
     on_crawl: Callable[[SourceCrawl], None] = ignore,
     on_zip: Callable[[ZipOutcome], None] = ignore,
@@ -64,13 +65,15 @@ def run_session(
 ) -> SessionReport:
     """Crawl all available sources, or those of `source_ids`, then process what waits up to the phase `until`.
 
-    With `group`, the session crawls the sources of these centres and processes their archives. Before `xsd` there is
+    With `group`, the session crawls the sources of these centres and processes their archives; with `urgent` ones, it
+    processes only these submissions. Before `xsd` there is
     only the crawl; up to `xsd` submissions are processed, after it documents. `on_crawl`, `on_zip` and `on_data` are
     called with each recorded outcome, in the caller's thread, `on_begin` with the session. Raises SessionActiveError,
     SessionLostError, DatabaseUnreachableError, QcDatabaseOutdatedError and InternalFaultError, and, after all work,
     DagsterStorageError.
     """
     with open_session(tracker, settings, group=group) as session:
+        session.urgent = frozenset(urgent)
         on_begin(session)
         work = Work(
             settings, tracker, session, source_ids, on_crawl=on_crawl, on_zip=on_zip, until=until, on_data=on_data

@@ -20,7 +20,7 @@ from typing import Final, Protocol, TypeVar
 from sqlalchemy import Connection, Engine, func, select, update
 
 from dcc.errors import DatabaseUnreachableError, DccError, DiskFullError, SessionLostError, SessionTimeLimitError
-from dcc.outcomes import EndReason
+from dcc.outcomes import EndReason, ZipKey
 from dcc.phases import Phase
 from dcc.runtime.disk_space import stems_from_full_disk
 from dcc.runtime.log_context import logging_about, progress_log, with_log_context
@@ -77,6 +77,8 @@ class Session:
     """Called with the progress of long listings, by the threads that list; a display sets itself here."""
     named_sources: frozenset[int] = frozenset()
     """The sources that a person named for it, whatever their schedules say."""
+    urgent: frozenset[ZipKey] = frozenset()
+    """If there are any, the only submissions that it processes: a person wants them first."""
     is_handed_over: bool = False
     troubles: tuple[DccError, ...] = ()
     places: ConnectionPlaces | None = field(default=None, repr=False)

@@ -48,5 +48,6 @@ REVISIONS: Final[Revisions] = {
     "0019": _give_reasons,
     "0020": None,
     "0021": None,
+    "0022": None,
 }
 """All revisions, oldest first, and the function that converts the rows of the one before."""

@@ -9,9 +9,12 @@ import time
 
 import pytest
 
+from dcc.naming import Action
 from dcc.operations.sessions import open_session
+from dcc.outcomes import ZipKey
 from dcc.settings import load_settings
 from dcc.tracker.database import open_tracker
+from dcc.tracker.hostings.urgent_archives import urgent_keys
 from tests.cli.conftest import PROGRAM, Dcc, without_id
 from tests.support.databases import only_sqlite
 from tests.support.installations import experiments, growing, note_uploaded, specimens
@@ -330,3 +333,24 @@ def test_what_a_session_did_is_told_though_the_qc_database_is_away(dcc: Dcc) -> 
     result = dcc("retry", GOOD, exit_code=4)
     assert "Session 2 (faults): 1 zip action in" in result.stdout
     assert result.stderr.splitlines()[-1].startswith("Error (qc-database-unreachable): The QC database")
+
+
+@only_sqlite
+def test_urgent_archives_are_processed_alone_or_first_by_the_session_that_runs(dcc: Dcc) -> None:
+    dcc.environment["DCC_DAGSTER_EVENTS"] = "false"
+    folder = dcc.add_folder()
+    folder.put(GOOD)
+    folder.put(BAD, invalid())
+    assert dcc.json("crawl", "--urgent", GOOD)["zip_actions"] == [{**VALID, "count": 1}]
+    assert f"{GOOD} does not wait" in dcc("crawl", "--urgent", GOOD).stderr
+    assert "could not be fetched yet" in dcc("crawl", "--urgent", "edit/H.2013-10-31.9.impc.zip").stderr
+    assert "takes the archives" in dcc("crawl", "--urgent", exit_code=2).stderr
+    assert "takes the archives" in dcc("crawl", BAD, exit_code=2).stderr
+    settings = load_settings(home=dcc.root / "home")
+    tracker = open_tracker(settings)
+    with open_session(tracker, settings):
+        assert "fetches first what you named" in dcc("crawl", "--urgent", BAD).stderr
+        dcc("crawl", exit_code=3)
+    with tracker.connect() as connection:
+        assert ZipKey(Action.EDIT, BAD.removeprefix("edit/")) in urgent_keys(connection)
+    tracker.dispose()

@@ -142,15 +142,15 @@ class TestPreference:
 
 
 class TestWhatWaits:
-    def test_the_oldest_comes_first_by_what_the_names_say(self, tracker: Engine) -> None:
+    def test_the_newest_comes_first_by_what_the_names_say(self, tracker: Engine) -> None:
         """Archives were downloaded in any order."""
         centre, other = seed_centre(tracker, "J"), seed_centre(tracker, "H")
         source = seed_source(tracker, centre)
         names = [
+            (2014, 1, 1, 1, other, "H.2014-01-01.1.impc.zip"),
+            (2013, 10, 31, 10, centre, "J.2013-10-31.10.impc.zip"),
             (2013, 10, 31, 2, other, "H.2013-10-31.2.impc.zip"),
             (2013, 10, 31, 2, centre, "J.2013-10-31.2.impc.zip"),
-            (2013, 10, 31, 10, centre, "J.2013-10-31.10.impc.zip"),
-            (2014, 1, 1, 1, other, "H.2014-01-01.1.impc.zip"),
         ]
         for year, month, day, inc, producer, name in reversed(names):
             zip_ = seed_zip(tracker, source, name, centre_id=producer)

@@ -16,15 +16,17 @@ from dcc.cli.sessions.work import (
     Notices,
     crawl_and_process,
     process_again,
+    request_urgent,
     sources_of_group,
     sources_to_crawl,
+    still_urgent,
 )
 from dcc.cli.shell.context import json_option, open_tracker, parse_zip_key, settings_from_environment
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import echo_json, printable, warn
 from dcc.cli.shell.parameter_types import ID
 from dcc.cli.submissions.notifications import notifying_tracker_outage
-from dcc.errors import DatabaseUnreachableError, SessionTimeLimitError
+from dcc.errors import DatabaseUnreachableError, SessionActiveError, SessionTimeLimitError
 from dcc.outcomes import EndReason
 from dcc.runtime.processes import interrupted_by_sigterm
 
@@ -69,10 +71,20 @@ def _session_options(command: F) -> F:
 )
 @click.option("--all", "everything", is_flag=True, help="Crawl every source that is not paused, due or not.")
 @click.option("--group", metavar="GROUP", help="A session of this group of centres only. [DCC_GROUPS]")
+@click.option("--urgent", is_flag=True, help="Process the submissions ACTION/ZIP before all others, and only these.")
+@click.argument("zip_actions", metavar="[ACTION/ZIP]...", nargs=-1)
 @_session_options
 @click.pass_context
 def crawl(
-    ctx: click.Context, /, source_ids: tuple[int, ...], everything: bool, group: str | None, as_json: bool, **given: Any
+    ctx: click.Context,
+    /,
+    zip_actions: tuple[str, ...],
+    urgent: bool,
+    source_ids: tuple[int, ...],
+    everything: bool,
+    group: str | None,
+    as_json: bool,
+    **given: Any,
 ) -> None:
     """Collect, check and load new archives: a crawling session.
 
@@ -85,9 +97,14 @@ def crawl(
     restricts the session to some centres: it lists their sources and processes their archives only. Sessions of two
     groups run at once; one of all centres runs alone.
 
+    --urgent is for archives that are wanted before all others, which wait for the next session. While another session
+    runs, the command records the wish and ends: that session fetches them next, or the next session does. An archive
+    still waits for older ones of its centre before its data are loaded.
+
     \b
     Examples:
       dcc crawl
+      dcc crawl --urgent add/H.2013-10-31.1.impc.zip
       dcc crawl --source 3 --downloaders 8
       dcc crawl --until xsd
 
@@ -123,8 +140,20 @@ def crawl(
     """
     if (group is not None) + bool(source_ids) + everything > 1:
         raise click.UsageError("--source, --group and --all exclude each other: give one of them.")
+    if urgent != bool(zip_actions) or (urgent and (group or everything)):
+        raise click.UsageError("--urgent takes the archives to process first, and neither --group nor --all.")
+    keys = list(dict.fromkeys(parse_zip_key(text) for text in zip_actions))
     settings = settings_from_environment(**given)
     with notifying_tracker_outage(settings), open_tracker(settings) as tracker:
+        if keys:
+            keys, listing, done = request_urgent(tracker, settings, keys)
+            source_ids = source_ids or tuple(listing)
+            for key in done:
+                warn(
+                    f"{key} does not wait for its download. See `dcc show {key}`, or process it again: dcc retry {key}"
+                )
+            if not keys:
+                return
         if group is None:
             crawlable = sources_to_crawl(tracker, settings, source_ids, even_if_not_due=everything)
             wanted = crawlable if everything else list(source_ids) or None
@@ -136,8 +165,16 @@ def crawl(
                 "`dcc source list`; `dcc crawl --all` crawls all others too; `dcc source add` asks for one."
             )
         shown = session_display(len(crawlable), partial(_count_waiting, tracker, settings), as_json=as_json)
-        work = partial(crawl_and_process, tracker, settings, wanted, group)
-        exit_code = _run_session(shown, work, as_json)
+        work = partial(crawl_and_process, tracker, settings, wanted, group, keys)
+        try:
+            exit_code = _run_session(shown, work, as_json)
+        except SessionActiveError as error:
+            if not keys:
+                raise
+            warn(f"{error} It, or the next session, fetches first what you named.")
+            return
+        for key in still_urgent(tracker, settings, keys) if keys else ():
+            warn(f"{key} could not be fetched yet. The next session that finds it fetches it first.")
     ctx.exit(exit_code)
 
 

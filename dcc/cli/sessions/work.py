@@ -99,12 +99,52 @@ def sources_of_group(tracker: Engine, settings: Settings, group: str) -> list[in
     return crawlable
 
 
+def request_urgent(
+    tracker: Engine, settings: Settings, keys: Sequence[ZipKey]
+) -> tuple[list[ZipKey], list[int], list[ZipKey]]:
+    """Record that the user wants submissions first.
+
+    Returns those that wait or are not known yet, the sources that list them (none if one is not known), and those that
+    do not wait for their download.
+    """
+    from dcc.tracker.database import run_writing
+    from dcc.tracker.hostings.listings import archives_by_source
+    from dcc.tracker.hostings.urgent_archives import not_waiting, request_urgently
+    from dcc.tracker.register.source_addresses import load_addresses
+
+    def request(connection: Connection) -> tuple[list[ZipKey], list[int], list[ZipKey]]:
+        done = not_waiting(connection, keys)
+        wanted = [key for key in keys if key not in done]
+        request_urgently(connection, wanted, user_name())
+        listed = archives_by_source(connection, wanted)
+        is_known = set(wanted) <= {key for found in listed.values() for key in found}
+        crawlable = [one.id for one in load_addresses(connection, ids=sorted(listed))] if is_known else []
+        return wanted, crawlable, done
+
+    return run_writing(tracker, request, patience_seconds=settings.database_retry)
+
+
+def still_urgent(tracker: Engine, settings: Settings, keys: Sequence[ZipKey]) -> list[ZipKey]:
+    """Those of some submissions that are wanted first and could not be fetched yet."""
+    from dcc.tracker.database import run_reading
+    from dcc.tracker.hostings.urgent_archives import urgent_keys
+
+    waiting = set(run_reading(tracker, urgent_keys, patience_seconds=settings.database_retry))
+    return [key for key in keys if key in waiting]
+
+
 def crawl_and_process(
-    tracker: Engine, settings: Settings, source_ids: Sequence[int] | None, group: str | None, listeners: Listeners
+    tracker: Engine,
+    settings: Settings,
+    source_ids: Sequence[int] | None,
+    group: str | None,
+    urgent: Sequence[ZipKey],
+    listeners: Listeners,
 ) -> tuple[int | None, Notices]:
     """Run one complete session in this process; returns its id and notices.
 
-    It is for a group of centres, or for all; with `source_ids`, only these sources are crawled. Raises
+    It is for a group of centres, or for all; with `source_ids`, only these sources are crawled, and with `urgent` ones,
+    only these submissions are processed. Raises
     SessionActiveError, SessionLostError, DatabaseUnreachableError, DatabaseOutdatedError, InternalFaultError, and,
     after everything is done, DagsterStorageError.
     """
@@ -117,6 +157,7 @@ def crawl_and_process(
                 instance,
                 source_ids=source_ids,
                 group=group,
+                urgent=urgent,
                 until=settings.last_phase,
                 on_crawl=listeners.on_crawl,
                 on_zip=listeners.on_zip,
@@ -128,6 +169,7 @@ def crawl_and_process(
     from dcc.session.crawling import crawl_file_sources
 
     with open_session(tracker, settings, group=group) as session:
+        session.urgent = frozenset(urgent)
         listeners.on_begin(session)
         for crawl in crawl_file_sources(tracker, settings, session, source_ids):
             listeners.on_crawl(crawl)

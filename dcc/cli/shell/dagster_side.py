@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from sqlalchemy import Engine
 
@@ -64,6 +64,7 @@ class DagsterSide(Protocol):
         *,
         source_ids: Sequence[int] | None = None,
         group: str | None = None,
+        urgent: Collection[ZipKey] = ...,
         until: Phase = ...,
         on_crawl: Callable[[SourceCrawl], None] = ...,
         on_zip: Callable[[ZipOutcome], None] = ...,

@@ -6,10 +6,11 @@ import heapq
 import itertools
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from dcc.errors import ChecksumMismatchError, SourceError
+from dcc.outcomes import ZipKey
 from dcc.session.archives.jobs import Job
 from dcc.session.batches.results import FromWorkers
 from dcc.session.connection_places import ConnectionPlaces
@@ -55,6 +56,11 @@ class SourceQueue:
     def add(self, job: Job, hosting: Hosting) -> None:
         """Queue a submission."""
         self._waiting.append((job, hosting))
+
+    def put_first(self, keys: Collection[ZipKey]) -> None:
+        """Let submissions go before all others that wait."""
+        if any(job.key in keys for job, _ in self._waiting):
+            self._waiting = deque(sorted(self._waiting, key=lambda waiting: waiting[0].key not in keys))
 
     def take(self, still_wanted: Callable[[], bool]) -> list[tuple[Job, Hosting]]:
         """The submissions whose attempts may begin now; calls `still_wanted` before each."""
@@ -163,6 +169,11 @@ class Attempts:
     def take(self, still_wanted: Callable[[], bool]) -> list[tuple[Job, Hosting]]:
         """The attempts that may begin now; calls `still_wanted` before each."""
         return [taken for source in self.sources.values() for taken in source.take(still_wanted)]
+
+    def put_first(self, keys: Collection[ZipKey]) -> None:
+        """Let submissions go before all others that wait."""
+        for source in self.sources.values() if keys else ():
+            source.put_first(keys)
 
     def take_large(self, size_bytes: int) -> list[Job]:
         """The waiting jobs that need as many bytes, or more."""

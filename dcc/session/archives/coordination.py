@@ -14,6 +14,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 
+from sqlalchemy import Connection
+
 from dcc.errors import (
     ArchiveError,
     ChecksumMismatchError,
@@ -33,7 +35,7 @@ from dcc.session.archives.attempts import Attempts
 from dcc.session.archives.checks import ArchiveChecks, Checked
 from dcc.session.archives.jobs import Job
 from dcc.session.archives.keeping import ArchiveKeeper, KeptArchive
-from dcc.session.archives.recording import Batch, Ended
+from dcc.session.archives.recording import Batch, Ended, Written
 from dcc.session.batches.results import FromWorkers
 from dcc.session.fetching.downloads import (
     DownloadMessage,
@@ -51,6 +53,7 @@ from dcc.sources.hosting import Fault
 from dcc.store.copies import Kept
 from dcc.store.staging import Staging
 from dcc.tracker.hostings.source_statistics import Conduct
+from dcc.tracker.hostings.urgent_archives import urgent_keys
 from dcc.tracker.models import utc_now
 from dcc.tracker.progress import Subject
 from dcc.tracker.states import State
@@ -60,6 +63,8 @@ progress = progress_log(__name__)
 
 _COMMIT_SECONDS, _IDLE_SECONDS, _GATHER_SECONDS = 0.2, 0.5, 0.005
 _MOST_UNCHECKED = 256
+_URGENT_SECONDS = 10.0
+"""Seconds between looks for archives that a person wants first."""
 _STOP_SECONDS = 5.0
 
 DOWNLOADING = State(Phase.DOWNLOAD, Status.RUNNING)
@@ -112,6 +117,7 @@ class Coordinator:
         self._unchecked = 0
         self._batch = Batch()
         self._committed = 0.0
+        self._asked_for_urgent = time.monotonic()
 
     def __enter__(self) -> Coordinator:
         return self
@@ -483,7 +489,15 @@ class Coordinator:
     def _write_batch(self) -> tuple[deque[Job], dict[int, State]]:
         """Write all results, and begin the requested attempts; returns the ended jobs, with their states."""
         batch, self._batch = self._batch, Batch()
-        written = self._session.write(lambda connection: batch.write(connection, self._session.id))
+        asks = time.monotonic() - self._asked_for_urgent > _URGENT_SECONDS
+
+        def write(connection: Connection) -> Written:
+            if asks:
+                self._attempts.put_first(set(urgent_keys(connection)))
+                self._asked_for_urgent = time.monotonic()
+            return batch.write(connection, self._session.id)
+
+        written = self._session.write(write)
         self._committed = time.monotonic()
         for job, numbers in zip(batch.extracted, written.document_ids, strict=True):
             for document, number in zip(job.documents, numbers, strict=True):

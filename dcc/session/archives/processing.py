@@ -59,6 +59,7 @@ from dcc.tracker.hostings.retries import (
     unavailable_error,
 )
 from dcc.tracker.hostings.source_statistics import record_conduct
+from dcc.tracker.hostings.urgent_archives import forget_fetched, urgent_keys
 from dcc.tracker.models import Centre, utc_now
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.register.source_pace import load_dues
@@ -223,7 +224,13 @@ def _take_up(
             progress.conclude(connection, stranded)
         further = {plan.za_id: plan for plan in load_plans(connection, sources, [one.za_id for one in whole])}
         held = note_held(connection, waiting.held)
-        return Work(tuple(whole), tuple(waiting.planned), further=further, held=tuple(held))
+        forget_fetched(connection)
+        first = set(urgent_keys(connection))
+        planned = sorted(waiting.planned, key=lambda plan: plan.key not in first)
+        if not session.urgent:
+            return Work(tuple(whole), tuple(planned), further=further, held=tuple(held))
+        wanted = tuple(plan for plan in planned if plan.key in session.urgent)
+        return Work(tuple(one for one in whole if one.key in session.urgent), wanted, further=further, held=tuple(held))
 
     return session.write(take_up)
 

@@ -50,15 +50,17 @@ def take_up_data(
 ) -> Iterator[DataOutcome]:
     """Process all waiting documents through the phases after validation, up to and including `until`.
 
-    Those of killed sessions are among them. With `keys`, only those submissions are processed, and those with documents
-    that they require to be judged again. Each submission is yielded once for each phase with documents of it; data
-    contexts and overviews once if they changed. Problems of documents are outcomes, not exceptions. Raises the
-    `unreachable` error of either database, SessionLostError and, after everything else is done, InternalFaultError.
+    Those of killed sessions are among them. With `keys`, or in a session of urgent ones, only those submissions are
+    processed, and those with documents that they require to be judged again. Each submission is yielded once for each
+    phase with documents of it; data contexts and overviews once if they changed. Problems of documents are outcomes,
+    not exceptions. Raises the `unreachable` error of either database, SessionLostError and, after everything else is
+    done, InternalFaultError.
     """
     if until < Phase.UPLOAD:
         return
     staging = Staging(settings.staging_directory)
-    work = DataSession(tracker, qc, settings, session, None if keys is None else set(keys), staging)
+    wanted = session.urgent or None if keys is None else keys
+    work = DataSession(tracker, qc, settings, session, None if wanted is None else set(wanted), staging)
     catch_up_with_withdrawals(work)
     make_up_for_left_out(work)
     for phase in _PHASES:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
@@ -74,7 +75,7 @@ class PlannedZip:
 
     `others` list another size than the preferred source: another file, for use only if the preferred copy proves bad.
     `bad` are known to be bad and not fetched. `published` is the MD5 that the archive's own centre published, as last
-    known.
+    known; `failures` counts attempts that failed.
     """
 
     za_id: int
@@ -85,6 +86,7 @@ class PlannedZip:
     others: tuple[Hosting, ...] = ()
     bad: tuple[Hosting, ...] = ()
     published: str | None = None
+    failures: int = 0
 
 
 class KnownDocument(NamedTuple):
@@ -210,7 +212,9 @@ def load_waiting_and_held(
     by_name: bool = False,
     centres: Collection[str] | None = None,
 ) -> Waiting:
-    """The submissions that wait for their download, oldest first, each with its hostings in order of preference.
+    """The submissions that wait for their download, each with its hostings in order of preference.
+
+    Those with the fewest failures are first, then the newest, so that one that keeps failing holds up no other.
 
     Preferred are the producing centre's own sources, then those with the fewest failures, then the fastest; ties go to
     the older source. Known bad copies are left out while their listing is unchanged, and with them submissions without
@@ -250,7 +254,8 @@ def _waiting(connection: Connection, rows: Sequence[Row[Any]], *, by_name: bool)
         for row in rows
         if row.id in elsewhere
     ]
-    return Waiting(_plans(connection, rows, by_name=by_name), held_of(hosts), delegated_of(hosts))
+    planned = sorted(_plans(connection, rows, by_name=by_name), key=lambda plan: plan.failures)
+    return Waiting(planned, held_of(hosts), delegated_of(hosts))
 
 
 def load_interrupted(connection: Connection) -> list[InterruptedZip]:
@@ -379,6 +384,7 @@ def _plan_query(sources: set[int] | None) -> Select[*tuple[Any, ...]]:
         FileSourceHasZip.has_md5,
         FileSourceHasZip.folder,
         FileSourceHasZip.manifest,
+        FileSourceHasZip.num_retries,
         failed_before.label("failed_before"),
         (FileSource.centre_id == ZipFile.centre_id).label("own"),
         BadCopy.size_bytes.label("bad_size"),
@@ -395,8 +401,8 @@ def _plan_query(sources: set[int] | None) -> Select[*tuple[Any, ...]]:
         .outerjoin(Centre, Centre.id == ZipFile.centre_id)
         .outerjoin(FileSourceStatistics, FileSourceStatistics.file_source_id == FileSource.id)
         .order_by(
-            ZipFile.created,
-            ZipFile.inc,
+            ZipFile.created.desc(),
+            ZipFile.inc.desc(),
             Centre.short_name,
             ZipAction.id,
             case((FileSource.centre_id == ZipFile.centre_id, 0), else_=1),
@@ -431,7 +437,9 @@ def at_sources_in_use(query: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...
 def _plans(connection: Connection, rows: Iterable[Row[Any]], *, by_name: bool = False) -> list[PlannedZip]:
     """Make a PlannedZip of the rows of `_plan_query` for each submission that can be fetched, in the rows' order."""
     known: dict[int, tuple[Row[Any], list[Hosting]]] = {}
+    failures: Counter[int] = Counter()
     for row in rows:
+        failures[row.id] += row.num_retries + bool(row.failed_before)
         # The own copy comes first: one of another size is tried only if that proves bad.
         if row.may_be_taken or (row.id in known and known[row.id][1][0].own):
             known.setdefault(row.id, (row, []))[1].append(_hosting(row, by_name))
@@ -441,7 +449,7 @@ def _plans(connection: Connection, rows: Iterable[Row[Any]], *, by_name: bool = 
         if not all(one.own and one.has_md5 and one.bad is None for one in hostings)
     ]
     published = published_checksums(connection, unbound) if unbound else {}
-    plans = (_plan(row, hostings, published.get(za_id)) for za_id, (row, hostings) in known.items())
+    plans = (_plan(row, hostings, published.get(za_id), failures[za_id]) for za_id, (row, hostings) in known.items())
     return [plan for plan in plans if plan.hostings]
 
 
@@ -462,10 +470,9 @@ def _hosting(row: Row[Any], by_name: bool) -> Hosting:
     )
 
 
-def _plan(row: Row[Any], hostings: Sequence[Hosting], published: str | None) -> PlannedZip:
-    plan = PlannedZip(
-        row.id, row.zip_id, ZipKey(ACTIONS_BY_ID[row.todo_id], row.file_name), row.centre, (), published=published
-    )
+def _plan(row: Row[Any], hostings: Sequence[Hosting], published: str | None, failures: int) -> PlannedZip:
+    key = ZipKey(ACTIONS_BY_ID[row.todo_id], row.file_name)
+    plan = PlannedZip(row.id, row.zip_id, key, row.centre, (), published=published, failures=failures)
     bad = tuple(hosting for hosting in hostings if hosting.bad is not None)
     if bad:
         settled = centre_is_to_blame({hosting.id: hosting.bad.md5 for hosting in bad if hosting.bad}, published)

@@ -33,6 +33,7 @@ from dcc.tracker.models.additions import (
     SourceCrawlRow,
     StoredArchive,
     TlsCertificate,
+    UrgentArchive,
     WriteReceipt,
     ZipActionLog,
 )
@@ -94,6 +95,7 @@ __all__ = [
     "StatusRow",
     "StoredArchive",
     "TlsCertificate",
+    "UrgentArchive",
     "WriteReceipt",
     "XmlFile",
     "XmlLog",

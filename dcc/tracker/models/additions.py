@@ -233,6 +233,22 @@ class ServerTurn(Base):
     taken_until: Mapped[float] = mapped_column(DOUBLE, default=0.0)
 
 
+class UrgentArchive(Base):
+    """Additive: a submission that a person wants before all others, by its action and the archive's name.
+
+    It may not be listed yet. The request goes when the archive was fetched.
+    """
+
+    __tablename__ = "urgent_archive"
+    __table_args__ = table_options(Index(None, "file_name"), Index(None, "todo_id"))
+
+    id: Mapped[int] = big_id()
+    todo_id: Mapped[int] = small_reference("processing_type.id", "RESTRICT")
+    file_name: Mapped[str] = mapped_column(String(128))
+    requested_by: Mapped[str] = mapped_column(String(64))
+    created: Mapped[datetime]
+
+
 class HostKey(Base):
     """Additive: an SSH host key that was accepted for a file source."""
 

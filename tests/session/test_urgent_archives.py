@@ -1,0 +1,83 @@
+"""Urgent archives go before all others; of the others, those with fewest failures, then the newest."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from sqlalchemy import select
+
+from dcc.naming import Action
+from dcc.operations.sessions import open_session
+from dcc.outcomes import ZipKey
+from dcc.session.archives.attempts import SourceQueue
+from dcc.session.archives.processing import process_zip_actions
+from dcc.session.crawling import crawl_file_sources
+from dcc.tracker.database import writing
+from dcc.tracker.hostings.urgent_archives import request_urgently, urgent_keys
+from dcc.tracker.models import FileSourceHasZip, ZipAction, ZipDownload, ZipFile
+from tests.support.installations import Installation
+
+NAMES = [f"H.2013-10-{day}.1.impc.zip" for day in range(10, 15)]
+OLDEST, FAILING = NAMES[0], NAMES[-1]
+URGENT = ZipKey(Action.ADD, OLDEST)
+
+
+def fetched(installation: Installation, *urgent: ZipKey) -> list[str]:
+    """The archives in the order in which a session asked for them."""
+    one = installation.with_settings(downloads_per_source=1, max_retries=0)
+    with open_session(one.tracker, one.settings) as session:
+        session.urgent = frozenset(urgent)
+        list(crawl_file_sources(one.tracker, one.settings, session))
+        list(process_zip_actions(one.tracker, one.settings, session))
+    query = (
+        select(ZipFile.file_name)
+        .join(ZipAction, ZipAction.zip_id == ZipFile.id)
+        .join(FileSourceHasZip, FileSourceHasZip.za_id == ZipAction.id)
+        .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
+        .where(ZipDownload.session_id == session.id)
+        .order_by(ZipDownload.id)
+    )
+    with one.tracker.connect() as connection:
+        return list(connection.scalars(query))
+
+
+def test_the_order_of_downloads(installation: Installation) -> None:
+    folder = installation.add_folder()
+    path = folder.path / "add" / FAILING
+    folder.put(f"add/{FAILING}")
+    content = path.read_bytes()
+    with open_session(installation.tracker, installation.settings) as session:
+        list(crawl_file_sources(installation.tracker, installation.settings, session))
+        path.unlink()
+        list(process_zip_actions(installation.tracker, installation.settings, session))
+    for name in NAMES:
+        folder.put(f"add/{name}", content)
+    unknown = ZipKey(Action.EDIT, OLDEST)
+    with writing(installation.tracker) as connection:
+        request_urgently(connection, [URGENT, unknown], "ann")
+        request_urgently(connection, [URGENT], "bob")
+        assert urgent_keys(connection) == [URGENT, unknown]
+    assert fetched(installation) == [OLDEST, *reversed(NAMES[1:-1]), FAILING]
+    assert fetched(installation) == []
+    with installation.tracker.connect() as connection:
+        assert urgent_keys(connection) == [unknown]
+
+
+def test_a_session_of_urgent_archives_leaves_all_others_to_the_next(installation: Installation) -> None:
+    folder = installation.add_folder()
+    for name in NAMES:
+        folder.put(f"add/{name}")
+    assert fetched(installation, URGENT) == [OLDEST]
+    assert sorted(fetched(installation)) == NAMES[1:]
+
+
+def test_a_session_that_runs_lets_urgent_archives_go_first() -> None:
+    downloads: Any = SimpleNamespace(address=SimpleNamespace(windows=None))
+    waiting = SourceQueue(downloads)
+    jobs: list[Any] = [SimpleNamespace(key=ZipKey(Action.ADD, name)) for name in NAMES]
+    for job in jobs:
+        waiting.add(job, None)  # type: ignore[arg-type]
+    waiting.put_first({jobs[3].key, ZipKey(Action.ADD, "another")})
+    taken = [job for job, _ in waiting.take(lambda: True)]
+    assert taken == [jobs[3], *jobs[:3], jobs[4]]
