@@ -18,6 +18,7 @@ from dcc.outcomes import ZipKey, source_partition
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
 from dcc.settings import Settings
 from dcc.sources.due import overdue_at
+from dcc.tracker.decisions import is_acknowledged, is_on_hold
 from dcc.tracker.models import (
     Centre,
     FileSource,
@@ -221,4 +222,6 @@ def _not_through(settings: Settings) -> ColumnElement[bool]:
         ZipAction.status_id != int(Status.CANCELLED),
         or_(waits, failed),
         ~refused,
+        ~is_acknowledged(),
+        ~is_on_hold(),
     )

@@ -39,6 +39,7 @@ from dcc.naming import Action
 from dcc.outcomes import AttemptOutcome
 from dcc.phases import ACTION_IDS, Phase, Status
 from dcc.tracker.database import insert_rows
+from dcc.tracker.decisions import DecisionKind, revoke
 from dcc.tracker.lineage import (
     IDS,
     actions_of,
@@ -59,7 +60,7 @@ from dcc.tracker.models import (
     ZipDownload,
     utc_now,
 )
-from dcc.tracker.states import REQUESTED, WAITING, State, advance, roll_up
+from dcc.tracker.states import REQUESTED, SET_ASIDE, WAITING, State, advance, roll_up
 
 _REQUESTED_BY_LENGTH: Final = 64
 _REASON_LENGTH: Final = 256
@@ -249,7 +250,8 @@ def conclude(connection: Connection, za_ids: Collection[int]) -> None:
 def reopen(connection: Connection, za_ids: Collection[int], requested_by: str, reason: str) -> None:
     """Set submissions back to waiting for their download, with a row in `reopening` for each; nothing is deleted.
 
-    Their pending or running downloads become cancelled, and no earlier download counts for them any more.
+    Their pending or running downloads become cancelled, and no earlier download counts for them any more. That nobody
+    had to act on them is revoked.
     `requested_by` and `reason` are cut to 64 and 256 characters.
     """
     actions = _lock_actions(connection, za_ids)
@@ -273,10 +275,17 @@ def reopen(connection: Connection, za_ids: Collection[int], requested_by: str, r
         ],
     )
     _write_states(connection, ZipAction, {za_id: WAITING for za_id, state in actions.items() if state != WAITING})
+    revoke(connection, DecisionKind.ACKNOWLEDGE, actions, by=requested_by)
     unfinished: list[int] = []
     for ids in chunks(actions):
         unfinished.extend(connection.scalars(_UNFINISHED_DOWNLOADS, {"ids": ids, "unfinished": _UNFINISHED}))
     _cancel(connection, unfinished)
+
+
+def cancel(connection: Connection, za_ids: Collection[int], requested_by: str, reason: str) -> None:
+    """Set submissions aside, so that no session takes them up until they are opened again; recorded as `reopen`."""
+    reopen(connection, za_ids, requested_by, reason)
+    report(connection, [Proposal(Subject.ZIP_ACTION, za_id, SET_ASIDE) for za_id in za_ids])
 
 
 def reopen_documents(

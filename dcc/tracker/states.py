@@ -32,6 +32,9 @@ class State(NamedTuple):
 WAITING: Final = State(Phase.ZIP_NAME, Status.DONE)
 """The state of a submission that waits for its download."""
 
+SET_ASIDE: Final = State(Phase.ZIP_NAME, Status.CANCELLED)
+"""The state of a submission that a person cancelled before it was loaded."""
+
 REQUESTED: Final = State(Phase.DOWNLOAD, Status.PENDING)
 """State of a download that has not begun."""
 

@@ -49,5 +49,6 @@ REVISIONS: Final[Revisions] = {
     "0020": None,
     "0021": None,
     "0022": None,
+    "0023": None,
 }
 """All revisions, oldest first, and the function that converts the rows of the one before."""

@@ -24,7 +24,8 @@ from tests.support.web_server import WebServer
 
 HEAVY = ("dagster", "lxml", "paramiko", "pandas", "pyarrow", "numpy", "matplotlib", "sqlalchemy", "pydantic")
 COMMANDS = (
-    "init centre source crawl ui status zips show archive retry session sessions report notify data qc rules reference "
+    "init centre source crawl ui status zips show archive retry hold release cancel acknowledge session sessions "
+    "report notify data qc rules reference "
     "validate replay explain example manifest demo completion settings doctor daemon metrics staging backup restore "
     "migrate-storage instance"
 )

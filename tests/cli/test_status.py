@@ -48,6 +48,8 @@ def test_the_status_of_an_empty_tracker(dcc: Dcc) -> None:
             "missing": 0,
             "lost": 0,
         },
+        "on_hold": 0,
+        "acknowledged": 0,
         "proposals": 0,
         "findings": [],
     }
@@ -69,6 +71,8 @@ def test_the_status_counts_zip_actions_and_documents_and_tells_of_each_source(dc
         "held",
         "held_archives",
         "archive_store",
+        "on_hold",
+        "acknowledged",
         "proposals",
         "findings",
     ]

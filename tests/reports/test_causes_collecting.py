@@ -15,6 +15,7 @@ from dcc.databases.columns import utc_now
 from dcc.declarations import cause_id
 from dcc.errors import ExportError, NotFoundError
 from dcc.outcomes import ZipKey
+from dcc.phases import Status
 from dcc.qc import models
 from dcc.qc.database import writing
 from dcc.qc.reference import snapshots
@@ -31,6 +32,8 @@ from dcc.session.crawling import list_source
 from dcc.settings import Settings
 from dcc.tracker.crawls import list_sessions
 from dcc.tracker.database import writing as writing_tracker
+from dcc.tracker.decisions import DecisionKind, decide
+from dcc.tracker.queries.zip_action_lists import ZipFilter, select_zips
 from dcc.tracker.register import centres, file_sources
 from dcc.tracker.register.source_addresses import SourceState, load_addresses
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
@@ -345,3 +348,15 @@ def test_archives_that_are_gone_are_a_cause_until_they_are_back(data: DataInstal
         (data.folder.path / path.name).rename(path)
     data.validate()
     assert gone() == []
+
+
+def test_what_somebody_acknowledged_has_no_causes_but_its_own(data: DataInstallation) -> None:
+    data.put("add/H.2013-10-31.2.impc.zip", experiments(first=100, stem="2013-10-31.2"))
+    data.base.run_session()
+    data.take_up()
+    with writing_tracker(data.tracker) as tracker, data.qc.connect() as qc:
+        assert causes_of_all(tracker, qc)
+        ids = [one.id for one in select_zips(tracker, ZipFilter(status=Status.FAILED))]
+        decide(tracker, DecisionKind.ACKNOWLEDGE, ids, by="tester", reason="hopeless")
+        assert (len(ids), causes_of_all(tracker, qc), causes_of_centre(tracker, qc, "H")) == (1, [], [])
+        assert causes_of_zip(tracker, qc, key_of("add/H.2013-10-31.2.impc.zip"))

@@ -15,6 +15,7 @@ from dcc.tracker.database import TRACKER
 _LOGS = ("xml_log", "zip_log", "zip_action_log", "source_crawl")
 _FACTS = tuple(f"{table}.{column}" for table in _LOGS for column in ("code", "details"))
 TRACKER_LATER = {
+    "0023": ("zip_decision",),
     "0022": ("urgent_archive",),
     "0021": ("server_turn",),
     "0020": ("archive_audit",),

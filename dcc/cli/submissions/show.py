@@ -67,6 +67,8 @@ def show(zip_action: str, all_errors: bool, as_json: bool) -> None:
       reopenings  {"requested_by", "reason", "from_phase", "from_status", "created"}
       findings    what crawls noticed: {"session", "source", "file_name", "kind", "message",
                   "created"}
+      decisions   {"kind" (hold or acknowledge), "decided_by", "reason", "created", "revoked",
+                  "revoked_by"}; the latter two are null while it holds
       removals    when its archive or documents went from staging, as reasons
 
     Exit codes: 0; 2 an unknown submission; 4 the tracker cannot be reached.
@@ -104,6 +106,12 @@ def _print_story(story: ZipStory, most_errors: int | None) -> None:
         click.echo("\nRe-opened")
         for entry in story.reopenings:
             click.echo(f"  {printable(entry.created)}  from {_set_back_text(entry)}")
+    if story.decisions:
+        click.echo("\nDecisions")
+        for made in story.decisions:
+            ended = "" if made.revoked is None else f" (until {printable(made.revoked)}, {printable(made.revoked_by)})"
+            who = f"{made.kind}, {printable(made.decided_by)}: {printable(made.reason)}"
+            click.echo(f"  {printable(made.created)}  {who}{ended}")
     if story.removals:
         click.echo("\nRemoved from staging")
         for removal in story.removals:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,8 +12,8 @@ from dcc.cli.shell.context import json_option, open_tracker, settings_from_envir
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import byte_size, count_of, echo_json, echo_table, json_object, printable
 from dcc.cli.sources.source import due_json
+from dcc.cli.submissions.selection import filter_of, filter_options
 from dcc.cli.submissions.sessions import crawl_json, session_json, session_line
-from dcc.naming import Action
 from dcc.phases import Phase, Status
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ def status(as_json: bool) -> None:
                   `dcc archive declined` lists: a list of {"zip", "owner", "hosts", "message"}
       archive_store  {"archives", "bytes", "week": as of `dcc archive status`, "pending", "bad",
                   "missing" (copies), "lost" (archives)}
+      on_hold, acknowledged  how many zip actions are: see `dcc hold` and `dcc acknowledge`
       proposals   how many proposed withdrawals are open: see `dcc data proposals`
       findings    a list of {"session", "source", "file_name", "kind", "message", "created"}
 
@@ -62,6 +64,7 @@ def status(as_json: bool) -> None:
     """
     from dcc.operations.archive_overview import store_overview
     from dcc.tracker import crawls
+    from dcc.tracker.decisions import DecisionKind, count_decided
     from dcc.tracker.hostings import foreign_archives, proposed_withdrawals
     from dcc.tracker.queries import zip_action_lists
     from dcc.tracker.register import file_sources
@@ -77,6 +80,7 @@ def status(as_json: bool) -> None:
         findings = crawls.latest_findings(connection)
         held = zip_action_lists.held_documents(connection)
         held_archives = [one for one in foreign_archives.held_archives(connection) if one.declined is None]
+        decided = count_decided(connection)
         proposals = sum(proposed_withdrawals.count_open(connection).values())
         stored = store_overview(connection, settings)
         active = [entry for entry in crawls.list_held_sessions(connection) if entry.outcome == "active"]
@@ -118,6 +122,8 @@ def status(as_json: bool) -> None:
                     "missing": stored.missing,
                     "lost": len(stored.lost),
                 },
+                "on_hold": decided[DecisionKind.HOLD],
+                "acknowledged": decided[DecisionKind.ACKNOWLEDGE],
                 "proposals": proposals,
                 "findings": findings,
             }
@@ -130,6 +136,9 @@ def status(as_json: bool) -> None:
     _print_sources(entries, latest_crawls, dues)
     _print_list("Waiting to be confirmed", _held_lines(held))
     _print_list("Held archives", [one.message for one in held_archives])
+    for kind, option in ((DecisionKind.HOLD, "on-hold"), (DecisionKind.ACKNOWLEDGE, "acknowledged")):
+        if decided[kind]:
+            click.echo(f"\n{count_of(decided[kind], 'zip action')} {option.replace('-', ' ')}: dcc zips --{option}")
     if proposals:
         click.echo(f"\n{count_of(proposals, 'proposed withdrawal')} to decide on: dcc data proposals")
     _print_archive_store(stored)
@@ -238,43 +247,41 @@ def _print_list(title: str, messages: Sequence[str]) -> None:
 
 
 @click.command()
-@click.option("--centre", help="Only of this producing centre (ILAR code).")
-@click.option("--action", type=click.Choice([action.value for action in Action]), help="Only of this action.")
-@click.option("--phase", type=click.Choice([phase.short_name for phase in Phase]), help="Only in this phase.")
-@click.option("--status", "state", type=click.Choice([s.short_name for s in Status]), help="Only in this status.")
+@filter_options
+@click.option("--acknowledged", is_flag=True, help="Only failed ones that nobody has to act on (`dcc acknowledge`).")
+@click.option("--on-hold", is_flag=True, help="Only those on hold (`dcc hold`).")
 @json_option
-def zips(centre: str | None, action: str | None, phase: str | None, state: str | None, as_json: bool) -> None:
+def zips(acknowledged: bool, on_hold: bool, as_json: bool, **given: Any) -> None:
     """List submissions, oldest first.
 
-    With the sources that host them now; of failed ones since when, why, and whom to write to.
+    With the sources that host them now; of failed ones since when, why, and whom to write to. --status failed leaves
+    out those that somebody acknowledged.
 
     \b
     Examples:
       dcc zips --status failed
       dcc zips --centre H --phase xsd --status done
+      dcc zips --code corrupt-archive --since 2026-11-01
 
     \b
     JSON: a list of {"file_name", "action", "centre" (null where the name tells none), "phase",
       "status", "sources" (ids of those that host it now), "size_bytes", "since", "contact" (the
       centre's e-mail addresses), "reason" (why it failed); the last two may be null
 
-    Exit codes: 0, even without any; 2 an unknown centre; 4 the tracker cannot be reached.
+    Exit codes: 0, even without any; 2 an unknown centre or code; 4 the tracker cannot be reached.
     """
     from dcc.tracker.queries import zip_action_lists
 
-    wanted = zip_action_lists.ZipFilter(
-        centre=centre,
-        action=Action(action) if action else None,
-        phase=Phase[phase.upper()] if phase else None,
-        status=Status[state.upper()] if state else None,
-    )
+    wanted = filter_of(**given, on_hold=on_hold or None)
+    failing = acknowledged or wanted.status is Status.FAILED
+    wanted = replace(wanted, acknowledged=acknowledged if failing else None)
     with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:
-        entries = zip_action_lists.find_zips(connection, wanted, with_reasons=as_json or wanted.status is Status.FAILED)
+        entries = zip_action_lists.find_zips(connection, wanted, with_reasons=as_json or failing)
     if as_json:
         echo_json([{**json_object(entry), "reason": entry.reason and entry.reason.text} for entry in entries])
         return
     note_facts(first=next((f"{entry.action}/{entry.file_name}" for entry in entries), None))
-    if wanted.status is Status.FAILED:
+    if failing:
         _print_failed(entries)
     else:
         _print_zips(entries)

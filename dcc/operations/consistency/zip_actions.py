@@ -26,7 +26,7 @@ from dcc.tracker.models import (
     ZipFile,
     ZipLog,
 )
-from dcc.tracker.states import WAITING, State, advance, roll_up
+from dcc.tracker.states import SET_ASIDE, WAITING, State, advance, roll_up
 
 REFUSED: Final = State(Phase.ZIP_NAME, Status.FAILED)
 EXTRACTED: Final = State(Phase.UNZIP, Status.DONE)
@@ -94,8 +94,8 @@ def zip_states(connection: Connection) -> Iterator[Inconsistency]:
 def _legal(download: State | None) -> set[State]:
     """The states that a submission may have with such a latest download."""
     if download is None:
-        return {WAITING, REFUSED}
-    legal = {advance(WAITING, download)}
+        return {WAITING, REFUSED, SET_ASIDE}
+    legal = {advance(WAITING, download), SET_ASIDE}
     if download.phase <= Phase.UNZIP and download.failed:
         # Another attempt was planned.
         legal |= {WAITING, _FETCHED_ANEW}

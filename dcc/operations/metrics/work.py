@@ -15,6 +15,7 @@ from dcc.session.data.documents import count_waiting
 from dcc.session.leases import read_leases
 from dcc.settings import Settings
 from dcc.tracker import crawls
+from dcc.tracker.decisions import count_decided
 from dcc.tracker.models import (
     AnException,
     Centre,
@@ -161,6 +162,12 @@ def work_families(connection: Connection) -> Iterator[Metric]:
         "waiting_documents",
         "Valid documents that a session has to take further, with those that are held.",
         values=count_waiting(connection),
+    )
+    yield gauge(
+        "decided_zip_actions",
+        "Zip actions that are on hold, and failed ones that are acknowledged.",
+        ("decision",),
+        {(kind.value,): count for kind, count in count_decided(connection).items()},
     )
     yield gauge(
         "held_documents",

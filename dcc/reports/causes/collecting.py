@@ -21,6 +21,7 @@ from dcc.reports.causes.data_facts import DataFacts
 from dcc.reports.causes.log_facts import LogFacts
 from dcc.reports.causes.scopes import Scope
 from dcc.tracker.crawls import SessionEntry, list_sessions
+from dcc.tracker.decisions import acknowledged_keys
 from dcc.tracker.models import XmlLog, ZipActionLog, ZipLog
 from dcc.tracker.queries.session_zips import session_zips
 from dcc.vocabulary import Severity
@@ -43,12 +44,14 @@ def causes_of_centre(
     tracker: Connection, qc: Connection | None, centre: str, *, most: int | None = MOST
 ) -> list[Cause]:
     """The causes of all that is wrong with a centre's submissions and sources at present, worst and largest first."""
-    return _causes(tracker, qc, Scope(centre=centre), crawl_facts_of_centre(tracker, centre), most)
+    scope = Scope(centre=centre, acknowledged=acknowledged_keys(tracker))
+    return _causes(tracker, qc, scope, crawl_facts_of_centre(tracker, centre), most)
 
 
 def causes_of_all(tracker: Connection, qc: Connection | None, *, most: int | None = MOST) -> list[Cause]:
     """The causes of all that is wrong at present, of each centre by itself, the worst and largest first."""
-    return _causes(tracker, qc, Scope(), crawl_facts_of_centre(tracker, None), most)
+    scope = Scope(acknowledged=acknowledged_keys(tracker))
+    return _causes(tracker, qc, scope, crawl_facts_of_centre(tracker, None), most)
 
 
 def causes_of_session(

@@ -6,13 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import ColumnElement, and_, or_, select, true
+from sqlalchemy import ColumnElement, and_, not_, or_, select, true
 
+from dcc.databases.list_parameters import as_json, texts_in
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTION_IDS
 from dcc.qc.apply.versions import in_chunks
 from dcc.qc.models import Document
+from dcc.tracker.decisions import is_acknowledged
 from dcc.tracker.models import Centre, FileSource, FileSourceHasZip, ZipAction, ZipFile
 
 _DOCUMENT: Final = Document.__table__.c
@@ -23,10 +25,12 @@ class Scope:
     """The submissions of a centre, or some submissions, or all.
 
     A centre's are the archives named for it, and those on its file sources that are named for no registered centre.
+    Without `zips`, the `acknowledged` ones are left out: nobody has to act on them.
     """
 
     centre: str | None = None
     zips: Sequence[ZipKey] | None = None
+    acknowledged: Sequence[ZipKey] = ()
 
 
 def zip_conditions(scope: Scope) -> Iterator[ColumnElement[bool]]:
@@ -34,10 +38,9 @@ def zip_conditions(scope: Scope) -> Iterator[ColumnElement[bool]]:
     if scope.zips is not None:
         for action, names in _names_by_action(scope.zips):
             yield and_(ZipAction.todo_id == ACTION_IDS[action], ZipFile.file_name.in_(names))
-    elif scope.centre is not None:
-        yield _of_centre(scope.centre)
     else:
-        yield true()
+        of_centre = true() if scope.centre is None else _of_centre(scope.centre)
+        yield and_(of_centre, ~is_acknowledged())
 
 
 def document_conditions(scope: Scope) -> Iterator[ColumnElement[bool]]:
@@ -46,7 +49,15 @@ def document_conditions(scope: Scope) -> Iterator[ColumnElement[bool]]:
         for action, names in _names_by_action(scope.zips):
             yield and_(_DOCUMENT.zip_action == action.value, _DOCUMENT.zip_file.in_(names))
     else:
-        yield true() if scope.centre is None else _DOCUMENT.centre == scope.centre
+        of_centre = true() if scope.centre is None else _DOCUMENT.centre == scope.centre
+        yield and_(of_centre, *map(not_, _named(scope.acknowledged)))
+
+
+def _named(zips: Sequence[ZipKey]) -> Iterator[ColumnElement[bool]]:
+    for action in Action:
+        if names := [key.file_name for key in zips if key.action is action]:
+            listed = texts_in(f"acknowledged_{action}").params({f"acknowledged_{action}": as_json(names)})
+            yield and_(_DOCUMENT.zip_action == action.value, _DOCUMENT.zip_file.in_(listed))
 
 
 def _names_by_action(zips: Sequence[ZipKey]) -> Iterator[tuple[Action, list[str]]]:

@@ -9,6 +9,7 @@ from dcc.phases import Phase, Status
 from dcc.reports.submissions.model import Outcome, Standing, Step, Tone
 from dcc.tracker.hostings.foreign_archives import HeldArchive
 from dcc.tracker.queries.zip_action_lists import StateCount
+from dcc.tracker.states import SET_ASIDE
 
 if TYPE_CHECKING:
     from dcc.reports.causes.cause import Cause
@@ -97,7 +98,7 @@ def _outcome_of_state(
     if status is Status.FAILED and phase in _ARCHIVE_FAILURES:
         return _ARCHIVE_FAILURES[phase]
     if phase in (Phase.ZIP_NAME, Phase.DOWNLOAD):
-        return Outcome.WAITING
+        return Outcome.WITHDRAWN if (phase, status) == SET_ASIDE else Outcome.WAITING
     if status is Status.FAILED:
         some = _some_taken(states) if taken is None else taken or _under_way(states)
         return Outcome.PARTLY_TAKEN if some else Outcome.NOTHING_TAKEN

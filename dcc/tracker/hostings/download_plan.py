@@ -30,6 +30,7 @@ from dcc.sources.due import Due, Why
 from dcc.sources.hosting import Fault, Hosting, KnownBad
 from dcc.tracker import progress
 from dcc.tracker.attempts import archive_size
+from dcc.tracker.decisions import is_acknowledged, is_on_hold
 from dcc.tracker.hostings.bad_copies import centre_is_to_blame, published_checksums
 from dcc.tracker.hostings.foreign_archives import (
     HeldArchive,
@@ -171,7 +172,8 @@ def reopen_failed_downloads(
     Of archives of some `centres` alone, if given. They include downloads that a person asked for and that failed, and
     archives that are damaged on one source while another has a copy not known to be bad.
     """
-    query = _of_centres(_plan_query(sources).join(_DUE, _DUE.c.id == ZipAction.id), centres)
+    due = _plan_query(sources).join(_DUE, _DUE.c.id == ZipAction.id).where(~is_acknowledged())
+    query = _of_centres(due, centres)
     failed = [plan.za_id for plan in _plans(connection, connection.execute(query))]
     if failed:
         progress.reopen(
@@ -278,6 +280,7 @@ def load_interrupted(connection: Connection) -> list[InterruptedZip]:
         .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
         .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
         .where(
+            ~is_on_hold(),
             ZipAction.phase_id.between(int(Phase.ZIP_MD5), int(Phase.XSD)),
             or_(
                 and_(ZipAction.status_id.in_([*unfinished, int(Status.DONE)]), ~done),
@@ -397,6 +400,7 @@ def _plan_query(sources: set[int] | None) -> Select[*tuple[Any, ...]]:
     )
     return (
         hosted(columns, sources)
+        .where(~is_on_hold())
         .outerjoin(BadCopy, BadCopy.hosting_id == FileSourceHasZip.id)
         .outerjoin(Centre, Centre.id == ZipFile.centre_id)
         .outerjoin(FileSourceStatistics, FileSourceStatistics.file_source_id == FileSource.id)

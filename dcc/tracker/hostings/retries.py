@@ -16,6 +16,7 @@ from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
 from dcc.sources.hosting import Fault, Hosting
 from dcc.tracker import progress
 from dcc.tracker.attempts import archive_size
+from dcc.tracker.decisions import is_on_hold
 from dcc.tracker.hostings.changed_archives import changed_where_fetched
 from dcc.tracker.hostings.declined_archives import Decline, declines_of
 from dcc.tracker.hostings.download_plan import hosted, load_plans
@@ -154,6 +155,7 @@ def require_retriable(connection: Connection, keys: Sequence[ZipKey]) -> None:
     refused name, with only known bad copies, or whose content changed after its data were uploaded.
     """
     ids = {key: _id_of(connection, key) for key in keys}
+    _require_released(connection, ids)
     _require_unchanged(connection, ids)
     there = {plan.za_id for plan in load_plans(connection, None, list(ids.values()), by_name=True)}
     for key, za_id in ids.items():
@@ -173,10 +175,18 @@ def reopen_named(connection: Connection, keys: Sequence[ZipKey], requested_by: s
     after its data were uploaded.
     """
     ids = {key: _id_of(connection, key) for key in keys}
+    _require_released(connection, ids)
     _require_unchanged(connection, ids)
     za_ids = list(ids.values())
     progress.reopen(connection, za_ids, requested_by=requested_by, reason=mark("Processing was asked for again."))
     return za_ids
+
+
+def _require_released(connection: Connection, ids: Mapping[ZipKey, int]) -> None:
+    query = select(ZipAction.id).where(is_on_hold(), ZipAction.id.in_(IDS))
+    for key, za_id in ids.items():
+        if connection.scalar(query, {"ids": [za_id]}) is not None:
+            raise ConfigurationError(f"{key} is on hold. Release it first: dcc release {shlex.quote(str(key))}")
 
 
 def _require_unchanged(connection: Connection, ids: Mapping[ZipKey, int]) -> None:

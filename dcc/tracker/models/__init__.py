@@ -36,6 +36,7 @@ from dcc.tracker.models.additions import (
     UrgentArchive,
     WriteReceipt,
     ZipActionLog,
+    ZipDecision,
 )
 from dcc.tracker.models.phenodcc import (
     AnException,
@@ -101,6 +102,7 @@ __all__ = [
     "XmlLog",
     "ZipAction",
     "ZipActionLog",
+    "ZipDecision",
     "ZipDownload",
     "ZipFile",
     "ZipLog",

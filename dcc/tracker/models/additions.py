@@ -371,6 +371,25 @@ class OwnerNotice(Base):
     reason: Mapped[str | None] = mapped_column(String(255))
 
 
+class ZipDecision(Base):
+    """Additive: a person's decision about a submission; in force until it is revoked.
+
+    `kind` is one of `dcc.tracker.decisions.DecisionKind`.
+    """
+
+    __tablename__ = "zip_decision"
+    __table_args__ = table_options(Index(None, "za_id", "kind"))
+
+    id: Mapped[int] = big_id()
+    za_id: Mapped[int] = big_reference("zip_action.id", "CASCADE")
+    kind: Mapped[str] = mapped_column(String(16))
+    decided_by: Mapped[str] = mapped_column(String(64))
+    reason: Mapped[str] = mapped_column(String(255))
+    created: Mapped[datetime]
+    revoked: Mapped[datetime | None]
+    revoked_by: Mapped[str | None] = mapped_column(String(64))
+
+
 class ArchiveDecline(Base):
     """Additive: an archive on another centre's source that a person declined; in force until it is revoked."""
 

@@ -7,17 +7,19 @@ queries about crawls and sessions, `zip_stories` those about one submission.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, Subquery, and_, exists, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, Subquery, and_, exists, func, literal, or_, select, union
 
-from dcc.errors import NotFoundError
+from dcc.databases.columns import UtcDateTime
+from dcc.errors import ConfigurationError, NotFoundError
 from dcc.naming import Action
 from dcc.outcomes import HELD, Problem, ZipKey
 from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
+from dcc.tracker.decisions import is_acknowledged, is_on_hold
 from dcc.tracker.hostings.foreign_archives import may_be_taken
 from dcc.tracker.lineage import IDS, LATEST, chunks, named_after
 from dcc.tracker.models import (
@@ -64,6 +66,7 @@ def key_of(row: Row[*tuple[Any, ...]]) -> ZipKey:
 
 
 _AnySelect = Select[*tuple[Any, ...]]
+_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +80,22 @@ class StateCount:
 
 @dataclass(frozen=True, slots=True)
 class ZipFilter:
-    """Selects submissions; None does not restrict. `centre` is the producing centre's code."""
+    """Selects submissions; None does not restrict. `centre` is the producing centre's code.
+
+    `kind` is the name of an error in `an_exception` or the id of a rule, for those that have it at present; `since` the
+    time from which on they changed last; `name` a pattern of the archive's name with `*` and `?`. `on_hold` and
+    `acknowledged` are as in `dcc.tracker.decisions`.
+    """
 
     centre: str | None = None
     action: Action | None = None
     phase: Phase | None = None
     status: Status | None = None
+    kind: str | None = None
+    since: datetime | None = None
+    name: str | None = None
+    on_hold: bool | None = None
+    acknowledged: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +271,122 @@ def _conditions(wanted: ZipFilter) -> list[ColumnElement[bool]]:
         conditions.append(ZipAction.phase_id == int(wanted.phase))
     if wanted.status is not None:
         conditions.append(ZipAction.status_id == int(wanted.status))
+    if wanted.kind is not None:
+        conditions.append(ZipAction.id.in_(_with_kind(wanted.kind)))
+    if wanted.since is not None:
+        # SQLite compares texts, and only this type binds times as the database wrote them.
+        conditions.append(ZipAction.last_update >= literal(wanted.since, UtcDateTime()))
+    if wanted.name is not None:
+        plain = wanted.name.translate({ord(each): f"\\{each}" for each in "\\%_"})
+        conditions.append(ZipFile.file_name.like(plain.replace("*", "%").replace("?", "_"), escape="\\"))
+    for wished, condition in ((wanted.on_hold, is_on_hold()), (wanted.acknowledged, is_acknowledged())):
+        if wished is not None:
+            conditions.append(condition if wished else ~condition)
     return conditions
+
+
+def _with_kind(kind: str) -> Select[Any]:
+    """The ids of submissions with a problem of a kind: by themselves, in their latest download or its documents."""
+    of_kind = select(AnException.id).where(AnException.short_name == kind).scalar_subquery()
+    downloads = select(ZipLog.zip_id).where(ZipLog.exception_id == of_kind)
+    active = XmlLog.exception_id == of_kind, XmlLog.cleared.is_(None)
+    documents = select(XmlFile.zip_id).join(XmlLog, XmlLog.xml_id == XmlFile.id).where(*active)
+    found = union(downloads, documents).subquery()
+    candidates = (
+        select(FileSourceHasZip.za_id)
+        .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
+        .where(ZipDownload.id.in_(select(found.c.zip_id)))
+    )
+    latest = (
+        select(FileSourceHasZip.za_id, LATEST.label("download_id"))
+        .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
+        .where(FileSourceHasZip.za_id.in_(candidates))
+        .group_by(FileSourceHasZip.za_id)
+        .subquery()
+    )
+    itself = select(ZipActionLog.za_id).where(ZipActionLog.exception_id == of_kind)
+    fetched = select(latest.c.za_id).where(latest.c.download_id.in_(select(found.c.zip_id)))
+    return select(union(itself, fetched).subquery())
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedZip:
+    """A submission that a person selected, with its state; `loaded`: documents of it came to the QC database."""
+
+    id: int
+    key: ZipKey
+    phase: Phase
+    status: Status
+    on_hold: bool
+    acknowledged: bool
+    loaded: bool
+
+
+def select_zips(connection: Connection, wanted: ZipFilter, names: Sequence[str] | None = None) -> list[SelectedZip]:
+    """The submissions that a filter selects, oldest first; with `names`, of these alone.
+
+    A name is `<action>/<archive>`, or the archive's alone where it has one submission. Raises NotFoundError for a name
+    that the tracker does not know and for an unknown centre, ConfigurationError for an archive with several.
+    """
+    if wanted.centre:
+        require_centre(connection, wanted.centre)
+    loaded = exists(
+        select(XmlFile.id)
+        .join(ZipDownload, ZipDownload.id == XmlFile.zip_id)
+        .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
+        .where(
+            FileSourceHasZip.za_id == ZipAction.id,
+            or_(
+                XmlFile.phase_id > int(Phase.UPLOAD),
+                and_(XmlFile.phase_id == int(Phase.UPLOAD), XmlFile.status_id == int(Status.DONE)),
+            ),
+        )
+    ).correlate(ZipAction)
+    query = select_zip_actions().add_columns(
+        is_on_hold().label("on_hold"), is_acknowledged().label("acknowledged"), loaded.label("loaded")
+    )
+    query = query.where(*_conditions(wanted)).order_by(*OLDEST_FIRST)
+    rows = connection.execute(query) if names is None else _rows_named(connection, query, names)
+    return [
+        SelectedZip(
+            row.id,
+            key_of(row),
+            Phase(row.phase_id),
+            Status(row.status_id),
+            bool(row.on_hold),
+            bool(row.acknowledged),
+            bool(row.loaded),
+        )
+        for row in rows
+    ]
+
+
+def _rows_named(connection: Connection, query: _AnySelect, names: Sequence[str]) -> Iterator[Row[Any]]:
+    of_archives: dict[str, set[str]] = {}
+    for name in names:
+        action, slash, archive = name.partition("/")
+        of_archives.setdefault(archive if slash else action, set()).add(action if slash else "")
+    known: dict[str, list[str]] = defaultdict(list)
+    listed = select(ZipFile.file_name, ZipAction.todo_id).join(ZipAction, ZipAction.zip_id == ZipFile.id)
+    for some in chunks(of_archives):
+        for archive, todo in connection.execute(listed.where(ZipFile.file_name.in_(some))):
+            known[archive].append(ACTIONS_BY_ID[todo].value)
+    wanted: dict[str, set[str]] = {}
+    unknown: list[str] = []
+    for archive, actions in of_archives.items():
+        if "" in actions and len(known[archive]) > 1:
+            several = ", ".join(f"{action}/{archive}" for action in known[archive])
+            raise ConfigurationError(f"{archive!r} names several zip actions: {several}. Name one of them.")
+        wanted[archive] = set(known[archive][:1] if "" in actions else ()) | (actions - {""})
+        unknown += [f"{action}/{archive}" for action in sorted(wanted[archive] - set(known[archive]))]
+        unknown += [archive] if not wanted[archive] else []
+    if unknown:
+        more = f" and {len(unknown) - _NAMED:,} more" if len(unknown) > _NAMED else ""
+        raise NotFoundError(f"The tracker knows no {', '.join(unknown[:_NAMED])}{more}. Look for it with: dcc zips")
+    for some in chunks(wanted):
+        for row in connection.execute(query.where(ZipFile.file_name.in_(some))):
+            if ACTIONS_BY_ID[row.todo_id].value in wanted[row.file_name]:
+                yield row
 
 
 def actions_of_archive(connection: Connection, file_name: str) -> list[Action]:
@@ -280,7 +408,7 @@ def waiting_zip_actions(
     query = (
         select(ZipAction.todo_id, ZipFile.file_name)
         .join(ZipFile, ZipFile.id == ZipAction.zip_id)
-        .where(or_(waiting, _interrupted()), named_after(centres))
+        .where(or_(waiting, _interrupted()), ~is_on_hold(), named_after(centres))
         .order_by(*OLDEST_FIRST)
         .limit(limit)
     )

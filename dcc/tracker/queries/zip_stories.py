@@ -18,6 +18,7 @@ from dcc.outcomes import WAITS, AttemptOutcome, Problem, ZipKey
 from dcc.phases import ACTION_IDS, Phase, Status
 from dcc.sources.hosting import Fault
 from dcc.tracker.crawls import Finding, zip_findings
+from dcc.tracker.decisions import Decision, decisions_of
 from dcc.tracker.hostings.foreign_archives import held_archives
 from dcc.tracker.hostings.older_archives import zips_that_wait
 from dcc.tracker.models import (
@@ -158,7 +159,7 @@ class ZipStory:
     `sources` are the ids of the sources that host it now. `documents` are those of the latest download; `reasons` are
     the submission's own and those of the latest download: they explain its state. `removals` are the times when its
     archive or documents were removed from staging. `waits_for` is an older unfinished archive of its centre that is
-    processed first.
+    processed first. `decisions` are what people decided about it.
     """
 
     file_name: str
@@ -179,6 +180,7 @@ class ZipStory:
     findings: tuple[Finding, ...]
     removals: tuple[Reason, ...]
     waits_for: ZipKey | None = None
+    decisions: tuple[Decision, ...] = ()
 
 
 def zip_story(connection: Connection, key: ZipKey, *, with_documents: bool = True) -> ZipStory:
@@ -222,6 +224,7 @@ def zip_story(connection: Connection, key: ZipKey, *, with_documents: bool = Tru
         findings=tuple(zip_findings(connection, za_id)),
         removals=tuple(removals),
         waits_for=None if older is None else older.key,
+        decisions=decisions_of(connection, za_id),
     )
 
 

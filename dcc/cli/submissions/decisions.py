@@ -1,0 +1,212 @@
+"""`dcc hold`, `release`, `cancel` and `acknowledge`: a person's decisions about many submissions at once."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TextIO
+
+import click
+
+from dcc.cli.shell.context import json_option, open_tracker, settings_from_environment, user_name
+from dcc.cli.shell.next_steps import note_facts
+from dcc.cli.shell.output import count_of, echo_json, echo_table
+from dcc.cli.submissions.selection import Selection, bulk_options
+from dcc.phases import Phase, Status
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from dcc.tracker.queries.zip_action_lists import SelectedZip
+
+Refusal = Callable[["SelectedZip"], str]
+"""Why a submission is left out; empty if it is not."""
+
+_REASON = click.option("--reason", required=True, help="Why; `dcc show` tells it.")
+
+
+@click.command()
+@bulk_options
+@_REASON
+@json_option
+def hold(reason: str, dry_run: bool, as_json: bool, **given: Any) -> None:
+    """Have sessions leave submissions alone until you release them.
+
+    They are neither fetched, nor validated, nor uploaded. Uploaded data stay. A session that is active now may still
+    process them.
+
+    \b
+    Examples:
+      dcc hold add/H.2013-10-31.1.impc.zip --reason "Harwell asks to wait"
+      dcc hold --centre H --name "H.2013-11-*" --reason "a wrong export" --dry-run
+
+    \b
+    JSON: {"zips": [...], "left_out": [{"zip", "why"}], "dry_run"}
+
+    Exit codes: 0; 2 an unknown archive, centre or code; 4 the tracker cannot be reached.
+    """
+    from dcc.tracker.decisions import DecisionKind, decide
+
+    def refusal(one: SelectedZip) -> str:
+        if one.on_hold:
+            return "on hold already"
+        return "through already" if one.phase is Phase.QC else ""
+
+    def work(connection: Connection, za_ids: list[int], reason: str) -> None:
+        decide(connection, DecisionKind.HOLD, za_ids, by=user_name(), reason=reason)
+
+    _do(("put on hold", "release"), given, refusal, work, reason=reason, dry_run=dry_run, as_json=as_json)
+
+
+@click.command()
+@bulk_options
+@json_option
+def release(dry_run: bool, as_json: bool, **given: Any) -> None:
+    """Release submissions on hold: the next session processes them.
+
+    \b
+    Examples:
+      dcc release add/H.2013-10-31.1.impc.zip
+      dcc release --centre H
+
+    \b
+    JSON: as of `dcc hold`
+
+    Exit codes: as of `dcc hold`.
+    """
+    from dcc.tracker.decisions import DecisionKind, revoke
+
+    def work(connection: Connection, za_ids: list[int], _: str) -> None:
+        revoke(connection, DecisionKind.HOLD, za_ids, by=user_name())
+
+    refusal: Refusal = lambda one: "" if one.on_hold else "not on hold"  # noqa: E731
+    _do(("released", "crawl"), given, refusal, work, dry_run=dry_run, as_json=as_json)
+
+
+@click.command()
+@bulk_options
+@_REASON
+@json_option
+def cancel(reason: str, dry_run: bool, as_json: bool, **given: Any) -> None:
+    """Set submissions aside that are not uploaded.
+
+    No session processes them. `dcc retry` takes that back. `dcc data undo` withdraws uploaded data.
+
+    \b
+    Examples:
+      dcc cancel --centre H --status pending --reason "Harwell submits all of it again"
+      dcc cancel --file list.txt --reason "test archives"
+
+    \b
+    JSON: as of `dcc hold`
+
+    Exit codes: 0; 2 an unknown archive, centre or code; 3 a session is active; 4 the tracker cannot be reached.
+    """
+    from dcc.session.leases import refuse_beside_session
+    from dcc.tracker import progress
+
+    def refusal(one: SelectedZip) -> str:
+        if one.loaded or one.phase > Phase.UPLOAD:
+            return "uploaded already (`dcc data undo`)"
+        if (one.phase, one.status) == (Phase.ZIP_NAME, Status.FAILED):
+            return "refused for its name"
+        return "cancelled already" if one.status is Status.CANCELLED else ""
+
+    def work(connection: Connection, za_ids: list[int], reason: str) -> None:
+        refuse_beside_session(connection, settings_from_environment())
+        progress.cancel(connection, za_ids, user_name(), f"Cancelled: {reason}")
+
+    _do(("cancelled", "retry"), given, refusal, work, reason=reason, dry_run=dry_run, as_json=as_json)
+
+
+@click.command()
+@bulk_options
+@click.option("--reason", help="Why nobody has to act; `dcc show` tells it.")
+@click.option("--revoke", "revoked", is_flag=True, help="Take that back.")
+@json_option
+def acknowledge(reason: str | None, revoked: bool, dry_run: bool, as_json: bool, **given: Any) -> None:
+    """Say that nobody has to act on failed submissions.
+
+    `dcc zips`, `dcc data causes`, reports and checks list them no more, sessions do not try them again, and `dcc
+    status` counts them apart. That ends when you revoke it, retry them, or the centre replaces the archive.
+
+    \b
+    Examples:
+      dcc acknowledge --centre H --code corrupt-archive --reason "the server of 2013 is gone"
+      dcc acknowledge --centre H --revoke
+
+    \b
+    JSON: as of `dcc hold`
+
+    Exit codes: as of `dcc hold`.
+    """
+    from dcc.tracker.decisions import DecisionKind, decide, revoke
+
+    if revoked == (reason is not None):
+        raise click.UsageError("Give --reason, or --revoke to take that back.")
+
+    def refusal(one: SelectedZip) -> str:
+        if revoked:
+            return "" if one.acknowledged else "not acknowledged"
+        return "acknowledged already" if one.acknowledged else "" if one.status is Status.FAILED else "not failed"
+
+    def work(connection: Connection, za_ids: list[int], reason: str) -> None:
+        if revoked:
+            revoke(connection, DecisionKind.ACKNOWLEDGE, za_ids, by=user_name())
+        else:
+            # One of an earlier failure would end with this one.
+            revoke(connection, DecisionKind.ACKNOWLEDGE, za_ids, by=user_name())
+            decide(connection, DecisionKind.ACKNOWLEDGE, za_ids, by=user_name(), reason=reason)
+
+    done = ("not acknowledged any more" if revoked else "acknowledged", "acknowledge")
+    _do(done, given, refusal, work, reason=reason, dry_run=dry_run, as_json=as_json)
+
+
+def _do(
+    done: tuple[str, str],
+    given: dict[str, Any],
+    refusal: Refusal,
+    work: Callable[[Connection, list[int], str], None],
+    *,
+    dry_run: bool,
+    as_json: bool,
+    reason: str | None = None,
+) -> None:
+    """Do `work` for the selected submissions without a refusal, in one transaction, and print what was done."""
+    from dcc.tracker.database import writing
+    from dcc.tracker.decisions import require_reason
+
+    text = "" if reason is None else require_reason(reason)
+    zip_actions: Sequence[str] = given.pop("zip_actions")
+    listed: TextIO | None = given.pop("listed")
+    selection = Selection.of(zip_actions, listed, **given)
+    with open_tracker(settings_from_environment()) as tracker, writing(tracker) as connection:
+        chosen = [(one, refusal(one)) for one in selection.zips(connection)]
+        taken = [one for one, why in chosen if not why]
+        if taken and not dry_run:
+            work(connection, [one.id for one in taken], text)
+    note_facts(zip_action=str(taken[0].key) if taken else None)
+    print_chosen(done[0], taken, [(one, why) for one, why in chosen if why], dry_run=dry_run, as_json=as_json)
+
+
+def print_chosen(
+    done: str,
+    taken: Sequence[SelectedZip],
+    left_out: Sequence[tuple[SelectedZip, str]],
+    *,
+    dry_run: bool,
+    as_json: bool = False,
+) -> None:
+    """Print of which submissions something was `done`, or would be, and how many were left out, and why."""
+    if as_json:
+        others = [{"zip": str(one.key), "why": why} for one, why in left_out]
+        echo_json({"zips": [str(one.key) for one in taken], "left_out": others, "dry_run": dry_run})
+        return
+    if dry_run:
+        echo_table(("zip action", "phase", "status"), [(one.key, one.phase, one.status) for one in taken])
+    click.echo(f"{count_of(len(taken), 'zip action')} {'would be ' if dry_run else ''}{done}.")
+    reasons: dict[str, int] = defaultdict(int)
+    for _, why in left_out:
+        reasons[why] += 1
+    for why, number in reasons.items():
+        click.echo(f"{number:,} left out: {why}.")

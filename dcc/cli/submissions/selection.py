@@ -1,0 +1,127 @@
+"""How commands select submissions: by name, by filters, or by a file with names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+
+import click
+
+from dcc.errors import NotFoundError
+from dcc.naming import Action
+from dcc.phases import Phase, Status
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from dcc.tracker.queries.zip_action_lists import SelectedZip, ZipFilter
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_FILTERS = (
+    click.option("--centre", help="Only of this producing centre (ILAR code)."),
+    click.option("--action", type=click.Choice([action.value for action in Action]), help="Only of this action."),
+    click.option("--phase", type=click.Choice([phase.short_name for phase in Phase]), help="Only in this phase."),
+    click.option("--status", "state", type=click.Choice([s.short_name for s in Status]), help="Only in this status."),
+    click.option("--code", metavar="ID", help="Only with this error or rule, as `dcc explain` has it."),
+    click.option(
+        "--since",
+        type=click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"]),
+        help="Only those that changed from then on, in UTC.",
+    ),
+    click.option("--name", metavar="PATTERN", help="Only archives with such a name; * and ? stand for anything."),
+)
+_BULK = (
+    click.argument("zip_actions", metavar="[ACTION/ZIP]...", nargs=-1),
+    *_FILTERS,
+    click.option(
+        "--file",
+        "listed",
+        type=click.File(encoding="utf-8"),
+        metavar="LIST",
+        help="Those named in this file, one a line; - reads standard input.",
+    ),
+    click.option("--dry-run", is_flag=True, help="Only print what would be done."),
+)
+
+
+def filter_options(command: F) -> F:
+    """The options that filter submissions."""
+    for option in reversed(_FILTERS):
+        command = option(command)
+    return command
+
+
+def bulk_options(command: F) -> F:
+    """Names of submissions as arguments, the options that filter them, --file and --dry-run."""
+    for option in reversed(_BULK):
+        command = option(command)
+    return command
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What a command's arguments select; `names` is None without any."""
+
+    wanted: ZipFilter
+    names: Sequence[str] | None
+
+    @classmethod
+    def of(cls, zip_actions: Sequence[str], listed: TextIO | None, **filters: Any) -> Selection:
+        """Read arguments. Raises UsageError if they select nothing in particular, NotFoundError for unknown codes."""
+        names = list(zip_actions)
+        if listed is not None:
+            lines = (line.strip() for line in listed)
+            names += [line for line in lines if line and not line.startswith("#")]
+        if not (zip_actions or listed or any(value is not None for value in filters.values())):
+            raise click.UsageError("Name archives as ACTION/ZIP, or give filters such as --centre, or --file.")
+        return cls(filter_of(**filters), names if zip_actions or listed else None)
+
+    def zips(self, connection: Connection) -> list[SelectedZip]:
+        """The selected submissions, oldest first. Raises NotFoundError and ConfigurationError for wrong names."""
+        from dcc.tracker.queries.zip_action_lists import select_zips
+
+        return select_zips(connection, self.wanted, self.names)
+
+
+def filter_of(
+    *,
+    centre: str | None = None,
+    action: str | None = None,
+    phase: str | None = None,
+    state: str | None = None,
+    code: str | None = None,
+    since: datetime | None = None,
+    name: str | None = None,
+    on_hold: bool | None = None,
+    acknowledged: bool | None = None,
+) -> ZipFilter:
+    """The filter that options make. Raises NotFoundError for an unknown code."""
+    from dcc.tracker.queries.zip_action_lists import ZipFilter
+
+    return ZipFilter(
+        centre=centre,
+        action=Action(action) if action else None,
+        phase=Phase[phase.upper()] if phase else None,
+        status=Status[state.upper()] if state else None,
+        kind=None if code is None else _kind_of(code),
+        since=since,
+        name=name,
+        on_hold=on_hold,
+        acknowledged=acknowledged,
+    )
+
+
+def _kind_of(code: str) -> str:
+    """The kind in the tracker's logs of an error's id or name, or a rule's id."""
+    from dcc.cli.shell import error_advice
+    from dcc.rules.catalogue import CATALOGUE
+
+    entry = error_advice.explain(code)
+    if entry is not None:
+        return entry.name
+    if code in CATALOGUE:
+        return code
+    raise NotFoundError(f"No error or rule has the id {code!r}. See `dcc explain` and `dcc rules list`.")
