@@ -37,6 +37,10 @@ REVIEWED = {
     ),
     "dcc/operations/backups/targets.py": (NAMES, {"name"}),
     "dcc/databases/attached_files.py": ("a name that is made of a number", {"name"}),
+    "dcc/databases/descriptions.py": (
+        NAMES + "; definitions of columns as the database itself tells them; descriptions, quoted",
+        {"changed", "table.name"},
+    ),
     "dcc/databases/engines.py": ("constants", {"'BEGIN IMMEDIATE' if writes else 'BEGIN'"}),
     "dcc/databases/grants.py": (
         "quoted; printed for people, run by nobody",

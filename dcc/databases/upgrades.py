@@ -1,9 +1,10 @@
 """Makes the tables, indexes and views that a database lacks, and converts rows of earlier versions.
 
-Missing tables, columns (with their default in existing rows) and indexes of the models are made. A revision is the
-number of a schema; it has a function in `Database.revisions` only if rows must be converted. The function may find its
-work done, partly or completely: by an upgrade that was interrupted on MySQL or MariaDB, or because the database is new.
-It may use Alembic's `Operations` to change or remove a column.
+Missing tables, columns (with their default in existing rows) and indexes of the models are made, and their descriptions
+written (`dcc.databases.descriptions`). A revision is the number of a schema; it has a function in `Database.revisions`
+only if rows must be converted. The function may find its work done, partly or completely: by an upgrade that was
+interrupted on MySQL or MariaDB, or because the database is new. It may use Alembic's `Operations` to change or remove a
+column.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from sqlalchemy import Column, Connection, MetaData, String, Table, inspect, sel
 from sqlalchemy.schema import CreateColumn, CreateTable
 
 from dcc.databases.database import MADE_FIRST, Database
+from dcc.databases.descriptions import describe_tables, write_comments
 
 _VERSION = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))
 """Alembic's table, which the first versions used."""
@@ -47,10 +49,12 @@ def upgrade(connection: Connection, database: Database) -> None:
         present = set(inspect(connection).get_view_names())
         for name in present.intersection(database.views(connection.dialect.name)):
             connection.exec_driver_sql(f"DROP VIEW {name}")
+        describe_tables(database.metadata)
         make_tables(connection, database.metadata)
         for revision, convert in database.revisions.items():
             if convert is not None and (known is None or revision > known):
                 convert(connection)
+        write_comments(connection, database.metadata)
         make_views(connection, database)
         record_revision(connection, database.head)
     if connection.dialect.name == "sqlite":

@@ -131,5 +131,6 @@ REVISIONS: Final[Revisions] = {
     "0008": _part_centres,
     "0009": None,
     "0010": None,
+    "0011": None,
 }
 """All revisions, oldest first, and the function that converts the rows of the one before."""

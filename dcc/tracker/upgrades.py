@@ -50,5 +50,6 @@ REVISIONS: Final[Revisions] = {
     "0021": None,
     "0022": None,
     "0023": None,
+    "0024": None,
 }
 """All revisions, oldest first, and the function that converts the rows of the one before."""

@@ -14,7 +14,8 @@ from dcc.tracker.database import TRACKER
 
 _LOGS = ("xml_log", "zip_log", "zip_action_log", "source_crawl")
 _FACTS = tuple(f"{table}.{column}" for table in _LOGS for column in ("code", "details"))
-TRACKER_LATER = {
+TRACKER_LATER: Mapping[str, tuple[str, ...]] = {
+    "0024": (),
     "0023": ("zip_decision",),
     "0022": ("urgent_archive",),
     "0021": ("server_turn",),
@@ -58,7 +59,8 @@ TRACKER_LATER = {
     "0002": ("document_reopening", "xml_log.cleared"),
 }
 ENTITIES = ("specimen", "experiment", "line", "housing")
-QC_LATER = {
+QC_LATER: Mapping[str, tuple[str, ...]] = {
+    "0011": (),
     "0010": ("document.origin",),
     "0009": ("document.content_digest",),
     "0008": ("centre_lock", "reserved_ids"),

@@ -16,6 +16,7 @@ _COMMANDS = {
     "causes": "dcc.cli.data.causes:causes",
     "findings": "dcc.cli.data.findings:findings",
     "parameters": "dcc.cli.data.parameters:parameters",
+    "schema": "dcc.cli.data.schema:schema",
     "export": "dcc.cli.data.export:export",
 }
 

@@ -142,6 +142,7 @@ NEXT: Final[Mapping[str, tuple[Step, ...]]] = {
     "data parameters": (
         Step("dcc data export {parameter}.csv --parameter {parameter}", "writes its measurements", needs="parameter"),
     ),
+    "data schema": (Step("dcc data schema {tables}", "the columns of a table", needs="tables"),),
     "data export": (Step("dcc data findings", "what is wrong with the data"),),
     "qc contexts": (Step("dcc qc done --help", "says that somebody is done with them"),),
     "qc done": (_CONTEXTS,),

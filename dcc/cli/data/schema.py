@@ -1,0 +1,130 @@
+"""`dcc data schema`: the tables and columns of both databases, with what they mean."""
+
+from __future__ import annotations
+
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dcc.cli.shell.context import json_option
+from dcc.cli.shell.output import echo_json, echo_table, printable
+from dcc.errors import ConfigurationError, NotFoundError
+from dcc.nearest_names import nearest_sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sqlalchemy import Table
+
+_STYLE = (
+    "body{font:1rem/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;color:#1b1f24;"
+    "background:#fff}table{border-collapse:collapse;width:100%}td,th{text-align:left;vertical-align:top;"
+    "padding:.2rem .6rem;border-bottom:1px solid #d0d7de}code{font-size:.9rem}a{color:#0b4f9e}"
+)
+
+
+@click.command()
+@click.argument("tables", nargs=-1, metavar="[TABLE]...")
+@click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="Write a page of all tables to FILE.")
+@json_option
+def schema(tables: tuple[str, ...], html: Path | None, as_json: bool) -> None:
+    """Describe the tables and columns of both databases.
+
+    Without TABLE it lists the tables; with some, their columns. On MySQL and MariaDB the same descriptions are the
+    comments of tables and columns. It connects to no database.
+
+    \b
+    Examples:
+      dcc data schema
+      dcc data schema measurement specimen
+      dcc data schema --html schema.html
+
+    \b
+    JSON: a list of {"database" (tracker, qc), "table", "description", "columns"}; columns are
+      {"name", "type", "null", "refers_to" (table.column, or null), "description"}
+
+    Exit codes: 0; 2 an unknown table, or the page cannot be written.
+    """
+    from dcc.databases.descriptions import described
+    from dcc.qc.models import QcBase
+    from dcc.tracker.models import Base
+
+    known = {"tracker": list(described(Base.metadata)), "qc": list(described(QcBase.metadata))}
+    names = [table.name for some in known.values() for table in some]
+    for name in tables:
+        if name not in names:
+            raise NotFoundError(
+                f"There is no table {name!r}.{nearest_sentence(name, names)} List them: dcc data schema"
+            )
+    chosen = {
+        database: [table for table in some if not tables or table.name in tables] for database, some in known.items()
+    }
+    if html is not None:
+        try:
+            html.write_text(_page(chosen), "utf-8")
+        except OSError as error:
+            raise ConfigurationError(f"The page {html} cannot be written ({error.strerror}). Name another.") from error
+        click.echo(f"Wrote {printable(html)}.", err=True)
+    if as_json:
+        echo_json([_json(database, table) for database, some in chosen.items() for table in some])
+    elif tables:
+        for table in [table for some in chosen.values() for table in some]:
+            click.echo(f"{click.style(table.name, bold=True)}: {table.comment}")
+            echo_table(["column", "type", "null", "description"], _rows(table), prose=["description"])
+            click.echo()
+    elif html is None:
+        for database, some in chosen.items():
+            click.echo(click.style({"tracker": "The tracker", "qc": "The QC database"}[database], bold=True))
+            echo_table(["table", "description"], [(table.name, table.comment) for table in some], prose=["description"])
+            click.echo()
+
+
+def _rows(table: Table) -> list[tuple[str, str, str, str]]:
+    return [
+        (column.name, str(column.type), "yes" if column.nullable else "", column.comment or "")
+        for column in table.columns
+    ]
+
+
+def _json(database: str, table: Table) -> dict[str, object]:
+    columns = [
+        {
+            "name": column.name,
+            "type": str(column.type),
+            "null": bool(column.nullable),
+            "refers_to": next((key.target_fullname for key in column.foreign_keys), None),
+            "description": column.comment,
+        }
+        for column in table.columns
+    ]
+    return {"database": database, "table": table.name, "description": table.comment, "columns": columns}
+
+
+def _page(chosen: Mapping[str, Sequence[Table]]) -> str:
+    parts = []
+    for database, title in (("tracker", "The tracker"), ("qc", "The QC database")):
+        parts.append(f"<h2>{title}</h2>")
+        for table in chosen[database]:
+            rows = "".join(
+                f"<tr><td><code>{escape(name)}</code></td><td><code>{escape(kind)}</code></td><td>{null}</td>"
+                f"<td>{_words(comment)}</td></tr>"
+                for name, kind, null, comment in _rows(table)
+            )
+            parts.append(
+                f'<h3 id="{escape(database)}.{escape(table.name)}"><code>{escape(table.name)}</code></h3>'
+                f"<p>{_words(table.comment or '')}</p><table><thead><tr><th>column</th><th>type</th><th>null</th>"
+                f"<th>description</th></tr></thead><tbody>{rows}</tbody></table>"
+            )
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>Tables and columns</title>'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{_STYLE}</style></head>'
+        f"<body><main><h1>Tables and columns</h1>{''.join(parts)}</main></body></html>\n"
+    )
+
+
+def _words(text: str) -> str:
+    """A text in HTML, in which what is between backticks is code."""
+    pieces = escape(text).split("`")
+    return "".join(f"<code>{piece}</code>" if number % 2 else piece for number, piece in enumerate(pieces))
