@@ -26,6 +26,7 @@ class StoreResource(PlatformResource):
     archive_replicas: str | None = setting("archive_replicas")
     archive_access_key: str | None = setting("archive_access_key", secret=True)
     archive_audit_days: int | None = setting("archive_audit_days")
+    archive_keep_days: int | None = setting("archive_keep_days")
     retry: float | None = setting("store_retry")
 
     def staging(self) -> Staging:

@@ -20,7 +20,9 @@ from dcc.tracker.stored_archives import (
     Audit,
     WantedCopy,
     due_copies,
+    expired_archives,
     faulty_copies,
+    forget_archive,
     record_audit,
 )
 
@@ -31,11 +33,15 @@ _BATCH = 50
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """What audits or repairs found: one for each replica; what was caught up with; and the lost archives."""
+    """What audits or repairs found: one for each replica; what was caught up with; and the lost archives.
+
+    `removed` is the number of archives that were older than DCC_ARCHIVE_KEEP_DAYS.
+    """
 
     audits: tuple[Audit, ...]
     caught_up: CaughtUp
     lost: tuple[Lost, ...]
+    removed: int = 0
 
     @property
     def is_away(self) -> bool:
@@ -53,19 +59,21 @@ def audit_archives(
 ) -> Audited:
     """Catch up with pending copies, then read the copies that are due (or `everything`) and repair them.
 
-    `replica` is the URL of the only one to audit. Each audit is recorded. Raises NotFoundError for an unknown replica,
-    ConfigurationError, TrackerUnreachableError.
+    Archives older than DCC_ARCHIVE_KEEP_DAYS, if that is set, are removed first. `replica` is the URL of the only one
+    to audit. Each audit is recorded. Raises NotFoundError for an unknown replica, ConfigurationError,
+    TrackerUnreachableError.
     """
     days = settings.archive_audit_days
     with ArchiveCopies(tracker, settings) as copies:
         chosen = _chosen(copies.store, replica)
+        removed = _remove_expired(copies, settings.archive_keep_days) if settings.archive_keep_days else 0
         caught_up = copies.catch_up()
         audits = []
         for one in chosen:
             one.remove_parts()
             due = copies.read(partial(due_copies, replica=one.url, days=days, everything=everything))
             audits.append(_audited(copies, one, due, requested_by))
-        return Audited(tuple(audits), caught_up, copies.read(partial(find_lost, settings=settings)))
+        return Audited(tuple(audits), caught_up, copies.read(partial(find_lost, settings=settings)), removed)
 
 
 def repair_archives(tracker: Engine, settings: Settings, requested_by: str) -> Audited:
@@ -85,6 +93,21 @@ def _chosen(store: ArchiveStore, url: str | None) -> list[Replica]:
         known = ", ".join(one.url for one in store.replicas)
         raise NotFoundError(f"{url} is no replica of the archive store. Name one of: {known}")
     return found
+
+
+def _remove_expired(copies: ArchiveCopies, days: int) -> int:
+    """Remove archives that arrived so long ago; one of which a copy cannot be removed stays known."""
+    removed = 0
+    for one in copies.read(partial(expired_archives, days=days)):
+        try:
+            for replica in copies.store.replicas:
+                replica.remove(one.sha256)
+        except DccError as error:
+            log.warning("The archive %s is not removed yet: %s", one.sha256, error)
+            continue
+        copies.write(partial(forget_archive, archive_id=one.archive_id))
+        removed += 1
+    return removed
 
 
 def _audited(copies: ArchiveCopies, replica: Replica, wanted: Iterable[WantedCopy], requested_by: str) -> Audit:

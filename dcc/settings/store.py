@@ -118,6 +118,10 @@ class StoreSettings(SettingsGroup):
         default=30, ge=1, le=36_500, description="Days within which nightly audits read every copy."
     )
 
+    archive_keep_days: int | None = Field(
+        default=None, ge=1, le=36_500, description="Days after which archives leave the archive store; else never."
+    )
+
     @field_validator("archive_replicas")
     @classmethod
     def _names_replicas(cls, text: str | None) -> str | None:

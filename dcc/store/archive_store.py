@@ -94,7 +94,7 @@ class Replica:
                 files.rm_file(self._place(sha256))
                 raise ConnectionError("other bytes came back")
 
-        if self._do(f"look for {sha256}", partial(self._is_there, sha256=sha256)):
+        if self.exists(sha256):
             if (found := self.check(sha256)).state is not CopyState.GOOD:
                 raise _lost(sha256, f"{found.reason} ({self.url})")
             return
@@ -113,6 +113,10 @@ class Replica:
         if self.check(sha256).state is CopyState.BAD:
             self._do(f"put {sha256} aside", put_aside)
         self.put(sha256, path)
+
+    def exists(self, sha256: str) -> bool:
+        """Whether there is a copy, whatever its bytes."""
+        return self._do(f"look for {sha256}", partial(self._is_there, sha256=sha256))
 
     def check(self, sha256: str) -> Copy:
         """Read a copy, and compare its checksum."""

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Table, and_, bindparam, case, exists, func, or_, select, update
+from sqlalchemy import Connection, Table, and_, bindparam, case, delete, exists, func, or_, select, update
 from sqlalchemy.dialects import mysql, sqlite
 
 from dcc.outcomes import ZipKey
@@ -55,6 +55,15 @@ _UNKEPT: Final = (
     .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
     .where(ZipFile.file_name.in_(IDS), has_archive_bytes())
     .group_by(ZipAction.id, ZipAction.todo_id, ZipFile.file_name, ZipFile.size_bytes, ZipFile.content_md5)
+)
+_UNSTORED: Final = (
+    select(ZipDownload.id)
+    .outerjoin(StoredArchive, StoredArchive.sha256 == ZipDownload.sha256)
+    .where(
+        ZipDownload.id.in_(IDS),
+        has_archive_bytes(),
+        or_(ZipDownload.sha256.is_(None), and_(StoredArchive.id.is_not(None), StoredArchive.stored.is_(None))),
+    )
 )
 _DELIVERED: Final = (
     select(ZipAction.todo_id, ZipFile.file_name)
@@ -207,6 +216,11 @@ def unkept(connection: Connection, file_names: Iterable[str]) -> Iterator[Unkept
                 yield Unkept(row.download_id, key, row.size_bytes, row.content_md5)
 
 
+def unstored(connection: Connection, download_ids: Iterable[int]) -> set[int]:
+    """Which of these downloads had an archive that is not stored in every required replica yet."""
+    return {number for ids in chunks(download_ids) for number in connection.scalars(_UNSTORED, {"ids": ids})}
+
+
 def delivered_as(connection: Connection, sha256: str) -> list[ZipKey]:
     """The submissions that these bytes are of."""
     rows = connection.execute(_DELIVERED, {"sha256": sha256})
@@ -278,6 +292,25 @@ def offers(connection: Connection, sha256: str) -> list[Offer]:
         )
         for row in connection.execute(_OFFERS, {"sha256": sha256})
     ]
+
+
+def all_archives(connection: Connection, after: int = 0, most: int = 500) -> list[WantedCopy]:
+    """The stored archives: the next ones after an archive's id."""
+    query = select(StoredArchive.id, StoredArchive.sha256, StoredArchive.size_bytes).where(StoredArchive.id > after)
+    return [WantedCopy(*row) for row in connection.execute(query.order_by(StoredArchive.id).limit(most))]
+
+
+def expired_archives(connection: Connection, days: int) -> list[WantedCopy]:
+    """The archives that no attempt has delivered for so many days."""
+    since = utc_now() - timedelta(days=days)
+    later = exists().where(ZipDownload.sha256 == StoredArchive.sha256, ZipDownload.received >= since)
+    query = select(StoredArchive.id, StoredArchive.sha256, StoredArchive.size_bytes)
+    return [WantedCopy(*row) for row in connection.execute(query.where(StoredArchive.created < since, ~later))]
+
+
+def forget_archive(connection: Connection, archive_id: int) -> None:
+    """Remove an archive from the records, once all its copies are removed."""
+    connection.execute(delete(StoredArchive).where(StoredArchive.id == archive_id))
 
 
 def record_audit(connection: Connection, audit: Audit) -> None:

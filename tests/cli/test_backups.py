@@ -24,6 +24,13 @@ def test_an_installation_is_backed_up_checked_and_restored_elsewhere(dcc: Dcc) -
     folder.put("add/H.2013-10-31.1.impc.zip")
     dcc("crawl")
     sets = dcc.root / "sets"
+    assert dcc.json("backup", sets, "--with-archives")["archives"] == {
+        "copied": 1,
+        "present": 1,
+        "missing": 0,
+        "reasons": [],
+    }
+    assert "Copied 0 archives to" in dcc("backup", sets, "--with-archives").stdout
     told = dcc.json("backup", sets, "--with-staging")
     assert told["sessions"] == []
     assert told["staging"]["files"] == 2
@@ -36,6 +43,8 @@ def test_an_installation_is_backed_up_checked_and_restored_elsewhere(dcc: Dcc) -
     report = other.json("restore", sets)
     assert report["rows"] == told["tracker"]["rows"] + told["qc"]["rows"]
     assert report["staging"] == {"same": 0, "put_back": 2, "different": 0, "missing": 0, "archives_missing": 0}
+    # The archives are not in it; the other installation keeps them from staging.
+    assert (other.json("status")["archive_store"]["pending"], other.json("archive", "repair")["copied"]) == (1, 1)
     for command in (["status"], ["zips"], ["show", "add/H.2013-10-31.1.impc.zip"], ["source", "list"]):
         assert other.json(*command) == dcc.json(*command)
     other("crawl")
@@ -47,6 +56,7 @@ def test_what_is_said_of_a_backup_and_a_restoration(dcc: Dcc) -> None:
     sets = dcc.root / "sets"
     made = dcc("backup", sets)
     assert made.stdout.startswith(f"Backed up to {sets}/dcc-")
+    assert "The archive store is not in it: --with-archives copies it" in made.stderr
     assert "The access keys of file sources are in it" in made.stderr
     kept = dcc("backup", sets, "--keep", 1, "--without-secrets")
     assert "Removed 1 older backup." in kept.stdout

@@ -16,20 +16,21 @@ from sqlalchemy import Engine, select, update
 from dcc.errors import NotFoundError
 from dcc.operations.archive_audits import audit_archives, repair_archives
 from dcc.operations.archive_overview import store_overview
+from dcc.operations.retention.cleanup import review_staging
+from dcc.operations.retention.policy import Policy, Verdict
+from dcc.phases import Phase
 from dcc.settings import Settings
 from dcc.store.archive_store import ArchiveStore
 from dcc.store.copies import CopyState
 from dcc.tracker.database import writing
-from dcc.tracker.models import ArchiveCopy, utc_now
+from dcc.tracker.models import ArchiveCopy, StoredArchive, ZipDownload, utc_now
 from dcc.tracker.stored_archives import audits, record_kept
 from tests.store.test_archive_store import known_hosts
-from tests.support.databases import only_sqlite
 from tests.support.installations import Folder, Installation
 from tests.support.s3_server import Bucket
 from tests.support.servers import SftpServer
 
 KEY = "add/H.2013-10-31.1.impc.zip"
-pytestmark = only_sqlite
 
 
 def keep(tracker: Engine, settings: Settings, folder: Path, count: int) -> dict[str, bytes]:
@@ -122,6 +123,7 @@ def test_a_bucket_and_an_sftp_server_repair_each_other(
     store.close()
 
 
+@pytest.mark.both_databases
 def test_an_archive_whose_copies_are_all_gone_is_fetched_again_or_named(
     installation: Installation, folder: Folder
 ) -> None:
@@ -163,3 +165,36 @@ def test_a_share_of_the_copies_is_read_each_night(tracker: Engine, settings: Set
     assert [(one.replica, one.copies) for one in only.audits] == [(str(folders[1]), 9)]
     with pytest.raises(NotFoundError, match="no replica of the archive store"):
         audit_archives(tracker, settings, "tester", replica="/elsewhere")
+
+
+@pytest.mark.both_databases
+def test_archives_leave_the_store_only_by_a_rule_of_its_own(installation: Installation, folder: Folder) -> None:
+    tracker, settings = installation.tracker, installation.settings
+    old, new = folder.put(KEY), folder.put(KEY.replace("31.1", "31.2"), b"PK no archive")
+    installation.run_session()
+    names = [hashlib.sha256(content).hexdigest() for content in (old, new)]
+    with writing(tracker) as connection:
+        long_ago = utc_now() - timedelta(days=100)
+        connection.execute(update(StoredArchive).values(created=long_ago))
+        connection.execute(update(ZipDownload).where(ZipDownload.sha256 == names[0]).values(received=long_ago))
+    assert audit_archives(tracker, settings, "tester").removed == 0
+    rule = settings.model_copy(update={"archive_keep_days": 99})
+    assert audit_archives(tracker, rule, "tester").removed == 1
+    assert [copy.name for copy in (settings.home / "archive").glob("??/*")] == names[1:]
+    with tracker.connect() as connection:
+        assert list(connection.scalars(select(StoredArchive.sha256))) == names[1:]
+        assert list(connection.scalars(select(ArchiveCopy.state))) == ["good"]
+
+
+@pytest.mark.both_databases
+def test_staging_keeps_what_is_not_stored_yet(installation: Installation, folder: Folder) -> None:
+    folder.put(KEY, b"PK no archive")
+    away = installation.with_settings(archive_replicas=str(installation.root / "missing"))
+    away.run_session()
+    at_once = Policy(keep_days=0, keep_failed_days=0, keep_part_days=0, phase=Phase.XSD)
+    (decision,) = review_staging(away.tracker, away.settings, at_once)
+    assert (decision.verdict, "not in the archive store yet" in decision.reason) == (Verdict.KEEP, True)
+    (installation.root / "missing").mkdir()
+    assert repair_archives(away.tracker, away.settings, "tester").caught_up.copies == 1
+    (decision,) = review_staging(away.tracker, away.settings, at_once)
+    assert decision.verdict is Verdict.REMOVE

@@ -78,6 +78,10 @@ CASES: dict[str, tuple[str, Damage]] = {
         "C1",
         _in_tracker("INSERT INTO zip_file (file_name, last_update) VALUES ('H.2014-01-01.1.impc.zip', '2026-01-01')"),
     ),
+    "a delivered archive that the archive store does not know": (
+        "C23",
+        _in_tracker("DELETE FROM stored_archive"),
+    ),
     "a listed archive lost": (
         "C2",
         _in_tracker(f"UPDATE source_crawl SET listed = listed + 1 WHERE id = {_newest('source_crawl')}"),

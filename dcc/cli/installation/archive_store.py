@@ -35,7 +35,8 @@ def audit(replica: str | None, everything: bool, as_json: bool) -> None:
     \b
     JSON: {"audits": a list of {"replica", "started", "finished", "requested_by", "copies" (read),
       "bad", "missing", "repaired", "message" (why it ended early)}, "kept" (archives from
-      staging), "copied" (pending copies made), "lacking": by replica, why it lacks copies,
+      staging), "copied" (pending copies made), "removed" (archives older than
+      DCC_ARCHIVE_KEEP_DAYS), "lacking": by replica, why it lacks copies,
       "lost": a list of {"sha256", "size_bytes", "archives"}}
 
     Exit codes: 0; 1 a copy is bad or missing, or an archive is lost; 2 an unknown replica, or the tracker is not
@@ -130,14 +131,24 @@ def status(as_json: bool) -> None:
 
 def _show(done: Audited, *, as_json: bool) -> None:
     if as_json:
-        report = {"kept": done.caught_up.archives, "copied": done.caught_up.copies, "lacking": done.caught_up.lacking}
-        echo_json({"audits": [json_object(one) for one in done.audits]} | report | {"lost": _lost(done.lost)})
+        echo_json(
+            {
+                "audits": [json_object(one) for one in done.audits],
+                "kept": done.caught_up.archives,
+                "copied": done.caught_up.copies,
+                "removed": done.removed,
+                "lacking": done.caught_up.lacking,
+                "lost": _lost(done.lost),
+            }
+        )
     else:
         if done.caught_up.archives or done.caught_up.copies:
             click.echo(
                 f"Kept {count_of(done.caught_up.archives, 'archive')} from staging, and made "
                 f"{count_of(done.caught_up.copies, 'pending copy').replace('copys', 'copies')}."
             )
+        if done.removed:
+            click.echo(f"Removed {count_of(done.removed, 'archive')} older than DCC_ARCHIVE_KEEP_DAYS.")
         for one in done.audits:
             click.echo(
                 f"{printable(one.replica)}: read {one.copies:,}; {one.bad:,} bad, {one.missing:,} missing, "

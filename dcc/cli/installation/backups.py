@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dcc.cli.shell.context import json_option, open_qc, open_tracker, settings_from_environment
-from dcc.cli.shell.output import byte_size, count_of, echo_json, printable, warn
+from dcc.cli.shell.output import byte_size, count_of, echo_json, json_object, printable, warn
 from dcc.cli.shell.parameter_types import COUNT
 from dcc.errors import ConfigurationError
 
@@ -28,12 +28,19 @@ _DIRECTORY = click.Path(file_okay=False, path_type=Path)
 @click.command()
 @click.argument("directory", type=_DIRECTORY)
 @click.option("--with-staging", is_flag=True, help="Copy the archives and documents in staging too.")
+@click.option("--with-archives", is_flag=True, help="Copy the archive store too, to DIRECTORY/archives.")
 @click.option("--without-secrets", is_flag=True, help="Leave out the access keys that the tracker holds.")
 @click.option("--keep", type=COUNT, metavar="N", help="Then remove all but the newest N backups there.")
 @click.option("--verify", is_flag=True, help="Make none: read DIRECTORY, or the newest backup there, whole.")
 @json_option
 def backup(
-    directory: Path, with_staging: bool, without_secrets: bool, keep: int | None, verify: bool, as_json: bool
+    directory: Path,
+    with_staging: bool,
+    with_archives: bool,
+    without_secrets: bool,
+    keep: int | None,
+    verify: bool,
+    as_json: bool,
 ) -> None:
     """Back up both databases to a new directory in DIRECTORY.
 
@@ -41,6 +48,9 @@ def backup(
     their servers, the list of files in staging, and the settings without secrets. It appears once it is complete. IT
     CONTAINS THE ACCESS KEYS OF SOURCES, unless they are references or you give --without-secrets: only this user may
     read it; keep it so where you copy it to.
+
+    THE ARCHIVE STORE IS NOT IN IT. --with-archives copies each archive once to DIRECTORY/archives, beside all backups;
+    to use these copies, name that directory in DCC_ARCHIVE_REPLICAS, then `dcc archive repair`.
 
     \b
     Examples:
@@ -51,11 +61,12 @@ def backup(
     \b
     JSON: {"directory", "created", "platform_version", "seconds", "with_secrets", "sessions" (the
       ids of those that were active), "tracker", "qc", "staging": {"files", "bytes", "copied"},
-      "removed", "not_removed"}; tracker and qc are {"schema", "rows", "bytes"}; "removed" lists
+      "archives", "removed", "not_removed"}; "archives" is null, or with --with-archives {"copied",
+      "present", "missing", "reasons"}; tracker and qc are {"schema", "rows", "bytes"}; "removed" lists
       the older backups removed, "not_removed" those of which something is still there, as
-      {"directory", "reason"}; both are missing with --verify
+      {"directory", "reason"}; "archives" and both are missing with --verify
 
-    Exit codes: 0; 1 a row cannot be backed up, or the backup was made and an older one could not be removed; 2 the
+    Exit codes: 0; 1 a row or an archive cannot be backed up, or an older backup could not be removed; 2 the
     directory cannot be written, or a backup is damaged (--verify); 3 another backup is written there; 4 a database
     cannot be reached.
     """
@@ -65,7 +76,7 @@ def backup(
 
     place = directory.expanduser().absolute()
     if verify:
-        if with_staging or without_secrets or keep is not None:
+        if with_staging or with_archives or without_secrets or keep is not None:
             raise click.UsageError("--verify goes with none of the other options.")
         found = find_set(place)
         with _progress_shown() as on_progress:
@@ -75,25 +86,35 @@ def backup(
         else:
             click.echo(f"{printable(found)} is whole: {_told(manifest)}.")
         return
-    wanted = BackupRequest(with_staging, not without_secrets, keep)
+    wanted = BackupRequest(with_staging, with_archives, not without_secrets, keep)
     settings = settings_from_environment()
     with _engines(settings) as (tracker, qc), _progress_shown() as on_progress:
         report = make_backup(tracker, qc, settings, place, wanted, on_progress=on_progress)
     _show_backup(report, as_json=as_json)
-    if report.not_removed:
+    if report.not_removed or (report.archives is not None and report.archives.missing):
         raise click.exceptions.Exit(1)
 
 
 def _show_backup(report: BackupReport, *, as_json: bool) -> None:
     if as_json:
         told = _manifest_json(report.directory, report.manifest)
-        echo_json(told | {"removed": report.removed, "not_removed": report.not_removed})
+        archives = None if report.archives is None else json_object(report.archives)
+        echo_json(told | {"archives": archives, "removed": report.removed, "not_removed": report.not_removed})
         return
     click.echo(f"Backed up to {printable(report.directory)}: {_told(report.manifest)}.")
     if report.removed:
         click.echo(f"Removed {count_of(len(report.removed), 'older backup')}.")
     for old in report.not_removed:
         warn(f"The older backup {old.directory} could not be removed: {old.reason}. Remove what is left of it.")
+    if report.archives is None:
+        click.echo("The archive store is not in it: --with-archives copies it beside.", err=True)
+    else:
+        place = printable(report.directory.parent / "archives")
+        click.echo(
+            f"Copied {count_of(report.archives.copied, 'archive')} to {place}; it has {report.archives.present:,}."
+        )
+        if report.archives.missing:
+            warn(f"{report.archives.missing:,} archives could not be copied: {'; '.join(report.archives.reasons)}")
     if report.manifest.with_secrets:
         click.echo("The access keys of file sources are in it: keep it where only you can read it.", err=True)
 

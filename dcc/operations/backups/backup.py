@@ -24,6 +24,7 @@ from sqlalchemy import Connection, Engine
 from dcc.databases.database import Database
 from dcc.databases.schema import refuse_unfinished
 from dcc.errors import BackupActiveError, BackupError
+from dcc.operations.backups.archive_copies import CopiedArchives, copy_archives
 from dcc.operations.backups.database_files import fsync, open_file, revision_of, write_file
 from dcc.operations.backups.manifest import (
     MANIFEST,
@@ -86,9 +87,12 @@ _PRIVATE_FOLDER: Final = 0o700
 
 @dataclass(frozen=True, slots=True)
 class BackupRequest:
-    """What the backup has: staged files too, access keys too; and the number of sets to `keep` (None: all)."""
+    """What the backup has: staged files too, the archive store beside it, access keys too; and the number of sets to
+    `keep` (None: all).
+    """
 
     with_staging: bool = False
+    with_archives: bool = False
     with_secrets: bool = True
     keep: int | None = None
 
@@ -103,12 +107,15 @@ class NotRemoved:
 
 @dataclass(frozen=True, slots=True)
 class BackupReport:
-    """A new set: its place and manifest, the older sets that were removed, and those that could not be."""
+    """A new set: its place and manifest, the older sets that were removed, and those that could not be; and the copies
+    of the archive store beside it, None if they were not asked for.
+    """
 
     directory: Path
     manifest: Manifest
     removed: tuple[Path, ...]
     not_removed: tuple[NotRemoved, ...] = ()
+    archives: CopiedArchives | None = None
 
 
 def make_backup(
@@ -131,8 +138,9 @@ def make_backup(
     with _alone_in(directory):
         with _disk_errors(directory):
             made, manifest = _make_set(tracker, qc, settings, directory, asked, on_progress)
+            archives = copy_archives(tracker, settings, directory) if asked.with_archives else None
         removed, not_removed = _remove_old(directory, made, asked.keep)
-        return BackupReport(made, manifest, removed, not_removed)
+        return BackupReport(made, manifest, removed, not_removed, archives)
 
 
 def _make_set(

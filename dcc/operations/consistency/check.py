@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from sqlalchemy import Connection, Engine, func, select
 
 from dcc.operations.consistency import applied_documents, qc_rows, sessions, staged_files, zip_actions
 from dcc.operations.consistency.inconsistency import Inconsistency, bounded
-from dcc.session.leases import Lease, active_sessions, read_leases
+from dcc.session.leases import active_sessions, read_leases
 from dcc.settings import Settings
 from dcc.store.staging import Staging
 from dcc.tracker.models import CrawlingSession
@@ -26,7 +26,7 @@ def check_consistency(tracker: Engine, qc: Engine | None, settings: Settings) ->
     `unreachable` error of either database, and SQLAlchemy's errors.
     """
     with tracker.connect() as connection:
-        always = list(bounded(_always(connection, qc, read_leases(connection, settings))))
+        always = list(bounded(_always(connection, qc, settings)))
 
     def look(connection: Connection) -> Iterator[Inconsistency]:
         return _at_rest(connection, qc, settings)
@@ -59,13 +59,15 @@ def _moment(connection: Connection, settings: Settings) -> _Moment:
     return _Moment(is_active, connection.scalar(select(func.max(CrawlingSession.id))) or 0)
 
 
-def _always(tracker: Connection, qc: Engine | None, leases: Collection[Lease]) -> Iterator[Inconsistency]:
+def _always(tracker: Connection, qc: Engine | None, settings: Settings) -> Iterator[Inconsistency]:
     """Rules that every transaction keeps."""
     yield from zip_actions.zip_action_hostings(tracker)
     yield from zip_actions.listings(tracker)
     yield from zip_actions.nothing_twice(tracker)
     yield from zip_actions.failure_reasons(tracker)
-    yield from sessions.ended_sessions(tracker, leases)
+    yield from sessions.ended_sessions(tracker, read_leases(tracker, settings))
+    if settings.archive_keep_days is None:
+        yield from zip_actions.stored_archives(tracker)
     if qc is not None:
         with qc.connect() as connection:
             yield from applied_documents.finding_states(connection)

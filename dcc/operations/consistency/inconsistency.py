@@ -33,6 +33,7 @@ RULES: Final[dict[str, str]] = {
     "C20": "Dagster knows the partitions of all file sources, zip actions and centres with data.",
     "C21": "Dagster shows what zip actions and centres have reached.",
     "C22": "Dagster's checks fail for what is wrong, and for nothing else.",
+    "C23": "The archive store has a record of what each download delivered.",
 }
 """What each rule demands, by its id; `dcc_assets.sync.consistency` checks C20 to C22."""
 

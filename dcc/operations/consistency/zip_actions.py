@@ -18,6 +18,7 @@ from dcc.tracker.models import (
     FileSourceHasZip,
     Reopening,
     SourceCrawlRow,
+    StoredArchive,
     XmlFile,
     XmlLog,
     ZipAction,
@@ -201,3 +202,19 @@ def failure_reasons(connection: Connection) -> Iterator[Inconsistency]:
 
 def _unexplained(subject: str) -> Inconsistency:
     return Inconsistency("C8", subject, "It failed, and no log says why. Have it processed again: dcc retry")
+
+
+def stored_archives(connection: Connection) -> Iterator[Inconsistency]:
+    """C23."""
+    query = (
+        select(ZipDownload.id, ZipDownload.sha256)
+        .outerjoin(StoredArchive, StoredArchive.sha256 == ZipDownload.sha256)
+        .where(ZipDownload.sha256.is_not(None), StoredArchive.id.is_(None))
+        .order_by(ZipDownload.id)
+    )
+    for number, sha256 in connection.execute(query):
+        yield Inconsistency(
+            "C23",
+            f"download {number}",
+            f"It delivered the archive {sha256}, which the archive store does not know. Report this as a fault.",
+        )

@@ -39,6 +39,7 @@ from dcc.tracker.models import (
 from dcc.tracker.queries.zip_action_lists import key_of, select_zip_actions
 from dcc.tracker.register.source_addresses import SourceState
 from dcc.tracker.states import State
+from dcc.tracker.stored_archives import unstored
 
 _NAMES_AT_ONCE: Final = 500
 _UNFINISHED: Final = (int(Status.PENDING), int(Status.RUNNING))
@@ -66,7 +67,9 @@ _WANTED_DOCUMENTS: Final = (
 def known_archives(connection: Connection, keys: Collection[ZipKey]) -> dict[ZipKey, KnownArchive]:
     """What the tracker knows of submissions; unknown ones are left out."""
     rows = [row for row in _rows(connection, {key.file_name for key in keys}) if key_of(row) in keys]
-    unvalidated, to_upload, held = _wanted(connection, [row.id for row in rows])
+    latest = {download: za_id for za_id, download, _ in latest_downloads(connection, [row.id for row in rows])}
+    unvalidated, to_upload, held = _wanted(connection, latest)
+    not_stored = {latest[number] for number in unstored(connection, latest)}
     return {
         key_of(row): KnownArchive(
             za_id=row.id,
@@ -77,6 +80,7 @@ def known_archives(connection: Connection, keys: Collection[ZipKey]) -> dict[Zip
             validated=row.id not in unvalidated,
             to_upload=row.id in to_upload,
             held=row.id in held,
+            stored=row.id not in not_stored,
         )
         for row in rows
     }
@@ -92,9 +96,10 @@ def _rows(connection: Connection, file_names: Iterable[str]) -> list[Any]:
     return found
 
 
-def _wanted(connection: Connection, za_ids: list[int]) -> tuple[set[int], set[int], set[int]]:
-    """The submissions with documents that wait for validation or upload, or are being uploaded."""
-    latest = {download: za_id for za_id, download, _ in latest_downloads(connection, za_ids)}
+def _wanted(connection: Connection, latest: Mapping[int, int]) -> tuple[set[int], set[int], set[int]]:
+    """The submissions, by their latest download, with documents that wait for validation or upload, or are being
+    uploaded.
+    """
     unvalidated: set[int] = set()
     to_upload: set[int] = set()
     held: set[int] = set()

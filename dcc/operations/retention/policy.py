@@ -54,7 +54,8 @@ class KnownArchive:
     """What the tracker knows of a submission: `changed` is the time of its latest change of state (UTC, naive).
 
     `hosted`: a source hosts it now. `validated`: all documents of its latest download are validated. `to_upload`: one
-    of them waits for its upload. `held`: one waits for confirmation, or its upload was interrupted.
+    of them waits for its upload. `held`: one waits for confirmation, or its upload was interrupted. `stored`: the
+    archive store has its bytes.
     """
 
     za_id: int
@@ -65,6 +66,7 @@ class KnownArchive:
     validated: bool = True
     to_upload: bool = False
     held: bool = False
+    stored: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,8 @@ def _decide_on_whole(staged: StagedArchive, known: KnownArchive, policy: Policy,
         return Decision(staged, Verdict.REMOVE if goes else Verdict.KEEP, reason, age, known)
 
     state = known.state
+    if not known.stored and staged.of(Kind.ARCHIVE) is not None:
+        return decision(None, "it is not in the archive store yet: dcc archive repair")
     if state == WAITING:
         return decision(policy.keep_failed_days, "it is to be downloaded again")
     if not known.validated or (not state.failed and state < State(Phase.XSD, Status.DONE)):
