@@ -41,9 +41,10 @@ class SourceStatistics:
     documents: int
     findings: int
     failed: int
+    seconds: int
 
 
-MEASURES: Final = ("listed", "fetched", "bytes", "documents", "findings", "failed")
+MEASURES: Final = ("listed", "fetched", "bytes", "documents", "findings", "failed", "seconds")
 
 
 def statistics_of(connection: Connection, session_id: int) -> list[SourceStatistics]:
@@ -88,6 +89,14 @@ def record_statistics(connection: Connection, session_id: int) -> None:
         for source, *numbers in connection.execute(query):
             for name, number in zip(names, numbers, strict=True):
                 counts[source][name] += int(number or 0)
+    spans = (
+        select(FileSourceHasZip.file_source_id, func.min(ZipDownload.request), func.max(ZipDownload.received))
+        .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
+        .where(ZipDownload.session_id == session.id)
+        .group_by(FileSourceHasZip.file_source_id)
+    )
+    for source, first, last in connection.execute(spans):
+        counts[source]["seconds"] = max(int((last - first).total_seconds()), 0)
     connection.execute(delete(SessionStatistics).where(SessionStatistics.session_id == session_id))
     rows = [{"session_id": session_id, "file_source_id": source, **found} for source, found in sorted(counts.items())]
     if rows:

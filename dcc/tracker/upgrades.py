@@ -51,5 +51,6 @@ REVISIONS: Final[Revisions] = {
     "0022": None,
     "0023": None,
     "0024": None,
+    "0025": None,
 }
 """All revisions, oldest first, and the function that converts the rows of the one before."""

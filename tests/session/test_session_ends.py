@@ -94,6 +94,7 @@ def test_it_leaves_what_it_did_with_each_source(installation: Installation) -> N
     session = installation.run_session().id
     with installation.tracker.connect() as connection:
         found = [asdict(one) for one in statistics_of(connection, session)]
+        assert all(one.pop("seconds") <= 60 for one in found)
         (entry,) = list_sessions(connection, ids=[session])
     nothing = dict.fromkeys(("listed", "fetched", "bytes", "documents", "findings", "failed"), 0)
     size = sum(map(len, archives))

@@ -23,7 +23,7 @@ from dcc.cli.sessions.work import (
 )
 from dcc.cli.shell.context import json_option, open_tracker, parse_zip_key, settings_from_environment
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import echo_json, printable, warn
+from dcc.cli.shell.output import echo_json, expected_text, printable, warn
 from dcc.cli.shell.parameter_types import ID
 from dcc.cli.submissions.notifications import notifying_tracker_outage
 from dcc.errors import DatabaseUnreachableError, SessionActiveError, SessionTimeLimitError
@@ -164,7 +164,8 @@ def crawl(
                 f"No available file source of an active centre{' of this group' if group else ''} is due. See "
                 "`dcc source list`; `dcc crawl --all` crawls all others too; `dcc source add` asks for one."
             )
-        shown = session_display(len(crawlable), partial(_count_waiting, tracker, settings), as_json=as_json)
+        waiting, expected = partial(_count_waiting, tracker, settings), partial(_expected, tracker, settings)
+        shown = session_display(len(crawlable), waiting, expected, as_json=as_json)
         work = partial(crawl_and_process, tracker, settings, wanted, group, keys)
         try:
             exit_code = _run_session(shown, work, as_json)
@@ -233,6 +234,14 @@ def _count_waiting(tracker: Engine, settings: Settings) -> int:
     from dcc.tracker.queries.zip_action_lists import waiting_zip_actions
 
     return len(run_reading(tracker, waiting_zip_actions, patience_seconds=settings.database_retry))
+
+
+def _expected(tracker: Engine, settings: Settings) -> str:
+    """How much is to be fetched, and how long that should take."""
+    from dcc.tracker.database import run_reading
+    from dcc.tracker.expected_work import expected_work
+
+    return expected_text(run_reading(tracker, expected_work, patience_seconds=settings.database_retry))
 
 
 def _conclude(

@@ -35,17 +35,24 @@ class SessionDisplay:
     """Shows a session's events and collects them in `report`. `session`: the session, once it has begun.
 
     `say` prints a line (None: print nothing); `bars` are drawn if given. `sources` is the number of sources to crawl,
-    `waiting` the number of submissions to process, or a function that returns how many still wait.
+    `waiting` the number of submissions to process, or a function that returns how many still wait. `expected` returns
+    how long these should take, as a text, empty if nobody knows.
     """
 
     def __init__(
-        self, say: Callable[[str], None] | None, bars: Progress | None, sources: int, waiting: int | Callable[[], int]
+        self,
+        say: Callable[[str], None] | None,
+        bars: Progress | None,
+        sources: int,
+        waiting: int | Callable[[], int],
+        expected: Callable[[], str] = str,
     ) -> None:
         self.report = SessionReport()
         self.session: Session | None = None
         self._say = say
         self._bars = bars
         self._waiting = waiting
+        self._expected = expected
         self._crawled = 0
         self._sources = sources
         self._processed = 0
@@ -119,26 +126,43 @@ class SessionDisplay:
             self._total, self._waiting if isinstance(self._waiting, int) else self._waiting() + self._processed
         )
         if self._zip_bar is None:
-            self._zip_bar = self._bars.add_task("Processing zip actions", total=self._total)
+            expected = self._expected()
+            about = f" (expected: {expected})" if expected else ""
+            self._zip_bar = self._bars.add_task(f"Processing zip actions{about}", total=self._total)
         else:
             self._bars.update(self._zip_bar, total=self._total)
 
 
 @contextmanager
-def session_display(sources: int, waiting: int | Callable[[], int], *, as_json: bool) -> Iterator[SessionDisplay]:
+def session_display(
+    sources: int, waiting: int | Callable[[], int], expected: Callable[[], str] = str, *, as_json: bool
+) -> Iterator[SessionDisplay]:
     """The display for standard output and error; with `as_json` nothing goes to standard output."""
     if not sys.stderr.isatty() or not (as_json or sys.stdout.isatty()):
         yield SessionDisplay(None if as_json else click.echo, None, sources, waiting)
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
     from rich.text import Text
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
     console = Console(stderr=True)
 
     def say(line: str) -> None:
         console.print(Text.from_ansi(line), soft_wrap=True)
 
     with Progress(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False) as bars:
-        yield SessionDisplay(None if as_json else say, bars, sources, waiting)
+        yield SessionDisplay(None if as_json else say, bars, sources, waiting, expected)

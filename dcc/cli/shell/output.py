@@ -16,11 +16,15 @@ from datetime import date, datetime
 from enum import Enum, IntEnum
 from itertools import zip_longest
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from dcc.runtime.legible_text import legible, legible_json
 from dcc.runtime.logging_setup import log_plan
+
+if TYPE_CHECKING:
+    from dcc.tracker.expected_work import ExpectedWork
 
 _COLOURS = {
     "failed": "red",
@@ -190,6 +194,18 @@ def tell(prefix: str, message: str, level: int) -> None:
 def count_of(number: int, noun: str) -> str:
     """`1 zip`, `2 zips`."""
     return f"{number:,} {noun if number == 1 else noun + 's'}"
+
+
+def expected_text(work: ExpectedWork) -> str:
+    """The expected bytes and duration of some work."""
+    size = byte_size(work.bytes) if work.bytes else ""
+    if work.seconds is None:
+        return size
+    minutes = int(work.seconds // 60)
+    about = (
+        f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min" if minutes else "1 min at most"
+    )
+    return ", ".join(filter(None, [size, f"about {about}" if minutes else about]))
 
 
 def byte_size(size: int | None) -> str:

@@ -107,8 +107,9 @@ def show(session_id: int, as_json: bool) -> None:
     JSON: an object as of `dcc session list`, with
       seconds     the time of its tasks, by phase
       statistics  once it has ended, a list of {"source", "centre", "listed", "fetched", "bytes",
-                  "documents", "findings", "failed"}: archives, bytes fetched, documents of these
-                  archives, their errors with the crawl's findings, and archives that failed
+                  "documents", "findings", "failed", "seconds"}: archives, bytes fetched,
+                  documents of these archives, their errors with the crawl's findings, archives
+                  that failed, and how long fetching took
 
     Exit codes: 0; 2 there is no such session; 4 the tracker cannot be reached.
     """
@@ -142,8 +143,8 @@ def show(session_id: int, as_json: bool) -> None:
         )
 
 
-def _worked_on(one: SourceStatistics) -> tuple[int, int, int]:
-    return one.documents, one.findings, one.failed
+def _worked_on(one: SourceStatistics) -> tuple[int, int, int, int]:
+    return one.documents, one.findings, one.failed, one.seconds
 
 
 def crawl_json(crawl: CrawlEntry) -> dict[str, object]:

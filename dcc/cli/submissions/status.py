@@ -10,7 +10,7 @@ import click
 
 from dcc.cli.shell.context import json_option, open_tracker, settings_from_environment
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import byte_size, count_of, echo_json, echo_table, json_object, printable
+from dcc.cli.shell.output import byte_size, count_of, echo_json, echo_table, expected_text, json_object, printable
 from dcc.cli.sources.source import due_json
 from dcc.cli.submissions.selection import filter_of, filter_options
 from dcc.cli.submissions.sessions import crawl_json, session_json, session_line
@@ -58,6 +58,7 @@ def status(as_json: bool) -> None:
                   "missing" (copies), "lost" (archives)}
       on_hold, acknowledged  how many zip actions are: see `dcc hold` and `dcc acknowledge`
       proposals   how many proposed withdrawals are open: see `dcc data proposals`
+      expected    what waits to be fetched: {"archives", "bytes", "seconds" (null if unknown)}
       findings    a list of {"session", "source", "file_name", "kind", "message", "created"}
 
     Exit codes: 0; 2 the tracker is not initialised; 4 it cannot be reached.
@@ -65,6 +66,7 @@ def status(as_json: bool) -> None:
     from dcc.operations.archive_overview import store_overview
     from dcc.tracker import crawls
     from dcc.tracker.decisions import DecisionKind, count_decided
+    from dcc.tracker.expected_work import expected_work
     from dcc.tracker.hostings import foreign_archives, proposed_withdrawals
     from dcc.tracker.queries import zip_action_lists
     from dcc.tracker.register import file_sources
@@ -77,6 +79,7 @@ def status(as_json: bool) -> None:
         entries = file_sources.list_sources(connection)
         dues = load_dues(connection, settings.source_failure_limit)
         latest_crawls = crawls.latest_crawls(connection)
+        expected = expected_work(connection)
         findings = crawls.latest_findings(connection)
         held = zip_action_lists.held_documents(connection)
         held_archives = [one for one in foreign_archives.held_archives(connection) if one.declined is None]
@@ -126,6 +129,7 @@ def status(as_json: bool) -> None:
                 "acknowledged": decided[DecisionKind.ACKNOWLEDGE],
                 "proposals": proposals,
                 "findings": findings,
+                "expected": expected,
             }
         )
         return
@@ -133,6 +137,8 @@ def status(as_json: bool) -> None:
         click.echo(f"{click.style('Environment', bold=True)}: {settings.environment}\n")
     _print_states("Zip actions", zip_actions)
     _print_states("Documents", xml_files)
+    if expected.archives:
+        click.echo(f"{count_of(expected.archives, 'archive')} to fetch: {expected_text(expected)}\n")
     _print_sources(entries, latest_crawls, dues)
     _print_list("Waiting to be confirmed", _held_lines(held))
     _print_list("Held archives", [one.message for one in held_archives])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import date, datetime
 
-from sqlalchemy import CHAR, Date, Index, Integer, String, Text, UniqueConstraint
+from sqlalchemy import CHAR, Date, Index, Integer, String, Text, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from dcc.databases.columns import (
@@ -172,6 +172,7 @@ class SessionStatistics(Base):
 
     `listed` archives by its crawl, `fetched` ones with their `bytes`, and of all archives that the session had to do
     with: their `documents`, the errors of these and the findings of the crawl (`findings`), and how many `failed`.
+    `seconds` are those from its first request for an archive to the last arrival.
     """
 
     __tablename__ = "session_statistics"
@@ -186,6 +187,7 @@ class SessionStatistics(Base):
     documents: Mapped[int] = mapped_column(INT, default=0)
     findings: Mapped[int] = mapped_column(INT, default=0)
     failed: Mapped[int] = mapped_column(INT, default=0)
+    seconds: Mapped[int] = mapped_column(INT, default=0, server_default=text("0"))
 
 
 class SessionLock(Base):
