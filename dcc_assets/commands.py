@@ -94,6 +94,22 @@ def init_dagster_database(url: str) -> InitReport:
     return dagster_database.init_dagster_database(url)
 
 
+def pending_changes(settings: Settings) -> list[str]:
+    """What `dcc init` would change of Dagster's storage and `dagster.yaml`, a sentence each."""
+    from dcc.errors import DagsterStorageOutdatedError
+    from dcc_dagster.earlier_configuration import moved_names
+    from dcc_dagster.instance import require_dagster_database
+
+    path = configuration_path(settings)
+    moved = moved_names(path)
+    changes = [f"{path} names what this version has moved ({', '.join(moved)}): dcc init corrects it."] if moved else []
+    try:
+        require_dagster_database(settings)
+    except DagsterStorageOutdatedError as error:
+        changes.append(str(error))
+    return changes
+
+
 def configuration_path(settings: Settings) -> Path:
     """See `dcc_dagster.instance_configuration.configuration_path`."""
     from dcc_dagster import instance_configuration

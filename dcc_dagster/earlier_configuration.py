@@ -67,6 +67,15 @@ def bring_up_to_date(path: Path) -> None:
     log.warning("%s", message, extra={NOTICE: True})
 
 
+def moved_names(path: Path) -> list[str]:
+    """The names in a `dagster.yaml` that `bring_up_to_date` would replace."""
+    try:
+        text = path.read_bytes().decode("utf-8")
+        return sorted({text[begin:end] for begin, end, _ in _changes(text) if begin < end})
+    except (OSError, ValueError, yaml.YAMLError):
+        return []
+
+
 def _changes(text: str) -> Iterator[Change]:
     for key, value in _entries(yaml.compose(text, Loader=yaml.SafeLoader)):
         if key == "module" and isinstance(value, yaml.ScalarNode) and value.value in _MODULES:

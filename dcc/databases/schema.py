@@ -20,7 +20,7 @@ from dcc.databases.database import MADE_FIRST, Database
 from dcc.databases.engines import WRITES, database_label, open_url
 from dcc.databases.server_requirements import require_fit_server
 from dcc.databases.transactions import run_reading
-from dcc.databases.upgrades import revision_in, upgrade
+from dcc.databases.upgrades import missing_parts, revision_in, upgrade
 from dcc.errors import ConfigurationError, DatabaseOutdatedError, StorageUnfinishedError
 from dcc.runtime.private_files import PRIVATE_FILE, make_directory, refuse_links_of_others, remove_access_of_others
 
@@ -68,6 +68,37 @@ def init_database(engine: Engine, database: Database, *, unfinished: bool = Fals
     finally:
         worker.dispose()
     return InitReport(created=before is None, from_revision=before, to_revision=database.head)
+
+
+@dataclass(frozen=True, slots=True)
+class UpgradePlan:
+    """What `init_database` would do. `present`: the schema, None without a database; `revisions`: those to come.
+
+    `makes`: the tables and columns to be made; `converts`: whether rows would be converted.
+    """
+
+    present: str | None
+    revisions: tuple[str, ...]
+    makes: tuple[str, ...]
+    converts: bool
+
+
+def plan_upgrade(engine: Engine, database: Database) -> UpgradePlan:
+    """What an upgrade would do; changes nothing.
+
+    Raises the database's `outdated` error for a schema newer than this version, ConfigurationError for a database with
+    such tables of another system, and the database's `unreachable` error.
+    """
+    revisions = tuple(database.revisions)
+    if engine.dialect.name == "sqlite" and not Path(str(engine.url.database)).exists():
+        return UpgradePlan(None, revisions, (), converts=False)
+    with engine.connect() as connection:
+        present = revision_in(connection)
+        _refuse_unfit(connection, database, present)
+        pending = tuple(each for each in revisions if present is None or each > present)
+        makes = missing_parts(connection, database.metadata) if pending and present is not None else []
+    converts = present is not None and any(database.revisions[each] is not None for each in pending)
+    return UpgradePlan(present, pending, tuple(makes), converts=converts)
 
 
 def require_current(engine: Engine, database: Database, *, patience_seconds: float | None = None) -> None:

@@ -62,6 +62,19 @@ def upgrade(connection: Connection, database: Database) -> None:
         _refuse_orphans(connection, database)
 
 
+def missing_parts(connection: Connection, metadata: MetaData) -> list[str]:
+    """The tables, and columns as `table.column`, that the models have and the database lacks."""
+    present = set(inspect(connection).get_table_names())
+    missing: list[str] = []
+    for table in sorted(metadata.tables.values(), key=lambda table: table.name):
+        if table.name not in present:
+            missing.append(table.name)
+        else:
+            known = columns_of(connection, table.name)
+            missing += [f"{table.name}.{column.name}" for column in table.columns if column.name not in known]
+    return missing
+
+
 def make_tables(connection: Connection, metadata: MetaData) -> None:
     """Make each missing table, column and index; parents before children, first the table that marks a database."""
     present = set(inspect(connection).get_table_names())

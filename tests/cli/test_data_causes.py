@@ -51,6 +51,9 @@ def test_what_is_wrong_is_told_by_its_cause_with_who_acts_and_what_a_fix_clears(
     assert first not in said.splitlines()[0]
     assert "2 findings. Fixing this alone clears 1 of 1 document" in said
     assert "H: The centre acts." in said
+    dcc("centre", "change", "H", "--email", "data@h.example")
+    assert "H (data@h.example): The centre acts." in dcc("data", "causes", "--centre", "H").stdout
+    assert dcc.json("data", "causes", "--centre", "H")[0]["contact"] == "data@h.example"
     assert "\u202e" not in said
     assert "and 2 more causes of 2 findings" in dcc("data", "causes", "--limit", "1").stdout
     assert len(dcc.json("data", "causes", "--limit", "1")) == 1

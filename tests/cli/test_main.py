@@ -26,8 +26,8 @@ HEAVY = ("dagster", "lxml", "paramiko", "pandas", "pyarrow", "numpy", "matplotli
 COMMANDS = (
     "init centre source crawl ui status zips show archive retry hold release cancel acknowledge session sessions "
     "report notify data qc rules reference "
-    "validate replay explain example manifest demo completion settings doctor daemon metrics staging backup restore "
-    "migrate-storage instance"
+    "validate replay explain example manifest demo completion settings doctor upgrade daemon metrics staging backup "
+    "restore migrate-storage instance"
 )
 
 

@@ -107,6 +107,7 @@ def test_each_account_can_do_its_work_and_nothing_else(production: Production) -
     assert "rights" in as_sessions.error("init", "--production", exit_code=4)
     made = as_init.json("init", "--production")
     assert (made["created"], made["qc_database"]["created"], made["dagster"]["created"]) == (True, True, True)
+    assert [word in " ".join(made["left"]) for word in ("dcc_sessions", "dcc source add", "dcc doctor")] == [True] * 3
 
     as_sessions("centre", "add", "H")
     folder = as_sessions.add_folder()

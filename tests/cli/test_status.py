@@ -142,6 +142,7 @@ def test_failed_zip_actions_are_listed_with_why_since_when_and_whom_to_write_to(
     table = dcc("zips", "--status", "failed").stdout
     assert table.splitlines()[0].split("  ")[-1].strip() == "why"
     assert "data@h.example.org" in table
+    assert "centre H (data@h.example.org), " in dcc("show", f"{bad['action']}/{bad['file_name']}").stdout
 
 
 def test_the_status_tells_of_sources_in_use_why_they_failed(dcc: Dcc, tmp_path: Path) -> None:

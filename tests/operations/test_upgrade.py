@@ -11,6 +11,7 @@ import tarfile
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from dagster import AssetKey, DagsterRunStatus
@@ -27,11 +28,15 @@ STATES = {GOOD: ("qc", "pending"), BROKEN: ("xsd", "failed"), WRONG: ("data", "f
 
 @dataclass
 class Upgraded:
-    """An installation after `dcc init` of this version, what that said, and what `dagster.yaml` was before."""
+    """An installation after `dcc init` of this version, what that said, and what `dagster.yaml` was before.
+
+    `planned` is what `dcc upgrade --check` said before.
+    """
 
     dcc: Dcc
     said: str
     former_configuration: bytes
+    planned: dict[str, Any]
 
     @property
     def home(self) -> Path:
@@ -67,10 +72,17 @@ def unpacked(folder: Path) -> Dcc:
 @pytest.fixture(scope="module")
 def upgraded(tmp_path_factory: pytest.TempPathFactory) -> Upgraded:
     dcc = unpacked(tmp_path_factory.mktemp("upgraded"))
-    before = (Path(dcc.environment["DCC_HOME"]) / "dagster" / "dagster.yaml").read_bytes()
+    home = Path(dcc.environment["DCC_HOME"])
+    files = {
+        path: path.read_bytes() for path in (home / "dagster" / "dagster.yaml", home / "tracker.db", home / "qc.db")
+    }
+    before = files[home / "dagster" / "dagster.yaml"]
+    checked = dcc.forked("upgrade", "--check", "--json")
+    assert checked.returncode == 1, checked.stderr
+    assert {path: path.read_bytes() for path in files} == files
     ended = dcc.forked("init")
     assert ended.returncode == 0, ended.stderr
-    installation = Upgraded(dcc, ended.stderr, before)
+    installation = Upgraded(dcc, ended.stderr, before, json.loads(checked.stdout))
     # It was in another place.
     installation.run("source", "change", 1, "--base-path", dcc.root / "incoming")
     return installation
@@ -83,6 +95,16 @@ def rows(path: Path) -> dict[str, int]:
             name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")
         ]
         return {name: database.execute(f'SELECT count(*) FROM "{name}"').fetchone()[0] for name in tables}
+
+
+def test_what_init_would_do_is_said_before(upgraded: Upgraded) -> None:
+    tracker, qc = upgraded.planned["databases"]
+    assert tracker["makes"]
+    assert qc["converts"]
+    assert tracker["revisions"][-1] == tracker["wanted"] > tracker["present"]
+    (moved,) = upgraded.planned["dagster_changes"]
+    assert "dcc_assets.event_storage" in moved
+    assert upgraded.run("upgrade", "--check").startswith("dcc ")
 
 
 def test_what_init_changes_it_says_and_the_operators_lines_stay(upgraded: Upgraded) -> None:

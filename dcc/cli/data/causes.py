@@ -14,7 +14,7 @@ from dcc.cli.shell.parameter_types import COUNT, ID
 from dcc.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from sqlalchemy import Connection
 
@@ -66,6 +66,7 @@ def causes(
 
     \b
     JSON: a list of {"key" (names the cause for good), "kind" (rule or error), "subject", "centre",
+      "contact" (the centre's e-mail addresses, or null),
       "acts" ("centre", "DCC", "registry", "nobody"), "severity", "title", "remedy", "findings",
       "documents", "zips", "entities", "held_up" (waits for
       them), "clears": {"findings", "documents", "zips"},
@@ -77,6 +78,7 @@ def causes(
     """
     from dcc.reports.causes.cause import as_json as cause_as_json
     from dcc.reports.languages import load_catalogue
+    from dcc.tracker.register.centres import list_centres
 
     if sum(each is not None for each in (centre, zip_action, session_id)) > 1:
         raise ConfigurationError("Give one of --centre, --zip and --session.")
@@ -92,14 +94,17 @@ def causes(
         qc.connect() as of_qc,
     ):
         found, scope = collect(of_tracker, of_qc, centre, key, session_id)
+        contacts = {one.short_name: one.email for one in list_centres(of_tracker) if one.email}
         note_facts(unwritten=bool(found) and spreadsheet is None)
         if spreadsheet is not None:
             write_spreadsheet(spreadsheet, of_tracker, of_qc, scope, found, catalogue)
             return
     if as_json:
-        echo_json([cause_as_json(cause, catalogue) for cause in found[:limit]])
+        echo_json(
+            [cause_as_json(cause, catalogue) | {"contact": contacts.get(cause.centre or "")} for cause in found[:limit]]
+        )
     else:
-        _print(found, limit or _SHOWN, catalogue)
+        _print(found, limit or _SHOWN, catalogue, contacts)
 
 
 def collect(
@@ -140,14 +145,15 @@ def write_spreadsheet(
         click.echo("There are more findings than a sheet can hold: the rest is left out. Ask for a zip or a centre.")
 
 
-def _print(found: Sequence[Cause], most: int, catalogue: Catalogue) -> None:
+def _print(found: Sequence[Cause], most: int, catalogue: Catalogue, contacts: Mapping[str, str]) -> None:
     if not found:
         click.echo("Nothing is wrong.")
     for place, cause in enumerate(found[:most]):
         if place:
             click.echo()
         click.secho(f"{cause.kind}  {printable(cause.title(catalogue))}", fg="red" if cause.fails else None, bold=True)
-        centre = "" if cause.centre is None else f"{cause.centre}: "
+        contact = contacts.get(cause.centre or "")
+        centre = "" if cause.centre is None else f"{cause.centre}{f' ({contact})' if contact else ''}: "
         click.echo(f"  {printable(centre + cause.who_acts(catalogue))} {printable(cause.remedy(catalogue))}")
         click.echo(f"  {_clears(cause)}")
         example = _example(cause)

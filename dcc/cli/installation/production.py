@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sqlalchemy import URL
 
     from dcc.databases.schema import InitReport
-    from dcc.settings import Settings
+    from dcc.settings import GivenSettings, Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,29 @@ def init_dagster(settings: Settings) -> InitReport:
     if settings.dagster_url is None:
         raise ConfigurationError("DCC_DAGSTER_URL is not set. Set it: mysql://user:password@host/phenodcc_dagster.")
     return dagster_side().init_dagster_database(settings.dagster_url.get_secret_value())
+
+
+def left_to_do(settings: Settings, given: GivenSettings, *, has_sources: bool) -> list[str]:
+    """What an operator has to do after `dcc init --production`, in this order."""
+    from sqlalchemy.engine import make_url
+
+    file = "/etc/dcc/dcc.toml" if given.file is None else str(given.file.path)
+    steps = ["Have the server's administrator run this SQL and set passwords; until then the accounts are locked."]
+    if make_url(settings.tracker_database_url).username != "dcc_sessions":
+        steps.append(f"Write the URLs with the account dcc_sessions into {file}, and that of dcc_ui for the page.")
+    if settings.environment is None:
+        steps.append(f'Say in {file} which installation this is: environment = "production"')
+    if not any(settings.reference_sources.values()):
+        steps.append(
+            f"Name sources of reference data in {file}, such as reference_impress, then: dcc reference refresh"
+        )
+    if not (settings.asks_for_reports or settings.notifies):
+        steps.append(f"Say in {file} who gets reports and notifications: report_to, notify_to")
+    if not has_sources:
+        steps.append("Register centres and their sources: dcc centre add; dcc source add")
+    steps.append("Start the services: systemctl enable --now dcc.target dcc-backup.timer dcc-doctor.timer")
+    steps.append("See that all is well: dcc doctor")
+    return steps
 
 
 def _require_production(settings: Settings) -> tuple[URL, URL, URL]:

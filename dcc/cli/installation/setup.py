@@ -38,6 +38,7 @@ def init(production: bool, only_grants: bool, from_host: str, force: bool, as_js
     and events there too: its tables are made, and DCC_HOME/dagster/dagster.yaml is written, which names the variable
     and contains no password. An existing file stays. Then the SQL is printed that makes an account for each use, with
     only the rights that it needs; --grants prints only that, for the server's administrator, and connects to nothing.
+    Last it says what is left to do.
 
     \b
     Examples:
@@ -52,7 +53,8 @@ def init(production: bool, only_grants: bool, from_host: str, force: bool, as_js
     JSON: {"tracker", "created", "from", "to", "qc_database"}: the tracker's URL without the password, whether there was
     none before, the schema before (null if there was none) and at present; and an object with the same of the QC
     database: {"url", "created", "from", "to"}. With --production also "dagster": {"url", "created", "from", "to"},
-    "dagster_yaml": {"path", "written", "kept"}, and "grants", a list of lines of SQL; with --grants these alone.
+    "dagster_yaml": {"path", "written", "kept"}, "grants", a list of lines of SQL; with --grants these alone; and
+    "left", a list of sentences with what is left to do.
 
     Exit codes: 0; 2 a database is of a newer version, its server is too old, or a setting is wrong; 4 a database cannot
     be reached.
@@ -119,11 +121,16 @@ def _production_configuration(settings: Settings, force: bool) -> Configuration:
 def _init_production(
     settings: Settings, from_host: str, configuration: Configuration, *, as_json: bool
 ) -> dict[str, object]:
-    from dcc.cli.installation.production import init_dagster, production_grants
+    from dcc.cli.installation.production import init_dagster, left_to_do, production_grants
+    from dcc.settings import given_settings
+    from dcc.tracker.register.source_addresses import load_addresses
 
     report = init_dagster(settings)
     url = shown_url("" if settings.dagster_url is None else settings.dagster_url.get_secret_value())
     grants = production_grants(settings, from_host)
+    with open_tracker(settings) as tracker, tracker.connect() as connection:
+        has_sources = bool(load_addresses(connection, only_crawlable=False))
+    left = left_to_do(settings, given_settings(os.environ), has_sources=has_sources)
     if not as_json:
         _say_made("Dagster database", url, report)
         if configuration.written:
@@ -133,6 +140,9 @@ def _init_production(
         else:
             click.echo(f"Kept {configuration.path} as it is.")
         click.echo("\n".join(["The accounts, for whoever looks after the server:", "", *grants]))
+        # On the other stream, so that what is piped into the server is SQL.
+        steps = [f"{place}. {step}" for place, step in enumerate(left, 1)]
+        click.echo("\n".join(["", "Left to do:", *steps]), err=True)
     return {
         "dagster": {"url": url, **_made(report)},
         "dagster_yaml": {
@@ -141,6 +151,7 @@ def _init_production(
             "kept": None if configuration.kept is None else str(configuration.kept),
         },
         "grants": grants,
+        "left": left,
     }
 
 

@@ -120,6 +120,10 @@ class DagsterSide(Protocol):
         """Make or migrate the tables of Dagster's storage."""
         ...
 
+    def pending_changes(self, settings: Settings) -> Sequence[str]:
+        """What `dcc init` would change of Dagster's storage and `dagster.yaml`, a sentence each."""
+        ...
+
     def configuration_path(self, settings: Settings) -> Path:
         """The path of the installation's `dagster.yaml`."""
         ...

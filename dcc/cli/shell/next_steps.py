@@ -167,6 +167,10 @@ NEXT: Final[Mapping[str, tuple[Step, ...]]] = {
         Step("dcc data causes", "what is wrong at present"),
     ),
     "doctor": (_STATUS,),
+    "upgrade": (
+        Step("dcc init", "brings the databases up to date; back up first: dcc backup", (1,), needs="pending"),
+        Step("dcc doctor", "whether the installation is fit to work"),
+    ),
     "staging list": (Step("dcc staging clean --dry-run", "what would be removed"),),
     "staging clean": (Step("dcc staging list", "what is left"),),
     "backup": (Step("dcc backup --verify {directory}", "whether it could be restored"),),

@@ -49,7 +49,7 @@ def show(zip_action: str, all_errors: bool, as_json: bool) -> None:
 
     \b
     JSON: an object with what `dcc zips` lists of it ("file_name", "action", "centre", "phase",
-    "status", "sources", "size_bytes") and
+    "status", "sources", "size_bytes", "contact") and
       md5, created, inc  of the archive; the latter two as its name tells
       hosts       a list of {"source", "label", "size_bytes", "modified", "has_md5", "retries",
                   "gone_since", "missed_since" (the next crawl decides whether it is gone),
@@ -97,7 +97,8 @@ def _print_story(story: ZipStory, most_errors: int | None) -> None:
     size = (
         "size not known" if story.size_bytes is None else f"{byte_size(story.size_bytes)} ({story.size_bytes:,} bytes)"
     )
-    click.echo(f"  centre {story.centre or 'not known'}, {size}{f', MD5 {story.md5}' if story.md5 else ''}")
+    centre = (story.centre or "not known") + (f" ({printable(story.contact)})" if story.contact else "")
+    click.echo(f"  centre {centre}, {size}{f', MD5 {story.md5}' if story.md5 else ''}")
     _print_reasons(story.reasons, indent="  ")
     _print_hosts(story)
     _print_downloads(story.downloads)

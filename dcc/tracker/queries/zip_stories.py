@@ -159,7 +159,7 @@ class ZipStory:
     `sources` are the ids of the sources that host it now. `documents` are those of the latest download; `reasons` are
     the submission's own and those of the latest download: they explain its state. `removals` are the times when its
     archive or documents were removed from staging. `waits_for` is an older unfinished archive of its centre that is
-    processed first. `decisions` are what people decided about it.
+    processed first. `decisions` are what people decided about it. `contact` is its centre's e-mail addresses.
     """
 
     file_name: str
@@ -181,12 +181,13 @@ class ZipStory:
     removals: tuple[Reason, ...]
     waits_for: ZipKey | None = None
     decisions: tuple[Decision, ...] = ()
+    contact: str | None = None
 
 
 def zip_story(connection: Connection, key: ZipKey, *, with_documents: bool = True) -> ZipStory:
     """The story of a submission, or all of it without its documents. Raises NotFoundError."""
     row = connection.execute(
-        select(ZipAction.id, ZipAction.phase_id, ZipAction.status_id, ZipFile, Centre.short_name.label("centre"))
+        select(ZipAction.id, ZipAction.phase_id, ZipAction.status_id, ZipFile, *_OF_CENTRE)
         .join(ZipFile, ZipFile.id == ZipAction.zip_id)
         .outerjoin(Centre, Centre.id == ZipFile.centre_id)
         .where(ZipFile.file_name == key.file_name, ZipAction.todo_id == ACTION_IDS[key.action])
@@ -225,7 +226,11 @@ def zip_story(connection: Connection, key: ZipKey, *, with_documents: bool = Tru
         removals=tuple(removals),
         waits_for=None if older is None else older.key,
         decisions=decisions_of(connection, za_id),
+        contact=row.contact or None,
     )
+
+
+_OF_CENTRE = (Centre.short_name.label("centre"), Centre.email.label("contact"))
 
 
 def latest_of(downloads: Sequence[DownloadStory]) -> DownloadStory | None:
