@@ -71,8 +71,9 @@ def audit_archives(
         audits = []
         for one in chosen:
             one.remove_parts()
+            faulty = copies.read(partial(faulty_copies, replica=one.url))
             due = copies.read(partial(due_copies, replica=one.url, days=days, everything=everything))
-            audits.append(_audited(copies, one, due, requested_by))
+            audits.append(_audited(copies, one, dict.fromkeys([*faulty, *due]), requested_by))
         return Audited(tuple(audits), caught_up, copies.read(partial(find_lost, settings=settings)), removed)
 
 

@@ -139,10 +139,10 @@ class ArchiveCopies:
                 done.copies += copy.state is CopyState.GOOD
                 if copy.reason is not None:
                     done.lacking.setdefault(replica.url, copy.reason)
-                if replica.is_away:
+                if copy.state is CopyState.PENDING and not _takes_copies(replica, one.size_bytes):
                     break
             self.record(found)
-            if len(found) < len(wanted) or replica.is_away:
+            if len(found) < len(wanted):
                 return
             after = wanted[-1].archive_id
 
@@ -220,6 +220,18 @@ class ArchiveCopies:
     def read(self, work: Callable[[Connection], T]) -> T:
         """Read from the tracker."""
         return run_reading(self._tracker, work, patience_seconds=self._settings.database_retry)
+
+
+def _takes_copies(replica: Replica, size_bytes: int) -> bool:
+    """Whether a replica answers and has room."""
+    if replica.is_away:
+        return False
+    try:
+        replica.answer()
+        replica.require_room(size_bytes)
+    except DccError:
+        return False
+    return True
 
 
 def _staged_names(staging: Staging) -> list[str]:

@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, TypeVar
 
-from dcc.errors import DccError, DiskFullError, StoredObjectLostError, StoreUnreachableError
+from dcc.errors import DccError, DiskFullError, StoredObjectLostError, StoreRefusedError, StoreUnreachableError
 from dcc.messages import mark
 from dcc.runtime.checksums import sha256_of
 from dcc.runtime.disk_space import free_bytes
@@ -88,7 +88,7 @@ class Replica:
         size_bytes = path.stat().st_size
 
         def upload(files: AbstractFileSystem) -> None:
-            self._require_room(size_bytes)
+            self.require_room(size_bytes)
             files.put_file(str(path), self._place(sha256), **upload_options(files, self.settings, size_bytes))
             if self._digest(files, sha256) != sha256:
                 files.rm_file(self._place(sha256))
@@ -105,7 +105,7 @@ class Replica:
         aside = f"{self._root}/bad/{sha256}.{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
 
         def put_aside(files: AbstractFileSystem) -> None:
-            if self._is_there(files, sha256):
+            if files.exists(self._place(sha256)):
                 if self._scheme in ("file", "sftp"):
                     files.makedirs(f"{self._root}/bad", exist_ok=True)
                 files.mv(self._place(sha256), aside)
@@ -119,12 +119,20 @@ class Replica:
         return self._do(f"look for {sha256}", partial(self._is_there, sha256=sha256))
 
     def check(self, sha256: str) -> Copy:
-        """Read a copy, and compare its checksum."""
-        try:
-            found = self._do(f"read {sha256}", partial(self._digest, sha256=sha256))
-        except FileNotFoundError:
-            return Copy(CopyState.MISSING, "is missing")
-        return Copy(CopyState.GOOD) if found == sha256 else Copy(CopyState.BAD, f"has the SHA-256 {found}")
+        """Read a copy, and compare its checksum. One that cannot be read twice, though the replica answers, is bad."""
+        self._require_answers()
+        reason = ""
+        for _ in range(2):
+            try:
+                found = self._do(f"read {sha256}", partial(self._digest, sha256=sha256))
+            except FileNotFoundError:
+                return Copy(CopyState.MISSING, "is missing")
+            except (StoreUnreachableError, StoreRefusedError) as error:
+                self.answer()
+                reason = f"cannot be read: {error}"
+            else:
+                return Copy(CopyState.GOOD) if found == sha256 else Copy(CopyState.BAD, f"has the SHA-256 {found}")
+        return Copy(CopyState.BAD, reason)
 
     def get(self, sha256: str, path: Path) -> None:
         """Write the bytes of a copy to a file. Raises StoredObjectLostError unless they are the right ones."""
@@ -144,6 +152,15 @@ class Replica:
         """Ask for anything, to see whether it answers; a replica that was away is asked again."""
         self._away = (0.0, "")
         self._do("look into it", partial(self._is_there, sha256="0" * 64))
+
+    def require_room(self, size_bytes: int) -> None:
+        """Raise DiskFullError if a directory's disk has no room; other kinds say so when they are full."""
+        if self._scheme == "file" and free_bytes(Path(self._root)) - size_bytes < self.settings.min_free_bytes:
+            raise DiskFullError(
+                mark("The archive store {store} has no room for {size} bytes. Free some space on its disk."),
+                store=self.url,
+                size=size_bytes,
+            )
 
     def remove_parts(self) -> None:
         """Remove what killed processes left of copies more than a day ago, if the replica answers."""
@@ -176,23 +193,20 @@ class Replica:
             files.get_file(self._place(sha256), str(path))
             return sha256_of(path)
 
-    def _require_room(self, size_bytes: int) -> None:
-        if self._scheme == "file" and free_bytes(Path(self._root)) - size_bytes < self.settings.min_free_bytes:
-            raise DiskFullError(
-                mark("The archive store {store} has no room for {size} bytes. Free some space on its disk."),
-                store=self.url,
-                size=size_bytes,
-            )
-
     def _do(self, doing: str, ask: Callable[[AbstractFileSystem], _T]) -> _T:
-        if self.is_away:
-            raise StoreUnreachableError(self._away[1])
+        self._require_answers()
         try:
             with store_errors(self.url, doing, _REMEDY):
                 return self._ask(ask)
-        except StoreUnreachableError as error:
-            self._away = (time.monotonic(), str(error))
+        except (StoreUnreachableError, StoreRefusedError) as error:
+            # A server that refuses the login would refuse it for each archive.
+            if isinstance(error, StoreUnreachableError) or not self._opened:
+                self._away = (time.monotonic(), str(error))
             raise
+
+    def _require_answers(self) -> None:
+        if self.is_away:
+            raise StoreUnreachableError(self._away[1])
 
     def _ask(self, ask: Callable[[AbstractFileSystem], _T]) -> _T:
         if self._scheme == "file":

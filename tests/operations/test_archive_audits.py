@@ -93,6 +93,27 @@ def test_200_corruptions_losses_and_outages_leave_every_archive_whole(
     assert sum(one.message is not None for one in history) == faults["outage"]
 
 
+def test_a_copy_that_cannot_be_read_is_replaced_and_tried_again_each_night(
+    tracker: Engine, settings: Settings, tmp_path: Path
+) -> None:
+    settings, (one, two) = replicas(settings, tmp_path, 2)
+    (sha256,) = keep(tracker, settings, tmp_path, 1)
+    copies = [folder / sha256[:2] / sha256 for folder in (one, two)]
+    content = copies[0].read_bytes()
+    for copy in copies:
+        copy.unlink()
+        copy.mkdir()
+    done = audit_archives(tracker, settings, "tester", everything=True)
+    assert ([audit.bad for audit in done.audits], [lost.sha256 for lost in done.lost]) == ([1, 1], [sha256])
+    copies[1].rmdir()
+    copies[1].write_bytes(content)
+    # Neither is due tonight, but both are known to be bad.
+    for _ in range(2):
+        done = audit_archives(tracker, settings.model_copy(update={"archive_audit_days": 9_999}), "night")
+    assert done.is_whole
+    assert [copy.read_bytes() for copy in copies] == [content, content]
+
+
 @pytest.mark.servers
 def test_a_bucket_and_an_sftp_server_repair_each_other(
     tracker: Engine, settings: Settings, bucket: Bucket, openssh: SftpServer, tmp_path: Path

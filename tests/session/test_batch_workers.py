@@ -119,6 +119,9 @@ def test_a_first_session_applies_what_workers_prepared_and_prepares_nothing_anew
     assert workers.given == ["batch_1"]
     assert first.states() == {ZIP: "qc pending", wrong: "unzip failed"}
     assert "prepared anew" not in caplog.text
+    # The archive store has what the workers fetched.
+    kept = {path.read_bytes() for path in (first.settings.home / "archive").glob("??/*")}
+    assert kept == {(first.folder.path / key).read_bytes() for key in (ZIP, wrong)}
 
 
 def test_what_was_prepared_by_other_reference_data_is_prepared_anew(
