@@ -61,6 +61,11 @@ class SessionSettings(SettingsGroup):
     retry_delay: float = Field(
         default=2.0, ge=0, description="Seconds before the first further try; the delay doubles."
     )
+    max_faults: int = Field(
+        default=3,
+        ge=1,
+        description="Sessions in which an archive may meet a fault of DCC; then it waits in quarantine.",
+    )
     source_failure_limit: int = Field(
         default=3,
         ge=1,

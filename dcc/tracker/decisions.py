@@ -1,7 +1,10 @@
-"""What people decided about submissions: to hold them, or that they are hopeless.
+"""Decisions about submissions: to hold them, or that they are hopeless.
 
-A submission on hold is left alone by sessions until it is released; its data that are uploaded already stay. A failed
-one that is acknowledged waits for nobody any more, and is not tried again, until that is revoked or it is opened again.
+A submission on hold is left alone by sessions until it is released; its data that are uploaded already stay. A session
+itself puts one in quarantine, which is a hold, that met a fault of the platform in too many sessions. A failed one that
+is acknowledged waits for nobody any more, and is not tried again. Quarantines and acknowledgements end when the
+submission is opened again.
+
 Functions that write expect the caller's write transaction. Nothing is deleted.
 """
 
@@ -13,24 +16,36 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
-from sqlalchemy import ColumnElement, Connection, and_, exists, func, select, update
+from sqlalchemy import ColumnElement, Connection, and_, exists, func, not_, or_, select, update
 
 from dcc.databases.columns import utc_now
-from dcc.errors import ConfigurationError
+from dcc.errors import ConfigurationError, InternalFaultError
 from dcc.outcomes import ZipKey
-from dcc.phases import ACTIONS_BY_ID, Status
+from dcc.phases import ACTIONS_BY_ID, Phase, Status
 from dcc.tracker.database import insert_rows
 from dcc.tracker.lineage import IDS, chunks
-from dcc.tracker.models import ZipAction, ZipDecision, ZipFile
+from dcc.tracker.models import (
+    AnException,
+    FileSourceHasZip,
+    Reopening,
+    ZipAction,
+    ZipDecision,
+    ZipDownload,
+    ZipFile,
+    ZipLog,
+)
 
 _LONGEST_REASON: Final = 255
 _PERSON_LENGTH: Final = 64
+RETRY_POLICY: Final = "retry policy"
+"""Who opens failed downloads again in each session."""
 
 
 class DecisionKind(StrEnum):
     """What was decided."""
 
     HOLD = "hold"
+    QUARANTINE = "quarantine"
     ACKNOWLEDGE = "acknowledge"
 
 
@@ -47,17 +62,18 @@ class Decision:
 
 
 def is_on_hold() -> ColumnElement[bool]:
-    """Condition on a submission: it is on hold."""
-    return _in_force(DecisionKind.HOLD)
+    """Condition on a submission: it is on hold, or in quarantine."""
+    return is_decided(DecisionKind.HOLD, DecisionKind.QUARANTINE)
 
 
 def is_acknowledged() -> ColumnElement[bool]:
     """Condition on a submission: it failed, and a person said that nobody has to act on it."""
-    return and_(ZipAction.status_id == int(Status.FAILED), _in_force(DecisionKind.ACKNOWLEDGE))
+    return and_(ZipAction.status_id == int(Status.FAILED), is_decided(DecisionKind.ACKNOWLEDGE))
 
 
-def _in_force(kind: DecisionKind) -> ColumnElement[bool]:
-    of_kind = ZipDecision.kind == kind.value, ZipDecision.revoked.is_(None)
+def is_decided(*kinds: DecisionKind) -> ColumnElement[bool]:
+    """Condition on a submission: a decision of one of these kinds is in force."""
+    of_kind = ZipDecision.kind.in_([kind.value for kind in kinds]), ZipDecision.revoked.is_(None)
     return exists(select(ZipDecision.id)).where(ZipDecision.za_id == ZipAction.id, *of_kind).correlate(ZipAction)
 
 
@@ -71,15 +87,16 @@ def require_reason(reason: str) -> str:
 
 
 def decide(connection: Connection, kind: DecisionKind, za_ids: Collection[int], *, by: str, reason: str) -> None:
-    """Record a decision about submissions for which none of its kind is in force."""
+    """Record a decision about submissions for which none of its kind is in force; `by` a person or a session."""
     values = {"kind": kind.value, "decided_by": by[:_PERSON_LENGTH], "reason": reason, "created": utc_now()}
     insert_rows(connection, ZipDecision.__table__, [{"za_id": za_id, **values} for za_id in za_ids])
 
 
-def revoke(connection: Connection, kind: DecisionKind, za_ids: Collection[int], *, by: str) -> None:
-    """Revoke the decisions of a kind that are in force for submissions."""
+def revoke(connection: Connection, za_ids: Collection[int], *kinds: DecisionKind, by: str) -> None:
+    """Revoke the decisions of some kinds that are in force for submissions."""
     ended = {"revoked": utc_now(), "revoked_by": by[:_PERSON_LENGTH]}
-    in_force = ZipDecision.za_id.in_(IDS), ZipDecision.kind == kind.value, ZipDecision.revoked.is_(None)
+    of_kinds = ZipDecision.kind.in_([kind.value for kind in kinds])
+    in_force = ZipDecision.za_id.in_(IDS), of_kinds, ZipDecision.revoked.is_(None)
     statement = update(ZipDecision).where(*in_force).values(ended)
     for ids in chunks(za_ids):
         connection.execute(statement, {"ids": ids})
@@ -95,12 +112,45 @@ def decisions_of(connection: Connection, za_id: int) -> tuple[Decision, ...]:
 
 
 def count_decided(connection: Connection) -> dict[DecisionKind, int]:
-    """The number of submissions that are on hold, and of those that are acknowledged."""
-    conditions = {DecisionKind.HOLD: is_on_hold(), DecisionKind.ACKNOWLEDGE: is_acknowledged()}
+    """The number of submissions for which a decision of each kind is in force."""
+    conditions = {kind: is_decided(kind) for kind in DecisionKind} | {DecisionKind.ACKNOWLEDGE: is_acknowledged()}
     return {
         kind: connection.scalar(select(func.count()).select_from(ZipAction).where(condition)) or 0
         for kind, condition in conditions.items()
     }
+
+
+def quarantine(connection: Connection, session_id: int, most_faults: int) -> None:
+    """Put the submissions in quarantine that met as many faults of the platform since they were opened again."""
+    opened = (
+        select(func.max(Reopening.last_download_id))
+        .where(
+            Reopening.za_id == FileSourceHasZip.za_id,
+            Reopening.requested_by != RETRY_POLICY,
+            Reopening.requested_by.not_like("session %"),
+        )
+        .correlate(FileSourceHasZip)
+        .scalar_subquery()
+    )
+    met = (
+        select(FileSourceHasZip.za_id)
+        .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
+        .join(ZipLog, ZipLog.zip_id == ZipDownload.id)
+        .join(AnException, AnException.id == ZipLog.exception_id)
+        .where(AnException.short_name == InternalFaultError.short_name(), ZipDownload.id > func.coalesce(opened, 0))
+        .group_by(FileSourceHasZip.za_id)
+        .having(func.count() >= most_faults)
+    )
+    faulty = connection.scalars(select(ZipAction.id).where(ZipAction.id.in_(met), is_unfinished(), ~is_on_hold())).all()
+    reason = f"It met a fault of the platform in {most_faults} sessions."
+    decide(connection, DecisionKind.QUARANTINE, faulty, by=f"session {session_id}", reason=reason)
+
+
+def is_unfinished() -> ColumnElement[bool]:
+    """Condition on a submission: it failed, or has not come through validation."""
+    through = and_(ZipAction.phase_id == int(Phase.XSD), ZipAction.status_id == int(Status.DONE))
+    failed = ZipAction.status_id == int(Status.FAILED)
+    return or_(failed, and_(ZipAction.phase_id <= int(Phase.XSD), not_(through)))
 
 
 def acknowledged_keys(connection: Connection) -> Sequence[ZipKey]:

@@ -251,7 +251,7 @@ def reopen(connection: Connection, za_ids: Collection[int], requested_by: str, r
     """Set submissions back to waiting for their download, with a row in `reopening` for each; nothing is deleted.
 
     Their pending or running downloads become cancelled, and no earlier download counts for them any more. That nobody
-    had to act on them is revoked.
+    had to act on them is revoked, and so is a quarantine.
     `requested_by` and `reason` are cut to 64 and 256 characters.
     """
     actions = _lock_actions(connection, za_ids)
@@ -275,7 +275,7 @@ def reopen(connection: Connection, za_ids: Collection[int], requested_by: str, r
         ],
     )
     _write_states(connection, ZipAction, {za_id: WAITING for za_id, state in actions.items() if state != WAITING})
-    revoke(connection, DecisionKind.ACKNOWLEDGE, actions, by=requested_by)
+    revoke(connection, actions, DecisionKind.ACKNOWLEDGE, DecisionKind.QUARANTINE, by=requested_by)
     unfinished: list[int] = []
     for ids in chunks(actions):
         unfinished.extend(connection.scalars(_UNFINISHED_DOWNLOADS, {"ids": ids, "unfinished": _UNFINISHED}))

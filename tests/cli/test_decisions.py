@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from dcc.session.prepare.archive_checks import ArchiveChecker
 from tests.cli.conftest import Dcc
 from tests.support.installations import specimens
 
@@ -90,3 +91,52 @@ def test_what_is_hopeless_waits_for_nobody_until_that_is_revoked(dcc: Dcc) -> No
     dcc("crawl")
     assert states(dcc)[BAD] == "xsd done"
     assert [made["revoked_by"] for made in dcc.json("show", BAD)["decisions"]][1] == "crawl"
+
+
+def test_what_meets_faults_of_the_platform_waits_in_quarantine_after_some_sessions(
+    listed: Dcc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed.environment["DCC_MAX_FAULTS"] = "2"
+    extract = ArchiveChecker.extract
+
+    def faulty(self: ArchiveChecker, archive: Path, target: Path) -> object:
+        if f"add/{archive.name}" == NAMES[0]:
+            raise ZeroDivisionError("oh")
+        return extract(self, archive, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ArchiveChecker, "extract", faulty)
+        for tried_again in ("by the next session", "by you: dcc retry"):
+            listed("crawl", exit_code=70)
+            shown = listed("zips", "--quarantine").stdout
+            assert NAMES[0] in shown
+            assert NAMES[1] not in shown
+            assert tried_again in shown
+            assert "ZeroDivisionError: oh" in shown
+        listed("crawl")
+        assert listed.json("status")["quarantined"] == 1
+        listed("release", "--quarantine")
+        listed("crawl", exit_code=70)
+        assert listed.json("zips", "--quarantine")[0]["on_hold"]
+    listed("retry", "--quarantine")
+    assert states(listed) == dict.fromkeys(NAMES, "xsd done")
+    assert states(listed, "--quarantine") == {}
+    kinds = [(made["kind"], made["revoked"] is None) for made in listed.json("show", NAMES[0])["decisions"]]
+    assert kinds == [("quarantine", False)] * 2
+
+
+def test_many_are_processed_again_by_filters_and_what_cannot_is_left_out(listed: Dcc) -> None:
+    listed("crawl")
+    listed("cancel", "--status", "done", "--reason", "uploaded nothing")
+    listed("hold", NAMES[0], "--reason", "wait")
+    assert listed.json("retry", "--centre", "H", "--dry-run") == {
+        "zips": NAMES[1:],
+        "left_out": [{"zip": NAMES[0], "why": "on hold"}],
+        "dry_run": True,
+    }
+    said = listed("retry", "--name", "*.2013-10-31.*")
+    assert "1 left out: on hold." in said.stderr
+    assert states(listed, "--status", "done") == dict.fromkeys(NAMES[1:], "xsd done")
+    nothing = listed("retry", "--centre", "H").stdout.splitlines()
+    assert nothing[0] == "0 zip actions processed again."
+    assert nothing[1:] == ["1 left out: on hold.", "2 left out: neither failed nor set aside."]

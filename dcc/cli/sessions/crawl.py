@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -25,7 +26,9 @@ from dcc.cli.shell.context import json_option, open_tracker, parse_zip_key, sett
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import echo_json, expected_text, printable, warn
 from dcc.cli.shell.parameter_types import ID
+from dcc.cli.submissions.decisions import print_chosen
 from dcc.cli.submissions.notifications import notifying_tracker_outage
+from dcc.cli.submissions.selection import Selection, bulk_options
 from dcc.errors import DatabaseUnreachableError, SessionActiveError, SessionTimeLimitError
 from dcc.outcomes import EndReason
 from dcc.runtime.processes import interrupted_by_sigterm
@@ -33,6 +36,7 @@ from dcc.runtime.processes import interrupted_by_sigterm
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
+    from dcc.outcomes import ZipKey
     from dcc.settings import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -180,32 +184,75 @@ def crawl(
 
 
 @click.command()
-@click.argument("zip_actions", metavar="ACTION/ZIP...", nargs=-1, required=True)
+@bulk_options
 @_session_options
 @click.pass_context
-def retry(ctx: click.Context, /, zip_actions: tuple[str, ...], as_json: bool, **given: Any) -> None:
+def retry(
+    ctx: click.Context,
+    /,
+    zip_actions: tuple[str, ...],
+    dry_run: bool,
+    as_json: bool,
+    downloaders: int | None,
+    workers: int | None,
+    max_retries: int | None,
+    until: str | None,
+    **given: Any,
+) -> None:
     """Process the submission ACTION/ZIP again, at once.
 
     From the download on. It is opened again, which the tracker records with your user name; its former results stay on
     record. The copy in staging is used if the source's listing has not changed. If the archive cannot be fetched,
     nothing changes.
 
-    \b
-    Example:
-      dcc retry add/H.2013-10-31.1.impc.zip
+    Filters select submissions that failed, were cancelled or are in quarantine. With these, and with --file, those that
+    cannot be processed again are left out.
 
-    JSON: as of `dcc crawl`.
+    \b
+    Examples:
+      dcc retry add/H.2013-10-31.1.impc.zip
+      dcc retry --centre H --code schema-violation --dry-run
+
+    JSON: as of `dcc crawl`; with --dry-run as of `dcc hold`.
 
     Exit codes: 0 all well; 1 it failed again; 2 an unknown submission, its name is refused, it has changed since its
     data were uploaded (`dcc data undo` withdraws these), or no available source hosts a copy that is not known to be
     bad; 3 another session is active; 4 the session did not finish: see `dcc crawl`; 130 interrupted.
     """
-    keys = list(dict.fromkeys(parse_zip_key(text) for text in zip_actions))
-    settings = settings_from_environment(**given)
+    settings = settings_from_environment(downloaders=downloaders, workers=workers, max_retries=max_retries, until=until)
     with notifying_tracker_outage(settings), open_tracker(settings) as tracker:
+        keys = _keys_to_retry(tracker, zip_actions, given, dry_run=dry_run, as_json=as_json)
+        if not keys:
+            return
         shown = session_display(0, len(keys), as_json=as_json)
         exit_code = _run_session(shown, partial(process_again, tracker, settings, keys), as_json)
     ctx.exit(exit_code)
+
+
+def _keys_to_retry(
+    tracker: Engine, zip_actions: Sequence[str], given: dict[str, Any], *, dry_run: bool, as_json: bool
+) -> list[ZipKey]:
+    """The submissions to process again; none with --dry-run, which prints them."""
+    by_name = list(dict.fromkeys(map(parse_zip_key, zip_actions)))
+    if by_name and not (dry_run or any(given.values())):
+        return by_name
+    from dcc.tracker.hostings.retries import why_not_retriable
+
+    listed = given.pop("listed")
+    selection = Selection.of([str(key) for key in by_name], listed, **given)
+    with tracker.connect() as connection:
+        chosen = selection.zips(connection)
+        refused = why_not_retriable(connection, [one.key for one in chosen])
+    if selection.names is None:
+        refused = {one.key: "neither failed nor set aside" for one in chosen if not one.is_stopped} | refused
+    taken = [one for one in chosen if one.key not in refused]
+    left_out = [(one, refused[one.key]) for one in chosen if one.key in refused]
+    if dry_run or not taken:
+        print_chosen("processed again", taken, left_out, dry_run=dry_run, as_json=as_json)
+        return []
+    for why, number in Counter(why for _, why in left_out).items():
+        warn(f"{number:,} left out: {why}.")
+    return [one.key for one in taken]
 
 
 def _run_session(

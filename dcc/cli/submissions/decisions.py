@@ -62,7 +62,9 @@ def hold(reason: str, dry_run: bool, as_json: bool, **given: Any) -> None:
 @bulk_options
 @json_option
 def release(dry_run: bool, as_json: bool, **given: Any) -> None:
-    """Release submissions on hold: the next session processes them.
+    """Release submissions on hold or in quarantine.
+
+    The next session processes them.
 
     \b
     Examples:
@@ -77,7 +79,7 @@ def release(dry_run: bool, as_json: bool, **given: Any) -> None:
     from dcc.tracker.decisions import DecisionKind, revoke
 
     def work(connection: Connection, za_ids: list[int], _: str) -> None:
-        revoke(connection, DecisionKind.HOLD, za_ids, by=user_name())
+        revoke(connection, za_ids, DecisionKind.HOLD, DecisionKind.QUARANTINE, by=user_name())
 
     refusal: Refusal = lambda one: "" if one.on_hold else "not on hold"  # noqa: E731
     _do(("released", "crawl"), given, refusal, work, dry_run=dry_run, as_json=as_json)
@@ -152,10 +154,10 @@ def acknowledge(reason: str | None, revoked: bool, dry_run: bool, as_json: bool,
 
     def work(connection: Connection, za_ids: list[int], reason: str) -> None:
         if revoked:
-            revoke(connection, DecisionKind.ACKNOWLEDGE, za_ids, by=user_name())
+            revoke(connection, za_ids, DecisionKind.ACKNOWLEDGE, by=user_name())
         else:
             # One of an earlier failure would end with this one.
-            revoke(connection, DecisionKind.ACKNOWLEDGE, za_ids, by=user_name())
+            revoke(connection, za_ids, DecisionKind.ACKNOWLEDGE, by=user_name())
             decide(connection, DecisionKind.ACKNOWLEDGE, za_ids, by=user_name(), reason=reason)
 
     done = ("not acknowledged any more" if revoked else "acknowledged", "acknowledge")

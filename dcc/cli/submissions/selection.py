@@ -32,6 +32,7 @@ _FILTERS = (
         help="Only those that changed from then on, in UTC.",
     ),
     click.option("--name", metavar="PATTERN", help="Only archives with such a name; * and ? stand for anything."),
+    click.option("--quarantine", is_flag=True, help="Only those that met a fault of the platform."),
 )
 _BULK = (
     click.argument("zip_actions", metavar="[ACTION/ZIP]...", nargs=-1),
@@ -75,7 +76,7 @@ class Selection:
         if listed is not None:
             lines = (line.strip() for line in listed)
             names += [line for line in lines if line and not line.startswith("#")]
-        if not (zip_actions or listed or any(value is not None for value in filters.values())):
+        if not (zip_actions or listed or any(value not in (None, False) for value in filters.values())):
             raise click.UsageError("Name archives as ACTION/ZIP, or give filters such as --centre, or --file.")
         return cls(filter_of(**filters), names if zip_actions or listed else None)
 
@@ -97,6 +98,7 @@ def filter_of(
     name: str | None = None,
     on_hold: bool | None = None,
     acknowledged: bool | None = None,
+    quarantine: bool = False,
 ) -> ZipFilter:
     """The filter that options make. Raises NotFoundError for an unknown code."""
     from dcc.tracker.queries.zip_action_lists import ZipFilter
@@ -111,6 +113,7 @@ def filter_of(
         name=name,
         on_hold=on_hold,
         acknowledged=acknowledged,
+        faulty=quarantine or None,
     )
 
 

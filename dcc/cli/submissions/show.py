@@ -67,8 +67,8 @@ def show(zip_action: str, all_errors: bool, as_json: bool) -> None:
       reopenings  {"requested_by", "reason", "from_phase", "from_status", "created"}
       findings    what crawls noticed: {"session", "source", "file_name", "kind", "message",
                   "created"}
-      decisions   {"kind" (hold or acknowledge), "decided_by", "reason", "created", "revoked",
-                  "revoked_by"}; the latter two are null while it holds
+      decisions   {"kind" (hold, quarantine or acknowledge), "decided_by", "reason", "created",
+                  "revoked", "revoked_by"}; the latter two are null while it holds
       removals    when its archive or documents went from staging, as reasons
 
     Exit codes: 0; 2 an unknown submission; 4 the tracker cannot be reached.

@@ -26,6 +26,11 @@ if TYPE_CHECKING:
     from dcc.tracker.queries.zip_action_lists import StateCount, ZipEntry
     from dcc.tracker.register.file_sources import SourceEntry
 
+_DECIDED = (
+    ("hold", "on-hold", "on hold"),
+    ("quarantine", "quarantine", "in quarantine"),
+    ("acknowledge", "acknowledged", "acknowledged"),
+)
 _FINDINGS_SHOWN = 20
 _REASON = 120
 
@@ -56,7 +61,8 @@ def status(as_json: bool) -> None:
                   `dcc archive declined` lists: a list of {"zip", "owner", "hosts", "message"}
       archive_store  {"archives", "bytes", "week": as of `dcc archive status`, "pending", "bad",
                   "missing" (copies), "lost" (archives)}
-      on_hold, acknowledged  how many zip actions are: see `dcc hold` and `dcc acknowledge`
+      on_hold, quarantined, acknowledged  how many zip actions are: see `dcc hold`, `dcc zips
+                  --quarantine` and `dcc acknowledge`
       proposals   how many proposed withdrawals are open: see `dcc data proposals`
       expected    what waits to be fetched: {"archives", "bytes", "seconds" (null if unknown)}
       findings    a list of {"session", "source", "file_name", "kind", "message", "created"}
@@ -126,6 +132,7 @@ def status(as_json: bool) -> None:
                     "lost": len(stored.lost),
                 },
                 "on_hold": decided[DecisionKind.HOLD],
+                "quarantined": decided[DecisionKind.QUARANTINE],
                 "acknowledged": decided[DecisionKind.ACKNOWLEDGE],
                 "proposals": proposals,
                 "findings": findings,
@@ -142,9 +149,9 @@ def status(as_json: bool) -> None:
     _print_sources(entries, latest_crawls, dues)
     _print_list("Waiting to be confirmed", _held_lines(held))
     _print_list("Held archives", [one.message for one in held_archives])
-    for kind, option in ((DecisionKind.HOLD, "on-hold"), (DecisionKind.ACKNOWLEDGE, "acknowledged")):
-        if decided[kind]:
-            click.echo(f"\n{count_of(decided[kind], 'zip action')} {option.replace('-', ' ')}: dcc zips --{option}")
+    for kind, option, what in _DECIDED:
+        if decided[DecisionKind(kind)]:
+            click.echo(f"\n{count_of(decided[DecisionKind(kind)], 'zip action')} {what}: dcc zips --{option}")
     if proposals:
         click.echo(f"\n{count_of(proposals, 'proposed withdrawal')} to decide on: dcc data proposals")
     _print_archive_store(stored)
@@ -261,7 +268,8 @@ def zips(acknowledged: bool, on_hold: bool, as_json: bool, **given: Any) -> None
     """List submissions, oldest first.
 
     With the sources that host them now; of failed ones since when, why, and whom to write to. --status failed leaves
-    out those that somebody acknowledged.
+    out those that somebody acknowledged. --quarantine lists those that met a fault of the platform; after
+    DCC_MAX_FAULTS sessions these wait for `dcc retry` or `dcc release`.
 
     \b
     Examples:
@@ -272,7 +280,7 @@ def zips(acknowledged: bool, on_hold: bool, as_json: bool, **given: Any) -> None
     \b
     JSON: a list of {"file_name", "action", "centre" (null where the name tells none), "phase",
       "status", "sources" (ids of those that host it now), "size_bytes", "since", "contact" (the
-      centre's e-mail addresses), "reason" (why it failed); the last two may be null
+      centre's e-mail addresses), "reason" (why it failed), "on_hold"; contact and reason may be null
 
     Exit codes: 0, even without any; 2 an unknown centre or code; 4 the tracker cannot be reached.
     """
@@ -282,12 +290,14 @@ def zips(acknowledged: bool, on_hold: bool, as_json: bool, **given: Any) -> None
     failing = acknowledged or wanted.status is Status.FAILED
     wanted = replace(wanted, acknowledged=acknowledged if failing else None)
     with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:
-        entries = zip_action_lists.find_zips(connection, wanted, with_reasons=as_json or failing)
+        entries = zip_action_lists.find_zips(connection, wanted, with_reasons=as_json or failing or given["quarantine"])
     if as_json:
         echo_json([{**json_object(entry), "reason": entry.reason and entry.reason.text} for entry in entries])
         return
     note_facts(first=next((f"{entry.action}/{entry.file_name}" for entry in entries), None))
-    if failing:
+    if given["quarantine"]:
+        _print_quarantine(entries)
+    elif failing:
         _print_failed(entries)
     else:
         _print_zips(entries)
@@ -308,6 +318,24 @@ def _print_zips(entries: Sequence[ZipEntry]) -> None:
             )
             for entry in entries
         ],
+    )
+
+
+def _print_quarantine(entries: Sequence[ZipEntry]) -> None:
+    echo_table(
+        ("zip action", "phase", "status", "since", "tried again", "why"),
+        [
+            (
+                f"{entry.action}/{entry.file_name}",
+                entry.phase,
+                entry.status,
+                entry.since,
+                "by you: dcc retry" if entry.on_hold else "by the next session",
+                textwrap.shorten(entry.reason.text, _REASON, placeholder=" ...") if entry.reason else "-",
+            )
+            for entry in entries
+        ],
+        prose=["why"],
     )
 
 

@@ -165,7 +165,7 @@ def work_families(connection: Connection) -> Iterator[Metric]:
     )
     yield gauge(
         "decided_zip_actions",
-        "Zip actions that are on hold, and failed ones that are acknowledged.",
+        "Zip actions that are on hold or in quarantine, and failed ones that are acknowledged.",
         ("decision",),
         {(kind.value,): count for kind, count in count_decided(connection).items()},
     )

@@ -38,6 +38,7 @@ from dcc.sources.base import ListedFile, SourceAddress
 from dcc.store.staging import Staging, remove_leftovers
 from dcc.tracker import progress
 from dcc.tracker.database import run_reading
+from dcc.tracker.decisions import quarantine
 from dcc.tracker.hostings.download_plan import (
     InterruptedZip,
     PlannedZip,
@@ -173,6 +174,8 @@ def _process(
                 _leave_uploading(session, settings, left, named=named)
             yield from coordinator.fail(job for job in coordinator.changed if job.key not in uploading)
     session.write(lambda connection: record_conduct(connection, coordinator.conduct), alone=True)
+    if coordinator.faults:
+        session.write(lambda connection: quarantine(connection, session.id, settings.max_faults))
     session.finish_task(download, failed=coordinator.not_downloaded > 0)
     session.finish_task(check, failed=coordinator.not_checked > 0, lacked_room=coordinator.lacked_room)
     return coordinator.faults

@@ -30,7 +30,7 @@ from dcc.sources.due import Due, Why
 from dcc.sources.hosting import Fault, Hosting, KnownBad
 from dcc.tracker import progress
 from dcc.tracker.attempts import archive_size
-from dcc.tracker.decisions import is_acknowledged, is_on_hold
+from dcc.tracker.decisions import RETRY_POLICY, is_acknowledged, is_on_hold
 from dcc.tracker.hostings.bad_copies import centre_is_to_blame, published_checksums
 from dcc.tracker.hostings.foreign_archives import (
     HeldArchive,
@@ -172,12 +172,12 @@ def reopen_failed_downloads(
     Of archives of some `centres` alone, if given. They include downloads that a person asked for and that failed, and
     archives that are damaged on one source while another has a copy not known to be bad.
     """
-    due = _plan_query(sources).join(_DUE, _DUE.c.id == ZipAction.id).where(~is_acknowledged())
+    due = _plan_query(sources).join(_DUE, _DUE.c.id == ZipAction.id).where(~is_acknowledged(), ~is_on_hold())
     query = _of_centres(due, centres)
     failed = [plan.za_id for plan in _plans(connection, connection.execute(query))]
     if failed:
         progress.reopen(
-            connection, failed, requested_by="retry policy", reason=mark("The download failed in an earlier session.")
+            connection, failed, requested_by=RETRY_POLICY, reason=mark("The download failed in an earlier session.")
         )
     return len(failed)
 
@@ -224,7 +224,7 @@ def load_waiting_and_held(
     `sources`, `za_ids` and `centres` restrict the result.
     """
     query = _of_centres(_plan_query(sources), centres).where(
-        ZipAction.phase_id == int(WAITING.phase), ZipAction.status_id == int(WAITING.status)
+        ZipAction.phase_id == int(WAITING.phase), ZipAction.status_id == int(WAITING.status), ~is_on_hold()
     )
     if za_ids is None:
         return _waiting(connection, list(connection.execute(query)), by_name=by_name)
@@ -400,7 +400,6 @@ def _plan_query(sources: set[int] | None) -> Select[*tuple[Any, ...]]:
     )
     return (
         hosted(columns, sources)
-        .where(~is_on_hold())
         .outerjoin(BadCopy, BadCopy.hosting_id == FileSourceHasZip.id)
         .outerjoin(Centre, Centre.id == ZipFile.centre_id)
         .outerjoin(FileSourceStatistics, FileSourceStatistics.file_source_id == FileSource.id)

@@ -12,11 +12,11 @@ from sqlalchemy.orm import aliased
 from dcc.errors import ConfigurationError, CorruptArchiveError, NotFoundError
 from dcc.messages import mark
 from dcc.outcomes import AttemptOutcome, ZipKey
-from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
+from dcc.phases import ACTIONS_BY_ID, Phase, Status
 from dcc.sources.hosting import Fault, Hosting
 from dcc.tracker import progress
 from dcc.tracker.attempts import archive_size
-from dcc.tracker.decisions import is_on_hold
+from dcc.tracker.decisions import DecisionKind, is_decided
 from dcc.tracker.hostings.changed_archives import changed_where_fetched
 from dcc.tracker.hostings.declined_archives import Decline, declines_of
 from dcc.tracker.hostings.download_plan import hosted, load_plans
@@ -152,10 +152,9 @@ def require_retriable(connection: Connection, keys: Sequence[ZipKey]) -> None:
     """Check that submissions can be processed again now; changes nothing.
 
     Raises NotFoundError for one that is unknown or that no available source hosts, ConfigurationError for one with a
-    refused name, with only known bad copies, or whose content changed after its data were uploaded.
+    refused name, on hold, with only known bad copies, or whose content changed after its data were uploaded.
     """
-    ids = {key: _id_of(connection, key) for key in keys}
-    _require_released(connection, ids)
+    ids = _ids_of(connection, keys)
     _require_unchanged(connection, ids)
     there = {plan.za_id for plan in load_plans(connection, None, list(ids.values()), by_name=True)}
     for key, za_id in ids.items():
@@ -163,30 +162,40 @@ def require_retriable(connection: Connection, keys: Sequence[ZipKey]) -> None:
             raise unavailable_error(connection, key)
 
 
+def why_not_retriable(connection: Connection, keys: Sequence[ZipKey]) -> dict[ZipKey, str]:
+    """Those of known submissions that cannot be processed again now, each with why; changes nothing."""
+    found = _look_up(connection, keys)
+    changed = changed_where_fetched(connection, [row.id for row in found.values()])
+    there = {plan.za_id for plan in load_plans(connection, None, [row.id for row in found.values()], by_name=True)}
+    reasons: dict[ZipKey, str] = {}
+    for key, row in found.items():
+        if (row.phase_id, row.status_id) == REFUSED:
+            reasons[key] = "refused for its name"
+        elif row.on_hold:
+            reasons[key] = "on hold"
+        elif row.id in changed:
+            reasons[key] = "changed after its data were uploaded"
+        elif row.id not in there:
+            reasons[key] = "no available source has a good copy"
+    return reasons
+
+
 def staged_copies_of(connection: Connection, keys: Sequence[ZipKey]) -> list[StagedCopy]:
     """The possible copies in staging of these submissions; raises as `reopen_named`."""
-    return staged_copies(connection, [_id_of(connection, key) for key in keys])
+    return staged_copies(connection, _ids_of(connection, keys).values())
 
 
 def reopen_named(connection: Connection, keys: Sequence[ZipKey], requested_by: str) -> list[int]:
     """Open submissions again that a person wants processed again; returns their ids.
 
-    Raises NotFoundError for an unknown one, ConfigurationError for one with a refused name or whose content changed
-    after its data were uploaded.
+    Raises NotFoundError for an unknown one, ConfigurationError for one with a refused name, on hold or whose content
+    changed after its data were uploaded.
     """
-    ids = {key: _id_of(connection, key) for key in keys}
-    _require_released(connection, ids)
+    ids = _ids_of(connection, keys)
     _require_unchanged(connection, ids)
     za_ids = list(ids.values())
     progress.reopen(connection, za_ids, requested_by=requested_by, reason=mark("Processing was asked for again."))
     return za_ids
-
-
-def _require_released(connection: Connection, ids: Mapping[ZipKey, int]) -> None:
-    query = select(ZipAction.id).where(is_on_hold(), ZipAction.id.in_(IDS))
-    for key, za_id in ids.items():
-        if connection.scalar(query, {"ids": [za_id]}) is not None:
-            raise ConfigurationError(f"{key} is on hold. Release it first: dcc release {shlex.quote(str(key))}")
 
 
 def _require_unchanged(connection: Connection, ids: Mapping[ZipKey, int]) -> None:
@@ -259,20 +268,37 @@ def not_hosted_error(connection: Connection, key: ZipKey) -> NotFoundError:
 
 
 def _id_of(connection: Connection, key: ZipKey) -> int:
-    row = connection.execute(
-        select(ZipAction.id, ZipAction.phase_id, ZipAction.status_id)
-        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
-        .where(ZipFile.file_name == key.file_name, ZipAction.todo_id == ACTION_IDS[key.action])
-    ).one_or_none()
-    if row is None:
-        raise NotFoundError(f"The tracker knows no {key}. Look for it with: dcc zips")
-    if (row.phase_id, row.status_id) == REFUSED:
-        raise ConfigurationError(
-            f"{key} is refused for its name and cannot be processed. See the reason with: "
-            f"dcc show {shlex.quote(str(key))}"
-        )
-    za_id: int = row.id
-    return za_id
+    return _ids_of(connection, [key])[key]
+
+
+def _ids_of(connection: Connection, keys: Sequence[ZipKey]) -> dict[ZipKey, int]:
+    """The ids of submissions. Raises NotFoundError and ConfigurationError as `reopen_named`."""
+    found = _look_up(connection, keys)
+    for key in keys:
+        named = shlex.quote(str(key))
+        if key not in found:
+            raise NotFoundError(f"The tracker knows no {key}. Look for it with: dcc zips")
+        if (found[key].phase_id, found[key].status_id) == REFUSED:
+            raise ConfigurationError(
+                f"{key} is refused for its name and cannot be processed. See the reason with: dcc show {named}"
+            )
+        if found[key].on_hold:
+            raise ConfigurationError(f"{key} is on hold. Release it first: dcc release {named}")
+    return {key: found[key].id for key in keys}
+
+
+def _look_up(connection: Connection, keys: Sequence[ZipKey]) -> dict[ZipKey, Any]:
+    """The id, state and hold of each known submission."""
+    on_hold = is_decided(DecisionKind.HOLD).label("on_hold")
+    query = select(
+        ZipAction.id, ZipAction.todo_id, ZipAction.phase_id, ZipAction.status_id, ZipFile.file_name, on_hold
+    ).join(ZipFile, ZipFile.id == ZipAction.zip_id)
+    known: dict[ZipKey, Any] = {
+        ZipKey(ACTIONS_BY_ID[row.todo_id], row.file_name): row
+        for names in chunks(key.file_name for key in keys)
+        for row in connection.execute(query.where(ZipFile.file_name.in_(names)))
+    }
+    return {key: known[key] for key in keys if key in known}
 
 
 def _why_not(row: Any, key: ZipKey, declined: Decline | None) -> str:

@@ -15,11 +15,11 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, Select, Subquery, and_, exists, func, literal, or_, select, union
 
 from dcc.databases.columns import UtcDateTime
-from dcc.errors import ConfigurationError, NotFoundError
+from dcc.errors import ConfigurationError, InternalFaultError, NotFoundError
 from dcc.naming import Action
 from dcc.outcomes import HELD, Problem, ZipKey
 from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
-from dcc.tracker.decisions import is_acknowledged, is_on_hold
+from dcc.tracker.decisions import DecisionKind, is_acknowledged, is_decided, is_on_hold, is_unfinished
 from dcc.tracker.hostings.foreign_archives import may_be_taken
 from dcc.tracker.lineage import IDS, LATEST, chunks, named_after
 from dcc.tracker.models import (
@@ -84,7 +84,7 @@ class ZipFilter:
 
     `kind` is the name of an error in `an_exception` or the id of a rule, for those that have it at present; `since` the
     time from which on they changed last; `name` a pattern of the archive's name with `*` and `?`. `on_hold` and
-    `acknowledged` are as in `dcc.tracker.decisions`.
+    `acknowledged` are as in `dcc.tracker.decisions`; `faulty`: in quarantine, or a fault of the platform stopped them.
     """
 
     centre: str | None = None
@@ -96,6 +96,7 @@ class ZipFilter:
     name: str | None = None
     on_hold: bool | None = None
     acknowledged: bool | None = None
+    faulty: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ class ZipEntry:
     """A submission: `centre` None without one in its name, `sources` the ids of those that host it now.
 
     `since` is the time of its last change (UTC, naive), `contact` its centre's e-mail addresses, and `reason` why it
-    failed; the latter two may be None.
+    failed; the latter two may be None. `on_hold`: sessions leave it alone.
     """
 
     file_name: str
@@ -116,6 +117,7 @@ class ZipEntry:
     since: datetime
     contact: str | None = None
     reason: Problem | None = None
+    on_hold: bool = False
 
 
 def count_zip_actions(connection: Connection) -> list[StateCount]:
@@ -201,8 +203,10 @@ def find_zips(connection: Connection, wanted: ZipFilter | None = None, *, with_r
         )
     for za_id, source_id in connection.execute(hosting):
         hosts[za_id].append(source_id)
-    rows = connection.execute(select_zip_actions().where(*conditions).order_by(*OLDEST_FIRST)).all()
-    failed = [row.id for row in rows if row.status_id == int(Status.FAILED)] if with_reasons else []
+    listed = select_zip_actions().add_columns(is_on_hold().label("on_hold"))
+    rows = connection.execute(listed.where(*conditions).order_by(*OLDEST_FIRST)).all()
+    explained = [row.id for row in rows if wanted.faulty or row.status_id == int(Status.FAILED)]
+    failed = explained if with_reasons else []
     reasons = failure_reasons(connection, failed)
     return [
         ZipEntry(
@@ -216,6 +220,7 @@ def find_zips(connection: Connection, wanted: ZipFilter | None = None, *, with_r
             row.last_update,
             row.contact or None,
             reasons.get(row.id),
+            bool(row.on_hold),
         )
         for row in rows
     ]
@@ -279,7 +284,12 @@ def _conditions(wanted: ZipFilter) -> list[ColumnElement[bool]]:
     if wanted.name is not None:
         plain = wanted.name.translate({ord(each): f"\\{each}" for each in "\\%_"})
         conditions.append(ZipFile.file_name.like(plain.replace("*", "%").replace("?", "_"), escape="\\"))
-    for wished, condition in ((wanted.on_hold, is_on_hold()), (wanted.acknowledged, is_acknowledged())):
+    met_fault = and_(ZipAction.id.in_(_with_kind(InternalFaultError.short_name())), is_unfinished())
+    for wished, condition in (
+        (wanted.on_hold, is_on_hold()),
+        (wanted.acknowledged, is_acknowledged()),
+        (wanted.faulty, or_(is_decided(DecisionKind.QUARANTINE), met_fault)),
+    ):
         if wished is not None:
             conditions.append(condition if wished else ~condition)
     return conditions
@@ -320,6 +330,11 @@ class SelectedZip:
     on_hold: bool
     acknowledged: bool
     loaded: bool
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it failed, was cancelled, or is left alone by sessions."""
+        return self.on_hold or self.status in (Status.FAILED, Status.CANCELLED)
 
 
 def select_zips(connection: Connection, wanted: ZipFilter, names: Sequence[str] | None = None) -> list[SelectedZip]:
