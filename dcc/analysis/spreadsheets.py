@@ -27,6 +27,12 @@ def escape_formulas(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
 
+def guarded(text: str) -> str:
+    """One text, in the same way."""
+    (made,) = _guarded(pa.array([text], pa.string())).to_pylist()
+    return str(made)
+
+
 def _guarded(texts: Any) -> Any:
     risky = pc.and_(pc.match_substring_regex(texts, _BEGINNINGS), pc.invert(pc.match_substring_regex(texts, _NUMBER)))
     if not pc.any(risky).as_py():

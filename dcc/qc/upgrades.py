@@ -132,5 +132,6 @@ REVISIONS: Final[Revisions] = {
     "0009": None,
     "0010": None,
     "0011": None,
+    "0012": None,
 }
 """All revisions, oldest first, and the function that converts the rows of the one before."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, ClassVar
 
@@ -85,7 +85,8 @@ class Parameter:
 class Procedure:
     """A procedure of a pipeline: its parameters by their key, and the keys of the required ones.
 
-    A retired parameter is not required, even if IMPReSS still says so.
+    A retired parameter is not required, even if IMPReSS still says so. `level` is what it is done on: experiment (an
+    animal), line (a colony) or housing; "" if none is given.
     """
 
     key: str
@@ -93,15 +94,26 @@ class Procedure:
     parameters: Mapping[str, Parameter]
     required: frozenset[str]
     name: str = ""
+    is_mandatory: bool = False
+    level: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """When a pipeline asks for a procedure first: at an age in weeks, or of embryos at a stage, such as E15.5."""
+
+    weeks: float | None = None
+    stage: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """A pipeline: its procedures by their key, which includes the version (IMPC_CBC_001)."""
+    """A pipeline: its procedures by their key, which includes the version (IMPC_CBC_001), and when they are due."""
 
     key: str
     procedures: Mapping[str, Procedure]
     name: str = ""
+    due: Mapping[str, Due] = field(default_factory=dict)
 
 
 def required_of(parameters: Mapping[str, Parameter]) -> frozenset[str]:

@@ -2,8 +2,9 @@
 
 An answer is what the API says at an address, which is `<kind>/list` (ids and names) or `<kind>/<id>`:
 
-- `pipeline/list` -> `pipeline/<id>`: pipelineKey, name, procedureCollection (ids)
-- `procedure/<id>`: procedureKey, name, parameterCollection (ids), isActive, isDeprecated
+- `pipeline/list` -> `pipeline/<id>`: pipelineKey, name, procedureCollection, scheduleCollection (ids)
+- `schedule/<id>`: time (9), timeUnit (Weeks, Days, Months; DPC), stage (E15.5), procedureCollection (ids), isActive
+- `procedure/<id>`: procedureKey, name, parameterCollection (ids), isActive, isDeprecated, isMandatory, level
 - `parameter/<id>`: parameterKey, name, type, valueType, unit (id), isRequired, isImportant, isOption, isIncrement,
   isActive, isDeprecated, qcCheck, qcMin, qcMax, optionCollection, incrementCollection (ids), ontologyGroupId
 - `option/<id>`: name, isActive; `increment/<id>`: incrementString, incrementType, incrementUnit, incrementMin, isActive
@@ -17,12 +18,14 @@ A collection may hold the objects themselves instead of their ids. Entries whose
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from dcc.errors import ReferenceDataError
 from dcc.reference.impress import (
+    Due,
     Impress,
     Increment,
     Option,
@@ -38,6 +41,8 @@ Answers = Callable[[str], object]
 """The API's answer at an address: parsed JSON. Raises ReferenceDataError without an answer."""
 
 _Answer = dict[str, Any]
+_DAYS_IN: Final = {"day": 1.0, "week": 7.0, "month": 365.25 / 12}
+_EMBRYONIC: Final = re.compile(r"E\d+(\.\d+)?")
 
 
 def impress_from_answers(answers: Answers, provenance: Provenance) -> Impress:
@@ -144,8 +149,32 @@ class _Reading:
         for which in self.collection(address, answer, "procedureCollection"):
             procedure = self.procedure(which)
             procedures[procedure.key] = procedure
+        due: dict[str, Due] = {}
+        for where, schedule in self.entries("schedule", address, answer, "scheduleCollection"):
+            asked = self.due(where, schedule) if self.in_use(where, schedule) else Due()
+            for which in self.collection(where, schedule, "procedureCollection"):
+                procedure = self.procedure(which)
+                procedures[procedure.key] = procedure
+                if asked != Due():
+                    due[procedure.key] = min(due.get(procedure.key, asked), asked, key=_order_of_due)
         key = self.text(address, answer, "pipelineKey", needed=True)
-        return Pipeline(key, procedures, self.text(address, answer, "name"))
+        return Pipeline(key, procedures, self.text(address, answer, "name"), due)
+
+    def due(self, address: str, answer: _Answer) -> Due:
+        """When a schedule's procedures are due; nothing for a time without a unit."""
+        unit, stage, time = self.text(address, answer, "timeUnit").lower(), self.text(address, answer, "stage"), None
+        try:
+            time = None if answer.get("time") is None else float(answer["time"])
+        except (TypeError, ValueError):
+            raise self.fault(address, f"time is {answer['time']!r}, which is no number") from None
+        if _EMBRYONIC.fullmatch(stage):
+            return Due(stage=stage)
+        if time is None or not math.isfinite(time):
+            return Due()
+        if unit == "dpc":
+            return Due(stage=f"E{time:g}")
+        days = _DAYS_IN.get(unit.removesuffix("s"))
+        return Due() if days is None else Due(weeks=round(time * days / 7, 2))
 
     def procedure(self, which: object) -> Procedure:
         known = None if isinstance(which, dict) else self.procedures.get(str(which))
@@ -162,6 +191,8 @@ class _Reading:
             parameters,
             required_of(parameters),
             self.text(address, answer, "name"),
+            self.flag(address, answer, "isMandatory", otherwise=False),
+            self.text(address, answer, "level").lower(),
         )
         if not isinstance(which, dict):
             self.procedures[str(which)] = procedure
@@ -243,3 +274,7 @@ class _Reading:
             raise self.fault(address, "ontologyTermId is missing")
         where, term = self.entry("ontologyterm", choice["ontologyTermId"])
         return self.text(where, term, "ontologyTerm", needed=True)
+
+
+def _order_of_due(due: Due) -> tuple[float, str]:
+    return (-1.0 if due.weeks is None else due.weeks), due.stage

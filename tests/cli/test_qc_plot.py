@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
 import pytest
@@ -49,3 +50,19 @@ def test_what_cannot_be_drawn_is_told(filled: Dcc, tmp_path: Path) -> None:
     assert "SVG nor PNG" in filled.error("qc", "plot", "--centre", "H", "--output", "p.pdf", exit_code=2)
     nowhere = tmp_path / "none" / "p.svg"
     assert "cannot be written" in filled.error("qc", "plot", "--centre", "H", "--output", nowhere, exit_code=2)
+
+
+def test_the_procedures_that_are_due_are_listed_written_and_drawn(filled: Dcc, tmp_path: Path) -> None:
+    filled("reference", "refresh")
+    files = tmp_path / "expected.csv", tmp_path / "expected.svg"
+    expected = ("qc", "expected", "--centre", "H", "--day", "2026-01-01")
+    told = filled.json(*expected, "--csv", files[0], "--plot", files[1])
+    by_key = {one["procedure"]: one for one in told["procedures"]}
+    assert by_key["IMPC_BWT_001"]["delivered"] > 0
+    assert by_key["IMPC_CBC_001"]["missing"] > 0
+    lacking = list(csv.DictReader(files[0].open(encoding="utf-8")))
+    missing = [one for one in lacking if one["procedure"] == "IMPC_CBC_001" and one["state"] == "missing"]
+    assert len(missing) == by_key["IMPC_CBC_001"]["missing"]
+    assert files[1].read_text("utf-8").startswith("<svg ")
+    assert "IMPC_CBC_001" in filled(*expected).stdout
+    assert "no centre 'X'" in filled.error("qc", "expected", "--centre", "X", exit_code=2)

@@ -61,6 +61,7 @@ TRACKER_LATER: Mapping[str, tuple[str, ...]] = {
 }
 ENTITIES = ("specimen", "experiment", "line", "housing")
 QC_LATER: Mapping[str, tuple[str, ...]] = {
+    "0012": tuple(f"impress_procedure.{column}" for column in ("is_mandatory", "level", "weeks", "stage")),
     "0011": (),
     "0010": ("document.origin",),
     "0009": ("document.content_digest",),

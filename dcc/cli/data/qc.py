@@ -55,7 +55,7 @@ def _deciding(command: F) -> F:
     return _filtered(command)
 
 
-@click.group(cls=CommandGroup)
+@click.group(cls=CommandGroup, places={"expected": "dcc.cli.data.expected:expected"})
 def qc() -> None:
     """List data contexts, decide on them, show overviews.
 
@@ -220,14 +220,22 @@ def overview(name: str, centre: str | None, as_json: bool) -> None:
 
     Exit codes: 0, even if it is empty; 2 the QC database is not initialised; 4 it cannot be reached.
     """
-    from dcc.qc.contexts.listings import list_overview
+    from dcc.qc.contexts.listings import list_overview, overview_coverage
 
     with open_qc(settings_from_environment()) as engine, engine.connect() as connection:
         rows = list_overview(connection, name, centre)
+        covered = overview_coverage(connection, centre)
     if as_json:
         echo_json(rows)
-    elif rows:
+        return
+    if rows:
         echo_table(tuple(rows[0]), [tuple(row.values()) for row in rows])
+    click.echo(
+        f"Covers {covered.specimens_covered:,} of {count_of(covered.specimens, 'current specimen')} and "
+        f"{covered.experiments_covered:,} of {count_of(covered.experiments, 'experiment')}; the others have errors or "
+        f"are not judged yet. {count_of(covered.waiting, 'document')} not counted yet. See dcc qc expected too.",
+        err=True,
+    )
 
 
 @qc.command()
@@ -302,9 +310,6 @@ def _cells(entry: object, names: tuple[str, ...]) -> tuple[object, ...]:
     return tuple(getattr(entry, name) for name in names)
 
 
-_FORMS = (".svg", ".png")
-
-
 @qc.command()
 @click.option("--centre", required=True, help="Data of this centre (ILAR code).")
 @click.option("--parameter", help="Of this parameter, such as IMPC_CBC_001_001; without it, experiments per week.")
@@ -338,12 +343,8 @@ def plot(
     from dcc.reports.languages import load_catalogue
     from dcc.reports.plots import draw_weeks, font_directory, picture_of_parameter
     from dcc.reports.plots.values import require_documents
-    from dcc.runtime.private_files import SHARED_FILE, replacement_file
     from dcc.tracker.queries.zip_action_lists import require_centre
 
-    form = output.suffix.lower()
-    if form not in _FORMS:
-        raise ConfigurationError(f"{output} is neither SVG nor PNG by its name. Name a file that ends in .svg or .png.")
     settings = settings_from_environment()
     catalogue, fonts = load_catalogue(language, settings), font_directory(settings)
     key = None if zip_name is None else parse_zip_key(zip_name)
@@ -358,12 +359,7 @@ def plot(
             picture = picture_of_parameter(
                 connection, catalogue, centre=centre, parameter_id=parameter, key=key, fonts=fonts
             )
-    drawn = picture.svg.encode() if form == ".svg" else picture.png
-    try:
-        with replacement_file(output, SHARED_FILE) as part:
-            part.write_bytes(drawn)
-    except OSError as error:
-        raise ConfigurationError(f"{output} cannot be written: {error}. Name another file.") from error
+    picture.write(output)
     if as_json:
         told = {"title": picture.title, "caption": picture.caption, "rule": picture.rule, "description": picture.alt}
         echo_json({"file": str(output), **told, "outliers": picture.outliers})

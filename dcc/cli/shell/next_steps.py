@@ -151,6 +151,10 @@ NEXT: Final[Mapping[str, tuple[Step, ...]]] = {
     "qc history": (_CONTEXTS,),
     "qc overview": (_CONTEXTS,),
     "qc plot": (_CONTEXTS,),
+    "qc expected": (
+        Step("dcc qc expected --csv expected.csv", "each animal and colony that lacks a procedure", needs="unwritten"),
+        _CONTEXTS,
+    ),
     "qc recount": (_CONTEXTS,),
     "rules list": (Step("dcc data findings", "what they found"),),
     "rules waive": (Step("dcc crawl", "judges what it concerns again"),),

@@ -7,19 +7,21 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, func, select, true
+from sqlalchemy import ColumnElement, Connection, Table, case, func, select, true
 
 from dcc.qc.contexts.metadata_groups import EMPTY_GROUP
 from dcc.qc.models import (
     ContextHistory,
     DataContext,
     Document,
+    Experiment,
     MetadataGroup,
     OverviewAnimalProcedure,
     OverviewGenotype,
+    Specimen,
 )
 from dcc.qc.models.views import OVERVIEW_STRAIN
-from dcc.vocabulary import ContextEvent, ContextState
+from dcc.vocabulary import ContextEvent, ContextState, DocumentState, Validity
 
 _NAMED: Final = ("centre", "pipeline", "procedure", "parameter", "genotype", "strain")
 _COLUMNS: Final = {"procedure": "procedure_id", "parameter": "parameter_id", "strain": "strain_id"}
@@ -143,6 +145,36 @@ def list_history(connection: Connection, wanted: ContextFilter) -> list[HistoryE
 def newest_history(connection: Connection) -> int:
     """The newest id of `context_history`; 0 without events."""
     return connection.scalar(select(func.max(_HISTORY.id))) or 0
+
+
+@dataclass(frozen=True, slots=True)
+class OverviewCoverage:
+    """How many current specimens and experiments overviews cover: those that were judged and are valid.
+
+    `waiting` counts documents that the overviews do not take account of yet.
+    """
+
+    specimens: int
+    specimens_covered: int
+    experiments: int
+    experiments_covered: int
+    waiting: int
+
+
+def overview_coverage(connection: Connection, centre: str | None = None) -> OverviewCoverage:
+    """What the overviews cover, of one centre if it is given."""
+    numbers: list[int] = []
+    for table in (Specimen.__table__, Experiment.__table__):
+        valid = func.sum(case((table.c.validity == Validity.VALID, 1), else_=0))
+        query = select(func.count(), func.coalesce(valid, 0)).where(table.c.is_current, *_at(table, centre))
+        numbers += map(int, connection.execute(query).one())
+    waiting = select(func.count()).where(_DOCUMENT.state == DocumentState.APPLIED, _DOCUMENT.overviews_built.is_(False))
+    of_centre = waiting.where(*_at(Document.__table__, centre))
+    return OverviewCoverage(*numbers[:4], connection.scalar(of_centre) or 0)
+
+
+def _at(table: Table, centre: str | None) -> list[ColumnElement[bool]]:
+    return [] if centre is None else [table.c.centre == centre]
 
 
 _OVERVIEWS: Final = {

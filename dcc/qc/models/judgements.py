@@ -67,7 +67,10 @@ class ImpressPipeline(QcBase):
 
 
 class ImpressProcedure(QcBase):
-    """A procedure of a pipeline of IMPReSS; `variant` is 1 unless pipelines have different ones with this key."""
+    """A procedure of a pipeline of IMPReSS; `variant` is 1 unless pipelines have different ones with this key.
+
+    `level` is experiment, line or housing. The pipeline asks for it at an age of `weeks`, or of embryos at a `stage`.
+    """
 
     __tablename__ = "impress_procedure"
     __table_args__ = table_options(counted=False)
@@ -78,6 +81,10 @@ class ImpressProcedure(QcBase):
     variant: Mapped[int] = mapped_column(INT)
     name: Mapped[str | None] = text_of(ID_LENGTH)
     is_active: Mapped[bool] = mapped_column(Boolean(create_constraint=False))
+    is_mandatory: Mapped[bool | None] = mapped_column(Boolean(create_constraint=False))
+    level: Mapped[str | None] = text_of(16)
+    weeks: Mapped[float | None] = mapped_column(DOUBLE)
+    stage: Mapped[str | None] = text_of(ID_LENGTH)
 
 
 class ImpressParameter(QcBase):

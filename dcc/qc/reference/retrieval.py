@@ -101,7 +101,8 @@ _MOST_BYTES_OF_ANSWER: Final = 10_000_000
 _MOST_ANSWERS: Final = 500_000
 _SAVED_AT_ONCE: Final = 1_000
 _COLLECTIONS: Final = {
-    "pipeline": (("procedureCollection", "procedure"),),
+    "pipeline": (("procedureCollection", "procedure"), ("scheduleCollection", "schedule")),
+    "schedule": (("procedureCollection", "procedure"),),
     "procedure": (("parameterCollection", "parameter"),),
     "parameter": (("optionCollection", "option"), ("incrementCollection", "increment")),
     "ontologygroup": (("paramOntologyoptionCollection", "paramontologyoption"),),

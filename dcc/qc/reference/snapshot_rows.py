@@ -27,6 +27,7 @@ from dcc.qc.models import (
 )
 from dcc.qc.rows.bulk import Row as NewRow
 from dcc.reference.impress import (
+    Due,
     Impress,
     Increment,
     Option,
@@ -65,6 +66,7 @@ def load_impress(connection: Connection, snapshot_id: int, provenance: Provenanc
         row.pipeline: Pipeline(row.pipeline, {}, row.name or "") for row in _rows(connection, PIPELINE, snapshot_id)
     }
     members: dict[str, dict[str, Procedure]] = {key: {} for key in pipelines}
+    due: dict[str, dict[str, Due]] = {key: {} for key in pipelines}
     # The rows of one variant are equal except for the pipeline, so that pipelines share them.
     shared: dict[_Variant, Procedure] = {}
     for row in _rows(connection, PROCEDURE, snapshot_id):
@@ -72,10 +74,19 @@ def load_impress(connection: Connection, snapshot_id: int, provenance: Provenanc
         if variant not in shared:
             parameters = procedures.get(variant, {})
             shared[variant] = Procedure(
-                row.procedure_id, row.is_active, parameters, required_of(parameters), row.name or ""
+                row.procedure_id,
+                row.is_active,
+                parameters,
+                required_of(parameters),
+                row.name or "",
+                bool(row.is_mandatory),
+                row.level or "",
             )
         members[row.pipeline][row.procedure_id] = shared[variant]
-    return Impress(provenance, {key: Pipeline(key, members[key], pipeline.name) for key, pipeline in pipelines.items()})
+        if (asked := Due(row.weeks, row.stage or "")) != Due():
+            due[row.pipeline][row.procedure_id] = asked
+    made = {key: Pipeline(key, members[key], pipeline.name, due[key]) for key, pipeline in pipelines.items()}
+    return Impress(provenance, made)
 
 
 @dataclass
@@ -104,6 +115,7 @@ class _Writing:
         self.rows[PIPELINE].append((self.snapshot_id, pipeline.key, pipeline.name or None))
         for procedure in pipeline.procedures.values():
             variant, is_new = self.procedures.number(procedure.key, procedure)
+            due = pipeline.due.get(procedure.key, Due())
             self.rows[PROCEDURE].append(
                 (
                     self.snapshot_id,
@@ -112,6 +124,10 @@ class _Writing:
                     variant,
                     procedure.name or None,
                     int(procedure.is_active),
+                    int(procedure.is_mandatory),
+                    procedure.level or None,
+                    due.weeks,
+                    due.stage or None,
                 )
             )
             if is_new:

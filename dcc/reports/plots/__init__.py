@@ -5,6 +5,7 @@ time and memory, whatever the number of measurements: of many, a sample is drawn
 """
 
 from dcc.reports.plots.distributions import draw_distribution
+from dcc.reports.plots.expected_procedures import draw_expected
 from dcc.reports.plots.picture import Picture, PictureKind, font_directory
 from dcc.reports.plots.selection import MOST_PICTURES, picture_of_parameter, pictures_of_centre, pictures_of_zip
 from dcc.reports.plots.series import draw_series
@@ -15,6 +16,7 @@ __all__ = [
     "Picture",
     "PictureKind",
     "draw_distribution",
+    "draw_expected",
     "draw_series",
     "draw_weeks",
     "font_directory",

@@ -41,7 +41,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dcc.errors import ConfigurationError
-from dcc.runtime.private_files import make_directory
+from dcc.runtime.private_files import SHARED_FILE, make_directory, replacement_file
 from dcc.settings import Settings
 
 if TYPE_CHECKING:
@@ -213,6 +213,8 @@ def _rounded(found: re.Match[str]) -> str:
     return f"{float(found.group()):.2f}".rstrip("0").rstrip(".")
 
 
+_FORMS: Final = (".svg", ".png")
+
 DPI: Final = 144
 """Dots per inch of a PNG."""
 
@@ -245,6 +247,7 @@ class PictureKind(StrEnum):
     DISTRIBUTION = "distribution"
     SERIES = "series"
     WEEKS = "weeks"
+    EXPECTED = "expected"
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,6 +287,20 @@ class Picture:
     def png(self) -> bytes:
         """The picture as a PNG file of 144 dots an inch; the same data make the same bytes."""
         return self._drawn("png")
+
+    def write(self, path: Path) -> None:
+        """Write it to a file of the form that the name says, .svg or .png. Raises ConfigurationError."""
+        form = path.suffix.lower()
+        if form not in _FORMS:
+            raise ConfigurationError(
+                f"{path} is neither SVG nor PNG by its name. Name a file that ends in .svg or .png."
+            )
+        drawn = self.svg.encode() if form == ".svg" else self.png
+        try:
+            with replacement_file(path, SHARED_FILE) as part:
+                part.write_bytes(drawn)
+        except OSError as error:
+            raise ConfigurationError(f"{path} cannot be written: {error}. Name another file.") from error
 
     def _drawn(self, form: str) -> bytes:
         with _ONE_AT_A_TIME, _matplotlib(self.fonts):

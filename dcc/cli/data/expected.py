@@ -1,0 +1,128 @@
+"""`dcc qc expected`: the procedures that are due, by centre, and of which animals and colonies they are missing."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable
+from dataclasses import fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dcc.cli.shell.context import json_option, open_qc, open_tracker, settings_from_environment
+from dcc.cli.shell.next_steps import note_facts
+from dcc.cli.shell.output import count_of, echo_json, echo_table, json_object, warn
+from dcc.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from dcc.qc.expected_procedures import LackingProcedure
+
+_COLUMNS = ("centre", "pipeline", "procedure", "name", "level", "due")
+_NUMBERS = ("expected", "delivered", "invalid", "explained", "missing")
+
+
+@click.command()
+@click.option("--centre", help="Only of this centre (ILAR code).")
+@click.option("--pipeline", help="Only of this pipeline, such as IMPC_001.")
+@click.option(
+    "--day",
+    type=click.DateTime(["%Y-%m-%d"]),
+    help="The day on which the age of animals counts, such as 2026-11-21; by default today.",
+)
+@click.option(
+    "--csv",
+    "csv_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write each animal and colony without valid data of a procedure to this file.",
+)
+@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Draw it into this file: .svg or .png.")
+@click.option("--language", help="Language of the plot, such as de; by default that of the installation.")
+@json_option
+def expected(
+    centre: str | None,
+    pipeline: str | None,
+    day: datetime | None,
+    csv_file: Path | None,
+    plot: Path | None,
+    language: str | None,
+    as_json: bool,
+) -> None:
+    """Show which procedures are due, and missing.
+
+    IMPReSS says which procedures of a pipeline are mandatory, and at which age. For each centre, this counts the
+    animals that have that age; for procedures on lines, the colonies with such an animal. Any version of a procedure
+    counts.
+
+    \b
+      delivered  there is an experiment (or line) with it
+      invalid    there is, but the integrity rules found an error
+      explained  a status code of the experiment, line or animal says why there are no data
+      missing    nothing is there
+
+    \b
+    Examples:
+      dcc qc expected --centre H --plot expected.svg
+      dcc qc expected --pipeline IMPC_001 --day 2026-11-21 --csv expected.csv
+
+    \b
+    JSON: {"day", "procedures": a list of {"centre", "pipeline", "procedure", "name", "level"
+      (experiment or line), "due" (16 weeks, E15.5), "expected", "delivered", "invalid",
+      "explained", "missing"}, "not_covered": a list of {"centre", "pipeline", "specimens"}, of which
+      IMPReSS says nothing}
+
+    Exit codes: 0, also when something is missing; 2 an unknown centre, a file cannot be written, nothing to draw, or
+    the QC database is not initialised; 4 a database cannot be reached.
+    """
+    from dcc.qc.expected_procedures import Expected, count_deliveries, lacking_procedures, uncovered_specimens
+    from dcc.tracker.queries.zip_action_lists import require_centre
+
+    settings = settings_from_environment()
+    if centre is not None:
+        with open_tracker(settings) as tracker, tracker.connect() as connection:
+            require_centre(connection, centre)
+    wanted = Expected(datetime.now(UTC).date() if day is None else day.date(), centre, pipeline)
+    with open_qc(settings) as qc, qc.connect() as connection:
+        counted = count_deliveries(connection, wanted)
+        uncovered = uncovered_specimens(connection, wanted)
+        if csv_file is not None:
+            _write(csv_file, lacking_procedures(connection, wanted))
+    if plot is not None:
+        from dcc.reports.languages import load_catalogue
+        from dcc.reports.plots import draw_expected, font_directory
+
+        draw_expected(counted, load_catalogue(language, settings), font_directory(settings)).write(plot)
+    note_facts(unwritten=csv_file is None and bool(counted))
+    if as_json:
+        procedures = [json_object(one) | {"expected": one.expected} for one in counted]
+        echo_json({"day": wanted.day, "procedures": procedures, "not_covered": uncovered})
+        return
+    columns = (*_COLUMNS, *_NUMBERS)
+    echo_table(columns, [tuple(getattr(one, name) for name in columns) for one in counted], prose=["name"])
+    missing = sum(one.missing for one in counted)
+    click.echo(f"{count_of(sum(one.expected for one in counted), 'procedure')} due, {missing:,} missing.", err=True)
+    for one in uncovered:
+        warn(
+            f"IMPReSS says of {count_of(one.specimens, 'specimen')} of centre {one.centre} in pipeline {one.pipeline} "
+            "nothing that is due: `dcc reference refresh` retrieves its schedules."
+        )
+    for file in filter(None, (csv_file, plot)):
+        click.echo(f"{file} written.", err=True)
+
+
+def _write(path: Path, lacking: Iterable[LackingProcedure]) -> None:
+    from dcc.analysis.spreadsheets import guarded
+    from dcc.qc.expected_procedures import LackingProcedure
+    from dcc.runtime.private_files import SHARED_FILE, replacement_file
+
+    names = [field.name for field in fields(LackingProcedure)]
+    try:
+        with replacement_file(path, SHARED_FILE) as part, part.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(names)
+            for one in lacking:
+                values = {name: getattr(one, name) for name in names} | {"state": one.state.name.lower()}
+                writer.writerow([guarded(value) if isinstance(value, str) else value for value in values.values()])
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be written: {error}. Name another file.") from error

@@ -1,0 +1,146 @@
+"""Which animals and colonies lack which procedures, by their age, pipeline and status codes."""
+
+from __future__ import annotations
+
+import time
+from datetime import date, timedelta
+
+import pytest
+from sqlalchemy import Engine, insert
+
+from dcc.documents.contents import SpecimenKind, StatusCode
+from dcc.naming import Action
+from dcc.qc.database import writing
+from dcc.qc.expected_procedures import (
+    Delivery,
+    Expected,
+    Uncovered,
+    count_deliveries,
+    lacking_procedures,
+    uncovered_specimens,
+)
+from dcc.qc.models import Experiment, ExperimentSpecimen, Specimen
+from dcc.qc.reference.snapshots import save
+from dcc.reference.impress import Due, Impress, Pipeline, Procedure
+from tests.reference.test_snapshots import provenance
+from tests.support.databases import only_sqlite
+from tests.support.qc_contexts import submit
+from tests.support.qc_documents import experiment, line, specimen
+
+BORN = date(2013, 5, 1)
+SIXTEEN = Expected(BORN + timedelta(weeks=16))
+
+
+def impress(
+    *asked: tuple[str, Due], active: bool = True, mandatory: bool = True, level: str = "experiment"
+) -> dict[str, Procedure]:
+    return {key: Procedure(key, active, {}, frozenset(), key.lower(), mandatory, level) for key, _ in asked}
+
+
+CBC, EYE, FER = ("IMPC_CBC_003", Due(16.0)), ("IMPC_EYE_001", Due(15.0)), ("IMPC_FER_001", Due(14.0))
+OLD, OPTIONAL, EMBRYO = ("IMPC_CBC_001", Due(10.0)), ("IMPC_PAT_001", Due(1.0)), ("IMPC_EOL_001", Due(stage="E12.5"))
+PIPELINE = Pipeline(
+    "IMPC_001",
+    {
+        **impress(CBC, EYE, EMBRYO),
+        **impress(OLD, active=False),
+        **impress(OPTIONAL, mandatory=False),
+        **impress(FER, level="line"),
+    },
+    due=dict((CBC, EYE, FER, OLD, OPTIONAL, EMBRYO)),
+)
+
+
+@pytest.fixture
+def qc(qc_database: Engine) -> Engine:
+    with writing(qc_database) as connection:
+        save(connection, Impress(provenance(), {PIPELINE.key: PIPELINE}))
+    return qc_database
+
+
+def lacking(qc: Engine, wanted: Expected = SIXTEEN) -> dict[tuple[str | None, str], tuple[Delivery, str | None]]:
+    with qc.connect() as connection:
+        found = lacking_procedures(connection, wanted)
+        return {(one.specimen or one.colony, one.procedure[5:8]): (one.state, one.status_code) for one in found}
+
+
+@pytest.mark.parametrize(
+    ("weeks", "due"), [(13, set()), (14, {"FER"}), (15, {"FER", "EYE"}), (16, {"FER", "EYE", "CBC"})]
+)
+def test_a_procedure_is_due_at_its_age(qc: Engine, weeks: int, due: set[str]) -> None:
+    submit(qc, Action.ADD, specimen("S1"))
+    for day, expected in ((timedelta(weeks=weeks), due), (timedelta(weeks=weeks, days=-1), None)):
+        found = {procedure for _, procedure in lacking(qc, Expected(BORN + day))}
+        assert found == expected if expected is not None else len(found) == max(0, weeks - 14)
+
+
+def test_delivered_invalid_explained_and_missing_are_told_apart(qc: Engine) -> None:
+    gone = StatusCode(9, None, "IMPC_PSC_001")
+    submit(qc, Action.ADD, *(specimen(f"S{number}", litter=f"L{number}") for number in range(1, 5)))
+    submit(qc, Action.ADD, specimen("S5", status_code=gone, colony_id="C2"), specimen("W", is_baseline="true"))
+    submit(
+        qc,
+        Action.ADD,
+        experiment("E1", ["S1"], procedure_id="IMPC_CBC_001"),
+        experiment("E2", ["S2"])._replace(status_codes=(gone,)),
+        experiment("E3", ["S3"]),
+        experiment("E4", ["S4"], procedure_id="IMPC_PAT_001"),
+        faulty=[3],
+    )
+    submit(qc, Action.ADD, line("C1", procedure_id="IMPC_FER_001"))
+    found = lacking(qc)
+    assert {key: said for key, said in found.items() if key[1] != "EYE"} == {
+        ("S2", "CBC"): (Delivery.EXPLAINED, "IMPC_PSC_001"),
+        ("S3", "CBC"): (Delivery.INVALID, None),
+        ("S4", "CBC"): (Delivery.MISSING, None),
+        ("S5", "CBC"): (Delivery.EXPLAINED, "IMPC_PSC_001"),
+        ("W", "CBC"): (Delivery.MISSING, None),
+        ("C2", "FER"): (Delivery.MISSING, None),
+    }
+    with qc.connect() as connection:
+        counted = {one.procedure[5:8]: one for one in count_deliveries(connection, SIXTEEN)}
+        assert list(lacking_procedures(connection, Expected(SIXTEEN.day, centre="J"))) == []
+    cbc, fertility = counted["CBC"], counted["FER"]
+    assert (cbc.delivered, cbc.invalid, cbc.explained, cbc.missing, cbc.expected) == (1, 1, 2, 2, 6)
+    assert (cbc.procedure, cbc.name, cbc.due, cbc.level) == ("IMPC_CBC_003", "impc_cbc_003", "16 weeks", "experiment")
+    assert (fertility.delivered, fertility.missing, fertility.level) == (1, 1, "line")
+
+
+def test_embryos_go_by_their_stage_and_what_impress_does_not_know_is_counted(qc: Engine) -> None:
+    embryo = specimen("M", kind=SpecimenKind.EMBRYO, dob=None, stage="12.5", stage_unit="DPC")
+    strange = (embryo._replace(specimen_id="T", stage_unit="Theiler"), specimen("P", pipeline="NONE_001"))
+    submit(qc, Action.ADD, embryo, *strange)
+    assert lacking(qc) == {("M", "EOL"): (Delivery.MISSING, None)}
+    with qc.connect() as connection:
+        assert uncovered_specimens(connection, SIXTEEN) == [
+            Uncovered("H", "IMPC_001", 1),
+            Uncovered("H", "NONE_001", 1),
+        ]
+
+
+@only_sqlite
+def test_many_specimens_take_seconds(qc: Engine) -> None:
+    submit(qc, Action.ADD, specimen("S1"))
+    submit(qc, Action.ADD, experiment("E1"))
+    most = 20_000
+    with writing(qc) as connection:
+        animal = dict(connection.execute(Specimen.__table__.select()).mappings().one())
+        done = dict(connection.execute(Experiment.__table__.select()).mappings().one())
+        several = range(10, most)
+        connection.execute(
+            insert(Specimen), [animal | {"id": number, "specimen_id": f"N{number}"} for number in several]
+        )
+        connection.execute(insert(Experiment), [done | {"id": number} for number in several if number % 2])
+        connection.execute(
+            insert(ExperimentSpecimen),
+            [
+                {"experiment_row": number, "position": 1, "specimen_id": f"N{number}", "line": 1}
+                for number in several
+                if number % 2
+            ],
+        )
+    started = time.monotonic()
+    with qc.connect() as connection:
+        counted = {one.procedure: one for one in count_deliveries(connection, SIXTEEN)}
+    assert time.monotonic() - started < 5
+    assert counted["IMPC_CBC_003"].missing == (most - 10) / 2
