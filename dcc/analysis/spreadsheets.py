@@ -8,6 +8,7 @@ text, remove one apostrophe from the beginning of each text that has one. Number
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 import pyarrow as pa
@@ -20,6 +21,9 @@ _BEGINNINGS: Final = r"\A['=+\-@\x{FF1D}\x{FF0B}\x{FF0D}\x{FF20}\t\r\n]"
 
 _NUMBER: Final = r"\A[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\z"
 
+_BEGINNINGS_OF_TEXT: Final = re.compile(re.sub(r"\\x\{(\w+)\}", r"\\u\1", _BEGINNINGS))
+_NUMBER_OF_TEXT: Final = re.compile(_NUMBER.replace(r"\z", r"\Z"))
+
 
 def escape_formulas(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The same rows, with an apostrophe before each text that a spreadsheet could take for a formula."""
@@ -27,10 +31,10 @@ def escape_formulas(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
 
-def guarded(text: str) -> str:
+def guarded(text: str | None) -> str | None:
     """One text, in the same way."""
-    (made,) = _guarded(pa.array([text], pa.string())).to_pylist()
-    return str(made)
+    risky = text is not None and re.match(_BEGINNINGS_OF_TEXT, text) and not re.match(_NUMBER_OF_TEXT, text)
+    return f"{GUARD}{text}" if risky else text
 
 
 def _guarded(texts: Any) -> Any:

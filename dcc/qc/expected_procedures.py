@@ -7,28 +7,15 @@ mutant animal of the colony has the age.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import date
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import date, timedelta
 from enum import IntEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from sqlalchemy import (
-    Case,
-    ColumnElement,
-    Connection,
-    Select,
-    Subquery,
-    and_,
-    case,
-    exists,
-    false,
-    func,
-    literal,
-    null,
-    or_,
-    select,
-)
+from sqlalchemy import ColumnElement, Connection, FromClause, String, and_, case, cast, func, null, select
+from sqlalchemy.sql.selectable import ScalarSelect
 
 from dcc.qc.models import (
     Experiment,
@@ -43,14 +30,15 @@ from dcc.reference.impress import Impress
 from dcc.vocabulary import Validity
 
 _SPECIMEN: Final = Specimen.__table__.c
-_EXPERIMENT: Final = Experiment.__table__.c
+_EXPERIMENT: Final = Experiment.__table__
 _ANIMAL: Final = ExperimentSpecimen.__table__.c
-_LINE: Final = Line.__table__.c
+_LINE: Final = Line.__table__
 _STATUS: Final = StatusCodeRow.__table__.c
 _PROCEDURE: Final = ImpressProcedure.__table__.c
 _SNAPSHOT: Final = ReferenceSnapshot.__table__.c
 _VERSION: Final = len("_001")
-_DAYS: Final = 7
+_AT_ONCE: Final = 2_000
+_INVALID: Final = {str(Validity.INVALID), str(Validity.INVALID_ANIMAL)}
 
 
 class Delivery(IntEnum):
@@ -74,19 +62,60 @@ class Expected:
     pipeline: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ProcedureDeliveries:
-    """Of how many animals (or colonies, `level` line) a centre delivered a procedure that is due.
+class DueProcedure(NamedTuple):
+    """A mandatory procedure of a pipeline, by its newest key in use, on an animal or (`level` line) on a colony.
 
-    `procedure` is the newest key in use. `due` is an age ("16 weeks") or an embryonic stage.
+    It is due at an age of `weeks`, or of embryos at a stage, such as E15.5.
     """
 
-    centre: str
     pipeline: str
     procedure: str
     name: str
     level: str
-    due: str
+    weeks: float | None
+    stage: str | None
+
+    @property
+    def due(self) -> str:
+        """The age or stage for people."""
+        return self.stage or "" if self.weeks is None else f"{self.weeks:g} weeks"
+
+    def can_concern(self, subject: Subject) -> bool:
+        """Whether it is due at some time."""
+        if subject.stage is not None:
+            return self.stage == subject.stage
+        return self.weeks is not None and subject.born is not None
+
+
+class Subject(NamedTuple):
+    """An animal or, without `specimen`, a colony; `born` of a colony is when its first mutant animal was.
+
+    `stage` is an embryo's, such as E15.5, and "" for one in another unit than DPC. `status_code` is an animal's own.
+    """
+
+    centre: str
+    pipeline: str
+    specimen: str | None
+    colony: str | None
+    born: date | None
+    stage: str | None
+    status_code: str | None
+
+
+class LackingProcedure(NamedTuple):
+    """A procedure of which an animal or colony has no valid data, what there is instead, and a status code of it."""
+
+    subject: Subject
+    due: DueProcedure
+    state: Delivery
+    status_code: str | None
+
+
+class ProcedureDeliveries(NamedTuple):
+    """Of how many animals or colonies of a centre a procedure is due, and of how many it is delivered."""
+
+    centre: str
+    due: DueProcedure
     delivered: int
     invalid: int
     explained: int
@@ -98,272 +127,141 @@ class ProcedureDeliveries:
         return self.delivered + self.invalid + self.explained + self.missing
 
 
-@dataclass(frozen=True, slots=True)
-class LackingProcedure:
-    """A procedure of which an animal or a colony (`level` line) has no valid data, and what there is instead."""
+@dataclass(slots=True)
+class Deliveries:
+    """Numbers of animals and colonies, complete once `lacking_procedures` is read to its end.
 
-    centre: str
-    pipeline: str
-    procedure: str
-    level: str
-    due: str
-    specimen: str | None
-    colony: str | None
-    born: date | None
-    stage: str | None
-    state: Delivery
-    status_code: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Uncovered:
-    """Current animals of a centre and pipeline about which nothing can be said, because IMPReSS names no due ages.
-
-    `stages` counts the embryos whose stages IMPReSS does not know, in pipelines that it does.
+    `counts` has those of each state, by centre and procedure. `uncovered` counts the current animals, by centre and
+    pipeline, of which IMPReSS does not say that anything is ever due.
     """
 
-    centre: str
-    pipeline: str
-    specimens: int
+    counts: defaultdict[tuple[str, DueProcedure], Counter[Delivery]] = field(
+        default_factory=lambda: defaultdict(Counter)
+    )
+    uncovered: Counter[tuple[str, str]] = field(default_factory=Counter)
 
-
-def count_deliveries(connection: Connection, wanted: Expected) -> list[ProcedureDeliveries]:
-    """The numbers of each centre, pipeline and procedure; nothing without IMPReSS, or without due ages in it."""
-    found = []
-    for pairs in _pairs(connection, wanted):
-        keys = (pairs.c.centre, pairs.c.pipeline, pairs.c.procedure, pairs.c.name, pairs.c.level)
-        due = (pairs.c.weeks, pairs.c.due_stage)
-        numbers = [func.sum(case((pairs.c.state == state, 1), else_=0)) for state in Delivery]
-        query = select(*keys, *due, *numbers).group_by(*keys, *due)
-        for row in connection.execute(query):
-            delivered, invalid, explained, missing = map(int, row[7:])
-            found.append(
-                ProcedureDeliveries(
-                    row.centre,
-                    row.pipeline,
-                    row.procedure,
-                    row.name or "",
-                    row.level,
-                    _due(row.weeks, row.due_stage),
-                    delivered,
-                    invalid,
-                    explained,
-                    missing,
-                )
-            )
-    return sorted(found, key=lambda one: (one.centre, one.pipeline, one.procedure, one.level))
-
-
-def lacking_procedures(connection: Connection, wanted: Expected) -> Iterator[LackingProcedure]:
-    """Each animal or colony with each procedure of which it has no valid data, by centre, pipeline and procedure."""
-    for pairs in _pairs(connection, wanted):
-        each = pairs.c
-        query = (
-            select(
-                each.centre,
-                each.pipeline,
-                each.procedure,
-                each.level,
-                each.weeks,
-                each.due_stage,
-                each.specimen_id,
-                each.colony_id,
-                each.dob,
-                each.stage,
-                each.state,
-                each.status_code,
-            )
-            .where(each.state > Delivery.DELIVERED)
-            .order_by(each.centre, each.pipeline, each.procedure, each.colony_id, each.specimen_id)
+    def by_procedure(self) -> list[ProcedureDeliveries]:
+        """The counts in the order of centre, pipeline and procedure."""
+        return sorted(
+            ProcedureDeliveries(centre, due, *(states[state] for state in Delivery))
+            for (centre, due), states in self.counts.items()
         )
-        for row in connection.execution_options(yield_per=10_000).execute(query):
-            yield LackingProcedure(*row[:4], _due(*row[4:6]), *row[6:10], Delivery(row[10]), row[11])
 
 
-def uncovered_specimens(connection: Connection, wanted: Expected) -> list[Uncovered]:
-    """Current animals of pipelines, or embryos of stages, for which IMPReSS names nothing that is due."""
-    asked = _asked(wanted).subquery("asked")
-    own = _SPECIMEN
-    of_kind = or_(
-        and_(own.kind == "mouse", asked.c.weeks.is_not(None), own.dob.is_not(None)),
-        and_(own.kind == "embryo", _is_stage(asked.c.stage)),
-    )
-    query = (
-        select(own.centre, own.pipeline, func.count())
-        .where(own.is_current, *_chosen(own, wanted), ~exists().where(asked.c.pipeline == own.pipeline, of_kind))
-        .group_by(own.centre, own.pipeline)
-        .order_by(own.centre, own.pipeline)
-    )
-    return [Uncovered(*row) for row in connection.execute(query)]
+def count_deliveries(connection: Connection, wanted: Expected) -> Deliveries:
+    """The numbers alone."""
+    counted = Deliveries()
+    for _ in lacking_procedures(connection, wanted, counted):
+        pass
+    return counted
 
 
-def _due(weeks: float | None, stage: str | None) -> str:
-    return stage or "" if weeks is None else f"{weeks:g} weeks"
+def lacking_procedures(connection: Connection, wanted: Expected, counted: Deliveries) -> Iterator[LackingProcedure]:
+    """Each animal, then each colony, with each procedure that is due and of which it has no valid data.
+
+    Adds all numbers to `counted`. Animals come in the order of their submission.
+    """
+    due = due_procedures(connection, wanted)
+    for level, subjects in (("experiment", _animals), ("line", _colonies)):
+        by_pipeline: defaultdict[str, list[tuple[DueProcedure, date]]] = defaultdict(list)
+        for one in due:
+            if one.level == level:
+                by_pipeline[one.pipeline].append((one, wanted.day - timedelta(weeks=one.weeks or 0)))
+        for subject, done in subjects(connection, wanted):
+            asked = [pair for pair in by_pipeline.get(subject.pipeline, ()) if pair[0].can_concern(subject)]
+            if level == "experiment" and not asked:
+                counted.uncovered[subject.centre, subject.pipeline] += 1
+            there = _states(done) if done else {}
+            for one, born_by in asked:
+                if subject.born is not None and subject.born > born_by:
+                    continue
+                state, code = there.get(one.procedure[:-_VERSION], (Delivery.MISSING, None))
+                if state is Delivery.MISSING and subject.status_code is not None:
+                    state, code = Delivery.EXPLAINED, subject.status_code
+                counted.counts[subject.centre, one][state] += 1
+                if state is not Delivery.DELIVERED:
+                    yield LackingProcedure(subject, one, state, code)
 
 
-def _asked(wanted: Expected) -> Select[Any]:
-    """The mandatory procedures of IMPReSS that are due at some time, the versions of one as one."""
+def due_procedures(connection: Connection, wanted: Expected) -> list[DueProcedure]:
+    """The mandatory procedures in use that have an age or stage, the versions of one as one."""
     own = _PROCEDURE
     active = select(func.max(_SNAPSHOT.id)).where(_SNAPSHOT.name == Impress.NAME, _SNAPSHOT.is_active)
-    level = case((own.level == "line", "line"), else_="experiment")
-    stem = _stem(own.procedure_id)
-    conditions = [own.pipeline == wanted.pipeline] if wanted.pipeline else []
-    return (
-        select(
-            own.pipeline,
-            stem.label("stem"),
-            level.label("level"),
-            own.stage,
-            func.max(own.procedure_id).label("procedure"),
-            func.max(own.name).label("name"),
-            func.min(own.weeks).label("weeks"),
-        )
-        .where(
-            own.snapshot_id == active.scalar_subquery(),
-            own.is_active,
-            own.is_mandatory,
-            or_(own.weeks.is_not(None), own.stage.is_not(None)),
-            func.coalesce(own.level, "") != "housing",
-            *conditions,
-        )
-        .group_by(own.pipeline, stem, level, own.stage)
+    query = select(own.pipeline, own.procedure_id, own.name, own.level, own.weeks, own.stage).where(
+        own.snapshot_id == active.scalar_subquery(), own.is_active, own.is_mandatory
     )
+    found: dict[tuple[str, ...], DueProcedure] = {}
+    for row in connection.execute(query.order_by(own.pipeline, own.procedure_id)):
+        if (
+            row.level == "housing"
+            or (row.weeks is None and not row.stage)
+            or wanted.pipeline not in (None, row.pipeline)
+        ):
+            continue
+        level = "line" if row.level == "line" else "experiment"
+        key = (row.pipeline, row.procedure_id[:-_VERSION], row.stage or "")
+        found[key] = DueProcedure(row.pipeline, row.procedure_id, row.name or "", level, row.weeks, row.stage)
+    return list(found.values())
 
 
-def _pairs(connection: Connection, wanted: Expected) -> tuple[Subquery, Subquery]:
-    """Each animal, and each colony, with each procedure that is due, and its `Delivery`."""
-    asked = _asked(wanted).subquery("asked")
-    return _animal_pairs(connection, wanted, asked), _colony_pairs(connection, wanted, asked)
+def _states(done: str) -> Mapping[str, tuple[Delivery, str | None]]:
+    """The best state of each procedure, by its key without version, with a status code; `done` is that of `_done`."""
+    found: dict[str, tuple[Delivery, str | None]] = {}
+    for each in done.split(","):
+        procedure, validity, code = [*each.split(":", 2), "", ""][:3]
+        state = Delivery.EXPLAINED if code else Delivery.INVALID if validity in _INVALID else Delivery.DELIVERED
+        stem = procedure[:-_VERSION]
+        if stem not in found or state < found[stem][0]:
+            found[stem] = state, code or None
+    return found
 
 
-def _animal_pairs(connection: Connection, wanted: Expected, asked: Subquery) -> Subquery:
-    own, done = _SPECIMEN, _done_on_animals(wanted)
-    is_due = or_(
-        and_(own.kind == "mouse", _age_in_days(connection, own.dob, wanted.day) >= asked.c.weeks * _DAYS),
-        and_(own.kind == "embryo", _is_stage(asked.c.stage)),
+def _animals(connection: Connection, wanted: Expected) -> Iterator[tuple[Subject, str | None]]:
+    own = _SPECIMEN
+    of_animal = and_(_ANIMAL.specimen_id == own.specimen_id, _EXPERIMENT.c.centre == own.centre)
+    joined = ExperimentSpecimen.__table__.join(_EXPERIMENT, _EXPERIMENT.c.id == _ANIMAL.experiment_row)
+    done = _done(_EXPERIMENT.c, "experiment", joined, of_animal)
+    stage = case((own.kind == "embryo", case((own.stage_unit == "DPC", "E" + own.stage), else_="")), else_=null())
+    query = (
+        select(own.centre, own.pipeline, own.specimen_id, own.colony_id, own.dob, stage, own.status_code, done)
+        .where(own.is_current, *_chosen(wanted))
+        .order_by(own.id)
     )
-    state = func.coalesce(
-        done.c.state, case((own.status_code.is_not(None), Delivery.EXPLAINED), else_=Delivery.MISSING)
-    )
-    return (
-        _paired(own.centre, own.specimen_id, own.colony_id, own.dob, own.stage, asked=asked)
-        .add_columns(state.label("state"), func.coalesce(done.c.code, own.status_code).label("status_code"))
-        .select_from(Specimen.__table__)
-        .join(asked, and_(asked.c.pipeline == own.pipeline, asked.c.level == "experiment", is_due))
-        .outerjoin(
-            done,
-            and_(done.c.centre == own.centre, done.c.specimen_id == own.specimen_id, done.c.stem == asked.c.stem),
-        )
-        .where(own.is_current, *_chosen(own, wanted))
-        .subquery("pairs")
-    )
+    yield from _subjects(connection, query)
 
 
-def _colony_pairs(connection: Connection, wanted: Expected, asked: Subquery) -> Subquery:
+def _colonies(connection: Connection, wanted: Expected) -> Iterator[tuple[Subject, str | None]]:
     own = _SPECIMEN
     colony = (
         select(own.centre, own.pipeline, own.colony_id, func.min(own.dob).label("dob"))
-        .where(own.is_current, own.is_baseline == false(), own.colony_id.is_not(None), own.dob.is_not(None))
-        .where(*_chosen(own, wanted))
+        .where(own.is_current, own.is_baseline.is_(False), own.colony_id.is_not(None), own.dob.is_not(None))
+        .where(*_chosen(wanted))
         .group_by(own.centre, own.pipeline, own.colony_id)
-        .subquery("colony")
+        .subquery()
     )
-    stem, codes = _stem(_LINE.procedure_id), _codes_of("line")
-    done = (
-        select(_LINE.centre, _LINE.colony_id, stem.label("stem"), *_state_of(_LINE, codes))
-        .outerjoin(codes, codes.c.owner_id == _LINE.id)
-        .where(_LINE.is_current, _LINE.procedure_id.is_not(None))
-        .group_by(_LINE.centre, _LINE.colony_id, stem)
-        .subquery("done")
-    )
-    is_due = _age_in_days(connection, colony.c.dob, wanted.day) >= asked.c.weeks * _DAYS
+    of_colony = and_(_LINE.c.colony_id == colony.c.colony_id, _LINE.c.centre == colony.c.centre)
+    keys = (colony.c.centre, colony.c.pipeline, null().label("specimen"), colony.c.colony_id, colony.c.dob)
+    query = select(*keys, null().label("stage"), null().label("status_code"), _done(_LINE.c, "line", _LINE, of_colony))
+    yield from _subjects(connection, query.order_by(colony.c.centre, colony.c.pipeline, colony.c.colony_id))
+
+
+def _subjects(connection: Connection, query: Any) -> Iterator[tuple[Subject, str | None]]:
+    for row in connection.execute(query, execution_options={"yield_per": _AT_ONCE}):
+        yield Subject(*row[:7]), row[7]
+
+
+def _done(own: Any, kind: str, joined: FromClause, of_subject: ColumnElement[bool]) -> ScalarSelect[str]:
+    """What is there of a subject, as one text: `procedure:validity:status code`, separated by commas."""
+    each = own.procedure_id + ":" + cast(own.validity, String(8)) + ":" + func.coalesce(_STATUS.code, "")
+    with_codes = joined.outerjoin(StatusCodeRow.__table__, and_(_STATUS.owner_kind == kind, _STATUS.owner_id == own.id))
     return (
-        _paired(colony.c.centre, null(), colony.c.colony_id, colony.c.dob, null(), asked=asked)
-        .add_columns(func.coalesce(done.c.state, Delivery.MISSING).label("state"), done.c.code.label("status_code"))
-        .select_from(colony)
-        .join(asked, and_(asked.c.pipeline == colony.c.pipeline, asked.c.level == "line", is_due))
-        .outerjoin(
-            done,
-            and_(
-                done.c.centre == colony.c.centre,
-                done.c.colony_id == colony.c.colony_id,
-                done.c.stem == asked.c.stem,
-            ),
-        )
-        .subquery("pairs")
+        select(func.group_concat(each.distinct()))
+        .select_from(with_codes)
+        .where(of_subject, own.is_current, own.procedure_id.is_not(None))
+        .scalar_subquery()
     )
 
 
-def _paired(
-    centre: ColumnElement[Any],
-    specimen: ColumnElement[Any],
-    colony: ColumnElement[Any],
-    dob: ColumnElement[Any],
-    stage: ColumnElement[Any],
-    *,
-    asked: Subquery,
-) -> Select[Any]:
-    return select(
-        centre.label("centre"),
-        asked.c.pipeline.label("pipeline"),
-        asked.c.procedure.label("procedure"),
-        asked.c.name.label("name"),
-        asked.c.level.label("level"),
-        asked.c.weeks.label("weeks"),
-        asked.c.stage.label("due_stage"),
-        specimen.label("specimen_id"),
-        colony.label("colony_id"),
-        dob.label("dob"),
-        stage.label("stage"),
-    )
-
-
-def _done_on_animals(wanted: Expected) -> Subquery:
-    stem = _stem(_EXPERIMENT.procedure_id)
-    of_centre = [_EXPERIMENT.centre == wanted.centre] if wanted.centre else []
-    codes = _codes_of("experiment")
-    return (
-        select(_EXPERIMENT.centre, _ANIMAL.specimen_id, stem.label("stem"), *_state_of(_EXPERIMENT, codes))
-        .join(ExperimentSpecimen.__table__, _ANIMAL.experiment_row == _EXPERIMENT.id)
-        .outerjoin(codes, codes.c.owner_id == _EXPERIMENT.id)
-        .where(_EXPERIMENT.is_current, _EXPERIMENT.procedure_id.is_not(None), *of_centre)
-        .group_by(_EXPERIMENT.centre, _ANIMAL.specimen_id, stem)
-        .subquery("done")
-    )
-
-
-def _state_of(own: Any, codes: Subquery) -> tuple[ColumnElement[Any], ColumnElement[Any]]:
-    """The best `Delivery` of a group of experiments or lines, and a status code of them."""
-    code = codes.c.code
-    invalid = own.validity.in_([Validity.INVALID, Validity.INVALID_ANIMAL])
-    state: Case[int] = case(
-        (code.is_not(None), Delivery.EXPLAINED), (invalid, Delivery.INVALID), else_=Delivery.DELIVERED
-    )
-    return func.min(state).label("state"), func.min(code).label("code")
-
-
-def _codes_of(kind: str) -> Subquery:
-    """The first status code of each experiment or line that has one."""
-    of_kind = select(_STATUS.owner_id, func.min(_STATUS.code).label("code")).where(_STATUS.owner_kind == kind)
-    return of_kind.group_by(_STATUS.owner_id).subquery("codes")
-
-
-def _chosen(own: Any, wanted: Expected) -> list[ColumnElement[bool]]:
-    given = ((own.centre, wanted.centre), (own.pipeline, wanted.pipeline))
+def _chosen(wanted: Expected) -> list[ColumnElement[bool]]:
+    given = ((_SPECIMEN.centre, wanted.centre), (_SPECIMEN.pipeline, wanted.pipeline))
     return [column == value for column, value in given if value is not None]
-
-
-def _stem(procedure_id: ColumnElement[Any]) -> ColumnElement[str]:
-    """A procedure's key without its version."""
-    return func.substr(procedure_id, 1, func.length(procedure_id) - _VERSION)
-
-
-def _is_stage(asked: ColumnElement[Any]) -> ColumnElement[bool]:
-    return and_(_SPECIMEN.stage_unit == "DPC", asked == literal("E").concat(_SPECIMEN.stage))
-
-
-def _age_in_days(connection: Connection, dob: ColumnElement[Any], day: date) -> ColumnElement[Any]:
-    text = literal(day.isoformat())
-    if connection.dialect.name == "sqlite":
-        return func.julianday(text) - func.julianday(dob)
-    return func.datediff(text, dob)

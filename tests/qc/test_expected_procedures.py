@@ -12,12 +12,11 @@ from dcc.documents.contents import SpecimenKind, StatusCode
 from dcc.naming import Action
 from dcc.qc.database import writing
 from dcc.qc.expected_procedures import (
+    Deliveries,
     Delivery,
     Expected,
-    Uncovered,
     count_deliveries,
     lacking_procedures,
-    uncovered_specimens,
 )
 from dcc.qc.models import Experiment, ExperimentSpecimen, Specimen
 from dcc.qc.reference.snapshots import save
@@ -60,8 +59,10 @@ def qc(qc_database: Engine) -> Engine:
 
 def lacking(qc: Engine, wanted: Expected = SIXTEEN) -> dict[tuple[str | None, str], tuple[Delivery, str | None]]:
     with qc.connect() as connection:
-        found = lacking_procedures(connection, wanted)
-        return {(one.specimen or one.colony, one.procedure[5:8]): (one.state, one.status_code) for one in found}
+        return {
+            (subject.specimen or subject.colony, due.procedure[5:8]): (state, code)
+            for subject, due, state, code in lacking_procedures(connection, wanted, Deliveries())
+        }
 
 
 @pytest.mark.parametrize(
@@ -74,6 +75,7 @@ def test_a_procedure_is_due_at_its_age(qc: Engine, weeks: int, due: set[str]) ->
         assert found == expected if expected is not None else len(found) == max(0, weeks - 14)
 
 
+@pytest.mark.both_databases
 def test_delivered_invalid_explained_and_missing_are_told_apart(qc: Engine) -> None:
     gone = StatusCode(9, None, "IMPC_PSC_001")
     submit(qc, Action.ADD, *(specimen(f"S{number}", litter=f"L{number}") for number in range(1, 5)))
@@ -98,24 +100,23 @@ def test_delivered_invalid_explained_and_missing_are_told_apart(qc: Engine) -> N
         ("C2", "FER"): (Delivery.MISSING, None),
     }
     with qc.connect() as connection:
-        counted = {one.procedure[5:8]: one for one in count_deliveries(connection, SIXTEEN)}
-        assert list(lacking_procedures(connection, Expected(SIXTEEN.day, centre="J"))) == []
+        counted = {one.due.procedure[5:8]: one for one in count_deliveries(connection, SIXTEEN).by_procedure()}
+        assert count_deliveries(connection, Expected(SIXTEEN.day, centre="J")).by_procedure() == []
     cbc, fertility = counted["CBC"], counted["FER"]
     assert (cbc.delivered, cbc.invalid, cbc.explained, cbc.missing, cbc.expected) == (1, 1, 2, 2, 6)
-    assert (cbc.procedure, cbc.name, cbc.due, cbc.level) == ("IMPC_CBC_003", "impc_cbc_003", "16 weeks", "experiment")
-    assert (fertility.delivered, fertility.missing, fertility.level) == (1, 1, "line")
+    assert cbc.due[1:5] == ("IMPC_CBC_003", "impc_cbc_003", "experiment", 16.0)
+    assert (fertility.delivered, fertility.missing, fertility.due.level) == (1, 1, "line")
 
 
+@pytest.mark.both_databases
 def test_embryos_go_by_their_stage_and_what_impress_does_not_know_is_counted(qc: Engine) -> None:
     embryo = specimen("M", kind=SpecimenKind.EMBRYO, dob=None, stage="12.5", stage_unit="DPC")
     strange = (embryo._replace(specimen_id="T", stage_unit="Theiler"), specimen("P", pipeline="NONE_001"))
     submit(qc, Action.ADD, embryo, *strange)
     assert lacking(qc) == {("M", "EOL"): (Delivery.MISSING, None)}
     with qc.connect() as connection:
-        assert uncovered_specimens(connection, SIXTEEN) == [
-            Uncovered("H", "IMPC_001", 1),
-            Uncovered("H", "NONE_001", 1),
-        ]
+        uncovered = count_deliveries(connection, SIXTEEN).uncovered
+    assert uncovered == {("H", "IMPC_001"): 1, ("H", "NONE_001"): 1}
 
 
 @only_sqlite
@@ -141,6 +142,6 @@ def test_many_specimens_take_seconds(qc: Engine) -> None:
         )
     started = time.monotonic()
     with qc.connect() as connection:
-        counted = {one.procedure: one for one in count_deliveries(connection, SIXTEEN)}
+        counted = {one.due.procedure: one for one in count_deliveries(connection, SIXTEEN).by_procedure()}
     assert time.monotonic() - started < 5
     assert counted["IMPC_CBC_003"].missing == (most - 10) / 2

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import csv
+from collections import deque
 from collections.abc import Iterable
-from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,13 +13,17 @@ import click
 
 from dcc.cli.shell.context import json_option, open_qc, open_tracker, settings_from_environment
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import count_of, echo_json, echo_table, json_object, warn
+from dcc.cli.shell.output import count_of, echo_json, echo_table, warn
 from dcc.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from dcc.qc.expected_procedures import LackingProcedure
 
-_COLUMNS = ("centre", "pipeline", "procedure", "name", "level", "due")
+_OF_PROCEDURE = ("pipeline", "procedure", "name", "level", "due")
+_CSV = (
+    *("centre", "pipeline", "procedure", "level", "due", "specimen", "colony", "born", "stage", "state"),
+    "status_code",
+)
 _NUMBERS = ("expected", "delivered", "invalid", "explained", "missing")
 
 
@@ -75,7 +79,7 @@ def expected(
     Exit codes: 0, also when something is missing; 2 an unknown centre, a file cannot be written, nothing to draw, or
     the QC database is not initialised; 4 a database cannot be reached.
     """
-    from dcc.qc.expected_procedures import Expected, count_deliveries, lacking_procedures, uncovered_specimens
+    from dcc.qc.expected_procedures import Deliveries, Expected, lacking_procedures
     from dcc.tracker.queries.zip_action_lists import require_centre
 
     settings = settings_from_environment()
@@ -84,28 +88,41 @@ def expected(
             require_centre(connection, centre)
     wanted = Expected(datetime.now(UTC).date() if day is None else day.date(), centre, pipeline)
     with open_qc(settings) as qc, qc.connect() as connection:
-        counted = count_deliveries(connection, wanted)
-        uncovered = uncovered_specimens(connection, wanted)
-        if csv_file is not None:
-            _write(csv_file, lacking_procedures(connection, wanted))
+        deliveries = Deliveries()
+        lacking = lacking_procedures(connection, wanted, deliveries)
+        if csv_file is None:
+            deque(lacking, maxlen=0)
+        else:
+            _write(csv_file, lacking)
+    counted = deliveries.by_procedure()
+    uncovered = [(*which, number) for which, number in sorted(deliveries.uncovered.items())]
     if plot is not None:
         from dcc.reports.languages import load_catalogue
         from dcc.reports.plots import draw_expected, font_directory
 
         draw_expected(counted, load_catalogue(language, settings), font_directory(settings)).write(plot)
+    columns = ("centre", *_OF_PROCEDURE, *_NUMBERS)
+    rows = [
+        (
+            one.centre,
+            *(getattr(one.due, name) for name in _OF_PROCEDURE),
+            *(getattr(one, name) for name in _NUMBERS),
+        )
+        for one in counted
+    ]
     note_facts(unwritten=csv_file is None and bool(counted))
     if as_json:
-        procedures = [json_object(one) | {"expected": one.expected} for one in counted]
-        echo_json({"day": wanted.day, "procedures": procedures, "not_covered": uncovered})
+        not_covered = [dict(zip(("centre", "pipeline", "specimens"), one, strict=True)) for one in uncovered]
+        procedures = [dict(zip(columns, row, strict=True)) for row in rows]
+        echo_json({"day": wanted.day, "procedures": procedures, "not_covered": not_covered})
         return
-    columns = (*_COLUMNS, *_NUMBERS)
-    echo_table(columns, [tuple(getattr(one, name) for name in columns) for one in counted], prose=["name"])
+    echo_table(columns, rows, prose=["name"])
     missing = sum(one.missing for one in counted)
     click.echo(f"{count_of(sum(one.expected for one in counted), 'procedure')} due, {missing:,} missing.", err=True)
-    for one in uncovered:
+    for of_centre, of_pipeline, number in uncovered:
         warn(
-            f"IMPReSS says of {count_of(one.specimens, 'specimen')} of centre {one.centre} in pipeline {one.pipeline} "
-            "nothing that is due: `dcc reference refresh` retrieves its schedules."
+            f"IMPReSS says of {count_of(number, 'specimen')} of centre {of_centre} in pipeline {of_pipeline} nothing "
+            "that is due: `dcc reference refresh` retrieves its schedules."
         )
     for file in filter(None, (csv_file, plot)):
         click.echo(f"{file} written.", err=True)
@@ -113,16 +130,14 @@ def expected(
 
 def _write(path: Path, lacking: Iterable[LackingProcedure]) -> None:
     from dcc.analysis.spreadsheets import guarded
-    from dcc.qc.expected_procedures import LackingProcedure
     from dcc.runtime.private_files import SHARED_FILE, replacement_file
 
-    names = [field.name for field in fields(LackingProcedure)]
     try:
         with replacement_file(path, SHARED_FILE) as part, part.open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file)
-            writer.writerow(names)
-            for one in lacking:
-                values = {name: getattr(one, name) for name in names} | {"state": one.state.name.lower()}
-                writer.writerow([guarded(value) if isinstance(value, str) else value for value in values.values()])
+            writer.writerow(_CSV)
+            for (centre, pipeline, specimen, colony, born, stage, _), due, state, code in lacking:
+                texts = (centre, pipeline, due.procedure, due.level, due.due, specimen, colony)
+                writer.writerow([*map(guarded, texts), born, guarded(stage), state.name.lower(), guarded(code)])
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be written: {error}. Name another file.") from error

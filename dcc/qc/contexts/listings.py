@@ -163,14 +163,17 @@ class OverviewCoverage:
 
 def overview_coverage(connection: Connection, centre: str | None = None) -> OverviewCoverage:
     """What the overviews cover, of one centre if it is given."""
-    numbers: list[int] = []
-    for table in (Specimen.__table__, Experiment.__table__):
+
+    def current_and_valid(table: Table) -> tuple[int, int]:
         valid = func.sum(case((table.c.validity == Validity.VALID, 1), else_=0))
         query = select(func.count(), func.coalesce(valid, 0)).where(table.c.is_current, *_at(table, centre))
-        numbers += map(int, connection.execute(query).one())
+        current, covered = connection.execute(query).one()
+        return int(current), int(covered)
+
     waiting = select(func.count()).where(_DOCUMENT.state == DocumentState.APPLIED, _DOCUMENT.overviews_built.is_(False))
     of_centre = waiting.where(*_at(Document.__table__, centre))
-    return OverviewCoverage(*numbers[:4], connection.scalar(of_centre) or 0)
+    specimens, experiments = current_and_valid(Specimen.__table__), current_and_valid(Experiment.__table__)
+    return OverviewCoverage(*specimens, *experiments, waiting=connection.scalar(of_centre) or 0)
 
 
 def _at(table: Table, centre: str | None) -> list[ColumnElement[bool]]:

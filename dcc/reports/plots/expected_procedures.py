@@ -65,7 +65,7 @@ def draw_expected(counted: Sequence[ProcedureDeliveries], catalogue: Catalogue, 
             numbers = [getattr(one, state.name.lower()) for one in drawn]
             axes.barh(places, numbers, 0.8, left, color=colour, linewidth=0)
             left = [before + number for before, number in zip(left, numbers, strict=True)]
-        labels = [shown_text(f"{one.centre} {one.pipeline} {one.procedure}") for one in drawn]
+        labels = [shown_text(f"{one.centre} {one.due.pipeline} {one.due.procedure}") for one in drawn]
         axes.set_yticks(list(places), labels)
         axes.invert_yaxis()
         axes.locator_params(axis="x", integer=True, nbins=6)
