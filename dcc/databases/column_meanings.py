@@ -70,6 +70,7 @@ MEANINGS: Final = {
     "is_baseline": "Whether the animal belongs to the baseline.",
     "is_current": "Whether this version is the present one.",
     "is_important": "Whether IMPReSS calls it important.",
+    "is_mandatory": "Whether IMPReSS calls it mandatory.",
     "is_required": "Whether IMPReSS demands it.",
     "item": "Number of the value among those of its parameter.",
     "key_base64": "The key, in base64.",

@@ -248,8 +248,8 @@ def _refuse_open_secrets(file: ConfigurationFile) -> None:
     if held and file.is_open_to_others:
         raise ConfigurationError(
             f"The configuration file {file.path} holds a secret ({', '.join(held)}), and others can read or change it "
-            f"(its mode is {file.mode:04o}). Take their rights away: chmod g-w,o= {shlex.quote(str(file.path))} "
-            "Or write file:PATH or env:NAME instead of the secret."
+            f"(its mode is {file.mode:04o}). Take their rights away (chmod g-w,o= {shlex.quote(str(file.path))}), or "
+            "write file:PATH or env:NAME instead of the secret."
         )
 
 

@@ -107,7 +107,7 @@ def test_what_does_not_fit_together_is_found_in_depth(data: DataInstallation) ->
     settings = data.settings.model_copy(update={"dagster_events": False})
     found = _found(check_depths, settings)
     assert [verdict for verdict, _, _ in found.values()] == ["ok"]
-    assert "22 rules hold for tracker, staging and QC database" in found["consistency"][1]
+    assert "23 rules hold for tracker, staging and QC database" in found["consistency"][1]
     (settings.staging_directory / ZIP).write_bytes(b"another")
     found = _found(check_depths, settings)
     (wrong,) = found.items()

@@ -14,7 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from openlineage.client.event_v2 import RunState
 
+from dcc.operations.lineage.events import SessionEvents
+from dcc.settings import load_settings
 from tests.cli.conftest import Dcc
 from tests.support.databases import only_sqlite
 from tests.support.installations import experiments, specimens
@@ -140,6 +143,14 @@ def test_a_file_gets_an_event_a_line_and_a_session_that_breaks_off_fails(submitt
     assert states == ["START", "FAIL"]
     assert "QC database" in events["session"][-1]["run"]["facets"]["errorMessage"]["message"]
     assert "u:p@" not in path.read_text("utf-8")
+
+
+def test_a_session_that_was_killed_ends_in_the_same_run(bare_dcc: Dcc) -> None:
+    settings = load_settings(home=bare_dcc.root)
+    events = SessionEvents(settings, 7)
+    begun, died = events.begin(), events.died()
+    assert (begun.eventType, died.eventType) == (RunState.START, RunState.FAIL)
+    assert begun.run.runId == died.run.runId != SessionEvents(settings, 8).begin().run.runId
 
 
 def test_a_receiver_that_is_away_or_hangs_holds_up_no_session_and_is_said_once(

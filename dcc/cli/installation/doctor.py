@@ -8,6 +8,7 @@ import click
 
 from dcc.cli.shell.context import json_option, settings_from_environment
 from dcc.cli.shell.dagster_side import dagster_side
+from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import count_of, echo_json, printable
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def doctor(ctx: click.Context, sources: bool, deep: bool, seconds: float, quiet:
         found.append(one)
         if not as_json and not (quiet and one.finding.verdict is Verdict.OK):
             _echo(one)
+    note_facts(unmade=any("dcc init" in one.finding.advice for one in found))
     verdict = worst(one.finding.verdict for one in found)
     if as_json:
         echo_json(
