@@ -152,6 +152,10 @@ def remove_parts(files: AbstractFileSystem, root: str, before: datetime) -> None
         for part in Path(root).rglob(PART_NAMES):
             if datetime.fromtimestamp(part.stat().st_mtime, UTC) < before:
                 part.unlink(missing_ok=True)
+    elif "sftp" in files.protocol:
+        for part in files.glob(f"{root}/*/{PART_NAMES}"):
+            if files.modified(part) < before:
+                files.rm_file(part)
     elif "s3" in files.protocol:
         bucket, prefix, _ = files.split_path(root)
         place = {"Prefix": f"{prefix}/"} if prefix else {}

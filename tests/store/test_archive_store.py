@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import getpass
 import hashlib
+import os
 import re
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,7 +92,18 @@ def test_an_archive_is_kept_and_comes_back(place: Place, archive: Path, tmp_path
     assert store.keep(archive) == hashlib.sha256(b"").hexdigest()
     store.close()
     assert list(place.settings.home.glob(".archive-*")) == []
+
+
+def test_only_what_killed_processes_left_long_ago_is_removed(place: Place, archive: Path, tmp_path: Path) -> None:
+    place.replica.put(SHA256, archive)
+    parts = [tmp_path / "kept" / SHA256[:2] / f".{name}.part" for name in ("old", "new")]
+    if parts[0].parent.exists():
+        for part, age in zip(parts, (100_000, 0), strict=True):
+            part.touch()
+            os.utime(part, (time.time() - age, time.time() - age))
     place.replica.remove_parts()
+    assert [part.exists() for part in parts] == [False, parts[0].parent.exists()]
+    assert place.replica.check(SHA256).state is CopyState.GOOD
 
 
 def test_a_bad_copy_is_found_never_delivered_and_replaced_by_a_good_one(
