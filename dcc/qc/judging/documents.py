@@ -137,7 +137,7 @@ def settle(connection: Connection, document: StoredDocument, findings: Iterable[
     """
     stored = open_findings(connection, document.id)
     tally = _Tally(basis, frozenset(one.row.key for one in stored))
-    _judge_upload(connection, document, tally)
+    restate(connection, _judge_upload(connection, document, tally))
     if not document.deletes:
         _judge_contents(connection, document, findings, tally)
     found = tally.to_record()
@@ -146,6 +146,15 @@ def settle(connection: Connection, document: StoredDocument, findings: Iterable[
     judged = {"document": document.id, "new_judged_at": utc_now(), "new_judged_by": basis.signature}
     connection.execute(_CHANGED if changed else _RESULT, judged)
     return _judgement(document.id, basis, tally, found, changes)
+
+
+def assess(connection: Connection, document: StoredDocument, findings: Iterable[Finding], basis: Basis) -> Judgement:
+    """The judgement of `settle` on a document without findings of earlier judgements; writes nothing."""
+    tally = _Tally(basis, frozenset())
+    _judge_upload(connection, document, tally)
+    if not document.deletes:
+        _judge_contents(connection, document, findings, tally)
+    return _judgement(document.id, basis, tally, tally.to_record(), Changes((), ()))
 
 
 _RESULT: Final = (
@@ -252,8 +261,8 @@ def _judge_contents(
         pass
 
 
-def _judge_upload(connection: Connection, document: StoredDocument, tally: _Tally) -> None:
-    """Apply the waivers in force to the findings of the upload."""
+def _judge_upload(connection: Connection, document: StoredDocument, tally: _Tally) -> dict[Verdict, list[int]]:
+    """Apply the waivers in force to the findings of the upload; returns the ids of those that change."""
     changed: dict[Verdict, list[int]] = defaultdict(list)
     for uploaded in upload_findings(connection, document.id, document.centre):
         stored = uploaded.stored
@@ -272,7 +281,7 @@ def _judge_upload(connection: Connection, document: StoredDocument, tally: _Tall
         if verdict != stored.row.verdict:
             changed[verdict].append(stored.id)
         tally.take_uploaded(stored.row._replace(verdict=verdict))
-    restate(connection, changed)
+    return changed
 
 
 def _judgement(

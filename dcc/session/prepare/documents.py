@@ -82,7 +82,6 @@ def prepare_archive(archive: ArchiveToPrepare, basis: Basis) -> dict[str, Except
     Reasons are StagedDocumentLostError for a document that changed since its validation, DocumentError for content that
     no row can hold, and other failures. Raises OSError if the file cannot be written.
     """
-    failed: dict[str, Exception] = {}
     try:
         writer = PreparedWriter(archive.target, basis.name, basis.columns)
     except FileNotFoundError as error:
@@ -90,20 +89,27 @@ def prepare_archive(archive: ArchiveToPrepare, basis: Basis) -> dict[str, Except
         names = [Path(document.path).name for document in archive.documents]
         return {name: portable(document_lost(archive.key, name, error)) for name in names}
     try:
-        # In a fixed order, so that the file is the same whoever makes it.
-        for document in sorted(archive.documents, key=lambda one: Path(one.path).name):
-            name = Path(document.path).name
-            try:
-                with logging_about(zip_action=archive.key, centre=archive.centre, document=name):
-                    _prepare(archive.key, document, name, writer, basis)
-            except MemoryError:
-                raise
-            except Exception as error:
-                failed[name] = portable(error)
+        failed = prepare_into(writer, archive, basis)
         writer.close()
     except BaseException:
         writer.discard()
         raise
+    return failed
+
+
+def prepare_into(writer: PreparedWriter, archive: ArchiveToPrepare, basis: Basis) -> dict[str, Exception]:
+    """Prepare the documents of an archive in a file that others may share; returns as `prepare_archive`."""
+    failed: dict[str, Exception] = {}
+    # In a fixed order, so that the file is the same whoever makes it.
+    for document in sorted(archive.documents, key=lambda one: Path(one.path).name):
+        name = Path(document.path).name
+        try:
+            with logging_about(zip_action=archive.key, centre=archive.centre, document=name):
+                _prepare(archive.key, document, name, writer, basis)
+        except MemoryError:
+            raise
+        except Exception as error:
+            failed[name] = portable(error)
     return failed
 
 

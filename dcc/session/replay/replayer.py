@@ -1,13 +1,16 @@
-"""Prepares stored archives, and judges their documents, as a session does, in scratch files alone.
+"""Prepares stored archives, and applies and judges their documents, as a session does, in scratch files alone.
 
 The scratch QC database has the entities of documents, and not their measurements: no rule compares these with those of
-other documents.
+other documents. Judging writes nothing, so that several processes may judge documents of one scratch database.
 """
 
 from __future__ import annotations
 
 import shutil
+import uuid
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
@@ -20,37 +23,35 @@ from sqlalchemy import Connection, Engine, event
 from dcc.data_outcomes import FindingEntry
 from dcc.databases.attached_files import MOST_ATTACHED
 from dcc.databases.engines import open_database
-from dcc.databases.transactions import run_reading, run_writing
+from dcc.databases.transactions import run_reading
 from dcc.documents.origins import Origin
 from dcc.documents.reading import read_document
-from dcc.errors import ConfigurationError, DccError, InternalFaultError
+from dcc.errors import ConfigurationError, DatabaseUnreachableError, DccError, InternalFaultError
 from dcc.naming import Action, DocumentName
 from dcc.outcomes import Problem, ZipKey
 from dcc.phases import Phase
 from dcc.qc.apply.documents import Applied, ToApply, apply_documents
 from dcc.qc.database import QC_DATABASE
 from dcc.qc.judging import documents as judging
-from dcc.qc.judging.documents import judge_document
 from dcc.qc.judging.lookups import SqlLookups
-from dcc.qc.judging.many_documents import Found, judge_together, newest_document
+from dcc.qc.judging.many_documents import newest_document
 from dcc.qc.judging.other_specimens import questionable
+from dcc.qc.judging.stored_documents import lock_documents
 from dcc.qc.rows.loading import load_document
-from dcc.qc.rows.prepared_file import PreparedFile
+from dcc.qc.rows.prepared_file import PreparedDocument, PreparedFile, PreparedWriter
 from dcc.reference.loading import ReferenceData
-from dcc.rules.checking import ABOUT_SPECIMENS, all_rules, check_contents
+from dcc.rules.checking import ABOUT_SPECIMENS, JUDGED_AT_UPLOAD, all_rules, check_contents
 from dcc.rules.context import DocumentContext, latest_day
 from dcc.rules.findings import Finding, Severity
 from dcc.rules.packed_findings import unpacked
 from dcc.rules.waivers import Waiver
 from dcc.session.data.document_log import problems_of
 from dcc.session.data.documents import DueDocument, in_order_of_upload
-from dcc.session.data.prepared_archives import PreparedFiles
 from dcc.session.data.uploader import document_to_apply
 from dcc.session.data.uploading import MOST_BYTES, MOST_DOCUMENTS
 from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, NotOpened, Setup
-from dcc.session.prepare.documents import ArchiveToPrepare, Basis, DocumentToPrepare, prepare_archive
+from dcc.session.prepare.documents import ArchiveToPrepare, Basis, DocumentToPrepare, prepare_into
 from dcc.session.replay.verdicts import ACCEPTED, HELD, NOT_OPENED, Fact, Verdict, failed
-from dcc.store.staged_documents import prepared_place
 from dcc.store.staging import Staging
 from dcc.tracker.hostings.listing_changes import stored_name
 from dcc.tracker.register.delegations import Delegations
@@ -63,13 +64,22 @@ LEFT_OUT: Final = frozenset(
     }
 )
 """The tables of the scratch QC database that stay empty."""
-_TOGETHER: Final = 250
+_OPEN: Final = 16
+
+
+class ToOpen(NamedTuple):
+    """An archive, its centre, the place of its bytes and their MD5."""
+
+    key: ZipKey
+    centre: str | None
+    path: Path
+    md5: str | None
 
 
 class Opened(NamedTuple):
-    """A document of a stored archive. `verdict` is None if it goes on to be applied; `centres` are those of its data.
+    """A document of a stored archive. `verdict` is None if it goes on to be applied, from the file `prepared`.
 
-    `name` is None for one whose name is refused.
+    `centres` are those of its data. `name` is None for one whose name is refused.
     """
 
     file_name: str
@@ -77,6 +87,7 @@ class Opened(NamedTuple):
     size_bytes: int
     md5: str | None
     verdict: Verdict | None
+    prepared: str = ""
     centres: tuple[str, ...] = ()
 
 
@@ -87,8 +98,26 @@ class ToJudge(NamedTuple):
     """
 
     document: DueDocument
+    prepared: str
     batch: int
     is_confirmed: bool
+
+
+class Standing(NamedTuple):
+    """A document that was applied to a scratch QC database, with its id there; `is_noted`: the upload has findings."""
+
+    id: int
+    document: DueDocument
+    prepared: str
+    is_noted: bool
+
+
+class AppliedGroup(NamedTuple):
+    """The scratch QC database of some documents, those to be judged, and verdicts on the others by `xml_id`."""
+
+    place: Path
+    standing: list[Standing]
+    verdicts: dict[int, Verdict]
 
 
 @dataclass
@@ -116,10 +145,10 @@ class Replayer:
 
     @cached_property
     def staging(self) -> Staging:
-        """Where prepared files are, and documents that have to be read again."""
+        """Where documents are extracted; those that have to be read again stay."""
         return Staging(self.root / "staging")
 
-    @property
+    @cached_property
     def judging_basis(self) -> judging.Basis:
         """What documents are judged by."""
         return judging.Basis(_Reference(self.basis.reference), self.waivers, self.basis.today, self.limit)
@@ -130,64 +159,73 @@ class Replayer:
         if not any(rule.check.__module__.partition(".")[0] == package for rule in all_rules().values()):
             raise ConfigurationError(f"The module {module} registers no rule. Name the module with the rules.")
 
-    def prepare(self, key: ZipKey, centre: str | None, path: Path, md5: str | None) -> list[Opened]:
-        """Open an archive, and prepare its documents; an archive that is not opened is a document without a name.
+    def prepare(self, archives: Sequence[ToOpen]) -> list[list[Opened]]:
+        """Open archives of one action, and prepare their documents in one file; the documents of each.
 
-        Raises DiskFullError and OSError.
+        An archive that is not opened is a document without a name. Raises DiskFullError and OSError.
         """
+        target = self.root / f"{uuid.uuid4().hex}.rows"
+        writer = PreparedWriter(target, self.basis.name, self.basis.columns)
+        opened = [self._open(archive, writer, target) for archive in archives]
+        writer.close()
+        file = PreparedFile(target)
+        return [
+            [self._prepared(archive, one, file) for one in some] for archive, some in zip(archives, opened, strict=True)
+        ]
+
+    def _open(self, archive: ToOpen, writer: PreparedWriter, target: Path) -> list[Opened]:
+        key = archive.key
         self.staging.prepare(key)
         contents = self.staging.contents(key)
-        found = self.checker.check(path, contents, md5)
+        found = self.checker.check(archive.path, contents, archive.md5)
         if isinstance(found, NotOpened):
             return [Opened("", None, 0, None, Verdict(NOT_OPENED))]
-        try:
-            return [*self._prepare(key, centre, found), *_refused(found)]
-        finally:
-            if not any(contents.iterdir()):
-                contents.rmdir()
-
-    def _prepare(self, key: ZipKey, centre: str | None, found: CheckedArchive) -> list[Opened]:
         given = list(zip(found.archive.documents, found.problems, strict=True))
         valid = [
             DocumentToPrepare(str(one.path), one.name.kind, one.name.centre, one.md5)
             for one, problems in given
             if not problems
         ]
-        target = prepared_place(self.staging, key)
-        faults = prepare_archive(ArchiveToPrepare(key, centre, target, valid), self.basis) if valid else {}
-        file = PreparedFile(target) if valid else None
+        faults = prepare_into(writer, ArchiveToPrepare(key, archive.centre, target, valid), self.basis)
         opened = []
         for one, problems in given:
-            name, is_needed = one.name.file_name, False
-            centres: tuple[str, ...] = ()
             verdict = _verdict(failed(Phase.XSD), problems) if problems else None
-            if name in faults:
-                verdict = _failed_upload(faults[name])
-            elif file is not None and not problems:
-                prepared = file.document(name, one.md5)
-                centres = tuple(prepared.centres)
-                is_needed = not (prepared.whole and (prepared.findings is not None or key.action is Action.DELETE))
-            opened.append(Opened(name, one.name, one.size_bytes, one.md5, verdict, centres))
-            if not is_needed:
-                one.path.unlink()
-        return opened
+            if (fault := faults.get(one.name.file_name)) is not None:
+                verdict = _failed_upload(fault)
+            opened.append(Opened(one.name.file_name, one.name, one.size_bytes, one.md5, verdict))
+        return [*opened, *_refused(found)]
 
-    def judge(self, documents: Sequence[ToJudge]) -> dict[int, Verdict]:
-        """Apply documents in their order, session by session, and judge them; the verdicts by `xml_id`.
+    def _prepared(self, archive: ToOpen, one: Opened, file: PreparedFile) -> Opened:
+        """A document with what was prepared of it; its text is removed unless it has to be read again."""
+        if one.name is None:
+            return one
+        is_needed = False
+        if one.verdict is None:
+            prepared = file.document(one.file_name, one.md5 or "")
+            is_known = prepared.findings is not None or archive.key.action is Action.DELETE
+            is_needed = not (prepared.whole and is_known)
+            one = one._replace(prepared=str(file.path), centres=tuple(prepared.centres))
+        if not is_needed:
+            (self.staging.contents(archive.key) / one.file_name).unlink()
+        return one
 
-        They share no data with documents that are judged apart from them.
+    def apply(self, documents: Sequence[ToJudge]) -> AppliedGroup:
+        """Apply documents to a scratch QC database in their order, session by session.
+
+        They share no data with documents that are applied apart from them.
         """
-        place = self.root / f"{documents[0].document.xml_id}.db"
+        place = self.root / f"{uuid.uuid4().hex}.db"
         shutil.copyfile(self.root / self.TEMPLATE, place)
-        engine = open_database(f"sqlite:///{place}", QC_DATABASE)
-        event.listen(engine, "connect", _forget_safety)
-        files = PreparedFiles(self.staging, self.basis)
-        try:
-            return _Group(self, engine, files).judge(documents)
-        finally:
-            files.close()
-            engine.dispose()
-            place.unlink()
+        with _scratch(place) as engine, _Files() as files:
+            application = _Application(self, engine, files)
+            for _, batch in groupby(sorted(documents, key=attrgetter("batch")), key=attrgetter("batch")):
+                application.apply(list(batch))
+        return AppliedGroup(place, application.standing, application.verdicts)
+
+    def judge(self, place: Path, documents: Sequence[Standing]) -> dict[int, Verdict]:
+        """The verdicts on applied documents by `xml_id`."""
+        with _scratch(place) as engine, _Files() as files, engine.connect() as connection:
+            return _Judging(self, connection, files).judge(documents)
 
 
 @dataclass(frozen=True)
@@ -198,41 +236,47 @@ class _Reference:
     snapshot_ids: Mapping[str, int] = field(default_factory=dict)
 
 
-class _Group:
-    """Documents that are applied to a scratch QC database and judged there."""
+class _Files:
+    """Prepared files; the last few are kept open."""
 
-    def __init__(self, replayer: Replayer, engine: Engine, files: PreparedFiles) -> None:
+    def __init__(self) -> None:
+        self._open: OrderedDict[str, PreparedFile] = OrderedDict()
+
+    def __enter__(self) -> _Files:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in self._open.values():
+            file.close()
+
+    def document(self, one: ToJudge | Standing) -> PreparedDocument:
+        """A prepared document."""
+        file = self._open.pop(one.prepared, None) or PreparedFile(Path(one.prepared))
+        self._open[one.prepared] = file
+        if len(self._open) > _OPEN:
+            self._open.popitem(last=False)[1].close()
+        return file.document(one.document.name.file_name, one.document.md5 or "")
+
+
+class _Application:
+    """Documents that are applied to a scratch QC database."""
+
+    def __init__(self, replayer: Replayer, engine: Engine, files: _Files) -> None:
         self._replayer, self._engine, self._files = replayer, engine, files
-        self._basis = replayer.judging_basis
-        self._verdicts: dict[int, Verdict] = {}
-        self._applied: list[tuple[int, DueDocument]] = []
+        self.verdicts: dict[int, Verdict] = {}
+        self.standing: list[Standing] = []
 
-    def judge(self, documents: Sequence[ToJudge]) -> dict[int, Verdict]:
-        ordered = sorted(documents, key=attrgetter("batch"))
-        for _, batch in groupby(ordered, key=attrgetter("batch")):
-            self._apply_batch(list(batch))
-        for start in range(0, len(self._applied), _TOGETHER):
-            self._judge(self._applied[start : start + _TOGETHER])
-        return self._verdicts
-
-    def _apply_batch(self, batch: Sequence[ToJudge]) -> None:
+    def apply(self, batch: Sequence[ToJudge]) -> None:
+        """Apply the documents of a session: additions in groups, all others one by one."""
         together_from = run_reading(self._engine, newest_document, patience_seconds=0) + 1
         by_id = {one.document.xml_id: one for one in batch}
         group: list[ToJudge] = []
-        archives: set[ZipKey] = set()
-        size = 0
         for document in in_order_of_upload(one.document for one in batch):
             one = by_id[document.xml_id]
-            archives.add(document.key)
-            size += document.size_bytes
-            is_full = len(group) == MOST_DOCUMENTS or len(archives) > MOST_ATTACHED or size > MOST_BYTES
-            if group and (is_full or document.key.action is not Action.ADD):
+            if group and not _fits(group, one):
                 self._apply(group, together_from)
-                group, archives, size = [], {document.key}, document.size_bytes
+                group = []
             group.append(one)
-            if document.key.action is not Action.ADD:
-                self._apply(group, together_from)
-                group, archives, size = [], set(), 0
         if group:
             self._apply(group, together_from)
 
@@ -244,91 +288,112 @@ class _Group:
                 [self._to_apply(one, together_from) for one in group],
                 hold_above=None if group[0].is_confirmed else self._replayer.hold_above,
             )
+        except DatabaseUnreachableError:
+            raise
         except Exception as error:
             if len(group) == 1:
-                self._verdicts[group[0].document.xml_id] = _failed_upload(error)
+                self.verdicts[group[0].document.xml_id] = _failed_upload(error)
                 return
             for one in group:
                 self._apply([one], together_from)
             return
         for one, result in zip(group, applied, strict=True):
-            self._take(one.document, result)
+            self._take(one, result)
 
     def _to_apply(self, one: ToJudge, together_from: int) -> ToApply:
-        document = one.document
-        prepared = self._files.find(document)
-        if prepared is None:
-            raise InternalFaultError(
-                f"{document.key}: {document.name.file_name} was not prepared. Report this as a fault."
-            )
-        to_apply = document_to_apply(document, self._replayer.delegations, together_from)
+        to_apply = document_to_apply(one.document, self._replayer.delegations, together_from)
+        prepared = self._files.document(one)
         return ToApply(replace(to_apply, rights=None) if one.is_confirmed else to_apply, prepared)
 
-    def _take(self, document: DueDocument, applied: Applied) -> None:
+    def _take(self, one: ToJudge, applied: Applied) -> None:
         if applied.state is DocumentState.APPLIED:
-            self._applied.append((applied.document_id, document))
+            noted = bool(applied.findings)
+            self.standing.append(Standing(applied.document_id, one.document, one.prepared, noted))
             return
         outcome = HELD if applied.state is DocumentState.HELD else failed(Phase.UPLOAD)
         entries = [
             FindingEntry(one.code, one.severity, one.details, one.line, one.path, one.value) for one in applied.findings
         ]
-        self._verdicts[document.xml_id] = _verdict(outcome, problems_of(entries, len(entries), self._basis.limit))
+        self.verdicts[one.document.xml_id] = _verdict(outcome, problems_of(entries, len(entries), self._replayer.limit))
 
-    def _judge(self, some: Sequence[tuple[int, DueDocument]]) -> None:
-        run_writing(self._engine, lambda connection: self._judge_on(connection, some), patience_seconds=0)
 
-    def _judge_on(self, connection: Connection, some: Sequence[tuple[int, DueDocument]]) -> None:
-        known: dict[int, list[Finding]] = {}
-        judged: dict[int, Any] = {}
-        for document_id, document in some:
-            findings = self._findings(document)
-            if findings is None:
-                path = self._replayer.staging.contents(document.key) / document.name.file_name
-                contents = read_document(path, document.name.kind)
-                judged[document_id] = judge_document(connection, document_id, contents, self._basis)
-            else:
-                known[document_id] = findings
-        of_id = dict(some)
-        for document_id in questionable(connection, known.keys(), latest_day(self._basis.today)):
-            known[document_id] = self._with_others(connection, document_id, of_id[document_id], known[document_id])
-        found = [Found(document_id, findings) for document_id, findings in known.items()]
-        judged |= zip(known, judge_together(connection, found, self._basis), strict=True)
-        for document_id, document in some:
-            one = judged[document_id]
-            if isinstance(one, Exception):
-                raise one
-            problems = problems_of(one.findings, sum(one.counts.values()), self._basis.limit)
-            self._verdicts[document.xml_id] = _verdict(failed(Phase.DATA) if one.failed else ACCEPTED, problems)
+def _fits(group: Sequence[ToJudge], one: ToJudge) -> bool:
+    """Whether a document may be applied in one transaction with others."""
+    if not all(each.document.key.action is Action.ADD for each in (group[0], one)):
+        return False
+    together = [*group, one]
+    size = sum(each.document.size_bytes for each in together)
+    return (
+        len(together) <= MOST_DOCUMENTS
+        and size <= MOST_BYTES
+        and len({each.prepared for each in together}) <= MOST_ATTACHED
+    )
 
-    def _findings(self, document: DueDocument) -> list[Finding] | None:
+
+class _Judging:
+    """Documents of a scratch QC database that are judged; nothing is written."""
+
+    def __init__(self, replayer: Replayer, connection: Connection, files: _Files) -> None:
+        self._replayer, self._connection, self._files = replayer, connection, files
+        self._basis = replayer.judging_basis
+
+    def judge(self, documents: Sequence[Standing]) -> dict[int, Verdict]:
+        """The verdicts by `xml_id`."""
+        findings = {one.id: self._findings(one) for one in documents}
+        known = [document_id for document_id, found in findings.items() if found is not None]
+        doubtful = questionable(self._connection, known, latest_day(self._basis.today))
+        verdicts = {}
+        for one in documents:
+            found = findings[one.id]
+            if one.document.key.action is Action.DELETE:
+                found = []
+            elif found is None:
+                path = self._replayer.staging.contents(one.document.key) / one.document.name.file_name
+                contents = read_document(path, one.document.name.kind)
+                found = list(check_contents(contents, self._context(one), JUDGED_AT_UPLOAD))
+            elif one.id in doubtful:
+                found = self._with_others(one, found)
+            is_clean = not (found or one.is_noted)
+            verdicts[one.document.xml_id] = Verdict(ACCEPTED) if is_clean else self._verdict(one, found)
+        return verdicts
+
+    def _findings(self, one: Standing) -> list[Finding] | None:
         """The prepared findings; None if the document has to be read again."""
-        prepared = self._files.find(document)
-        if document.key.action is Action.DELETE:
-            return []
-        if prepared is None or not prepared.whole or prepared.findings is None:
+        prepared = self._files.document(one)
+        if not prepared.whole or prepared.findings is None:
             return None
-        return [unpacked(one) for one in prepared.findings]
+        return [unpacked(each) for each in prepared.findings]
 
-    def _with_others(
-        self, connection: Connection, document_id: int, document: DueDocument, findings: list[Finding]
-    ) -> list[Finding]:
+    def _context(self, one: Standing) -> DocumentContext:
+        origin = Origin.from_json(self._files.document(one).origin)
+        name, reference, today = one.document.name, self._basis.reference.data, self._basis.today
+        lookups = SqlLookups(self._connection)
+        return DocumentContext(one.id, one.document.key.action, name.centre, today, reference, lookups, origin=origin)
+
+    def _with_others(self, one: Standing, findings: Sequence[Finding]) -> list[Finding]:
         """Findings with those of the rules about specimens of other documents."""
-        if document.key.action is Action.DELETE:
-            return findings
-        prepared = self._files.find(document)
-        context = DocumentContext(
-            document_id,
-            document.key.action,
-            document.name.centre,
-            self._basis.today,
-            self._basis.reference.data,
-            SqlLookups(connection),
-            origin=None if prepared is None else Origin.from_json(prepared.origin),
-        )
-        others = check_contents(load_document(connection, document_id), context, all_rules().keys() - ABOUT_SPECIMENS)
-        refused = {one.block for one in findings if one.severity is Severity.FATAL and one.entity is None}
-        added = [one for one in others if one.rule in ABOUT_SPECIMENS and one.block not in refused]
+        contents = load_document(self._connection, one.id)
+        others = check_contents(contents, self._context(one), all_rules().keys() - ABOUT_SPECIMENS)
+        refused = {each.block for each in findings if each.severity is Severity.FATAL and each.entity is None}
+        added = [each for each in others if each.rule in ABOUT_SPECIMENS and each.block not in refused]
         return sorted([*findings, *added], key=attrgetter("line"))
+
+    def _verdict(self, one: Standing, findings: Sequence[Finding]) -> Verdict:
+        document = lock_documents(self._connection, [one.id])[one.id]
+        judged = judging.assess(self._connection, document, findings, self._basis)
+        problems = problems_of(judged.findings, sum(judged.counts.values()), self._basis.limit)
+        return _verdict(failed(Phase.DATA) if judged.failed else ACCEPTED, problems)
+
+
+@contextmanager
+def _scratch(place: Path) -> Iterator[Engine]:
+    """A scratch QC database."""
+    engine = open_database(f"sqlite:///{place}", QC_DATABASE)
+    event.listen(engine, "connect", _forget_safety)
+    try:
+        yield engine
+    finally:
+        engine.dispose()
 
 
 def _forget_safety(connection: Any, record: object) -> None:  # noqa: ARG001

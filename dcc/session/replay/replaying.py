@@ -11,10 +11,11 @@ import os
 import pickle
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
+from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -38,7 +39,7 @@ from dcc.session.data.documents import DueDocument
 from dcc.session.prepare.archive_checks import Setup
 from dcc.session.prepare.documents import Basis
 from dcc.session.replay import worker
-from dcc.session.replay.replayer import LEFT_OUT, Opened, Replayer, ToJudge
+from dcc.session.replay.replayer import LEFT_OUT, Opened, Replayer, ToJudge, ToOpen
 from dcc.session.replay.stored_archives import ArchiveBytes, StoredArchive, centres_known, find_archives, grouped
 from dcc.session.replay.verdicts import Change, DocumentKey, Replay, Verdict, compare, outcome_of
 from dcc.settings import Settings
@@ -46,9 +47,13 @@ from dcc.settings.reference import parse_source, shown_source
 from dcc.tracker.register.delegations import load_delegations
 from dcc.tracker.states import State
 
-_AHEAD: Final = 32
-"""The most archives on their way."""
+_AHEAD: Final = 3
+"""The batches of archives on their way, for each process."""
 _FETCHING: Final = 4
+_MOST_ARCHIVES: Final = 16
+"""The most archives of a batch."""
+_TOGETHER: Final = 250
+"""The most documents that a process judges in one go."""
 _APPLIED: Final = State(Phase.UPLOAD, Status.DONE)
 _VALID: Final = State(Phase.XSD, Status.DONE)
 
@@ -95,11 +100,12 @@ def replay(
         archives = find_archives(of_tracker, of_qc, centres, since)
     with TemporaryDirectory(prefix="dcc-replay-") as folder:
         replayer = _replayer(tracker, qc, settings, proposal, Path(folder))
-        with _processes(replayer, workers or settings.workers) as run:
+        number = min(workers or settings.workers, os.cpu_count() or 1)
+        with _processes(replayer, number) as run:
             if proposal.rules is not None:
                 run("require_rules", "the rules", Path(proposal.rules).stem).result()
             work = _Work(archives, run)
-            work.prepare(ArchiveBytes(settings, Path(folder) / "archives"), on_progress)
+            work.prepare(ArchiveBytes(settings, Path(folder) / "archives"), number, on_progress)
             work.judge()
     return work.result(proposal)
 
@@ -147,9 +153,8 @@ _Run = Callable[..., Any]
 
 
 @contextmanager
-def _processes(replayer: Replayer, workers: int) -> Iterator[_Run]:
+def _processes(replayer: Replayer, number: int) -> Iterator[_Run]:
     """Processes that replay; yields a function of the step, the name of what it works on, and its arguments."""
-    number = min(workers, os.cpu_count() or 1)
     processes = WorkerProcesses(number, worker.begin, replayer.rules, pickle.dumps(replayer))
 
     def run(step: str, name: str, *given: Any) -> Any:
@@ -170,27 +175,34 @@ class _Work:
         self._opened: dict[ZipKey, list[Opened]] = {}
         self._verdicts: dict[DocumentKey, Verdict] = {}
 
-    def prepare(self, stored: ArchiveBytes, on_progress: Callable[[int, int], object]) -> None:
+    def prepare(self, stored: ArchiveBytes, workers: int, on_progress: Callable[[int, int], object]) -> None:
         """Fetch, open and prepare all archives, a limited number at once."""
 
-        def begin(archive: StoredArchive) -> Any:
-            path = stored.fetch(archive)
-            given = (archive.key, archive.centre, path, archive.md5)
-            return None if path is None else self._run("prepare", str(archive.key), *given)
+        def begin(batch: Sequence[StoredArchive]) -> tuple[list[StoredArchive], Any]:
+            paths = [stored.fetch(one) for one in batch]
+            given = [ToOpen(one.key, one.centre, path, one.md5) for one, path in zip(batch, paths, strict=True) if path]
+            missing = [one for one, path in zip(batch, paths, strict=True) if path is None]
+            return missing, self._run("prepare", ", ".join(str(one.key) for one in given), given) if given else None
 
-        begun: deque[tuple[StoredArchive, Any]] = deque()
+        def end(batch: Sequence[StoredArchive], fetched: Future[tuple[list[StoredArchive], Any]]) -> None:
+            missing, prepared = fetched.result()
+            self._missing += missing
+            there = [one for one in batch if one not in missing]
+            for one, opened in zip(there, prepared.result() if prepared is not None else (), strict=True):
+                self._opened[one.key] = opened
+            for one in batch:
+                stored.release(one)
+            on_progress(len(self._opened) + len(self._missing), len(self._archives))
+
+        begun: deque[tuple[Sequence[StoredArchive], Any]] = deque()
         with ThreadPoolExecutor(_FETCHING, thread_name_prefix="fetch") as pool, closing(stored):
             try:
-                for number, archive in enumerate(self._archives):
-                    begun.append((archive, pool.submit(begin, archive)))
-                    while begun and (len(begun) == _AHEAD or number == len(self._archives) - 1):
-                        first, fetched = begun.popleft()
-                        if (prepared := fetched.result()) is None:
-                            self._missing.append(first)
-                        else:
-                            self._opened[first.key] = prepared.result()
-                        stored.release(first)
-                        on_progress(number + 1 - len(begun), len(self._archives))
+                for batch in _batches(self._archives, workers):
+                    begun.append((batch, pool.submit(begin, batch)))
+                    if len(begun) > _AHEAD * workers:
+                        end(*begun.popleft())
+                while begun:
+                    end(*begun.popleft())
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
@@ -214,10 +226,15 @@ class _Work:
                 elif (to_judge := _to_judge(archive, one, len(keys) + 1)) is not None:
                     keys[to_judge.document.xml_id] = key
                     groups[group_of(archive.centre or "")].append(to_judge)
-        futures = [self._run("judge", f"the documents of {name}", some) for name, some in groups.items()]
-        for future in futures:
-            for xml_id, verdict in future.result().items():
-                self._verdicts[keys[xml_id]] = verdict
+        groups_applied = [self._run("apply", f"the documents of {name}", some) for name, some in groups.items()]
+        found: list[Any] = []
+        for future in groups_applied:
+            place, standing, verdicts = future.result()
+            self._verdicts |= {keys[xml_id]: verdict for xml_id, verdict in verdicts.items()}
+            for start in range(0, len(standing), _TOGETHER):
+                found.append(self._run("judge", f"{place.name}", place, standing[start : start + _TOGETHER]))
+        for future in found:
+            self._verdicts |= {keys[xml_id]: verdict for xml_id, verdict in future.result().items()}
 
     def result(self, proposal: Proposal) -> Replay:
         """The comparison with the present verdicts."""
@@ -240,6 +257,14 @@ class _Work:
         return Replay(proposal.words, len(selected), documents, unjudged, missing, tuple(changes), verdicts)
 
 
+def _batches(archives: Sequence[StoredArchive], workers: int) -> Iterator[list[StoredArchive]]:
+    """The archives in their order, in batches of one action."""
+    most = min(_MOST_ARCHIVES, max(1, len(archives) // (_AHEAD * workers)))
+    for _, same in groupby(archives, key=lambda one: one.key.action):
+        some = list(same)
+        yield from (some[start : start + most] for start in range(0, len(some), most))
+
+
 def _to_judge(archive: StoredArchive, one: Opened, number: int) -> ToJudge | None:
     """A document that is applied; None for one that waits, is held or was withdrawn."""
     recorded = archive.documents.get(one.file_name)
@@ -249,4 +274,4 @@ def _to_judge(archive: StoredArchive, one: Opened, number: int) -> ToJudge | Non
     document = DueDocument(
         number, archive.download_id, archive.key, archive.centre, one.name, one.size_bytes, one.md5, _VALID
     )
-    return ToJudge(document, archive.session, is_confirmed)
+    return ToJudge(document, one.prepared, archive.session, is_confirmed)
