@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import pairwise
+from statistics import median
 from typing import Final
 
 from sqlalchemy import ColumnElement, Connection, ScalarSelect, and_, case, exists, func, or_, select, type_coerce
@@ -36,6 +38,9 @@ NAMED: Final = 50
 """Zip actions that are named of a centre that has more which are not through."""
 
 _OK: Final = "ok"
+_LEAST_SILENT_DAYS: Final = 7
+_TIMES_USUAL: Final = 5
+_LEAST_GAPS, _LAST_GAPS, _LAST_NAMES = 10, 20, 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +64,8 @@ class CrawledSource:
 class HeardCentre:
     """An active centre with file sources: when it last submitted an archive by a name that was new.
 
+    `within_days` is how long it may be silent: DCC_CENTRE_SILENT_DAYS, or less for one that usually submits more often.
+
     `heard` is None where it never did, `since` then when its first source was registered. `silent`: too long ago.
     """
 
@@ -66,6 +73,7 @@ class HeardCentre:
     heard: datetime | None
     since: datetime
     silent: bool
+    within_days: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +141,10 @@ def _last_crawl(*conditions: ColumnElement[bool]) -> ScalarSelect[datetime]:
 
 
 def heard_centres(connection: Connection, settings: Settings, now: datetime) -> list[HeardCentre]:
-    """All active centres with available file sources, and which of them is silent (DCC_CENTRE_SILENT_DAYS)."""
-    before = now - timedelta(days=settings.centre_silent_days)
+    """All active centres with available file sources, and which of them is silent.
+
+    That is after DCC_CENTRE_SILENT_DAYS, or `_TIMES_USUAL` times the usual days between two of its submissions.
+    """
     newest = (
         select(ZipFile.id)
         .where(ZipFile.centre_id == Centre.id)
@@ -159,10 +169,29 @@ def heard_centres(connection: Connection, settings: Settings, now: datetime) -> 
         .group_by(centres.c.short_name, centres.c.created)
         .order_by(centres.c.short_name)
     )
-    return [
-        HeardCentre(centre, heard, heard or created, (heard or created) < before)
-        for centre, created, heard in connection.execute(query)
-    ]
+    found = []
+    for centre, created, heard in connection.execute(query).all():
+        since, within = heard or created, settings.centre_silent_days
+        if heard is not None and since < now - timedelta(days=_LEAST_SILENT_DAYS):
+            within = min(within, _usually_within(connection, centre) or within)
+        found.append(HeardCentre(centre, heard, since, since < now - timedelta(days=within), within))
+    return found
+
+
+def _usually_within(connection: Connection, centre: str) -> int | None:
+    """The days after which a centre's silence is unusual, by the days in its archives' names; None without enough."""
+    last = (
+        select(ZipFile.created)
+        .join(Centre, Centre.id == ZipFile.centre_id)
+        .where(Centre.short_name == centre, ZipFile.created.is_not(None))
+        .order_by(ZipFile.id.desc())
+        .limit(_LAST_NAMES)
+    )
+    days = sorted({day for day in connection.scalars(last) if day is not None})
+    gaps = [(later - earlier).days for earlier, later in pairwise(days)]
+    if len(gaps) < _LEAST_GAPS:
+        return None
+    return max(_LEAST_SILENT_DAYS, int(_TIMES_USUAL * median(gaps[-_LAST_GAPS:])))
 
 
 def _first_seen() -> ColumnElement[datetime]:

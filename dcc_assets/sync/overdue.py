@@ -199,12 +199,14 @@ def _crawled(source: CrawledSource, settings: Settings, now: datetime) -> Verdic
 
 
 def _heard(centre: HeardCentre, settings: Settings, now: datetime) -> Verdict:
-    within = f"{settings.centre_silent_days} days"
+    within = f"{centre.within_days} days"
     metadata: Metadata = {"Links": links([("Report on the centre", report_of_centre(centre.centre))])}
     if not centre.silent:
         return Verdict(CENTRE_SILENT, True, f"It has submitted an archive within {within}, or is new.", metadata)
     when = "nothing yet" if centre.heard is None else f"its last new archive on {centre.heard:%Y-%m-%d}"
-    said = f"{centre.centre} has submitted {when}; centres count as silent after {within} (DCC_CENTRE_SILENT_DAYS)."
+    is_usual = centre.within_days < settings.centre_silent_days
+    why = "it usually submits more often" if is_usual else "DCC_CENTRE_SILENT_DAYS"
+    said = f"{centre.centre} has submitted {when}; it counts as silent after {within} ({why})."
     facts: Metadata = {
         "reason": said,
         "since": _minute(centre.since),

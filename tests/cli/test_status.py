@@ -54,6 +54,7 @@ def test_the_status_of_an_empty_tracker(dcc: Dcc) -> None:
         "proposals": 0,
         "findings": [],
         "expected": {"archives": 0, "bytes": 0, "seconds": None},
+        "silent": [],
     }
     assert "dcc source add" in dcc("status").stdout
     assert dcc.json("zips") == []
@@ -79,6 +80,7 @@ def test_the_status_counts_zip_actions_and_documents_and_tells_of_each_source(dc
         "proposals",
         "findings",
         "expected",
+        "silent",
     ]
     assert status["zip_actions"] == [
         {"phase": "zip_name", "status": "failed", "count": 1},

@@ -247,6 +247,22 @@ def test_a_source_that_keeps_failing_is_left_alone_and_everybody_is_told(install
 
 
 @only_sqlite
+def test_a_new_archive_of_unusual_size_is_noticed(installation: Installation) -> None:
+    folder = installation.add_folder()
+    for number in range(1, 21):
+        folder.put(f"add/H.2013-10-31.{number}.impc.zip", b"x" * (1_000 + number))
+    assert crawl(installation).crawls[folder.source_id].findings == ()
+    for number, size in ((21, 10_200), (22, 10_201), (23, 101), (24, 100)):
+        folder.put(f"add/H.2013-11-01.{number}.impc.zip", b"x" * size)
+    told = crawl(installation).crawls[folder.source_id].findings
+    assert [finding.partition(" has ")[0] for finding in told] == [
+        "add/H.2013-11-01.22.impc.zip",
+        "add/H.2013-11-01.24.impc.zip",
+    ]
+    assert "10,201 bytes; the last 20 archives of its centre had 1,001 to 1,020" in told[0]
+
+
+@only_sqlite
 def test_nothing_is_fetched_outside_the_windows_of_a_source(installation: Installation) -> None:
     folder = installation.add_folder()
     folder.put(f"add/{FIRST}")

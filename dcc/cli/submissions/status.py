@@ -65,15 +65,18 @@ def status(as_json: bool) -> None:
                   --quarantine` and `dcc acknowledge`
       proposals   how many proposed withdrawals are open: see `dcc data proposals`
       expected    what waits to be fetched: {"archives", "bytes", "seconds" (null if unknown)}
+      silent      unusually silent centres: a list of {"centre", "since", "within_days"}
       findings    a list of {"session", "source", "file_name", "kind", "message", "created"}
 
     Exit codes: 0; 2 the tracker is not initialised; 4 it cannot be reached.
     """
     from dcc.operations.archive_overview import store_overview
+    from dcc.reports.overdue import heard_centres
     from dcc.tracker import crawls
     from dcc.tracker.decisions import DecisionKind, count_decided
     from dcc.tracker.expected_work import expected_work
     from dcc.tracker.hostings import foreign_archives, proposed_withdrawals
+    from dcc.tracker.models import utc_now
     from dcc.tracker.queries import zip_action_lists
     from dcc.tracker.register import file_sources
     from dcc.tracker.register.source_pace import load_dues
@@ -86,6 +89,7 @@ def status(as_json: bool) -> None:
         dues = load_dues(connection, settings.source_failure_limit)
         latest_crawls = crawls.latest_crawls(connection)
         expected = expected_work(connection)
+        silent = [one for one in heard_centres(connection, settings, utc_now()) if one.silent]
         findings = crawls.latest_findings(connection)
         held = zip_action_lists.held_documents(connection)
         held_archives = [one for one in foreign_archives.held_archives(connection) if one.declined is None]
@@ -137,6 +141,9 @@ def status(as_json: bool) -> None:
                 "proposals": proposals,
                 "findings": findings,
                 "expected": expected,
+                "silent": [
+                    {"centre": one.centre, "since": one.since, "within_days": one.within_days} for one in silent
+                ],
             }
         )
         return
@@ -155,6 +162,7 @@ def status(as_json: bool) -> None:
     if proposals:
         click.echo(f"\n{count_of(proposals, 'proposed withdrawal')} to decide on: dcc data proposals")
     _print_archive_store(stored)
+    _print_list("Silent centres", [f"{one.centre} since {one.since:%Y-%m-%d}" for one in silent])
     _print_list("Findings", [finding.message for finding in findings])
     for entry in (*active, last):
         if entry is not None:

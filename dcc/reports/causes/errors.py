@@ -281,6 +281,12 @@ _LISTINGS: Final[Mapping[str, Declaration]] = {
         remedy=mark("Accept the proposals or turn them down."),
         acts=Actor.DCC,
     ),
+    "unusual_size": Declaration(
+        cause=mark("Archives are much larger or smaller than usual"),
+        remedy=mark("Ask the centre whether they are what it meant to submit. They are processed anyway."),
+        acts=Actor.DCC,
+        for_centre=mark("Say whether they are what you meant to submit. They are processed anyway."),
+    ),
     "size_differs": _one(
         mark("Archives of one name have different sizes on two file sources"),
         mark("Say which of them is right, and have the other one removed. That of the preferred source is taken."),

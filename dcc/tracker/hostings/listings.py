@@ -41,6 +41,8 @@ from dcc.tracker.hostings.listing_changes import (
     known_hostings,
     size_message,
     stored_name,
+    unusual_message,
+    unusual_size,
     uploading_message,
 )
 from dcc.tracker.hostings.proposed_withdrawals import close_returned, propose_withdrawals
@@ -53,6 +55,7 @@ from dcc.tracker.states import WAITING
 
 CHANGED: Final = "changed"
 SIZE_DIFFERS: Final = "size_differs"
+UNUSUAL_SIZE: Final = "unusual_size"
 TAKEN_ANEW: Final = "taken_anew"
 UPLOADING: Final = "uploading"
 CONFIRMED_GONE: Final = "gone"
@@ -63,6 +66,8 @@ NOBODY_ACTS: Final = frozenset({TAKEN_ANEW, UPLOADING, CONFIRMED_GONE, LISTED_TW
 """Kinds of findings that need no action."""
 
 _LEAST_LOST = 3
+_EARLIER = 50
+"""The last archives of a centre that say what size is usual."""
 _NEW_AT_ONCE = 5_000
 """The most new archives recorded together: more rows would fill the memory at a source's first listing."""
 _MOST_FINDINGS = 200
@@ -461,6 +466,32 @@ class ListingRecorder:
                 result.findings.append(
                     Finding(SIZE_DIFFERS, key, actions[key], size_message(address, key, listed_before, file))
                 )
+
+        names = {key: parsed[key.file_name][0] for key in result.new_zips[-len(new) :] if key in new}
+        result.findings += self._unusual(new, {key: name for key, name in names.items() if name is not None}, actions)
+
+    def _unusual(
+        self, new: Mapping[ZipKey, ListedFile], names: Mapping[ZipKey, ZipName], actions: Mapping[ZipKey, int]
+    ) -> list[Finding]:
+        """Findings about new archives whose size is unusual for their centre; one statement for each centre."""
+        found = []
+        for centre in sorted({name.centre for name in names.values()}):
+            sizes = {key: new[key].size_bytes for key, name in names.items() if name.centre == centre}
+            query = (
+                select(ZipFile.file_name, ZipFile.size_bytes)
+                .where(ZipFile.centre_id == self.centres[centre], ZipFile.size_bytes.is_not(None))
+                .order_by(ZipFile.id.desc())
+                .limit(_EARLIER + len(sizes))
+            )
+            listed = {key.file_name for key in sizes}
+            earlier = [size or 0 for name, size in self.connection.execute(query) if name not in listed]
+            before = earlier[:_EARLIER]
+            found += [
+                Finding(UNUSUAL_SIZE, key, actions[key], unusual_message(key, size, before))
+                for key, size in sizes.items()
+                if size is not None and unusual_size(size, before)
+            ]
+        return found
 
     def _take_own_copies(
         self, address: SourceAddress, failed: Mapping[ZipKey, int], parsed: Mapping[str, ParsedName]

@@ -1,0 +1,36 @@
+"""Which centres are unusually silent: by the setting, and by how often they usually submit."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+
+import pytest
+
+from dcc.operations.sessions import open_session
+from dcc.reports.overdue import heard_centres
+from dcc.session.crawling import crawl_file_sources
+from dcc.tracker.models import utc_now
+from tests.support.databases import only_sqlite
+from tests.support.installations import Installation
+
+
+@only_sqlite
+@pytest.mark.parametrize(
+    ("archives", "gap", "silent_after"),
+    [(12, 1, 7), (12, 3, 15), (12, 9, 30), (5, 1, 30)],
+    ids=["daily", "every third day", "seldom", "too few"],
+)
+def test_a_centre_is_silent_when_it_is_unusual_for_it(
+    installation: Installation, archives: int, gap: int, silent_after: int
+) -> None:
+    folder = installation.add_folder()
+    for number in range(archives):
+        day = date(2026, 1, 1) + timedelta(days=gap * number)
+        folder.put(f"add/H.{day}.1.impc.zip", b"x")
+    with open_session(installation.tracker, installation.settings) as session:
+        list(crawl_file_sources(installation.tracker, installation.settings, session))
+    for days, silent in ((silent_after - 0.5, False), (silent_after + 0.5, True)):
+        with installation.tracker.connect() as connection:
+            (found,) = heard_centres(connection, installation.settings, utc_now() + timedelta(days=days))
+        assert found.silent == silent, found
+    assert found.within_days == silent_after
