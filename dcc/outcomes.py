@@ -58,12 +58,7 @@ class AttemptOutcome(StrEnum):
 
 
 class EndReason(StrEnum):
-    """Why a crawling session ended: the one word for it in every view, with one meaning.
-
-    FINISHED: all its work was done, whatever was wrong with the data. STOPPED: a person ended it. TIME_LIMIT: it had
-    the time of DCC_SESSION_TIME_LIMIT. DISK: a disk of the platform was full, and archives wait for room. FAULTS: a
-    source, a server or the platform kept it from a part of its work. DIED: its process was killed.
-    """
+    """Why a crawling session ended: the one word for it in every view, with one meaning (`END_MEANINGS`)."""
 
     FINISHED = "finished"
     STOPPED = "stopped"
@@ -78,6 +73,14 @@ class EndReason(StrEnum):
         return self in (EndReason.STOPPED, EndReason.TIME_LIMIT)
 
 
+END_MEANINGS = {
+    EndReason.FINISHED: "all its work was done, whatever was wrong with the data",
+    EndReason.STOPPED: "a person ended it",
+    EndReason.TIME_LIMIT: "it had the time of DCC_SESSION_TIME_LIMIT",
+    EndReason.DISK: "a disk of the platform was full, and archives wait for room",
+    EndReason.FAULTS: "a source, a server or the platform kept it from a part of its work",
+    EndReason.DIED: "its process was killed",
+}
 TROUBLES = (EndReason.DISK, EndReason.FAULTS, EndReason.DIED)
 """The reasons for which somebody has to look at the platform or its sources."""
 

@@ -64,7 +64,7 @@ class SessionSettings(SettingsGroup):
     max_faults: int = Field(
         default=3,
         ge=1,
-        description="Sessions in which an archive may meet a fault of DCC; then it waits in quarantine.",
+        description="Faults of DCC with an archive, after which it waits in quarantine.",
     )
     source_failure_limit: int = Field(
         default=3,

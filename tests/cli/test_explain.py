@@ -52,6 +52,10 @@ def test_phases_and_statuses_are_explained(bare_dcc: Dcc, state: str, meaning: s
     assert f"{state.lower()}` lists the submissions" in bare_dcc("explain", state).stdout
 
 
+def test_why_sessions_end_is_explained(bare_dcc: Dcc) -> None:
+    assert bare_dcc.json("explain", "faults")["meaning"].startswith("A session ended so: a source, a server")
+
+
 def test_without_an_id_all_errors_are_listed(bare_dcc: Dcc) -> None:
     assert {entry["id"] for entry in bare_dcc.json("explain")} == IDS - {errors.DccError.error_id()}
     listed = bare_dcc("explain").stdout

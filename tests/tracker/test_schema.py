@@ -286,6 +286,13 @@ def add_time_zones(connection: Connection) -> None:
         batch.alter_column("email", existing_type=String(128), nullable=True)
 
 
+_END = "'2014-01-01 01:00:00'"
+_SESSION = (
+    "INSERT INTO crawling_session (id, start_time, finish_time, status, created) "
+    "VALUES ({number}, '2014-01-01 00:00:00', {finished}, {status}, '2014-01-01 00:00:00')"
+)
+
+
 def test_an_upgrade_keeps_rows_foreign_keys_and_last_update(tracker: Engine) -> None:
     with tracker.begin() as connection:
         connection.execute(text(_CENTRE))
@@ -310,9 +317,13 @@ def test_a_tracker_of_the_second_version_is_brought_up_to_date_with_its_rows(set
     with engine.begin() as connection:
         for statement in (_CENTRE, _SOURCE, *_DOCUMENT_WITH_ERROR, _DOCUMENT_SET_BACK):
             connection.execute(text(statement))
+        for number, (status, finished) in enumerate(((0, _END), (2, _END), (-2, _END), (-1, "NULL")), start=1):
+            connection.execute(text(_SESSION.format(number=number, status=status, finished=finished)))
     report = init_tracker(engine)
     assert (report.created, report.from_revision, report.to_revision) == (False, "0002", HEAD)
     with engine.begin() as connection:
+        reasons = connection.execute(text("SELECT end_reason FROM crawling_session ORDER BY id")).scalars().all()
+        assert reasons == ["finished", "faults", "stopped", None]
         assert compare_metadata(MigrationContext.configure(connection), Base.metadata) == []
         for table in ("file_source", "xml_log", "document_reopening"):
             assert connection.scalar(text(f"SELECT COUNT(*) FROM {table}")) == 1, table

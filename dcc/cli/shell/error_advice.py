@@ -74,7 +74,7 @@ SECTIONS: Final = (
         "nobody",
         {
             "session-active": "Wait (`dcc session list`), or stop the process in the message.",
-            "session-time-limit": "Run the next session, which continues. The limit is `DCC_SESSION_TIME_LIMIT`.",
+            "session-time-limit": "The next session continues. See `DCC_SESSION_TIME_LIMIT`.",
             "session-lost": "If it repeats, the machine stalls for longer than `DCC_LEASE_TIMEOUT`.",
             "export-active": "Wait, or use another directory.",
             "daemon-active": "Stop it, or use `dcc ui --without-daemon`.",

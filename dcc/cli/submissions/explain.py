@@ -11,6 +11,7 @@ from dcc.cli.shell.context import json_option
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import echo_json, echo_table
 from dcc.errors import NotFoundError
+from dcc.outcomes import END_MEANINGS, EndReason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,7 +29,8 @@ def explain(error_or_rule: str | None, as_json: bool) -> None:
     """Explain the error, rule, phase or status ID, and what to do about it.
 
     The id of an error is in brackets before its message, that of a rule before its finding, that of a cause before it
-    in `dcc data causes`; an error's name in the tracker works too. Phases and statuses are those of `dcc status`.
+    in `dcc data causes`; an error's name in the tracker works too. Phases and statuses are those of `dcc status`,
+    and reasons why sessions ended those of `dcc session list`.
     Without ID, all errors are listed; `dcc rules list` has the rules.
 
     \b
@@ -101,7 +103,7 @@ def cause_explained(name: str) -> Explanation | None:
 
 
 def state_explained(name: str) -> Explanation | None:
-    """A phase or status of submissions and documents, such as `xsd` or `cancelled`; None for any other name."""
+    """A phase or status of submissions and documents, or why a session ended; None for any other name."""
     from dcc.cli.shell.error_advice import Explanation
     from dcc.phases import REFERENCE_ROWS
 
@@ -112,6 +114,10 @@ def state_explained(name: str) -> Explanation | None:
                     f"`dcc zips --{option} {row.short_name}` lists the submissions there; `dcc show` explains each."
                 )
                 return Explanation(row.short_name, "", row.description, advice, "")
+    if name.lower() in set(EndReason):
+        reason = EndReason(name.lower())
+        advice = "`dcc session list` has the sessions that ended so; `dcc session show` explains each."
+        return Explanation(reason.value, "", f"A session ended so: {END_MEANINGS[reason]}.", advice, "")
     return None
 
 
@@ -134,6 +140,7 @@ def _alike(name: str) -> str:
     from dcc.reports.causes.errors import ERROR_KINDS
 
     states = [row.short_name for table in ("phase", "a_status") for row in REFERENCE_ROWS[table]]
+    states += EndReason
     known = [*(text for entry in explanations() for text in (entry.id, entry.name)), *ERROR_KINDS, *states]
     alike = nearest_names(name, known, 1)
     return f"Is {alike[0]} meant? `dcc explain` lists all." if alike else "`dcc explain` lists the ids of errors."

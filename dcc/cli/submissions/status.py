@@ -296,7 +296,7 @@ def zips(acknowledged: bool, on_hold: bool, as_json: bool, **given: Any) -> None
 
     wanted = filter_of(**given, on_hold=on_hold or None)
     failing = acknowledged or wanted.status is Status.FAILED
-    wanted = replace(wanted, acknowledged=acknowledged if failing else None)
+    wanted = replace(wanted, acknowledged=acknowledged if failing or wanted.faulty else None)
     with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:
         entries = zip_action_lists.find_zips(connection, wanted, with_reasons=as_json or failing or given["quarantine"])
     if as_json:
@@ -338,7 +338,7 @@ def _print_quarantine(entries: Sequence[ZipEntry]) -> None:
                 entry.phase,
                 entry.status,
                 entry.since,
-                "by you: dcc retry" if entry.on_hold else "by the next session",
+                "by the next session" if entry.is_tried_again else "by you: dcc retry",
                 textwrap.shorten(entry.reason.text, _REASON, placeholder=" ...") if entry.reason else "-",
             )
             for entry in entries

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import Connection
@@ -41,6 +42,7 @@ from dcc.tracker.queries.zip_action_lists import StateCount
 from dcc.tracker.queries.zip_stories import Reason, ZipStory, latest_of, zip_story
 from dcc.tracker.register.centres import CentreEntry, list_centres
 from dcc.tracker.register.file_sources import SourceEntry, list_sources
+from dcc.tracker.session_statistics import statistics_of
 
 if TYPE_CHECKING:
     from dcc.reports.languages import Catalogue
@@ -188,6 +190,7 @@ def collect_session(
     crawls = {crawl.source: crawl for crawl in session.crawls}
     sources = list_sources(tracker, sorted(crawls)) if crawls else []
     counts = Counter(one.outcome for one in zips)
+    done = {one.source: one for one in statistics_of(tracker, session_id)}
     troubled = session.outcome in TROUBLES or any(crawl.error for crawl in session.crawls)
     return SessionReport(
         session=session.id,
@@ -196,7 +199,7 @@ def collect_session(
         outcome=session.outcome,
         made=utc_now(),
         tone=_tone(counts, troubled=troubled),
-        sources=_sources(tracker, sources, crawls),
+        sources=tuple(replace(one, done=done.get(one.source)) for one in _sources(tracker, sources, crawls)),
         sources_total=len(sources),
         zips=tuple(zips[:MOST_ZIPS]),
         zips_total=len(zips),

@@ -16,6 +16,7 @@ from dcc.phases import Phase, Status
 from dcc.tracker.crawls import CrawlEntry, Finding
 from dcc.tracker.queries.zip_action_lists import StateCount
 from dcc.tracker.queries.zip_stories import DownloadStory, Host, Reason, ReopeningStory
+from dcc.tracker.session_statistics import SourceStatistics
 
 if TYPE_CHECKING:
     from dcc.reports.causes.cause import Cause
@@ -242,7 +243,10 @@ class ZipLine:
 
 @dataclass(frozen=True, slots=True)
 class SourceReport:
-    """A file source with its last crawl (of the session, where it is the report of one), and what was not taken."""
+    """A file source with its last crawl (of the session, where it is the report of one), and what was not taken.
+
+    `done` is what the session did with it, None before its end and in other reports.
+    """
 
     source: int
     label: str
@@ -252,6 +256,7 @@ class SourceReport:
     crawl: CrawlEntry | None
     not_taken: tuple[Skipped, ...] = ()
     not_taken_total: int = 0
+    done: SourceStatistics | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -95,6 +95,7 @@ def render_html(
         "actor_words": {actor.value: sentence for actor, sentence in ACTOR_SENTENCES.items()},
         "how_often": partial(sentences.how_often, catalogue),
         "crawl_sentence": partial(sentences.crawl_sentence, catalogue),
+        "statistics_sentence": partial(sentences.statistics_sentence, catalogue),
         "not_taken_reason": partial(sentences.not_taken_reason, catalogue),
         "link_of_zip": link_of_zip,
         "failing": [cause for cause in report.causes if cause.fails and not cause.clears_by_itself],

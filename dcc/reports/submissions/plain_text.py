@@ -210,6 +210,8 @@ def _source_lines(report: CentreReport | SessionReport, catalogue: Catalogue) ->
         visited = catalogue.say("It was never visited.")
         if source.crawl is not None:
             visited = sentences.crawl_sentence(catalogue, source.crawl)
+        if source.done is not None:
+            visited += f" {sentences.statistics_sentence(catalogue, source.done)}"
         yield from _wrapped(f"{catalogue.say('Source {number}', number=source.source)} ({source.label}): {visited}", 2)
         if source.crawl is not None and source.crawl.error is not None:
             if source.crawl.error.message not in shown:

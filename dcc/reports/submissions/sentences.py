@@ -20,6 +20,7 @@ from dcc.reports.submissions.labels import (
 from dcc.reports.submissions.model import DocumentReport, Outcome, Step, SubmissionReport, ZipLine
 from dcc.tracker.crawls import CrawlEntry
 from dcc.tracker.queries.zip_stories import DownloadStory, Reason
+from dcc.tracker.session_statistics import SourceStatistics
 
 if TYPE_CHECKING:
     from dcc.reports.causes.cause import Cause
@@ -186,6 +187,19 @@ def crawl_sentence(catalogue: Catalogue, crawl: CrawlEntry) -> str:
         if number:
             parts.append(catalogue.say_plural(*texts, number))
     return f"{when} {catalogue.list(parts)}."
+
+
+def statistics_sentence(catalogue: Catalogue, done: SourceStatistics) -> str:
+    """What a session did with a source."""
+    return catalogue.say(
+        "Archives fetched: {fetched} ({size}); documents: {documents}; errors and findings: {findings}; archives that "
+        "failed: {failed}.",
+        fetched=catalogue.number(done.fetched),
+        size=catalogue.size(done.bytes),
+        documents=catalogue.number(done.documents),
+        findings=catalogue.number(done.findings),
+        failed=catalogue.number(done.failed),
+    )
 
 
 def not_taken_reason(catalogue: Catalogue, row: Skipped) -> str:

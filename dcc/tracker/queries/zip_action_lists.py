@@ -21,6 +21,7 @@ from dcc.outcomes import HELD, Problem, ZipKey
 from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
 from dcc.tracker.decisions import DecisionKind, is_acknowledged, is_decided, is_on_hold, is_unfinished
 from dcc.tracker.hostings.foreign_archives import may_be_taken
+from dcc.tracker.hostings.listing_changes import NOT_ARRIVED
 from dcc.tracker.lineage import IDS, LATEST, chunks, named_after
 from dcc.tracker.models import (
     AnException,
@@ -38,6 +39,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.problems import OF_ACTION, OF_DOCUMENT, OF_DOWNLOAD, problem_of
 from dcc.tracker.register.source_addresses import in_use
+from dcc.tracker.states import State
 
 
 def select_zip_actions() -> Select[*tuple[Any, ...]]:
@@ -118,6 +120,12 @@ class ZipEntry:
     contact: str | None = None
     reason: Problem | None = None
     on_hold: bool = False
+
+    @property
+    def is_tried_again(self) -> bool:
+        """Whether sessions try again what failed or was not finished."""
+        state = State(self.phase, self.status)
+        return not self.on_hold and (not state.failed or state in NOT_ARRIVED)
 
 
 def count_zip_actions(connection: Connection) -> list[StateCount]:
