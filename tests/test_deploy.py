@@ -407,7 +407,7 @@ def test_the_containers_run_commands_that_exist_locked_in_and_watched() -> None:
     assert [one["source"] for one in _services()["web"]["secrets"]] == ["ui_dcc_dagster_url"]
 
 
-OF_THE_ENTRY = {"DCC_SECRETS", "DCC_PROGRAM"}
+OF_THE_ENTRY = {"DCC_SECRETS", "DCC_PROGRAM", "DCC_CONFIG"}
 """What the entry of the container takes from its environment for itself."""
 
 

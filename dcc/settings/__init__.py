@@ -85,7 +85,7 @@ class Settings(
     @model_validator(mode="before")
     @classmethod
     def _follow_references(cls, given: dict[str, object]) -> dict[str, object]:
-        for name in SECRETS & given.keys():
+        for name in (SECRETS - ACCESS_KEYS) & given.keys():
             value = given[name]
             text = value.get_secret_value() if isinstance(value, SecretStr) else value
             if isinstance(text, str) and is_reference(text):
@@ -100,7 +100,7 @@ class Settings(
                 secret = value.get_secret_value()
                 if name.endswith("_url"):
                     keep_secrets_of_url(secret)
-                else:
+                elif not (name in ACCESS_KEYS and _is_named(secret)):
                     keep_secret(secret)
         return self
 
@@ -109,6 +109,14 @@ SECRETS: Final = frozenset(
     name for name, field in Settings.model_fields.items() if "SecretStr" in str(field.annotation)
 )
 """The settings whose values are secrets, or references to them."""
+
+
+ACCESS_KEYS: Final = frozenset({"archive_access_key"})
+"""Secrets whose references are followed when they are used: a reference says what kind of key it is."""
+
+
+def _is_named(secret: str) -> bool:
+    return is_reference(secret) or secret.startswith("key:")
 
 
 def variable_of(name: str) -> str:
@@ -256,7 +264,7 @@ def _refuse_open_secrets(file: ConfigurationFile) -> None:
 def _is_secret(name: str, text: str) -> bool:
     """Whether the value of a secret setting is one, not a reference or an address without a password."""
     is_address = name.endswith("_url") or name == "broker"
-    return bool(text) and not is_reference(text) and not (is_address and "@" not in text and "?" not in text)
+    return bool(text) and not _is_named(text) and not (is_address and "@" not in text and "?" not in text)
 
 
 def _refuse_other_home(file: ConfigurationFile) -> None:

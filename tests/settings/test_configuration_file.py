@@ -108,6 +108,7 @@ def test_dcc_config_names_a_file_elsewhere_which_may_say_where_home_is(
         ('openlineage_url = "/var/lib/dcc/events.jsonl"', False),
         ('tracker_url = "env:URL"', False),
         ('key_passphrase = "file:passphrase"', False),
+        ('archive_access_key = "key:/home/dcc/.ssh/id_ed25519"', False),
     ],
 )
 def test_a_secret_is_a_reference_or_in_a_file_that_others_cannot_read(
@@ -125,6 +126,9 @@ def test_a_secret_is_a_reference_or_in_a_file_that_others_cannot_read(
         else:
             settings = load_settings()
             assert SECRET not in repr(settings)
+    if "archive" in text:
+        assert settings.archive_access_key is not None
+        assert settings.archive_access_key.get_secret_value() == "key:/home/dcc/.ssh/id_ed25519"
     if "env:" in text:
         assert settings.tracker_database_url == f"mysql://u:{SECRET}@db.example/t"
     if "file:" in text and settings.key_passphrase is not None:
