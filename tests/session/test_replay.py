@@ -13,14 +13,18 @@ from pydantic import SecretStr
 from benchmarks.replay import RULES, Facts, facts_of, recorded, rows
 from dcc.cli.demo.submissions import damaged
 from dcc.errors import DccError
-from dcc.qc.database import init_qc_database, open_qc_database
+from dcc.qc.database import init_qc_database, open_qc_database, writing
+from dcc.qc.judging.waiver_store import add_waiver
+from dcc.rules.waivers import Waiver
+from dcc.session.data.corrections import confirm_submission
 from dcc.session.replay import replaying
 from dcc.session.replay.replaying import Proposal, replay
 from dcc.session.replay.verdicts import ACCEPTED, Replay
 from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.tracker.database import init_tracker, open_tracker
+from dcc.vocabulary import WaiverEffect
 from tests.session.test_session_data_processes import change, mixed
-from tests.support.data_installations import DataInstallation, experiments, specimens
+from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
 from tests.support.installations import Installation
 
 SCHEMAS = Path(replaying.__file__).parents[2] / "documents" / "schemas"
@@ -111,6 +115,7 @@ def judged_anew(data: DataInstallation, proposal: Proposal, home: Path) -> dict[
         qc.dispose()
 
 
+@pytest.mark.both_databases
 def test_a_replay_is_judging_anew(data: DataInstallation, tmp_path: Path) -> None:
     mixed(data)
     data.put(LATER, experiments("2013-11-20.1", animals=2, first=40))
@@ -139,6 +144,25 @@ def test_archives_of_other_dates_and_centres_are_judged_and_not_reported(data: D
     assert (found.archives, found.changes, found.missing) == (1, (), ())
     assert {key.file_name for key in found.verdicts} == {"H.2013-11-20.1.experiment.impc.xml"}
     assert run(data, Proposal(), centres=["J"]).documents == {"J": 1}
+
+
+def test_what_people_decided_stays(data: DataInstallation) -> None:
+    data = data.with_settings(hold_threshold=0)
+    data.put("add/H.2013-10-31.1.impc.zip", specimens(), change(experiments(), 'Experiment="2013', 'Experiment="2010'))
+    data.run()
+    with writing(data.qc) as connection:
+        today = date.today()
+        add_waiver(connection, Waiver("E8", WaiverEffect.WAIVE, "A test.", "tester", today), today)
+    key = "edit/H.2013-11-10.1.impc.zip"
+    data.put(key, change(specimens("2013-11-10.1", mice=2), 'gender="female"', 'gender="male"'))
+    data.run()
+    assert set(data.documents().values()) == {"qc pending", "qc done", "upload pending"}
+    held = run(data, Proposal())
+    assert (held.unjudged, held.changes) == (1, ())
+    confirm_submission(data.tracker, data.qc, data.settings, key_of(key), author="tester", reason="A test.")
+    data.take_up()
+    confirmed = run(data, Proposal())
+    assert (confirmed.unjudged, confirmed.changes) == (0, ())
 
 
 def test_an_archive_without_a_copy_is_named(data: DataInstallation) -> None:

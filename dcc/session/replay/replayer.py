@@ -7,6 +7,7 @@ other documents. Judging writes nothing, so that several processes may judge doc
 from __future__ import annotations
 
 import shutil
+import sqlite3
 import uuid
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +27,7 @@ from dcc.databases.engines import open_database
 from dcc.databases.transactions import run_reading
 from dcc.documents.origins import Origin
 from dcc.documents.reading import read_document
-from dcc.errors import ConfigurationError, DatabaseUnreachableError, DccError, InternalFaultError
+from dcc.errors import ConfigurationError, DatabaseUnreachableError, DccError, DiskFullError, InternalFaultError
 from dcc.naming import Action, DocumentName
 from dcc.outcomes import Problem, ZipKey
 from dcc.phases import Phase
@@ -191,6 +192,8 @@ class Replayer:
         for one, problems in given:
             verdict = _verdict(failed(Phase.XSD), problems) if problems else None
             if (fault := faults.get(one.name.file_name)) is not None:
+                if isinstance(fault, sqlite3.Error | OSError):
+                    raise DiskFullError(f"{self.root} cannot be written: {fault}. Free some space, or set TMPDIR.")
                 verdict = _failed_upload(fault)
             opened.append(Opened(one.name.file_name, one.name, one.size_bytes, one.md5, verdict))
         return [*opened, *_refused(found)]
