@@ -29,7 +29,7 @@ _SHOWN = 20
     help="A proposed set of reference data: its name, and a file, a folder or a URL; may be repeated.",
 )
 @click.option("--rules", metavar="MODULE", help="A module with proposed rules: its name, or its file or folder.")
-@click.option("--centre", "centres", multiple=True, metavar="CODE", help="Only archives of this centre; repeatable.")
+@click.option("--centre", multiple=True, metavar="CODE", help="Only archives of this centre; repeatable.")
 @click.option("--since", type=click.DateTime(["%Y-%m-%d"]), help="Only archives whose names have this date or later.")
 @click.option("--workers", type=click.IntRange(1), help="Processes on this machine; DCC_WORKERS by default.")
 @click.option("--page", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write a page to FILE.")
@@ -39,7 +39,7 @@ def replay(
     xsd: Path | None,
     references: tuple[str, ...],
     rules: str | None,
-    centres: tuple[str, ...],
+    centre: tuple[str, ...],
     since: datetime | None,
     workers: int | None,
     page: Path | None,
@@ -78,10 +78,10 @@ def replay(
     settings = settings_from_environment()
     with open_tracker(settings) as tracker, open_qc(settings) as qc, interrupted_by_sigterm():
         with tracker.connect() as connection:
-            for centre in centres:
-                require_centre(connection, centre)
+            for code in centre:
+                require_centre(connection, code)
         day = None if since is None else since.date()
-        found = replay_archives(tracker, qc, settings, proposal, centres=centres, since=day, workers=workers)
+        found = replay_archives(tracker, qc, settings, proposal, centres=centre, since=day, workers=workers)
     note_facts(unwritten=page is None)
     if page is not None:
         from dcc.reports.languages import load_catalogue
