@@ -314,7 +314,7 @@ def settings(tracker_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     for name in [name for name in os.environ if name.startswith("DCC_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("DCC_QUIET_SECONDS", "0")
-    return Settings(home=tmp_path / "home", tracker_url=SecretStr(tracker_url))
+    return Settings(home=tmp_path / "home", tracker_url=SecretStr(tracker_url), quiet_seconds=0)
 
 
 @pytest.fixture
