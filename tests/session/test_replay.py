@@ -73,6 +73,7 @@ def test_nothing_changes_under_the_present_set(data: DataInstallation) -> None:
     present = {key: facts for key, facts in recorded(data.tracker, data.qc).items() if facts[0] is not None}
     verdicts = {(str(key.archive), key.file_name): facts_of(one) for key, one in found.verdicts.items()}
     assert present.items() <= verdicts.items()
+    assert sum(found.documents.values()) == len([name for _, name in present if name])
     outcomes = {facts[0] for facts in present.values()}
     assert outcomes >= {"accepted", "failed xml_name", "failed xsd", "failed data", "archive not opened"}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -81,7 +82,9 @@ def replay(
             for code in centre:
                 require_centre(connection, code)
         day = None if since is None else since.date()
-        found = replay_archives(tracker, qc, settings, proposal, centres=centre, since=day, workers=workers)
+        found = replay_archives(
+            tracker, qc, settings, proposal, centres=centre, since=day, workers=workers, on_progress=_progress
+        )
     note_facts(unwritten=page is None)
     if page is not None:
         from dcc.reports.languages import load_catalogue
@@ -94,6 +97,11 @@ def replay(
         echo_json(_as_json(found))
     else:
         _print(found, limit or None)
+
+
+def _progress(done: int, of: int) -> None:
+    if sys.stderr.isatty():
+        click.echo(f"\r{done:,} of {of:,} archives prepared", nl=done == of, err=True)
 
 
 def _reference(text: str) -> tuple[str, str]:

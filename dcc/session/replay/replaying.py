@@ -249,7 +249,7 @@ class _Work:
             present = archive.present()
             waiting = sum(one.outcome is None for one in present.values())
             unjudged += waiting
-            documents[archive.centre or ""] += len(present) - waiting
+            documents[archive.centre or ""] += len(present) - waiting - ("" in present and not waiting)
             changes += compare(archive.key, archive.centre, present, after[archive.key])
         keys = {one.key for one in selected}
         verdicts = {key: one for key, one in self._verdicts.items() if key.archive in keys}
