@@ -105,10 +105,12 @@ class ArchiveCopies:
 
     def _keep_staged(self, done: CaughtUp, deadline: float | None) -> None:
         kept: list[tuple[int | None, Kept]] = []
-        for one in self.read(lambda connection: list(unkept(connection, _staged_names(self._staging)))):
+        missing = self.read(unkept)
+        staged = _staged_names(self._staging) if missing else set()
+        for one in missing:
             if _is_over(deadline):
                 break
-            if not self._is_staged(one):
+            if one.key.file_name not in staged or not self._is_staged(one):
                 continue
             with suppress(OSError):
                 kept.append((one.download_id, self.store.put(self._staging.archive(one.key))))
@@ -234,11 +236,11 @@ def _takes_copies(replica: Replica, size_bytes: int) -> bool:
     return True
 
 
-def _staged_names(staging: Staging) -> list[str]:
-    names: list[str] = []
+def _staged_names(staging: Staging) -> set[str]:
+    names: set[str] = set()
     for action in Action:
         with suppress(FileNotFoundError), os.scandir(staging.root / action) as entries:
-            names += [entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
+            names.update(entry.name for entry in entries)
     return names
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Table, and_, bindparam, case, delete, exists, func, or_, select, update
 from sqlalchemy.dialects import mysql, sqlite
+from sqlalchemy.orm import aliased
 
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTIONS_BY_ID
@@ -41,20 +42,26 @@ _STORED: Final = (
     .values(stored=bindparam("at"))
 )
 _NOTE: Final = update(ZipDownload).where(ZipDownload.id == bindparam("number")).values(sha256=bindparam("delivered"))
+_LATER_DOWNLOAD: Final = aliased(ZipDownload)
+_LATER_HOSTING: Final = aliased(FileSourceHasZip)
 _UNKEPT: Final = (
-    select(
-        func.max(ZipDownload.id).label("download_id"),
-        ZipAction.todo_id,
-        ZipFile.file_name,
-        ZipFile.size_bytes,
-        ZipFile.content_md5,
-        func.max(case((ZipDownload.sha256.is_not(None), ZipDownload.id), else_=0)).label("kept"),
+    select(ZipDownload.id, ZipAction.todo_id, ZipFile.file_name, ZipFile.size_bytes, ZipFile.content_md5)
+    .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
+    .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
+    .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+    .where(
+        ZipDownload.sha256.is_(None),
+        has_archive_bytes(),
+        ~exists()
+        .where(
+            _LATER_HOSTING.za_id == FileSourceHasZip.za_id,
+            _LATER_DOWNLOAD.zf_id == _LATER_HOSTING.id,
+            _LATER_DOWNLOAD.id > ZipDownload.id,
+            has_archive_bytes(_LATER_DOWNLOAD),
+        )
+        .correlate(FileSourceHasZip, ZipDownload),
     )
-    .join(ZipAction, ZipAction.zip_id == ZipFile.id)
-    .join(FileSourceHasZip, FileSourceHasZip.za_id == ZipAction.id)
-    .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
-    .where(ZipFile.file_name.in_(IDS), has_archive_bytes())
-    .group_by(ZipAction.id, ZipAction.todo_id, ZipFile.file_name, ZipFile.size_bytes, ZipFile.content_md5)
+    .order_by(ZipDownload.id)
 )
 _UNSTORED: Final = (
     select(ZipDownload.id)
@@ -207,13 +214,12 @@ def note_stored(connection: Connection, archive_ids: Collection[int], required: 
     _note_stored(connection, [number for number, replicas in good.items() if replicas.issuperset(required)])
 
 
-def unkept(connection: Connection, file_names: Iterable[str]) -> Iterator[Unkept]:
-    """Archives with these names whose latest attempt with bytes is not in the store."""
-    for names in chunks(file_names):
-        for row in connection.execute(_UNKEPT, {"ids": names}):
-            if row.kept < row.download_id:
-                key = ZipKey(ACTIONS_BY_ID[row.todo_id], row.file_name)
-                yield Unkept(row.download_id, key, row.size_bytes, row.content_md5)
+def unkept(connection: Connection) -> list[Unkept]:
+    """Archives whose latest attempt with bytes is not in the store, oldest first."""
+    return [
+        Unkept(row.id, ZipKey(ACTIONS_BY_ID[row.todo_id], row.file_name), row.size_bytes, row.content_md5)
+        for row in connection.execute(_UNKEPT)
+    ]
 
 
 def unstored(connection: Connection, download_ids: Iterable[int]) -> set[int]:
