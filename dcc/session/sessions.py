@@ -249,12 +249,12 @@ def hold_session(
     with logging_about(session=session.id):
         try:
             with _logged(session), nullcontext() if session.places is None else session.places.kept():
-                yield from _hold(session, end)
+                yield from _hold(session, end, is_new=session.id != resume)
         finally:
             session.notices += tuple(end.measure())
 
 
-def _hold(session: Session, end: SessionEnd) -> Iterator[Session]:
+def _hold(session: Session, end: SessionEnd, *, is_new: bool) -> Iterator[Session]:
     stop = threading.Event()
     keep_alive = with_log_context(_keep_alive)
     beat = threading.Thread(target=keep_alive, args=(session, stop), name="session lease", daemon=True)
@@ -262,7 +262,8 @@ def _hold(session: Session, end: SessionEnd) -> Iterator[Session]:
     completed = False
     failure: Exception | None = None
     try:
-        end.begin(session)
+        if is_new:
+            end.begin(session)
         yield session
         session._check_lease()
         if not session.is_handed_over:

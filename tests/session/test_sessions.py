@@ -290,6 +290,9 @@ class Cleaning:
     def tell(self, session: Session, failure: Exception | None, *, completed: bool) -> tuple[str, ...]:
         return ()
 
+    def begin(self, session: Session) -> None:
+        """Nobody is told."""
+
     def measure(self) -> tuple[str, ...]:
         return ()
 
