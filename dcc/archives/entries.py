@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import lzma
+import os
 import re
 import struct
 import tarfile
@@ -13,9 +15,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from dcc.errors import CorruptArchiveError, DuplicateMemberError, UnsafeArchiveError
 from dcc.messages import Message, mark
+from dcc.runtime.disk_space import write_all
 from dcc.sources.remote_names import printable
 
 PIECE = 256 * 1024
@@ -38,6 +42,19 @@ class Entry:
     def name(self) -> str:
         """The last part of its path."""
         return self.path.rpartition("/")[2]
+
+
+def write_entry(entry: Entry, path: Path) -> str:
+    """Write an entry to a new file, as many bytes as it declares; returns its MD5."""
+    digest = hashlib.md5(usedforsecurity=False)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        for piece in entry.content():
+            digest.update(piece)
+            write_all(descriptor, piece)
+    finally:
+        os.close(descriptor)
+    return digest.hexdigest()
 
 
 @contextmanager

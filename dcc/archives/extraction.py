@@ -7,20 +7,16 @@ limits over all levels together.
 
 from __future__ import annotations
 
-import hashlib
-import os
 import shutil
 import tempfile
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dcc.archives.entries import Entry, legible, shortened, shown
+from dcc.archives.entries import Entry, legible, shortened, shown, write_entry
 from dcc.archives.limits import DEEPEST, Allowance, ArchiveLimits
 from dcc.archives.manifest import MANIFEST_NAMES, Expected, read_manifest, require_short
-from dcc.archives.tar_archives import GZIP_SIGNATURE, is_tar, tar_entries, unpack_gzip
-from dcc.archives.zip_archives import zip_entries
+from dcc.archives.members import opened_entries
 from dcc.errors import (
     BadFileNameError,
     DuplicateMemberError,
@@ -31,7 +27,6 @@ from dcc.errors import (
 from dcc.messages import Message, mark, message
 from dcc.naming import ARCHIVE_SUFFIXES, DocumentName, NamingConvention
 from dcc.outcomes import Problem
-from dcc.runtime.disk_space import write_all
 from dcc.store.staging import disk_errors
 
 _DOCUMENT = ".xml"
@@ -148,7 +143,7 @@ class _Extraction:
 
     def take(self, path: Path, label: str, place: str, archives: tuple[InnerArchive, ...]) -> None:
         """Extract the archive at `path`, whose place is `place` inside `archives`, and those inside it."""
-        with self._opened(path, label) as entries:
+        with opened_entries(path, label, self.allowance, self.directory) as entries:
             inner: list[Entry] = []
             files: list[Entry] = []
             documents: list[tuple[Entry, DocumentName]] = []
@@ -165,12 +160,12 @@ class _Extraction:
             for entry in files:
                 # Documents have names without a leading dot.
                 written_as = f".file-{len(self.files)}"
-                _write(entry, self.directory / written_as)
+                write_entry(entry, self.directory / written_as)
                 self.files.append(ExtractedFile(legible(f"{place}{entry.path}"), self.target / written_as, archives))
             for number, entry in enumerate(inner):
                 unpacked = self.directory / f".{len(archives)}-{number}"
                 inside = f"{place}{entry.path}"
-                found = InnerArchive(legible(inside), _write(entry, unpacked))
+                found = InnerArchive(legible(inside), write_entry(entry, unpacked))
                 self.take(unpacked, f"{label}/{legible(entry.path)}", f"{inside}/", (*archives, found))
                 unpacked.unlink()
 
@@ -192,23 +187,6 @@ class _Extraction:
         return ExtractedArchive(
             tuple(ordered), tuple(self.refused), tuple(self.ignored), self.expected, tuple(self.files), self.sizes
         )
-
-    @contextmanager
-    def _opened(self, path: Path, label: str) -> Iterator[Sequence[Entry]]:
-        """The files in an archive of any kind, recognised by its first bytes, whatever its name."""
-        with path.open("rb") as file:
-            if file.read(len(GZIP_SIGNATURE)) == GZIP_SIGNATURE:
-                file.seek(0)
-                unpacked = self.directory / ".unpacked-by-gzip"
-                unpack_gzip(file, unpacked, label, self.allowance)
-                with unpacked.open("rb") as tar:
-                    unpacked.unlink()
-                    yield tar_entries(tar, label, self.allowance)
-            elif is_tar(file):
-                yield tar_entries(file, label, self.allowance)
-            else:
-                with zip_entries(file, label, self.allowance) as entries:
-                    yield entries
 
     def _sort(
         self,
@@ -257,7 +235,7 @@ class _Extraction:
                 first=shown(first.place),
                 second=shown(inside),
             )
-        md5 = _write(entry, self.directory / name.file_name)
+        md5 = write_entry(entry, self.directory / name.file_name)
         written = ExtractedDocument(name, self.target / name.file_name, entry.size_bytes, md5, inside, archives)
         self.documents[name.file_name] = written
 
@@ -278,19 +256,6 @@ def _not_opened(path: str, name: str) -> Problem:
             reason=message(reason),
         )
     )
-
-
-def _write(entry: Entry, path: Path) -> str:
-    """Write an entry, as many bytes as it declares, and return its MD5."""
-    digest = hashlib.md5(usedforsecurity=False)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        for piece in entry.content():
-            digest.update(piece)
-            write_all(descriptor, piece)
-    finally:
-        os.close(descriptor)
-    return digest.hexdigest()
 
 
 def _put_in_place(unpacking: Path, target: Path) -> None:

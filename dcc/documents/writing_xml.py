@@ -59,6 +59,20 @@ def pieces_on_their_lines(beginning: str, kind: DocumentKind, contents: Iterable
     yield 1, ""
 
 
+def content_lines(kind: DocumentKind, content: Content) -> list[str]:
+    """The lines of one block's tag, or of one entity, as `write_document` writes them, without indentation."""
+    _, root = ROOTS[kind]
+    centre = root.forms["centre"]
+    if isinstance(content, Block):
+        return [f"<centre{_attributes(centre, content)}>"]
+    element = _name_of(content)
+    return [f"{_INDENT * tag.depth}{tag.text}" for tag in _element(element, centre.forms[element], content, 0)]
+
+
+def _name_of(content: Content) -> str:
+    return content.kind.value if isinstance(content, Specimen) else type(content).__name__.lower()
+
+
 def _tags(kind: DocumentKind, contents: Iterable[Content]) -> Iterator[_Tag]:
     name, root = ROOTS[kind]
     centre = root.forms["centre"]
@@ -71,7 +85,7 @@ def _tags(kind: DocumentKind, contents: Iterable[Content]) -> Iterator[_Tag]:
             yield _Tag(1, f"<centre{_attributes(centre, content)}>", content.line)
             in_block = True
             continue
-        element = content.kind.value if isinstance(content, Specimen) else type(content).__name__.lower()
+        element = _name_of(content)
         if not in_block or element not in centre.forms:
             raise ValueError(f"a {kind} document cannot hold <{element}> {'here' if in_block else 'before a block'}")
         yield from _element(element, centre.forms[element], content, 2)

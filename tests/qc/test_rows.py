@@ -8,12 +8,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from sqlalchemy import Engine
 
+from dcc.documents.comparison import differences
 from dcc.documents.reading import read_document
+from dcc.documents.validation import validate_document
+from dcc.documents.writing_xml import write_document
 from dcc.naming import Action, DocumentKind
 from dcc.qc.rows import bulk
 from dcc.qc.rows.loading import load_document
 from tests.qc.test_applying import values
-from tests.qc.test_rebuilding import without_lines
+from tests.qc.test_rebuilding import SCHEMAS, without_lines
+from tests.support.canonical_documents import canonical
 from tests.support.databases import only_mariadb, only_sqlite
 from tests.support.qc_documents import apply, apply_document, experiment, to_apply
 from tests.support.qc_files import clear
@@ -32,6 +36,11 @@ def assert_kept(engine: Engine, content: bytes, kind: DocumentKind, folder: Path
     with engine.connect() as connection:
         loaded = tuple(load_document(connection, applied.document_id))
     assert without_lines(loaded) == without_lines(tuple(read_document(path, kind)))
+    assert list(differences(kind, read_document(path, kind), loaded)) == []
+    rebuilt = write_document(kind, loaded)
+    assert canonical(rebuilt, kind) == canonical(content, kind)
+    path.write_bytes(rebuilt)
+    assert validate_document(path, kind, SCHEMAS, max_errors=1, max_tree_bytes=10**9) == []
 
 
 def test_every_sample_is_kept(qc_database: Engine, tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ _COMMANDS = {
     "proposals": "dcc.cli.data.proposals:proposals",
     "recheck": "dcc.cli.data.changes:recheck",
     "causes": "dcc.cli.data.causes:causes",
+    "document": "dcc.cli.data.documents:document",
+    "record": "dcc.cli.data.documents:record",
     "findings": "dcc.cli.data.findings:findings",
     "parameters": "dcc.cli.data.parameters:parameters",
     "schema": "dcc.cli.data.schema:schema",

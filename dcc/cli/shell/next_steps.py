@@ -54,6 +54,8 @@ NEXT: Final[Mapping[str, tuple[Step, ...]]] = {
     "archive audit": (Step("dcc archive status", "what each replica holds", codes=_ANY),),
     "archive repair": (Step("dcc archive status", "what each replica holds", codes=_ANY),),
     "archive decline": (Step("dcc archive declined", "what was turned down, by whom and why"),),
+    "archive list": (Step("dcc archive get {archive}", "writes it to a file"),),
+    "archive get": (Step("dcc show {archive}", "what became of it"),),
     "archive declined": (Step("dcc status", "what is held"),),
     "source add": (
         Step("dcc source test {unusable}", "when it should be usable"),
@@ -139,6 +141,7 @@ NEXT: Final[Mapping[str, tuple[Step, ...]]] = {
         Step("dcc data findings --each", "the same one by one, with document, line and value", needs="counted"),
         Step("dcc rules list", "what each rule asks for"),
     ),
+    "data record": (Step("dcc data history --centre {centre} --specimen {specimen}", "its story"), _STATUS),
     "data parameters": (
         Step("dcc data export {parameter}.csv --parameter {parameter}", "writes its measurements", needs="parameter"),
     ),
@@ -191,6 +194,8 @@ NEXT: Final[Mapping[str, tuple[Step, ...]]] = {
 }
 
 UNSUGGESTED: Final[Mapping[str, str]] = {
+    "archive cat": "its output is a document",
+    "data document": "its output is a document",
     "metrics": "Prometheus reads what it prints",
     "ui": "it ends when somebody ends it",
     "daemon": "it ends when somebody ends it",

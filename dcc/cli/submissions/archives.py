@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 
 _PLACES = {
+    "list": "dcc.cli.submissions.archive_files:list_files",
+    "get": "dcc.cli.submissions.archive_files:get",
+    "cat": "dcc.cli.submissions.archive_files:cat",
     "status": "dcc.cli.installation.archive_store:status",
     "audit": "dcc.cli.installation.archive_store:audit",
     "repair": "dcc.cli.installation.archive_store:repair",
@@ -23,7 +26,7 @@ _PLACES = {
 
 @click.group(cls=CommandGroup, places=_PLACES)
 def archive() -> None:
-    """Look after stored archives; decline archives of others.
+    """Show stored archives; look after them; decline some.
 
     The archive store keeps every archive that arrived, in replicas (DCC_ARCHIVE_REPLICAS) that are read back.
 

@@ -32,13 +32,13 @@ def load_document(connection: Connection, document_id: int) -> Iterator[said.Con
     for row in connection.execute(blocks).all():
         yield said.Block(row.line, row.position, row.centre, row.pipeline, row.project)
         for chunk in _chunks(connection, models.Specimen.__table__, row.id):
-            yield from _specimens(connection, chunk)
+            yield from load_specimens(connection, chunk)
         for chunk in _chunks(connection, models.Housing.__table__, row.id):
             yield from _housings(connection, chunk)
         for chunk in _chunks(connection, models.Line.__table__, row.id):
             yield from _lines(connection, chunk)
         for chunk in _chunks(connection, models.Experiment.__table__, row.id):
-            yield from _experiments(connection, chunk)
+            yield from load_experiments(connection, chunk)
 
 
 def _chunks(connection: Connection, table: Table, block_id: int) -> Iterator[list[Row[Any]]]:
@@ -64,7 +64,8 @@ def _parts(connection: Connection, model: type[models.QcBase], ids: list[int]) -
     return rows_by(connection, select(model.__table__).where(keys[0].in_(ids)).order_by(*keys))
 
 
-def _specimens(connection: Connection, rows: list[Row[Any]]) -> Iterator[said.Specimen]:
+def load_specimens(connection: Connection, rows: list[Row[Any]]) -> Iterator[said.Specimen]:
+    """The specimens of rows, in their order."""
     ids = [row.id for row in rows]
     related = _parts(connection, models.RelatedSpecimen, ids)
     genotypes = _parts(connection, models.Genotype, ids)
@@ -132,7 +133,8 @@ def _strain(row: Row[Any]) -> said.ParentalStrain:
     )
 
 
-def _experiments(connection: Connection, rows: list[Row[Any]]) -> Iterator[said.Experiment]:
+def load_experiments(connection: Connection, rows: list[Row[Any]]) -> Iterator[said.Experiment]:
+    """The experiments of rows, in their order."""
     ids = [row.id for row in rows]
     named = _parts(connection, models.ExperimentSpecimen, ids)
     codes = _status_codes(connection, EntityKind.EXPERIMENT, ids)

@@ -1,0 +1,149 @@
+"""`dcc data document` and `dcc data record`: the XML of a document or record, as submitted or as stored."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from dcc.cli.shell.context import json_option, open_qc, open_tracker, settings_from_environment
+from dcc.cli.shell.output import echo_json, printable
+from dcc.errors import NotFoundError
+
+if TYPE_CHECKING:
+    from dcc.operations.archive_access import SubmittedDocument
+    from dcc.qc.stored_records import QcDocument, StoredRecord
+    from dcc.settings import Settings
+
+_DIFFERENT = 1
+
+
+@click.command()
+@click.argument("document", metavar="ID")
+@click.option("--rebuilt", is_flag=True, help="Build it from the rows of the QC database.")
+@click.option("--diff", "differ", is_flag=True, help="Compare the submitted one with the rebuilt one.")
+def document(document: str, rebuilt: bool, differ: bool) -> None:
+    """Print the XML of document ID.
+
+    ID is a document_id of the QC database, or the name of a document: then its last one. The XML is that which the
+    centre submitted, from the archive store or from staging. --diff compares what both say, and not white space,
+    comments, or the order of attributes.
+
+    \b
+    Examples:
+      dcc data document 12 > document.xml
+      dcc data document H.2013-10-31.1.specimen.impc.xml --rebuilt
+      dcc data document 12 --diff
+
+    Exit codes: 0; 1 with --diff, they differ; 2 there is no such document, or its XML is not kept; 4 a database or the
+    archive store cannot be reached.
+    """
+    from dcc.cli.submissions.archive_files import echo_file
+    from dcc.documents.comparison import differences
+    from dcc.documents.reading import read_document
+    from dcc.documents.writing_xml import document_pieces
+    from dcc.operations.archive_access import fetched_document
+    from dcc.qc.rows.loading import load_document
+    from dcc.qc.stored_records import find_document
+
+    if rebuilt and differ:
+        raise click.UsageError("Give --rebuilt or --diff, not both.")
+    settings = settings_from_environment()
+    with open_qc(settings) as qc, qc.connect() as connection:
+        found = find_document(connection, document)
+        if rebuilt:
+            found.require_rows()
+            for piece in document_pieces(found.kind, load_document(connection, found.id)):
+                click.echo(piece, nl=False)
+            return
+        with fetched_document(settings, _submitted(settings, found)) as path:
+            if not differ:
+                echo_file(path)
+                return
+            found.require_rows()
+            stored = load_document(connection, found.id)
+            different = False
+            for line in differences(found.kind, read_document(path, found.kind), stored):
+                different = True
+                click.echo(printable(line))
+    if different:
+        raise click.exceptions.Exit(_DIFFERENT)
+
+
+@click.command()
+@click.argument("kind", type=click.Choice(["specimen", "experiment"]))
+@click.argument("record", metavar="ID")
+@click.option("--centre", metavar="CODE", required=True, help="The centre that submitted it.")
+@click.option("--all", "everything", is_flag=True, help="Earlier versions too, not only the current one.")
+@json_option
+def record(kind: str, record: str, centre: str, everything: bool, as_json: bool) -> None:
+    """Print a specimen or experiment, with its place.
+
+    As XML from the QC database, after its archive, document and line. An experiment can be several, with a sequence id
+    each.
+
+    \b
+    Examples:
+      dcc data record specimen H-M000001 --centre H
+      dcc data record experiment E-0001 --centre H --all
+
+    \b
+    JSON: a list of {"kind", "centre", "id", "is_current", "zip_action", "place" (path in the
+      archive), "document" (its name), "document_id", "line", "sha256" (of the archive, or null),
+      "xml"}, oldest first
+
+    Exit codes: 0; 2 there is none; 4 a database cannot be reached.
+    """
+    from dcc.qc.stored_records import stored_records
+
+    settings = settings_from_environment()
+    with open_qc(settings) as qc, qc.connect() as connection:
+        found = stored_records(connection, kind, centre, record, everything=everything)
+    if not found:
+        raise NotFoundError(
+            f"Centre {centre!r} has no current {kind} {record!r}. Both are case-sensitive; --all shows withdrawn ones, "
+            "and dcc data history the story of a specimen."
+        )
+    told = [_as_json(settings, one) for one in found]
+    if as_json:
+        echo_json(told)
+        return
+    for one, lines in zip(told, (one.xml for one in found), strict=True):
+        place = f"{one['zip_action']}, {one['place']}, line {one['line']} (document {one['document_id']})"
+        click.echo(f"{printable(place)}{'' if one['is_current'] else ', not current'}")
+        for line in lines:
+            click.echo(f"  {printable(line)}")
+
+
+def _as_json(settings: Settings, one: StoredRecord) -> dict[str, object]:
+    try:
+        submitted = _submitted(settings, one.document)
+        place, sha256 = submitted.place, submitted.attempt.sha256
+    except NotFoundError:
+        place, sha256 = one.document.file_name, None
+    return {
+        "kind": one.kind,
+        "centre": one.centre,
+        "id": one.id,
+        "is_current": one.is_current,
+        "zip_action": str(one.document.key),
+        "place": place,
+        "document": one.document.file_name,
+        "document_id": one.document.id,
+        "line": one.line,
+        "sha256": sha256,
+        "xml": "\n".join(one.xml),
+    }
+
+
+def _submitted(settings: Settings, found: QcDocument) -> SubmittedDocument:
+    from dcc.operations.archive_access import delivered_document
+
+    with open_tracker(settings) as tracker, tracker.connect() as connection:
+        submitted = delivered_document(connection, found.key, found.file_name, found.md5)
+    if submitted is None:
+        raise NotFoundError(
+            f"The tracker knows no download with document {found.id}, {found.file_name} of {found.key}. What the QC "
+            f"database has of it: dcc data document {found.id} --rebuilt."
+        )
+    return submitted

@@ -1,0 +1,241 @@
+"""The bytes that centres submitted: archives of the archive store, and the documents in them, as files for a while.
+
+What the store lacks is looked for in staging. An archive can have several attempts, each with bytes of its own.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import Connection, Select, select
+
+from dcc.archives.entries import write_entry
+from dcc.archives.limits import ArchiveLimits
+from dcc.archives.members import archive_members
+from dcc.errors import NotFoundError, StoredObjectLostError
+from dcc.naming import Action
+from dcc.outcomes import ZipKey, source_partition
+from dcc.phases import ACTION_IDS, ACTIONS_BY_ID
+from dcc.runtime.checksums import md5_of
+from dcc.runtime.private_files import make_directory
+from dcc.settings import Settings
+from dcc.store.archive_store import ArchiveStore
+from dcc.store.staged_documents import staged_path
+from dcc.store.staging import Staging
+from dcc.tracker.lineage import has_archive_bytes
+from dcc.tracker.models import (
+    Centre,
+    DocumentPlace,
+    FileSource,
+    FileSourceHasZip,
+    XmlFile,
+    ZipAction,
+    ZipDownload,
+    ZipFile,
+)
+
+_SHA256: Final = re.compile(r"[0-9a-f]{64}")
+
+
+class Attempt(NamedTuple):
+    """A download that had an archive's bytes; `sha256` is None if the archive store does not have them."""
+
+    id: int
+    key: ZipKey
+    source: str
+    requested: datetime
+    size_bytes: int | None
+    md5: str | None
+    sha256: str | None
+    outcome: str | None
+
+
+class SubmittedDocument(NamedTuple):
+    """A document of an attempt; `place` is its path in the archive, through archives inside it."""
+
+    id: int
+    file_name: str
+    md5: str | None
+    place: str
+    attempt: Attempt
+
+
+def archive_attempts(connection: Connection, archive: str) -> list[Attempt]:
+    """The attempts of an archive, oldest first: of a submission (`add/<file name>`), a file name or a SHA-256.
+
+    Raises NotFoundError without any.
+    """
+    action, slash, name = archive.partition("/")
+    if _SHA256.fullmatch(archive):
+        condition = ZipDownload.sha256 == archive
+    elif slash and action in set(Action):
+        condition = (ZipFile.file_name == name) & (ZipAction.todo_id == ACTION_IDS[Action(action)])
+    else:
+        condition = ZipFile.file_name == archive
+    rows = connection.execute(_attempts().where(condition).order_by(ZipDownload.id)).all()
+    if not rows:
+        raise NotFoundError(f"No download brought an archive {archive!r}. `dcc zips` lists the archives.")
+    return [_attempt(row) for row in rows]
+
+
+def submitted_document(connection: Connection, document_id: int) -> SubmittedDocument:
+    """A document by its id in the tracker. Raises NotFoundError."""
+    row = connection.execute(_documents().where(XmlFile.id == document_id)).first()
+    if row is None:
+        raise NotFoundError(
+            f"The tracker knows no document {document_id}. `dcc archive list` shows an archive's files."
+        )
+    return _document(row)
+
+
+def delivered_document(
+    connection: Connection, key: ZipKey, file_name: str, md5: str | None
+) -> SubmittedDocument | None:
+    """The document of a submission with these bytes, by its last download; None if the tracker has none."""
+    query = _documents().where(
+        ZipFile.file_name == key.file_name, ZipAction.todo_id == ACTION_IDS[key.action], XmlFile.fname == file_name
+    )
+    if md5 is not None:
+        query = query.where(XmlFile.content_md5 == md5)
+    row = connection.execute(query.order_by(XmlFile.id.desc()).limit(1)).first()
+    return None if row is None else _document(row)
+
+
+@contextmanager
+def fetched_archive(settings: Settings, attempt: Attempt) -> Iterator[Path]:
+    """The checked bytes of an attempt's archive, as a file that is removed afterwards.
+
+    Raises StoredObjectLostError if neither the archive store nor staging has them, and StoreUnreachableError.
+    """
+    with _folder(settings) as folder:
+        path = folder / "archive"
+        if attempt.sha256 is None:
+            yield _staged_archive(settings, attempt)
+            return
+        store = ArchiveStore(settings)
+        try:
+            store.fetch(attempt.sha256, path)
+        except StoredObjectLostError:
+            path = _staged_archive(settings, attempt)
+        finally:
+            store.close()
+        yield path
+
+
+@contextmanager
+def fetched_member(settings: Settings, attempt: Attempt, wanted: str) -> Iterator[Path]:
+    """One file of an attempt's archive, by its path there or its name, as a file that is removed afterwards.
+
+    Raises as `fetched_archive`; NotFoundError if there is no such file, or several have the name; and an ArchiveError.
+    """
+    with _folder(settings) as folder:
+        path = folder / "document"
+        with fetched_archive(settings, attempt) as archive:
+            _extract_member(settings, archive, attempt.key, wanted, path)
+        yield path
+
+
+@contextmanager
+def fetched_document(settings: Settings, document: SubmittedDocument) -> Iterator[Path]:
+    """The checked bytes of a document, as a file that is removed afterwards.
+
+    Raises StagedDocumentLostError if neither its archive nor staging has it, an ArchiveError for a fault of the
+    archive, and StoreUnreachableError.
+    """
+    key = document.attempt.key
+    with _folder(settings) as folder:
+        path = folder / "document"
+        try:
+            with fetched_archive(settings, document.attempt) as archive:
+                _extract_member(settings, archive, key, document.place, path)
+            if document.md5 is not None and md5_of(path) != document.md5:
+                raise NotFoundError(f"{document.file_name} in {key} has other bytes.")
+        except (NotFoundError, StoredObjectLostError):
+            path = staged_path(Staging(settings.staging_directory), key, document.file_name, document.md5)
+        yield path
+
+
+def _extract_member(settings: Settings, archive: Path, key: ZipKey, wanted: str, path: Path) -> None:
+    limits, found = ArchiveLimits.from_settings(settings), []
+    for member in archive_members(archive, key.file_name, limits):
+        if member.path == wanted or member.name == wanted:
+            found.append(member.path)
+            path.unlink(missing_ok=True)
+            write_entry(member, path)
+            if member.path == wanted:
+                return
+    if len(found) == 1:
+        return
+    said = f"several files named {wanted}: {', '.join(found)}. Give the path of one" if found else f"no file {wanted!r}"
+    raise NotFoundError(f"The archive {key} has {said}. `dcc archive list {key}` shows its files.")
+
+
+def _staged_archive(settings: Settings, attempt: Attempt) -> Path:
+    path = Staging(settings.staging_directory).archive(attempt.key)
+    if not path.is_file() or attempt.md5 is None or md5_of(path) != attempt.md5:
+        raise StoredObjectLostError(
+            f"Neither the archive store nor staging has the bytes of {attempt.key} that download {attempt.id} brought. "
+            f"`dcc archive list {attempt.key}` shows its other attempts."
+        )
+    return path
+
+
+@contextmanager
+def _folder(settings: Settings) -> Iterator[Path]:
+    make_directory(settings.home)
+    with tempfile.TemporaryDirectory(prefix=".access-", dir=settings.home) as folder:
+        yield Path(folder)
+
+
+_COLUMNS: Final[tuple[Any, ...]] = (
+    ZipDownload.id,
+    ZipAction.todo_id,
+    ZipFile.file_name,
+    Centre.short_name,
+    FileSource.id.label("source_id"),
+    ZipDownload.request,
+    ZipDownload.content_size_bytes,
+    ZipDownload.content_md5,
+    ZipDownload.sha256,
+    ZipDownload.outcome,
+)
+
+
+def _attempts() -> Select[Any]:
+    query: Select[Any] = select(*_COLUMNS).select_from(ZipDownload)
+    return _joined(query).where(has_archive_bytes())
+
+
+def _documents() -> Select[Any]:
+    document = (XmlFile.id.label("document_id"), XmlFile.fname, XmlFile.content_md5.label("md5"), DocumentPlace.place)
+    query: Select[Any] = (
+        select(*_COLUMNS, *document).select_from(XmlFile).join(ZipDownload, ZipDownload.id == XmlFile.zip_id)
+    )
+    return _joined(query).outerjoin(DocumentPlace, DocumentPlace.xml_id == XmlFile.id)
+
+
+def _joined(query: Select[Any]) -> Select[Any]:
+    return (
+        query.join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
+        .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .join(FileSource, FileSource.id == FileSourceHasZip.file_source_id)
+        .join(Centre, Centre.id == FileSource.centre_id)
+    )
+
+
+def _attempt(row: Any) -> Attempt:
+    key = ZipKey(ACTIONS_BY_ID[row.todo_id], row.file_name)
+    source = source_partition(row.short_name, row.source_id)
+    stored = (row.content_size_bytes, row.content_md5, row.sha256, row.outcome)
+    return Attempt(row.id, key, source, row.request, *stored)
+
+
+def _document(row: Any) -> SubmittedDocument:
+    return SubmittedDocument(row.document_id, row.fname, row.md5, row.place or row.fname, _attempt(row))

@@ -1,0 +1,97 @@
+"""Documents of the QC database by id or name, and single specimens and experiments as XML."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import Connection, select
+
+from dcc.documents.writing_xml import content_lines
+from dcc.errors import NotFoundError
+from dcc.naming import Action, DocumentKind
+from dcc.outcomes import ZipKey
+from dcc.qc.apply.versions import same_text
+from dcc.qc.models import Document, Experiment, Specimen
+from dcc.qc.rows.loading import load_experiments, load_specimens
+from dcc.vocabulary import DocumentAction, DocumentState
+
+_DOCUMENT: Final = Document.__table__
+_SPECIMEN: Final = Specimen.__table__
+_EXPERIMENT: Final = Experiment.__table__
+_LARGEST_ID: Final = 2**63 - 1
+
+
+class QcDocument(NamedTuple):
+    """A document of the QC database: of which submission it is, and what became of it."""
+
+    id: int
+    key: ZipKey
+    file_name: str
+    kind: DocumentKind
+    md5: str | None
+    state: DocumentState
+
+    def require_rows(self) -> None:
+        """Raise NotFoundError if nothing of it was stored."""
+        if self.state in (DocumentState.HELD, DocumentState.REFUSED):
+            raise NotFoundError(
+                f"Document {self.id}, {self.file_name}, is {self.state}: the QC database has none of its data. See "
+                f"`dcc show {self.key}`."
+            )
+
+
+class StoredRecord(NamedTuple):
+    """A version of a specimen or experiment, as lines of XML, with the document and line that it stands in."""
+
+    kind: str
+    centre: str
+    id: str
+    is_current: bool
+    document: QcDocument
+    line: int
+    xml: list[str]
+
+
+def find_document(connection: Connection, wanted: str) -> QcDocument:
+    """A document by its id, or the last one of a name. Raises NotFoundError; also for an undo, which has no XML."""
+    own, undo = _DOCUMENT.c, DocumentAction.UNDO.value
+    is_id = wanted.isascii() and wanted.isdigit() and int(wanted) <= _LARGEST_ID
+    condition = own.id == int(wanted) if is_id else own.file_name == wanted
+    query = select(_DOCUMENT).where(condition, own.action != undo).order_by(own.id.desc()).limit(1)
+    row = connection.execute(query).first()
+    if row is None:
+        raise NotFoundError(
+            f"The QC database has no document {wanted!r}. `dcc data history` and the column document_id name documents."
+        )
+    return _qc_document(row)
+
+
+def stored_records(
+    connection: Connection, kind: str, centre: str, record_id: str, *, everything: bool = False
+) -> list[StoredRecord]:
+    """The current versions of a specimen or experiment, or all versions; oldest first."""
+    table = _SPECIMEN if kind == "specimen" else _EXPERIMENT
+    own = table.c.specimen_id if kind == "specimen" else table.c.experiment_id
+    condition = (table.c.centre == centre) & same_text(own, record_id)
+    query = select(table).where(condition, *([] if everything else [table.c.is_current])).order_by(table.c.id)
+    rows = list(connection.execute(query))
+    documents = select(_DOCUMENT).where(_DOCUMENT.c.id.in_({row.document_id for row in rows}))
+    by_id = {row.id: _qc_document(row) for row in connection.execute(documents)}
+    return [_record(kind, row, said, by_id[row.document_id]) for row, said in _said(connection, kind, rows)]
+
+
+def _said(connection: Connection, kind: str, rows: Sequence[Any]) -> Any:
+    load = load_specimens if kind == "specimen" else load_experiments
+    return zip(rows, load(connection, list(rows)), strict=True)
+
+
+def _record(kind: str, row: Any, said: Any, document: QcDocument) -> StoredRecord:
+    record_id = row.specimen_id if kind == "specimen" else row.experiment_id
+    lines = content_lines(document.kind, said)
+    return StoredRecord(kind, row.centre, record_id, bool(row.is_current), document, row.line, lines)
+
+
+def _qc_document(row: Any) -> QcDocument:
+    key = ZipKey(Action(row.zip_action), row.zip_file)
+    return QcDocument(row.id, key, row.file_name, DocumentKind(row.kind), row.md5, DocumentState(row.state))

@@ -1,0 +1,97 @@
+"""`dcc archive list`, `get`, `cat`, `dcc data document` and `record`: what centres submitted, and what is stored of it."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from dcc.cli.demo import submissions
+from tests.cli.conftest import Dcc
+from tests.support.databases import only_sqlite
+from tests.support.installations import Folder, specimens
+
+pytestmark = only_sqlite
+
+KEY = "add/H.2013-10-31.1.impc.zip"
+MICE, RESULTS = "H.2013-10-31.1.specimen.impc.xml", "H.2013-10-31.2.experiment.impc.xml"
+DOCUMENTS = {
+    MICE: submissions.specimen_document("H", mice=2).replace(b"<mouse ", b"<!-- a comment -->\n\n   <mouse  ", 1),
+    RESULTS: submissions.experiment_document("H", animals=2),
+}
+
+
+@pytest.fixture
+def folder(dcc: Dcc) -> Folder:
+    """An archive with a document at the top and one in an archive inside it, which a session took."""
+    dcc.environment["DCC_UNTIL"] = "qc"
+    folder = dcc.add_folder()
+    inner = submissions.archive({f"results/{RESULTS}": DOCUMENTS[RESULTS]})
+    folder.put(KEY, {MICE: DOCUMENTS[MICE], "inner.zip": inner, "notes.txt": b"\x1b[2J"})
+    dcc("crawl", exit_code=0)
+    return folder
+
+
+def test_every_attempt_is_listed_and_fetched_and_files_are_streamed(dcc: Dcc, folder: Folder, tmp_path: Path) -> None:
+    first = (folder.path / KEY).read_bytes()
+    second = folder.put(KEY, specimens(mice=5), modified=1_500_000_000)
+    dcc("crawl", exit_code=1)
+    dcc("data", "undo", KEY, "--reason", "changed")
+    dcc("retry", KEY)
+    told = dcc.json("archive", "list", KEY)
+    digests = [hashlib.sha256(each).hexdigest() for each in (first, second)]
+    assert [one["sha256"] for one in told["attempts"]] == digests
+    attempt = told["attempts"][0]["id"]
+    files = dcc.json("archive", "list", KEY, "--attempt", attempt)["files"]
+    assert {one["path"]: one["size_bytes"] for one in files} == {
+        MICE: len(DOCUMENTS[MICE]),
+        "inner.zip": len(submissions.archive({f"results/{RESULTS}": DOCUMENTS[RESULTS]})),
+        f"inner.zip/results/{RESULTS}": len(DOCUMENTS[RESULTS]),
+        "notes.txt": 4,
+    }
+    assert digests[0] in dcc("archive", "list", digests[0]).stdout
+    for name, content in DOCUMENTS.items():
+        assert dcc("archive", "cat", digests[0], name).stdout_bytes == content
+    assert dcc("archive", "cat", KEY).stdout_bytes == second
+    output = tmp_path / "copy.zip"
+    dcc("archive", "get", KEY, "--attempt", attempt, "--output", output)
+    assert output.read_bytes() == first
+    assert "exists" in dcc.error("archive", "get", KEY, "--output", output, exit_code=2)
+    assert "no file 'none.xml'" in dcc.error("archive", "cat", KEY, "none.xml", exit_code=2)
+    assert "no attempt 99" in dcc.error("archive", "cat", KEY, "--attempt", "99", exit_code=2)
+    assert "No download brought" in dcc.error("archive", "list", "add/X.zip", exit_code=2)
+    assert list(Path(dcc.environment["DCC_HOME"]).glob(".access-*")) == []
+
+
+def test_a_document_is_printed_rebuilt_and_compared(dcc: Dcc, folder: Folder) -> None:
+    for name, content in DOCUMENTS.items():
+        assert dcc("data", "document", name).stdout_bytes == content
+        assert dcc("data", "document", name, "--diff").stdout == ""
+        rebuilt = dcc("data", "document", name, "--rebuilt").stdout
+        assert rebuilt.startswith("<?xml")
+        assert "a comment" not in rebuilt
+    (mouse,) = dcc.json("data", "record", "specimen", "H-M000001", "--centre", "H")
+    assert (mouse["zip_action"], mouse["place"], mouse["is_current"]) == (KEY, MICE, True)
+    assert DOCUMENTS[MICE].splitlines()[mouse["line"] - 1].lstrip().startswith(b"<mouse")
+    assert mouse["sha256"] == hashlib.sha256((folder.path / KEY).read_bytes()).hexdigest()
+    with_experiments = dcc.json("data", "history", "--centre", "H", "--specimen", "H-M000001")
+    experiment = next(one["entity_key"][1] for one in with_experiments if one["entity_kind"] == "experiment")
+    said = dcc("data", "record", "experiment", experiment, "--centre", "H").stdout
+    assert f"{KEY}, inner.zip/results/{RESULTS}, line " in said
+    assert "<specimenID>H-M000001</specimenID>" in said
+    assert "no current specimen 'NONE'" in dcc.error("data", "record", "specimen", "NONE", "--centre", "H", exit_code=2)
+    assert "no document '999'" in dcc.error("data", "document", "999", exit_code=2)
+
+
+def test_differences_are_shown_and_what_the_store_lost_comes_from_staging(dcc: Dcc, folder: Folder) -> None:
+    (mouse,) = dcc.json("data", "record", "specimen", "H-M000001", "--centre", "H")
+    dcc.environment["DCC_ARCHIVE_REPLICAS"] = str(dcc.root / "empty")
+    (dcc.root / "empty").mkdir()
+    assert dcc("data", "document", mouse["document_id"]).stdout_bytes == DOCUMENTS[MICE]
+    with sqlite3.connect(dcc.environment["DCC_QC_URL"].partition(":///")[2]) as qc:
+        qc.execute("UPDATE specimen SET litter_id = 'other' WHERE specimen_id = 'H-M000001'")
+    told = dcc("data", "document", mouse["document_id"], "--diff", exit_code=1).stdout.splitlines()
+    assert told[0] == f"line {mouse['line']}:"
+    assert [line[0] for line in told[1:] if "litterId" in line] == ["-", "+"]
