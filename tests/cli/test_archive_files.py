@@ -1,4 +1,4 @@
-"""`dcc archive list`, `get`, `cat`, `dcc data document` and `record`: what centres submitted, and what is stored of it."""
+"""`dcc archive list`, `get`, `cat`, `dcc data document`, `record`: what centres submitted, and what is stored of it."""
 
 from __future__ import annotations
 

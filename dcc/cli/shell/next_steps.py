@@ -141,7 +141,7 @@ NEXT: Final[Mapping[str, tuple[Step, ...]]] = {
         Step("dcc data findings --each", "the same one by one, with document, line and value", needs="counted"),
         Step("dcc rules list", "what each rule asks for"),
     ),
-    "data record": (Step("dcc data history --centre {centre} --specimen {specimen}", "its story"), _STATUS),
+    "data record": (_STATUS,),
     "data parameters": (
         Step("dcc data export {parameter}.csv --parameter {parameter}", "writes its measurements", needs="parameter"),
     ),
