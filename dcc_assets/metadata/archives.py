@@ -26,7 +26,7 @@ from dcc_assets.keys import (
     ZIP_ACTIONS_ASSET,
     ZIP_DOWNLOADS,
 )
-from dcc_assets.metadata.links import Link, links, page_of_partition, report_of_zip
+from dcc_assets.metadata.links import Link, links, page_of_partition, report_of_zip, xml_of_documents
 from dcc_dagster.metadata import Metadata, table, utc_timestamp
 from dcc_dagster.partition_events import Materialised, Report, Verdict
 
@@ -126,7 +126,7 @@ def _materialised(outcome: ZipOutcome, staging: Staging) -> Iterator[Materialise
         yield Materialised(XML_DOCUMENTS, about)
     if outcome.succeeded:
         valid: Metadata = {"valid": len(outcome.documents), "errors": 0}
-        about = _about(outcome) | valid | _documents(outcome.documents) | _links(outcome, VALIDATED_DOCUMENTS)
+        about = _about(outcome) | valid | _documents(outcome) | _links(outcome, VALIDATED_DOCUMENTS)
         yield Materialised(VALIDATED_DOCUMENTS, about)
 
 
@@ -181,7 +181,7 @@ def _failure(outcome: ZipOutcome, phase: Phase, headline: str, staging: Staging)
         faulty = _failed_documents(outcome, phase)
         metadata |= _kinds(faulty)
         metadata |= _error_lines(faulty)
-        metadata |= _documents(outcome.documents)
+        metadata |= _documents(outcome)
     else:
         reasons = [(reason.kind, reason.message) for reason in outcome.reasons[:ERRORS_SHOWN]]
         metadata |= {"reasons": table(("error", "message"), reasons)} if reasons else {}
@@ -259,10 +259,11 @@ def _ignored(outcome: ZipOutcome) -> Metadata:
     return {"left aside": table(("entry",), ignored[:ERRORS_SHOWN])} if ignored else {}
 
 
-def _documents(documents: Sequence[DocumentOutcome]) -> Metadata:
-    rows = [(d.file_name, d.phase.short_name, d.status.short_name, len(d.errors)) for d in documents]
+def _documents(outcome: ZipOutcome) -> Metadata:
+    rows = [(d.file_name, d.phase.short_name, d.status.short_name, len(d.errors)) for d in outcome.documents]
     rows.sort(key=lambda row: row[2] != Status.FAILED.short_name)
     metadata: Metadata = {"documents": table(("document", "phase", "status", "errors"), rows[:DOCUMENTS_SHOWN])}
+    metadata |= xml_of_documents(outcome.key, [row[0] for row in rows])
     if len(rows) > DOCUMENTS_SHOWN:
         metadata["documents not shown"] = len(rows) - DOCUMENTS_SHOWN
     return metadata

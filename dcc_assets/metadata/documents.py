@@ -21,7 +21,7 @@ from dcc.rules.groups import GROUPS, RuleGroup
 from dcc.vocabulary import Severity
 from dcc_assets.keys import CHECK_OF_GROUP, DATA_INTEGRITY, QC, UPLOAD_CHECK, UPLOADED_DATA, ZIP_ACTIONS
 from dcc_assets.metadata.archives import DOCUMENTS_SHOWN, ERRORS_SHOWN, links_to_steps
-from dcc_assets.metadata.links import links, report_of_centre, report_of_zip
+from dcc_assets.metadata.links import links, report_of_centre, report_of_zip, xml_of_documents
 from dcc_dagster.metadata import Metadata, table, utc_timestamp
 from dcc_dagster.partition_events import Materialised, Report, Verdict
 
@@ -305,6 +305,7 @@ def _failure(outcome: ZipData, check: AssetCheckKey, phase: Phase, headline: str
         "reason": headline,
         **_links(outcome, check.asset_key),
         "documents": table(("document", "phase", "status", "findings"), rows[:DOCUMENTS_SHOWN]),
+        **xml_of_documents(outcome.key, [row[0] for row in rows]),
     }
     if len(rows) > DOCUMENTS_SHOWN:
         metadata["documents not shown"] = len(rows) - DOCUMENTS_SHOWN

@@ -18,6 +18,10 @@ REPORTS: Final = "/dcc/reports"
 """The path of reports on the web server of `dcc ui`: of a submission at `/dcc/reports/<action>/<file name>`."""
 PICTURES: Final = "/dcc/pictures"
 """The path of plots: `/dcc/pictures/centre/<code>/<number>.png`."""
+DOCUMENTS: Final = "/dcc/documents"
+"""The path of submitted XML: `/dcc/documents/<action>/<archive>/<document>`."""
+
+_DOCUMENTS_LINKED: Final = 10
 
 Link = tuple[str, str]
 """A link's text, in words of the platform, and its path."""
@@ -26,6 +30,11 @@ Link = tuple[str, str]
 def report_of_zip(key: ZipKey) -> str:
     """The path of a submission's report."""
     return f"{REPORTS}/{_encoded(key.partition, '/')}"
+
+
+def xml_of_document(key: ZipKey, file_name: str) -> str:
+    """The path of a document's XML as its last download brought it."""
+    return f"{DOCUMENTS}/{_encoded(key.partition, '/')}/{_encoded(file_name)}"
 
 
 def report_of_centre(centre: str) -> str:
@@ -51,6 +60,13 @@ def page_of_partition(asset: AssetKey, partition: str) -> str:
 def links(wanted: Sequence[Link]) -> MarkdownMetadataValue:
     """Links for an event, in one line."""
     return MetadataValue.md(" · ".join(f"[{text}]({_safe(path)})" for text, path in wanted))
+
+
+def xml_of_documents(key: ZipKey, file_names: Sequence[str]) -> dict[str, MarkdownMetadataValue]:
+    """Links to the XML of the first documents of a table, by their rows; nothing without any."""
+    shown = file_names[:_DOCUMENTS_LINKED]
+    found = [(f"Document {row}", xml_of_document(key, name)) for row, name in enumerate(shown, start=1)]
+    return {"XML": links(found)} if found else {}
 
 
 def pictures(wanted: Sequence[Link]) -> MarkdownMetadataValue:

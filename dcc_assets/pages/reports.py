@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final, TypeVar
+from typing import BinaryIO, Final, TypeVar
 
 from sqlalchemy import Connection, Engine
 
@@ -23,7 +23,11 @@ from dcc.errors import (
     DatabaseUnreachableError,
     DccError,
     NotFoundError,
+    StagedDocumentLostError,
+    StoredObjectLostError,
+    StoreUnreachableError,
 )
+from dcc.operations.archive_access import SubmittedDocument, delivered_document, fetched_document
 from dcc.outcomes import ZipKey
 from dcc.qc.database import open_qc_database
 from dcc.qc.database import require_current as require_current_qc
@@ -41,7 +45,7 @@ from dcc.settings import Settings, load_settings
 from dcc.tracker.crawls import list_sessions
 from dcc.tracker.database import open_tracker, require_current, run_reading
 from dcc.tracker.register.centres import CentreEntry, list_centres
-from dcc_assets.metadata.links import REPORTS, report_of_centre, report_of_session, report_of_zip
+from dcc_assets.metadata.links import REPORTS, report_of_centre, report_of_session, report_of_zip, xml_of_document
 from dcc_assets.partitions import keys_of_partitions
 
 T = TypeVar("T")
@@ -53,6 +57,7 @@ MOST_PICTURES: Final = 4
 
 _SESSIONS_LISTED: Final = 25
 _HTML, _JSON, _PNG, _SVG = "text/html; charset=utf-8", "application/json", "image/png", "image/svg+xml"
+_TEXT: Final = "text/plain; charset=utf-8"
 _XLSX: Final = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 _SHEET_NAME: Final = "findings.xlsx"
 _PATIENCE_SECONDS: Final = 2.0
@@ -61,11 +66,11 @@ _NO_PICTURE: Final = b'<svg xmlns="http://www.w3.org/2000/svg" width="1" height=
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer of the web server: its HTTP status, media type, bytes, and the name of a file."""
+    """An answer of the web server: its HTTP status, media type, bytes or an open file, and the name of a file."""
 
     status: int
     media_type: str
-    body: bytes
+    body: bytes | BinaryIO
     file_name: str | None = None
 
 
@@ -160,6 +165,25 @@ def centre_picture(centre: str, number: int) -> Answer:
     return _answered(make)
 
 
+def document_xml(partition: str, file_name: str) -> Answer:
+    """The XML of a document as the last download of its submission brought it; for saving, never for showing."""
+
+    def find(asked: _Databases) -> tuple[Settings, SubmittedDocument]:
+        key = _known(asked.tracker, partition)
+        found = delivered_document(asked.tracker, key, file_name, None)
+        if found is None:
+            raise NotFoundError(f"{key} has no document {file_name}. `dcc archive list {key}` shows its files.")
+        return asked.settings, found
+
+    def make() -> Answer:
+        settings, found = _reading(find)
+        with fetched_document(settings, found) as path:
+            # The open file outlives its name, and is gone when the answer is, however that ends.
+            return Answer(200, _TEXT, path.open("rb"), found.file_name)
+
+    return _answered(make)
+
+
 def not_there(path: str) -> Answer:
     """The answer for a missing page."""
     return _problem(404, f"There is no page {path}. The reports that there are: {REPORTS}.")
@@ -183,7 +207,7 @@ def _page(
     report = _reading(lambda asked: collect(asked, catalogue))
     if form == "json":
         return Answer(200, _JSON, json_text(report, catalogue).encode("utf-8", "replace"))
-    text = render_html(report, catalogue, settings, link_of_zip=report_of_zip)
+    text = render_html(report, catalogue, settings, link_of_zip=report_of_zip, link_of_document=xml_of_document)
     return Answer(200, _HTML, text.encode("utf-8", "replace"))
 
 
@@ -252,8 +276,10 @@ def _opened(engine: Engine) -> Iterator[Engine]:
 def _answered(make: Callable[[], Answer]) -> Answer:
     try:
         return make()
-    except NotFoundError as error:
+    except (NotFoundError, StagedDocumentLostError, StoredObjectLostError) as error:
         return _problem(404, str(error))
+    except StoreUnreachableError as error:
+        return _problem(503, str(error))
     except (DatabaseOutdatedError, DatabaseUnreachableError) as error:
         return _problem(503, str(error))
     except DccError as error:
@@ -267,7 +293,7 @@ def _answered(make: Callable[[], Answer]) -> Answer:
         )
 
 
-_TITLES: Final = {400: "That cannot be shown", 404: "There is no such page", 503: "A database is away"}
+_TITLES: Final = {400: "That cannot be shown", 404: "There is no such page", 503: "A database or store is away"}
 
 
 def _problem(status: int, message: str) -> Answer:

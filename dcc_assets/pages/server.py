@@ -6,11 +6,14 @@ As a program it is the web server with all of them (`dcc_dagster.web_server`).
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 import anyio
 import anyio.to_thread
@@ -19,15 +22,24 @@ from anyio.lowlevel import RunVar
 from dagster import DagsterInstance
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from dcc.errors import DccError
 from dcc.naming import Action
 from dcc.settings import load_settings
 from dcc.tracker.database import open_tracker, require_current
-from dcc_assets.metadata.links import PICTURES, REPORTS
-from dcc_assets.pages.reports import Answer, centre_page, centre_picture, index_page, not_there, session_page, zip_page
+from dcc_assets.metadata.links import DOCUMENTS, PICTURES, REPORTS
+from dcc_assets.pages.reports import (
+    Answer,
+    centre_page,
+    centre_picture,
+    document_xml,
+    index_page,
+    not_there,
+    session_page,
+    zip_page,
+)
 from dcc_assets.sync.overdue import show_overdue
 from dcc_dagster.request_checks import RequestChecks
 from dcc_dagster.web_server import Serving, serve
@@ -52,14 +64,19 @@ HEADERS: Final = {
 }
 """Headers of every report and plot: no script runs, nothing is loaded from elsewhere, no other page embeds it."""
 
+SUBMITTED: Final = {"Content-Security-Policy": "default-src 'none'; sandbox; frame-ancestors 'none'"}
+"""Headers of what a centre sent: a browser runs nothing of it, even where it is opened."""
+_PIECE: Final = 256 * 1024
+
 
 def report_routes() -> list[BaseRoute]:
-    """The additional pages: reports of submissions, centres and sessions, and plots. They only read."""
+    """The additional pages: reports of submissions, centres and sessions, plots, and submitted XML. They only read."""
     return [
         Route(REPORTS, _served(lambda _: index_page())),
         Route(f"{REPORTS}/centre/{{centre}}", _served(_centre)),
         Route(f"{REPORTS}/session/{{session:int}}", _served(_session)),
         Route(f"{REPORTS}/{{action}}/{{name:path}}", _served(_zip)),
+        Route(f"{DOCUMENTS}/{{action}}/{{archive}}/{{name}}", _served(_document)),
         Route(f"{PICTURES}/centre/{{centre}}/{{number:int}}.png", _served(_picture)),
         Route("/dcc/{path:path}", _served(lambda request: not_there(request.url.path))),
     ]
@@ -87,6 +104,13 @@ def _picture(request: Request) -> Answer:
     return centre_picture(request.path_params["centre"], request.path_params["number"])
 
 
+def _document(request: Request) -> Answer:
+    action, archive, name = (request.path_params[part] for part in ("action", "archive", "name"))
+    if action not in set(Action):
+        return not_there(request.url.path)
+    return document_xml(f"{action}/{archive}", name)
+
+
 def _wanted(request: Request) -> tuple[str | None, str]:
     """The language and the format that the address asks for."""
     return request.query_params.get("language"), request.query_params.get("form", "html")
@@ -95,8 +119,13 @@ def _wanted(request: Request) -> tuple[str | None, str]:
 def _served(answer: Callable[[Request], Answer]) -> Callable[[Request], Any]:
     async def serve(request: Request) -> Response:
         made = await anyio.to_thread.run_sync(answer, request, limiter=_turns())
-        named = {} if made.file_name is None else {"Content-Disposition": f'attachment; filename="{made.file_name}"'}
-        return Response(made.body, made.status, {**HEADERS, **named}, made.media_type)
+        headers = dict(HEADERS)
+        if made.file_name is not None:
+            headers["Content-Disposition"] = f'attachment; filename="{quote(made.file_name, safe="")}"'
+        if isinstance(made.body, bytes):
+            return Response(made.body, made.status, headers, made.media_type)
+        headers |= {"Content-Length": str(os.fstat(made.body.fileno()).st_size), **SUBMITTED}
+        return StreamingResponse(iter(partial(made.body.read, _PIECE), b""), made.status, headers, made.media_type)
 
     return serve
 

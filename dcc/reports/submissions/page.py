@@ -67,10 +67,12 @@ def render_html(
     settings: Settings | None = None,
     *,
     link_of_zip: Callable[[ZipKey], str] | None = None,
+    link_of_document: Callable[[ZipKey, str], str] | None = None,
 ) -> str:
     """The page of a report in the language of a catalogue.
 
-    `link_of_zip` tells the path of the page of a zip action, where the page is served beside others.
+    `link_of_zip` tells the path of the page of a zip action, and `link_of_document` that of a document's XML by its
+    name, where the page is served beside others.
 
     A DCC's own templates are taken from the directory that `settings` name (DCC_TEMPLATES_DIRECTORY). Raises
     ConfigurationError when one of them cannot be used.
@@ -98,6 +100,7 @@ def render_html(
         "statistics_sentence": partial(sentences.statistics_sentence, catalogue),
         "not_taken_reason": partial(sentences.not_taken_reason, catalogue),
         "link_of_zip": link_of_zip,
+        "link_of_document": link_of_document,
         "failing": [cause for cause in report.causes if cause.fails and not cause.clears_by_itself],
         "clearing": [cause for cause in report.causes if cause.fails and cause.clears_by_itself],
         "warning": [cause for cause in report.causes if not cause.fails],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import threading
 from io import BytesIO
 from typing import Any
@@ -45,7 +46,7 @@ def ask(path: str, query: str = "", method: str = "GET") -> Answered:
 
     scope = {
         "type": "http",
-        "asgi": {"version": "3.0"},
+        "asgi": {"version": "3.0", "spec_version": "2.4"},
         "http_version": "1.1",
         "method": method,
         "scheme": "http",
@@ -227,3 +228,20 @@ def test_a_check_that_failed_has_its_causes_beside_it(shown: Shown) -> None:
     assert "/dcc/reports/add/H.2013-10-31.2.impc.zip" in metadata["Links"].value
     assert {"Who acts", "What to do", "findings", "reason"} <= metadata.keys()
     assert Phase.DATA.short_name == metadata["phase"].value
+
+
+def test_the_xml_of_a_document_is_linked_saved_and_never_shown(shown: Shown) -> None:
+    body = ask(f"/dcc/reports/{GOOD}")[2].decode()
+    path = re.findall(r'href="(/dcc/documents/[^"]+)"', body)[0]
+    status, headers, content = ask(path)
+    assert status == 200
+    name = path.rpartition("/")[2]
+    with ZipFile(shown.data.folder.path / GOOD) as archive:
+        assert content == archive.read(name)
+    assert headers["content-type"] == "text/plain; charset=utf-8"
+    assert headers["content-disposition"] == f'attachment; filename="{name}"'
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["content-security-policy"] == "default-src 'none'; sandbox; frame-ancestors 'none'"
+    assert headers["content-length"] == str(len(content))
+    for missing in (f"/dcc/documents/{GOOD}/none.xml", f"/dcc/documents/add/none.zip/{name}", "/dcc/documents/no/a/b"):
+        assert ask(missing)[0] == 404
