@@ -20,20 +20,22 @@ from sqlalchemy import ColumnElement, Connection, and_, exists, func, not_, or_,
 
 from dcc.databases.columns import utc_now
 from dcc.errors import ConfigurationError, InternalFaultError
-from dcc.outcomes import ZipKey
+from dcc.outcomes import Problem, ZipKey
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
-from dcc.tracker.database import insert_rows
+from dcc.tracker.database import exception_id, insert_rows
 from dcc.tracker.lineage import IDS, chunks
 from dcc.tracker.models import (
     AnException,
     FileSourceHasZip,
     Reopening,
+    XmlFile,
     ZipAction,
     ZipDecision,
     ZipDownload,
     ZipFile,
     ZipLog,
 )
+from dcc.tracker.problems import problem_columns
 
 _LONGEST_REASON: Final = 255
 _PERSON_LENGTH: Final = 64
@@ -120,6 +122,16 @@ def count_decided(connection: Connection) -> dict[DecisionKind, int]:
     }
 
 
+def record_fault(connection: Connection, xml_id: int, fault: InternalFaultError) -> None:
+    """Record a fault of the platform with a document, for its download, so that it counts for `quarantine`."""
+    download = connection.scalar(select(XmlFile.zip_id).where(XmlFile.id == xml_id))
+    if download is not None:
+        problem = Problem.of(fault)
+        kind = exception_id(connection, problem.kind, fault.summary())
+        row = {"zip_id": download, "exception_id": kind, **problem_columns(problem)}
+        insert_rows(connection, ZipLog.__table__, [row])
+
+
 def quarantine(connection: Connection, session_id: int, most_faults: int) -> None:
     """Put the submissions in quarantine that met as many faults of the platform since they were opened again."""
     opened = (
@@ -142,15 +154,22 @@ def quarantine(connection: Connection, session_id: int, most_faults: int) -> Non
         .having(func.count() >= most_faults)
     )
     faulty = connection.scalars(select(ZipAction.id).where(ZipAction.id.in_(met), is_unfinished(), ~is_on_hold())).all()
-    reason = f"It met a fault of the platform in {most_faults} sessions."
+    reason = f"It met {most_faults} faults of the platform."
     decide(connection, DecisionKind.QUARANTINE, faulty, by=f"session {session_id}", reason=reason)
 
 
 def is_unfinished() -> ColumnElement[bool]:
-    """Condition on a submission: it failed, or has not come through validation."""
-    through = and_(ZipAction.phase_id == int(Phase.XSD), ZipAction.status_id == int(Status.DONE))
-    failed = ZipAction.status_id == int(Status.FAILED)
-    return or_(failed, and_(ZipAction.phase_id <= int(Phase.XSD), not_(through)))
+    """Condition on a submission: it failed, or has not come through validation, or waits to be judged."""
+
+    def in_state(phase: Phase, *statuses: Status) -> ColumnElement[bool]:
+        return and_(ZipAction.phase_id == int(phase), ZipAction.status_id.in_([int(status) for status in statuses]))
+
+    return or_(
+        ZipAction.status_id == int(Status.FAILED),
+        and_(ZipAction.phase_id <= int(Phase.XSD), not_(in_state(Phase.XSD, Status.DONE))),
+        in_state(Phase.UPLOAD, Status.DONE),
+        in_state(Phase.DATA, Status.PENDING, Status.RUNNING),
+    )
 
 
 def acknowledged_keys(connection: Connection) -> Sequence[ZipKey]:

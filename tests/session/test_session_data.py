@@ -15,6 +15,9 @@ from dcc.qc.database import writing
 from dcc.qc.reference import snapshots
 from dcc.reference.loading import SHIPPED, load_shipped
 from dcc.session.data.documents import count_waiting
+from dcc.tracker.database import writing as writing_tracker
+from dcc.tracker.decisions import DecisionKind, revoke
+from dcc.tracker.queries.zip_action_lists import ZipFilter, select_zips
 from dcc.tracker.queries.zip_stories import zip_story
 from dcc.vocabulary import ContextState, Severity
 from dcc_assets.sync.archive_records import recorded_zips
@@ -196,10 +199,11 @@ def test_a_document_whose_upload_fails_leaves_no_row_and_an_entry_in_the_log(
     assert tasks[0] == (Phase.UPLOAD, 1)
 
 
+@pytest.mark.both_databases
 def test_a_document_that_cannot_be_judged_for_a_fault_of_the_platform_goes_on_waiting(
     data: DataInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is not blamed on the centre: nothing fails but the session, and the next one judges it."""
+    """It is not blamed on the centre: only sessions fail, and the next ones judge it, until it is in quarantine."""
     from dcc.errors import InternalFaultError
     from dcc.session.data import checking
 
@@ -213,10 +217,17 @@ def test_a_document_that_cannot_be_judged_for_a_fault_of_the_platform_goes_on_wa
     with monkeypatch.context() as patched:
         patched.setattr(checking, "judge_together", lambda *_: 1 // 0)
         patched.setattr(checking, "judge_document", break_down)
-        with pytest.raises(InternalFaultError, match=r"specimen\.impc\.xml: ZeroDivisionError"):
+        for _ in range(2):
+            with pytest.raises(InternalFaultError, match=r"specimen\.impc\.xml: ZeroDivisionError"):
+                data.take_up()
+        assert data.last_session()[0] == Phase.DATA
+        with pytest.raises(InternalFaultError):
             data.take_up()
+        data.take_up()
     assert data.documents() == {SPECIMENS: "upload done", EXPERIMENTS: "qc pending"}
-    assert data.last_session()[0] == Phase.DATA
+    with writing_tracker(data.tracker) as connection:
+        (faulty,) = select_zips(connection, ZipFilter(faulty=True, on_hold=True))
+        revoke(connection, [faulty.id], DecisionKind.QUARANTINE, by="tester")
     data.take_up()
     assert data.states() == {ZIP: "qc pending"}
 

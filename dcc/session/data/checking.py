@@ -53,6 +53,7 @@ from dcc.session.data.qc_documents import (
 from dcc.session.data.uploader import FINDINGS_TOLD
 from dcc.session.sessions import STOPPING
 from dcc.store.staged_documents import staged_path
+from dcc.tracker.decisions import quarantine, record_fault
 from dcc.tracker.states import State
 from dcc.vocabulary import DocumentState
 
@@ -99,6 +100,8 @@ def check_documents(work: DataSession) -> Iterator[ZipData]:
         raise
     yield from recorder.write()
     remove_all(work.staging, list({document.key: None for document in due}))
+    if work.with_faults:
+        work.session.write(lambda connection: quarantine(connection, work.session.id, work.settings.max_faults))
     work.session.finish_task(task, failed=len(work.faults) > faults)
 
 
@@ -299,6 +302,9 @@ def _gone(document: DueDocument, stored: QcDocument, error: NotFoundError) -> Fa
 
 def _faulty(work: DataSession, document: DueDocument, stored: QcDocument, error: Exception) -> Fact:
     fault = work.note_fault(document.key, document.name.file_name, error)
+    if document.za_id not in work.with_faults:
+        work.with_faults.add(document.za_id)
+        work.session.write(lambda connection: record_fault(connection, document.xml_id, fault))
     return Fact(document, _data(document, stored, None, str(fault)), None)
 
 

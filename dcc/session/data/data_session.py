@@ -51,7 +51,8 @@ _ACTION_STATES: Final = select(ZipAction.id, ZipAction.phase_id, ZipAction.statu
 class DataSession:
     """One session's work on both databases. `keys` are its submissions, None for all.
 
-    `has_reference`: reference data were refreshed. `delegations` are those in force since the upload began.
+    `with_faults`: the submissions that met a fault of the platform when they were judged. `has_reference`: reference
+    data were refreshed. `delegations` are those in force since the upload began.
     """
 
     tracker: Engine
@@ -61,6 +62,7 @@ class DataSession:
     keys: set[ZipKey] | None
     staging: Staging
     faults: list[InternalFaultError] = field(default_factory=list)
+    with_faults: set[int] = field(default_factory=set)
     has_reference: bool = False
     delegations: Delegations = field(default_factory=Delegations)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, exists, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Select, and_, exists, false, func, or_, select
 from sqlalchemy.orm import aliased
 
 from dcc.databases.row_texts import many_rows_of
@@ -20,7 +20,7 @@ from dcc.errors import BadFileNameError
 from dcc.naming import Action, AnyCentre, DocumentKind, DocumentName, NamingConvention
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
-from dcc.tracker.decisions import is_on_hold
+from dcc.tracker.decisions import DecisionKind, is_decided, is_on_hold
 from dcc.tracker.lineage import IDS, has_archive_bytes, named_after, rows_by_id
 from dcc.tracker.models import Centre, FileSourceHasZip, Reopening, XmlFile, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.states import State
@@ -167,8 +167,7 @@ def count_waiting(connection: Connection, centres: Collection[str] | None = None
 
     Only those in archives of some `centres`, if given.
     """
-    due = [_due(phase) for phase in _BEFORE if phase not in (Phase.UPLOAD, Phase.QC)]
-    due.append(and_(_due(Phase.UPLOAD), ~is_on_hold()))
+    due = [and_(_due(phase), ~_LEFT_ALONE.get(phase, false())) for phase in _BEFORE if phase is not Phase.QC]
     due.append(_passed(Phase.OVERVIEW))
     return connection.scalar(_current(func.count()).where(or_(*due), named_after(centres))) or 0
 
@@ -236,8 +235,9 @@ def _in_state(phase: Phase, *statuses: Status) -> ColumnElement[bool]:
 
 
 _BY_ID: Final = _current(*_COLUMNS).where(XmlFile.id.in_(IDS))
-_DUE: Final = {phase: _current(*_COLUMNS).where(_due(phase)) for phase in _BEFORE}
-_DUE[Phase.UPLOAD] = _DUE[Phase.UPLOAD].where(~is_on_hold())
+_LEFT_ALONE: Final = {Phase.UPLOAD: is_on_hold(), Phase.DATA: is_decided(DecisionKind.QUARANTINE)}
+"""The submissions that a phase leaves alone."""
+_DUE: Final = {phase: _current(*_COLUMNS).where(_due(phase), ~_LEFT_ALONE.get(phase, false())) for phase in _BEFORE}
 _THROUGH: Final = or_(_passed(Phase.OVERVIEW), _in_state(Phase.QC, *_UNFAILED))
 _QC_STATES: Final = select(XmlFile.id, XmlFile.phase_id, XmlFile.status_id).where(XmlFile.id.in_(IDS), _THROUGH)
 
