@@ -18,7 +18,7 @@ from sqlalchemy import Connection, Select, select
 from dcc.archives.entries import write_entry
 from dcc.archives.limits import ArchiveLimits
 from dcc.archives.members import archive_members
-from dcc.errors import NotFoundError, StoredObjectLostError
+from dcc.errors import NotFoundError, StagedDocumentLostError, StoredObjectLostError, StoreUnreachableError
 from dcc.naming import Action
 from dcc.outcomes import ZipKey, source_partition
 from dcc.phases import ACTION_IDS, ACTIONS_BY_ID
@@ -145,7 +145,7 @@ def fetched_member(settings: Settings, attempt: Attempt, wanted: str) -> Iterato
 def fetched_document(settings: Settings, document: SubmittedDocument) -> Iterator[Path]:
     """The checked bytes of a document, as a file that is removed afterwards.
 
-    Raises StagedDocumentLostError if neither its archive nor staging has it, an ArchiveError for a fault of the
+    Raises NotFoundError if neither its archive nor staging has it, an ArchiveError for a fault of the
     archive, and StoreUnreachableError.
     """
     key = document.attempt.key
@@ -156,8 +156,16 @@ def fetched_document(settings: Settings, document: SubmittedDocument) -> Iterato
                 _extract_member(settings, archive, key, document.place, path)
             if document.md5 is not None and md5_of(path) != document.md5:
                 raise NotFoundError(f"{document.file_name} in {key} has other bytes.")
-        except (NotFoundError, StoredObjectLostError):
-            path = staged_path(Staging(settings.staging_directory), key, document.file_name, document.md5)
+        except (NotFoundError, StoredObjectLostError, StoreUnreachableError) as fault:
+            try:
+                path = staged_path(Staging(settings.staging_directory), key, document.file_name, document.md5)
+            except StagedDocumentLostError:
+                if isinstance(fault, StoreUnreachableError):
+                    raise fault from None
+                raise NotFoundError(
+                    f"Neither the archive store nor staging has {document.file_name} of {key} as it was submitted. The "
+                    f"data stored of it: dcc data document {document.file_name} --rebuilt."
+                ) from fault
         yield path
 
 

@@ -10,7 +10,7 @@ from dagster import MetadataValue
 from dcc.data_outcomes import ContextCounts, ContextsBuilt, OverviewsBuilt
 from dcc.vocabulary import ContextState
 from dcc_assets.keys import CONTEXTS, OVERVIEWS
-from dcc_assets.metadata.links import links, picture_of_centre, pictures, report_of_centre
+from dcc_assets.metadata.links import expected_of_centre, links, picture_of_centre, pictures, report_of_centre
 from dcc_dagster.metadata import Metadata, table, utc_timestamp
 from dcc_dagster.partition_events import Materialised, Report
 
@@ -68,7 +68,12 @@ def _overviews(centre: str, counts: Mapping[str, int]) -> Metadata:
     return {
         "centre": centre,
         **numbers,
-        "Links": links([("Report on the centre, with all pictures", report_of_centre(centre))]),
+        "Links": links(
+            [
+                ("Report on the centre, with all pictures", report_of_centre(centre)),
+                ("Procedures that are due, and missing", expected_of_centre(centre)),
+            ]
+        ),
         # The web server draws them on request: an event has only their addresses, and no session waits.
         "pictures": pictures(shown),
     }

@@ -18,6 +18,8 @@ REPORTS: Final = "/dcc/reports"
 """The path of reports on the web server of `dcc ui`: of a submission at `/dcc/reports/<action>/<file name>`."""
 PICTURES: Final = "/dcc/pictures"
 """The path of plots: `/dcc/pictures/centre/<code>/<number>.png`."""
+EXPECTED: Final = "/dcc/expected"
+"""The path of the procedures that are due: `/dcc/expected/<centre>`."""
 DOCUMENTS: Final = "/dcc/documents"
 """The path of submitted XML: `/dcc/documents/<action>/<archive>/<document>`."""
 
@@ -40,6 +42,11 @@ def xml_of_document(key: ZipKey, file_name: str) -> str:
 def report_of_centre(centre: str) -> str:
     """The path of a centre's report, by its code."""
     return f"{REPORTS}/centre/{_encoded(centre)}"
+
+
+def expected_of_centre(centre: str) -> str:
+    """The path of the page of the procedures that are due at a centre."""
+    return f"{EXPECTED}/{_encoded(centre)}"
 
 
 def report_of_session(session_id: int) -> str:

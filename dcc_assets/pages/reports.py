@@ -7,7 +7,7 @@ database is away or has not been made, 400 for an unknown language or format; th
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from html import escape
@@ -17,24 +17,26 @@ from typing import BinaryIO, Final, TypeVar
 
 from sqlalchemy import Connection, Engine
 
+from dcc.databases.columns import utc_now
 from dcc.errors import (
     ConfigurationError,
     DatabaseOutdatedError,
     DatabaseUnreachableError,
     DccError,
     NotFoundError,
-    StagedDocumentLostError,
-    StoredObjectLostError,
     StoreUnreachableError,
 )
 from dcc.operations.archive_access import SubmittedDocument, delivered_document, fetched_document
 from dcc.outcomes import ZipKey
+from dcc.qc.contexts.listings import OverviewCoverage, overview_coverage
 from dcc.qc.database import open_qc_database
 from dcc.qc.database import require_current as require_current_qc
+from dcc.qc.expected_procedures import Deliveries, Expected, ProcedureDeliveries, count_deliveries
 from dcc.reports.causes.collecting import scope_of_session
 from dcc.reports.causes.scopes import Scope
 from dcc.reports.languages import load_catalogue
 from dcc.reports.languages.catalogue import Catalogue
+from dcc.reports.plots import draw_expected, font_directory
 from dcc.reports.submissions.collecting import collect_centre, collect_session, collect_submission
 from dcc.reports.submissions.model import Report
 from dcc.reports.submissions.page import render_html
@@ -44,8 +46,16 @@ from dcc.runtime.legible_text import legible
 from dcc.settings import Settings, load_settings
 from dcc.tracker.crawls import list_sessions
 from dcc.tracker.database import open_tracker, require_current, run_reading
+from dcc.tracker.queries.zip_action_lists import require_centre
 from dcc.tracker.register.centres import CentreEntry, list_centres
-from dcc_assets.metadata.links import REPORTS, report_of_centre, report_of_session, report_of_zip, xml_of_document
+from dcc_assets.metadata.links import (
+    REPORTS,
+    expected_of_centre,
+    report_of_centre,
+    report_of_session,
+    report_of_zip,
+    xml_of_document,
+)
 from dcc_assets.partitions import keys_of_partitions
 
 T = TypeVar("T")
@@ -133,11 +143,14 @@ def index_page() -> Answer:
     def make() -> Answer:
         def read(asked: _Databases) -> str:
             centres = [(report_of_centre(one.short_name), f"{one.short_name}, {one.full_name}") for one in _all(asked)]
+            due = [(expected_of_centre(one.short_name), one.short_name) for one in _all(asked)]
             sessions = [
                 (report_of_session(one.id), f"{one.label}, {one.started:%Y-%m-%d %H:%M} UTC: {one.outcome}")
                 for one in list_sessions(asked.tracker, limit=_SESSIONS_LISTED)
             ]
-            return _list("Centres", centres) + _list("The last sessions", sessions)
+            return (
+                _list("Centres", centres) + _list("Procedures that are due", due) + _list("The last sessions", sessions)
+            )
 
         lead = (
             "<p>The report of a zip action is at <code>"
@@ -163,6 +176,49 @@ def centre_picture(centre: str, number: int) -> Answer:
         return Answer(200, _SVG, _NO_PICTURE) if made is None else Answer(200, _PNG, made)
 
     return _answered(make)
+
+
+def expected_page(centre: str) -> Answer:
+    """Which procedures are due today at a centre, how many are missing, and how much the overviews cover."""
+
+    def find(asked: _Databases) -> tuple[Deliveries, OverviewCoverage] | None:
+        require_centre(asked.tracker, centre)
+        if asked.qc is None:
+            return None
+        return count_deliveries(asked.qc, Expected(utc_now().date(), centre)), overview_coverage(asked.qc, centre)
+
+    def make() -> Answer:
+        settings, found = load_settings(), _reading(find)
+        if found is None:
+            return _problem(503, "The QC database cannot be used. `dcc doctor` says why.")
+        deliveries, covered = found
+        counted = deliveries.by_procedure()
+        body = f"<p>The overviews cover {_share(covered.specimens_covered, covered.specimens)} animals and "
+        body += f"{_share(covered.experiments_covered, covered.experiments)} experiments that are current; the others "
+        body += f"have errors or are not judged yet. {covered.waiting:,} documents are not counted yet.</p>"
+        body += f"<p>IMPReSS says nothing that is due of {deliveries.uncovered.total():,} animals.</p>"
+        if counted:
+            picture = draw_expected(counted, load_catalogue(None, settings), font_directory(settings))
+            body += f"{picture.svg}<p>{escape(picture.caption)}</p>{_expected_table(counted)}"
+        lead = f"<p>Each animal: <code>dcc qc expected --centre {escape(centre)} --csv expected.csv</code></p>"
+        return Answer(200, _HTML, _simple_page(settings.labelled(f"Procedures due at centre {centre}"), lead + body))
+
+    return _answered(make)
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part:,} of {whole:,}"
+
+
+def _expected_table(counted: Sequence[ProcedureDeliveries]) -> str:
+    numbers = ("expected", "delivered", "invalid", "explained", "missing")
+    head = "".join(f"<th>{name}</th>" for name in ("pipeline", "procedure", "name", "due", *numbers))
+    rows = [
+        (one.due.pipeline, one.due.procedure, one.due.name, one.due.due, *(getattr(one, name) for name in numbers))
+        for one in counted
+    ]
+    cells = ("".join(f"<td>{escape(legible(str(cell)))}</td>" for cell in row) for row in rows)
+    return f"<table><tr>{head}</tr>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"
 
 
 def document_xml(partition: str, file_name: str) -> Answer:
@@ -276,7 +332,7 @@ def _opened(engine: Engine) -> Iterator[Engine]:
 def _answered(make: Callable[[], Answer]) -> Answer:
     try:
         return make()
-    except (NotFoundError, StagedDocumentLostError, StoredObjectLostError) as error:
+    except NotFoundError as error:
         return _problem(404, str(error))
     except StoreUnreachableError as error:
         return _problem(503, str(error))
@@ -313,6 +369,7 @@ def _simple_page(title: str, body: str) -> bytes:
         f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         "<style>body{font:1rem/1.5 system-ui,sans-serif;max-width:44rem;margin:2rem auto;padding:0 1rem;"
-        "color:#1b1f24;background:#fff}a{color:#0b4f9e}li{padding:.15rem 0}</style></head>"
+        "color:#1b1f24;background:#fff}a{color:#0b4f9e}li{padding:.15rem 0}"
+        "td,th{padding:.1rem .6rem;text-align:left}svg{max-width:100%}</style></head>"
         f"<body><main><h1>{escape(title)}</h1>{body}</main></body></html>"
     ).encode("utf-8", "replace")

@@ -29,12 +29,13 @@ from dcc.errors import DccError
 from dcc.naming import Action
 from dcc.settings import load_settings
 from dcc.tracker.database import open_tracker, require_current
-from dcc_assets.metadata.links import DOCUMENTS, PICTURES, REPORTS
+from dcc_assets.metadata.links import DOCUMENTS, EXPECTED, PICTURES, REPORTS
 from dcc_assets.pages.reports import (
     Answer,
     centre_page,
     centre_picture,
     document_xml,
+    expected_page,
     index_page,
     not_there,
     session_page,
@@ -76,6 +77,7 @@ def report_routes() -> list[BaseRoute]:
         Route(f"{REPORTS}/centre/{{centre}}", _served(_centre)),
         Route(f"{REPORTS}/session/{{session:int}}", _served(_session)),
         Route(f"{REPORTS}/{{action}}/{{name:path}}", _served(_zip)),
+        Route(f"{EXPECTED}/{{centre}}", _served(lambda request: expected_page(request.path_params["centre"]))),
         Route(f"{DOCUMENTS}/{{action}}/{{archive}}/{{name}}", _served(_document)),
         Route(f"{PICTURES}/centre/{{centre}}/{{number:int}}.png", _served(_picture)),
         Route("/dcc/{path:path}", _served(lambda request: not_there(request.url.path))),

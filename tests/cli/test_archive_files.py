@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import sqlite3
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from dcc.cli.demo import submissions
 from tests.cli.conftest import Dcc
 from tests.support.databases import only_sqlite
 from tests.support.installations import Folder, specimens
+from tests.support.s3_server import ACCESS_KEY_ID, SECRET_ACCESS_KEY, Bucket
 
 pytestmark = only_sqlite
 
@@ -65,6 +67,23 @@ def test_every_attempt_is_listed_and_fetched_and_files_are_streamed(dcc: Dcc, fo
     assert list(Path(dcc.environment["DCC_HOME"]).glob(".access-*")) == []
 
 
+def test_archives_come_from_a_bucket_within_the_limits(dcc: Dcc, bucket: Bucket) -> None:
+    dcc.environment |= {
+        "DCC_ARCHIVE_REPLICAS": f"s3://{bucket.name}/kept",
+        "DCC_STORE_ENDPOINT": bucket.server.endpoint,
+        "DCC_STORE_ACCESS_KEY_ID": ACCESS_KEY_ID,
+        "DCC_STORE_SECRET_ACCESS_KEY": SECRET_ACCESS_KEY,
+    }
+    folder = dcc.add_folder()
+    folder.put(KEY, DOCUMENTS)
+    dcc("crawl")
+    shutil.rmtree(Path(dcc.environment["DCC_HOME"]) / "staging")
+    for name, content in DOCUMENTS.items():
+        assert dcc("archive", "cat", KEY, name).stdout_bytes == content
+    dcc.environment["DCC_MAX_ARCHIVE_ENTRIES"] = "1"
+    assert "1 are allowed" in dcc.error("archive", "cat", KEY, MICE, exit_code=1)
+
+
 def test_a_document_is_printed_rebuilt_and_compared(dcc: Dcc, folder: Folder) -> None:
     for name, content in DOCUMENTS.items():
         assert dcc("data", "document", name).stdout_bytes == content
@@ -95,3 +114,6 @@ def test_differences_are_shown_and_what_the_store_lost_comes_from_staging(dcc: D
     told = dcc("data", "document", mouse["document_id"], "--diff", exit_code=1).stdout.splitlines()
     assert told[0] == f"line {mouse['line']}:"
     assert [line[0] for line in told[1:] if "litterId" in line] == ["-", "+"]
+    shutil.rmtree(Path(dcc.environment["DCC_HOME"]) / "staging")
+    assert "--rebuilt" in dcc.error("data", "document", mouse["document_id"], exit_code=2)
+    assert "neither" in dcc.error("archive", "cat", KEY, exit_code=1).lower()

@@ -35,8 +35,8 @@ def document(document: str, rebuilt: bool, differ: bool) -> None:
       dcc data document H.2013-10-31.1.specimen.impc.xml --rebuilt
       dcc data document 12 --diff
 
-    Exit codes: 0; 1 with --diff, they differ; 2 there is no such document, or its XML is not kept; 4 a database or the
-    archive store cannot be reached.
+    Exit codes: 0; 1 with --diff, they differ, or its archive is broken; 2 there is no such document, or its XML is not
+    kept; 4 a database or the archive store cannot be reached.
     """
     from dcc.cli.submissions.archive_files import echo_file
     from dcc.documents.comparison import differences

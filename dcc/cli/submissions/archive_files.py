@@ -48,8 +48,8 @@ def list_files(archive: str, attempt: int | None, as_json: bool) -> None:
       "size_bytes", "md5", "sha256", "outcome"}, oldest first; what is not known is null,
       "attempt" (whose files follow), "files": a list of {"path", "size_bytes"}}
 
-    Exit codes: 0; 2 there is no such archive, its bytes are not kept, or it is broken; 4 the tracker or the archive
-    store cannot be reached.
+    Exit codes: 0; 1 its bytes are not kept, or it is broken or over a limit; 2 there is no such archive; 4 the tracker
+    or the archive store cannot be reached.
     """
     from dcc.archives.limits import ArchiveLimits
     from dcc.archives.members import archive_members
@@ -91,8 +91,8 @@ def get(archive: str, document: str | None, attempt: int | None, output: Path | 
       dcc archive get add/H.2013-10-31.1.impc.zip
       dcc archive get add/H.2013-10-31.1.impc.zip H.2013-10-31.1.specimen.impc.xml --output mice.xml
 
-    Exit codes: 0; 2 there is no such archive or file, its bytes are not kept, or the file cannot be written; 4 the
-    tracker or the archive store cannot be reached.
+    Exit codes: 0; 1 its bytes are not kept, or it is broken or over a limit; 2 there is no such archive or file, or the
+    file cannot be written; 4 the tracker or the archive store cannot be reached.
     """
     settings = settings_from_environment()
     _, chosen = _attempts(settings, archive, attempt)
@@ -120,8 +120,8 @@ def cat(archive: str, document: str | None, attempt: int | None) -> None:
       dcc archive cat add/H.2013-10-31.1.impc.zip H.2013-10-31.1.specimen.impc.xml
       dcc archive cat add/H.2013-10-31.1.impc.zip > archive.zip
 
-    Exit codes: 0; 2 there is no such archive or file, or its bytes are not kept; 4 the tracker or the archive store
-    cannot be reached.
+    Exit codes: 0; 1 its bytes are not kept, or it is broken or over a limit; 2 there is no such archive or file; 4 the
+    tracker or the archive store cannot be reached.
     """
     if document is None and sys.stdout.isatty():
         raise click.UsageError("An archive is nothing for a terminal: write it to a file, or name one DOCUMENT of it.")

@@ -245,3 +245,13 @@ def test_the_xml_of_a_document_is_linked_saved_and_never_shown(shown: Shown) -> 
     assert headers["content-length"] == str(len(content))
     for missing in (f"/dcc/documents/{GOOD}/none.xml", f"/dcc/documents/add/none.zip/{name}", "/dcc/documents/no/a/b"):
         assert ask(missing)[0] == 404
+
+
+def test_the_procedures_that_are_due_at_a_centre_have_a_page(shown: Shown) -> None:
+    assert b'href="/dcc/expected/H"' in ask("/dcc/reports")[2]
+    status, headers, body = ask("/dcc/expected/H")
+    assert (status, headers["content-type"]) == (200, "text/html; charset=utf-8")
+    for part in (b"The overviews cover", b"<svg ", b"<td>IMPC_CBC_001</td>", b"dcc qc expected --centre H"):
+        assert part in body
+    assert b"<script" not in body
+    assert ask("/dcc/expected/Nobody")[0] == 404
