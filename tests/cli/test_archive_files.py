@@ -15,8 +15,6 @@ from tests.support.databases import only_sqlite
 from tests.support.installations import Folder, specimens
 from tests.support.s3_server import ACCESS_KEY_ID, SECRET_ACCESS_KEY, Bucket
 
-pytestmark = only_sqlite
-
 KEY = "add/H.2013-10-31.1.impc.zip"
 MICE, RESULTS = "H.2013-10-31.1.specimen.impc.xml", "H.2013-10-31.2.experiment.impc.xml"
 DOCUMENTS = {
@@ -104,6 +102,7 @@ def test_a_document_is_printed_rebuilt_and_compared(dcc: Dcc, folder: Folder) ->
     assert "no document '999'" in dcc.error("data", "document", "999", exit_code=2)
 
 
+@only_sqlite
 def test_differences_are_shown_and_what_the_store_lost_comes_from_staging(dcc: Dcc, folder: Folder) -> None:
     (mouse,) = dcc.json("data", "record", "specimen", "H-M000001", "--centre", "H")
     dcc.environment["DCC_ARCHIVE_REPLICAS"] = str(dcc.root / "empty")
