@@ -14,14 +14,21 @@ import pytest
 
 from dcc.errors import ReferenceDataError
 from dcc.phases import KNOWN_CENTRES
-from dcc.reference.impress import Increment, Option, Parameter, ParameterType
+from dcc.reference.impress import Due, Increment, Option, Parameter, ParameterType
 from dcc.reference.loading import load_reference_data, load_shipped
 from dcc.reference.snapshots import Colony
 
 ANSWERS: dict[str, Any] = {
     "pipeline/list": {"7": "IMPC Pipeline"},
-    "pipeline/7": {"pipelineId": 7, "pipelineKey": "IMPC_001", "name": "IMPC Pipeline", "procedureCollection": [3]},
-    "procedure/3": {"procedureKey": "IMPC_IPG_001", "isActive": True, "parameterCollection": [1, 2, 4]},
+    "pipeline/7": {"pipelineId": 7, "pipelineKey": "IMPC_001", "name": "IMPC Pipeline", "scheduleCollection": [5]},
+    "schedule/5": {"time": "13", "timeUnit": "Weeks", "stage": "Early adult", "procedureCollection": [3]},
+    "procedure/3": {
+        "procedureKey": "IMPC_IPG_001",
+        "isActive": True,
+        "isMandatory": True,
+        "level": "Experiment",
+        "parameterCollection": [1, 2, 4],
+    },
     "parameter/1": {
         "parameterKey": "IMPC_IPG_002_001",
         "type": "seriesParameter",
@@ -97,6 +104,31 @@ def test_impress_is_what_its_api_answers(tmp_path: Path) -> None:
     assert metadata.qc_minimum is None, "nothing is to be compared where qcCheck is not set"
     assert procedure.parameters["IMPC_IPG_010_001"].ontology_terms == ("MP:0001262",)
     assert (impress.name, impress.rows) == ("impress", 3)
+    assert (procedure.is_mandatory, procedure.level) == (True, "experiment")
+    assert impress.pipelines["IMPC_001"].due == {"IMPC_IPG_001": Due(13.0)}
+
+
+@pytest.mark.parametrize(
+    ("schedules", "due"),
+    [
+        ([{"time": 9, "timeUnit": "Weeks"}, {"time": 4, "timeUnit": "Weeks"}], Due(4.0)),
+        ([{"time": "21", "timeUnit": "Days"}], Due(3.0)),
+        ([{"time": 12, "timeUnit": "Months"}], Due(52.18)),
+        ([{"time": "12.5", "timeUnit": "DPC"}], Due(stage="E12.5")),
+        ([{"time": "9", "timeUnit": "Weeks", "stage": "E15.5"}], Due(stage="E15.5")),
+        ([{"time": 1, "timeUnit": "Weeks", "isActive": False}, {"timeUnit": "Unrestricted"}], None),
+    ],
+)
+def test_a_procedure_is_due_when_its_schedules_say(
+    tmp_path: Path, schedules: list[dict[str, Any]], due: Due | None
+) -> None:
+    answers = deepcopy(ANSWERS)
+    answers["pipeline/7"]["scheduleCollection"] = [one | {"procedureCollection": [3]} for one in schedules]
+    write_bundle(tmp_path, answers)
+    impress = load_reference_data(tmp_path).impress
+    assert impress is not None
+    assert impress.pipelines["IMPC_001"].due.get("IMPC_IPG_001") == due
+    assert "IMPC_IPG_001" in impress.pipelines["IMPC_001"].procedures
 
 
 def test_a_file_an_answer_says_the_same_as_one_file_of_all_and_so_do_objects_in_place_of_ids(tmp_path: Path) -> None:

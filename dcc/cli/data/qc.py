@@ -230,12 +230,15 @@ def overview(name: str, centre: str | None, as_json: bool) -> None:
         return
     if rows:
         echo_table(tuple(rows[0]), [tuple(row.values()) for row in rows])
-    click.echo(
+    said = (
         f"Covers {covered.specimens_covered:,} of {count_of(covered.specimens, 'current specimen')} and "
-        f"{covered.experiments_covered:,} of {count_of(covered.experiments, 'experiment')}; the others have errors or "
-        f"are not judged yet. {count_of(covered.waiting, 'document')} not counted yet. See dcc qc expected too.",
-        err=True,
+        f"{covered.experiments_covered:,} of {count_of(covered.experiments, 'experiment')}."
     )
+    if covered.is_partial:
+        said += " The others have errors or are not judged yet: dcc data causes."
+    if covered.waiting:
+        said += f" {count_of(covered.waiting, 'document')} not counted yet: dcc crawl."
+    click.echo(f"{said} What is missing: dcc qc expected.", err=True)
 
 
 @qc.command()

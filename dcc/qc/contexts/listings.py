@@ -160,6 +160,11 @@ class OverviewCoverage:
     experiments_covered: int
     waiting: int
 
+    @property
+    def is_partial(self) -> bool:
+        """Whether some are left out."""
+        return (self.specimens, self.experiments) != (self.specimens_covered, self.experiments_covered)
+
 
 def overview_coverage(connection: Connection, centre: str | None = None) -> OverviewCoverage:
     """What the overviews cover, of one centre if it is given."""
