@@ -170,7 +170,7 @@ def crawl(
             )
         waiting, expected = partial(_count_waiting, tracker, settings), partial(_expected, tracker, settings)
         shown = session_display(len(crawlable), waiting, expected, as_json=as_json)
-        work = partial(crawl_and_process, tracker, settings, wanted, group, keys)
+        work = partial(crawl_and_process, tracker, settings, wanted, group, urgent=keys)
         try:
             exit_code = _run_session(shown, work, as_json)
         except SessionActiveError as error:

@@ -138,8 +138,8 @@ def crawl_and_process(
     settings: Settings,
     source_ids: Sequence[int] | None,
     group: str | None,
-    urgent: Sequence[ZipKey],
     listeners: Listeners,
+    urgent: Sequence[ZipKey] = (),
 ) -> tuple[int | None, Notices]:
     """Run one complete session in this process; returns its id and notices.
 
