@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from sqlalchemy import select
 
 from dcc.naming import Action
@@ -13,6 +15,7 @@ from dcc.outcomes import ZipKey
 from dcc.session.archives.attempts import SourceQueue
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.crawling import crawl_file_sources
+from dcc.sources.due import Windows
 from dcc.tracker.database import writing
 from dcc.tracker.hostings.urgent_archives import request_urgently, urgent_keys
 from dcc.tracker.models import FileSourceHasZip, ZipAction, ZipDownload, ZipFile
@@ -81,3 +84,15 @@ def test_a_session_that_runs_lets_urgent_archives_go_first() -> None:
     waiting.put_first({jobs[3].key, ZipKey(Action.ADD, "another")})
     taken = [job for job, _ in waiting.take(lambda: True)]
     assert taken == [jobs[3], *jobs[:3], jobs[4]]
+
+
+def test_a_pause_or_the_end_of_a_window_stops_a_source_in_a_session_that_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    downloads: Any = SimpleNamespace(address=SimpleNamespace(windows=Windows.parse("20:00-06:00")))
+    waiting = SourceQueue(downloads)
+    for hour, given_up in ((21, False), (5, False), (6, True), (20, False)):
+        monkeypatch.setattr("dcc.session.archives.attempts.utc_now", lambda hour=hour: datetime(2026, 1, 1, hour))
+        assert waiting.given_up == given_up
+    waiting.is_paused = True
+    assert waiting.given_up

@@ -152,6 +152,10 @@ BOUNDS: dict[str, Bound] = {
     "tracker.crawl_finding": _per("odd", 2, "an archive refused, changed or gone is noticed once"),
     "tracker.crawling_session": _per("sessions", 1, "a row for each session, the daemon's too"),
     "tracker.source_crawl": _per("sessions", MOST_SITES, "each session crawls each source"),
+    "tracker.session_statistics": _per("sessions", MOST_SITES, "a row for each source of a session"),
+    "tracker.stored_archive": _per("tracker.zip_download", 1, "a row for each archive that arrived"),
+    "tracker.archive_copy": _per("tracker.stored_archive", 1, "one replica"),
+    "tracker.server_turn": _per("tracker.file_source", 1, "a row for each server"),
     "tracker.session_task": Bound(
         "a task for each crawl, and for each phase of a session: source_crawl + 7 × crawling_session",
         lambda known: known["tracker.source_crawl"] + 7 * known["tracker.crawling_session"],
@@ -192,6 +196,7 @@ BOUNDS: dict[str, Bound] = {
 _PER_SESSION = {
     "tracker.crawling_session": 1,
     "tracker.source_crawl": MOST_SITES,
+    "tracker.session_statistics": MOST_SITES,
     "tracker.session_task": MOST_SITES + 2,
     "tracker.write_receipt": 3,
     "qc.write_receipt": 3,

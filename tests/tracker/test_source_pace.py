@@ -13,7 +13,7 @@ from dcc.tracker.database import insert_rows, writing
 from dcc.tracker.models import CrawlingSession, FileSource, SourceCrawlRow, utc_now
 from dcc.tracker.register.file_sources import change_source, list_sources
 from dcc.tracker.register.source_addresses import load_addresses
-from dcc.tracker.register.source_pace import load_dues, set_pause
+from dcc.tracker.register.source_pace import load_dues, paused_sources, set_pause
 from tests.support.installations import Installation
 
 HOUR = timedelta(hours=1)
@@ -74,6 +74,7 @@ def test_a_paused_source_is_used_by_nobody_until_its_pause_ends(installation: In
         assert (why(installation, source, named=source) is Why.PAUSED) == (not is_used)
         with installation.tracker.connect() as connection:
             assert bool(list_sources(connection)[0].pause) == (not is_used)
+            assert paused_sources(connection) == (set() if is_used else {source})
     with writing(installation.tracker) as connection:
         set_pause(connection, source, None)
     assert used()

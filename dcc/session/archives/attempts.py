@@ -35,6 +35,7 @@ class SourceQueue:
 
     def __init__(self, downloads: SourceDownloads) -> None:
         self.conduct = Conduct()
+        self.is_paused = False
         self._is_given_up = False
         self._downloads = downloads
         # Requested attempts are carried out, so that few may be left when a window closes.
@@ -49,9 +50,9 @@ class SourceQueue:
 
     @property
     def given_up(self) -> bool:
-        """Whether no further attempt begins: the source is given up, or outside its windows."""
+        """Whether no further attempt begins: the source is given up, paused, or outside its windows."""
         windows = self.address.windows
-        return self._is_given_up or (windows is not None and not windows.is_open(utc_now()))
+        return self._is_given_up or self.is_paused or (windows is not None and not windows.is_open(utc_now()))
 
     def add(self, job: Job, hosting: Hosting) -> None:
         """Queue a submission."""
@@ -174,6 +175,11 @@ class Attempts:
         """Let submissions go before all others that wait."""
         for source in self.sources.values() if keys else ():
             source.put_first(keys)
+
+    def pause(self, paused: Collection[int]) -> None:
+        """Begin no attempt at the sources with these ids, which people paused, until they are left out again."""
+        for number, source in self.sources.items():
+            source.is_paused = number in paused
 
     def take_large(self, size_bytes: int) -> list[Job]:
         """The waiting jobs that need as many bytes, or more."""

@@ -56,6 +56,7 @@ from dcc.tracker.hostings.source_statistics import Conduct
 from dcc.tracker.hostings.urgent_archives import urgent_keys
 from dcc.tracker.models import utc_now
 from dcc.tracker.progress import Subject
+from dcc.tracker.register.source_pace import paused_sources
 from dcc.tracker.states import State
 
 log = logging.getLogger(__name__)
@@ -63,8 +64,8 @@ progress = progress_log(__name__)
 
 _COMMIT_SECONDS, _IDLE_SECONDS, _GATHER_SECONDS = 0.2, 0.5, 0.005
 _MOST_UNCHECKED = 256
-_URGENT_SECONDS = 10.0
-"""Seconds between looks for archives that a person wants first."""
+_ASKING_SECONDS = 10.0
+"""Seconds between looks for archives that a person wants first, and for sources that a person paused."""
 _STOP_SECONDS = 5.0
 
 DOWNLOADING = State(Phase.DOWNLOAD, Status.RUNNING)
@@ -117,7 +118,7 @@ class Coordinator:
         self._unchecked = 0
         self._batch = Batch()
         self._committed = 0.0
-        self._asked_for_urgent = time.monotonic()
+        self._asked = time.monotonic()
 
     def __enter__(self) -> Coordinator:
         return self
@@ -489,12 +490,13 @@ class Coordinator:
     def _write_batch(self) -> tuple[deque[Job], dict[int, State]]:
         """Write all results, and begin the requested attempts; returns the ended jobs, with their states."""
         batch, self._batch = self._batch, Batch()
-        asks = time.monotonic() - self._asked_for_urgent > _URGENT_SECONDS
+        asks = time.monotonic() - self._asked > _ASKING_SECONDS
 
         def write(connection: Connection) -> Written:
             if asks:
                 self._attempts.put_first(set(urgent_keys(connection)))
-                self._asked_for_urgent = time.monotonic()
+                self._attempts.pause(paused_sources(connection))
+                self._asked = time.monotonic()
             return batch.write(connection, self._session.id)
 
         written = self._session.write(write)

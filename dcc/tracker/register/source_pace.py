@@ -13,7 +13,7 @@ from dcc.databases.columns import UtcDateTime
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.sources.due import Due, Pace, PastCrawls, Pause, Windows, due, parse_age
 from dcc.tracker.models import FileSource, ResourceStateRow, SourceCrawlRow, utc_now
-from dcc.tracker.register.source_addresses import SourceState
+from dcc.tracker.register.source_addresses import SourceState, is_paused
 
 _FAILED: Final = "failed"
 _MINUTE: Final = timedelta(minutes=1)
@@ -52,6 +52,11 @@ def set_pause(connection: Connection, source_id: int, pause: Pause | None) -> No
     }
     if not connection.execute(update(FileSource).where(FileSource.id == source_id).values(values)).rowcount:
         raise NotFoundError(f"There is no file source {source_id}. See `dcc source list`.")
+
+
+def paused_sources(connection: Connection) -> set[int]:
+    """The ids of the sources that are paused now."""
+    return set(connection.scalars(select(FileSource.id).where(is_paused())))
 
 
 def load_dues(
