@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import ColumnElement, Connection, FromClause, String, and_, case, cast, func, null, select
 from sqlalchemy.sql.selectable import ScalarSelect
 
+from dcc.qc.apply.versions import same_text
 from dcc.qc.models import (
     Experiment,
     ExperimentSpecimen,
@@ -218,7 +219,7 @@ def _states(done: str) -> Mapping[str, tuple[Delivery, str | None]]:
 
 def _animals(connection: Connection, wanted: Expected) -> Iterator[tuple[Subject, str | None]]:
     own = _SPECIMEN
-    of_animal = and_(_ANIMAL.specimen_id == own.specimen_id, _EXPERIMENT.c.centre == own.centre)
+    of_animal = and_(same_text(_ANIMAL.specimen_id, own.specimen_id), _EXPERIMENT.c.centre == own.centre)
     joined = ExperimentSpecimen.__table__.join(_EXPERIMENT, _EXPERIMENT.c.id == _ANIMAL.experiment_row)
     done = _done(_EXPERIMENT.c, "experiment", joined, of_animal)
     stage = case((own.kind == "embryo", case((own.stage_unit == "DPC", "E" + own.stage), else_="")), else_=null())
@@ -239,7 +240,7 @@ def _colonies(connection: Connection, wanted: Expected) -> Iterator[tuple[Subjec
         .group_by(own.centre, own.pipeline, own.colony_id)
         .subquery()
     )
-    of_colony = and_(_LINE.c.colony_id == colony.c.colony_id, _LINE.c.centre == colony.c.centre)
+    of_colony = and_(same_text(_LINE.c.colony_id, colony.c.colony_id), _LINE.c.centre == colony.c.centre)
     keys = (colony.c.centre, colony.c.pipeline, null().label("specimen"), colony.c.colony_id, colony.c.dob)
     query = select(*keys, null().label("stage"), null().label("status_code"), _done(_LINE.c, "line", _LINE, of_colony))
     yield from _subjects(connection, query.order_by(colony.c.centre, colony.c.pipeline, colony.c.colony_id))

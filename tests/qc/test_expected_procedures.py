@@ -87,6 +87,7 @@ def test_delivered_invalid_explained_and_missing_are_told_apart(qc: Engine) -> N
         experiment("E2", ["S2"])._replace(status_codes=(gone,)),
         experiment("E3", ["S3"]),
         experiment("E4", ["S4"], procedure_id="IMPC_PAT_001"),
+        experiment("E5", ["S4 "]),
         faulty=[3],
     )
     submit(qc, Action.ADD, line("C1", procedure_id="IMPC_FER_001"))
