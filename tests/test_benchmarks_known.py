@@ -18,7 +18,7 @@ from dcc.qc.models import Document
 from dcc.tracker.queries.zip_action_lists import StateCount, count_documents, count_zip_actions
 from tests.support.sent_statements import sent_statements
 
-_STATEMENTS = 115
+_STATEMENTS = 137
 """How many statements a session with nothing new takes in both databases, as counted over 100 known archives."""
 
 
@@ -73,6 +73,6 @@ def _statements_of_session(known: KnownArchives) -> list[str]:
     crawls: list[SourceCrawl] = []
     with known.databases() as (settings, tracker, _), sent_statements(Engine, _has_no_heartbeat) as statements:
         without_events = settings.model_copy(update={"dagster_events": False})
-        crawl_and_process(tracker, without_events, None, None, (), Listeners(crawls.append, _unexpected, _unexpected))
+        crawl_and_process(tracker, without_events, None, None, Listeners(crawls.append, _unexpected, _unexpected))
     assert sum(found.known for found in crawls) == known.known
     return statements

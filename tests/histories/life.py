@@ -136,7 +136,7 @@ class Life:
     def crawl(self) -> None:
         """Run a session."""
         with self._meanwhile():
-            crawl_and_process(self.tracker, self.settings, None, None, (), HEARD)
+            crawl_and_process(self.tracker, self.settings, None, None, HEARD)
 
     def retry(self, archive: int) -> str | None:
         """Run a session for one archive; the name of the error that refused it."""

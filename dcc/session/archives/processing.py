@@ -60,7 +60,7 @@ from dcc.tracker.hostings.retries import (
     unavailable_error,
 )
 from dcc.tracker.hostings.source_statistics import record_conduct
-from dcc.tracker.hostings.urgent_archives import forget_fetched, urgent_keys
+from dcc.tracker.hostings.urgent_archives import take_urgent
 from dcc.tracker.models import Centre, utc_now
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.register.source_pace import load_dues
@@ -227,8 +227,7 @@ def _take_up(
             progress.conclude(connection, stranded)
         further = {plan.za_id: plan for plan in load_plans(connection, sources, [one.za_id for one in whole])}
         held = note_held(connection, waiting.held)
-        forget_fetched(connection)
-        first = set(urgent_keys(connection))
+        first = set(take_urgent(connection))
         planned = sorted(waiting.planned, key=lambda plan: plan.key not in first)
         if not session.urgent:
             return Work(tuple(whole), tuple(planned), further=further, held=tuple(held))

@@ -35,22 +35,27 @@ def request_urgently(connection: Connection, keys: Sequence[ZipKey], requested_b
 
 def urgent_keys(connection: Connection) -> list[ZipKey]:
     """The archives that are wanted first and wait for their download, or are not known yet; oldest request first."""
+    return [key for _, key, is_open in _requests(connection) if is_open]
+
+
+def take_urgent(connection: Connection) -> list[ZipKey]:
+    """As `urgent_keys`; deletes the requests of archives that do not wait any more."""
+    requests = _requests(connection)
+    if fetched := [number for number, _, is_open in requests if not is_open]:
+        connection.execute(delete(UrgentArchive).where(UrgentArchive.id.in_(fetched)))
+    return [key for _, key, is_open in requests if is_open]
+
+
+def _requests(connection: Connection) -> list[tuple[int, ZipKey, bool]]:
+    """All requests: id, submission, and whether it still has to be fetched."""
+    is_open = or_(ZipAction.id.is_(None), _IS_WAITING)
     query = (
-        select(UrgentArchive.todo_id, UrgentArchive.file_name)
+        select(UrgentArchive.id, UrgentArchive.todo_id, UrgentArchive.file_name, is_open)
         .outerjoin(ZipFile, ZipFile.file_name == UrgentArchive.file_name)
         .outerjoin(ZipAction, _OF_REQUEST)
-        .where(or_(ZipAction.id.is_(None), _IS_WAITING))
         .order_by(UrgentArchive.id)
     )
-    return [ZipKey(ACTIONS_BY_ID[todo], name) for todo, name in connection.execute(query)]
-
-
-def forget_fetched(connection: Connection) -> None:
-    """Delete the requests of archives that do not wait any more."""
-    fetched = select(UrgentArchive.id).join(ZipFile, ZipFile.file_name == UrgentArchive.file_name)
-    ids = connection.scalars(fetched.join(ZipAction, _OF_REQUEST).where(~_IS_WAITING)).all()
-    if ids:
-        connection.execute(delete(UrgentArchive).where(UrgentArchive.id.in_(ids)))
+    return [(row[0], ZipKey(ACTIONS_BY_ID[row[1]], row[2]), bool(row[3])) for row in connection.execute(query)]
 
 
 def not_waiting(connection: Connection, keys: Collection[ZipKey]) -> list[ZipKey]:
