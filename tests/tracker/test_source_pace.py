@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import func, update
+from sqlalchemy import Connection, update
 
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.sources.due import Pause, Why
@@ -14,6 +15,7 @@ from dcc.tracker.models import CrawlingSession, FileSource, SourceCrawlRow, utc_
 from dcc.tracker.register.file_sources import change_source, list_sources
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.register.source_pace import load_dues, paused_sources, set_pause
+from dcc.tracker.register.source_trust import pin_host_keys
 from tests.support.installations import Installation
 
 HOUR = timedelta(hours=1)
@@ -52,11 +54,19 @@ def test_past_crawls_decide_whether_a_source_is_due(installation: Installation) 
         crawled(hours, outcome)
         assert why(installation, source) is expected, (hours, outcome)
     assert why(installation, source, named=source) is Why.DUE
-    with writing(installation.tracker) as connection:
-        # Whoever mends a source changes it: what failed before counts no more.
-        change_source(connection, source, every="3h", windows="00:00-24:00")
-        connection.execute(update(FileSource).values(last_update=func.current_timestamp()))
-    assert why(installation, source) is Why.DUE
+    mended: tuple[Callable[[Connection], None], ...] = (
+        lambda connection: change_source(connection, source, every="3h", windows="00:00-24:00"),
+        lambda connection: set_pause(connection, source, None),
+        lambda connection: pin_host_keys(connection, source, []),
+    )
+    for mend in mended:
+        with writing(installation.tracker) as connection:
+            change_source(connection, source, every="2h")
+            connection.execute(update(FileSource).values(last_update=NOW - 9 * HOUR))
+        assert why(installation, source) is Why.FAILING
+        with writing(installation.tracker) as connection:
+            mend(connection)
+        assert why(installation, source) is Why.DUE
 
 
 @pytest.mark.both_databases

@@ -259,8 +259,9 @@ def change_source(
     given = {name: value for name, value in values.items() if value is not None}
     given |= {} if extent is None else extent_columns(extent)
     given |= pace_columns(every, windows)
-    if given:
-        connection.execute(update(FileSource).where(FileSource.id == source_id).values(given))
+    # Failures before the last change do not count, whatever was changed.
+    changed = given | {"last_update": func.current_timestamp()}
+    connection.execute(update(FileSource).where(FileSource.id == source_id).values(changed))
     trust_certificates(connection, source_id, tls or TlsTrust())
 
 

@@ -49,6 +49,8 @@ def set_pause(connection: Connection, source_id: int, pause: Pause | None) -> No
         "paused_until": pause and pause.until,
         "paused_by": pause and pause.by[:64],
         "pause_reason": pause and pause.reason[:256],
+        # Also if nothing else changes, because failures before it do not count.
+        "last_update": func.current_timestamp(),
     }
     if not connection.execute(update(FileSource).where(FileSource.id == source_id).values(values)).rowcount:
         raise NotFoundError(f"There is no file source {source_id}. See `dcc source list`.")

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from sqlalchemy import Connection, delete, select
+from sqlalchemy import Connection, delete, func, select, update
 
 from dcc.sources import host_keys
 from dcc.sources.certificates import Authority, parse_fingerprint
 from dcc.tracker.database import insert_rows
-from dcc.tracker.models import HostKey, TlsCertificate, utc_now
+from dcc.tracker.models import FileSource, HostKey, TlsCertificate, utc_now
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,9 @@ def pinned_keys(connection: Connection, source_id: int) -> list[PinnedKey]:
 
 
 def pin_host_keys(connection: Connection, source_id: int, keys: Sequence[PinnedKey]) -> None:
-    """Replace the accepted host keys of a source by `keys`."""
+    """Replace the accepted host keys of a source by `keys`; its failures so far do not count any more."""
+    changed = update(FileSource).where(FileSource.id == source_id).values(last_update=func.current_timestamp())
+    connection.execute(changed)
     connection.execute(delete(HostKey).where(HostKey.file_source_id == source_id))
     now = utc_now()
     rows = [
