@@ -339,6 +339,8 @@ def test_what_a_session_did_is_told_though_the_qc_database_is_away(dcc: Dcc) -> 
 def test_urgent_archives_are_processed_alone_or_first_by_the_session_that_runs(dcc: Dcc) -> None:
     dcc.environment["DCC_DAGSTER_EVENTS"] = "false"
     folder = dcc.add_folder()
+    dcc("source", "change", 1, "--every", "6h")
+    assert dcc.json("crawl", "--until", "zip_name")["sources"][0]["new"] == 0
     folder.put(GOOD)
     folder.put(BAD, invalid())
     assert dcc.json("crawl", "--urgent", GOOD)["zip_actions"] == [{**VALID, "count": 1}]

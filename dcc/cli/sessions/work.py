@@ -104,8 +104,8 @@ def request_urgent(
 ) -> tuple[list[ZipKey], list[int], list[ZipKey]]:
     """Record that the user wants submissions first.
 
-    Returns those that wait or are not known yet, the sources that list them (none if one is not known), and those that
-    do not wait for their download.
+    Returns those that wait or are not known yet, the sources that list them (if one is not known, those of the centres
+    in the names), and those that do not wait for their download.
     """
     from dcc.tracker.database import run_writing
     from dcc.tracker.hostings.listings import archives_by_source
@@ -118,8 +118,9 @@ def request_urgent(
         request_urgently(connection, wanted, user_name())
         listed = archives_by_source(connection, wanted)
         is_known = set(wanted) <= {key for found in listed.values() for key in found}
-        crawlable = [one.id for one in load_addresses(connection, ids=sorted(listed))] if is_known else []
-        return wanted, crawlable, done
+        available = load_addresses(connection, ids=sorted(listed) if is_known else None)
+        centres = {settings.naming.centre_of_zip(key.file_name) for key in wanted}
+        return wanted, [one.id for one in available if is_known or one.centre in centres], done
 
     return run_writing(tracker, request, patience_seconds=settings.database_retry)
 

@@ -137,9 +137,9 @@ def _of_source(source: SourceEntry, crawl: CrawlEntry | None) -> Iterator[Skippe
         command = mark("{problem} `dcc source set-state` changes that.")
         yield whole(SkipReason.STATE, text, command=command, state=source.state.value)
     if source.pause is not None:
-        text = mark("The source is paused, and is not visited: {reason}")
+        text = mark("The source is paused, and is not visited: {reason}.")
         command = mark("{problem} `dcc source resume` ends the pause.")
-        yield whole(SkipReason.STATE, text, command=command, reason=source.pause.reason)
+        yield whole(SkipReason.STATE, text, command=command, reason=source.pause.reason.rstrip("."))
     if not source.centre_active:
         text = mark("The centre {centre} is not active, and its sources are not visited.")
         command = mark("{problem} `dcc centre activate {centre}` changes that.")
