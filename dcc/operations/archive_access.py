@@ -6,7 +6,6 @@ What the store lacks is looked for in staging. An archive can have several attem
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -23,7 +22,7 @@ from dcc.naming import Action
 from dcc.outcomes import ZipKey, source_partition
 from dcc.phases import ACTION_IDS, ACTIONS_BY_ID
 from dcc.runtime.checksums import md5_of
-from dcc.runtime.private_files import make_directory
+from dcc.runtime.private_files import scratch_directory
 from dcc.settings import Settings
 from dcc.store.archive_store import ArchiveStore
 from dcc.store.staged_documents import staged_path
@@ -113,7 +112,7 @@ def fetched_archive(settings: Settings, attempt: Attempt) -> Iterator[Path]:
 
     Raises StoredObjectLostError if neither the archive store nor staging has them, and StoreUnreachableError.
     """
-    with _folder(settings) as folder:
+    with scratch_directory(settings.home) as folder:
         path = folder / "archive"
         if attempt.sha256 is None:
             yield _staged_archive(settings, attempt)
@@ -134,7 +133,7 @@ def fetched_member(settings: Settings, attempt: Attempt, wanted: str) -> Iterato
 
     Raises as `fetched_archive`; NotFoundError if there is no such file, or several have the name; and an ArchiveError.
     """
-    with _folder(settings) as folder:
+    with scratch_directory(settings.home) as folder:
         path = folder / "document"
         with fetched_archive(settings, attempt) as archive:
             _extract_member(settings, archive, attempt.key, wanted, path)
@@ -149,7 +148,7 @@ def fetched_document(settings: Settings, document: SubmittedDocument) -> Iterato
     archive, and StoreUnreachableError.
     """
     key = document.attempt.key
-    with _folder(settings) as folder:
+    with scratch_directory(settings.home) as folder:
         path = folder / "document"
         try:
             with fetched_archive(settings, document.attempt) as archive:
@@ -192,13 +191,6 @@ def _staged_archive(settings: Settings, attempt: Attempt) -> Path:
             f"`dcc archive list {attempt.key}` shows its other attempts."
         )
     return path
-
-
-@contextmanager
-def _folder(settings: Settings) -> Iterator[Path]:
-    make_directory(settings.home)
-    with tempfile.TemporaryDirectory(prefix=".access-", dir=settings.home) as folder:
-        yield Path(folder)
 
 
 _COLUMNS: Final[tuple[Any, ...]] = (

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
@@ -21,6 +20,7 @@ from sqlalchemy import Connection, Engine
 from dcc.errors import DccError, StoredObjectLostError, StoreUnreachableError
 from dcc.naming import Action
 from dcc.runtime.checksums import sha256_of
+from dcc.runtime.private_files import scratch_directory
 from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc.sources.connect import connect
@@ -174,8 +174,8 @@ class ArchiveCopies:
 
         Raises as `ArchiveStore.fetch`.
         """
-        with tempfile.TemporaryDirectory(prefix=".archive-", dir=self._settings.home) as folder:
-            path = Path(folder) / "archive"
+        with scratch_directory(self._settings.home) as folder:
+            path = folder / "archive"
             try:
                 self.store.fetch(sha256, path, without=without)
             except (StoredObjectLostError, StoreUnreachableError):

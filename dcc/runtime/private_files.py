@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
+import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,6 +24,8 @@ PART_NAMES: Final = ".*.part"
 """The pattern of the names of incomplete files; a killed process leaves such."""
 
 _MOST_LINKS: Final = 40
+_SCRATCH: Final = ".scratch-"
+_LEFTOVER_SECONDS: Final = 24 * 3600.0
 
 
 def make_directory(path: Path, mode: int = PRIVATE_DIRECTORY) -> None:
@@ -68,6 +73,22 @@ def replacement_file(path: Path, mode: int = 0o666) -> Iterator[Path]:
         with suppress(OSError):
             part.unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def scratch_directory(parent: Path) -> Iterator[Path]:
+    """A directory below `parent` for files that are removed at the end of the block, as large as archives may be.
+
+    Removes those that killed processes left more than a day ago. Raises OSError.
+    """
+    make_directory(parent)
+    for left in parent.glob(f"{_SCRATCH}*"):
+        # Another process may remove it at the same time.
+        with suppress(FileNotFoundError):
+            if time.time() - left.stat().st_mtime > _LEFTOVER_SECONDS:
+                shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=parent) as folder:
+        yield Path(folder)
 
 
 def remove_access_of_others(path: Path) -> None:

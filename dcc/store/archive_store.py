@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -24,7 +23,7 @@ from dcc.errors import DccError, DiskFullError, StoredObjectLostError, StoreRefu
 from dcc.messages import mark
 from dcc.runtime.checksums import sha256_of
 from dcc.runtime.disk_space import free_bytes
-from dcc.runtime.private_files import PRIVATE_FILE, make_directory, replacement_file
+from dcc.runtime.private_files import PRIVATE_FILE, make_directory, replacement_file, scratch_directory
 from dcc.settings import Settings
 from dcc.store.copies import Copy, CopyState, Kept, default_replica, named_replicas
 from dcc.store.filesystems import (
@@ -330,9 +329,8 @@ def _copied(replica: Replica, sha256: str, path: Path) -> Copy:
 @contextmanager
 def _temporary(settings: Settings) -> Iterator[Path]:
     """A file that is removed afterwards, on the disk of DCC_HOME: an archive may be large."""
-    make_directory(settings.home)
-    with tempfile.TemporaryDirectory(prefix=".archive-", dir=settings.home) as folder:
-        yield Path(folder) / "archive"
+    with scratch_directory(settings.home) as folder:
+        yield folder / "archive"
 
 
 def _lost(sha256: str, fault: str) -> StoredObjectLostError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -31,6 +32,7 @@ from dcc.runtime.private_files import (
     refuse_links_of_others,
     remove_access_of_others,
     replacement_file,
+    scratch_directory,
 )
 from dcc.settings import Settings
 from dcc.store.staging import Staging
@@ -241,3 +243,16 @@ def test_every_writer_of_a_file_that_somebody_names_takes_the_longest_name_and_a
     assert beside
     assert path.stat().st_size > 0
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_scratch_directories_of_killed_processes_are_removed_after_a_day(tmp_path: Path) -> None:
+    old, young = tmp_path / ".scratch-old", tmp_path / ".scratch-young"
+    for left in (old, young):
+        left.mkdir()
+        (left / "archive").write_bytes(b"PK")
+    a_day_ago = time.time() - 25 * 3600
+    os.utime(old, (a_day_ago, a_day_ago))
+    with scratch_directory(tmp_path) as folder:
+        assert (folder.parent, folder.stat().st_mode & 0o777) == (tmp_path, 0o700)
+        assert (old.exists(), young.exists()) == (False, True)
+    assert not folder.exists()
