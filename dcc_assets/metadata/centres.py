@@ -10,7 +10,14 @@ from dagster import MetadataValue
 from dcc.data_outcomes import ContextCounts, ContextsBuilt, OverviewsBuilt
 from dcc.vocabulary import ContextState
 from dcc_assets.keys import CONTEXTS, OVERVIEWS
-from dcc_assets.metadata.links import expected_of_centre, links, picture_of_centre, pictures, report_of_centre
+from dcc_assets.metadata.links import (
+    board_of_centre,
+    expected_of_centre,
+    links,
+    picture_of_centre,
+    pictures,
+    report_of_centre,
+)
 from dcc_dagster.metadata import Metadata, table, utc_timestamp
 from dcc_dagster.partition_events import Materialised, Report
 
@@ -50,7 +57,9 @@ def _contexts(counts: ContextCounts) -> Metadata:
         "changed": MetadataValue.int(counts.changed),
         "emptied": MetadataValue.int(counts.removed),
     }
-    metadata["Links"] = links([("Report on the centre", report_of_centre(counts.centre))])
+    metadata["Links"] = links(
+        [("Report on the centre", report_of_centre(counts.centre)), ("Tracking board", board_of_centre(counts.centre))]
+    )
     states = [(state.value, counts.states[state]) for state in ContextState if counts.states.get(state)]
     if states:
         metadata["states"] = table(("state", "contexts"), states)
@@ -72,6 +81,7 @@ def _overviews(centre: str, counts: Mapping[str, int]) -> Metadata:
             [
                 ("Report on the centre, with all pictures", report_of_centre(centre)),
                 ("Procedures that are due, and missing", expected_of_centre(centre)),
+                ("Tracking board", board_of_centre(centre)),
             ]
         ),
         # The web server draws them on request: an event has only their addresses, and no session waits.

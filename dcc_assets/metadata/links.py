@@ -20,6 +20,8 @@ PICTURES: Final = "/dcc/pictures"
 """The path of plots: `/dcc/pictures/centre/<code>/<number>.png`."""
 EXPECTED: Final = "/dcc/expected"
 """The path of the procedures that are due: `/dcc/expected/<centre>`."""
+BOARD: Final = "/dcc/board"
+"""The path of the tracking board."""
 DOCUMENTS: Final = "/dcc/documents"
 """The path of submitted XML: `/dcc/documents/<action>/<archive>/<document>`."""
 
@@ -47,6 +49,11 @@ def report_of_centre(centre: str) -> str:
 def expected_of_centre(centre: str) -> str:
     """The path of the page of the procedures that are due at a centre."""
     return f"{EXPECTED}/{_encoded(centre)}"
+
+
+def board_of_centre(centre: str) -> str:
+    """The path of the tracking board of a centre, by its code."""
+    return f"{BOARD}?centre={_encoded(centre)}"
 
 
 def report_of_session(session_id: int) -> str:

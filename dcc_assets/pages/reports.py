@@ -7,7 +7,7 @@ database is away or has not been made, 400 for an unknown language or format; th
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from html import escape
@@ -37,6 +37,7 @@ from dcc.reports.causes.scopes import Scope
 from dcc.reports.languages import load_catalogue
 from dcc.reports.languages.catalogue import Catalogue
 from dcc.reports.plots import draw_expected, font_directory
+from dcc.reports.submissions.board import asked_for, board_json, collect_board, render_board
 from dcc.reports.submissions.collecting import collect_centre, collect_session, collect_submission
 from dcc.reports.submissions.model import Report
 from dcc.reports.submissions.page import render_html
@@ -49,6 +50,7 @@ from dcc.tracker.database import open_tracker, require_current, run_reading
 from dcc.tracker.queries.zip_action_lists import require_centre
 from dcc.tracker.register.centres import CentreEntry, list_centres
 from dcc_assets.metadata.links import (
+    BOARD,
     REPORTS,
     expected_of_centre,
     report_of_centre,
@@ -137,8 +139,31 @@ def session_page(session_id: int, language: str | None = None, form: str = "html
     return _answered(lambda: _page(collect, scope, language, form))
 
 
+def board_page(query: Mapping[str, str]) -> Answer:
+    """The tracking board that the parameters of its address ask for, as a page or as JSON."""
+
+    def make() -> Answer:
+        settings, language, form = load_settings(), query.get("language"), query.get("form", "html")
+        if form not in {"html", "json"}:
+            return _problem(400, "The board has the forms html and json: ?form=json.")
+        try:
+            catalogue = load_catalogue(language, settings)
+            wanted, page = asked_for(query)
+        except ConfigurationError as error:
+            return _problem(400, str(error))
+        board = _reading(lambda asked: collect_board(asked.tracker, wanted, page))
+        if form == "json":
+            return Answer(200, _JSON, board_json(board, report_of_zip).encode("utf-8", "replace"))
+        text = render_board(
+            board, catalogue, settings, path=BOARD, index=REPORTS, language=language, link_of_zip=report_of_zip
+        )
+        return Answer(200, _HTML, text.encode("utf-8", "replace"))
+
+    return _answered(make)
+
+
 def index_page() -> Answer:
-    """The list of reports: of each centre and of the last sessions."""
+    """The list of pages: the tracking board, and the reports of each centre and of the last sessions."""
 
     def make() -> Answer:
         def read(asked: _Databases) -> str:
@@ -153,6 +178,7 @@ def index_page() -> Answer:
             )
 
         lead = (
+            f'<p><a href="{BOARD}">Tracking board</a>: all archives by centre and phase.</p>'
             "<p>The report of a zip action is at <code>"
             f"{REPORTS}/&lt;action&gt;/&lt;file name&gt;</code>; every step of it links there, and so do the reports "
             "below.</p>"
@@ -369,7 +395,9 @@ def _simple_page(title: str, body: str) -> bytes:
         f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         "<style>body{font:1rem/1.5 system-ui,sans-serif;max-width:44rem;margin:2rem auto;padding:0 1rem;"
-        "color:#1b1f24;background:#fff}a{color:#0b4f9e}li{padding:.15rem 0}"
+        "color:#1b1f24;background:#fff}a{color:#0b4f9e}:root{color-scheme:light dark}"
+        "@media(prefers-color-scheme:dark){body{color:#e9ecef;background:#14171b}a{color:#8fc1ff}"
+        "svg{background:#fff}}li{padding:.15rem 0}"
         "td,th{padding:.1rem .6rem;text-align:left}svg{max-width:100%}</style></head>"
         f"<body><main><h1>{escape(title)}</h1>{body}</main></body></html>"
     ).encode("utf-8", "replace")

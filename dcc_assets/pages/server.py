@@ -29,9 +29,10 @@ from dcc.errors import DccError
 from dcc.naming import Action
 from dcc.settings import load_settings
 from dcc.tracker.database import open_tracker, require_current
-from dcc_assets.metadata.links import DOCUMENTS, EXPECTED, PICTURES, REPORTS
+from dcc_assets.metadata.links import BOARD, DOCUMENTS, EXPECTED, PICTURES, REPORTS
 from dcc_assets.pages.reports import (
     Answer,
+    board_page,
     centre_page,
     centre_picture,
     document_xml,
@@ -54,7 +55,7 @@ _limiter: Final[RunVar[anyio.CapacityLimiter]] = RunVar("reports made at once")
 
 HEADERS: Final = {
     "Content-Security-Policy": (
-        "default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:; base-uri 'none'; form-action 'none'; "
+        "default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:; base-uri 'none'; form-action 'self'; "
         "frame-ancestors 'none'"
     ),
     "X-Content-Type-Options": "nosniff",
@@ -74,6 +75,9 @@ def report_routes() -> list[BaseRoute]:
     """The additional pages: reports of submissions, centres and sessions, plots, and submitted XML. They only read."""
     return [
         Route(REPORTS, _served(lambda _: index_page())),
+        Route("/dcc", _served(lambda _: index_page())),
+        Route("/dcc/", _served(lambda _: index_page())),
+        Route(BOARD, _served(lambda request: board_page(request.query_params))),
         Route(f"{REPORTS}/centre/{{centre}}", _served(_centre)),
         Route(f"{REPORTS}/session/{{session:int}}", _served(_session)),
         Route(f"{REPORTS}/{{action}}/{{name:path}}", _served(_zip)),

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from dcc.naming import Action
 from dcc.outcomes import EndReason
-from dcc.phases import Phase
+from dcc.phases import Phase, Status
 from dcc.reports.languages import mark
 from dcc.reports.submissions.model import Outcome, Standing, Tone
 from dcc.vocabulary import ContextState
@@ -252,6 +252,24 @@ PHASE_LABELS: Final[Mapping[Phase, str]] = {
     Phase.QC: mark("Quality"),
 }
 """The phases in a word or two, as headings of columns."""
+
+STATUS_LABELS: Final[Mapping[Status, str]] = {
+    Status.PENDING: mark("pending"),
+    Status.RUNNING: mark("running"),
+    Status.DONE: mark("done"),
+    Status.CANCELLED: mark("cancelled"),
+    Status.FAILED: mark("failed"),
+}
+"""The statuses of a phase, as the tracker names them."""
+
+STATUS_SIGNS: Final[Mapping[Status, str]] = {
+    Status.PENDING: "…",
+    Status.RUNNING: "▸",
+    Status.DONE: "✓",
+    Status.CANCELLED: "–",
+    Status.FAILED: "✗",
+}
+"""A sign of each status, for who does not see its colour."""
 
 PHASE_MEANINGS: Final[Mapping[Phase, str]] = {
     Phase.XML_NAME: mark("The document's name follows the convention."),

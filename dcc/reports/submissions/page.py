@@ -79,7 +79,7 @@ def render_html(
     """
     own = None if settings is None else settings.templates_directory
     values: dict[str, Any] = {
-        **_common(catalogue, settings),
+        **common_values(catalogue, settings),
         "report": report,
         "signs": _SIGNS,
         "most_permitted": MOST_PERMITTED,
@@ -115,7 +115,7 @@ def render_replay(replay: Replay, catalogue: Catalogue, settings: Settings) -> s
     """The page of a replay. Raises ConfigurationError as `render_html`."""
     own = settings.templates_directory
     values = {
-        **_common(catalogue, settings),
+        **common_values(catalogue, settings),
         "report": {"made": utc_now()},
         "replay": replay,
         "causes": replay.causes,
@@ -125,9 +125,11 @@ def render_replay(replay: Replay, catalogue: Catalogue, settings: Settings) -> s
     return render("reports/replay.html", values, own=own)
 
 
-def _common(catalogue: Catalogue, settings: Settings | None) -> dict[str, Any]:
-    """What every page needs."""
-    style = _style(None if settings is None else settings.templates_directory)
+def common_values(
+    catalogue: Catalogue, settings: Settings | None, *, more_style: str = "", form_action: str = "'none'"
+) -> dict[str, Any]:
+    """What every page needs; with `more_style`, and where its forms may lead as a source of its security policy."""
+    style = _style(None if settings is None else settings.templates_directory) + more_style
     return {
         **catalogue.functions,
         "catalogue": catalogue,
@@ -135,7 +137,7 @@ def _common(catalogue: Catalogue, settings: Settings | None) -> dict[str, Any]:
         "language": catalogue.tag,
         "direction": catalogue.direction,
         "style": Markup(style),  # noqa: S704
-        "content_security_policy": _policy(style),
+        "content_security_policy": _policy(style, form_action),
         "shortened": shortened,
     }
 
@@ -162,10 +164,10 @@ def _style(own: Path | None) -> str:
     return render(_STYLE, {}, shipped=SHIPPED, own=own).replace("</", "<\\/")
 
 
-def _policy(style: str) -> str:
+def _policy(style: str, form_action: str) -> str:
     """What the page may load: its own style, known by its checksum, and pictures that are in it."""
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    return f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
+    return f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action {form_action}"
 
 
 def _images(report: Report) -> Images:

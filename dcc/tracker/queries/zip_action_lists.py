@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, Subquery, and_, exists, func, literal, or_, select, union
@@ -82,11 +82,12 @@ class StateCount:
 
 @dataclass(frozen=True, slots=True)
 class ZipFilter:
-    """Selects submissions; None does not restrict. `centre` is the producing centre's code.
+    """Selects submissions; None does not restrict. `centre` is the producing centre's code, or empty for none known.
 
-    `kind` is the name of an error in `an_exception` or the id of a rule, for those that have it at present; `since` the
-    time from which on they changed last; `name` a pattern of the archive's name with `*` and `?`. `on_hold` and
-    `acknowledged` are as in `dcc.tracker.decisions`; `faulty`: in quarantine, or a fault of the platform stopped them.
+    `kind` is the name of an error in `an_exception` or the id of a rule, for those that have it at present; `since`
+    the time from which on they changed last; `name` a pattern of the archive's name with `*` and `?`; `first_day`
+    and `last_day` the earliest and the latest date in it. `on_hold` and `acknowledged` are as in
+    `dcc.tracker.decisions`; `faulty`: in quarantine, or a fault of the platform stopped them.
     """
 
     centre: str | None = None
@@ -99,6 +100,8 @@ class ZipFilter:
     on_hold: bool | None = None
     acknowledged: bool | None = None
     faulty: bool | None = None
+    first_day: date | None = None
+    last_day: date | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +201,7 @@ def find_zips(connection: Connection, wanted: ZipFilter | None = None, *, with_r
     wanted = wanted or ZipFilter()
     if wanted.centre:
         require_centre(connection, wanted.centre)
-    conditions = _conditions(wanted)
+    conditions = conditions_of(wanted)
     hosts: dict[int, list[int]] = defaultdict(list)
     hosting = (
         select(FileSourceHasZip.za_id, FileSourceHasZip.file_source_id)
@@ -274,10 +277,15 @@ def failure_reasons(connection: Connection, za_ids: Sequence[int]) -> dict[int, 
 OLDEST_FIRST = (ZipFile.created, ZipFile.inc, ZipAction.id)
 
 
-def _conditions(wanted: ZipFilter) -> list[ColumnElement[bool]]:
+def conditions_of(wanted: ZipFilter) -> list[ColumnElement[bool]]:
+    """The conditions of a filter on the rows of `select_zip_actions`."""
     conditions = []
     if wanted.centre is not None:
-        conditions.append(Centre.short_name == wanted.centre)
+        conditions.append(Centre.short_name == wanted.centre if wanted.centre else Centre.id.is_(None))
+    if wanted.first_day is not None:
+        conditions.append(ZipFile.created >= wanted.first_day)
+    if wanted.last_day is not None:
+        conditions.append(ZipFile.created <= wanted.last_day)
     if wanted.action is not None:
         conditions.append(ZipAction.todo_id == ACTION_IDS[wanted.action])
     if wanted.phase is not None:
@@ -368,7 +376,7 @@ def select_zips(connection: Connection, wanted: ZipFilter, names: Sequence[str] 
     query = select_zip_actions().add_columns(
         is_on_hold().label("on_hold"), is_acknowledged().label("acknowledged"), loaded.label("loaded")
     )
-    query = query.where(*_conditions(wanted)).order_by(*OLDEST_FIRST)
+    query = query.where(*conditions_of(wanted)).order_by(*OLDEST_FIRST)
     rows = connection.execute(query) if names is None else _rows_named(connection, query, names)
     return [
         SelectedZip(

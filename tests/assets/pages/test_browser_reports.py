@@ -13,6 +13,7 @@ import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webdriver import WebDriver
+from selenium.webdriver.support.select import Select
 from selenium.webdriver.support.wait import WebDriverWait
 
 from tests.support.browsing import SEEN_SECONDS, click, keep, see, wait_for
@@ -28,6 +29,8 @@ REPORTS = {
     "centre": "/dcc/reports/centre/H",
     "session": "/dcc/reports/session/1",
     "all": "/dcc/reports",
+    "board": "/dcc/board",
+    "board in German": "/dcc/board?centre=H&status=failed&language=de",
     "none": "/dcc/reports/add/H.2000-01-01.1.impc.zip",
 }
 """A page of each kind, by what it is on."""
@@ -113,16 +116,34 @@ def test_a_report_fits_every_screen_and_has_no_barriers(browser: WebDriver, serv
     for pixels, media in ((PHONE, ""), (WIDE, ""), (PAPER, "print")):
         with width(browser, pixels, media=media):
             found[f"{pixels} {media}"] = too_wide(browser)
-            if pixels == PHONE and page in ("accepted", "faulty data"):
+            if pixels == PHONE and page in ("accepted", "faulty data", "board"):
                 keep(browser, f"report-narrow-{page.split()[0]}")
     for scheme in ("light", "dark"):
         with width(browser, WIDE, scheme=scheme):
             found[scheme] = barriers(browser)
-            if page in ("accepted", "centre"):
+            if page in ("accepted", "centre", "all", "board"):
                 keep(browser, f"report-{page}-{scheme}")
     with width(browser, PHONE):
         found["narrow"] = barriers(browser)
     assert {where: wrong for where, wrong in found.items() if wrong} == {}
+
+
+@pytest.mark.servers
+def test_the_board_is_filtered_by_its_form_and_a_cell_leads_to_reports(browser: WebDriver, served: str) -> None:
+    browser.get(f"{served}/dcc/")
+    click(browser, "//a[text()='Tracking board']")
+    wait_for(browser, "Centres and phases")
+    Select(browser.find_element(By.NAME, "status")).select_by_value("failed")
+    click(browser, "//button")
+    WebDriverWait(browser, SEEN_SECONDS).until(lambda page: "status=failed" in page.current_url)
+    cells = browser.find_elements(By.CSS_SELECTOR, ".board a.state")
+    assert cells
+    assert all("failed" in cell.text for cell in cells)
+    cells[0].click()
+    WebDriverWait(browser, SEEN_SECONDS).until(lambda page: page.current_url.endswith("#archives"))
+    click(browser, "//section[@aria-labelledby='archives']//a")
+    WebDriverWait(browser, SEEN_SECONDS).until(lambda page: "/dcc/reports/add/" in page.current_url)
+    wait_for(browser, "What to correct")
 
 
 @pytest.mark.servers

@@ -117,6 +117,25 @@ def test_a_report_comes_in_other_languages_as_json_and_as_a_spreadsheet(shown: S
         assert ask(f"/dcc/reports/{ORPHANS}", query)[0] == 400
 
 
+def test_the_board_counts_archives_and_lists_those_of_a_cell(shown: Shown) -> None:
+    whole = json.loads(ask("/dcc/board", "form=json")[2])
+    assert whole["total"] == sum(cell["count"] for cell in whole["cells"]) == len(whole["archives"]) > 1
+    for cell in whole["cells"]:
+        asked = f"form=json&centre={cell['centre'] or '-'}&phase={cell['phase']}&status={cell['status']}"
+        told = json.loads(ask("/dcc/board", asked)[2])
+        assert told["cells"] == [cell]
+        assert len(told["archives"]) == cell["count"]
+        assert ask(told["archives"][0]["report"])[0] == 200
+    assert json.loads(ask("/dcc/board", "form=json&from=2000-01-01&to=2000-01-02")[2])["total"] == 0
+    dated = json.loads(ask("/dcc/board", "form=json&from=2013-10-31&to=2013-10-31")[2])
+    assert dated["total"] > 0
+    assert b'lang="de"' in ask("/dcc/board", "language=de&centre=&phase=&from=&page=2")[2]
+    refused = ("phase=x", "status=x", "from=x", "page=0", "page=x", "form=exe", "language=xx")
+    assert [ask("/dcc/board", query)[0] for query in refused] == [400] * len(refused)
+    assert ask("/dcc/board", "centre=Nobody")[0] == 404
+    assert b'href="/dcc/board"' in ask("/dcc/")[2]
+
+
 def test_pictures_of_a_centre_are_drawn_when_they_are_asked_for(shown: Shown) -> None:
     status, headers, body = ask("/dcc/pictures/centre/H/1.png")
     assert (status, headers["content-type"]) == (200, "image/png")

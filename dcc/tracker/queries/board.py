@@ -1,0 +1,74 @@
+"""The tracking board: how many archives of each centre are in which state, and which they are, a page at a time.
+
+Each is one statement, for any number of archives. Nothing here writes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from sqlalchemy import Connection, func, select
+
+from dcc.outcomes import ZipKey
+from dcc.phases import Phase, Status
+from dcc.tracker.models import Centre, StatusRow, ZipAction, ZipFile
+from dcc.tracker.queries.zip_action_lists import ZipFilter, conditions_of, key_of, require_centre, select_zip_actions
+
+PAGE_SIZE: Final = 100
+"""Archives on a page."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """How many archives of a centre are in a state; `centre` is empty for archives whose centre is not known."""
+
+    centre: str
+    phase: Phase
+    status: Status
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class BoardArchive:
+    """An archive on the board; `since` is the time of its last change (UTC, naive)."""
+
+    key: ZipKey
+    centre: str
+    phase: Phase
+    status: Status
+    since: datetime
+
+
+def count_cells(connection: Connection, wanted: ZipFilter) -> list[Cell]:
+    """The cells that are not empty, by centre, phase and status. Raises NotFoundError for an unknown centre."""
+    if wanted.centre:
+        require_centre(connection, wanted.centre)
+    state = ZipAction.phase_id, ZipAction.status_id
+    query = (
+        select(Centre.short_name, *state, func.count())
+        .select_from(ZipAction)
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .outerjoin(Centre, Centre.id == ZipFile.centre_id)
+        .where(*conditions_of(wanted))
+        .group_by(Centre.short_name, *state)
+    )
+    cells = [Cell(row[0] or "", Phase(row[1]), Status(row[2]), row[3]) for row in connection.execute(query)]
+    return sorted(cells, key=lambda cell: (not cell.centre, cell.centre, cell.phase, cell.status))
+
+
+def archives_on_page(connection: Connection, wanted: ZipFilter, page: int) -> list[BoardArchive]:
+    """The archives that a filter selects, those that came last first: of page `page`, from 1."""
+    query = select_zip_actions().where(*conditions_of(wanted)).order_by(ZipAction.id.desc())
+    rows = connection.execute(query.limit(PAGE_SIZE).offset((page - 1) * PAGE_SIZE))
+    return [
+        BoardArchive(key_of(row), row.centre or "", Phase(row.phase_id), Status(row.status_id), row.last_update)
+        for row in rows
+    ]
+
+
+def status_colours(connection: Connection) -> dict[Status, str]:
+    """The colours that the tracker gives the statuses, as `#rrggbb`."""
+    rows = connection.execute(select(StatusRow.id, StatusRow.rgba).where(StatusRow.id.in_([int(s) for s in Status])))
+    return {Status(number): f"#{rgba[:6]}" for number, rgba in rows}
