@@ -27,7 +27,8 @@ from dcc.tracker.models import (
     utc_now,
 )
 from dcc.tracker.progress import Proposal, Subject
-from dcc.tracker.queries import zip_action_lists
+from dcc.tracker.queries import board, zip_action_lists
+from dcc.tracker.queries.board import Cell
 from dcc.tracker.queries.zip_action_lists import StateCount, ZipFilter
 from dcc.tracker.states import State
 from tests.support.databases import (
@@ -85,6 +86,29 @@ def test_zip_actions_are_counted_by_state_along_the_pipeline(tracker: Engine) ->
             StateCount(Phase.XSD, Status.DONE, 2),
             StateCount(Phase.XSD, Status.FAILED, 1),
         ]
+
+
+def test_the_board_counts_and_pages_what_its_filter_selects(tracker: Engine) -> None:
+    centre = seed_centre(tracker)
+    source = seed_source(tracker, centre)
+    for day, states in {"2026-01-01": [INVALID], "2026-01-02": [VALID], "2026-02-01": [VALID]}.items():
+        propose(tracker, put_zip(tracker, source, centre, day).za_id, *states)
+    put_zip(tracker, source, None, "2026-01-02", 7)
+    valid = Cell("H", Phase.XSD, Status.DONE, 2)
+    january = ZipFilter(first_day=date(2026, 1, 2), last_day=date(2026, 1, 31))
+    with tracker.connect() as connection:
+        assert board.count_cells(connection, ZipFilter()) == [
+            valid,
+            Cell("H", Phase.XSD, Status.FAILED, 1),
+            Cell("", Phase.ZIP_NAME, Status.DONE, 1),
+        ]
+        assert board.count_cells(connection, ZipFilter(centre="H", status=Status.DONE)) == [valid]
+        assert sum(cell.count for cell in board.count_cells(connection, january)) == 2
+        found = [board.archives_on_page(connection, january, page) for page in (1, 2)]
+    assert [[str(one.key) for one in page] for page in found] == [
+        ["add/H.2026-01-02.7.impc.zip", "add/H.2026-01-02.1.impc.zip"],
+        [],
+    ]
 
 
 def test_zips_are_listed_oldest_first_with_the_sources_that_host_them_at_present(tracker: Engine) -> None:
