@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 from collections import deque
@@ -11,8 +12,9 @@ from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
-from sqlalchemy import Engine
+from sqlalchemy import Engine, select
 
+from dcc.cli.demo import submissions
 from dcc.naming import Action
 from dcc.operations.sessions import open_session
 from dcc.outcomes import ZipKey
@@ -25,11 +27,16 @@ from dcc.session.batches.worker import prepare_batch
 from dcc.session.crawling import crawl_file_sources
 from dcc.session.data import prepared_archives
 from dcc.settings import Settings
+from dcc.sources.base import SourceProtocol
 from dcc.sources.hosting import Hosting
 from dcc.store.objects import ObjectStore
+from dcc.tracker.models import ZipDownload
 from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, specimens
 from tests.support.databases import only_sqlite
-from tests.support.installations import Folder, Installation
+from tests.support.installations import MODIFIED, Folder, Installation
+from tests.support.served_sources import register
+from tests.support.servers import Share
+from tests.support.web_server import WebServer
 
 ZIP = "add/H.2013-10-31.1.impc.zip"
 
@@ -134,6 +141,39 @@ def test_what_was_prepared_by_other_reference_data_is_prepared_anew(
         first.with_settings(reference_projects=str(fewer)).take_up()
     assert "1 archives that were prepared already are prepared anew" in caplog.text
     assert first.states() == {ZIP: "qc pending"}
+
+
+@only_sqlite
+@pytest.mark.parametrize("is_changed", [False, True])
+def test_a_worker_has_a_web_server_send_only_what_the_session_has_not(
+    first: DataInstallation, tmp_path: Path, *, is_changed: bool
+) -> None:
+    root = tmp_path / "web"
+    root.mkdir()
+    bad, other = ({SPECIMENS: content} for content in (b"<a/>", b"<b><c/></b>"))
+    with WebServer(root) as server:
+        server.etag = lambda content: f'"{hashlib.md5(content, usedforsecurity=False).hexdigest()[:8]}"'
+        share = Share(root, SourceProtocol.HTTP, server.hostname, "", "", "/")
+        key = ZIP.replace(".1.impc", ".3.impc")
+        web = Folder(root, register(first.base, share))
+        web.put(key, submissions.archive(bad))
+        validate(first, HereAndNow(first))
+        web.put(key, submissions.archive(other if is_changed else bad), MODIFIED + 1)
+        validate(first, HereAndNow(first))
+        asked = [
+            headers.get("If-Modified-Since")
+            for method, path, headers in server.requests
+            if (method, path.endswith(".zip")) == ("GET", True)
+        ]
+    assert asked == [None, "Tue, 13 May 2014 16:53:20 GMT"]
+    with first.tracker.connect() as connection:
+        query = select(ZipDownload.outcome, ZipDownload.etag).where(ZipDownload.content_size_bytes > 0)
+        ended = list(connection.execute(query.order_by(ZipDownload.id)))
+    assert [one.outcome for one in ended if one.etag] == [
+        "finished",
+        "finished" if is_changed else "not_modified",
+    ]
+    assert first.states()[key] == "xsd failed"
 
 
 @only_sqlite

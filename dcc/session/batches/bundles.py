@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import tarfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
 
 from dcc.naming import MANIFEST_FORMATS, manifest_beside
 from dcc.outcomes import Problem
+from dcc.sources.base import Validators
 from dcc.sources.hosting import Hosting
 from dcc.store.staged_documents import PREPARED_FILE
 from dcc.tracker.problems import problem_columns, problem_of
@@ -26,7 +27,8 @@ Problems = tuple[Problem, ...]
 class Found:
     """A worker's findings: the copy that it fetched, its checksums, and the problems of each document by its name.
 
-    `published` is the MD5 published beside the copy. `problems` is None if the archive could not be opened.
+    `published` is the MD5 published beside the copy, and `validators` the server's tag and time of it. `problems` is
+    None if the archive could not be opened. `is_sent`: it is not the one that the session has.
     """
 
     source_id: int
@@ -35,6 +37,8 @@ class Found:
     published: str | None
     md5: str
     problems: Mapping[str, Problems] | None
+    validators: Validators | None = None
+    is_sent: bool = True
 
     def is_of(self, hosting: Hosting) -> bool:
         """Whether the copy is the listed one."""
@@ -44,10 +48,11 @@ class Found:
 
 def write_bundle(bundle: Path, archive: Path, contents: Path, found: Found) -> None:
     """Put an archive, its manifest, the prepared file among its `contents`, and what was found into one file."""
-    told = contents.parent / _FOUND
+    told = bundle.parent / _FOUND
     told.write_text(json.dumps(_plain(found)), "utf-8")
     with tarfile.open(bundle, "w") as tar:
-        tar.add(archive, ARCHIVE)
+        if found.is_sent:
+            tar.add(archive, ARCHIVE)
         tar.add(told, _FOUND)
         for suffix in MANIFEST_FORMATS:
             manifest = archive.with_name(manifest_beside(archive.name, suffix))
@@ -73,6 +78,8 @@ def _plain(found: Found) -> dict[str, Any]:
     problems = found.problems
     return {
         "copy": [found.source_id, found.size_bytes, found.modified, found.published, found.md5],
+        "validators": None if found.validators is None else astuple(found.validators),
+        "is_sent": found.is_sent,
         "problems": None if problems is None else {name: list(map(_row, some)) for name, some in problems.items()},
     }
 
@@ -89,4 +96,5 @@ def _found(told: dict[str, Any]) -> Found:
     if problems is not None:
         known = {name: tuple(problem_of(SimpleNamespace(**row)) for row in rows) for name, rows in problems.items()}
     source_id, size_bytes, modified, published, md5 = told["copy"]
-    return Found(source_id, size_bytes, modified, published, md5, known)
+    validators = None if told["validators"] is None else Validators(*told["validators"])
+    return Found(source_id, size_bytes, modified, published, md5, known, validators, told["is_sent"])

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Final
 
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
-from dcc.sources.hosting import Hosting
+from dcc.sources.base import Validators
+from dcc.sources.hosting import EarlierCopy, Hosting
 from dcc.tracker.hostings.download_plan import PlannedZip
 
 BATCH_SECONDS: Final = 30.0
@@ -27,12 +28,13 @@ _UNKNOWN_BYTES: Final = 5_000_000
 
 @dataclass(frozen=True, slots=True)
 class BatchArchive:
-    """An archive as listed; `reads_checksum`: its published checksum counts."""
+    """An archive as listed; `earlier`: the copy of it that the session has from there."""
 
     key: ZipKey
     centre: str | None
     hosting: Hosting
     published: str | None
+    earlier: EarlierCopy | None = None
 
     def expected_seconds(self, rate: float) -> float:
         """The expected seconds of work on it, for a source that sends `rate` bytes a second."""
@@ -64,6 +66,7 @@ class Batch:
                     one.hosting.folder,
                     one.hosting.manifest,
                 ],
+                None if one.earlier is None else [astuple(one.earlier.validators), *one.earlier[1:]],
             ]
             for one in self.archives
         ]
@@ -82,8 +85,9 @@ class Batch:
                     centre,
                     Hosting(number, source_id, size, modified, has_md5, own=own, folder=folder, manifest=manifest),
                     published,
+                    None if earlier is None else EarlierCopy(Validators(*earlier[0]), *earlier[1:]),
                 )
-                for action, file_name, centre, published, hosting in told["archives"]
+                for action, file_name, centre, published, hosting, earlier in told["archives"]
                 for number, size, modified, has_md5, own, folder, manifest in [hosting]
             ),
         )

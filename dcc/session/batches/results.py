@@ -7,6 +7,7 @@ import shutil
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -27,15 +28,18 @@ from dcc.qc.database import open_qc_database, require_current
 from dcc.qc.reference.refresh import ensure_reference
 from dcc.runtime.log_context import progress_log
 from dcc.session.batches.bundles import ARCHIVE, Found, open_bundle
-from dcc.session.batches.planning import Batch, plan_round
+from dcc.session.batches.planning import Batch, BatchArchive, plan_round
 from dcc.session.batches.worker import LEFT_SINCE, PLANS, RESULTS, SESSIONS, folder_of
+from dcc.session.fetching.archive_transfer import origin_of
 from dcc.session.leases import active_sessions
 from dcc.session.prepare.archive_checks import Ready
 from dcc.session.sessions import Session
 from dcc.settings import Settings
-from dcc.sources.base import ActionListing, Block, BlockwiseConnection
-from dcc.sources.hosting import Hosting
+from dcc.sources.base import ActionListing, Block, BlockwiseConnection, NotModified, Validators
+from dcc.sources.hosting import EarlierCopy, Hosting
 from dcc.store.objects import ObjectStore
+from dcc.store.staging import Staging
+from dcc.tracker.attempts import earlier_copies
 from dcc.tracker.database import run_reading
 from dcc.tracker.hostings.download_plan import PlannedZip
 from dcc.tracker.hostings.source_statistics import source_rates
@@ -59,10 +63,22 @@ class Workers(Protocol):
 
 
 class WorkerConnection(BlockwiseConnection):
-    """Replaces the connection to a source if a worker has fetched the archive; see `Connection`."""
+    """Replaces the connection to a source if a worker has asked for the archive; see `Connection`.
+
+    See also `ServesConditionally`.
+    """
 
     def __init__(self, folder: Path, found: Found) -> None:
         self._label, self._folder, self._found = "a worker", folder, found
+        self._is_expected = False
+
+    def expect(self, known: Validators) -> None:  # noqa: ARG002 - the worker has asked
+        """Let `fetch` raise NotModified if the worker was not sent the archive."""
+        self._is_expected = True
+
+    def validators(self) -> Validators | None:
+        """The validators of the archive that the worker fetched."""
+        return self._found.validators
 
     def list_action(self, action: Action) -> ActionListing:
         """Nothing is listed there."""
@@ -77,6 +93,8 @@ class WorkerConnection(BlockwiseConnection):
 
     def _blocks(self, action: Action, name: str, offset: int, size: int | None) -> Generator[Block, None, None]:  # noqa: ARG002
         beside = next((each for each in MANIFEST_FORMATS if name.endswith(manifest_beside("", each))), None)
+        if beside is None and self._is_expected and not self._found.is_sent:
+            raise NotModified
         path = self._folder / (ARCHIVE if beside is None else manifest_beside(ARCHIVE, beside))
         try:
             with path.open("rb") as file:
@@ -174,7 +192,14 @@ def prepared_by_workers(
     try:
         _see_to_reference_data(settings)
         rates = run_reading(tracker, source_rates, patience_seconds=settings.database_retry)
-        _have_prepared(workers, results, session, planned, rates, settings.downloads_per_source)
+        hostings = [one.hostings[0].id for one in planned if one.hostings]
+        earlier = run_reading(
+            tracker,
+            lambda connection: earlier_copies(connection, hostings),
+            patience_seconds=settings.database_retry,
+        )
+        held = _HeldCopies(Staging(settings.staging_directory), earlier)
+        _have_prepared(workers, results, session, planned, rates, settings.downloads_per_source, held)
     except (StoreUnreachableError, StoreRefusedError) as error:
         session.note_trouble(Phase.DOWNLOAD, error)
     except (QcDatabaseUnreachableError, QcDatabaseOutdatedError) as error:
@@ -224,6 +249,23 @@ def _see_to_reference_data(settings: Settings) -> None:
         qc.dispose()
 
 
+class _HeldCopies:
+    """What staging has of the archives of batches, which workers need not be sent again."""
+
+    def __init__(self, staging: Staging, earlier: Mapping[int, EarlierCopy]) -> None:
+        self._staging, self._earlier = staging, earlier
+
+    def told(self, batch: Batch) -> Batch:
+        """The batch with the copies that staging has."""
+        return replace(batch, archives=tuple(replace(one, earlier=self._of(one)) for one in batch.archives))
+
+    def _of(self, archive: BatchArchive) -> EarlierCopy | None:
+        key, earlier = archive.key, self._earlier.get(archive.hosting.id)
+        if earlier is None or self._staging.resumable(key, origin_of(archive.hosting)):
+            return None
+        return earlier if self._staging.holds(key, earlier.size_bytes, earlier.md5) else None
+
+
 def _have_prepared(
     workers: Workers,
     results: FromWorkers,
@@ -231,6 +273,7 @@ def _have_prepared(
     planned: Sequence[PlannedZip],
     rates: Mapping[int, float],
     connections: int,
+    held: _HeldCopies,
 ) -> None:
     """Have workers fetch and prepare the planned archives, in rounds, as long as a round has results.
 
@@ -243,7 +286,7 @@ def _have_prepared(
         for batch in batches:
             number += 1
             names.append(f"batch_{number}")
-            results.put_plan(names[-1], batch)
+            results.put_plan(names[-1], held.told(batch))
         workers.run(session.id, names, session.check, results)
         results.withdraw_plans()
         there = results.look()

@@ -149,7 +149,7 @@ class _Worker:
                             return
                         continue
                     yield archive, self._bundle
-                    self._staging.archive(archive.key).unlink()
+                    self._staging.archive(archive.key).unlink(missing_ok=True)
 
     def _prepare(self, archive: BatchArchive, connection: SourceConnection) -> None:
         key, published = archive.key, archive.published
@@ -160,21 +160,25 @@ class _Worker:
 
         received = receive(
             connection,
-            Transfer(0, key, archive.hosting, archive.published),
+            Transfer(0, key, archive.hosting, archive.published, archive.earlier, is_held=True),
             self._staging,
             lambda _: None,
             pace=Pace.from_settings(self._settings),
             most_unsized=self._settings.max_unsized_bytes,
             on_published=heard,
         )
-        contents = self._staging.contents(key)
+        hosting, contents = archive.hosting, self._staging.contents(key)
+        listed = hosting.source_id, hosting.size_bytes, hosting.modified
+        if not received.is_sent:
+            found = Found(*listed, published, "", None, received.validators, is_sent=False)
+            write_bundle(self._bundle, received.path, contents, found)
+            return
         checked = self._checker.check(received.path, contents, received.md5)
         problems = None
         if isinstance(checked, CheckedArchive):
             problems = self._prepare_rows(archive, checked, contents)
-        hosting = archive.hosting
-        listed = hosting.source_id, hosting.size_bytes, hosting.modified
-        write_bundle(self._bundle, received.path, contents, Found(*listed, published, checked.md5, problems))
+        found = Found(*listed, published, checked.md5, problems, received.validators)
+        write_bundle(self._bundle, received.path, contents, found)
 
     def _prepare_rows(
         self, archive: BatchArchive, checked: CheckedArchive, contents: Path
