@@ -37,7 +37,7 @@ def test_a_session_leaves_alone_what_is_on_hold_until_it_is_released(listed: Dcc
     names.write_text(f"# two\n{NAMES[0]}\n\n{NAMES[1].removeprefix('add/')}\n", "utf-8")
     dry = listed("hold", "--file", names, "--reason", "wait", "--dry-run").stdout
     assert NAMES[0] in dry
-    assert "2 zip actions would be put on hold." in dry
+    assert "2 submissions would be put on hold." in dry
     assert states(listed, "--on-hold") == {}
     assert listed.json("hold", "--file", names, "--reason", "wait") == {
         "zips": NAMES[:2],
@@ -45,7 +45,7 @@ def test_a_session_leaves_alone_what_is_on_hold_until_it_is_released(listed: Dcc
         "dry_run": False,
     }
     again = listed("hold", NAMES[0], "--reason", "wait").stdout
-    assert again == "0 zip actions put on hold.\n1 left out: on hold already.\n"
+    assert again == "0 submissions put on hold.\n1 left out: on hold already.\n"
     listed("crawl")
     assert states(listed) == dict(zip(NAMES, ["zip_name done", "zip_name done", "xsd done"], strict=True))
     assert list(states(listed, "--on-hold")) == NAMES[:2]
@@ -83,7 +83,7 @@ def test_what_is_hopeless_waits_for_nobody_until_that_is_revoked(dcc: Dcc) -> No
     assert states(dcc, "--status", "failed") == {}
     assert list(states(dcc, "--acknowledged")) == [BAD]
     assert dcc.json("status")["acknowledged"] == 1
-    assert "1 zip action acknowledged: dcc zips --acknowledged" in dcc("status").stdout
+    assert "1 submission acknowledged: dcc zips --acknowledged" in dcc("status").stdout
     dcc("acknowledge", BAD, "--revoke")
     assert list(states(dcc, "--status", "failed")) == [BAD]
     dcc("acknowledge", BAD, "--reason", "again")
@@ -138,5 +138,5 @@ def test_many_are_processed_again_by_filters_and_what_cannot_is_left_out(listed:
     assert "1 left out: on hold." in said.stderr
     assert states(listed, "--status", "done") == dict.fromkeys(NAMES[1:], "xsd done")
     nothing = listed("retry", "--centre", "H").stdout.splitlines()
-    assert nothing[0] == "0 zip actions processed again."
+    assert nothing[0] == "0 submissions processed again."
     assert nothing[1:] == ["1 left out: on hold.", "2 left out: neither failed nor set aside."]

@@ -128,7 +128,7 @@ def test_the_status_counts_zip_actions_and_documents_and_tells_of_each_source(dc
 
     said = dcc("status").stdout
     lines = [re.sub(r"\s+", " ", line).strip() for line in said.splitlines()]
-    for expected in ("Zip actions: 3", "zip_name failed 1", "xsd done 1", "Documents: 3", "File sources"):
+    for expected in ("Submissions: 3", "zip_name failed 1", "xsd done 1", "Documents: 3", "File sources"):
         assert expected in lines
     assert any(re.match(r"1 H file:///\S+ available yes 3 ok 20", line) for line in lines)
     assert any(line.startswith("Session 1: finished, started 20") for line in lines)

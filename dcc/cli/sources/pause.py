@@ -28,7 +28,7 @@ def pause(source_id: int, reason: str, until: datetime | None) -> None:
     Example:
       dcc source pause 3 --reason "Harwell moves its server" --until 2026-12-01
 
-    Exit codes: 0; 2 an unknown source, or a time that is over.
+    Exit codes: 0; 2 an unknown source, or a time that is over; 4 the tracker cannot be reached.
     """
     from dcc.sources.due import Pause
     from dcc.tracker.database import writing
@@ -56,7 +56,7 @@ def resume(source_id: int) -> None:
     Example:
       dcc source resume 3
 
-    Exit codes: 0; 2 an unknown source.
+    Exit codes: 0; 2 an unknown source; 4 the tracker cannot be reached.
     """
     from dcc.tracker.database import writing
     from dcc.tracker.register.source_pace import set_pause

@@ -205,8 +205,8 @@ def print_chosen(
         echo_json({"zips": [str(one.key) for one in taken], "left_out": others, "dry_run": dry_run})
         return
     if dry_run:
-        echo_table(("zip action", "phase", "status"), [(one.key, one.phase, one.status) for one in taken])
-    click.echo(f"{count_of(len(taken), 'zip action')} {'would be ' if dry_run else ''}{done}.")
+        echo_table(("submission", "phase", "status"), [(one.key, one.phase, one.status) for one in taken])
+    click.echo(f"{count_of(len(taken), 'submission')} {'would be ' if dry_run else ''}{done}.")
     reasons: dict[str, int] = defaultdict(int)
     for _, why in left_out:
         reasons[why] += 1

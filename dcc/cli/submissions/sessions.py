@@ -48,6 +48,10 @@ def list_command(limit: int, as_json: bool) -> None:
       "failed_phase", "tasks": [{"phase", "comment", "started", "finished", "outcome"}],
       "crawls": [as last_crawl of `dcc status --json`]}
 
+    \b
+    Example:
+      dcc session list --limit 5
+
     Exit codes: 0; 4 the tracker cannot be reached.
     """
     _print_list(limit, as_json)
@@ -110,6 +114,10 @@ def show(session_id: int, as_json: bool) -> None:
                   "documents", "findings", "failed", "seconds"}: archives, bytes fetched,
                   documents of these archives, their errors with the crawl's findings, archives
                   that failed, and how long fetching took
+
+    \b
+    Example:
+      dcc session show 12
 
     Exit codes: 0; 2 there is no such session; 4 the tracker cannot be reached.
     """

@@ -149,7 +149,7 @@ def status(as_json: bool) -> None:
         return
     if settings.environment is not None:
         click.echo(f"{click.style('Environment', bold=True)}: {settings.environment}\n")
-    _print_states("Zip actions", zip_actions)
+    _print_states("Submissions", zip_actions)
     _print_states("Documents", xml_files)
     if expected.archives:
         click.echo(f"{count_of(expected.archives, 'archive')} to fetch: {expected_text(expected)}\n")
@@ -158,7 +158,7 @@ def status(as_json: bool) -> None:
     _print_list("Held archives", [one.message for one in held_archives])
     for kind, option, what in _DECIDED:
         if decided[DecisionKind(kind)]:
-            click.echo(f"\n{count_of(decided[DecisionKind(kind)], 'zip action')} {what}: dcc zips --{option}")
+            click.echo(f"\n{count_of(decided[DecisionKind(kind)], 'submission')} {what}: dcc zips --{option}")
     if proposals:
         click.echo(f"\n{count_of(proposals, 'proposed withdrawal')} to decide on: dcc data proposals")
     _print_archive_store(stored)

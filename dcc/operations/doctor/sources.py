@@ -48,7 +48,7 @@ def check_registered(surroundings: Environment) -> Iterator[Finding]:
         )
         return
     others = len(entries) - len(crawled)
-    yield ok("file sources", f"{len(crawled)} are crawled{f', {others} others are not' if others else ''}.")
+    yield ok("file sources", f"Crawled: {len(crawled)}; not crawled: {others}.")
     for entry in crawled:
         subject = f"file source {entry.id} ({entry.centre})"
         crawl = crawls.get(entry.id)

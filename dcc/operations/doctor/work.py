@@ -151,7 +151,7 @@ def check_archive_store(surroundings: Environment) -> Iterator[Finding]:
     elif faulty:
         yield warning("archive store", f"{faulty:,} copies are bad or missing.", "dcc archive repair")
     else:
-        yield ok("archive store", f"It has {found.archives.archives:,} archives; {found.pending:,} copies are pending.")
+        yield ok("archive store", f"Archives: {found.archives.archives:,}; pending copies: {found.pending:,}.")
 
 
 def check_schema_files(surroundings: Environment) -> Iterator[Finding]:
