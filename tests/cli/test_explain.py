@@ -37,6 +37,12 @@ def test_rules_are_explained_too(bare_dcc: Dcc, rule: str) -> None:
     assert CATALOGUE[entry["id"]].severity in entry["meaning"]
 
 
+def test_after_a_phase_or_status_its_submissions_are_suggested(bare_dcc: Dcc) -> None:
+    bare_dcc.environment["DCC_SUGGESTIONS"] = "true"
+    for name, suggested in (("data", "dcc zips --phase=data"), ("cancelled", "dcc zips --status=cancelled")):
+        assert f"Next: {suggested} " in bare_dcc("explain", name).stderr
+
+
 def test_what_crawls_notice_is_explained(bare_dcc: Dcc) -> None:
     result = bare_dcc("explain", "listing:changed")
     assert "Archives have changed under names that were taken before." in result.stdout

@@ -187,6 +187,7 @@ NEXT: Final[Mapping[str, tuple[Step, ...]]] = {
     "settings": (Step("dcc doctor", "whether the installation is fit to work"),),
     "explain": (
         Step("dcc data findings --each --rule {explained_rule}", "what it found"),
+        Step("dcc zips {explained_state}", "the submissions there"),
         Step("dcc doctor", "whether the installation is fit to work"),
     ),
     "example": (Step("dcc validate {directory}", "checks its archives as the platform would"),),

@@ -110,6 +110,7 @@ def state_explained(name: str) -> Explanation | None:
     for table, option in (("phase", "phase"), ("a_status", "status")):
         for row in REFERENCE_ROWS[table]:
             if row.short_name == name.lower():
+                note_facts(explained_state=f"--{option}={row.short_name}")
                 advice = (
                     f"`dcc zips --{option} {row.short_name}` lists the submissions there; `dcc show` explains each."
                 )
