@@ -97,6 +97,13 @@ class Delegated:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftOut:
+    """From now on the installation leaves out a step after validation; an empty one: no step."""
+
+    step: str
+
+
+@dataclass(frozen=True, slots=True)
 class Crawled:
     """A session: `dcc crawl`."""
 
@@ -108,9 +115,11 @@ class Retried:
     archive: int
 
 
-Happening = Uploaded | Uploading | Removed | Published | Away | Delegated | Crawled | Retried
+Happening = Uploaded | Uploading | Removed | Published | Away | Delegated | LeftOut | Crawled | Retried
 
 ARCHIVES: Final = 3
+STEPS: Final = ("upload", "data", "context", "overview")
+"""The steps that may be left out, in their order."""
 _SESSIONS: Final = 7
 _BETWEEN: Final = 3
 
@@ -130,7 +139,7 @@ def history(seed: int) -> Iterator[Happening]:
 
 def _one(rng: random.Random) -> Happening:
     place, archive = rng.choices(list(Place), (3, 2))[0], rng.randrange(ARCHIVES)
-    match rng.choices(range(6), (10, 2, 2, 3, 1, 1))[0]:
+    match rng.choices(range(7), (10, 2, 2, 3, 1, 1, 3))[0]:
         case 0:
             return Uploaded(place, _copy(rng, archive))
         case 1:
@@ -142,8 +151,10 @@ def _one(rng: random.Random) -> Happening:
             return Published(place, archive, None if version is None else Copy(archive, version))
         case 4:
             return Away(place)
-        case _:
+        case 5:
             return Delegated(rng.random() < 0.5)
+        case _:
+            return LeftOut(rng.choice(("", *STEPS)))
 
 
 def _copy(rng: random.Random, archive: int) -> Copy:

@@ -26,7 +26,7 @@ from dcc.qc import models
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.tracker.database import writing
-from dcc.tracker.models import XmlFile, XmlLog, ZipAction, ZipFile
+from dcc.tracker.models import AnException, XmlFile, XmlLog, ZipAction, ZipFile
 from dcc.tracker.register import centres, file_sources
 from tests.histories.happenings import Copy, Form, Place, Version
 
@@ -59,18 +59,22 @@ def content_of(copy: Copy) -> bytes:
             return whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :]
 
 
+LEFT_OUT: Final = "left_out_"
+
+
 @dataclass(frozen=True, slots=True)
 class Holdings:
     """What the databases hold: the state of each archive, of its documents, and the animals that are current.
 
     `animals` are the numbers of current animals by archive; `troubled` are the archives with a document that failed and
-    has its reason in the log.
+    has its reason in the log. `left_out` are the steps that are noted as left out of documents, by archive.
     """
 
     states: dict[int, str]
     documents: dict[int, tuple[str, ...]]
     animals: dict[int, int]
     troubled: frozenset[int]
+    left_out: dict[int, str]
 
 
 @dataclass
@@ -133,6 +137,10 @@ class Life:
         """Have a place not there for the next session."""
         self._away.add(place)
 
+    def leave_out(self, step: str) -> None:
+        """Leave out a step from now on; an empty one: none."""
+        self.settings = self.settings.model_copy(update={"left_out_steps": step})
+
     def crawl(self) -> None:
         """Run a session."""
         with self._meanwhile():
@@ -157,7 +165,8 @@ class Life:
                 )
             ).all()
             latest: dict[str, tuple[int, str]] = {}
-            logged = set(connection.scalars(select(XmlLog.xml_id).where(XmlLog.cleared.is_(None))))
+            logs = select(XmlLog.xml_id, AnException.short_name).join(AnException).where(XmlLog.cleared.is_(None))
+            logged = dict(connection.execute(logs).tuples().all())
             for row in connection.execute(
                 select(XmlFile.id, XmlFile.fname, XmlFile.phase_id, XmlFile.status_id).order_by(XmlFile.id)
             ):
@@ -166,12 +175,14 @@ class Life:
             table = models.Specimen.__table__
             animals = connection.scalars(select(table.c.specimen_id).where(table.c.is_current)).all()
         documents: dict[int, tuple[str, ...]] = {}
-        troubled = set()
+        troubled, left_out = set(), {}
         for name, (number, state) in latest.items():
             archive = numbers[name.replace(".specimen.impc.xml", ".impc.zip")]
             documents[archive] = (*documents.get(archive, ()), state)
             if number in logged and state.endswith("failed"):
                 troubled.add(archive)
+            if (kind := logged.get(number, "")).startswith(LEFT_OUT):
+                left_out[archive] = kind.removeprefix(LEFT_OUT)
         found: dict[int, int] = {}
         for animal in animals:
             archive = int(animal.rpartition("M")[2]) // 100
@@ -181,6 +192,7 @@ class Life:
             documents,
             found,
             frozenset(troubled),
+            left_out,
         )
 
     @contextmanager

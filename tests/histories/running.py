@@ -24,6 +24,7 @@ from tests.histories.happenings import (
     Crawled,
     Delegated,
     Happening,
+    LeftOut,
     Place,
     Published,
     Removed,
@@ -196,6 +197,9 @@ def _befall(happening: Happening, life: Life, expected: Expected) -> bool:
         case Delegated(in_force):
             _delegate(life, in_force)
             expected.delegated = in_force
+        case LeftOut(step):
+            life.leave_out(step)
+            expected.left_out = step
         case Crawled():
             life.crawl()
             expected.crawl()
@@ -203,7 +207,7 @@ def _befall(happening: Happening, life: Life, expected: Expected) -> bool:
             record = expected.records.get(archive)
             # What would be loaded on top of what was loaded is another story, and so is half of what grows.
             growing = any((place, archive) in expected.growing for place in Place)
-            if record is None or record.state == LOADED or growing:
+            if record is None or record.state == LOADED or record.left_out or growing:
                 return False
             life.retry(archive)
             expected.retry(archive)
@@ -241,6 +245,8 @@ def _told(happening: Happening) -> str:
             return f"away in the next session: {place}"
         case Delegated(in_force):
             return "delegated" if in_force else "delegation revoked"
+        case LeftOut(step):
+            return f"left out from now on: {step or 'nothing'}"
         case Crawled():
             return "SESSION"
         case Retried(archive):
