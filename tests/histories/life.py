@@ -166,7 +166,7 @@ class Life:
             ).all()
             latest: dict[str, tuple[int, str]] = {}
             logs = select(XmlLog.xml_id, AnException.short_name).join(AnException).where(XmlLog.cleared.is_(None))
-            logged = dict(connection.execute(logs).tuples().all())
+            logged = dict(connection.execute(logs).all())
             for row in connection.execute(
                 select(XmlFile.id, XmlFile.fname, XmlFile.phase_id, XmlFile.status_id).order_by(XmlFile.id)
             ):
