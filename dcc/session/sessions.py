@@ -19,7 +19,14 @@ from typing import Final, Protocol, TypeVar
 
 from sqlalchemy import Connection, Engine, func, select, update
 
-from dcc.errors import DatabaseUnreachableError, DccError, DiskFullError, SessionLostError, SessionTimeLimitError
+from dcc.errors import (
+    DatabaseUnreachableError,
+    DccError,
+    DiskFullError,
+    ReferenceDataError,
+    SessionLostError,
+    SessionTimeLimitError,
+)
 from dcc.outcomes import EndReason, ZipKey
 from dcc.phases import Phase
 from dcc.runtime.disk_space import stems_from_full_disk
@@ -154,10 +161,10 @@ class Session:
     def note_trouble(self, phase: Phase, error: DccError) -> None:
         """Record trouble beyond any archive or source: a failed task of the session, reported at its end.
 
-        `troubles` has them all.
+        `troubles` has them all. Refused reference data keep a session from nothing: the earlier ones are used.
         """
-        lacked_room = isinstance(error, DiskFullError)
-        self.finish_task(self.start_task(phase, str(error)), failed=True, lacked_room=lacked_room)
+        lacked_room, failed = isinstance(error, DiskFullError), not isinstance(error, ReferenceDataError)
+        self.finish_task(self.start_task(phase, str(error)), failed=failed, lacked_room=lacked_room)
         self.troubles += (error,)
         self.notices += (str(error),)
 

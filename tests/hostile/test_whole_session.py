@@ -123,6 +123,7 @@ def run_audited(installation: Installation, tmp_path: Path, folder: Path) -> tup
     notes.touch()
     kept = {name: value for name, value in os.environ.items() if not name.startswith("DCC_")}
     environment = kept | {
+        "DCC_HOME": str(home),
         "DCC_TRACKER_URL": installation.settings.tracker_database_url,
         "DCC_MIN_FREE_BYTES": "0",
         "DCC_MAX_RETRIES": "0",

@@ -42,8 +42,9 @@ def most_in_half_a_second(times: list[float]) -> int:
 
 def test_threads_share_the_turns_at_a_server() -> None:
     turns = Turns("server", RATE)
+    began = time.time()
     times = sent([turns] * 3, 15)
-    assert times[-1] - times[0] >= 43 / RATE
+    assert times[-1] - began >= 43 / RATE
     assert most_in_half_a_second(times) <= 0.5 * RATE + 3
 
 
@@ -56,8 +57,9 @@ def test_processes_share_the_turns_at_a_server(installation: Installation, sftp_
     places = ConnectionPlaces(installation.tracker, installation.settings)
     with places.kept(), places.place(address, lambda: False):
         # As two processes have them.
+        began = time.time()
         times = sent([Turns("127.0.0.1", RATE), Turns("127.0.0.1", RATE)], 45)
-    assert times[-1] - times[0] >= 80 / RATE
+    assert times[-1] - began >= 80 / RATE
 
 
 @pytest.mark.servers

@@ -32,9 +32,11 @@ _SHOWN = 20
 @click.option("--rules", metavar="MODULE", help="A module with proposed rules: its name, or its file or folder.")
 @click.option("--centre", multiple=True, metavar="CODE", help="Only archives of this centre; repeatable.")
 @click.option("--since", type=click.DateTime(["%Y-%m-%d"]), help="Only archives whose names have this date or later.")
-@click.option("--workers", type=click.IntRange(1), help="Processes on this machine; DCC_WORKERS by default.")
+@click.option("--workers", type=click.IntRange(1, 64), help="Processes on this machine; DCC_WORKERS by default.")
 @click.option("--page", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write a page to FILE.")
-@click.option("--limit", type=click.IntRange(0), default=_SHOWN, show_default=True, help="Lines of each table; 0: all.")
+@click.option(
+    "--limit", type=click.IntRange(0, 1_000_000), default=_SHOWN, show_default=True, help="Lines of each table; 0: all."
+)
 @json_option
 def replay(
     xsd: Path | None,

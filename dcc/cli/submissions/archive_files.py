@@ -14,6 +14,7 @@ import click
 
 from dcc.cli.shell.context import json_option, open_tracker, settings_from_environment
 from dcc.cli.shell.output import byte_size, count_of, echo_json, echo_table
+from dcc.cli.shell.parameter_types import ID
 from dcc.errors import ConfigurationError, NotFoundError
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ _CHUNK = 256 * 1024
 _CONTROLS = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]")
 
 attempt_option = click.option(
-    "--attempt", type=int, metavar="ID", help="Of this attempt, as `dcc archive list` shows them; by default the last."
+    "--attempt", type=ID, metavar="ID", help="Of this attempt, as `dcc archive list` shows them; by default the last."
 )
 
 
