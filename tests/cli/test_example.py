@@ -101,3 +101,10 @@ def test_a_manifest_is_written_beside_an_archive(bare_dcc: Dcc, tmp_path: Path, 
 def test_without_a_document_no_manifest_is_written(bare_dcc: Dcc, tmp_path: Path) -> None:
     assert "holds no .xml document" in bare_dcc.error("manifest", tmp_path, exit_code=2)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_document_that_cannot_be_counted_is_named(bare_dcc: Dcc, tmp_path: Path) -> None:
+    archive = bare_dcc.json("example", tmp_path, "--kind", "schema-errors")["path"]
+    said = bare_dcc.error("manifest", archive, exit_code=1)
+    assert "impc.xml cannot be counted: " in said
+    assert "dcc validate" in said

@@ -14,6 +14,7 @@ from dcc.cli.shell.output import count_of, echo_json, printable
 from dcc.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from dcc.archives.manifest import Counts
     from dcc.documents.schema_set import SchemaSet
 
 
@@ -88,8 +89,15 @@ def _rows_of_archive(archive: Path) -> list[dict[str, Any]]:
 
 def _rows(files: dict[str, Path], schemas: SchemaSet) -> list[dict[str, Any]]:
     from dcc.archives.manifest import manifest_row
+
+    return [manifest_row(place, path, _counts(place, path, schemas)) for place, path in files.items()]
+
+
+def _counts(place: str, path: Path, schemas: SchemaSet) -> Counts:
+    from dcc.errors import DocumentError
     from dcc.session.prepare.manifests import count_file
 
-    return [
-        manifest_row(place, path, count_file(place.rpartition("/")[2], path, schemas)) for place, path in files.items()
-    ]
+    try:
+        return count_file(place.rpartition("/")[2], path, schemas)
+    except DocumentError as error:
+        raise type(error)(f"{place} cannot be counted: {error} `dcc validate` lists all its errors.") from error

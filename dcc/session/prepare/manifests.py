@@ -99,7 +99,7 @@ def count_file(name: str, path: Path, schemas: SchemaSet) -> Counts:
     if converter is None:
         kind = schemas.kind_of_file(path)
         if kind is None:
-            raise ConfigurationError(f"{path} is no document of the format. See `dcc validate {path}`.")
+            raise ConfigurationError(f"{name} is no document of the format. `dcc validate` says why.")
         return count_entities(path, kind)
     counted = []
     with tempfile.TemporaryDirectory(prefix="dcc-manifest-") as folder:
