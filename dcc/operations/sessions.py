@@ -39,7 +39,7 @@ class _SettingsAsk:
 
     def begin(self, session: Session) -> None:
         if self.settings.openlineage_url is not None:
-            from dcc.operations.lineage.sending import send_begin
+            from dcc.operations.openlineage.sending import send_begin
 
             send_begin(self.settings, session)
 
@@ -92,7 +92,7 @@ class _SettingsAsk:
     def _send_lineage(self, session: Session, failure: Exception | None) -> Iterable[str]:
         if self.settings.openlineage_url is None:
             return ()
-        from dcc.operations.lineage.sending import send_end
+        from dcc.operations.openlineage.sending import send_end
 
         broke_off = None if failure is None else redacted(str(failure)) or type(failure).__name__
         return send_end(self.tracker, self.settings, session.id, broke_off)

@@ -42,7 +42,7 @@ def send_begin(settings: Settings, session: Session) -> None:
         return
 
     def send() -> None:
-        from dcc.operations.lineage.events import SessionEvents
+        from dcc.operations.openlineage.events import SessionEvents
 
         events = [SessionEvents(settings, one.session).died() for one in session.dead]
         try:
@@ -59,8 +59,8 @@ def send_end(tracker: Engine, settings: Settings, session_id: int, failure: str 
     try:
         if find_spec("openlineage") is None:
             raise ModuleNotFoundError("the package openlineage-python is missing: pip install 'dcc[lineage]'")
-        from dcc.operations.lineage.events import SessionEvents
-        from dcc.operations.lineage.session_datasets import load_session_datasets
+        from dcc.operations.openlineage.events import SessionEvents
+        from dcc.operations.openlineage.session_datasets import load_session_datasets
 
         worked_on = load_session_datasets(tracker, settings, session_id)
         _send(settings, SessionEvents(settings, session_id).end(worked_on, failure))

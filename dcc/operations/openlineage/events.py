@@ -17,7 +17,7 @@ from openlineage.client import event_v2 as ol
 from openlineage.client import facet_v2 as facets
 from sqlalchemy.engine import make_url
 
-from dcc.operations.lineage.session_datasets import ENTITIES, SessionArchive, SessionDatasets, SessionDocument
+from dcc.operations.openlineage.session_datasets import ENTITIES, SessionArchive, SessionDatasets, SessionDocument
 from dcc.outcomes import EndReason
 from dcc.phases import Phase, Status
 from dcc.settings import Settings

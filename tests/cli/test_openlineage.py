@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from openlineage.client.event_v2 import RunState
 
-from dcc.operations.lineage.events import SessionEvents
+from dcc.operations.openlineage.events import SessionEvents
 from dcc.settings import load_settings
 from tests.cli.conftest import Dcc
 from tests.support.databases import only_sqlite
@@ -156,7 +156,7 @@ def test_a_session_that_was_killed_ends_in_the_same_run(bare_dcc: Dcc) -> None:
 def test_a_receiver_that_is_away_or_hangs_holds_up_no_session_and_is_said_once(
     submitted: Dcc, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dcc.operations.lineage.sending._ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr("dcc.operations.openlineage.sending._ANSWER_SECONDS", 0.5)
     receiver.delay = 3.0
     for port in (free_port(), receiver.server_port):
         submitted.environment["DCC_OPENLINEAGE_URL"] = f"http://127.0.0.1:{port}"
