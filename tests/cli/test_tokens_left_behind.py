@@ -138,7 +138,7 @@ def test_no_token_of_a_server_of_reference_data_is_left_anywhere(dcc: Dcc, regis
     _Registry.pages["/projects.csv"] = b"no table"
     run("--debug", "reference", "refresh", exit_code=1)
     outdated = sources(registry, WRONG)
-    run("--debug", "crawl", exit_code=4, DCC_DAGSTER_EVENTS="false", **outdated)
+    run("--debug", "crawl", exit_code=1, DCC_DAGSTER_EVENTS="false", **outdated)
     run.job("refresh_reference_data", **outdated)
     assert "403" in run("--debug", "reference", "list", exit_code=1, **outdated)
     run("doctor", "--json", exit_code=1, **outdated)
