@@ -41,7 +41,7 @@ class Turns:
             # Turns that were not used in time are lost, or they would be taken all at once.
             if self._next < now or self._next + self._gap / 2 > self._end:
                 seconds = self._turns * self._gap
-                reserve = _shared or self._reserve
+                reserve = next(reversed(_shared), self._reserve)
                 self._next = reserve(self._server, seconds)
                 self._end = self._next + seconds
             turn = self._next
@@ -54,7 +54,7 @@ class Turns:
         return begin
 
 
-_shared: Reserve | None = None
+_shared: Final[list[Reserve]] = []
 _all: Final[dict[tuple[str, float], Turns]] = {}
 _lock: Final = threading.Lock()
 
@@ -76,9 +76,9 @@ def turn_of(server: str, settings: Settings) -> Callable[[], None]:
 @contextmanager
 def sharing(reserve: Reserve) -> Iterator[None]:
     """Let this process reserve its turns by a function that other processes use too, during the block."""
-    global _shared
-    before, _shared = _shared, reserve
+    # Sessions of several groups may overlap in a process: each takes away its own alone.
+    _shared.append(reserve)
     try:
         yield
     finally:
-        _shared = before
+        _shared.remove(reserve)

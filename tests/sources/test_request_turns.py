@@ -13,7 +13,7 @@ from dcc.session.connection_places import ConnectionPlaces
 from dcc.settings import Settings
 from dcc.settings.server_limits import ServerLimits, parse_server_limits
 from dcc.sources.connect import connect
-from dcc.sources.request_turns import Turns
+from dcc.sources.request_turns import Reserve, Turns, sharing
 from dcc.tracker.register.source_addresses import load_addresses
 from tests.support.installations import Installation
 from tests.support.served_sources import register
@@ -46,6 +46,27 @@ def test_threads_share_the_turns_at_a_server() -> None:
     times = sent([turns] * 3, 15)
     assert times[-1] - began >= 43 / RATE
     assert most_in_half_a_second(times) <= 0.5 * RATE + 3
+
+
+def test_sessions_that_overlap_in_a_process_leave_none_of_their_turns_behind() -> None:
+    """Sessions of two groups: the one that began first ends first."""
+    asked: list[str] = []
+
+    def reserving(session: str) -> Reserve:
+        def reserve(_server: str, _seconds: float) -> float:
+            asked.append(session)
+            return time.time()
+
+        return reserve
+
+    first, second = sharing(reserving("first")), sharing(reserving("second"))
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    Turns("server", RATE).await_turn()
+    second.__exit__(None, None, None)
+    Turns("server", RATE).await_turn()
+    assert asked == ["second"]
 
 
 @pytest.mark.servers
