@@ -184,8 +184,10 @@ def _extract_member(settings: Settings, archive: Path, key: ZipKey, wanted: str,
 
 
 def _staged_archive(settings: Settings, attempt: Attempt) -> Path:
-    path = Staging(settings.staging_directory).archive(attempt.key)
-    if not path.is_file() or attempt.md5 is None or md5_of(path) != attempt.md5:
+    path = None
+    if attempt.md5 is not None:
+        path = Staging(settings.staging_directory).whole_archive(attempt.key, attempt.md5)
+    if path is None:
         raise StoredObjectLostError(
             f"Neither the archive store nor staging has the bytes of {attempt.key} that download {attempt.id} brought. "
             f"`dcc archive list {attempt.key}` shows its other attempts."

@@ -16,6 +16,7 @@ from dcc.settings import Settings
 from dcc.store.archive_store import ArchiveStore, Replica
 from dcc.store.copies import Copy, CopyState
 from dcc.tracker.models import utc_now
+from dcc.tracker.register.column_texts import PERSON_LENGTH
 from dcc.tracker.stored_archives import (
     Audit,
     WantedCopy,
@@ -113,7 +114,7 @@ def _remove_expired(copies: ArchiveCopies, days: int) -> int:
 
 def _audited(copies: ArchiveCopies, replica: Replica, wanted: Iterable[WantedCopy], requested_by: str) -> Audit:
     """Read these copies of a replica, and repair them; recorded."""
-    audit = Audit(replica.url, utc_now(), requested_by[:64])
+    audit = Audit(replica.url, utc_now(), requested_by[:PERSON_LENGTH])
     found: list[tuple[int, str, Copy]] = []
     for one in wanted:
         try:

@@ -31,7 +31,6 @@ from dcc.store.staging import Staging
 from dcc.tracker.database import run_reading, run_writing
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.stored_archives import (
-    Unkept,
     WantedCopy,
     delivered_as,
     note_stored,
@@ -110,18 +109,17 @@ class ArchiveCopies:
         for one in missing:
             if _is_over(deadline):
                 break
-            if one.key.file_name not in staged or not self._is_staged(one):
+            archive = None
+            if one.key.file_name in staged:
+                archive = self._staging.whole_archive(one.key, one.md5, one.size_bytes)
+            if archive is None:
                 continue
             with suppress(OSError):
-                kept.append((one.download_id, self.store.put(self._staging.archive(one.key))))
+                kept.append((one.download_id, self.store.put(archive)))
                 done.archives += 1
             if len(kept) >= _BATCH:
                 self._record_kept(kept)
         self._record_kept(kept)
-
-    def _is_staged(self, one: Unkept) -> bool:
-        archive = self._staging.archive(one.key)
-        return archive.is_file() and self._staging.holds(one.key, one.size_bytes or archive.stat().st_size, one.md5)
 
     def _record_kept(self, kept: list[tuple[int | None, Kept]]) -> None:
         if kept:

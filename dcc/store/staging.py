@@ -213,6 +213,17 @@ class Staging:
             return False
         return md5 is None or found == md5
 
+    def whole_archive(self, key: ZipKey, md5: str | None, size_bytes: int | None = None) -> Path | None:
+        """The path of the archive, if it is here with this MD5 and size, where they are known; else None."""
+        try:
+            archive = self.archive(key)
+            if not archive.is_file() or size_bytes not in (None, archive.stat().st_size):
+                return None
+            found = md5_of(archive)
+        except (BadFileNameError, OSError):
+            return None
+        return archive if md5 in (None, found) else None
+
 
 class _Places(NamedTuple):
     """The paths of an archive and of the files beside it."""

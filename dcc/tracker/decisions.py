@@ -19,7 +19,7 @@ from typing import Final
 from sqlalchemy import ColumnElement, Connection, and_, exists, func, not_, or_, select, update
 
 from dcc.databases.columns import utc_now
-from dcc.errors import ConfigurationError, InternalFaultError
+from dcc.errors import InternalFaultError
 from dcc.outcomes import Problem, ZipKey
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
 from dcc.tracker.database import exception_id, insert_rows
@@ -36,9 +36,8 @@ from dcc.tracker.models import (
     ZipLog,
 )
 from dcc.tracker.problems import problem_columns
+from dcc.tracker.register.column_texts import PERSON_LENGTH
 
-_LONGEST_REASON: Final = 255
-_PERSON_LENGTH: Final = 64
 RETRY_POLICY: Final = "retry policy"
 """Who opens failed downloads again in each session."""
 
@@ -79,24 +78,15 @@ def is_decided(*kinds: DecisionKind) -> ColumnElement[bool]:
     return exists(select(ZipDecision.id)).where(ZipDecision.za_id == ZipAction.id, *of_kind).correlate(ZipAction)
 
 
-def require_reason(reason: str) -> str:
-    """The reason of a decision, stripped. Raises ConfigurationError for one that is blank or too long."""
-    if not reason.strip():
-        raise ConfigurationError("The reason is empty. Give one: `dcc show` tells it.")
-    if len(reason.strip()) > _LONGEST_REASON:
-        raise ConfigurationError(f"The reason has {len(reason)} characters; {_LONGEST_REASON} fit. Shorten it.")
-    return reason.strip()
-
-
 def decide(connection: Connection, kind: DecisionKind, za_ids: Collection[int], *, by: str, reason: str) -> None:
     """Record a decision about submissions for which none of its kind is in force; `by` a person or a session."""
-    values = {"kind": kind.value, "decided_by": by[:_PERSON_LENGTH], "reason": reason, "created": utc_now()}
+    values = {"kind": kind.value, "decided_by": by[:PERSON_LENGTH], "reason": reason, "created": utc_now()}
     insert_rows(connection, ZipDecision.__table__, [{"za_id": za_id, **values} for za_id in za_ids])
 
 
 def revoke(connection: Connection, za_ids: Collection[int], *kinds: DecisionKind, by: str) -> None:
     """Revoke the decisions of some kinds that are in force for submissions."""
-    ended = {"revoked": utc_now(), "revoked_by": by[:_PERSON_LENGTH]}
+    ended = {"revoked": utc_now(), "revoked_by": by[:PERSON_LENGTH]}
     of_kinds = ZipDecision.kind.in_([kind.value for kind in kinds])
     in_force = ZipDecision.za_id.in_(IDS), of_kinds, ZipDecision.revoked.is_(None)
     statement = update(ZipDecision).where(*in_force).values(ended)

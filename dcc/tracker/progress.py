@@ -60,9 +60,9 @@ from dcc.tracker.models import (
     ZipDownload,
     utc_now,
 )
+from dcc.tracker.register.column_texts import PERSON_LENGTH
 from dcc.tracker.states import REQUESTED, SET_ASIDE, WAITING, State, advance, roll_up
 
-_REQUESTED_BY_LENGTH: Final = 64
 _REASON_LENGTH: Final = 256
 
 
@@ -264,7 +264,7 @@ def reopen(connection: Connection, za_ids: Collection[int], requested_by: str, r
         [
             {
                 "za_id": za_id,
-                "requested_by": requested_by[:_REQUESTED_BY_LENGTH],
+                "requested_by": requested_by[:PERSON_LENGTH],
                 "reason": reason[:_REASON_LENGTH],
                 "from_phase_id": state.phase,
                 "from_status_id": state.status,
@@ -310,7 +310,7 @@ def reopen_documents(
         [
             {
                 "xml_id": row_id,
-                "requested_by": requested_by[:_REQUESTED_BY_LENGTH],
+                "requested_by": requested_by[:PERSON_LENGTH],
                 "reason": reason[:_REASON_LENGTH],
                 "from_phase_id": state.phase,
                 "from_status_id": state.status,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
@@ -26,7 +25,7 @@ from dcc.cli.shell.context import json_option, open_tracker, parse_zip_key, sett
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import echo_json, expected_text, printable, warn
 from dcc.cli.shell.parameter_types import ID
-from dcc.cli.submissions.decisions import print_chosen
+from dcc.cli.submissions.decisions import left_out_lines, print_chosen
 from dcc.cli.submissions.notifications import notifying_tracker_outage
 from dcc.cli.submissions.selection import Selection, bulk_options
 from dcc.errors import DatabaseUnreachableError, SessionActiveError, SessionTimeLimitError
@@ -137,10 +136,10 @@ def crawl(
                    others, told of by an earlier session, keep it failed
 
     Exit codes: 0 the session finished (see `dcc session list`) and all is well; 1 it finished, and a submission failed,
-    stays failed or waits for confirmation, or the crawl has findings (a refused name, a changed archive); 2 wrong use,
-    or a database is not initialised; 3 another session is active; 4 it ended by faults (such as a source, a database or
-    reference data that cannot be read, while all else was done), by a full disk or by its time limit: the next session
-    continues; 130 a person stopped it: the next session continues.
+    stays failed or waits for confirmation, the crawl has findings (a refused name, a changed archive), or a set of
+    reference data was refused; 2 wrong use, or a database is not initialised; 3 another session is active; 4 it ended
+    by faults (such as a source, a database or a server of reference data that is away, while all else was done), by a
+    full disk or by its time limit: the next session continues; 130 a person stopped it: the next session continues.
     """
     if (group is not None) + bool(source_ids) + everything > 1:
         raise click.UsageError("--source, --group and --all exclude each other: give one of them.")
@@ -250,8 +249,8 @@ def _keys_to_retry(
     if dry_run or not taken:
         print_chosen("processed again", taken, left_out, dry_run=dry_run, as_json=as_json)
         return []
-    for why, number in Counter(why for _, why in left_out).items():
-        warn(f"{number:,} left out: {why}.")
+    for line in left_out_lines(left_out):
+        warn(line)
     return [one.key for one in taken]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -153,11 +153,9 @@ def acknowledge(reason: str | None, revoked: bool, dry_run: bool, as_json: bool,
         return "acknowledged already" if one.acknowledged else "" if one.status is Status.FAILED else "not failed"
 
     def work(connection: Connection, za_ids: list[int], reason: str) -> None:
-        if revoked:
-            revoke(connection, za_ids, DecisionKind.ACKNOWLEDGE, by=user_name())
-        else:
-            # One of an earlier failure would end with this one.
-            revoke(connection, za_ids, DecisionKind.ACKNOWLEDGE, by=user_name())
+        # Also before a new one: that of an earlier failure would end with it.
+        revoke(connection, za_ids, DecisionKind.ACKNOWLEDGE, by=user_name())
+        if not revoked:
             decide(connection, DecisionKind.ACKNOWLEDGE, za_ids, by=user_name(), reason=reason)
 
     done = ("not acknowledged any more" if revoked else "acknowledged", "acknowledge")
@@ -176,9 +174,9 @@ def _do(
 ) -> None:
     """Do `work` for the selected submissions without a refusal, in one transaction, and print what was done."""
     from dcc.tracker.database import writing
-    from dcc.tracker.decisions import require_reason
+    from dcc.tracker.register.column_texts import require_reason
 
-    text = "" if reason is None else require_reason(reason)
+    text = "" if reason is None else require_reason(reason, "`dcc show` tells it")
     zip_actions: Sequence[str] = given.pop("zip_actions")
     listed: TextIO | None = given.pop("listed")
     selection = Selection.of(zip_actions, listed, **given)
@@ -207,8 +205,10 @@ def print_chosen(
     if dry_run:
         echo_table(("submission", "phase", "status"), [(one.key, one.phase, one.status) for one in taken])
     click.echo(f"{count_of(len(taken), 'submission')} {'would be ' if dry_run else ''}{done}.")
-    reasons: dict[str, int] = defaultdict(int)
-    for _, why in left_out:
-        reasons[why] += 1
-    for why, number in reasons.items():
-        click.echo(f"{number:,} left out: {why}.")
+    for line in left_out_lines(left_out):
+        click.echo(line)
+
+
+def left_out_lines(left_out: Sequence[tuple[SelectedZip, str]]) -> list[str]:
+    """How many submissions were left out for each reason, a sentence a reason."""
+    return [f"{number:,} left out: {why}." for why, number in Counter(why for _, why in left_out).items()]

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection, select
 from sqlalchemy.orm import aliased
 
-from dcc.errors import BadFileNameError, StoredObjectLostError
+from dcc.errors import StoredObjectLostError
 from dcc.outcomes import Problem, ZipKey
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
 from dcc.qc.models import CentreBlock, Document
@@ -199,7 +199,7 @@ class ArchiveBytes:
 
         Raises StoreUnreachableError if a replica that is away may have them, and OSError.
         """
-        staged = self._staged(archive)
+        staged = self._staging.whole_archive(archive.key, archive.md5)
         if staged is not None or archive.sha256 is None:
             return staged
         path = self._folder / f"{archive.download_id}" / archive.key.file_name
@@ -218,14 +218,6 @@ class ArchiveBytes:
     def close(self) -> None:
         """Close connections."""
         self._store.close()
-
-    def _staged(self, archive: StoredArchive) -> Path | None:
-        try:
-            path = self._staging.archive(archive.key)
-            is_there = path.is_file() and self._staging.holds(archive.key, path.stat().st_size, archive.md5)
-        except (BadFileNameError, OSError):
-            return None
-        return path if is_there else None
 
 
 def centres_known(tracker: Connection) -> frozenset[str]:

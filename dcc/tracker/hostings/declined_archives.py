@@ -9,19 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
 
 from sqlalchemy import ColumnElement, Connection, exists, select, update
 
-from dcc.errors import ConfigurationError
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTIONS_BY_ID
 from dcc.tracker.database import insert_rows
 from dcc.tracker.lineage import chunks
 from dcc.tracker.models import ArchiveDecline, Centre, FileSourceHasZip, ZipAction, ZipFile, utc_now
-
-_LONGEST_REASON: Final = 255
-_PERSON_LENGTH: Final = 64
+from dcc.tracker.register.column_texts import PERSON_LENGTH, require_reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +60,10 @@ def list_declines(connection: Connection, *, everything: bool = False) -> list[D
 
 def decline(connection: Connection, za_id: int, *, declined_by: str, reason: str) -> Decline:
     """Decline an archive. Raises ConfigurationError for a reason that is blank or too long."""
-    if not reason.strip():
-        raise ConfigurationError("The reason is empty. Give one: the centres concerned are told.")
-    if len(reason) > _LONGEST_REASON:
-        raise ConfigurationError(f"The reason has {len(reason)} characters; {_LONGEST_REASON} fit. Shorten it.")
     values = {
         "za_id": za_id,
-        "declined_by": declined_by[:_PERSON_LENGTH],
-        "reason": reason.strip(),
+        "declined_by": declined_by[:PERSON_LENGTH],
+        "reason": require_reason(reason, "the centres concerned are told"),
         "created": utc_now(),
     }
     insert_rows(connection, ArchiveDecline.__table__, [values])
@@ -82,7 +74,7 @@ def revoke_decline(connection: Connection, za_id: int, *, revoked_by: str) -> De
     """Revoke the decline in force of an archive; returns None without one."""
     if za_id not in declines_of(connection, [za_id]):
         return None
-    ended = {"revoked": utc_now(), "revoked_by": revoked_by[:_PERSON_LENGTH]}
+    ended = {"revoked": utc_now(), "revoked_by": revoked_by[:PERSON_LENGTH]}
     in_force = ArchiveDecline.za_id == za_id, ArchiveDecline.revoked.is_(None)
     connection.execute(update(ArchiveDecline).where(*in_force).values(ended))
     return _declines(connection, ArchiveDecline.za_id == za_id)[-1]

@@ -20,9 +20,9 @@ from dcc.outcomes import ZipKey
 from dcc.phases import ACTIONS_BY_ID
 from dcc.tracker.database import insert_rows
 from dcc.tracker.models import Centre, OwnerNotice, ZipAction, ZipFile, utc_now
+from dcc.tracker.register.column_texts import PERSON_LENGTH
 
 _LOT: Final = 500
-_PERSON_LENGTH: Final = 64
 _MOST: Final = 1_000
 _Owner = aliased(Centre)
 
@@ -97,7 +97,7 @@ def add_notices(connection: Connection, notices: Sequence[NewNotice], *, again: 
             "file_name": one.file_name,
             "outcome": str(one.outcome),
             "counts": json.dumps(dict(one.counts), sort_keys=True),
-            "done_by": None if one.done_by is None else one.done_by[:_PERSON_LENGTH],
+            "done_by": None if one.done_by is None else one.done_by[:PERSON_LENGTH],
             "created": now,
             "reason": one.reason,
         }

@@ -34,9 +34,9 @@ from dcc.tracker.models import (
     ZipFile,
     utc_now,
 )
+from dcc.tracker.register.column_texts import PERSON_LENGTH
 from dcc.tracker.register.source_addresses import SourceState
 
-_PERSON_LENGTH: Final = 64
 _REASON_LENGTH: Final = 255
 
 
@@ -143,7 +143,7 @@ def decide(connection: Connection, za_ids: Collection[int], state: ProposalState
     values = {
         "state": state,
         "decided": utc_now(),
-        "decided_by": author[:_PERSON_LENGTH],
+        "decided_by": author[:PERSON_LENGTH],
         "reason": reason[:_REASON_LENGTH],
     }
     is_open = ProposedWithdrawal.state == ProposalState.OPEN

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from sqlalchemy import BindParameter, ColumnElement, Connection, Select, and_, bindparam, or_, select, update
 from sqlalchemy.orm import aliased
@@ -22,8 +22,8 @@ from dcc.rights import Rights
 from dcc.tracker.database import insert_rows
 from dcc.tracker.models import Centre, Delegation, ZipAction, ZipFile, utc_now
 from dcc.tracker.register.centres import centre_id_of
+from dcc.tracker.register.column_texts import PERSON_LENGTH
 
-_PERSON_LENGTH: Final = 64
 _Owner = aliased(Centre)
 _Delegate = aliased(Centre)
 
@@ -122,7 +122,7 @@ def delegate(
     values = {
         "owner_id": centre_id_of(connection, owner),
         "delegate_id": centre_id_of(connection, to),
-        "recorded_by": recorded_by[:_PERSON_LENGTH],
+        "recorded_by": recorded_by[:PERSON_LENGTH],
         "created": utc_now(),
         "until": until,
     }
@@ -148,7 +148,7 @@ def _revoke(connection: Connection, owner: str, to: str, revoked_by: str) -> int
     )
     found = connection.scalars(select(Delegation.id).where(*between, in_force())).all()
     if found:
-        ended = {"revoked": utc_now(), "revoked_by": revoked_by[:_PERSON_LENGTH]}
+        ended = {"revoked": utc_now(), "revoked_by": revoked_by[:PERSON_LENGTH]}
         connection.execute(update(Delegation).where(Delegation.id.in_(found)).values(ended))
     return len(found)
 

@@ -13,6 +13,7 @@ from dcc.databases.columns import UtcDateTime
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.sources.due import Due, Pace, PastCrawls, Pause, Windows, due, parse_age
 from dcc.tracker.models import FileSource, ResourceStateRow, SourceCrawlRow, utc_now
+from dcc.tracker.register.column_texts import PERSON_LENGTH
 from dcc.tracker.register.source_addresses import SourceState, is_paused
 
 _FAILED: Final = "failed"
@@ -47,7 +48,7 @@ def set_pause(connection: Connection, source_id: int, pause: Pause | None) -> No
     values = {
         "paused": pause and pause.since,
         "paused_until": pause and pause.until,
-        "paused_by": pause and pause.by[:64],
+        "paused_by": pause and pause.by[:PERSON_LENGTH],
         "pause_reason": pause and pause.reason[:256],
         # Also if nothing else changes, because failures before it do not count.
         "last_update": func.current_timestamp(),
