@@ -145,7 +145,7 @@ def _show(done: Audited, *, as_json: bool) -> None:
         if done.caught_up.archives or done.caught_up.copies:
             click.echo(
                 f"Kept {count_of(done.caught_up.archives, 'archive')} from staging, and made "
-                f"{count_of(done.caught_up.copies, 'pending copy').replace('copys', 'copies')}."
+                f"{count_of(done.caught_up.copies, 'pending copy')}."
             )
         if done.removed:
             click.echo(f"Removed {count_of(done.removed, 'archive')} older than DCC_ARCHIVE_KEEP_DAYS.")

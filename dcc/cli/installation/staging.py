@@ -172,7 +172,7 @@ def clean(yes: bool, dry_run: bool, unknown: bool, as_json: bool, **policy: obje
     _echo_entries(cleaned.removed[:_SHOWN], verdict=False)
     if len(cleaned.removed) > _SHOWN:
         click.echo(f"... and {len(cleaned.removed) - _SHOWN:,} more; --json lists them all.")
-    what = f"{count_of(len(cleaned.removed), 'entry').replace('entrys', 'entries')} of {byte_size(cleaned.bytes)}"
+    what = f"{count_of(len(cleaned.removed), 'entry')} of {byte_size(cleaned.bytes)}"
     if yes:
         click.echo(f"Removed {what} from staging.")
     else:
