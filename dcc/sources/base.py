@@ -136,7 +136,8 @@ class ListedFile:
     `size_bytes` and `modified` (whole seconds since 1970, UTC) are None if the server does not list them. `has_md5`:
     there is a file `<name>.md5` beside it. `name` is printable text: bytes that are not UTF-8 and control characters
     are `\\xNN` escapes. `folder` is the path of its folder below the action directory, escaped likewise; empty for the
-    action directory itself.
+    action directory itself. `manifest` is the format of the manifest beside it, empty without one, and
+    `manifest_version` that one's size and time, empty if the server does not list them.
     """
 
     name: str
@@ -145,6 +146,7 @@ class ListedFile:
     has_md5: bool = False
     folder: str = ""
     manifest: str = ""
+    manifest_version: str = ""
 
     @property
     def path(self) -> str:

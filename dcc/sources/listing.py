@@ -36,6 +36,7 @@ ARCHIVE_ENDINGS = tuple(suffix.encode() for suffix in ARCHIVE_SUFFIXES)
 
 _EXAMPLES = 20
 _SHOWN_OF_LONG = 40
+_LONGEST_VERSION = 48
 _LOOK_EVERY = 64
 _LINK_TO_NO_FILE = "a link to no file that may be read"
 _NO_ENTRIES = (b".", b"..")
@@ -124,7 +125,7 @@ class _Found:
         self._zips: dict[bytes, Entry] = {}
         self._folder_of: dict[bytes, bytes] = {}
         self._checksums: set[bytes] = set()
-        self._manifests: dict[bytes, str] = {}
+        self._manifests: dict[bytes, tuple[str, str]] = {}
         self._folders: list[tuple[bool, bytes]] = []
         self._count = 0
         self._ignored = 0
@@ -202,9 +203,10 @@ class _Found:
             elif beside == _MD5:
                 self._checksums.add(archive)
             else:
-                self._manifests[archive] = min(
-                    _MANIFESTS[beside], self._manifests.get(archive, _MANIFESTS[beside]), key=MANIFEST_FORMATS.index
-                )
+                manifest = _MANIFESTS[beside], manifest_version(entry.size, entry.modified)
+                first = self._manifests.setdefault(archive, manifest)
+                if MANIFEST_FORMATS.index(manifest[0]) < MANIFEST_FORMATS.index(first[0]):
+                    self._manifests[archive] = manifest
 
     def _add_archive(self, folder: bytes, entry: Entry) -> None:
         name = entry.name
@@ -239,11 +241,11 @@ class _Found:
         for path in checksums - paths:
             self._ignore(path + _MD5, "no archive beside this checksum")
         for path in manifests.keys() - paths:
-            self._ignore(path + manifest_beside("", manifests[path]).encode(), "no archive beside this manifest")
+            self._ignore(path + manifest_beside("", manifests[path][0]).encode(), "no archive beside this manifest")
         if folder_of:
             files = [
                 ListedFile(
-                    printable(name), size, modified, path in checksums, printable(folder), manifests.get(path, "")
+                    printable(name), size, modified, path in checksums, printable(folder), *manifests.get(path, ())
                 )
                 for name, _, size, modified in self._zips.values()
                 for folder in [folder_of.get(name, b"")]
@@ -251,7 +253,7 @@ class _Found:
             ]
         else:
             files = [
-                ListedFile(printable(name), size, modified, name in checksums, manifest=manifests.get(name, ""))
+                ListedFile(printable(name), size, modified, name in checksums, "", *manifests.get(name, ()))
                 for name, _, size, modified in self._zips.values()
             ]
         files.sort(key=attrgetter("name"))
@@ -262,6 +264,11 @@ class _Found:
             ignored_examples=tuple(self._examples),
             listed_twice=tuple(self._twice),
         )
+
+
+def manifest_version(size: int | None, modified: int | None) -> str:
+    """The text of a manifest's size and time; empty if both are unknown."""
+    return "" if size is None and modified is None else f"{size} {modified}"[:_LONGEST_VERSION]
 
 
 def _below(folder: bytes, name: bytes) -> bytes:

@@ -52,5 +52,6 @@ REVISIONS: Final[Revisions] = {
     "0023": None,
     "0024": None,
     "0025": None,
+    "0026": None,
 }
 """All revisions, oldest first, and the function that converts the rows of the one before."""

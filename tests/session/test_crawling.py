@@ -108,7 +108,7 @@ def test_data_that_were_taken_over_are_to_be_withdrawn_before_changed_content_is
 ) -> None:
     """A retry alone would bring in what is there already, and fail for that."""
     address = SourceAddress(1, "H", SourceProtocol.FILE, "", "", SecretStr(""), "/data")
-    known = KnownHosting(1, 1, 1, 100, 0, has_md5=False, gone=False, state=state)
+    known = KnownHosting(1, 1, 1, state, size_bytes=100, modified=0)
     listed = ListedFile(FIRST, 200, 1, has_md5=False)
     message = str(change_message(address, ZipKey(Action.ADD, FIRST), known, listed))
     assert ("dcc data undo" in message) == undo

@@ -122,12 +122,25 @@ class TestManifestsBesideArchives:
         reasons = [str(one.main_reason and one.main_reason.message) for one in result.zips.values() if one.failed]
         said = ["bytes, not 7", f"not {'0' * 32}", "J.2013-10-31.1.impc.zip is missing", "cannot be read"]
         assert all(any(each in reason for reason in reasons) for each in said), reasons
-        wrong = "H.2013-10-31.4.impc.zip"
-        share.put(f"add/{wrong}.manifest.json", manifest(wrong, (share.root / "add" / wrong).read_bytes()).encode())
-        assert quick.process_again(f"add/{wrong}").zips[f"add/{wrong}"].succeeded
-        (share.root / "add/H.2013-10-31.5.impc.zip.manifest.json").unlink()
-        quick.run_session()
-        assert quick.process_again("add/H.2013-10-31.5.impc.zip").zips["add/H.2013-10-31.5.impc.zip"].succeeded
+        self.mend(quick, share)
+
+    def mend(self, quick: Installation, share: Share) -> None:
+        """Manifests that are corrected or removed let failed archives pass; those of accepted ones are told about."""
+        unlisted, corrected, removed, other = (f"H.2013-10-31.{number}.impc.zip" for number in (1, 4, 5, 6))
+        for name in (unlisted, corrected, other):
+            told = manifest(name, (share.root / "add" / name).read_bytes(), **(WRONG["size"] if name == other else {}))
+            share.put(f"add/{name}.manifest.json", told.encode(), 1_500_000_000)
+        (share.root / f"add/{removed}.manifest.json").unlink()
+        result = quick.run_session()
+        ended = {key.removeprefix("add/"): outcome.succeeded for key, outcome in result.zips.items()}
+        assert ended == {corrected: True, removed: True, other: False}
+        (crawled,) = result.crawls.values()
+        said = ["is taken by itself" if name in ended else "stands" for name in (unlisted, corrected, removed, other)]
+        assert len(crawled.notes) == 4
+        for note, name, word in zip(sorted(crawled.notes), (unlisted, corrected, removed, other), said, strict=True):
+            assert name in note
+            assert word in note
+        assert not quick.run_session().zips
 
 
 class TestFailover:

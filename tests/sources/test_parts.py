@@ -173,7 +173,10 @@ class TestGathering:
         zips, ignored = self.gathered(
             *(Entry(name.encode(), EntryKind.FILE, 1, 10) for name in (*names, "gone.zip.manifest.json"))
         )
-        assert zips == [ListedFile("a.zip", 1, 10, manifest="json"), ListedFile("b.tgz", 1, 10, manifest="csv")]
+        assert zips == [
+            ListedFile("a.zip", 1, 10, manifest="json", manifest_version="1 10"),
+            ListedFile("b.tgz", 1, 10, manifest="csv", manifest_version="1 10"),
+        ]
         assert ignored == 2
 
     def test_what_no_file_can_be_called_is_ignored(self) -> None:

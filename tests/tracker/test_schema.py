@@ -59,7 +59,8 @@ SEED_TABLES = {
         BIG,
         f"za_id {BIG} nn | file_source_id {SMALL} nn | num_retries tinyint(3) unsigned nn | "
         f"size_bytes {BIG} | modified bigint(20) | has_md5 tinyint(1) nn | gone_since datetime | "
-        "missed_since datetime | uploading_since datetime | folder varchar(1000) nn | manifest varchar(4) nn",
+        "missed_since datetime | uploading_since datetime | folder varchar(1000) nn | manifest varchar(4) nn | "
+        "manifest_version varchar(48) nn",
     ),
     "zip_download": (
         BIG,

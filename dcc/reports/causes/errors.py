@@ -266,6 +266,10 @@ _LISTINGS: Final[Mapping[str, Declaration]] = {
         mark("Archives have changed of which no data had been taken over"),
         mark("Nothing: they were fetched anew by themselves."),
     ),
+    "manifest_changed": _nothing(
+        mark("Manifests have changed beside archives that did not fail"),
+        mark("Nothing: what was taken stands. `dcc retry` holds an archive against its new manifest."),
+    ),
     "uploading": _nothing(mark("Archives are still being uploaded"), _UPLOADING),
     "gone": _one(mark("Archives are gone that two listings in a row did not show"), _GONE),
     "listed_twice": _one(

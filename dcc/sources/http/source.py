@@ -26,15 +26,23 @@ from dcc.errors import (
     TransferFailedError,
 )
 from dcc.messages import Message, mark, message
-from dcc.naming import Action
+from dcc.naming import Action, manifest_beside
 from dcc.settings import Settings
 from dcc.sources.access import parse_hostname, resolve_accesskey
-from dcc.sources.base import ActionListing, Connection, NotModified, SourceAddress, SourceProtocol, Validators
+from dcc.sources.base import (
+    ActionListing,
+    Connection,
+    ListedFile,
+    NotModified,
+    SourceAddress,
+    SourceProtocol,
+    Validators,
+)
 from dcc.sources.certificates import ServerCertificates
 from dcc.sources.http.client import FAILURES, PORTS, Answer, HttpClient, Site, describe
 from dcc.sources.http.file_attributes import MAX_ASKED, FactFinder, modified_time
 from dcc.sources.http.index import read_index
-from dcc.sources.listing import Below, Entry, action_listing
+from dcc.sources.listing import Below, Entry, action_listing, manifest_version
 from dcc.sources.listing_watch import watch_listing
 from dcc.sources.md5_sidecar import MAX_SIDECAR_BYTES, parse_md5
 from dcc.sources.remote_names import join_base, printable, raw
@@ -72,8 +80,9 @@ class HttpConnection(Connection):
     def list_action(self, action: Action) -> ActionListing:
         """List one action directory; see `Connection.list_action`.
 
-        Sizes and times are asked for one by one: of a directory's MAX_ASKED last archives by name, while the time
-        limit of the listing allows. Of the others only a size is known, where the index page prints it exactly.
+        Sizes and times are asked for one by one: of a directory's MAX_ASKED last archives by name, and of manifests
+        beside these, while the time limit of the listing allows. Of the others only a size is known, where the index
+        page prints it exactly.
         """
         directory = self._target(action) + "/"
         watch = watch_listing(self._label, self._settings.list_timeout)
@@ -90,18 +99,21 @@ class HttpConnection(Connection):
                     lambda _: None,
                 )
                 listing = action_listing(self._label, action, entries, lambda _: None, below)
-            asked = [(file.name, self._target(action, file.path)) for file in listing.zips[-MAX_ASKED:]]
+            first = max(len(listing.zips) - MAX_ASKED, 0)
+            asked = [(path, self._target(action, path)) for file in listing.zips[first:] for path in _asked(file)]
             # Half of what is left: the other directories need the rest.
             now = time.monotonic()
             deadline = now + max(watch.deadline - now, 0) / 2
             finder = FactFinder(self._client, self._connect, deadline)
             facts = finder.find(asked, lambda told: watch.say(f"sizes and times of {action}: {told}"))
         zips = list(listing.zips)
-        first = len(zips) - len(asked)
         for place, file in enumerate(zips[first:], start=first):
-            if (fact := facts.get(file.name)) is not None:
+            fact, *of_manifest = (facts.get(path) for path in _asked(file))
+            if fact is not None:
                 size = file.size_bytes if fact.size is None else fact.size
                 zips[place] = replace(file, size_bytes=size, modified=fact.modified)
+            if of_manifest and of_manifest[0] is not None:
+                zips[place] = replace(zips[place], manifest_version=manifest_version(*of_manifest[0]))
         return replace(listing, zips=tuple(zips))
 
     def fetch(
@@ -326,6 +338,11 @@ class HttpConnection(Connection):
                 doing=doing,
                 reason=Message(describe(error)),
             ) from error
+
+
+def _asked(file: ListedFile) -> list[str]:
+    """The paths of an archive and of the manifest beside it."""
+    return [file.path, manifest_beside(file.path, file.manifest)] if file.manifest else [file.path]
 
 
 def _site(address: SourceAddress, settings: Settings) -> Site:

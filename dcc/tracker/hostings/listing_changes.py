@@ -7,7 +7,8 @@ import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Final
+from operator import attrgetter
+from typing import Any, Final
 
 from sqlalchemy import Connection, case, select
 
@@ -40,20 +41,26 @@ class KnownHosting:
     hosting_id: int
     za_id: int
     zip_id: int
-    size_bytes: int | None
-    modified: int | None
-    has_md5: bool
-    gone: bool
     state: State
+    gone: bool = False
     missed: bool = False
     uploading: bool = False
+    size_bytes: int | None = None
+    modified: int | None = None
+    has_md5: bool = False
     folder: str = ""
     manifest: str = ""
+    manifest_version: str = ""
 
     @property
     def to_download(self) -> bool:
         """Whether the archive is still to be downloaded, so that the present listing counts."""
         return self.state == WAITING or self.state in NOT_ARRIVED
+
+    @property
+    def was_fetched(self) -> bool:
+        """Whether the archive was fetched, or a person set it aside before."""
+        return not self.to_download and self.state != REFUSED
 
     @property
     def concerns_more_than_listing(self) -> bool:
@@ -106,10 +113,9 @@ def compare_with_known(
     count = sum(len(files) for files in listed.values())
     found: dict[ZipKey, tuple[KnownHosting, ListedFile]] = {}
     absent = {ACTION_IDS[listing.action]: Absent() for listing in listings}
-    refused = (int(REFUSED.phase), int(REFUSED.status))
     rows = connection.execute(_KNOWN.where(FileSourceHasZip.file_source_id == source_id))
     for part in rows.partitions(_ROWS_AT_ONCE):
-        for todo, name, size, modified, has_md5, folder, manifest, standing, phase, status, *ids in part:
+        for todo, name, standing, *known in part:
             if todo not in listed:
                 continue
             file = listed[todo].pop(name, None)
@@ -117,19 +123,16 @@ def compare_with_known(
                 absent[todo].known += 1
             if file is None:
                 if standing != _GONE:
-                    (absent[todo].again if standing == _MISSED else absent[todo].first).append(ids[0])
-            elif (
+                    (absent[todo].again if standing == _MISSED else absent[todo].first).append(known[0])
+                continue
+            _, _, _, phase, status, *before = known
+            if (
                 standing
-                or (phase, status) == refused
-                or file.size_bytes != size
-                or file.modified != modified
-                or file.has_md5 != has_md5
-                or file.folder != folder
-                or file.manifest != manifest
-                or (modified or 0) > recent_since
+                or (phase, status) == REFUSED
+                or tuple(before) != attributes(file)
+                or (file.modified or 0) > recent_since
             ):
-                entry = _known(size, modified, has_md5, folder, manifest, standing, phase, status, *ids)
-                found[ZipKey(ACTIONS_BY_ID[todo], name)] = entry, credible(file)
+                found[ZipKey(ACTIONS_BY_ID[todo], name)] = _known(standing, *known), credible(file)
     new = {
         ZipKey(ACTIONS_BY_ID[todo], name): credible(file)
         for todo, files in listed.items()
@@ -145,24 +148,10 @@ def known_hostings(connection: Connection, source_id: int, names: Collection[str
     return {ZipKey(ACTIONS_BY_ID[todo], name): _known(*rest) for todo, name, *rest in connection.execute(query)}
 
 
-def _known(
-    size: int | None,
-    modified: int | None,
-    has_md5: bool,
-    folder: str,
-    manifest: str,
-    standing: int,
-    phase: int,
-    status: int,
-    hosting: int,
-    za_id: int,
-    zip_id: int,
-) -> KnownHosting:
+def _known(standing: int, hosting: int, za_id: int, zip_id: int, phase: int, status: int, *listed: Any) -> KnownHosting:
     state = State(Phase(phase), Status(status))
     gone, missed, uploading = standing == _GONE, standing == _MISSED, standing == _UPLOADING
-    return KnownHosting(
-        hosting, za_id, zip_id, size, modified, has_md5, gone, state, missed, uploading, folder, manifest
-    )
+    return KnownHosting(hosting, za_id, zip_id, state, gone, missed, uploading, *listed)
 
 
 _GONE, _MISSED, _UPLOADING = 1, 2, 3
@@ -174,21 +163,23 @@ _STANDING: Final = case(
 )
 
 
+ATTRIBUTES: Final = ("size_bytes", "modified", "has_md5", "folder", "manifest", "manifest_version")
+"""What is listed of an archive: attributes of a ListedFile and a KnownHosting, and columns of FileSourceHasZip."""
+
+attributes: Final = attrgetter(*ATTRIBUTES)
+"""What is listed of an archive, as a tuple."""
+
 _KNOWN: Final = (
     select(
         ZipAction.todo_id,
         ZipFile.file_name,
-        FileSourceHasZip.size_bytes,
-        FileSourceHasZip.modified,
-        FileSourceHasZip.has_md5,
-        FileSourceHasZip.folder,
-        FileSourceHasZip.manifest,
         _STANDING,
-        ZipAction.phase_id,
-        ZipAction.status_id,
         FileSourceHasZip.id,
         ZipAction.id,
         ZipFile.id,
+        ZipAction.phase_id,
+        ZipAction.status_id,
+        *attributes(FileSourceHasZip),
     )
     .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
     .join(ZipFile, ZipFile.id == ZipAction.zip_id)
@@ -212,11 +203,6 @@ def stored_name(name: str) -> str:
         return name
     digest = hashlib.sha256(name.encode("utf-8", "backslashreplace")).hexdigest()[:12]
     return f"{name[: _LONGEST_NAME - 13]}~{digest}"
-
-
-def attributes(listed: ListedFile | KnownHosting) -> tuple[int | None, int | None, bool, str, str]:
-    """What is listed of an archive: size, time, whether there is a checksum, folder, format of the manifest."""
-    return listed.size_bytes, listed.modified, listed.has_md5, listed.folder, listed.manifest
 
 
 def credible(file: ListedFile) -> ListedFile:
@@ -244,6 +230,19 @@ def differ(before: int | None, now: int | None) -> bool:
     return before is not None and now is not None and before != now
 
 
+def content_differs(known: KnownHosting, file: ListedFile) -> bool:
+    """Whether an archive is listed with another size or time than before."""
+    return differ(known.size_bytes, file.size_bytes) or differ(known.modified, file.modified)
+
+
+def manifest_differs(known: KnownHosting, file: ListedFile) -> bool:
+    """Whether another manifest lies beside an archive than before, as far as listings tell, or none any more."""
+    if known.manifest != file.manifest:
+        return True
+    versions = known.manifest_version, file.manifest_version
+    return "" not in versions and versions[0] != versions[1]
+
+
 def _time(seconds: int | None) -> Message:
     if seconds is None:
         return message(mark("at an unknown time"))
@@ -267,7 +266,7 @@ def change_message(
 ) -> Message:
     """The message about an archive that changed on a source: whether it is fetched again, or its data were `loaded`."""
     return message(
-        _change_text(entry, taken_anew=taken_anew, loaded=loaded),
+        _change_text(entry, file, taken_anew=taken_anew, loaded=loaded),
         archive=str(key),
         source=address.label,
         size=_size(entry.size_bytes),
@@ -277,7 +276,17 @@ def change_message(
     )
 
 
-def _change_text(entry: KnownHosting, *, taken_anew: bool, loaded: bool) -> str:
+def _change_text(entry: KnownHosting, file: ListedFile, *, taken_anew: bool, loaded: bool) -> str:
+    if not content_differs(entry, file):
+        if taken_anew:
+            return mark(
+                "The manifest beside {archive} has changed on {source}. No data of it were uploaded: it is taken by "
+                "itself, and held against the new manifest."
+            )
+        return mark(
+            "The manifest beside {archive} has changed on {source}. What was downloaded before stands. If it is to be "
+            "held against the new manifest, take it with: dcc retry {archive}"
+        )
     if entry.to_download:
         return mark(
             "{archive} has changed on {source}: it was {size}, modified {modified}, and is {new_size}, modified "

@@ -28,6 +28,7 @@ from dcc.tracker import progress
 from dcc.tracker.database import exception_id, insert_rows
 from dcc.tracker.hostings.changed_archives import last_hostings, loaded_zips, withdrawn_zips
 from dcc.tracker.hostings.listing_changes import (
+    ATTRIBUTES,
     NOT_ARRIVED,
     REFUSED,
     Absent,
@@ -36,9 +37,11 @@ from dcc.tracker.hostings.listing_changes import (
     change_message,
     compare_with_known,
     completed,
+    content_differs,
     credible,
     differ,
     known_hostings,
+    manifest_differs,
     size_message,
     stored_name,
     unusual_message,
@@ -57,12 +60,13 @@ CHANGED: Final = "changed"
 SIZE_DIFFERS: Final = "size_differs"
 UNUSUAL_SIZE: Final = "unusual_size"
 TAKEN_ANEW: Final = "taken_anew"
+MANIFEST_CHANGED: Final = "manifest_changed"
 UPLOADING: Final = "uploading"
 CONFIRMED_GONE: Final = "gone"
 PROPOSED: Final = "withdrawal_proposed"
 LISTED_TWICE: Final = "listed_twice"
 FOLDER_TWICE: Final = "folder_twice"
-NOBODY_ACTS: Final = frozenset({TAKEN_ANEW, UPLOADING, CONFIRMED_GONE, LISTED_TWICE, FOLDER_TWICE})
+NOBODY_ACTS: Final = frozenset({TAKEN_ANEW, MANIFEST_CHANGED, UPLOADING, CONFIRMED_GONE, LISTED_TWICE, FOLDER_TWICE})
 """Kinds of findings that need no action."""
 
 _LEAST_LOST = 3
@@ -236,20 +240,31 @@ class ListingRecorder:
         changed = {
             key: (entry, file)
             for key, (entry, file) in seen.items()
-            if _has_changed(entry, file) and (address.delta.compares or entry.to_download)
+            if content_differs(entry, file) and (address.delta.compares or entry.to_download)
         }
-        anew, loaded = self._taken_anew(address, {key: entry for key, (entry, _) in changed.items()})
+        # A manifest is read with its archive: another one concerns what was fetched, and lets a failed archive pass.
+        manifests = {
+            key: entry
+            for key, (entry, file) in seen.items()
+            if address.delta.compares and key not in changed and entry.was_fetched and manifest_differs(entry, file)
+        }
+        anew, loaded = self._taken_anew(
+            address,
+            {key: entry for key, (entry, _) in changed.items() if entry.was_fetched}
+            | {key: entry for key, entry in manifests.items() if entry.state.failed},
+        )
         for key, (entry, file) in seen.items():
             present = file if key in changed else completed(file, entry)
             to_download = entry.to_download or key in anew
             if present.size_bytes != entry.size_bytes and to_download:
                 sizes.append({"zip": entry.zip_id, "size": present.size_bytes})
-            if key in changed and not (entry.uploading and entry.to_download):
+            if key in manifests or (key in changed and not (entry.uploading and entry.to_download)):
                 result.changed += 1
                 message = change_message(
                     address, key, entry, file, taken_anew=key in anew, loaded=entry.za_id in loaded
                 )
-                result.findings.append(Finding(TAKEN_ANEW if key in anew else CHANGED, key, entry.za_id, message))
+                kind = TAKEN_ANEW if key in anew else CHANGED if key in changed else MANIFEST_CHANGED
+                result.findings.append(Finding(kind, key, entry.za_id, message))
             # A failed archive may be fetched from here too, after the preferred copy proved bad.
             awaited = to_download or (entry.state.failed and (key in changed or entry.uploading))
             unsettled = awaited and self._is_unsettled(present, changed=key in changed)
@@ -269,15 +284,12 @@ class ListingRecorder:
             again = [uploading_anew[key] for key in self._spoken_for(address, uploading_anew)]
             progress.reopen(self.connection, again, requested_by="crawl", reason=reason)
 
-    def _taken_anew(
-        self, address: SourceAddress, changed: Mapping[ZipKey, KnownHosting]
-    ) -> tuple[set[ZipKey], set[int]]:
+    def _taken_anew(self, address: SourceAddress, done: Mapping[ZipKey, KnownHosting]) -> tuple[set[ZipKey], set[int]]:
         """Let changed archives without uploaded data be downloaded again; returns these, and the ids of the others.
 
         An archive that failed, or came from this source, is fetched; a withdrawn one is not, because a person decided
         that. Another centre's copy does not undo the own copy's result, unless that centre has a delegation.
         """
-        done = {key: entry for key, entry in changed.items() if not entry.to_download and entry.state != REFUSED}
         if not done:
             return set(), set()
         ids = [entry.za_id for entry in done.values()]
@@ -356,7 +368,7 @@ class ListingRecorder:
         hostings = self._hostings(address, keys)
         there = {key: listed[key] for key in hostings if key in listed}
         unsettled = {key: file for key, file in there.items() if self._is_unsettled(file, changed=True)}
-        changed = {key: hostings[key] for key, file in there.items() if _has_changed(hostings[key], file)}
+        changed = {key: hostings[key] for key, file in there.items() if content_differs(hostings[key], file)}
         loaded = loaded_zips(self.connection, [entry.za_id for entry in changed.values()])
         found = [
             Finding(CHANGED, key, entry.za_id, change_message(address, key, entry, there[key], loaded=True))
@@ -444,13 +456,9 @@ class ListingRecorder:
                     "za_id": actions[key],
                     "file_source_id": address.id,
                     "num_retries": 0,
-                    "size_bytes": file.size_bytes,
-                    "modified": file.modified,
-                    "has_md5": file.has_md5,
-                    "folder": file.folder,
-                    "manifest": file.manifest,
                     "uploading_since": self.now if key in result.unsettled else None,
                 }
+                | dict(zip(ATTRIBUTES, attributes(file), strict=True))
                 for key, file in new.items()
             ],
         )
@@ -613,14 +621,10 @@ _UPDATE_HOSTING = (
     update(FileSourceHasZip.__table__)
     .where(FileSourceHasZip.id == bindparam("hosting"))
     .values(
-        size_bytes=bindparam("size"),
-        modified=bindparam("time"),
-        has_md5=bindparam("checksum"),
-        folder=bindparam("place"),
-        manifest=bindparam("told_by"),
         gone_since=None,
         missed_since=None,
         uploading_since=bindparam("uploading"),
+        **{name: bindparam(f"{name}_now") for name in ATTRIBUTES},
     )
 )
 _UPDATE_SIZE = update(ZipFile.__table__).where(ZipFile.id == bindparam("zip")).values(size_bytes=bindparam("size"))
@@ -642,18 +646,7 @@ def archives_by_source(connection: Connection, keys: Collection[ZipKey]) -> dict
 
 
 def _hosting_values(hosting_id: int, file: ListedFile) -> dict[str, object]:
-    return {
-        "hosting": hosting_id,
-        "size": file.size_bytes,
-        "time": file.modified,
-        "checksum": file.has_md5,
-        "place": file.folder,
-        "told_by": file.manifest,
-    }
-
-
-def _has_changed(entry: KnownHosting, file: ListedFile) -> bool:
-    return differ(entry.size_bytes, file.size_bytes) or differ(entry.modified, file.modified)
+    return {"hosting": hosting_id} | {f"{name}_now": getattr(file, name) for name in ATTRIBUTES}
 
 
 def shrunk_message(listing: ActionListing, lost: Absent) -> str:

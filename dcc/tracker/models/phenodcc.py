@@ -187,7 +187,8 @@ class FileSourceHasZip(LastUpdated, Base):
     Additive: `size_bytes` and `modified` (seconds since 1970, UTC) as last listed, `has_md5` whether a checksum lies
     beside it, `gone_since` when a crawl first missed it (null while it is there). `missed_since`: since when a listing
     that had shrunk too much to be believed misses it. `uploading_since`: since when it is still being uploaded.
-    `folder`: where below the action directory it lies. `manifest`: the format of the manifest beside it, empty if none.
+    `folder`: where below the action directory it lies. `manifest`: the format of the manifest beside it, empty if none,
+    and `manifest_version` that one's size and time.
     """
 
     __tablename__ = "file_source_has_zip"
@@ -202,6 +203,7 @@ class FileSourceHasZip(LastUpdated, Base):
     has_md5: Mapped[bool] = mapped_column(default=False, server_default=text("0"))
     folder: Mapped[str] = mapped_column(String(1000), default="", server_default="")
     manifest: Mapped[str] = mapped_column(String(4), default="", server_default="")
+    manifest_version: Mapped[str] = mapped_column(String(48), default="", server_default="")
     gone_since: Mapped[datetime | None]
     missed_since: Mapped[datetime | None]
     uploading_since: Mapped[datetime | None]
