@@ -1,8 +1,8 @@
 """Finds the places of schema errors in an invalid document: the tag of each error, and its line and column.
 
 libxml2 validates and expat gives positions. Both read the document in step: libxml2 gets a chunk with errors only up to
-the end of each tag, so that a new error belongs to that tag. Lines and columns are exact for documents of any size, in
-constant memory.
+the end of each tag or text, so that a new error belongs to that. Lines and columns are exact for documents of any size,
+in constant memory.
 """
 
 from __future__ import annotations
@@ -79,6 +79,7 @@ class _Tandem:
         self._close_look = False
         self._open: list[_Open] = []
         self._closed: _Open | None = None
+        self._in_text = False
         self._expat = pyexpat.ParserCreate(namespace_separator=" ")
 
     def take(self, chunk: bytes, close_look: bool) -> None:
@@ -87,6 +88,7 @@ class _Tandem:
         if close_look or self.busy:
             self._expat.StartElementHandler = self._on_start
             self._expat.EndElementHandler = self._on_end
+            self._expat.CharacterDataHandler = self._on_text
         else:
             self._follow()
         try:
@@ -120,23 +122,30 @@ class _Tandem:
         def on_end(_name: str) -> None:
             pop()
 
-        self._closed = None
+        self._closed, self._in_text = None, False
         expat.StartElementHandler = on_start
         expat.EndElementHandler = on_end
+        expat.CharacterDataHandler = None
 
     def _on_start(self, name: str, attributes: Mapping[str, str]) -> None:
         place = self._expat.CurrentByteIndex
         self._reach(place)
-        self._closed = None
+        self._closed, self._in_text = None, False
         line, column = self._expat.CurrentLineNumber, self._expat.CurrentColumnNumber
         self._open.append(_Open(place, name, attributes, line, column))
 
     def _on_end(self, _name: str) -> None:
         self._reach(self._expat.CurrentByteIndex)
-        self._closed = self._open.pop()
+        self._closed, self._in_text = self._open.pop(), False
         if self._closed.start in self._awaited:
             self._awaited.remove(self._closed.start)
             self._ended = self._closed.start
+
+    def _on_text(self, text: str) -> None:
+        # libxml2 reports a short text with the next tag, others (long ones, references, CDATA sections) at once.
+        if not self._in_text and not text.isspace():
+            self._reach(self._expat.CurrentByteIndex)
+            self._closed, self._in_text = None, True
 
     def _reach(self, place: int) -> None:
         if self._close_look:
@@ -146,7 +155,7 @@ class _Tandem:
             self._ended = None
 
     def _advance(self, place: int) -> None:
-        """Feed the validator up to a byte of the document: all of its errors belong to the tag before it."""
+        """Feed the validator up to a byte of the document: all of its errors belong to the tag or text before it."""
         if place <= self._fed:
             return
         piece = self._chunk[self._fed - self._base : place - self._base]
@@ -162,12 +171,12 @@ class _Tandem:
             self._count = count
 
     def _violations(self, piece: bytes, entries: Sequence[etree._LogEntry]) -> list[Violation]:
-        """The violations of errors that arose while libxml2 read a piece, which is a tag and the text after it."""
-        begins = self._closed is None
-        element = self._validator.newest(len(self._open) - begins)
+        """The violations of errors that arose while libxml2 read a piece: a tag, or text of the innermost element."""
+        begins = self._closed is None and not self._in_text
+        element = self._validator.newest(len(self._open) - (self._closed is None))
         if element is None:
             return []
-        ends = not begins or piece.replace(b"\0", b"").endswith(b"/>")
+        ends = self._closed is not None or (begins and piece.replace(b"\0", b"").endswith(b"/>"))
         return violations_at(Tag(element, begins, ends, self._validator, self._model()), entries)
 
     def _locate(self, violation: Violation) -> Located:

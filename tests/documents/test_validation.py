@@ -158,6 +158,17 @@ SCHEMA_ERRORS: dict[str, tuple[str, tuple[int, int, str]]] = {
 }
 
 
+@pytest.mark.parametrize("text", ["oops", "<![CDATA[oops]]>", "&#111;ops", "&amp;", "oops" * 100, "<!--c-->oops<?p?>"])
+@pytest.mark.parametrize("before", ["", '<simpleParameter parameterID="P1"/>\n\n'])
+@pytest.mark.parametrize("after", ["", '\n<procedureMetadata parameterID="P2"/>'])
+def test_text_between_elements_is_that_of_the_element_around_it(
+    validate: Validate, before: str, text: str, after: str
+) -> None:
+    (problem,) = validate(procedure(before + text + after))
+    assert (problem.line, problem.column) == (4, 88)
+    assert problem.message.startswith("Element <procedure> holds text")
+
+
 @pytest.mark.parametrize("case", SCHEMA_ERRORS)
 def test_an_error_says_what_is_wrong_where_and_what_was_expected(validate: Validate, case: str) -> None:
     content, (line, column, message) = SCHEMA_ERRORS[case]
