@@ -64,8 +64,11 @@ class _Open(NamedTuple):
 class _Tandem:
     """Both parsers, the open elements, and the errors found so far."""
 
-    def __init__(self, root_tag: str, schema: etree.XMLSchema, model: Model, hidden: Sequence[Span]) -> None:
+    def __init__(
+        self, root_tag: str, schema: etree.XMLSchema, model: Model, hidden: Sequence[Span], most: int
+    ) -> None:
         self.found: list[Located] = []
+        self._most = most
         self.unexpected: list[Span] = []
         self._awaited: set[int] = set()
         self._ended: int | None = None
@@ -166,7 +169,8 @@ class _Tandem:
             count = self._validator.count_errors()
             raise
         finally:
-            if self._close_look and count > self._count:
+            # Each look at an error goes through the elements before it: thousands of errors would take minutes.
+            if self._close_look and count > self._count and len(self.found) < self._most:
                 self.found += map(self._locate, self._violations(piece, self._validator.log[self._count : count]))
             self._count = count
 
@@ -215,15 +219,16 @@ def locate_errors(
     schema: etree.XMLSchema,
     model: Model,
     errors_in_chunk: Mapping[int, int],
+    most: int,
     hidden: Sequence[Span] = (),
 ) -> Found:
-    """Find each schema error's place. `errors_in_chunk` has the number of errors in each chunk when it was streamed.
+    """Find the place of each schema error, of `most` about. `errors_in_chunk` has the number of errors in each chunk when it was streamed.
 
     `model` returns the schema's declarations. `hidden` parts of the document are kept from the validator, as they were
     when it was streamed. The result lacks errors after a place where the document is not well-formed, and those of
     chunks not mentioned.
     """
-    tandem = _Tandem(root_tag, schema, model, hidden)
+    tandem = _Tandem(root_tag, schema, model, hidden, most)
     last = max(errors_in_chunk, default=-1)
     try:
         for number, chunk in enumerate(chunks):

@@ -37,7 +37,8 @@ def find_schema_errors(
     hidden: list[Span] = []
     unexpected: list[Located] = []
     while True:
-        found = locate_errors(chunks(), root_tag, schema, model, streamed.errors_in_chunk, hidden)
+        # libxml2 may report a value twice.
+        found = locate_errors(chunks(), root_tag, schema, model, streamed.errors_in_chunk, 2 * enough, hidden)
         errors = [*unexpected, *found.errors]
         further = [span for span in found.unexpected if span[1] - span[0] <= _LONGEST_HIDDEN]
         if not further or not readings or len(errors) >= enough or _is_utf_16(chunks()):

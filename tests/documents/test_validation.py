@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -277,6 +278,14 @@ def test_the_number_of_errors_is_capped_and_that_is_said(validate: Validate) -> 
     assert [problem.line for problem in problems] == list(range(5, 15))
     assert problems[-1].message.endswith("(There are more errors; 10 are listed.)")
     assert "more errors" not in problems[-2].message
+
+
+def test_tens_of_thousands_of_errors_side_by_side_take_seconds(validate: Validate) -> None:
+    """Looking at each took a minute, for half a megabyte."""
+    began = time.process_time()
+    problems = validate(f'{DECLARATION}<centreProcedureSet xmlns="{NAMESPACE}">{"<centre/>" * 50_000}')
+    assert time.process_time() - began < 15
+    assert len(problems) == 1_000
 
 
 def test_a_break_is_listed_even_when_there_are_too_many_errors(validate: Validate) -> None:
