@@ -5,6 +5,7 @@ Nothing is started by systemd or a container engine here; what can be told witho
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import fnmatch
 import http.client
@@ -32,8 +33,8 @@ import yaml
 from dagster_k8s.models import k8s_model_from_dict, k8s_snake_case_dict
 from selenium.webdriver.remote.webdriver import WebDriver
 from sqlalchemy import make_url
+from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
-from websockets.sync.client import connect
 from websockets.typing import Origin, Subprotocol
 
 from dcc.databases.grants import grant_statements
@@ -281,16 +282,20 @@ class Proxy:
 
     def websocket(self, headers: Mapping[str, str], origin: str) -> int:
         """The status that the opening of a WebSocket is answered with."""
+        return asyncio.run(self._opened(headers, origin))
+
+    async def _opened(self, headers: Mapping[str, str], origin: str) -> int:
+        # The client of threads reads and writes at once, which Python's TLS does not bear: it hung, or broke off.
         try:
-            with connect(
+            async with connect(
                 f"wss://127.0.0.1:{self.port}/graphql",
                 ssl=ssl._create_unverified_context(),
                 origin=Origin(origin),
                 additional_headers=headers,
                 subprotocols=[Subprotocol("graphql-ws")],
             ) as opened:
-                opened.send(json.dumps({"type": "connection_init"}))
-                assert json.loads(opened.recv(30)) == {"type": "connection_ack"}
+                await opened.send(json.dumps({"type": "connection_init"}))
+                assert json.loads(await opened.recv()) == {"type": "connection_ack"}
                 return 101
         except InvalidStatus as refused:
             return refused.response.status_code
