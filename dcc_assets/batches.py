@@ -116,7 +116,7 @@ def batches_job(settings: Settings) -> JobDefinition:
 
     @job(
         name=BATCHES_JOB,
-        executor_def=executor_of(settings),
+        executor_def=executor_of(settings, [__name__]),
         resource_defs={
             _NAMES: IOManagerDefinition.hardcoded_io_manager(_Names()),
             TrackerResource.key: TrackerResource.of(settings),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,10 +28,16 @@ _USER: Final = 10001
 _WRITABLE: Final = ("/tmp", "/var/lib/dcc")  # noqa: S108 - of the job's own container
 
 
-def executor_of(settings: Settings) -> ExecutorDefinition:
-    """The executor of the settings. Raises ConfigurationError if its package is not installed."""
+def executor_of(settings: Settings, modules: Sequence[str] = ()) -> ExecutorDefinition:
+    """The executor of the settings. Raises ConfigurationError if its package is not installed.
+
+    Processes of this machine begin with these `modules`, which take seconds to load.
+    """
     if settings.executor is ExecutorKind.MULTIPROCESS:
-        return multiprocess_executor.configured({"max_concurrent": settings.workers}, name="processes")
+        start = {"forkserver": {"preload_modules": list(modules)}}
+        return multiprocess_executor.configured(
+            {"max_concurrent": settings.workers, "start_method": start}, name="processes"
+        )
     if settings.executor is ExecutorKind.CELERY:
         return _executor("dagster_celery", "celery_executor", settings)
     if settings.executor is ExecutorKind.K8S:

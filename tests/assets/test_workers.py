@@ -90,8 +90,20 @@ def by_itself(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def test_processes_of_the_machine_end_as_the_session_itself(tmp_path: Path, by_itself: dict[str, Any]) -> None:
+    """And remove what was left for a killed session."""
     installation = installed(tmp_path / "processes")
+    left = installation.root / "bundle"
+    left.write_bytes(b"left")
+    store = ObjectStore(installation.settings)
+    store.put("sessions/77/results/add/H.2013-10-31.1.impc.zip", left)
+    part = Path(store.url) / f"sessions/77/results/add/.{'0' * 32}.part"
+    part.touch()
+    os.utime(part, (0, 0))
+    scratch = installation.settings.staging_directory / ".workers-77"
+    scratch.mkdir(parents=True)
     crawl(installation, DCC_EXECUTOR="multiprocess")
+    assert (store.keys(), part.exists()) == ([], False)
+    assert list(installation.settings.staging_directory.glob(".workers-*")) == []
     log = (installation.root / "log").read_text()
     assert "Workers have prepared" in log
     # It is the first session, before which there are no reference data to prepare by.
@@ -213,20 +225,3 @@ def test_without_an_object_store_the_session_does_all_by_itself(tmp_path: Path, 
     said = crawl(installation, exit_code=4, DCC_EXECUTOR="multiprocess", DCC_STORE_RETRY="0", **away)
     assert "The store s3://bucket/dcc could not be reached" in said
     assert result(installation) == by_itself
-
-
-def test_what_was_left_for_a_killed_session_is_removed_by_the_next_one(tmp_path: Path) -> None:
-    installation = installed(tmp_path / "killed")
-    left = installation.root / "bundle"
-    left.write_bytes(b"left")
-    store = ObjectStore(installation.settings)
-    store.put("sessions/77/results/add/H.2013-10-31.1.impc.zip", left)
-    part = Path(store.url) / f"sessions/77/results/add/.{'0' * 32}.part"
-    part.touch()
-    os.utime(part, (0, 0))
-    scratch = installation.settings.staging_directory / ".workers-77"
-    scratch.mkdir(parents=True)
-    crawl(installation, DCC_EXECUTOR="multiprocess")
-    assert store.keys() == []
-    assert not part.exists()
-    assert list(installation.settings.staging_directory.glob(".workers-*")) == []
