@@ -64,9 +64,7 @@ class _Open(NamedTuple):
 class _Tandem:
     """Both parsers, the open elements, and the errors found so far."""
 
-    def __init__(
-        self, root_tag: str, schema: etree.XMLSchema, model: Model, hidden: Sequence[Span], most: int
-    ) -> None:
+    def __init__(self, root_tag: str, schema: etree.XMLSchema, model: Model, hidden: Sequence[Span], most: int) -> None:
         self.found: list[Located] = []
         self._most = most
         self.unexpected: list[Span] = []
@@ -222,7 +220,7 @@ def locate_errors(
     most: int,
     hidden: Sequence[Span] = (),
 ) -> Found:
-    """Find the place of each schema error, of `most` about. `errors_in_chunk` has the number of errors in each chunk when it was streamed.
+    """Find the place of each schema error, or of `most`. `errors_in_chunk` has the number in each chunk when streamed.
 
     `model` returns the schema's declarations. `hidden` parts of the document are kept from the validator, as they were
     when it was streamed. The result lacks errors after a place where the document is not well-formed, and those of
