@@ -30,6 +30,8 @@ DAMAGED: Final = "unzip failed"
 NOT_ARRIVED: Final = "download failed"
 WRONG: Final = "zip_md5 failed"
 INVALID: Final = "xsd failed"
+NOT_UPLOADED: Final = "upload cancelled"
+NO_CONTEXT: Final = "context cancelled"
 LOADED: Final = "qc done"
 DUE: Final = frozenset({WAITING, NOT_ARRIVED, WRONG, DAMAGED})
 _FEWEST_LOST, _LIMIT = 3, 0.2
@@ -107,7 +109,8 @@ class Expected:
         for archive, record in self.records.items():
             if record.state in DUE:
                 self._attempt(archive, record, set(Place) - self.away)
-            if record.left_out not in {"", self.left_out}:
+            stands = record.state in {NOT_UPLOADED, NO_CONTEXT, LOADED}
+            if stands and record.left_out not in {"", self.left_out}:
                 self._load(record, record.left_out)
         self._end_session()
 
@@ -161,9 +164,13 @@ class Expected:
             record.listed[place] = now
 
     def _wait_anew(self, record: Record, place: Place) -> None:
-        """What failed waits again once it changes at a place whose centre speaks for it."""
+        """What failed waits again once it changes at a place whose centre speaks for it.
+
+        So does what a left-out upload kept from being loaded, where it came from.
+        """
         speaks = place is Place.OWN or self.delegated or (record.last is place and record.state != WRONG)
-        if record.state in {DAMAGED, INVALID, WRONG} and speaks:
+        is_not_loaded = record.state == NOT_UPLOADED and record.last is place
+        if (record.state in {DAMAGED, INVALID, WRONG} and speaks) or is_not_loaded:
             record.state = WAITING
 
     def _may_be_retried(self, archive: int, record: Record) -> bool:
@@ -279,7 +286,7 @@ class Expected:
 
     def _open(self, record: Record, copy: Copy) -> None:
         if copy.version is Version.INVALID:
-            record.state, record.documents = INVALID, (INVALID,)
+            record.state, record.documents, record.left_out = INVALID, (INVALID,), ""
         else:
             record.brought = 3 if copy.version is Version.SECOND else 2
             self._load(record, STEPS[0])

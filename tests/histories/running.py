@@ -126,12 +126,15 @@ def submit(prepared: Prepared, seed: int) -> Outcome:
                 continue
             outcome.done.append(str(happening))
             outcome.sessions += isinstance(happening, submissions.Crawled)
-            if isinstance(happening, submissions.Submitted | submissions.Taken):
+            if isinstance(happening, submissions.Submitted | submissions.Taken | LeftOut):
                 continue
-            here, there = centre.standing(), model.standing()
+            here = centre.standing()
             outcome.states |= set(here.archives.values())
             # What others are to be judged again by, the next session sees to.
             is_settled = isinstance(happening, submissions.Crawled)
+            if is_settled:
+                model.see_judged_again(here)
+            there = model.standing()
             outcome.differences = list(_differences(here, there, () if is_settled else ("groups", "proposals")))
             if outcome.differences:
                 break
@@ -158,6 +161,9 @@ def _happen(happening: submissions.Happening, centre: Centre, model: Model) -> b
         case submissions.Decided(accepts):
             centre.decide(accepts)
             model.decide(accepts)
+        case LeftOut(step):
+            centre.leave_out(step)
+            model.left_out = step
         case submissions.Crawled():
             centre.crawl()
             model.crawl()

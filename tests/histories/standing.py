@@ -8,35 +8,39 @@ It is written from what docs/centres.md and docs/wranglers-reference.md promise,
 - Documents count wherever they lie in an archive, to a depth of two archives; what is not opened fails by its name.
 - An archive that does not hold what its manifest says fails as a whole, and one without a manifest is as any other.
 - An archive that failed and changed is taken anew; one of which anything was loaded, or that was withdrawn, is not.
+- What a step is left out of goes on without it, except that nothing follows a left-out upload or context. When the step
+  is left out no more, the next session goes on from there.
 - What is withdrawn leaves what was there before it, unless a later document changed the same.
 - The withdrawal of what a whole listing no longer has is proposed, and carried out when a person accepts it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from dcc.naming import Action
+from tests.histories.happenings import STEPS
 from tests.histories.submissions import RIGHT, Packing, Said, Submission
 
 REFUSED: Final = "upload failed"
 IN_PART: Final = "data failed"
 DONE: Final = "qc done"
 UNDONE: Final = "upload cancelled"
+NO_CONTEXT: Final = "context cancelled"
 NO_NAME: Final = "xml_name failed"
 NOT_OPENED: Final = "unzip failed"
 WAITING: Final = "zip_name done"
 _ORDER: Final = (NOT_OPENED, NO_NAME, REFUSED, IN_PART)
-_LOADED: Final = frozenset({DONE, IN_PART})
+_LOADED: Final = frozenset({DONE, IN_PART, NO_CONTEXT})
 _FEWEST_LOST, _LIMIT = 3, 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
     """What the databases hold: states of archives and documents, which documents are duplicates, the variant of each
-    group of animals that is there, and the archives whose withdrawal is proposed.
+    group of animals that is there, the archives whose withdrawal is proposed, and the steps left out of documents.
     """
 
     archives: dict[str, str]
@@ -44,6 +48,7 @@ class Standing:
     duplicates: frozenset[str]
     groups: dict[int, int]
     proposals: frozenset[str]
+    left_out: dict[str, str]
 
 
 @dataclass(eq=False)
@@ -66,6 +71,8 @@ class Record:
     gone: bool = False
     missed: bool = False
     documents: dict[str, str] = field(default_factory=dict)
+    applied: dict[str, str] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
     proposed: bool = False
     decided: bool = False
 
@@ -84,6 +91,8 @@ class Model:
     deletions: list[Applied] = field(default_factory=list)
     applied: list[Applied] = field(default_factory=list)
     duplicates: set[str] = field(default_factory=set)
+    left_out: str = ""
+    touched: set[tuple[int, str]] = field(default_factory=set)
 
     def crawl(self) -> None:
         """A session."""
@@ -98,14 +107,12 @@ class Model:
         for number, record in self.records.items():
             if record.state == WAITING and number in self.lying:
                 due += self._opened(record)
+            due += self._resumed(record)
         for number, place in sorted(due):
-            record = self.records[number]
-            name = record.submission.document_name(place)
-            record.documents[name] = self._apply(
-                Applied(name, number, record.submission.action, record.submission.documents[place])
-            )
-        for number, _ in due:
-            self._roll_up(self.records[number])
+            self._process(self.records[number], place)
+        for record in self.records.values():
+            if record.documents:
+                self._roll_up(record)
 
     def withdraw(self, number: int) -> bool:
         """Withdraw what an archive brought; whether that is possible."""
@@ -116,10 +123,12 @@ class Model:
         for log in logs:
             while log and log[-1][0] in mine:
                 log.pop()
+            self._touch(log)
         self.applied = [one for one in self.applied if one not in mine]
         self.deletions = [one for one in self.deletions if one not in mine]
         record, names = self.records[number], {one.name for one in mine}
         self.duplicates -= names
+        record.left_out = {name: step for name, step in record.left_out.items() if name not in names}
         record.documents |= dict.fromkeys(names, UNDONE)
         record.proposed, record.decided = False, record.decided or record.proposed
         self._roll_up(record)
@@ -143,6 +152,18 @@ class Model:
         self.records[number].proposed, self.records[number].decided = False, True
         return True
 
+    def see_judged_again(self, held: Standing) -> None:
+        """Take over which documents were judged again while a step was left out.
+
+        Those may be of which others changed what they brought, or brought it back; whether it matters is not modelled.
+        """
+        for number, name in self.touched:
+            record = self.records[number]
+            if self.left_out and held.left_out.get(name) == self.left_out and name not in record.left_out:
+                self._go_on(record, name, "data")
+                self._roll_up(record)
+        self.touched.clear()
+
     def standing(self) -> Standing:
         """What the databases should hold."""
         records = self.records.values()
@@ -152,6 +173,7 @@ class Model:
             frozenset(self.duplicates),
             {group: log[-1][1] for group, log in self.versions.items() if log and log[-1][1] is not None},
             frozenset(record.submission.file_name for record in records if record.proposed),
+            {name: step for record in records for name, step in record.left_out.items()},
         )
 
     def _list(self, action: Action) -> bool:
@@ -178,7 +200,8 @@ class Model:
 
     def _change(self, record: Record, submission: Submission, time: int) -> None:
         record.time = time
-        if not self._is_loaded(record) and record.state != UNDONE and UNDONE not in record.documents.values():
+        withdrawn = {name for name, state in record.documents.items() if state == UNDONE} - record.left_out.keys()
+        if not self._is_loaded(record) and not withdrawn:
             record.submission, record.state = submission, WAITING
 
     @staticmethod
@@ -189,13 +212,44 @@ class Model:
         """The documents of an archive, by its number and their places in it, unless it is refused."""
         submission = record.submission
         record.state = NOT_OPENED
-        record.documents = {}
+        record.documents, record.left_out = {}, {}
         if submission.listing not in RIGHT:
             return
         record.state = DONE
         # The first document lies at the top, where the others are too deep.
         for place in range(1 if submission.packing is Packing.DEEP else len(submission.documents)):
             yield submission.number, place
+
+    def _resumed(self, record: Record) -> Iterator[tuple[int, int]]:
+        """The documents that wait for an upload which is left out no more; those beyond go on from where they are."""
+        for name, step in list(record.left_out.items()):
+            if step == self.left_out:
+                continue
+            del record.left_out[name]
+            if step == "upload":
+                yield record.submission.number, record.submission.place_of(name)
+            else:
+                self._go_on(record, name, step)
+
+    def _process(self, record: Record, place: int) -> None:
+        name = record.submission.document_name(place)
+        document = Applied(name, record.submission.number, record.submission.action, record.submission.documents[place])
+        if self.left_out == "upload":
+            record.documents[name], record.left_out[name] = UNDONE, "upload"
+            return
+        record.documents[name] = record.applied[name] = self._apply(document)
+        if record.documents[name] != REFUSED:
+            self._go_on(record, name, "data")
+
+    def _go_on(self, record: Record, name: str, first: str) -> None:
+        """Have a document that took effect go on from a step, as far as nothing that is left out keeps it."""
+        is_bad = record.applied[name] == IN_PART and self.left_out != "data"
+        is_left_out = self.left_out in STEPS[STEPS.index(first) :] and not is_bad
+        record.documents[name] = IN_PART if is_bad else DONE
+        if is_left_out:
+            record.left_out[name] = self.left_out
+            if self.left_out == "context":
+                record.documents[name] = NO_CONTEXT
 
     def _apply(self, document: Applied) -> str:
         """What becomes of a document."""
@@ -210,12 +264,18 @@ class Model:
         taken = [group for group, owner in there.items() if (owner is None) is is_new]
         for group, variant in document.said:
             if group in taken:
+                self._touch(self.versions.get(group))
                 left = None if document.action is Action.DELETE else variant
                 self.versions.setdefault(group, []).append((document, left))
         if not taken:
             return REFUSED
         self._note(document)
         return DONE if len(taken) == len(there) else IN_PART
+
+    def _touch(self, log: Sequence[tuple[Applied, int | None]] | None) -> None:
+        """Note that another document changes what the last one brought, or brings it back."""
+        if log:
+            self.touched.add((log[-1][0].number, log[-1][0].name))
 
     def _note(self, document: Applied) -> None:
         self.applied.append(document)
@@ -238,4 +298,5 @@ class Model:
         """An archive shows the earliest failure, else what is least advanced."""
         states = {*record.documents.values(), *([NO_NAME] if record.submission.packing is Packing.DEEP else [])}
         failed = [state for state in _ORDER if state in states]
-        record.state = failed[0] if failed else (UNDONE if UNDONE in states else DONE)
+        cancelled = [state for state in (UNDONE, NO_CONTEXT) if state in states]
+        record.state = [*failed, *cancelled, DONE][0]

@@ -27,6 +27,7 @@ from lxml import etree
 from dcc.archives.manifest import Counts, manifest_row, write_manifest
 from dcc.cli.demo import submissions
 from dcc.naming import Action
+from tests.histories.happenings import STEPS, Crawled, LeftOut
 from tests.support.rewritten_documents import written_otherwise
 
 GROUPS: Final = 4
@@ -87,6 +88,10 @@ class Submission:
         """The name of a document."""
         return f"H.{_day(self.number)}.{place + 1}.specimen.impc.xml"
 
+    def place_of(self, name: str) -> int:
+        """The place of the document of that name."""
+        return int(name.split(".")[2]) - 1
+
     def __str__(self) -> str:
         written = (" written otherwise" if self.otherwise else "") + (" as tables" if self.are_tables else "")
         return f"{self.action}/{self.file_name} {self.documents}{written}, {self.packing}, {self.listing}"
@@ -120,12 +125,7 @@ class Decided:
     accepts: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Crawled:
-    """A session: `dcc crawl`."""
-
-
-Happening = Submitted | Taken | Withdrawn | Decided | Crawled
+Happening = Submitted | Taken | Withdrawn | Decided | LeftOut | Crawled
 
 
 def history(seed: int) -> Iterator[Happening]:
@@ -145,7 +145,7 @@ def history(seed: int) -> Iterator[Happening]:
 
 
 def _one(rng: random.Random, sent: list[Submission], numbers: list[int]) -> Happening:
-    what = rng.choices(range(5), (12, 2, 2, 2, 2))[0] if sent else 0
+    what = rng.choices(range(6), (12, 2, 2, 2, 2, 3))[0] if sent else 0
     number = rng.choice(sent).number if sent else 0
     match what:
         case 0:
@@ -158,8 +158,10 @@ def _one(rng: random.Random, sent: list[Submission], numbers: list[int]) -> Happ
             return Taken(number)
         case 3:
             return Withdrawn(number)
-        case _:
+        case 4:
             return Decided(rng.random() < 0.6)
+        case _:
+            return LeftOut(rng.choice(("", *STEPS)))
 
 
 def _new(rng: random.Random, sent: list[Submission], number: int) -> Submission:

@@ -30,7 +30,7 @@ from dcc.tracker.database import writing
 from dcc.tracker.hostings.proposed_withdrawals import ProposalState, list_proposals
 from dcc.tracker.models import AnException, XmlFile, XmlLog, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.register import centres, file_sources
-from tests.histories.life import BORN
+from tests.histories.life import BORN, LEFT_OUT
 from tests.histories.standing import Standing
 from tests.histories.submissions import GROUPS, Submission, animals_of, content_of
 
@@ -72,6 +72,10 @@ class Centre:
         """Remove an archive from the source."""
         self.lying.pop(number).unlink()
 
+    def leave_out(self, step: str) -> None:
+        """Leave out a step from now on; an empty one: none."""
+        self.settings = self.settings.model_copy(update={"left_out_steps": step})
+
     def crawl(self) -> None:
         """Run a session."""
         with open_session(self.tracker, self.settings) as session:
@@ -99,25 +103,24 @@ class Centre:
         """What the databases hold."""
         documents: dict[str, str] = {}
         duplicates: set[str] = set()
+        left_out: dict[str, str] = {}
         with self.tracker.connect() as connection:
             actions = connection.execute(
                 select(ZipFile.file_name, ZipAction.phase_id, ZipAction.status_id).join(
                     ZipAction, ZipAction.zip_id == ZipFile.id
                 )
             ).all()
-            repeated = set(
-                connection.scalars(
-                    select(XmlLog.xml_id)
-                    .join(AnException, AnException.id == XmlLog.exception_id)
-                    .where(AnException.short_name == DUPLICATE, XmlLog.cleared.is_(None))
-                )
-            )
+            logs = select(XmlLog.xml_id, AnException.short_name).join(AnException).where(XmlLog.cleared.is_(None))
+            logged = [(row.xml_id, row.short_name) for row in connection.execute(logs)]
             latest = select(func.max(ZipDownload.id)).group_by(ZipDownload.zf_id)
             query = select(XmlFile.id, XmlFile.fname, XmlFile.phase_id, XmlFile.status_id)
             for row in connection.execute(query.where(XmlFile.zip_id.in_(latest), XmlFile.fname.endswith(".xml"))):
                 documents[row.fname] = _state(row.phase_id, row.status_id)
-                if row.id in repeated:
+                kinds = [kind for xml_id, kind in logged if xml_id == row.id]
+                if DUPLICATE in kinds:
                     duplicates.add(row.fname)
+                for step in (kind.removeprefix(LEFT_OUT) for kind in kinds if kind.startswith(LEFT_OUT)):
+                    left_out[row.fname] = step
             proposals = frozenset(one.key.file_name for one in list_proposals(connection))
         with self.qc.connect() as connection:
             table = models.Specimen.__table__
@@ -129,6 +132,7 @@ class Centre:
             frozenset(duplicates),
             {group: variant for group in range(GROUPS) if (variant := _variant(group, litters)) is not None},
             proposals,
+            left_out,
         )
 
 

@@ -16,6 +16,7 @@ from dcc.tracker.queries.zip_stories import zip_story
 from dcc_assets.metadata.documents import data_report
 from dcc_assets.sync.document_records import recorded_data
 from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, key_of, specimens
+from tests.support.installations import MODIFIED
 
 ZIP = "add/H.2013-10-31.1.impc.zip"
 ALL = {
@@ -78,6 +79,17 @@ def test_a_step_that_is_left_out_is_cancelled_and_made_up_for(
     assert (data.log(EXPERIMENTS), data.log(EXPERIMENTS, cleared=True)) == ([], [kind])
     assert data.rows(models.DataContext, "id")
     assert data.rows(models.OverviewGenotype, "centre")
+
+
+def test_an_archive_whose_upload_is_left_out_is_taken_anew_when_it_changes(data: DataInstallation) -> None:
+    data.put(ZIP, specimens())
+    careless = data.with_settings(left_out_steps="upload")
+    data.validate()
+    careless.take_up()
+    data.folder.put(ZIP, specimens(mice=5), MODIFIED + 60)
+    data.run()
+    assert data.states() == {ZIP: "qc done"}
+    assert len(data.rows(models.Specimen, "id")) == 5
 
 
 @pytest.mark.parametrize(

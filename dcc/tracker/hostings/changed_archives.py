@@ -8,15 +8,18 @@ from typing import Any
 
 from sqlalchemy import Connection, and_, exists, func, or_, select
 
+from dcc.outcomes import LEFT_OUT
 from dcc.phases import Phase, Status
 from dcc.tracker.crawls import CHANGED, still_changed
 from dcc.tracker.hostings.foreign_archives import may_be_taken
 from dcc.tracker.lineage import chunks, latest_downloads
 from dcc.tracker.models import (
+    AnException,
     CrawlFinding,
     FileSource,
     FileSourceHasZip,
     XmlFile,
+    XmlLog,
     ZipAction,
     ZipDownload,
     ZipFile,
@@ -47,9 +50,20 @@ def loaded_zips(connection: Connection, za_ids: Collection[int]) -> set[int]:
 
 
 def withdrawn_zips(connection: Connection, za_ids: Collection[int]) -> set[int]:
-    """Those of the zip actions of whose latest download a document was withdrawn."""
+    """Those of the zip actions of whose latest download a document was withdrawn.
+
+    A document whose upload a setting leaves out is in the same state, and has that in its log.
+    """
     archives = {download: za_id for za_id, download, _ in latest_downloads(connection, za_ids)}
-    is_withdrawn = and_(XmlFile.phase_id == int(Phase.UPLOAD), XmlFile.status_id == int(Status.CANCELLED))
+    left_out = (
+        select(XmlLog.id)
+        .join(AnException, AnException.id == XmlLog.exception_id)
+        .where(XmlLog.xml_id == XmlFile.id, XmlLog.cleared.is_(None))
+        .where(AnException.short_name == LEFT_OUT[Phase.UPLOAD])
+    )
+    is_withdrawn = and_(
+        XmlFile.phase_id == int(Phase.UPLOAD), XmlFile.status_id == int(Status.CANCELLED), ~exists(left_out)
+    )
     query = select(XmlFile.zip_id).where(is_withdrawn).distinct()
     return {
         archives[download]

@@ -54,7 +54,7 @@ from dcc.tracker.models import CrawlFinding, FileSourceHasZip, ZipAction, ZipAct
 from dcc.tracker.problems import message_columns, problem_columns
 from dcc.tracker.progress import NewZipAction
 from dcc.tracker.register.delegations import load_delegations
-from dcc.tracker.states import WAITING
+from dcc.tracker.states import SET_ASIDE, WAITING
 
 CHANGED: Final = "changed"
 SIZE_DIFFERS: Final = "size_differs"
@@ -301,7 +301,7 @@ class ListingRecorder:
             key: entry.za_id
             for key, entry in done.items()
             if entry.za_id not in kept_back
-            and entry.state.status is not Status.CANCELLED
+            and entry.state != SET_ASIDE
             and ((entry.state.failed and key in spoken_for) or sources.get(entry.za_id) == entry.hosting_id)
         }
         if anew:
