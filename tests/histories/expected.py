@@ -12,6 +12,7 @@ It is written from what docs/centres.md and docs/wranglers.md promise, not from 
 - A directory that lost all or many of its archives is believed when the next listing says the same.
 - What a step is left out of goes on without it, except that nothing follows a left-out upload or context. When the step
   is left out no more, the next session for all goes on from there.
+- A retry takes the bytes that are kept, where their place listed them last as it did then.
 - A retry that cannot have the bytes changes nothing. It is refused while only copies known to be bad are listed.
 """
 
@@ -64,7 +65,7 @@ class Bad:
 class Record:
     """What is known of an archive; `read`: how its own copy was listed when the checksum beside that was read.
 
-    `last` is where it was fetched from last.
+    `last` is where it was fetched from last, `kept` where what could be opened came from, and how it was listed there.
     """
 
     state: str = WAITING
@@ -76,6 +77,7 @@ class Record:
     read: tuple[int, int] | None = None
     last: Place | None = None
     documents: tuple[str, ...] = ()
+    kept: tuple[Place, Listed] | None = None
     brought: int = 0
     left_out: str = ""
 
@@ -120,7 +122,8 @@ class Expected:
         if record is not None and self._may_be_retried(archive, record):
             reachable = set(Place) - self.away
             self._list_anew(archive, record, reachable)
-            self._attempt(archive, record, reachable)
+            if record.kept is None or record.kept != (record.last, record.listed.get(record.last)):
+                self._attempt(archive, record, reachable)
         self._end_session()
 
     def holdings(self) -> Holdings:
@@ -252,6 +255,7 @@ class Expected:
                 record.state = DAMAGED
             else:
                 record.bad.pop(place, None)
+                record.kept = place, record.listed[place]
                 self._open(record, copy)
                 return
             bad[place] = md5_of(copy)
