@@ -26,8 +26,7 @@ from benchmarks.registry import Bench, Benchmark, Finding
 from dcc.declarations import all_declared, cause_id, message_of, rule_of
 from dcc.messages import names_in, to_json
 from dcc.qc.database import init_qc_database, open_qc_database
-from dcc.qc.models import Document
-from dcc.qc.models import Finding as FindingRow
+from dcc.qc.models import DOCUMENT, FINDING
 from dcc.reports.causes.collecting import causes_of_centre
 from dcc.rules.catalogue import CATALOGUE
 from dcc.settings import Settings
@@ -88,7 +87,7 @@ def fill(tracker: str, qc: str, findings: int, documents: int) -> None:
             }
             for number in range(1, documents + 1)
         ]
-        connection.execute(insert(Document), rows)
+        connection.execute(insert(DOCUMENT), rows)
         facts = itertools.islice(itertools.cycle(list(_facts())), findings)
         for first in range(0, findings, _PAGE):
             page = [
@@ -104,7 +103,7 @@ def fill(tracker: str, qc: str, findings: int, documents: int) -> None:
                 }
                 for number, fact in enumerate(itertools.islice(facts, _PAGE), first)
             ]
-            connection.execute(insert(FindingRow), page)
+            connection.execute(insert(FINDING), page)
     engine.dispose()
 
 

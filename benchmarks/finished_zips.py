@@ -21,7 +21,7 @@ from dcc.naming import DocumentKind
 from dcc.phases import Phase, Status
 from dcc.qc.database import open_qc_database
 from dcc.qc.judging.documents import signature_of
-from dcc.qc.models import Document
+from dcc.qc.models import DOCUMENT
 from dcc.qc.reference.refresh import ensure_reference
 from dcc.qc.reference.snapshots import active_snapshots
 from dcc.settings import load_settings
@@ -101,7 +101,7 @@ class FinishedZips:
                     _stored(number, row) | judged
                     for number, row in enumerate(documents[start : start + _AT_ONCE], start + 1)
                 ]
-                connection.execute(insert(Document.__table__), rows)
+                connection.execute(insert(DOCUMENT), rows)
         tracker.dispose()
         qc.dispose()
 

@@ -26,7 +26,7 @@ from dcc.cli.demo.submissions import archive, experiment_document, specimen_docu
 from dcc.databases.transactions import insert_rows, writing
 from dcc.qc.contexts.listings import ContextFilter
 from dcc.qc.contexts.states import mark_done
-from dcc.qc.models import Document, DocumentContext
+from dcc.qc.models import DOCUMENT, SHARE
 from dcc.session.data.quality_control import settle_qc
 from dcc.settings import Settings
 from dcc.tracker.models import FileSourceHasZip, XmlFile, ZipAction, ZipDownload, ZipFile
@@ -162,8 +162,8 @@ class _Copies:
         with qc.connect() as connection:
             self._applied, self._contexts = [], []
             for document in self._documents:
-                (applied,) = _rows(connection, select(Document).where(Document.tracker_id == document["id"]))
-                parts = select(DocumentContext).where(DocumentContext.document_id == applied["id"])
+                (applied,) = _rows(connection, select(DOCUMENT).where(DOCUMENT.c.tracker_id == document["id"]))
+                parts = select(SHARE).where(SHARE.c.document_id == applied["id"])
                 self._applied.append(applied)
                 self._contexts.append(_rows(connection, parts))
 
@@ -208,7 +208,7 @@ class _Copies:
 
     def _apply(self, connection: Connection, numbers: range, xml_ids: list[int]) -> None:
         """Add the rows of the QC database that stand for the documents."""
-        next_id = (connection.scalar(select(func.max(Document.id))) or 0) + 1
+        next_id = (connection.scalar(select(func.max(DOCUMENT.c.id))) or 0) + 1
         documents, contexts = [], []
         for place, xml_id in enumerate(xml_ids):
             number, which = numbers[place // DOCUMENTS], place % DOCUMENTS
@@ -217,8 +217,8 @@ class _Copies:
             own |= {"file_name": named["fname"], "created": named["created"], "inc": named["inc"]}
             documents.append({**self._applied[which], **own})
             contexts += [{**part, "document_id": own["id"]} for part in self._contexts[which]]
-        connection.execute(insert(Document), documents)
-        connection.execute(insert(DocumentContext), contexts)
+        connection.execute(insert(DOCUMENT), documents)
+        connection.execute(insert(SHARE), contexts)
 
 
 def _rows(connection: Connection, query: Select[Any]) -> list[Row]:

@@ -16,8 +16,8 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from benchmarks.mariadb import MariaDb
-from dcc.qc.apply.entity_rows import DOCUMENT_TABLES
 from dcc.qc.database import init_qc_database, open_qc_database
+from dcc.qc.models import DOCUMENT_TABLES
 from dcc.qc.rows.lines import as_lines
 from dcc.settings import Settings
 

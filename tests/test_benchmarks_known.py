@@ -14,7 +14,7 @@ from benchmarks.quiet_session import QuietSession
 from dcc.cli.sessions.work import Listeners, crawl_and_process
 from dcc.outcomes import SourceCrawl
 from dcc.phases import Phase, Status
-from dcc.qc.models import Document
+from dcc.qc.models import DOCUMENT
 from dcc.tracker.queries.zip_action_lists import StateCount, count_documents, count_zip_actions
 from tests.support.sent_statements import sent_statements
 
@@ -48,7 +48,7 @@ def test_a_session_finds_nothing_new_in_what_the_benchmark_put_there(known: Know
             assert count_zip_actions(connection) == [waiting, done]
             assert sum(one.count for one in count_documents(connection)) == 21 * DOCUMENTS
         with qc.connect() as connection:
-            assert connection.scalar(select(func.count()).select_from(Document)) == 21 * DOCUMENTS
+            assert connection.scalar(select(func.count()).select_from(DOCUMENT)) == 21 * DOCUMENTS
 
 
 @pytest.mark.servers

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from sqlalchemy import Column, Connection, select
+from sqlalchemy import Column, Connection, Table, select
 
 from dcc.analysis.filters import TEXT_FILTERS, MeasurementFilter, has_status, is_one_of
 from dcc.errors import NotFoundError
@@ -17,22 +17,22 @@ _NAMES_COMPARED: Final = 10_000
 _NAMES_LISTED: Final = 20
 
 
-def _columns(name: str, *tables: type[models.QcBase]) -> list[Column[Any]]:
-    return [table.__table__.c[name] for table in tables]
+def _columns(name: str, *tables: Table) -> list[Column[Any]]:
+    return [table.c[name] for table in tables]
 
 
-_OWNERS: Final = (models.Experiment, models.Line, models.Housing)
-_COLONIES: Final = _columns("colony_id", models.Specimen, models.Line, models.KnownColony)
+_OWNERS: Final = (models.EXPERIMENT, models.LINE, models.HOUSING)
+_COLONIES: Final = _columns("colony_id", models.SPECIMEN, models.LINE, models.COLONY)
 _NAMED_IN: Final[Mapping[str, list[Column[Any]]]] = {
-    "centre": _columns("centre", models.Document),
-    "pipeline": _columns("pipeline", models.ImpressPipeline, *_OWNERS),
-    "project": [*_columns("name", models.KnownProject), *_columns("project", *_OWNERS)],
+    "centre": _columns("centre", models.DOCUMENT),
+    "pipeline": _columns("pipeline", models.PIPELINE, *_OWNERS),
+    "project": [*_columns("name", models.PROJECT), *_columns("project", *_OWNERS)],
     "colony": _COLONIES,
     "genotype": _COLONIES,
-    "specimen": _columns("specimen_id", models.Specimen, models.Measurement),
-    "procedure": _columns("procedure_id", models.ImpressProcedure, models.ProcedureRun),
-    "parameter": _columns("parameter_id", models.ImpressParameter, models.DataContext, models.Measurement),
-    "status": [*_columns("code", models.KnownStatusCode), *_columns("status", models.Measurement)],
+    "specimen": _columns("specimen_id", models.SPECIMEN, models.MEASUREMENT),
+    "procedure": _columns("procedure_id", models.PROCEDURE, models.RUN),
+    "parameter": _columns("parameter_id", models.PARAMETER, models.CONTEXT, models.MEASUREMENT),
+    "status": [*_columns("code", models.KNOWN_STATUS_CODE), *_columns("status", models.MEASUREMENT)],
 }
 """The columns that have the values of a filter's field, the smallest table first."""
 
@@ -62,7 +62,7 @@ def _alternatives(connection: Connection, field: str, text: str) -> str:
     names: dict[str, None] = {}
     for column in _NAMED_IN[field]:
         # All tables but the largest: its names are in the others.
-        if column.table.name != models.Measurement.__tablename__:
+        if column.table.name != models.MEASUREMENT.name:
             alike = column.startswith(text[: len(text) // 2], autoescape=True)
             distinct = select(column).where(column.is_not(None)).distinct().order_by(alike.desc(), column)
             names |= dict.fromkeys(connection.scalars(distinct.limit(_NAMES_COMPARED)))

@@ -24,16 +24,7 @@ from dcc.qc.apply.upload_lock import await_uploads
 from dcc.qc.apply.versions import same_text
 from dcc.qc.contexts.metadata_groups import EMPTY_GROUP
 from dcc.qc.history import current_at, document_at, measurements_at
-from dcc.qc.models import (
-    Document,
-    Experiment,
-    Housing,
-    Line,
-    Measurement,
-    OverviewAnimalProcedure,
-    ProcedureRun,
-    Specimen,
-)
+from dcc.qc.models import DOCUMENT, EXPERIMENT, HOUSING, LINE, MEASUREMENT, OVERVIEW_ANIMAL, RUN, SPECIMEN
 from dcc.vocabulary import EntityKind, Validity
 
 __all__ = ["MeasurementFilter", "iterate_measurements", "load_measurements"]
@@ -45,14 +36,10 @@ _TEXT_HELD: Final = 32_000_000
 _ROWS_FETCHED: Final = 200
 _CLIENT_SECONDS: Final = 86_400
 
-_RUN: Final = ProcedureRun.__table__
-_SPECIMEN: Final = Specimen.__table__
-_DOCUMENT: Final = Document.__table__
-_OVERVIEW: Final = OverviewAnimalProcedure.__table__
 _OWNERS: Final[dict[EntityKind, Table]] = {
-    EntityKind.EXPERIMENT: Experiment.__table__,
-    EntityKind.LINE: Line.__table__,
-    EntityKind.HOUSING: Housing.__table__,
+    EntityKind.EXPERIMENT: EXPERIMENT,
+    EntityKind.LINE: LINE,
+    EntityKind.HOUSING: HOUSING,
 }
 
 
@@ -132,8 +119,8 @@ def resolve_past(connection: Connection, wanted: MeasurementFilter) -> Measureme
         return replace(wanted, as_of_date=None, as_of_document=known)
     if document is not None:
         await_uploads(connection.engine)
-    if document is not None and connection.scalar(select(_DOCUMENT.c.id).where(_DOCUMENT.c.id == document)) is None:
-        last = connection.scalar(select(func.max(_DOCUMENT.c.id)))
+    if document is not None and connection.scalar(select(DOCUMENT.c.id).where(DOCUMENT.c.id == document)) is None:
+        last = connection.scalar(select(func.max(DOCUMENT.c.id)))
         raise NotFoundError(
             f"The QC database knows no document {document}. "
             + ("No document has been applied to it yet." if last is None else f"Name one from 1 to {last}, or a date.")
@@ -165,7 +152,7 @@ def summary_query(wanted: MeasurementFilter) -> Select[Any]:
     in nothing else.
     """
     found = _Joined(wanted)
-    row_id, animal = found.columns["id"], func.coalesce(_SPECIMEN.c.id, 0)
+    row_id, animal = found.columns["id"], func.coalesce(SPECIMEN.c.id, 0)
     valid = found.columns["is_valid"]
     judged = case((valid == 1, 1), (valid == 0, 2), else_=0)
     # Products stay below 2**63, the largest integer of SQLite.
@@ -189,48 +176,48 @@ class _Joined:
     def __init__(self, wanted: MeasurementFilter) -> None:
         self._wanted = wanted
         past = wanted.as_of_document
-        self.measurement = Measurement.__table__ if past is None else measurements_at(past).subquery("measured")
+        self.measurement = MEASUREMENT if past is None else measurements_at(past).subquery("measured")
         experiment, line = _OWNERS[EntityKind.EXPERIMENT], _OWNERS[EntityKind.LINE]
         own = self.measurement.c
-        colony = func.coalesce(line.c.colony_id, _SPECIMEN.c.colony_id)
+        colony = func.coalesce(line.c.colony_id, SPECIMEN.c.colony_id)
         self.columns: dict[str, ColumnElement[Any]] = {
             **{name: own[name] for name in SCHEMA.names if name in own},
-            **{name: _SPECIMEN.c[name] for name in ("strain_id", "is_baseline", "gender", "zygosity", "dob")},
+            **{name: SPECIMEN.c[name] for name in ("strain_id", "is_baseline", "gender", "zygosity", "dob")},
             "colony_id": colony,
-            "genotype": case((_SPECIMEN.c.is_baseline == 1, "baseline"), else_=colony),
+            "genotype": case((SPECIMEN.c.is_baseline == 1, "baseline"), else_=colony),
             "experiment_sequence_id": experiment.c.sequence_id,
             "is_valid": _is_valid(func.coalesce(*(owner.c.validity for owner in _OWNERS.values()))),
             # Overviews show only the present. They have a row for each animal of an experiment.
             "metadata_group": null() if past is not None else _metadata_group(own.procedure_run_id),
-            **{name: _DOCUMENT.c[name] for name in ("zip_action", "zip_file", "file_name")},
+            **{name: DOCUMENT.c[name] for name in ("zip_action", "zip_file", "file_name")},
             # The run has the same value as the measurement, and an index of it.
-            **{name: _RUN.c[name] for name in ("procedure_id", "document_id", "owner_kind")},
+            **{name: RUN.c[name] for name in ("procedure_id", "document_id", "owner_kind")},
         }
 
     def select(self, columns: Sequence[ColumnElement[Any]]) -> Select[Any]:
         """The query for these columns of the selected measurements."""
         own, past = self.measurement.c, self._wanted.as_of_document
-        is_specimen_current = _SPECIMEN.c.is_current == 1 if past is None else current_at(EntityKind.SPECIMEN, past)
-        statement = select(*columns).select_from(self.measurement).join(_RUN, _RUN.c.id == own.procedure_run_id)
+        is_specimen_current = SPECIMEN.c.is_current == 1 if past is None else current_at(EntityKind.SPECIMEN, past)
+        statement = select(*columns).select_from(self.measurement).join(RUN, RUN.c.id == own.procedure_run_id)
         for kind, table in _OWNERS.items():
-            statement = statement.outerjoin(table, (_RUN.c.owner_kind == kind.value) & (table.c.id == _RUN.c.owner_id))
-        same_animal = (_SPECIMEN.c.centre == own.centre) & same_text(_SPECIMEN.c.specimen_id, own.specimen_id)
-        statement = statement.outerjoin(_SPECIMEN, same_animal & is_specimen_current)
-        statement = statement.join(_DOCUMENT, _DOCUMENT.c.id == _RUN.c.document_id)
+            statement = statement.outerjoin(table, (RUN.c.owner_kind == kind.value) & (table.c.id == RUN.c.owner_id))
+        same_animal = (SPECIMEN.c.centre == own.centre) & same_text(SPECIMEN.c.specimen_id, own.specimen_id)
+        statement = statement.outerjoin(SPECIMEN, same_animal & is_specimen_current)
+        statement = statement.join(DOCUMENT, DOCUMENT.c.id == RUN.c.document_id)
         if past is None:
             statement = statement.where(func.coalesce(*(owner.c.is_current for owner in _OWNERS.values())) == 1)
         filtered = {
             **self.columns,
             "colony": self.columns["colony_id"],
             "specimen": own.specimen_id,
-            "procedure": _RUN.c.procedure_id,
+            "procedure": RUN.c.procedure_id,
             "parameter": own.parameter_id,
         }
         return statement.where(*conditions(self._wanted, filtered))
 
 
 def _metadata_group(run_id: ColumnElement[Any]) -> ColumnElement[Any]:
-    group = select(func.replace(func.min(_OVERVIEW.c.metadata_group), EMPTY_GROUP, "")).where(
-        _OVERVIEW.c.procedure_run_id == run_id
+    group = select(func.replace(func.min(OVERVIEW_ANIMAL.c.metadata_group), EMPTY_GROUP, "")).where(
+        OVERVIEW_ANIMAL.c.procedure_run_id == run_id
     )
-    return group.correlate_except(_OVERVIEW).scalar_subquery()
+    return group.correlate_except(OVERVIEW_ANIMAL).scalar_subquery()

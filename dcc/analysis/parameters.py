@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Select, and_, func, select
 
-from dcc.qc.models import DataContext, ImpressParameter, ImpressProcedure, ReferenceSnapshot
+from dcc.qc.models import CONTEXT, PARAMETER, PROCEDURE, SNAPSHOT
 from dcc.reference.impress import Impress
 from dcc.vocabulary import MeasurementType
-
-_PARAMETER: Final = ImpressParameter.__table__.c
-_PROCEDURE: Final = ImpressProcedure.__table__.c
-_CONTEXT: Final = DataContext.__table__.c
 
 
 class ParameterEntry(NamedTuple):
@@ -50,27 +46,30 @@ def parameter_names(connection: Connection) -> dict[str, str]:
 
 def _impress() -> Select[Any]:
     """The parameters of measurements in the active IMPReSS, each once for a procedure."""
-    snapshot = ReferenceSnapshot.__table__.c
-    active = select(func.max(snapshot.id)).where(snapshot.name == Impress.NAME, snapshot.is_active).scalar_subquery()
-    same = and_(
-        _PROCEDURE.snapshot_id == _PARAMETER.snapshot_id,
-        _PROCEDURE.procedure_id == _PARAMETER.procedure_id,
-        _PROCEDURE.variant == _PARAMETER.procedure_variant,
+    active = (
+        select(func.max(SNAPSHOT.c.id)).where(SNAPSHOT.c.name == Impress.NAME, SNAPSHOT.c.is_active).scalar_subquery()
     )
-    keys = (_PARAMETER.parameter_id, _PARAMETER.procedure_id)
-    name, procedure, unit, kind = map(func.min, (_PARAMETER.name, _PROCEDURE.name, _PARAMETER.unit, _PARAMETER.type))
+    same = and_(
+        PROCEDURE.c.snapshot_id == PARAMETER.c.snapshot_id,
+        PROCEDURE.c.procedure_id == PARAMETER.c.procedure_id,
+        PROCEDURE.c.variant == PARAMETER.c.procedure_variant,
+    )
+    keys = (PARAMETER.c.parameter_id, PARAMETER.c.procedure_id)
+    name, procedure, unit, kind = map(
+        func.min, (PARAMETER.c.name, PROCEDURE.c.name, PARAMETER.c.unit, PARAMETER.c.type)
+    )
     return (
         select(keys[0], name.label("name"), keys[1], procedure, unit, kind)
-        .join(ImpressProcedure.__table__, same)
-        .where(_PARAMETER.snapshot_id == active, _PARAMETER.type.in_([one.value for one in MeasurementType]))
+        .join(PROCEDURE, same)
+        .where(PARAMETER.c.snapshot_id == active, PARAMETER.c.type.in_([one.value for one in MeasurementType]))
         .group_by(*keys)
     )
 
 
 def _counts(connection: Connection) -> dict[tuple[str, str], int]:
     """Numbers of measurements by the keys of parameter and procedure."""
-    keys = (_CONTEXT.parameter_id, _CONTEXT.procedure_id)
-    statement = select(*keys, func.sum(_CONTEXT.measurements)).group_by(*keys)
+    keys = (CONTEXT.c.parameter_id, CONTEXT.c.procedure_id)
+    statement = select(*keys, func.sum(CONTEXT.c.measurements)).group_by(*keys)
     return {(row[0], row[1]): int(row[2]) for row in connection.execute(statement)}
 
 

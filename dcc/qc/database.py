@@ -15,7 +15,7 @@ from dcc.databases.database import OUTAGE_SECONDS, Database
 from dcc.databases.schema import InitReport
 from dcc.databases.transactions import insert_rows, run_reading, run_writing, writing
 from dcc.errors import QcDatabaseOutdatedError, QcDatabaseUnreachableError
-from dcc.qc.models import QcBase, UploadLock
+from dcc.qc.models import UPLOAD_LOCK, QcBase
 from dcc.qc.models.views import views
 from dcc.qc.upgrades import REVISIONS
 from dcc.settings import Settings
@@ -62,8 +62,8 @@ def require_current(engine: Engine, *, patience_seconds: float | None = None) ->
 
 
 def _add_rows(connection: Connection) -> None:
-    if connection.scalar(select(UploadLock.id)) is None:
-        connection.execute(insert(UploadLock).values(id=1))
+    if connection.scalar(select(UPLOAD_LOCK.c.id)) is None:
+        connection.execute(insert(UPLOAD_LOCK).values(id=1))
 
 
 QC_DATABASE: Final = Database(

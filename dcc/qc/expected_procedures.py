@@ -18,25 +18,10 @@ from sqlalchemy import ColumnElement, Connection, FromClause, String, and_, case
 from sqlalchemy.sql.selectable import ScalarSelect
 
 from dcc.qc.apply.versions import same_text
-from dcc.qc.models import (
-    Experiment,
-    ExperimentSpecimen,
-    ImpressProcedure,
-    Line,
-    ReferenceSnapshot,
-    Specimen,
-    StatusCodeRow,
-)
+from dcc.qc.models import EXPERIMENT, LINE, NAMED, PROCEDURE, SNAPSHOT, SPECIMEN, STATUS_CODE
 from dcc.reference.impress import Impress
 from dcc.vocabulary import Validity
 
-_SPECIMEN: Final = Specimen.__table__.c
-_EXPERIMENT: Final = Experiment.__table__
-_ANIMAL: Final = ExperimentSpecimen.__table__.c
-_LINE: Final = Line.__table__
-_STATUS: Final = StatusCodeRow.__table__.c
-_PROCEDURE: Final = ImpressProcedure.__table__.c
-_SNAPSHOT: Final = ReferenceSnapshot.__table__.c
 _VERSION: Final = len("_001")
 _AT_ONCE: Final = 2_000
 _INVALID: Final = {str(Validity.INVALID), str(Validity.INVALID_ANIMAL)}
@@ -186,8 +171,8 @@ def lacking_procedures(connection: Connection, wanted: Expected, counted: Delive
 
 def due_procedures(connection: Connection, wanted: Expected) -> list[DueProcedure]:
     """The mandatory procedures in use that have an age or stage, the versions of one as one."""
-    own = _PROCEDURE
-    active = select(func.max(_SNAPSHOT.id)).where(_SNAPSHOT.name == Impress.NAME, _SNAPSHOT.is_active)
+    own = PROCEDURE.c
+    active = select(func.max(SNAPSHOT.c.id)).where(SNAPSHOT.c.name == Impress.NAME, SNAPSHOT.c.is_active)
     query = select(own.pipeline, own.procedure_id, own.name, own.level, own.weeks, own.stage).where(
         own.snapshot_id == active.scalar_subquery(), own.is_active, own.is_mandatory
     )
@@ -218,10 +203,10 @@ def _states(done: str) -> Mapping[str, tuple[Delivery, str | None]]:
 
 
 def _animals(connection: Connection, wanted: Expected) -> Iterator[tuple[Subject, str | None]]:
-    own = _SPECIMEN
-    of_animal = and_(same_text(_ANIMAL.specimen_id, own.specimen_id), _EXPERIMENT.c.centre == own.centre)
-    joined = ExperimentSpecimen.__table__.join(_EXPERIMENT, _EXPERIMENT.c.id == _ANIMAL.experiment_row)
-    done = _done(_EXPERIMENT.c, "experiment", joined, of_animal)
+    own = SPECIMEN.c
+    of_animal = and_(same_text(NAMED.c.specimen_id, own.specimen_id), EXPERIMENT.c.centre == own.centre)
+    joined = NAMED.join(EXPERIMENT, EXPERIMENT.c.id == NAMED.c.experiment_row)
+    done = _done(EXPERIMENT.c, "experiment", joined, of_animal)
     stage = case((own.kind == "embryo", case((own.stage_unit == "DPC", "E" + own.stage), else_="")), else_=null())
     query = (
         select(own.centre, own.pipeline, own.specimen_id, own.colony_id, own.dob, stage, own.status_code, done)
@@ -232,7 +217,7 @@ def _animals(connection: Connection, wanted: Expected) -> Iterator[tuple[Subject
 
 
 def _colonies(connection: Connection, wanted: Expected) -> Iterator[tuple[Subject, str | None]]:
-    own = _SPECIMEN
+    own = SPECIMEN.c
     colony = (
         select(own.centre, own.pipeline, own.colony_id, func.min(own.dob).label("dob"))
         .where(own.is_current, own.is_baseline.is_(False), own.colony_id.is_not(None), own.dob.is_not(None))
@@ -240,9 +225,9 @@ def _colonies(connection: Connection, wanted: Expected) -> Iterator[tuple[Subjec
         .group_by(own.centre, own.pipeline, own.colony_id)
         .subquery()
     )
-    of_colony = and_(same_text(_LINE.c.colony_id, colony.c.colony_id), _LINE.c.centre == colony.c.centre)
+    of_colony = and_(same_text(LINE.c.colony_id, colony.c.colony_id), LINE.c.centre == colony.c.centre)
     keys = (colony.c.centre, colony.c.pipeline, null().label("specimen"), colony.c.colony_id, colony.c.dob)
-    query = select(*keys, null().label("stage"), null().label("status_code"), _done(_LINE.c, "line", _LINE, of_colony))
+    query = select(*keys, null().label("stage"), null().label("status_code"), _done(LINE.c, "line", LINE, of_colony))
     yield from _subjects(connection, query.order_by(colony.c.centre, colony.c.pipeline, colony.c.colony_id))
 
 
@@ -253,8 +238,8 @@ def _subjects(connection: Connection, query: Any) -> Iterator[tuple[Subject, str
 
 def _done(own: Any, kind: str, joined: FromClause, of_subject: ColumnElement[bool]) -> ScalarSelect[str]:
     """What is there of a subject, as one text: `procedure:validity:status code`, separated by commas."""
-    each = own.procedure_id + ":" + cast(own.validity, String(8)) + ":" + func.coalesce(_STATUS.code, "")
-    with_codes = joined.outerjoin(StatusCodeRow.__table__, and_(_STATUS.owner_kind == kind, _STATUS.owner_id == own.id))
+    each = own.procedure_id + ":" + cast(own.validity, String(8)) + ":" + func.coalesce(STATUS_CODE.c.code, "")
+    with_codes = joined.outerjoin(STATUS_CODE, and_(STATUS_CODE.c.owner_kind == kind, STATUS_CODE.c.owner_id == own.id))
     return (
         select(func.group_concat(each.distinct()))
         .select_from(with_codes)
@@ -264,5 +249,5 @@ def _done(own: Any, kind: str, joined: FromClause, of_subject: ColumnElement[boo
 
 
 def _chosen(wanted: Expected) -> list[ColumnElement[bool]]:
-    given = ((_SPECIMEN.centre, wanted.centre), (_SPECIMEN.pipeline, wanted.pipeline))
+    given = ((SPECIMEN.c.centre, wanted.centre), (SPECIMEN.c.pipeline, wanted.pipeline))
     return [column == value for column, value in given if value is not None]

@@ -6,29 +6,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from enum import StrEnum
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, exists, func, select
 
-from dcc.qc.apply.entity_rows import ENTITY_TABLES
 from dcc.qc.apply.versions import in_chunks, key_columns, key_of_row, same_text
-from dcc.qc.models import (
-    Document,
-    Experiment,
-    ExperimentSpecimen,
-    Finding,
-    Lifetime,
-    Measurement,
-    ProcedureRun,
-    Specimen,
-)
+from dcc.qc.models import DOCUMENT, ENTITY_TABLES, EXPERIMENT, FINDING, LIFETIME, MEASUREMENT, NAMED, RUN, SPECIMEN
 from dcc.qc.rows.entity_keys import Key
 from dcc.rules.upload import NOT_STORED
 from dcc.vocabulary import DocumentAction, EntityKind
-
-_DOCUMENT: Final = Document.__table__
-_LIFETIME: Final = Lifetime.__table__
-_FINDING: Final = Finding.__table__
 
 
 class Happening(StrEnum):
@@ -84,29 +70,28 @@ class Event:
 
 def document_at(connection: Connection, moment: datetime) -> int:
     """The last document applied at or before a time (naive, UTC), for queries of the past; 0 before any."""
-    return connection.scalar(select(func.max(_DOCUMENT.c.id)).where(_DOCUMENT.c.applied_at <= moment)) or 0
+    return connection.scalar(select(func.max(DOCUMENT.c.id)).where(DOCUMENT.c.applied_at <= moment)) or 0
 
 
 def current_at(kind: EntityKind, document_id: int) -> ColumnElement[bool]:
     """The condition on an entity's table that a version was current after that document."""
-    ended = _LIFETIME.c.ended_by.is_(None) | (_LIFETIME.c.ended_by > document_id)
+    ended = LIFETIME.c.ended_by.is_(None) | (LIFETIME.c.ended_by > document_id)
     return exists().where(
-        _LIFETIME.c.entity_kind == kind.value,
-        _LIFETIME.c.entity_id == ENTITY_TABLES[kind].c.id,
-        _LIFETIME.c.opened_by <= document_id,
+        LIFETIME.c.entity_kind == kind.value,
+        LIFETIME.c.entity_id == ENTITY_TABLES[kind].c.id,
+        LIFETIME.c.opened_by <= document_id,
         ended,
     )
 
 
 def measurements_at(document_id: int) -> Select[Any]:
     """All columns of the measurements that were current after that document; to be filtered on."""
-    measurement, run = Measurement.__table__, ProcedureRun.__table__
-    ended = _LIFETIME.c.ended_by.is_(None) | (_LIFETIME.c.ended_by > document_id)
+    ended = LIFETIME.c.ended_by.is_(None) | (LIFETIME.c.ended_by > document_id)
     return (
-        select(measurement)
-        .join(run, run.c.id == measurement.c.procedure_run_id)
-        .join(_LIFETIME, (_LIFETIME.c.entity_kind == run.c.owner_kind) & (_LIFETIME.c.entity_id == run.c.owner_id))
-        .where(_LIFETIME.c.opened_by <= document_id, ended)
+        select(MEASUREMENT)
+        .join(RUN, RUN.c.id == MEASUREMENT.c.procedure_run_id)
+        .join(LIFETIME, (LIFETIME.c.entity_kind == RUN.c.owner_kind) & (LIFETIME.c.entity_id == RUN.c.owner_id))
+        .where(LIFETIME.c.opened_by <= document_id, ended)
     )
 
 
@@ -115,12 +100,11 @@ def specimen_history(connection: Connection, centre: str, specimen_id: str) -> l
 
     Empty for a specimen that no document ever named.
     """
-    specimen, experiment, named = Specimen.__table__, Experiment.__table__, ExperimentSpecimen.__table__
-    versions = select(specimen.c.id).where(specimen.c.centre == centre, same_text(specimen.c.specimen_id, specimen_id))
+    versions = select(SPECIMEN.c.id).where(SPECIMEN.c.centre == centre, same_text(SPECIMEN.c.specimen_id, specimen_id))
     about = (
-        select(experiment.c.id)
-        .join(named, named.c.experiment_row == experiment.c.id)
-        .where(experiment.c.centre == centre, same_text(named.c.specimen_id, specimen_id))
+        select(EXPERIMENT.c.id)
+        .join(NAMED, NAMED.c.experiment_row == EXPERIMENT.c.id)
+        .where(EXPERIMENT.c.centre == centre, same_text(NAMED.c.specimen_id, specimen_id))
     )
     events = _events(connection, EntityKind.SPECIMEN, connection.scalars(versions).all())
     events += _events(connection, EntityKind.EXPERIMENT, connection.scalars(about.distinct()).all())
@@ -134,11 +118,11 @@ def _events(connection: Connection, kind: EntityKind, ids: Iterable[int]) -> lis
     columns = (table.c.id, table.c.document_id, table.c.line, *key_columns(kind))
     versions = {row.id: row for row in _rows(connection, select(*columns), table.c.id, ids)}
     keys = {row_id: key_of_row(row[3:]) for row_id, row in versions.items()}
-    lived = select(_LIFETIME).where(_LIFETIME.c.entity_kind == kind.value).order_by(_LIFETIME.c.id)
-    lifetimes = sorted(_rows(connection, lived, _LIFETIME.c.entity_id, versions), key=lambda row: row.id)
+    lived = select(LIFETIME).where(LIFETIME.c.entity_kind == kind.value).order_by(LIFETIME.c.id)
+    lifetimes = sorted(_rows(connection, lived, LIFETIME.c.entity_id, versions), key=lambda row: row.id)
     touched = {row.document_id for row in versions.values()} | {row.opened_by for row in lifetimes}
     touched |= {row.ended_by for row in lifetimes if row.ended_by is not None}
-    documents = {row.id: row for row in _rows(connection, select(_DOCUMENT), _DOCUMENT.c.id, touched)}
+    documents = {row.id: row for row in _rows(connection, select(DOCUMENT), DOCUMENT.c.id, touched)}
     found: dict[tuple[int, Key], tuple[Happening, int]] = {}
     for row in versions.values():
         found[row.document_id, keys[row.id]] = (Happening.REFUSED, row.id)
@@ -162,10 +146,10 @@ def _findings(
     connection: Connection, kind: EntityKind, keys: Mapping[int, Key]
 ) -> dict[tuple[int, Key], list[EventFinding]]:
     """The findings about versions of entities, by their document and the entity's key."""
-    columns = [_FINDING.c[name] for name in EventFinding._fields]
-    statement = select(_FINDING.c.document_id, _FINDING.c.entity_id, *columns).order_by(_FINDING.c.id)
+    columns = [FINDING.c[name] for name in EventFinding._fields]
+    statement = select(FINDING.c.document_id, FINDING.c.entity_id, *columns).order_by(FINDING.c.id)
     found: dict[tuple[int, Key], list[EventFinding]] = {}
-    for row in _rows(connection, statement.where(_FINDING.c.entity_kind == kind.value), _FINDING.c.entity_id, keys):
+    for row in _rows(connection, statement.where(FINDING.c.entity_kind == kind.value), FINDING.c.entity_id, keys):
         found.setdefault((row.document_id, keys[row.entity_id]), []).append(EventFinding._make(row[2:]))
     return found
 
@@ -173,11 +157,11 @@ def _findings(
 def _not_stored(connection: Connection, centre: str, specimen_id: str) -> list[Event]:
     """The events of a specimen that was not stored, because a text of it was too long (rule Q1)."""
     statement = (
-        select(_DOCUMENT, *[_FINDING.c[name].label(f"finding_{name}") for name in EventFinding._fields])
-        .join(_FINDING, _FINDING.c.document_id == _DOCUMENT.c.id)
-        .where(_DOCUMENT.c.centre == centre, _FINDING.c.rule == NOT_STORED)
-        .where(_FINDING.c.entity_kind == EntityKind.SPECIMEN.value, same_text(_FINDING.c.value, specimen_id))
-        .order_by(_FINDING.c.id)
+        select(DOCUMENT, *[FINDING.c[name].label(f"finding_{name}") for name in EventFinding._fields])
+        .join(FINDING, FINDING.c.document_id == DOCUMENT.c.id)
+        .where(DOCUMENT.c.centre == centre, FINDING.c.rule == NOT_STORED)
+        .where(FINDING.c.entity_kind == EntityKind.SPECIMEN.value, same_text(FINDING.c.value, specimen_id))
+        .order_by(FINDING.c.id)
     )
     key = (centre, specimen_id)
     found = []

@@ -13,8 +13,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from dcc.databases.transactions import run_reading
-from dcc.qc.apply.entity_rows import DOCUMENT_TABLES
-from dcc.qc.models import Document
+from dcc.qc.models import DOCUMENT, DOCUMENT_TABLES
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +33,7 @@ def update_statistics(engine: Engine, *, patience_seconds: float) -> None:
 
 def _analyze(connection: Connection) -> None:
     preparer = connection.dialect.identifier_preparer
-    names = ", ".join(preparer.format_table(table) for table in (Document.__table__, *DOCUMENT_TABLES))
+    names = ", ".join(preparer.format_table(table) for table in (DOCUMENT, *DOCUMENT_TABLES))
     try:
         # Local: replicas have statistics of their own.
         told = connection.exec_driver_sql(f"ANALYZE LOCAL TABLE {names}").all()

@@ -12,13 +12,10 @@ from dcc.errors import NotFoundError
 from dcc.naming import Action, DocumentKind
 from dcc.outcomes import ZipKey
 from dcc.qc.apply.versions import same_text
-from dcc.qc.models import Document, Experiment, Specimen
+from dcc.qc.models import DOCUMENT, EXPERIMENT, SPECIMEN
 from dcc.qc.rows.loading import load_experiments, load_specimens
 from dcc.vocabulary import DocumentAction, DocumentState
 
-_DOCUMENT: Final = Document.__table__
-_SPECIMEN: Final = Specimen.__table__
-_EXPERIMENT: Final = Experiment.__table__
 _LARGEST_ID: Final = 2**63 - 1
 
 
@@ -55,10 +52,10 @@ class StoredRecord(NamedTuple):
 
 def find_document(connection: Connection, wanted: str) -> QcDocument:
     """A document by its id, or the last one of a name. Raises NotFoundError; also for an undo, which has no XML."""
-    own, undo = _DOCUMENT.c, DocumentAction.UNDO.value
+    own, undo = DOCUMENT.c, DocumentAction.UNDO.value
     is_id = wanted.isascii() and wanted.isdigit() and int(wanted) <= _LARGEST_ID
     condition = own.id == int(wanted) if is_id else own.file_name == wanted
-    query = select(_DOCUMENT).where(condition, own.action != undo).order_by(own.id.desc()).limit(1)
+    query = select(DOCUMENT).where(condition, own.action != undo).order_by(own.id.desc()).limit(1)
     row = connection.execute(query).first()
     if row is None:
         raise NotFoundError(
@@ -71,12 +68,12 @@ def stored_records(
     connection: Connection, kind: str, centre: str, record_id: str, *, everything: bool = False
 ) -> list[StoredRecord]:
     """The current versions of a specimen or experiment, or all versions; oldest first."""
-    table = _SPECIMEN if kind == "specimen" else _EXPERIMENT
+    table = SPECIMEN if kind == "specimen" else EXPERIMENT
     own = table.c.specimen_id if kind == "specimen" else table.c.experiment_id
     condition = (table.c.centre == centre) & same_text(own, record_id)
     query = select(table).where(condition, *([] if everything else [table.c.is_current])).order_by(table.c.id)
     rows = list(connection.execute(query))
-    documents = select(_DOCUMENT).where(_DOCUMENT.c.id.in_({row.document_id for row in rows}))
+    documents = select(DOCUMENT).where(DOCUMENT.c.id.in_({row.document_id for row in rows}))
     by_id = {row.id: _qc_document(row) for row in connection.execute(documents)}
     return [_record(kind, row, said, by_id[row.document_id]) for row, said in _said(connection, kind, rows)]
 

@@ -10,18 +10,18 @@ from sqlalchemy import ColumnElement, Connection, FromClause, func, select
 
 from dcc.data_outcomes import ContextCounts, ContextsBuilt, OverviewsBuilt
 from dcc.databases.columns import utc_now
-from dcc.qc.models import DataContext, OverviewAnimalProcedure, OverviewGenotype
+from dcc.qc.models import CONTEXT, OVERVIEW_ANIMAL, OVERVIEW_GENOTYPE
 from dcc.vocabulary import ContextState
 
-_CONTEXT: Final = DataContext.__table__
-_GENOTYPE: Final = OverviewGenotype.__table__
-_ANIMAL: Final = OverviewAnimalProcedure.__table__
 _COUNTED: Final[Mapping[FromClause, Mapping[str, ColumnElement[Any]]]] = {
-    _GENOTYPE: {"genotypes": _GENOTYPE.c.genotype, "strains": func.nullif(_GENOTYPE.c.strain_id, "")},
-    _ANIMAL: {
-        "procedure_runs": _ANIMAL.c.procedure_run_id,
-        "animals": _ANIMAL.c.specimen_id,
-        "metadata_groups": _ANIMAL.c.metadata_group,
+    OVERVIEW_GENOTYPE: {
+        "genotypes": OVERVIEW_GENOTYPE.c.genotype,
+        "strains": func.nullif(OVERVIEW_GENOTYPE.c.strain_id, ""),
+    },
+    OVERVIEW_ANIMAL: {
+        "procedure_runs": OVERVIEW_ANIMAL.c.procedure_run_id,
+        "animals": OVERVIEW_ANIMAL.c.specimen_id,
+        "metadata_groups": OVERVIEW_ANIMAL.c.metadata_group,
     },
 }
 _NAMES: Final = [name for columns in _COUNTED.values() for name in columns]
@@ -29,8 +29,8 @@ _NAMES: Final = [name for columns in _COUNTED.values() for name in columns]
 
 def recorded_contexts(connection: Connection, centres: Collection[str] | None = None) -> ContextsBuilt:
     """The data contexts of all centres that have any, or of `centres`."""
-    columns = (_CONTEXT.c.centre, _CONTEXT.c.state, _CONTEXT.c.procedure_id)
-    number, total = func.count().label("contexts"), func.sum(_CONTEXT.c.measurements).label("measurements")
+    columns = (CONTEXT.c.centre, CONTEXT.c.state, CONTEXT.c.procedure_id)
+    number, total = func.count().label("contexts"), func.sum(CONTEXT.c.measurements).label("measurements")
     states: dict[str, Counter[ContextState]] = defaultdict(Counter)
     procedures: dict[str, Counter[str]] = defaultdict(Counter)
     for row in connection.execute(select(*columns, number, total).group_by(*columns)):

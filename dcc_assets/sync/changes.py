@@ -24,7 +24,7 @@ from dcc.outcomes import ZipKey
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
 from dcc.qc.apply.upload_lock import uploads_are_open
 from dcc.qc.contexts.listings import newest_history
-from dcc.qc.models import ContextHistory, DataContext
+from dcc.qc.models import CONTEXT, HISTORY
 from dcc.settings import Settings
 from dcc.settings.centre_groups import CentreGroup
 from dcc.tracker.models import ZipAction, ZipFile
@@ -41,8 +41,6 @@ from dcc_dagster.partition_events import Report
 T = TypeVar("T")
 
 _JUDGED_AT_ONCE: Final = 100
-_HISTORY: Final = ContextHistory.__table__
-_CONTEXT: Final = DataContext.__table__
 # As the databases store times: to the second.
 _CHANGED: Final[ColumnElement[Any]] = type_coerce(ZipAction.last_update, UtcDateTime())
 _MOST_KNOWN: Final = 5_000
@@ -251,10 +249,10 @@ def changes_since(
     for part in parts:
         zips |= _zips_since(tracker, part, until, shown)
         of_contexts = (
-            select(_CONTEXT.c.centre, func.max(_HISTORY.c.id))
-            .join(_HISTORY, _HISTORY.c.context_id == _CONTEXT.c.id)
-            .where(_HISTORY.c.id > part.mark.contexts, part.of_column(_CONTEXT.c.centre))
-            .group_by(_CONTEXT.c.centre)
+            select(CONTEXT.c.centre, func.max(HISTORY.c.id))
+            .join(HISTORY, HISTORY.c.context_id == CONTEXT.c.id)
+            .where(HISTORY.c.id > part.mark.contexts, part.of_column(CONTEXT.c.centre))
+            .group_by(CONTEXT.c.centre)
         )
         centres |= dict(iter(qc.execute(of_contexts)))
     return Changes(zips, centres)

@@ -19,7 +19,7 @@ from dcc.declarations import details_kept
 from dcc.naming import DocumentKind
 from dcc.outcomes import LEFT_OUT, ZipKey
 from dcc.phases import Phase, Status
-from dcc.qc.models import Document, Finding, ReferenceSnapshot
+from dcc.qc.models import DOCUMENT, FINDING, SNAPSHOT
 from dcc.tracker.lineage import IDS, latest_downloads
 from dcc.tracker.models import AnException, XmlFile, XmlLog, ZipAction, ZipFile
 from dcc.tracker.queries.zip_action_lists import key_of, select_zip_actions
@@ -30,11 +30,8 @@ from dcc_assets.metadata.documents import SHOWN_PHASES
 AT_ONCE: Final = 500
 """How many submissions are read together."""
 _STEPS: Final = {kind: phase for phase, kind in LEFT_OUT.items()}
-_DOCUMENT: Final = Document.__table__
-_FINDING: Final = Finding.__table__
-_SNAPSHOT: Final = ReferenceSnapshot.__table__
 _RANK: Final = case(
-    {Severity.FATAL.value: 0, Severity.ERROR.value: 1, Severity.WARNING.value: 2}, value=_FINDING.c.severity, else_=3
+    {Severity.FATAL.value: 0, Severity.ERROR.value: 1, Severity.WARNING.value: 2}, value=FINDING.c.severity, else_=3
 )
 
 
@@ -159,8 +156,8 @@ def _judged(qc: Connection, xml_ids: Sequence[int]) -> _Judged:
     counts: dict[int, dict[tuple[str, Severity], int]] = defaultdict(dict)
     findings: dict[int, list[FindingEntry]] = {}
     for start in range(0, len(xml_ids), AT_ONCE):
-        of_documents = _DOCUMENT.c.tracker_id.in_(xml_ids[start : start + AT_ONCE])
-        there = select(_DOCUMENT).where(of_documents, _DOCUMENT.c.action != DocumentAction.UNDO.value)
+        of_documents = DOCUMENT.c.tracker_id.in_(xml_ids[start : start + AT_ONCE])
+        there = select(DOCUMENT).where(of_documents, DOCUMENT.c.action != DocumentAction.UNDO.value)
         by_id = {row.id: row for row in qc.execute(there)}
         rows |= {row.tracker_id: row for row in by_id.values()}
         for row in _finding_counts(qc, list(by_id)):
@@ -171,18 +168,18 @@ def _judged(qc: Connection, xml_ids: Sequence[int]) -> _Judged:
 
 
 def _finding_counts(qc: Connection, document_ids: Sequence[int]) -> Iterable[Row[Any]]:
-    columns = (_FINDING.c.document_id, _FINDING.c.rule, _FINDING.c.severity)
-    active = (_FINDING.c.document_id.in_(IDS), _FINDING.c.is_active.is_(True))
+    columns = (FINDING.c.document_id, FINDING.c.rule, FINDING.c.severity)
+    active = (FINDING.c.document_id.in_(IDS), FINDING.c.is_active.is_(True))
     number = func.count().label("findings")
     return qc.execute(select(*columns, number).where(*active).group_by(*columns), {"ids": list(document_ids)})
 
 
 def _worst_findings(qc: Connection, document_id: int) -> list[FindingEntry]:
     query = (
-        select(_FINDING, _SNAPSHOT.c.name.label("snapshot_name"))
-        .outerjoin(_SNAPSHOT, _SNAPSHOT.c.id == _FINDING.c.snapshot_id)
-        .where(_FINDING.c.document_id == document_id, _FINDING.c.is_active.is_(True))
-        .order_by(_RANK, _FINDING.c.line, _FINDING.c.id)
+        select(FINDING, SNAPSHOT.c.name.label("snapshot_name"))
+        .outerjoin(SNAPSHOT, SNAPSHOT.c.id == FINDING.c.snapshot_id)
+        .where(FINDING.c.document_id == document_id, FINDING.c.is_active.is_(True))
+        .order_by(_RANK, FINDING.c.line, FINDING.c.id)
         .limit(ERRORS_SHOWN)
     )
     return [

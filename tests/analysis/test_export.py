@@ -167,12 +167,12 @@ def test_only_what_changed_is_written_again(filled: Engine, tmp_path: Path) -> N
     assert again().written == (Partition("J", WEIGHT),)
     with filled.begin() as connection:
         connection.execute(
-            update(models.Experiment).where(models.Experiment.experiment_id == "G1").values(validity=Validity.INVALID)
+            update(models.EXPERIMENT).where(models.EXPERIMENT.c.experiment_id == "G1").values(validity=Validity.INVALID)
         )
     assert again().written == (Partition("H", "IMPC_IPG_001"), Partition("J", "IMPC_IPG_001"))
     with filled.begin() as connection:
-        of_scale = models.OverviewAnimalProcedure.specimen_id == "H1"
-        connection.execute(update(models.OverviewAnimalProcedure).where(of_scale).values(metadata_group="0" * 32))
+        of_scale = models.OVERVIEW_ANIMAL.c.specimen_id == "H1"
+        connection.execute(update(models.OVERVIEW_ANIMAL).where(of_scale).values(metadata_group="0" * 32))
     assert again().written == (Partition("H", WEIGHT),)
 
     undo_documents(filled, [5])
@@ -184,8 +184,8 @@ def test_only_what_changed_is_written_again(filled: Engine, tmp_path: Path) -> N
 def _judge_all(qc: Engine) -> None:
     with qc.begin() as connection:
         connection.execute(
-            update(models.Experiment)
-            .where(models.Experiment.validity == Validity.UNJUDGED)
+            update(models.EXPERIMENT)
+            .where(models.EXPERIMENT.c.validity == Validity.UNJUDGED)
             .values(validity=Validity.VALID)
         )
 

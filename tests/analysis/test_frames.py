@@ -34,9 +34,7 @@ def context(centre: str, measurements: int, procedure: str = WEIGHT) -> dict[str
 def settings_of_data(qc_with_reference: None, qc_database: Engine, qc_settings: Settings) -> Settings:
     fill(qc_database)
     with qc_database.begin() as connection:
-        connection.execute(
-            insert(models.DataContext), [context("H", 144), context("J", 142), context("H", 7, "OLD_001")]
-        )
+        connection.execute(insert(models.CONTEXT), [context("H", 144), context("J", 142), context("H", 7, "OLD_001")])
     return qc_settings
 
 

@@ -9,7 +9,7 @@ from dcc.cli.shell.context import open_qc
 from dcc.databases.columns import utc_now
 from dcc.naming import Action
 from dcc.qc.database import run_writing
-from dcc.qc.models import Experiment, Finding
+from dcc.qc.models import EXPERIMENT, FINDING
 from dcc.settings import load_settings
 from dcc.vocabulary import Validity
 from tests.cli.conftest import Dcc
@@ -53,7 +53,7 @@ def test_each_finding_names_its_document_line_and_value(dcc: Dcc, zip_files: lis
 
 def test_what_no_longer_holds_is_shown_on_request_only(dcc: Dcc, zip_files: list[str]) -> None:
     with open_qc(load_settings()) as qc:
-        closed = update(Finding).where(Finding.rule == "S13").values(is_active=False, closed=utc_now())
+        closed = update(FINDING).where(FINDING.c.rule == "S13").values(is_active=False, closed=utc_now())
         run_writing(qc, lambda connection: connection.execute(closed) and None, patience_seconds=5)
     assert {entry["rule"] for entry in dcc.json("data", "findings")} == {"Q3"}
     assert {entry["rule"] for entry in dcc.json("data", "findings", "--all")} == {"S13", "Q3"}
@@ -66,7 +66,7 @@ def test_experiments_that_do_not_count_because_of_their_animals_are_told_of(dcc:
     added = "H.2013-10-31.4.impc.zip"
     with open_qc(load_settings()) as qc:
         apply(qc, Action.ADD, experiment("E2"), zip_file=added)
-        flagged = update(Experiment).where(Experiment.experiment_id == "E2").values(validity=Validity.INVALID_ANIMAL)
+        flagged = update(EXPERIMENT).where(EXPERIMENT.c.experiment_id == "E2").values(validity=Validity.INVALID_ANIMAL)
         run_writing(qc, lambda connection: connection.execute(flagged) and None, patience_seconds=5)
     for given in ([], ["--centre", "H"], ["--zip", f"add/{added}"], ["--each"]):
         assert told in " ".join(dcc("data", "findings", *given).stdout.split()), given

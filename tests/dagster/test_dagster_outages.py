@@ -16,7 +16,7 @@ from dcc.errors import DagsterStorageError
 from dcc.naming import Action
 from dcc.outcomes import ZipOutcome
 from dcc.phases import Phase
-from dcc.qc.models import Specimen
+from dcc.qc.models import SPECIMEN
 from dcc_assets.keys import VALIDATED_DOCUMENTS
 from dcc_assets.sessions import run_session
 from dcc_dagster.instance import open_instance
@@ -63,7 +63,7 @@ def test_a_server_that_restarts_while_data_are_taken_over_loses_nothing_and_doub
     assert len(report.run_ids) == 3
     assert data.base.states() == dict.fromkeys(keys, "qc done")
     with data.qc.connect() as connection:
-        assert connection.scalar(select(func.count()).select_from(Specimen)) == 9
+        assert connection.scalar(select(func.count()).select_from(SPECIMEN)) == 9
     assert set(materialisations(data_dagster, VALIDATED_DOCUMENTS)) == set(keys)
     assert {status.value for status in data_dagster.statuses()} == {"SUCCESS"}
 

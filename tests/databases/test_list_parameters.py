@@ -15,17 +15,17 @@ from dcc.databases.list_parameters import (
     portions,
     texts_in,
 )
-from dcc.qc import models
 from dcc.qc.database import writing
+from dcc.qc.models import BUILD_BASIS
 
-WORD = models.BuildBasis.__table__
-GIVEN = select(WORD.c.name).where(WORD.c.snapshot_id.in_(numbers_in("ids"))).order_by(WORD.c.name)
+GIVEN = select(BUILD_BASIS.c.name).where(BUILD_BASIS.c.snapshot_id.in_(numbers_in("ids"))).order_by(BUILD_BASIS.c.name)
 
 
 def write(engine: Engine, **numbers: int) -> None:
     with writing(engine) as connection:
         connection.execute(
-            insert(WORD), [{"build": "test", "name": name, "snapshot_id": value} for name, value in numbers.items()]
+            insert(BUILD_BASIS),
+            [{"build": "test", "name": name, "snapshot_id": value} for name, value in numbers.items()],
         )
 
 
@@ -38,7 +38,7 @@ def test_rows_are_found_by_any_number_of_numbers(qc_database: Engine) -> None:
 
 def test_a_statement_may_ask_by_several_lists(qc_database: Engine) -> None:
     write(qc_database, a=1, b=2)
-    both = GIVEN.where(WORD.c.snapshot_id.in_(numbers_in("others")))
+    both = GIVEN.where(BUILD_BASIS.c.snapshot_id.in_(numbers_in("others")))
     with qc_database.connect() as connection:
         assert list(connection.scalars(both, {"ids": "[1,2]", "others": "[2,3]"})) == ["b"]
 
@@ -47,7 +47,7 @@ def test_rows_are_found_by_any_texts(qc_database: Engine) -> None:
     """To the letter, also beside one that is longer than any name."""
     names = ["A", "a", "\u00e9", "\U0001f42d", 'it\'s "so" \\ %s :x', "null", "7"]
     write(qc_database, **dict.fromkeys(names, 1))
-    named = select(WORD.c.name).where(WORD.c.name.in_(texts_in("names")))
+    named = select(BUILD_BASIS.c.name).where(BUILD_BASIS.c.name.in_(texts_in("names")))
     with qc_database.connect() as connection:
         for name in names:
             assert list(connection.scalars(named, {"names": as_json([name, "b", "x" * 300])})) == [name]
@@ -58,7 +58,7 @@ def test_rows_are_found_by_any_texts(qc_database: Engine) -> None:
 def test_pairs_are_rows_to_be_joined(qc_database: Engine) -> None:
     write(qc_database, a=1, b=2**40)
     pair = pairs_in("pairs")
-    joined = select(WORD.c.name, pair.c.second).join(pair, pair.c.first == WORD.c.snapshot_id)
+    joined = select(BUILD_BASIS.c.name, pair.c.second).join(pair, pair.c.first == BUILD_BASIS.c.snapshot_id)
     with qc_database.connect() as connection:
         rows = connection.execute(joined, {"pairs": as_json([(2**40, 7), (1, 8), (1, 9), (3, 10)])})
         assert sorted(map(tuple, rows)) == [("a", 8), ("a", 9), ("b", 7)]
@@ -67,7 +67,7 @@ def test_pairs_are_rows_to_be_joined(qc_database: Engine) -> None:
 def test_lists_are_rows_with_their_numbers_to_be_joined(qc_database: Engine) -> None:
     write(qc_database, a=1, b=2**40)
     group = groups_in("lists")
-    joined = select(WORD.c.name, group.c.number).join(group, group.c.value == WORD.c.snapshot_id)
+    joined = select(BUILD_BASIS.c.name, group.c.number).join(group, group.c.value == BUILD_BASIS.c.snapshot_id)
     with qc_database.connect() as connection:
         rows = connection.execute(joined, {"lists": as_json([[2**40], [1, 3], [4], [2**40, 1]])})
         assert sorted(map(tuple, rows)) == [("a", 2), ("a", 4), ("b", 1), ("b", 4)]
@@ -77,8 +77,8 @@ def test_numbers_of_a_group_are_one_text_with_each_of_them_once(qc_database: Eng
     with writing(qc_database) as connection:
         rows = [("a", "x", 1), ("a", "y", 2**40), ("a", "z", 1), ("b", "x", 7)]
         columns = ("build", "name", "snapshot_id")
-        connection.execute(insert(WORD), [dict(zip(columns, row, strict=True)) for row in rows])
-    grouped = select(WORD.c.build, listed(WORD.c.snapshot_id)).group_by(WORD.c.build)
+        connection.execute(insert(BUILD_BASIS), [dict(zip(columns, row, strict=True)) for row in rows])
+    grouped = select(BUILD_BASIS.c.build, listed(BUILD_BASIS.c.snapshot_id)).group_by(BUILD_BASIS.c.build)
     with qc_database.connect() as connection:
         found = {build: sorted(numbers_of(text)) for build, text in connection.execute(grouped)}
     assert found == {"a": [1, 2**40], "b": [7]}

@@ -10,16 +10,19 @@ from sqlalchemy import cast as typed
 
 from dcc.databases.engines import LISTED_BYTES
 from dcc.databases.row_texts import many_rows_of, rows_of
-from dcc.qc import models
 from dcc.qc.database import writing
+from dcc.qc.models import BUILD_BASIS
 from tests.support.databases import only_mariadb
 from tests.support.sent_statements import sent_statements
 from tests.support.trials import trials
 
-BASIS = models.BuildBasis.__table__
-ROWS = select(BASIS.c.snapshot_id, BASIS.c.name, func.nullif(BASIS.c.name, "none", type_=String))
-BY_NAME = select(BASIS.c.name, func.max(BASIS.c.snapshot_id)).group_by(BASIS.c.name).order_by(BASIS.c.name)
-BYTES = select(typed(BASIS.c.name, LargeBinary))
+ROWS = select(BUILD_BASIS.c.snapshot_id, BUILD_BASIS.c.name, func.nullif(BUILD_BASIS.c.name, "none", type_=String))
+BY_NAME = (
+    select(BUILD_BASIS.c.name, func.max(BUILD_BASIS.c.snapshot_id))
+    .group_by(BUILD_BASIS.c.name)
+    .order_by(BUILD_BASIS.c.name)
+)
+BYTES = select(typed(BUILD_BASIS.c.name, LargeBinary))
 
 # No blank at the end, and nothing that differs only by that: a server takes such names for the same.
 _NAMES = st.text(max_size=30).filter(lambda name: name == name.rstrip() and "\0" not in name)
@@ -28,10 +31,10 @@ _MANY = st.dictionaries(_NAMES, st.integers(1, 2**63 - 1), max_size=4)
 
 def write(engine: Engine, numbers: dict[str, int]) -> None:
     with writing(engine) as connection:
-        connection.execute(BASIS.delete())
+        connection.execute(BUILD_BASIS.delete())
         rows = [{"build": "test", "name": name, "snapshot_id": value} for name, value in numbers.items()]
         if rows:
-            connection.execute(insert(BASIS), rows)
+            connection.execute(insert(BUILD_BASIS), rows)
 
 
 @settings(max_examples=trials(60), suppress_health_check=[HealthCheck.function_scoped_fixture])

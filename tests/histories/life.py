@@ -22,7 +22,7 @@ from dcc.errors import DccError
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
-from dcc.qc import models
+from dcc.qc.models import SPECIMEN
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.tracker.database import writing
@@ -172,8 +172,7 @@ class Life:
             ):
                 latest[row.fname] = row.id, _state(row.phase_id, row.status_id)
         with self.qc.connect() as connection:
-            table = models.Specimen.__table__
-            animals = connection.scalars(select(table.c.specimen_id).where(table.c.is_current)).all()
+            animals = connection.scalars(select(SPECIMEN.c.specimen_id).where(SPECIMEN.c.is_current)).all()
         documents: dict[int, tuple[str, ...]] = {}
         troubled, left_out = set(), {}
         for name, (number, state) in latest.items():

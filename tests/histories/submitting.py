@@ -17,7 +17,7 @@ from dcc.naming import Action
 from dcc.operations.sessions import open_session
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
-from dcc.qc import models
+from dcc.qc.models import SPECIMEN
 from dcc.rules.upload import DUPLICATE
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.crawling import crawl_file_sources
@@ -123,8 +123,7 @@ class Centre:
                     left_out[row.fname] = step
             proposals = frozenset(one.key.file_name for one in list_proposals(connection))
         with self.qc.connect() as connection:
-            table = models.Specimen.__table__
-            query = select(table.c.specimen_id, table.c.litter_id).where(table.c.is_current)
+            query = select(SPECIMEN.c.specimen_id, SPECIMEN.c.litter_id).where(SPECIMEN.c.is_current)
             litters = {row.specimen_id: row.litter_id for row in connection.execute(query)}
         return Standing(
             {row.file_name: _state(row.phase_id, row.status_id) for row in actions},

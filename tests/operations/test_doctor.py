@@ -28,7 +28,7 @@ from dcc.operations.doctor.environment import Environment, NotReadyError
 from dcc.operations.doctor.examination import examine
 from dcc.operations.doctor.verdicts import Check, Finding, Verdict, explained, ok, worst
 from dcc.operations.sessions import open_session
-from dcc.qc.models.judgements import ReferenceSnapshot
+from dcc.qc.models import SNAPSHOT
 from dcc.qc.reference.refresh import ensure_reference
 from dcc.redaction import keep_secret
 from dcc.settings import Settings
@@ -422,10 +422,10 @@ class TestWork:
         assert set(_verdicts(work.check_reference, data.settings).values()) == {"ok"}
         old = utc_now() - timedelta(days=40)
         with writing(data.qc) as connection:
-            snapshots = update(ReferenceSnapshot)
-            connection.execute(snapshots.where(ReferenceSnapshot.name == "strains").values(is_active=False))
+            snapshots = update(SNAPSHOT)
+            connection.execute(snapshots.where(SNAPSHOT.c.name == "strains").values(is_active=False))
             changed = {"source": "https://colonies.example.org", "checked": old}
-            connection.execute(snapshots.where(ReferenceSnapshot.name == "colonies").values(**changed))
+            connection.execute(snapshots.where(SNAPSHOT.c.name == "colonies").values(**changed))
         found = _found(work.check_reference, data.settings)
         assert {name for name, (verdict, _, _) in found.items() if verdict == "warning"} == {
             "reference data strains",
@@ -451,7 +451,7 @@ class TestWork:
         assert "in use are from shipped:projects.csv" in said
         assert f"{path} cannot be read" in said
         with writing(data.qc) as connection:
-            connection.execute(update(ReferenceSnapshot).values(is_active=False))
+            connection.execute(update(SNAPSHOT).values(is_active=False))
         verdict, said = found()
         assert (verdict, "There are no projects" in said) == ("warning", True)
         path.write_text("project\nBaSH\n")

@@ -36,7 +36,7 @@ from dcc.operations.backups.row_copies import LEFT_OUT, Summing, no_progress, re
 from dcc.operations.backups.server_loading import load_rows
 from dcc.operations.backups.snapshots import patient_connection
 from dcc.qc.database import QC_DATABASE
-from dcc.qc.models import Measurement
+from dcc.qc.models import MEASUREMENT
 from dcc.tracker.database import TRACKER
 from tests.support.databases import MariaDb
 from tests.support.stores import Store, content
@@ -167,7 +167,7 @@ def test_any_value_is_the_same_on_mariadb_and_in_a_file(
     with unchecked(source.qc) as connection:
         connection.exec_driver_sql("DELETE FROM measurement")
         connection.execute(
-            insert(Measurement),
+            insert(MEASUREMENT),
             [
                 fixed | {"id": row, "value": text, "number": number, "date": day, "fingerprint": whole}
                 for row, (text, number, day, whole) in enumerate(rows, start=1)
@@ -182,12 +182,12 @@ def test_any_value_is_the_same_on_mariadb_and_in_a_file(
     expected = _measurements(source.qc)
     assert _measurements(target.qc) == expected
     with open_file(path, QC_DATABASE) as connection:
-        assert [tuple(row) for row in connection.execute(select(Measurement.__table__))] == expected
+        assert [tuple(row) for row in connection.execute(select(MEASUREMENT))] == expected
 
 
 def _measurements(engine: Engine) -> list[tuple[Any, ...]]:
     with engine.connect() as connection:
-        return [tuple(row) for row in connection.execute(select(Measurement.__table__).order_by(Measurement.id))]
+        return [tuple(row) for row in connection.execute(select(MEASUREMENT).order_by(MEASUREMENT.c.id))]
 
 
 @pytest.fixture

@@ -8,11 +8,12 @@ from dataclasses import replace
 from datetime import date
 
 import pytest
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, Table, select
 
 from dcc.documents.contents import Content, SpecimenKind
 from dcc.naming import Action, DocumentKind
 from dcc.qc import models
+from dcc.qc.models import FINDING, HOUSING, MEASUREMENT, RUN, SPECIMEN
 from dcc.qc.rows.documents import DocumentToApply, NewestDates
 from dcc.vocabulary import DocumentState
 from tests.support.qc_documents import (
@@ -35,20 +36,20 @@ TABLES = [table for table in models.QcBase.metadata.sorted_tables if table.name 
 
 def litters(engine: Engine) -> dict[str, str]:
     """The litter of each current specimen."""
-    table = models.Specimen.__table__
     with engine.connect() as connection:
-        rows = connection.execute(select(table.c.specimen_id, table.c.litter_id).where(table.c.is_current)).all()
+        rows = connection.execute(
+            select(SPECIMEN.c.specimen_id, SPECIMEN.c.litter_id).where(SPECIMEN.c.is_current)
+        ).all()
     assert len({row[0] for row in rows}) == len(rows)
     return {row[0]: row[1] for row in rows}
 
 
-def values(engine: Engine, model: type[models.QcBase] = models.Experiment) -> list[str]:
+def values(engine: Engine, owner: Table = models.EXPERIMENT) -> list[str]:
     """The measured values of current experiments, lines or housings."""
-    owner, run, measurement = model.__table__, models.ProcedureRun.__table__, models.Measurement.__table__
     statement = (
-        select(measurement.c.value)
-        .join(run, run.c.id == measurement.c.procedure_run_id)
-        .join(owner, (owner.c.id == run.c.owner_id) & (run.c.owner_kind == owner.name))
+        select(MEASUREMENT.c.value)
+        .join(RUN, RUN.c.id == MEASUREMENT.c.procedure_run_id)
+        .join(owner, (owner.c.id == RUN.c.owner_id) & (RUN.c.owner_kind == owner.name))
         .where(owner.c.is_current)
     )
     with engine.connect() as connection:
@@ -98,9 +99,9 @@ def test_lines_and_housings_are_added_edited_and_deleted(qc_database: Engine) ->
     assert [finding.rule for finding in applied.findings] == ["Q2", "Q2"]
     assert [finding.entity_kind for finding in applied.findings] == ["line", "housing"]
     apply(qc_database, EDIT, housing("20", "2013-01-01"), line("C1", "30"))
-    assert (values(qc_database, models.Housing), values(qc_database, models.Line)) == (["1", "20"], ["30", "4"])
+    assert (values(qc_database, models.HOUSING), values(qc_database, models.LINE)) == (["1", "20"], ["30", "4"])
     apply(qc_database, DELETE, housing("20", "2013-01-01"), line("C1", "30"))
-    assert (values(qc_database, models.Housing), values(qc_database, models.Line)) == (["1"], ["4"])
+    assert (values(qc_database, models.HOUSING), values(qc_database, models.LINE)) == (["1"], ["4"])
 
 
 @pytest.mark.parametrize("action", [EDIT, DELETE])
@@ -165,9 +166,8 @@ def test_a_refused_document_is_tried_again(qc_database: Engine) -> None:
     apply(qc_database, ADD, specimen("S1", "added"))
     applied = apply_document(qc_database, document, read)
     assert (applied.state, applied.findings, litters(qc_database)) == (DocumentState.APPLIED, (), {"S1": "edited"})
-    finding = models.Finding.__table__
     with qc_database.connect() as connection:
-        rows = connection.execute(select(finding.c.is_active, finding.c.closed_by)).all()
+        rows = connection.execute(select(FINDING.c.is_active, FINDING.c.closed_by)).all()
     assert [tuple(row) for row in rows] == [(False, applied.document_id)]
 
 
@@ -222,8 +222,9 @@ def test_housings_of_days_beyond_any_calendar_are_told_apart(qc_database: Engine
     assert changed.ended == {"housing": 1}
     assert [one.rule for one in changed.findings] == ["Q3"]
     with qc_database.connect() as connection:
-        table = models.Housing.__table__
-        written = connection.scalars(select(table.c.lexical).where(table.c.is_current, table.c.lexical.is_not(None)))
+        written = connection.scalars(
+            select(HOUSING.c.lexical).where(HOUSING.c.is_current, HOUSING.c.lexical.is_not(None))
+        )
         kept = {json.loads(one)["lastUpdated"] for one in written}
     assert kept == {"10000-01-01", "-0044-03-15"} | ({"12013-10-01"} if action is EDIT else set())
     undo_documents(qc_database, [changed.document_id], patience_seconds=5)
@@ -244,8 +245,7 @@ def test_findings_of_the_upload_tell_the_path_of_their_element(qc_database: Engi
     found = apply(qc_database, ADD, experiment("E1"), line("C1"), experiment("E1")).findings
     assert [(one.rule, one.path) for one in found] == [("E9", "/centreProcedureSet/centre[1]/experiment[2]")]
     with qc_database.connect() as connection:
-        table = models.Finding.__table__
-        stored = connection.execute(select(table.c.rule, table.c.path).order_by(table.c.id)).all()
+        stored = connection.execute(select(FINDING.c.rule, FINDING.c.path).order_by(FINDING.c.id)).all()
     assert sorted(tuple(row) for row in stored) == sorted([*said, *((one.rule, one.path) for one in found)])
 
 

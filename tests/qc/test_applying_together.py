@@ -14,7 +14,7 @@ from dcc.cli.demo.submissions import experiment_document, specimen_document
 from dcc.documents.reading import read_document
 from dcc.naming import DocumentKind
 from dcc.qc.apply.documents import Applied, apply_documents
-from dcc.qc.models import Document
+from dcc.qc.models import DOCUMENT
 from dcc.vocabulary import DocumentState
 from tests.support.qc_child import fail_at_each_statement
 from tests.support.qc_documents import contents, experiment, housing, line, prepared, specimen
@@ -85,7 +85,7 @@ def test_what_came_before_is_told_among_others(
     alone(qc_database, before)
     if how == "held":
         with qc_database.begin() as connection:
-            connection.execute(Document.__table__.update().values(state=DocumentState.HELD.value))
+            connection.execute(DOCUMENT.update().values(state=DocumentState.HELD.value))
     applied = together(qc_database, files)
     assert [one.repeated for one in applied] == [False, how == "applied", False, False, False]
     assert [one.state for one in applied].count(DocumentState.APPLIED) == (4 if how == "held" else 5)

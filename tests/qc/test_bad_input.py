@@ -9,9 +9,9 @@ from sqlalchemy import Engine, func, select
 
 from dcc.documents.contents import Content, Entity, Experiment, SimpleParameter
 from dcc.naming import Action, DocumentKind
-from dcc.qc import models
 from dcc.qc.apply.documents import Applied
 from dcc.qc.apply.upload_findings import FINDINGS_KEPT
+from dcc.qc.models import FINDING, MEASUREMENT, SPECIMEN
 from dcc.qc.rows.loading import load_document
 from dcc.vocabulary import DocumentState
 from tests.support.databases import only_sqlite
@@ -48,8 +48,7 @@ def whole(engine: Engine, *entities: Entity) -> Applied:
 def test_numbers_are_kept_as_texts_and_as_numbers_only_where_they_are(qc_database: Engine) -> None:
     whole(qc_database, *(experiment(f"E{place}", value=value) for place, value in enumerate(NUMBERS)))
     with qc_database.connect() as connection:
-        table = models.Measurement.__table__.c
-        rows = connection.execute(select(table.value, table.number).order_by(table.id)).all()
+        rows = connection.execute(select(MEASUREMENT.c.value, MEASUREMENT.c.number).order_by(MEASUREMENT.c.id)).all()
     assert [tuple(row) for row in rows] == list(NUMBERS.items())
 
 
@@ -114,7 +113,7 @@ def test_a_text_too_long_for_the_centre_element_refuses_all_in_it(qc_database: E
         ["Q1"],
     )
     with qc_database.connect() as connection:
-        assert connection.scalar(select(func.count()).select_from(models.Specimen.__table__)) == 0
+        assert connection.scalar(select(func.count()).select_from(SPECIMEN)) == 0
 
 
 @only_sqlite
@@ -130,4 +129,4 @@ def test_findings_are_bounded_in_the_database_and_all_that_was_refused_is_counte
     told = (applied.state, applied.refused, len(applied.findings))
     assert told == (DocumentState.REFUSED, number, FINDINGS_KEPT + 1)
     with qc_database.connect() as connection:
-        assert connection.scalar(select(func.count()).select_from(models.Finding.__table__)) == FINDINGS_KEPT + 1
+        assert connection.scalar(select(func.count()).select_from(FINDING)) == FINDINGS_KEPT + 1

@@ -356,7 +356,7 @@ def test_two_centres_at_once_come_to_what_one_after_the_other_does(
         assert found[name] == rows, name
     assert len(found["measurement"]) > 10
     with qc.connect() as connection:
-        times = connection.scalars(select(models.Document.applied_at).order_by(models.Document.id)).all()
+        times = connection.scalars(select(models.DOCUMENT.c.applied_at).order_by(models.DOCUMENT.c.id)).all()
     assert times == sorted(times)
 
 

@@ -9,16 +9,13 @@ import pytest
 from sqlalchemy import Connection, Engine, event, select, update
 
 from dcc.naming import Action
-from dcc.qc import models
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.states import open_documents
 from dcc.qc.database import writing
+from dcc.qc.models import CONTEXT, HISTORY
 from dcc.vocabulary import ContextState
 from tests.support.qc_contexts import assert_contexts_are_right, judge, know_colonies, submit
 from tests.support.qc_documents import apply, experiment, housing, line, specimen, undo_documents
-
-CONTEXT = models.DataContext.__table__
-HISTORY = models.ContextHistory.__table__
 
 
 def states_of(engine: Engine) -> dict[tuple[str, str], tuple[int, str]]:

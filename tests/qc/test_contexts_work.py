@@ -6,12 +6,12 @@ import pytest
 from sqlalchemy import Engine, select, update
 
 from dcc.naming import Action
-from dcc.qc import models
 from dcc.qc.contexts import affected_runs, building
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.genotypes import affected_genotypes
 from dcc.qc.contexts.overviews import build_overviews
 from dcc.qc.database import writing
+from dcc.qc.models import RUN
 from tests.support.qc_contexts import assert_contexts_are_right, submit
 from tests.support.qc_documents import experiment, specimen, undo_documents
 
@@ -32,7 +32,6 @@ def test_what_documents_brought_does_not_depend_on_how_it_lies(qc_database: Engi
         submit(qc_database, Action.ADD, experiment("E5", ["S5"])),
     ]
     animals, measured, alone, others, late = (one.document_id for one in submitted)
-    run = models.ProcedureRun.__table__
     with qc_database.connect() as connection:
         for documents, expected in (
             ([animals, alone, others], {"C1", "C2", "C3", "C4", "baseline"}),
@@ -41,12 +40,12 @@ def test_what_documents_brought_does_not_depend_on_how_it_lies(qc_database: Engi
             ([measured, late], set()),
         ):
             assert affected_genotypes(connection, documents) == {("H", genotype) for genotype in expected}
-        runs = list(connection.scalars(select(run.c.id).order_by(run.c.id)))
+        runs = list(connection.scalars(select(RUN.c.id).order_by(RUN.c.id)))
         assert affected_runs.affected_runs(connection, [measured, late]) == dict(
             zip(runs, [measured] * 4 + [late], strict=True)
         )
     with writing(qc_database) as connection:
-        connection.execute(update(run).where(run.c.id == runs[1]).values(document_id=late))
+        connection.execute(update(RUN).where(RUN.c.id == runs[1]).values(document_id=late))
     with qc_database.connect() as connection:
         mixed = [measured, late, measured, measured, late]
         assert affected_runs.affected_runs(connection, [measured, late]) == dict(zip(runs, mixed, strict=True))

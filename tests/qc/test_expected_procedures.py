@@ -18,7 +18,7 @@ from dcc.qc.expected_procedures import (
     count_deliveries,
     lacking_procedures,
 )
-from dcc.qc.models import Experiment, ExperimentSpecimen, Specimen
+from dcc.qc.models import EXPERIMENT, NAMED, SPECIMEN
 from dcc.qc.reference.snapshots import save
 from dcc.reference.impress import Due, Impress, Pipeline, Procedure
 from tests.reference.test_snapshots import provenance
@@ -126,15 +126,15 @@ def test_many_specimens_take_seconds(qc: Engine) -> None:
     submit(qc, Action.ADD, experiment("E1"))
     most = 20_000
     with writing(qc) as connection:
-        animal = dict(connection.execute(Specimen.__table__.select()).mappings().one())
-        done = dict(connection.execute(Experiment.__table__.select()).mappings().one())
+        animal = dict(connection.execute(SPECIMEN.select()).mappings().one())
+        done = dict(connection.execute(EXPERIMENT.select()).mappings().one())
         several = range(10, most)
         connection.execute(
-            insert(Specimen), [animal | {"id": number, "specimen_id": f"N{number}"} for number in several]
+            insert(SPECIMEN), [animal | {"id": number, "specimen_id": f"N{number}"} for number in several]
         )
-        connection.execute(insert(Experiment), [done | {"id": number} for number in several if number % 2])
+        connection.execute(insert(EXPERIMENT), [done | {"id": number} for number in several if number % 2])
         connection.execute(
-            insert(ExperimentSpecimen),
+            insert(NAMED),
             [
                 {"experiment_row": number, "position": 1, "specimen_id": f"N{number}", "line": 1}
                 for number in several

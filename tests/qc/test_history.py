@@ -8,12 +8,12 @@ import pytest
 from sqlalchemy import Engine, select
 
 from dcc.naming import Action
-from dcc.qc import models
 from dcc.qc.history import (
     current_at,
     measurements_at,
     specimen_history,
 )
+from dcc.qc.models import EXPERIMENT
 from dcc.vocabulary import EntityKind
 from tests.support.qc_documents import apply, experiment, specimen, undo_documents
 
@@ -55,11 +55,10 @@ def test_any_past_can_be_asked_for(qc_database: Engine) -> None:
     edited = apply(qc_database, EDIT, experiment("E1", value="2")).document_id
     undo_documents(qc_database, [edited])
     apply(qc_database, DELETE, experiment("E1"))
-    table = models.Experiment.__table__
     with qc_database.connect() as connection:
         values = [[row.value for row in connection.execute(measurements_at(past))] for past in range(5)]
         current = [
-            connection.scalars(select(table.c.document_id).where(current_at(EntityKind.EXPERIMENT, past))).all()
+            connection.scalars(select(EXPERIMENT.c.document_id).where(current_at(EntityKind.EXPERIMENT, past))).all()
             for past in range(5)
         ]
     assert values == [[], ["1"], ["2"], ["1"], []]

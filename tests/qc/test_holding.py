@@ -10,9 +10,9 @@ from sqlalchemy import Engine, select
 from dcc.documents.contents import Entity
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.naming import Action, DocumentKind
-from dcc.qc import models
 from dcc.qc.apply.documents import Applied
 from dcc.qc.apply.holding import confirm_held
+from dcc.qc.models import DOCUMENT
 from dcc.qc.rows.documents import DocumentToApply
 from dcc.vocabulary import DocumentState
 from tests.qc.test_applying import TABLES, all_rows, litters
@@ -43,10 +43,9 @@ def of_three(engine: Engine, action: Action = EDIT, tracker_id: int | None = 7) 
 
 
 def documents(engine: Engine) -> list[tuple[str, int | None, str | None, str | None]]:
-    table = models.Document.__table__.c
     with engine.connect() as connection:
-        columns = (table.state, table.tracker_id, table.author, table.reason)
-        return [tuple(row) for row in connection.execute(select(*columns).order_by(table.id))]
+        columns = (DOCUMENT.c.state, DOCUMENT.c.tracker_id, DOCUMENT.c.author, DOCUMENT.c.reason)
+        return [tuple(row) for row in connection.execute(select(*columns).order_by(DOCUMENT.c.id))]
 
 
 def confirm(engine: Engine, document: DocumentToApply) -> tuple[int, ...]:
@@ -64,9 +63,10 @@ def test_what_would_end_too_much_is_held_and_only_its_own_row_stays(qc_database:
     assert (held.state, held.ended, held.said["specimens"]) == (HELD, {"specimen": 3}, 3)
     after = all_rows(qc_database)
     assert [name for name in after if after[name] != before[name]] == ["document"]
-    table = models.Document.__table__.c
     with qc_database.connect() as connection:
-        row = connection.execute(select(table.specimens, table.late).where(table.id == held.document_id)).one()
+        row = connection.execute(
+            select(DOCUMENT.c.specimens, DOCUMENT.c.late).where(DOCUMENT.c.id == held.document_id)
+        ).one()
     assert tuple(row) == (3, False)
     assert len(after) == len(TABLES)
 

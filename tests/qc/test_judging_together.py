@@ -8,18 +8,15 @@ import pytest
 from sqlalchemy import Engine, update
 
 from dcc.documents.contents import Content
-from dcc.qc import models
 from dcc.qc.apply.documents import Applied
 from dcc.qc.database import writing
 from dcc.qc.judging.documents import Judgement
 from dcc.qc.judging.healing import judge_anew
 from dcc.qc.judging.many_documents import Found, judge_together
+from dcc.qc.models import DOCUMENT, EXPERIMENT
 from dcc.vocabulary import Validity
 from tests.support.integrity_cases import experiment, experiments, mutant, procedure, simple, specimens
 from tests.support.judging_cases import BASIS, document_row, findings, judge, upload, validity
-
-EXPERIMENT = models.Experiment.__table__
-DOCUMENT = models.Document.__table__
 
 
 def weights(name: str, *values: str) -> list[Content]:

@@ -19,6 +19,7 @@ from dcc.documents.contents import Content, Entity, Experiment, Housing, Line
 from dcc.naming import Action, DocumentKind
 from dcc.qc import models
 from dcc.qc.database import init_qc_database, open_qc_database
+from dcc.qc.models import LIFETIME, MEASUREMENT, RUN
 from dcc.qc.rows.documents import DocumentToApply
 from dcc.settings import Settings
 from dcc.vocabulary import DocumentState
@@ -213,7 +214,6 @@ def worth(present: Present) -> dict[Key, str]:
 def present_of(engine: Engine, document_id: int | None) -> dict[Key, str]:
     """What is current, or was as of a document, by the lifetimes; the flag and the lifetimes must agree."""
     found: dict[Key, str] = {}
-    run, measurement = models.ProcedureRun.__table__, models.Measurement.__table__
     columns = {
         "specimen": ["centre", "specimen_id"],
         "experiment": ["centre", "procedure_id", "experiment_id", "sequence_id"],
@@ -222,22 +222,22 @@ def present_of(engine: Engine, document_id: int | None) -> dict[Key, str]:
     }
     with engine.connect() as connection:
         for kind, names in columns.items():
-            table, lifetime = models.QcBase.metadata.tables[kind], models.Lifetime.__table__
-            statement = select(table, lifetime.c.id).join(
-                lifetime, (lifetime.c.entity_kind == kind) & (lifetime.c.entity_id == table.c.id)
+            table = models.QcBase.metadata.tables[kind]
+            statement = select(table, LIFETIME.c.id).join(
+                LIFETIME, (LIFETIME.c.entity_kind == kind) & (LIFETIME.c.entity_id == table.c.id)
             )
             if document_id is None:
-                rows = connection.execute(statement.where(lifetime.c.ended_by.is_(None))).mappings().all()
+                rows = connection.execute(statement.where(LIFETIME.c.ended_by.is_(None))).mappings().all()
                 flagged = set(connection.scalars(select(table.c.id).where(table.c.is_current)))
                 assert flagged == {row["id"] for row in rows}
             else:
-                ended = lifetime.c.ended_by.is_(None) | (lifetime.c.ended_by > document_id)
-                rows = connection.execute(statement.where(lifetime.c.opened_by <= document_id, ended)).mappings().all()
+                ended = LIFETIME.c.ended_by.is_(None) | (LIFETIME.c.ended_by > document_id)
+                rows = connection.execute(statement.where(LIFETIME.c.opened_by <= document_id, ended)).mappings().all()
             measured = dict(
                 connection.execute(
-                    select(run.c.owner_id, measurement.c.value)
-                    .join(measurement, measurement.c.procedure_run_id == run.c.id)
-                    .where(run.c.owner_kind == kind)
+                    select(RUN.c.owner_id, MEASUREMENT.c.value)
+                    .join(MEASUREMENT, MEASUREMENT.c.procedure_run_id == RUN.c.id)
+                    .where(RUN.c.owner_kind == kind)
                 ).all()
             )
             for row in rows:

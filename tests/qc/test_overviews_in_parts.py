@@ -11,16 +11,14 @@ from sqlalchemy import Engine, update
 from dcc.data_outcomes import OverviewsBuilt
 from dcc.databases.transactions import writing
 from dcc.naming import Action
-from dcc.qc import models
 from dcc.qc.contexts import affected_runs
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.overviews import build_overviews
+from dcc.qc.models import DOCUMENT
 from tests.qc.test_overviews import forget_overviews, overviews_of, under
 from tests.support.databases import only_mariadb
 from tests.support.qc_contexts import assert_contexts_are_right, know_colonies, know_important_metadata, submit
 from tests.support.qc_documents import specimen
-
-DOCUMENT = models.Document.__table__
 
 
 def build_both(engine: Engine) -> OverviewsBuilt:

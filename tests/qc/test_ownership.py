@@ -62,7 +62,7 @@ def notices(data: DataInstallation) -> list[tuple[str, str, str, str, dict[str, 
 
 def current(data: DataInstallation) -> list[str]:
     """The current specimens of H."""
-    rows = data.rows(models.Specimen, "specimen_id", "centre", "is_current")
+    rows = data.rows(models.SPECIMEN, "specimen_id", "centre", "is_current")
     return sorted(name for name, centre, is_current in rows if centre == "H" and is_current)
 
 
@@ -92,9 +92,9 @@ def submit_animals(data: DataInstallation) -> None:
 def rows_of_centre(data: DataInstallation) -> list[tuple[object, ...]]:
     """All that is current of H, and what its contexts count."""
     return [
-        *(row for row in data.rows(models.Specimen, "centre", "specimen_id", "litter_id", "is_current") if row[-1]),
-        *(row for row in data.rows(models.Experiment, "centre", "experiment_id", "is_current") if row[-1]),
-        *data.rows(models.DataContext, "centre", "parameter_id", "measurements"),
+        *(row for row in data.rows(models.SPECIMEN, "centre", "specimen_id", "litter_id", "is_current") if row[-1]),
+        *(row for row in data.rows(models.EXPERIMENT, "centre", "experiment_id", "is_current") if row[-1]),
+        *data.rows(models.CONTEXT, "centre", "parameter_id", "measurements"),
     ]
 
 
@@ -146,11 +146,11 @@ def test_one_document_with_data_of_both_centres_is_refused_as_a_whole(data: Data
     ((_, foreign),) = specimens("2013-11-01.1").items()
     block = foreign[foreign.index(b"<centre ") : foreign.rindex(b"</centre>") + len(b"</centre>")]
     end = own.rindex(b"</centre>") + len(b"</centre>")
-    before = data.rows(models.Specimen, "centre", "specimen_id", "is_current")
+    before = data.rows(models.SPECIMEN, "centre", "specimen_id", "is_current")
     other.put(f"delete/{OTHERS}", {name: own[:end] + b"\n" + block + own[end:]})
     data.run()
     assert data.log(name) == ["Q6"]
-    standing = data.rows(models.Specimen, "centre", "specimen_id", "is_current")
+    standing = data.rows(models.SPECIMEN, "centre", "specimen_id", "is_current")
     assert [row for row in standing if row[-1]] == [row for row in before if row[-1]]
 
 
@@ -190,7 +190,7 @@ def test_a_held_addition_can_be_turned_down_without_delegation(data: DataInstall
     withdraw_submission(data.tracker, data.qc, data.settings, key_of(f"add/{OTHERS}"), **WHO)
     assert data.documents()["J.2013-11-01.1.specimen.impc.xml"] == "upload cancelled"
     assert len(current(data)) == 3
-    assert not [row for row in data.rows(models.Finding, "rule", "is_active") if row == ("Q6", True)]
+    assert not [row for row in data.rows(models.FINDING, "rule", "is_active") if row == ("Q6", True)]
 
 
 @pytest.mark.both_databases
@@ -262,7 +262,7 @@ def test_a_planted_archive_does_not_keep_the_own_one_from_being_taken(data: Data
     assert data.states() == {PLANTED: "qc done"}
     assert data.base.attempts(PLANTED) == [(other.source_id, "qc done")]
     assert data.base.staged()[PLANTED] == content
-    assert len([row for row in data.rows(models.Specimen, "centre") if row == ("J",)]) == 5
+    assert len([row for row in data.rows(models.SPECIMEN, "centre") if row == ("J",)]) == 5
     assert held(data) == []
 
 

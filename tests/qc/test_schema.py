@@ -183,11 +183,11 @@ def test_what_refers_to_nothing_is_refused_and_what_is_referred_to_stays(qc_data
     with writing(qc_database) as connection:
         _seed_document(connection)
         _seed_experiment(connection, 1)
-        connection.execute(insert(models.Measurement), _measurement(1, 1))
+        connection.execute(insert(models.MEASUREMENT), _measurement(1, 1))
     with pytest.raises(IntegrityError), writing(qc_database) as connection:
-        connection.execute(insert(models.Measurement), _measurement(2, 99))
+        connection.execute(insert(models.MEASUREMENT), _measurement(2, 99))
     with pytest.raises(IntegrityError), writing(qc_database) as connection:
-        connection.execute(insert(models.RelatedSpecimen), _related(99))
+        connection.execute(insert(models.RELATED), _related(99))
     for table in ("procedure_run", "centre_block", "document"):
         with pytest.raises(IntegrityError), writing(qc_database) as connection:
             connection.execute(text(f"DELETE FROM {table}"))
@@ -202,9 +202,9 @@ def test_values_are_stored_exactly(qc_database: Engine, value: str) -> None:
     with writing(qc_database) as connection:
         _seed_document(connection)
         _seed_experiment(connection, 1)
-        connection.execute(insert(models.Measurement), _measurement(1, 1, value=value, unit=BEYOND_BMP))
+        connection.execute(insert(models.MEASUREMENT), _measurement(1, 1, value=value, unit=BEYOND_BMP))
     with qc_database.connect() as connection:
-        found = connection.execute(select(models.Measurement.value, models.Measurement.unit)).one()
+        found = connection.execute(select(models.MEASUREMENT.c.value, models.MEASUREMENT.c.unit)).one()
     assert found == (value, BEYOND_BMP)
 
 
@@ -266,21 +266,21 @@ def seeded(qc_database: Engine) -> Engine:
         _seed_document(connection)
         for row_id in (1, 2):
             specimen = _specimen(row_id, colony_id="MABC" if row_id == 1 else "MOLD", is_current=row_id == 1)
-            connection.execute(insert(models.Specimen), specimen)
+            connection.execute(insert(models.SPECIMEN), specimen)
         _seed_experiment(connection, 1, specimens=["m1"])
         _seed_experiment(connection, 2, specimens=["m1"], is_current=False)
         _seed_experiment(connection, 3, specimens=["m1", "m2"])
         common = {"block_id": 1, "document_id": 1, "position": 1, "line": 2, "centre": "H", "is_current": True}
         common |= {"pipeline": "IMPC_001", "project": "MGP", "procedure_id": "IMPC_CBC_001"}
-        connection.execute(insert(models.Line), common | {"id": 1, "colony_id": "MLINE"})
-        connection.execute(insert(models.Housing), common | {"id": 1, "from_lims": True})
+        connection.execute(insert(models.LINE), common | {"id": 1, "colony_id": "MLINE"})
+        connection.execute(insert(models.HOUSING), common | {"id": 1, "from_lims": True})
         for run, kind in ((4, "line"), (5, "housing")):
-            connection.execute(insert(models.ProcedureRun), _run(run, kind, 1))
+            connection.execute(insert(models.RUN), _run(run, kind, 1))
         for run in range(1, 6):
             of_one = {"experiment_id": "e1", "specimen_id": "m1"} if run < 3 else {}
-            connection.execute(insert(models.Measurement), _measurement(run, run, **of_one))
-            connection.execute(insert(models.Media), _media(run, run))
-            connection.execute(insert(models.Metadata), _metadata(run, run))
+            connection.execute(insert(models.MEASUREMENT), _measurement(run, run, **of_one))
+            connection.execute(insert(models.MEDIA), _media(run, run))
+            connection.execute(insert(models.METADATA), _metadata(run, run))
     return qc_database
 
 
@@ -298,9 +298,9 @@ def _schema(engine: Engine) -> dict[str, list[str]]:
 def _seed_document(connection: Connection, centre: str = "H") -> None:
     document = {"id": 1, "tracker_id": 5, "zip_action": "add", "action": "add", "zip_file": "H.2026-01-31.1.impc.zip"}
     document |= {"file_name": "H.2026-01-31.1.experiment.impc.xml", "kind": "experiment", "centre": centre}
-    connection.execute(insert(models.Document), document | {"state": "applied", "applied_at": utc_now()})
+    connection.execute(insert(models.DOCUMENT), document | {"state": "applied", "applied_at": utc_now()})
     block = {"id": 1, "document_id": 1, "position": 1, "centre": "H", "line": 2}
-    connection.execute(insert(models.CentreBlock), block)
+    connection.execute(insert(models.BLOCK), block)
 
 
 def _specimen(row_id: int, **more: Any) -> dict[str, Any]:
@@ -315,11 +315,11 @@ def _seed_experiment(
 ) -> None:
     row = {"id": row_id, "block_id": 1, "document_id": 1, "position": row_id, "line": 5, "centre": "H"}
     row |= {"pipeline": "IMPC_001", "project": "MGP", "procedure_id": "IMPC_CBC_001", "experiment_id": "e1"}
-    connection.execute(insert(models.Experiment), row | {"is_current": is_current})
-    connection.execute(insert(models.ProcedureRun), _run(row_id, "experiment", row_id))
+    connection.execute(insert(models.EXPERIMENT), row | {"is_current": is_current})
+    connection.execute(insert(models.RUN), _run(row_id, "experiment", row_id))
     for position, specimen in enumerate(specimens or [], start=1):
         named = {"experiment_row": row_id, "position": position, "specimen_id": specimen, "line": 6}
-        connection.execute(insert(models.ExperimentSpecimen), named)
+        connection.execute(insert(models.NAMED), named)
 
 
 def _run(row_id: int, kind: str, owner_id: int) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from dcc.naming import Action, DocumentKind
 from dcc.qc import models
 from dcc.qc.apply.upload_lock import lock_centres
 from dcc.qc.database import init_qc_database, open_qc_database
+from dcc.qc.models import DOCUMENT
 from dcc.qc.rows.documents import DocumentToApply
 from dcc.settings import Settings
 from tests.qc.test_applying import all_rows, litters
@@ -74,9 +75,8 @@ def test_uploaders_at_once_yield_what_one_would_have_in_the_order_of_the_documen
 
     processes = [start(qc_settings, uploading(handed_in)) for handed_in in of_all]
     assert [finish(process) for process in processes] == [0] * UPLOADERS
-    table = models.Document.__table__.c
     with qc_database.connect() as connection:
-        order = connection.scalars(select(table.zip_file).order_by(table.id)).all()
+        order = connection.scalars(select(DOCUMENT.c.zip_file).order_by(DOCUMENT.c.id)).all()
     by_zip = {document.zip_file: (document, entities) for of_one in of_all for document, entities in of_one}
     assert sorted(order) == sorted(by_zip)
     parallel = told(qc_database)

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import Connection, Engine, insert, text
 
 from dcc.qc.apply.versions import Version, current_versions
-from dcc.qc.models import Experiment
+from dcc.qc.models import EXPERIMENT
 from dcc.vocabulary import EntityKind
 from tests.support.databases import only_mariadb
 
@@ -40,7 +40,7 @@ def old_statistics(connection: Connection) -> Iterator[None]:
     connection.exec_driver_sql("ALTER TABLE experiment STATS_PERSISTENT=1 STATS_AUTO_RECALC=0")
     same = {"experiment_id": "H_1"}
     numbers = range(KNOWN + ASKED, 2 * KNOWN)
-    connection.execute(insert(Experiment), [experiment(n) | same | {"sequence_id": str(n)} for n in numbers])
+    connection.execute(insert(EXPERIMENT), [experiment(n) | same | {"sequence_id": str(n)} for n in numbers])
     connection.commit()
     connection.exec_driver_sql("ANALYZE TABLE experiment")
     yield
@@ -56,7 +56,7 @@ def rows_read(connection: Connection) -> int:
 
 @only_mariadb
 def test_versions_are_found_by_their_whole_keys(connection: Connection) -> None:
-    connection.execute(insert(Experiment), [experiment(number) for number in range(1, 21)])
+    connection.execute(insert(EXPERIMENT), [experiment(number) for number in range(1, 21)])
     asked = [key(3), key(7), key(21), ("H", "H_000004", "1", "IMPC_CBC_001"), ("J", "H_000005", None, "IMPC_CBC_001")]
     found = current_versions(connection, EntityKind.EXPERIMENT, asked)
     assert found == {key(3): Version(3, 1), key(7): Version(7, 1)}
@@ -65,7 +65,7 @@ def test_versions_are_found_by_their_whole_keys(connection: Connection) -> None:
 @only_mariadb
 @pytest.mark.usefixtures("old_statistics")
 def test_a_server_looks_up_those_that_are_named_and_not_all_of_the_centre(connection: Connection) -> None:
-    connection.execute(insert(Experiment), [experiment(number) for number in range(1, KNOWN + 1)])
+    connection.execute(insert(EXPERIMENT), [experiment(number) for number in range(1, KNOWN + 1)])
     connection.commit()
     before = rows_read(connection)
     asked = [key(number) for number in range(KNOWN - ASKED // 2, KNOWN + ASKED // 2)]

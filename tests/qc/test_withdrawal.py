@@ -7,8 +7,8 @@ from sqlalchemy import Engine, select
 
 from dcc.errors import NotFoundError
 from dcc.naming import Action, DocumentKind
-from dcc.qc import models
 from dcc.qc.apply.withdrawal import Undone, undo_submission
+from dcc.qc.models import DOCUMENT
 from tests.qc.test_applying import all_rows, litters, values
 from tests.support.qc_documents import apply, apply_document, experiment, reading, specimen, to_apply, undo_documents
 
@@ -84,10 +84,9 @@ def test_a_submission_is_withdrawn_wholly_or_not_at_all(qc_database: Engine) -> 
 def test_a_withdrawal_is_kept_with_who_and_why_and_cannot_itself_be_withdrawn(qc_database: Engine) -> None:
     added = apply(qc_database, ADD, specimen("S1")).document_id
     (undone_by,) = undo(qc_database, added).undone_by
-    table = models.Document.__table__
     with qc_database.connect() as connection:
-        row = connection.execute(select(table).where(table.c.id == undone_by)).one()
-        state = connection.scalar(select(table.c.state).where(table.c.id == added))
+        row = connection.execute(select(DOCUMENT).where(DOCUMENT.c.id == undone_by)).one()
+        state = connection.scalar(select(DOCUMENT.c.state).where(DOCUMENT.c.id == added))
     assert (row.action, row.undoes, row.author, row.reason, state) == ("undo", added, "wrangler", "a test", "undone")
     for document_id in (added, undone_by):
         with pytest.raises(NotFoundError):

@@ -504,4 +504,4 @@ def test_what_a_server_wants_to_be_asked_with_is_sent_and_not_stored(
     assert 304 not in {status for (path, status) in server.asked if "an0ther" in path}, "asked without what is kept"
     refresh(qc_database, from_server.model_copy(update={f"reference_{name}": None}), [name])
     with qc_database.connect() as connection:
-        assert connection.scalar(select(func.count()).select_from(models.FetchedPage)) == 0
+        assert connection.scalar(select(func.count()).select_from(models.FETCHED_PAGE)) == 0

@@ -128,7 +128,7 @@ def test_what_has_changed_takes_the_place_of_what_was_active(qc_database: Engine
         second = save(connection, projects("BaSH", "JAX", number=2))
     with qc_database.connect() as connection:
         active = load_active(connection)
-        kept = select(func.count()).select_from(models.KnownProject).where(models.KnownProject.snapshot_id == first)
+        kept = select(func.count()).select_from(models.PROJECT).where(models.PROJECT.c.snapshot_id == first)
         assert connection.scalar(kept) == 1, "what the old one said can still be looked up"
     assert active.snapshot_ids == {"projects": second, "status_codes": other}
     assert active.data.projects == projects("BaSH", "JAX", number=2)
@@ -136,7 +136,7 @@ def test_what_has_changed_takes_the_place_of_what_was_active(qc_database: Engine
 
 def _finding_of(connection: Connection, snapshot_id: int) -> None:
     row = {"rule": "S12", "severity": "warning", "message": "?", "snapshot_id": snapshot_id, "created": WHEN}
-    insert_rows(connection, models.Finding, [row])
+    insert_rows(connection, models.FINDING, [row])
 
 
 def test_old_snapshots_go_but_for_the_last_few_and_those_that_findings_name(qc_database: Engine) -> None:
@@ -148,8 +148,8 @@ def test_old_snapshots_go_but_for_the_last_few_and_those_that_findings_name(qc_d
             if number == 12:
                 _finding_of(connection, ids[-1])
     with qc_database.connect() as connection:
-        left = connection.scalars(select(models.ReferenceSnapshot.id).order_by(models.ReferenceSnapshot.id)).all()
-        assert set(connection.scalars(select(models.KnownProject.snapshot_id))) == set(left) - {strains}
+        left = connection.scalars(select(models.SNAPSHOT.c.id).order_by(models.SNAPSHOT.c.id)).all()
+        assert set(connection.scalars(select(models.PROJECT.c.snapshot_id))) == set(left) - {strains}
     assert left == [strains, ids[2], *ids[-4:]]
 
 

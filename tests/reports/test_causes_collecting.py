@@ -18,6 +18,7 @@ from dcc.outcomes import ZipKey
 from dcc.phases import Status
 from dcc.qc import models
 from dcc.qc.database import writing
+from dcc.qc.models import DOCUMENT, FINDING
 from dcc.qc.reference import snapshots
 from dcc.reference.loading import load_shipped
 from dcc.reference.snapshots import Colonies
@@ -67,7 +68,7 @@ def bad(data: DataInstallation) -> DataInstallation:
     """A submission with an unknown colony, one that breaks the schema, one that is no archive, one of no centre."""
     with writing(data.qc) as connection:
         # Of the same checksum, so that no session puts what is shipped in its place.
-        colonies = update(models.ReferenceSnapshot).where(models.ReferenceSnapshot.name == "colonies")
+        colonies = update(models.SNAPSHOT).where(models.SNAPSHOT.c.name == "colonies")
         connection.execute(colonies.values(is_active=False))
         snapshots.save(connection, _misspelt(load_shipped().colonies))
     data.put(GOOD, specimens(), experiments())
@@ -196,7 +197,7 @@ def add_findings(qc: Engine, number: int, documents: int, value: str = "C{}") ->
     """Findings of unregistered colonies in documents of H, evenly."""
     with writing(qc) as connection:
         connection.execute(
-            insert(models.Document.__table__),
+            insert(DOCUMENT),
             [
                 {
                     "id": each,
@@ -212,7 +213,7 @@ def add_findings(qc: Engine, number: int, documents: int, value: str = "C{}") ->
             ],
         )
         connection.execute(
-            insert(models.Finding.__table__),
+            insert(FINDING),
             [
                 {
                     "document_id": each % documents + 1,
@@ -270,9 +271,8 @@ def test_a_spreadsheet_has_every_finding_once_and_no_formula(
     assert {row[5] for row in rows} == {f'=cmd|"/c calc"!A{number}' for number in range(7)}
     said = {f"The colony '=cmd|\"/c calc\"!A{number}' of 'M1' is not registered." for number in range(7)}
     assert {row[8].partition(" Correct")[0] for row in rows} == said
-    table = models.Document.__table__
     with qc_database.connect() as connection:
-        wanted = select(table.c.id).where(table.c.zip_file.in_([key.file_name for key in zips]))
+        wanted = select(DOCUMENT.c.id).where(DOCUMENT.c.zip_file.in_([key.file_name for key in zips]))
         in_zips = len(connection.scalars(wanted).all())
     assert some.findings == sum(1 for row in rows if row[0] in {str(key) for key in zips}) > 0
     assert in_zips == 3

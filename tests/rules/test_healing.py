@@ -11,11 +11,11 @@ from sqlalchemy import Connection, Engine, update
 
 from dcc.documents.contents import Experiment
 from dcc.naming import Action
-from dcc.qc import models
 from dcc.qc.apply.documents import Applied
 from dcc.qc.database import writing
 from dcc.qc.judging import healing
 from dcc.qc.judging.waiver_store import add_waiver
+from dcc.qc.models import SNAPSHOT
 from dcc.rules.waivers import Waiver
 from tests.support.integrity_cases import (
     REFERENCE,
@@ -200,8 +200,7 @@ def test_documents_judged_by_superseded_or_missing_reference_data_are_found(
         judge(qc_database, document_id, by)
     assert asked(qc_database, healing.documents_of_superseded_snapshots) == []
     with writing(qc_database) as connection:
-        table = models.ReferenceSnapshot.__table__
-        connection.execute(update(table).where(table.c.name == "impress").values(is_active=False))
+        connection.execute(update(SNAPSHOT).where(SNAPSHOT.c.name == "impress").values(is_active=False))
     with_findings = [document.document_id for document in faulty]
     assert asked(qc_database, healing.documents_of_superseded_snapshots) == with_findings
     assert asked(qc_database, healing.documents_unchecked) == []

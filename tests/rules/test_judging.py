@@ -17,6 +17,7 @@ from dcc.naming import Action
 from dcc.qc import models
 from dcc.qc.database import writing
 from dcc.qc.judging.waiver_store import add_waiver
+from dcc.qc.models import DOCUMENT, FINDING
 from dcc.rules import registry
 from dcc.rules.findings import Fault, fault
 from dcc.rules.waivers import Waiver
@@ -74,7 +75,7 @@ def waive(qc: Engine, made: Waiver) -> Waiver:
 def test_every_finding_has_a_rule_by_a_constraint_of_the_database(qc_database: Engine) -> None:
     row = {"severity": "error", "message": "A cast failed.", "is_active": True, "created": utc_now()}
     with pytest.raises(IntegrityError), writing(qc_database) as connection:
-        connection.execute(insert(models.Finding.__table__).values(rule=None, **row))
+        connection.execute(insert(FINDING).values(rule=None, **row))
     with pytest.raises(IntegrityError), writing(qc_database) as connection:
         connection.exec_driver_sql(
             "INSERT INTO finding (severity, message, is_active, created) VALUES ('error', '?', 1, '2026-11-21')"
@@ -124,7 +125,7 @@ def test_judging_twice_changes_nothing(mouse: Engine) -> None:
     first = judge(mouse, document)
     before = findings(mouse)
     with writing(mouse) as connection:
-        connection.execute(update(models.Document.__table__).values(contexts_built=True))
+        connection.execute(update(DOCUMENT).values(contexts_built=True))
     again = judge(mouse, document)
     assert findings(mouse) == before
     assert (again.findings, again.counts) == (first.findings, first.counts)
@@ -138,7 +139,7 @@ def test_a_missing_specimen_heals_when_it_arrives_and_the_finding_stays_on_recor
     assert validity(qc_database) == [False]
     arrived = upload(qc_database, specimens(mutant()))
     with writing(qc_database) as connection:
-        connection.execute(update(models.Document.__table__).values(contexts_built=True))
+        connection.execute(update(DOCUMENT).values(contexts_built=True))
     healed = judge(qc_database, document)
     assert not healed.failed
     assert [entry.rule for entry in healed.cleared] == ["E4"]
@@ -164,7 +165,7 @@ def test_findings_of_the_upload_count_and_make_only_their_entity_invalid(mouse: 
     document = upload(mouse, specimens(mutant(), mutant(specimen_id="M2", line=4)))
     judgement = judge(mouse, document)
     assert (judgement.failed, rules_of(judgement), judgement.added) == (True, ["S13"], ())
-    assert validity(mouse, models.Specimen) == [True, False, True]
+    assert validity(mouse, models.SPECIMEN) == [True, False, True]
 
 
 @pytest.mark.both_databases

@@ -27,7 +27,7 @@ def as_table(documents: dict[str, bytes], folder: Path) -> dict[str, bytes]:
 
 def findings(data: DataInstallation) -> list[str]:
     """What is found, as far as it counts."""
-    return [message for message, active in data.rows(models.Finding, "message", "is_active") if active]
+    return [message for message, active in data.rows(models.FINDING, "message", "is_active") if active]
 
 
 @only_sqlite
@@ -36,8 +36,8 @@ def test_tables_go_the_whole_way_to_quality_control(data: DataInstallation, tmp_
     data.run()
     assert data.states() == {ZIP: "qc pending"}
     assert data.documents() == {SPECIMENS: "qc done", EXPERIMENTS: "qc pending"}
-    assert data.rows(models.Specimen, "specimen_id", "line") == [(f"H-M00000{n}", n + 1) for n in (1, 2, 3)]
-    assert len(data.rows(models.Measurement, "id")) == 3
+    assert data.rows(models.SPECIMEN, "specimen_id", "line") == [(f"H-M00000{n}", n + 1) for n in (1, 2, 3)]
+    assert len(data.rows(models.MEASUREMENT, "id")) == 3
     assert not findings(data)
 
 

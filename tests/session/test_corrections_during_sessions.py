@@ -66,6 +66,6 @@ def test_nobody_is_in_the_way_of_a_session_or_it_of_them(data: DataInstallation)
     states = data.states()
     withdrawn = [number for number in range(10) if states[f"add/H.2013-10-31.{number}.impc.zip"].startswith("up")]
     assert withdrawn == [3, 4, 5]
-    stands = {number for number, state in data.rows(models.Document, "id", "state") if state == "applied"}
-    assert {number for number, active in data.rows(models.Finding, "document_id", "is_active") if active} <= stands
+    stands = {number for number, state in data.rows(models.DOCUMENT, "id", "state") if state == "applied"}
+    assert {number for number, active in data.rows(models.FINDING, "document_id", "is_active") if active} <= stands
     rebuilt(data, 3 * 7)

@@ -49,7 +49,7 @@ def test_a_withdrawn_submission_is_cancelled_and_leaves_the_contexts(data: DataI
     assert data.set_back() == [(LATER_EXPERIMENTS, "qc pending", "upload cancelled")]
     assert why(data) == {("someone", "A mistake.")}
     data.take_up()
-    assert {number for (number,) in data.rows(models.DataContext, "measurements")} == {0}
+    assert {number for (number,) in data.rows(models.CONTEXT, "measurements")} == {0}
     with pytest.raises(NotFoundError):
         withdraw_submission(data.tracker, data.qc, data.settings, key_of(LATER), **WHO)
 
@@ -126,11 +126,11 @@ def test_what_is_confirmed_takes_effect_at_once_and_goes_on_in_the_next_session(
     assert held.log(EDITED) == []
     assert held.documents()[EDITED] == "upload done"
     assert sorted(
-        {document for document, current in held.rows(models.Specimen, "document_id", "is_current") if current}
-    ) == [max(number for (number,) in held.rows(models.Document, "id"))]
+        {document for document, current in held.rows(models.SPECIMEN, "document_id", "is_current") if current}
+    ) == [max(number for (number,) in held.rows(models.DOCUMENT, "id"))]
     held.take_up()
     assert held.documents()[EDITED] == "qc done"
-    assert ("someone", "It is meant.") in held.rows(models.Document, "author", "reason")
+    assert ("someone", "It is meant.") in held.rows(models.DOCUMENT, "author", "reason")
     with pytest.raises(NotFoundError):
         confirm(held)
 
@@ -156,7 +156,7 @@ def test_nothing_is_confirmed_that_is_not_held_or_without_a_reason(held: DataIns
 
 def test_what_is_held_of_a_withdrawn_submission_cannot_be_confirmed_any_more(held: DataInstallation) -> None:
     """A submission is withdrawn wholly."""
-    before = held.rows(models.Specimen, "document_id", "is_current")
+    before = held.rows(models.SPECIMEN, "document_id", "is_current")
     undone = withdraw_submission(held.tracker, held.qc, held.settings, key_of(EDIT), **WHO)
     assert (len(undone.withdrawn), undone.undone_by) == (1, ())
     assert held.documents()[EDITED] == "upload cancelled"
@@ -165,7 +165,7 @@ def test_what_is_held_of_a_withdrawn_submission_cannot_be_confirmed_any_more(hel
     with pytest.raises(NotFoundError):
         withdraw_submission(held.tracker, held.qc, held.settings, key_of(EDIT), **WHO)
     held.take_up()
-    assert held.rows(models.Specimen, "document_id", "is_current") == before
+    assert held.rows(models.SPECIMEN, "document_id", "is_current") == before
     held.base.process_again(EDIT)
     held.take_up()
     assert held.documents()[EDITED] == "upload pending"
@@ -199,7 +199,7 @@ def test_documents_are_judged_again_by_rule_centre_and_zip_action(data: DataInst
 
 def set_contexts(qc: Engine, state: ContextState) -> None:
     with writing(qc) as connection:
-        connection.execute(update(models.DataContext).values(state=state.value, data_state=state.value))
+        connection.execute(update(models.CONTEXT).values(state=state.value, data_state=state.value))
 
 
 def settle(data: DataInstallation) -> QcSettled:

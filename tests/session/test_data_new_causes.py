@@ -14,6 +14,7 @@ from dcc.phases import Phase
 from dcc.qc import models
 from dcc.qc.database import writing
 from dcc.qc.judging.waiver_store import add_waiver, revoke_waiver
+from dcc.qc.models import CONTEXT, DOCUMENT, WAIVER
 from dcc.qc.reference.refresh import RefreshOutcome, refresh
 from dcc.rules.waivers import Waiver
 from dcc.session.data.corrections import recheck
@@ -72,10 +73,9 @@ def test_documents_are_judged_again_when_the_reference_data_that_they_failed_by_
 
 def genotypes(data: DataInstallation, centre: str) -> dict[str, int]:
     """The measurements that contexts of a centre count, by genotype."""
-    table = models.DataContext.__table__
-    counted = select(table.c.genotype, func.sum(table.c.measurements)).where(table.c.centre == centre)
+    counted = select(CONTEXT.c.genotype, func.sum(CONTEXT.c.measurements)).where(CONTEXT.c.centre == centre)
     with data.qc.connect() as connection:
-        return {genotype: int(number) for genotype, number in connection.execute(counted.group_by(table.c.genotype))}
+        return {genotype: int(number) for genotype, number in connection.execute(counted.group_by(CONTEXT.c.genotype))}
 
 
 def _registered(data: DataInstallation) -> None:
@@ -98,19 +98,19 @@ def test_experiments_count_once_the_colony_of_their_animals_is_in_order(
     unregistered: DataInstallation, heal: Callable[[DataInstallation], None]
 ) -> None:
     """They have no finding of their own: nobody submits them again."""
-    animals = models.OverviewAnimalProcedure
+    animals = models.OVERVIEW_ANIMAL
     assert unregistered.log(EXPERIMENTS) == []
     assert genotypes(unregistered, "H") == {}
     assert genotypes(unregistered, "J") != {}
     assert {row[0] for row in unregistered.rows(animals, "centre")} == {"J"}
-    assert {row[1] for row in unregistered.rows(models.Experiment, "centre", "validity") if row[0] == "H"} == {3}
+    assert {row[1] for row in unregistered.rows(models.EXPERIMENT, "centre", "validity") if row[0] == "H"} == {3}
     heal(unregistered)
     unregistered.take_up()
     counted = genotypes(unregistered, "H")
     assert counted.keys() - {"baseline"}
     assert "" not in counted
     assert {row[0] for row in unregistered.rows(animals, "centre")} == {"H", "J"}
-    assert {row[0] for row in unregistered.rows(models.Experiment, "validity")} == {1}
+    assert {row[0] for row in unregistered.rows(models.EXPERIMENT, "validity")} == {1}
     assert unregistered.documents()[EXPERIMENTS] == "qc pending"
 
 
@@ -158,9 +158,8 @@ def test_a_waiver_takes_effect_on_the_day_on_which_it_begins(data: DataInstallat
     number = give(data, begins_in=5)
     assert judged(data) == []
     with writing(data.qc) as connection:
-        waiver, document = models.Waiver.__table__, models.Document.__table__
-        connection.execute(update(waiver).where(waiver.c.id == number).values(valid_from=today().date()))
-        connection.execute(update(waiver).values(created=today().replace(tzinfo=None) - timedelta(days=9)))
-        connection.execute(update(document).values(judged_at=today().replace(tzinfo=None) - timedelta(days=2)))
+        connection.execute(update(WAIVER).where(WAIVER.c.id == number).values(valid_from=today().date()))
+        connection.execute(update(WAIVER).values(created=today().replace(tzinfo=None) - timedelta(days=9)))
+        connection.execute(update(DOCUMENT).values(judged_at=today().replace(tzinfo=None) - timedelta(days=2)))
     assert judged(data) == [EXPERIMENTS]
     assert judged(data) == []

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from sqlalchemy import delete, select, update
+from sqlalchemy import Table, delete, select, update
 
 from dcc.errors import ConfigurationError
 from dcc.phases import Phase
 from dcc.qc import models
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.database import writing
+from dcc.qc.models import CONTEXT, DOCUMENT
 from dcc.session.data.corrections import withdraw_submission
 from dcc.session.data.quality_control import settle_qc
 from dcc.tracker import progress
@@ -24,15 +25,15 @@ WHO = {"author": "someone", "reason": "A mistake."}
 
 
 def active(data: DataInstallation) -> list[str]:
-    return [rule for rule, is_active in data.rows(models.Finding, "rule", "is_active") if is_active]
+    return [rule for rule, is_active in data.rows(models.FINDING, "rule", "is_active") if is_active]
 
 
-def valid(data: DataInstallation, model: type[models.QcBase] = models.Experiment) -> set[bool | None]:
-    return {IS_VALID[said] for current, said in data.rows(model, "is_current", "validity") if current}
+def valid(data: DataInstallation, table: Table = models.EXPERIMENT) -> set[bool | None]:
+    return {IS_VALID[said] for current, said in data.rows(table, "is_current", "validity") if current}
 
 
 def counted(data: DataInstallation) -> int:
-    return sum(number for (number,) in data.rows(models.DataContext, "measurements"))
+    return sum(number for (number,) in data.rows(models.CONTEXT, "measurements"))
 
 
 def forget(data: DataInstallation) -> None:
@@ -136,7 +137,7 @@ def test_a_row_of_a_tracker_that_was_lost_stands_for_no_document_of_the_new_one(
                 "contexts_built": True,
                 "overviews_built": True,
             }
-            connection.execute(models.Document.__table__.insert().values(row))
+            connection.execute(DOCUMENT.insert().values(row))
     data.take_up()
     assert data.documents() == {SPECIMENS: "qc done", EXPERIMENTS: "qc pending"}
 
@@ -146,8 +147,8 @@ def test_documents_are_not_done_because_the_qc_database_was_lost(data: DataInsta
     data.put(ZIP, specimens(), experiments())
     data.run()
     with writing(data.qc) as connection:
-        connection.execute(delete(models.DocumentContext))
-        connection.execute(update(models.Document).values(tracker_id=None))
+        connection.execute(delete(models.SHARE))
+        connection.execute(update(models.DOCUMENT).values(tracker_id=None))
     settle_qc(data.tracker, data.qc, data.settings, **WHO)
     assert data.documents()[EXPERIMENTS] == "qc pending"
     data.take_up()
@@ -188,13 +189,13 @@ def test_an_experiment_that_names_one_specimen_twice_counts_once(data: DataInsta
 
 def rebuilt(data: DataInstallation, measurements: int) -> None:
     """Forget all contexts and build them anew: they are the same, with so many measurements."""
-    names = [*models.DataContext.__table__.c.keys()]
+    names = [*CONTEXT.c.keys()]
     columns = [name for name in names if name not in {"id", "state", "data_state", "document_id", "changed", "created"}]
-    before = [row for row in data.rows(models.DataContext, *columns) if row[columns.index("measurements")]]
+    before = [row for row in data.rows(models.CONTEXT, *columns) if row[columns.index("measurements")]]
     assert counted(data) == measurements
     with writing(data.qc) as connection:
-        for model in (models.DocumentContext, models.ContextHistory, models.DataContext, models.ContextMember):
+        for model in (models.SHARE, models.HISTORY, models.CONTEXT, models.MEMBER):
             connection.execute(delete(model))
-        connection.execute(update(models.Document).values(contexts_built=False))
+        connection.execute(update(models.DOCUMENT).values(contexts_built=False))
     build_contexts(data.qc)
-    assert data.rows(models.DataContext, *columns) == before
+    assert data.rows(models.CONTEXT, *columns) == before

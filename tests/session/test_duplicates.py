@@ -21,15 +21,15 @@ WHO = {"author": "someone", "reason": "sent by mistake"}
 def versions(data: DataInstallation) -> list[tuple[object, ...]]:
     """What stands of animals and experiments, and by which documents."""
     return [
-        *data.rows(models.Specimen, "specimen_id", "document_id", "litter_id"),
-        *data.rows(models.Experiment, "experiment_id", "document_id"),
-        *data.rows(models.Lifetime, "opened_by", "ended_by"),
+        *data.rows(models.SPECIMEN, "specimen_id", "document_id", "litter_id"),
+        *data.rows(models.EXPERIMENT, "experiment_id", "document_id"),
+        *data.rows(models.LIFETIME, "opened_by", "ended_by"),
     ]
 
 
 def opened_by(data: DataInstallation) -> set[object]:
     """The documents that opened versions."""
-    return {document_id for (document_id,) in data.rows(models.Lifetime, "opened_by")}
+    return {document_id for (document_id,) in data.rows(models.LIFETIME, "opened_by")}
 
 
 @pytest.mark.both_databases
@@ -57,7 +57,7 @@ def test_an_archive_with_a_document_that_stands_and_a_new_one_brings_the_new_one
     data.run()
     assert data.states() == {FIRST: "qc done", AGAIN: "qc pending"}
     assert data.log("H.2013-10-31.1.specimen.impc.xml") == ["Q7"]
-    assert len(data.rows(models.Experiment, "experiment_id")) == 3
+    assert len(data.rows(models.EXPERIMENT, "experiment_id")) == 3
 
 
 def test_two_archives_of_the_same_bytes_in_one_session_are_taken_once(data: DataInstallation) -> None:
@@ -65,7 +65,7 @@ def test_two_archives_of_the_same_bytes_in_one_session_are_taken_once(data: Data
         data.put(key, specimens(), experiments())
     data.run()
     assert data.states() == {FIRST: "qc pending", AGAIN: "qc done"}
-    assert len(data.rows(models.Specimen, "id")) == 3
+    assert len(data.rows(models.SPECIMEN, "id")) == 3
 
 
 @pytest.mark.both_databases
@@ -102,7 +102,7 @@ def test_what_was_changed_or_withdrawn_since_is_no_duplicate(data: DataInstallat
     data.put("edit/H.2013-11-04.1.impc.zip", specimens())
     data.run()
     assert data.states()["edit/H.2013-11-04.1.impc.zip"] == "qc done"
-    assert len(data.rows(models.Specimen, "id")) == 15
+    assert len(data.rows(models.SPECIMEN, "id")) == 15
 
 
 @only_sqlite
@@ -116,8 +116,8 @@ def test_what_is_written_otherwise_and_says_the_same_is_a_duplicate(data: DataIn
     data.run()
     assert data.states() == {FIRST: "qc pending", AGAIN: "qc pending"}
     assert data.log("H.2013-10-31.1.specimen.impc.xml") == ["Q7"]
-    assert len(data.rows(models.Specimen, "id")) == 3
-    assert len(data.rows(models.Experiment, "id")) == 4
+    assert len(data.rows(models.SPECIMEN, "id")) == 3
+    assert len(data.rows(models.EXPERIMENT, "id")) == 4
     once, twice = specimens("2013-11-02.1", first=7), specimens("2013-11-02.2", first=7)
     data.put("add/H.2013-11-02.1.impc.zip", once)
     data.run()

@@ -16,7 +16,7 @@ from sqlalchemy import Engine, select
 
 from dcc.errors import NotFoundError, SessionActiveError
 from dcc.operations.sessions import open_session
-from dcc.qc import models
+from dcc.qc.models import OVERVIEW_GENOTYPE
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.crawling import crawl_file_sources
 from dcc.session.data.session_data import take_up_data
@@ -88,9 +88,8 @@ def without_order(ending: dict[str, Any]) -> dict[str, Any]:
 
 
 def overviews(qc: Engine) -> list[tuple[object, ...]]:
-    table = models.OverviewGenotype.__table__
     with qc.connect() as connection:
-        return sorted((tuple(row) for row in connection.execute(select(table))), key=str)
+        return sorted((tuple(row) for row in connection.execute(select(OVERVIEW_GENOTYPE))), key=str)
 
 
 def test_two_groups_at_once_end_as_one_session_of_all(grouped: DataInstallation) -> None:

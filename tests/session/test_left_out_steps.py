@@ -51,9 +51,9 @@ def test_a_step_that_is_left_out_is_cancelled_and_made_up_for(
     expected[expected.index((step, ALL[step]))] = step, f"{step.short_name} cancelled"
     assert result.told(ZIP) == expected
     assert data.states() == {ZIP: expected[-1][1]}
-    assert bool(data.rows(models.DataContext, "id")) is contexts
-    assert len(data.rows(models.Document, "id")) == documents
-    assert bool(data.rows(models.OverviewGenotype, "centre")) is (step in (Phase.UPLOAD, Phase.DATA) and documents > 0)
+    assert bool(data.rows(models.CONTEXT, "id")) is contexts
+    assert len(data.rows(models.DOCUMENT, "id")) == documents
+    assert bool(data.rows(models.OVERVIEW_GENOTYPE, "centre")) is (step in (Phase.UPLOAD, Phase.DATA) and documents > 0)
     assert data.last_session()[0] == 0
 
     # The reason stays with the document, whatever follows, and no error is counted.
@@ -77,8 +77,8 @@ def test_a_step_that_is_left_out_is_cancelled_and_made_up_for(
     assert data.states() == {ZIP: "qc pending"}
     assert data.documents() == {SPECIMENS: "qc done", EXPERIMENTS: "qc pending"}
     assert (data.log(EXPERIMENTS), data.log(EXPERIMENTS, cleared=True)) == ([], [kind])
-    assert data.rows(models.DataContext, "id")
-    assert data.rows(models.OverviewGenotype, "centre")
+    assert data.rows(models.CONTEXT, "id")
+    assert data.rows(models.OVERVIEW_GENOTYPE, "centre")
 
 
 def test_an_archive_whose_upload_is_left_out_is_taken_anew_when_it_changes(data: DataInstallation) -> None:
@@ -113,7 +113,7 @@ def test_steps_are_left_out_for_a_group_or_a_source(
     data.with_settings(groups=groups, left_out_steps=setting.format(source=data.folder.source_id)).take_up()
     of_h, of_j = ("context cancelled" if out else "qc pending" for out in (left_out, others))
     assert data.states() == {ZIP: of_h, "add/J.2013-10-31.1.impc.zip": of_j}
-    assert {centre for (centre,) in data.rows(models.DataContext, "centre")} == {
+    assert {centre for (centre,) in data.rows(models.CONTEXT, "centre")} == {
         centre for centre, out in (("H", left_out), ("J", others)) if not out
     }
 
@@ -123,10 +123,10 @@ def test_without_checks_data_count_until_they_are_checked(data: DataInstallation
     data.validate()
     data.with_settings(left_out_steps="data").take_up()
     assert data.documents()[EXPERIMENTS] == "qc pending"
-    assert data.rows(models.Finding, "rule") == []
+    assert data.rows(models.FINDING, "rule") == []
     data.take_up()
     assert data.documents()[EXPERIMENTS] == "data failed"
-    assert set(data.rows(models.Finding, "rule")) == {("E4",)}
+    assert set(data.rows(models.FINDING, "rule")) == {("E4",)}
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def test_valid_documents_go_the_whole_way_to_quality_control(data: DataInstallat
     assert uploaded.document_id == 2
     (built,) = result.contexts
     assert [(one.centre, one.states) for one in built.centres] == [
-        ("H", {ContextState.DATA_ADDED: len(data.rows(models.DataContext, "id"))})
+        ("H", {ContextState.DATA_ADDED: len(data.rows(models.CONTEXT, "id"))})
     ]
     assert len(result.overviews) == 1
     assert data.last_session() == (0, [(phase, 0) for phase in PHASES])
@@ -86,7 +86,7 @@ def test_specimens_of_any_archive_come_before_experiments_of_any(data: DataInsta
     data.put("add/H.2013-10-30.1.impc.zip", experiments("2013-10-30.1"))
     data.put(ZIP, specimens())
     data.run()
-    assert [name for _, name in data.rows(models.Document, "id", "file_name")] == [
+    assert [name for _, name in data.rows(models.DOCUMENT, "id", "file_name")] == [
         SPECIMENS,
         "H.2013-10-30.1.experiment.impc.xml",
     ]
@@ -154,7 +154,7 @@ def test_what_is_there_already_fails_the_data_phase_and_what_is_new_counts(data:
     assert result.document(name, Phase.UPLOAD).refused == 3
     assert data.documents()[name] == "data failed"
     assert [kind for kind in data.log(name) if kind != "S14"] == ["S13"] * 3
-    assert len([row for row in data.rows(models.Specimen, "is_current") if row[0]]) == 4
+    assert len([row for row in data.rows(models.SPECIMEN, "is_current") if row[0]]) == 4
 
 
 def test_a_document_of_which_nothing_takes_effect_fails_its_upload_with_reasons(data: DataInstallation) -> None:
@@ -192,8 +192,8 @@ def test_a_document_whose_upload_fails_leaves_no_row_and_an_entry_in_the_log(
         data.take_up()
     assert data.documents() == {SPECIMENS: "upload failed", EXPERIMENTS: "data failed"}
     assert data.log(SPECIMENS) == ["InternalFaultError"]
-    assert data.rows(models.Specimen, "id") == []
-    assert data.rows(models.Document, "file_name") == [(EXPERIMENTS,)]
+    assert data.rows(models.SPECIMEN, "id") == []
+    assert data.rows(models.DOCUMENT, "file_name") == [(EXPERIMENTS,)]
     status, tasks = data.last_session()
     assert status == Phase.UPLOAD
     assert tasks[0] == (Phase.UPLOAD, 1)
@@ -246,7 +246,7 @@ def test_a_document_that_is_not_as_it_was_validated_is_fetched_anew(data: DataIn
     again = data.run()
     assert data.states() == {ZIP: "qc pending"}
     assert again.document(SPECIMENS, Phase.UPLOAD).repeated
-    assert data.rows(models.Document, "file_name", "state") == [(EXPERIMENTS, "applied"), (SPECIMENS, "applied")]
+    assert data.rows(models.DOCUMENT, "file_name", "state") == [(EXPERIMENTS, "applied"), (SPECIMENS, "applied")]
 
 
 @pytest.mark.both_databases
@@ -254,12 +254,12 @@ def test_an_archive_processed_again_stands_for_its_newest_documents(data: DataIn
     """An identical document is not applied twice; its row follows the tracker's newest one."""
     data.put(ZIP, specimens(), experiments())
     data.run()
-    before = data.rows(models.Document, "id", "tracker_id")
+    before = data.rows(models.DOCUMENT, "id", "tracker_id")
     data.base.process_again(ZIP)
     result = data.take_up()
     assert result.document(EXPERIMENTS, Phase.UPLOAD).repeated
     assert data.states() == {ZIP: "qc pending"}
-    after = data.rows(models.Document, "id", "tracker_id")
+    after = data.rows(models.DOCUMENT, "id", "tracker_id")
     assert [number for number, _ in after] == [number for number, _ in before]
     assert min(tracker_id for _, tracker_id in after) > max(tracker_id for _, tracker_id in before)
 
@@ -286,7 +286,7 @@ def test_a_change_of_much_is_held_and_not_tried_again(data: DataInstallation) ->
     held = careful.run().document(name, Phase.UPLOAD)
     assert (held.held, held.status.short_name) == (True, "pending")
     assert data.states()[edit] == "upload pending"
-    assert {document_id for (document_id,) in data.rows(models.Specimen, "document_id") if document_id} == {1}
+    assert {document_id for (document_id,) in data.rows(models.SPECIMEN, "document_id") if document_id} == {1}
     assert data.log(name) == ["held"]
     assert careful.take_up().zips == []
     assert data.states()[edit] == "upload pending"
@@ -298,7 +298,7 @@ def test_a_document_that_was_judged_by_missing_reference_data_is_judged_when_the
 ) -> None:
     """Unchecked is nobody's fault, and does not last."""
     with writing(data.qc) as connection:
-        projects = update(models.ReferenceSnapshot).where(models.ReferenceSnapshot.name == "projects")
+        projects = update(models.SNAPSHOT).where(models.SNAPSHOT.c.name == "projects")
         connection.execute(projects.values(is_active=False))
     data = data.with_settings(reference_projects="/nowhere/projects.csv")
     data.put(ZIP, specimens())
@@ -320,7 +320,7 @@ def test_reference_data_that_can_be_read_by_now_or_have_changed_heal_findings_in
     """No document need be new for it, and a session that finds everything as it was asks no more of the databases."""
     path = tmp_path / "projects.csv"
     with writing(data.qc) as connection:
-        connection.execute(update(models.ReferenceSnapshot).values(is_active=False))
+        connection.execute(update(models.SNAPSHOT).values(is_active=False))
     data = data.with_settings(reference_projects=str(path))
     data.put(ZIP, specimens())
     data.run()
@@ -376,7 +376,7 @@ def test_documents_that_the_qc_database_lost_are_uploaded_again(data: DataInstal
     data.validate()
     data.take_up(Phase.UPLOAD)
     with writing(data.qc) as connection:
-        connection.execute(update(models.Document).values(tracker_id=None))
+        connection.execute(update(models.DOCUMENT).values(tracker_id=None))
     data.take_up(Phase.DATA)
     assert data.documents() == {SPECIMENS: "upload pending"}
     data.take_up()

@@ -173,6 +173,6 @@ def test_two_that_upload_the_same_documents_at_once_apply_each_once(data: DataIn
         first, second = (done.result() for done in [pool.submit(upload) for _ in range(2)])
     assert [a.data.repeated != b.data.repeated for a, b in zip(first, second, strict=True)] == [True] * len(due)
     assert [a.data.document_id == b.data.document_id for a, b in zip(first, second, strict=True)] == [True] * len(due)
-    assert len(data.rows(models.Document, "id")) == len(due) == 8
+    assert len(data.rows(models.DOCUMENT, "id")) == len(due) == 8
     data.take_up()
     assert set(data.documents().values()) == {"qc pending", "qc done"}

@@ -33,7 +33,7 @@ def many(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def findings(data: DataInstallation) -> list[tuple[Any, ...]]:
-    return data.rows(models.Finding, "id", "document_id", "rule", "message", "line", "entity_id", "is_active")
+    return data.rows(models.FINDING, "id", "document_id", "rule", "message", "line", "entity_id", "is_active")
 
 
 def prepared_files(data: DataInstallation) -> list[str]:

@@ -11,7 +11,7 @@ from sqlalchemy import select
 
 from dcc.declarations import rule_of
 from dcc.documents.schema_set import SchemaSet
-from dcc.qc import models
+from dcc.qc.models import DOCUMENT, FINDING
 from dcc.reference.loading import load_shipped
 from dcc.rules.catalogue import CATALOGUE
 from dcc.rules.checking import NEEDING_OTHERS
@@ -87,16 +87,15 @@ def test_validation_finds_what_a_session_finds(data: DataInstallation) -> None:
     for key, documents in archives.items():
         data.folder.put(key, documents)
     data.run()
-    table, document = models.Finding.__table__, models.Document.__table__
-    query = select(document.c.file_name, table.c.code, table.c.severity, table.c.line).join(
-        document, document.c.id == table.c.document_id
+    query = select(DOCUMENT.c.file_name, FINDING.c.code, FINDING.c.severity, FINDING.c.line).join(
+        DOCUMENT, DOCUMENT.c.id == FINDING.c.document_id
     )
     found: dict[str, Counter[tuple[str, str, int]]] = defaultdict(Counter)
     with data.qc.connect() as connection:
-        for name, code, severity, line in connection.execute(query.where(table.c.is_active.is_(True))):
+        for name, code, severity, line in connection.execute(query.where(FINDING.c.is_active.is_(True))):
             if rule_of(code) not in LEFT_TO_SESSIONS:
                 found[name][code, severity, line] += 1
-        uploaded = set(connection.scalars(select(document.c.file_name)))
+        uploaded = set(connection.scalars(select(DOCUMENT.c.file_name)))
     said: dict[str, Counter[tuple[str, str, int | None]]] = defaultdict(Counter)
     schemas = SchemaSet.load(data.settings.xsd_dir)
     paths = [data.folder.path / key for key in archives]

@@ -20,6 +20,7 @@ from dcc.documents.contents import (
 )
 from dcc.naming import Action
 from dcc.qc import models
+from dcc.qc.models import EXPERIMENT, METADATA, NAMED, RUN, SPECIMEN
 from dcc.vocabulary import Validity
 from tests.support.qc_documents import apply, housing, line, specimen
 
@@ -100,35 +101,44 @@ def glucose(centre: str) -> Iterator[Experiment]:
 
 
 def _judge(connection: Connection) -> None:
-    for table in (models.Experiment, models.Line, models.Housing, models.Specimen):
+    for table in (models.EXPERIMENT, models.LINE, models.HOUSING, models.SPECIMEN):
         connection.execute(update(table).values(validity=Validity.VALID))
-    faulty = (models.Experiment.experiment_id == "W9-1") & (models.Experiment.centre == "H")
-    connection.execute(update(models.Experiment).where(faulty).values(validity=Validity.INVALID))
-    document = select(models.Experiment.document_id).where(faulty).scalar_subquery()
+    faulty = (models.EXPERIMENT.c.experiment_id == "W9-1") & (models.EXPERIMENT.c.centre == "H")
+    connection.execute(update(models.EXPERIMENT).where(faulty).values(validity=Validity.INVALID))
+    document = select(models.EXPERIMENT.c.document_id).where(faulty).scalar_subquery()
     found = {"rule": "P5", "severity": "error", "message": "Too heavy", "line": 21, "value": "250"}
     row = {"entity_kind": "experiment", "created": datetime(2026, 1, 9), "is_active": True, **found}
-    entity = connection.scalar(select(models.Experiment.id).where(faulty))
-    connection.execute(insert(models.Finding).values(document_id=document, entity_id=entity, **row))
+    entity = connection.scalar(select(models.EXPERIMENT.c.id).where(faulty))
+    connection.execute(insert(models.FINDING).values(document_id=document, entity_id=entity, **row))
 
 
 def _date(connection: Connection) -> None:
     for number in range(1, 9):
         moment = datetime(2026, 1, number, 12)
-        connection.execute(update(models.Document).where(models.Document.id == number).values(applied_at=moment))
+        connection.execute(update(models.DOCUMENT).where(models.DOCUMENT.c.id == number).values(applied_at=moment))
 
 
 def _overview(connection: Connection) -> None:
     """The rows of the overview that tells each run's metadata group."""
-    run, owner, own = models.ProcedureRun.__table__, models.Experiment.__table__, models.ExperimentSpecimen.__table__
-    animal_, said = models.Specimen.__table__, models.Metadata.__table__
     joined = (
-        select(run.c.id, run.c.procedure_id, owner.c.centre, owner.c.pipeline, owner.c.project, owner.c.date, animal_)
-        .add_columns(said.c.value.label("circumstances"))
-        .join(owner, (run.c.owner_kind == "experiment") & (owner.c.id == run.c.owner_id) & owner.c.is_current)
-        .join(own, own.c.experiment_row == owner.c.id)
-        .join(animal_, (animal_.c.centre == owner.c.centre) & (animal_.c.specimen_id == own.c.specimen_id))
-        .join(said, said.c.procedure_run_id == run.c.id, isouter=True)
-        .where(animal_.c.is_current)
+        select(
+            RUN.c.id,
+            RUN.c.procedure_id,
+            EXPERIMENT.c.centre,
+            EXPERIMENT.c.pipeline,
+            EXPERIMENT.c.project,
+            EXPERIMENT.c.date,
+            SPECIMEN,
+        )
+        .add_columns(METADATA.c.value.label("circumstances"))
+        .join(
+            EXPERIMENT,
+            (RUN.c.owner_kind == "experiment") & (EXPERIMENT.c.id == RUN.c.owner_id) & EXPERIMENT.c.is_current,
+        )
+        .join(NAMED, NAMED.c.experiment_row == EXPERIMENT.c.id)
+        .join(SPECIMEN, (SPECIMEN.c.centre == EXPERIMENT.c.centre) & (SPECIMEN.c.specimen_id == NAMED.c.specimen_id))
+        .join(METADATA, METADATA.c.procedure_run_id == RUN.c.id, isouter=True)
+        .where(SPECIMEN.c.is_current)
     )
     rows = [
         {
@@ -150,6 +160,6 @@ def _overview(connection: Connection) -> None:
         }
         for row in connection.execute(joined)
     ]
-    connection.execute(insert(models.OverviewAnimalProcedure), rows)
+    connection.execute(insert(models.OVERVIEW_ANIMAL), rows)
     groups = {row["metadata_group"] for row in rows}
-    connection.execute(insert(models.MetadataGroup), [{"checksum": group, "content": "{}"} for group in groups])
+    connection.execute(insert(models.GROUP), [{"checksum": group, "content": "{}"} for group in groups])

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, Table, select
 
 from dcc.cli.demo import submissions
 from dcc.data_outcomes import ContextsBuilt, DataOutcome, DocumentData, OverviewsBuilt, ZipData
@@ -172,9 +172,8 @@ class DataInstallation:
                 for row in connection.execute(query)
             ]
 
-    def rows(self, model: type[models.QcBase], *names: str) -> list[tuple[Any, ...]]:
+    def rows(self, table: Table, *names: str) -> list[tuple[Any, ...]]:
         """Columns of all rows of a table of the QC database, sorted."""
-        table = model.__table__
         with self.qc.connect() as connection:
             return sorted(
                 (tuple(row) for row in connection.execute(select(*(table.c[name] for name in names)))), key=str
@@ -191,19 +190,19 @@ class DataInstallation:
 
     def ending(self) -> dict[str, Any]:
         """All in both databases that must not depend on how it came about."""
-        opened = self.rows(models.Specimen, "specimen_id", "is_current", "validity")
-        opened += self.rows(models.Experiment, "experiment_id", "is_current", "validity")
+        opened = self.rows(models.SPECIMEN, "specimen_id", "is_current", "validity")
+        opened += self.rows(models.EXPERIMENT, "experiment_id", "is_current", "validity")
         return {
             "zip actions": self.states(),
             "documents": self.documents(),
             "log": {name: sorted(self.log(name)) for name in self.documents()},
-            "applied": self.rows(models.Document, "file_name", "state", "late", "contexts_built", "measurements"),
+            "applied": self.rows(models.DOCUMENT, "file_name", "state", "late", "contexts_built", "measurements"),
             "entities": sorted(opened, key=str),
-            "measurements": self.rows(models.Measurement, "specimen_id", "parameter_id", "value"),
+            "measurements": self.rows(models.MEASUREMENT, "specimen_id", "parameter_id", "value"),
             "findings": sorted(
-                row for row in self.rows(models.Finding, "rule", "message", "line", "is_active") if row[-1]
+                row for row in self.rows(models.FINDING, "rule", "message", "line", "is_active") if row[-1]
             ),
-            "contexts": self.rows(models.DataContext, "centre", "parameter_id", "state", "measurements", "checksum"),
+            "contexts": self.rows(models.CONTEXT, "centre", "parameter_id", "state", "measurements", "checksum"),
         }
 
 

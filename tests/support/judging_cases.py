@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from typing import Any
 
-from sqlalchemy import Engine, insert, select
+from sqlalchemy import Engine, Table, insert, select
 
 from dcc.documents.contents import Block, Content
 from dcc.naming import Action, DocumentKind
@@ -16,6 +16,7 @@ from dcc.qc import models
 from dcc.qc.apply.documents import Applied
 from dcc.qc.database import writing
 from dcc.qc.judging.documents import Basis, Judgement, judge_document
+from dcc.qc.models import DOCUMENT, FINDING, SNAPSHOT
 from dcc.qc.rows.loading import load_document
 from dcc.reference.loading import ReferenceData
 from dcc.rules.waivers import Waiver
@@ -46,9 +47,8 @@ def add_snapshots(qc: Engine) -> dict[str, int]:
         for snapshot in REFERENCE:
             row = {"name": snapshot.name, "source": "a test", "checksum": "0" * 64, "row_count": 1, "is_active": True}
             times = dict.fromkeys(("retrieved", "checked"), datetime(2026, 11, 1))
-            connection.execute(insert(models.ReferenceSnapshot.__table__).values(row | times))
-        table = models.ReferenceSnapshot.__table__
-        return {row.name: row.id for row in connection.execute(select(table.c.name, table.c.id))}
+            connection.execute(insert(SNAPSHOT).values(row | times))
+        return {row.name: row.id for row in connection.execute(select(SNAPSHOT.c.name, SNAPSHOT.c.id))}
 
 
 def upload(qc: Engine, contents: list[Content], action: Action = Action.ADD, **options: Any) -> Applied:
@@ -86,10 +86,9 @@ def rules_of(judgement: Judgement) -> list[str]:
 
 def findings(qc: Engine, document: Applied | None = None) -> list[Any]:
     """The rows of findings, of a document or of all."""
-    table = models.Finding.__table__
-    statement = select(table).order_by(table.c.id)
+    statement = select(FINDING).order_by(FINDING.c.id)
     if document is not None:
-        statement = statement.where(table.c.document_id == document.document_id)
+        statement = statement.where(FINDING.c.document_id == document.document_id)
     with qc.connect() as connection:
         return list(connection.execute(statement))
 
@@ -97,17 +96,15 @@ def findings(qc: Engine, document: Applied | None = None) -> list[Any]:
 IS_VALID = {Validity.UNJUDGED: None, Validity.VALID: True, Validity.INVALID: False}
 
 
-def validity(qc: Engine, model: type[models.QcBase] = models.Experiment) -> list[bool | None]:
+def validity(qc: Engine, table: Table = models.EXPERIMENT) -> list[bool | None]:
     """Whether each version of an entity is valid, in the order of their ids; None for those that were not judged."""
-    table = model.__table__
     with qc.connect() as connection:
         return [IS_VALID[each] for each in connection.scalars(select(table.c.validity).order_by(table.c.id))]
 
 
 def document_row(qc: Engine, document: Applied) -> Any:
-    table = models.Document.__table__
     with qc.connect() as connection:
-        return connection.execute(select(table).where(table.c.id == document.document_id)).one()
+        return connection.execute(select(DOCUMENT).where(DOCUMENT.c.id == document.document_id)).one()
 
 
 def statements(qc: Engine) -> AbstractContextManager[list[str]]:

@@ -14,8 +14,7 @@ from dcc.documents.reading import read_document
 from dcc.documents.writing_xml import write_document
 from dcc.naming import Action, DocumentKind
 from dcc.qc.apply.documents import Applied
-from dcc.qc.apply.entity_rows import DOCUMENT_TABLES
-from dcc.qc.models import Document, Finding, ReservedIds
+from dcc.qc.models import DOCUMENT, DOCUMENT_TABLES, FINDING, RESERVED_IDS
 from dcc.qc.rows.documents import DocumentToApply
 from tests.support.qc_documents import apply_document, to_apply
 
@@ -48,7 +47,7 @@ def alone(engine: Engine, one: File) -> Applied:
 
 def all_rows(engine: Engine) -> dict[str, list[tuple[Any, ...]]]:
     """All rows but when they were written, and the ids of lifetimes, which go by kinds where documents share a turn."""
-    tables = (Document.__table__, *DOCUMENT_TABLES, Finding.__table__)
+    tables = (DOCUMENT, *DOCUMENT_TABLES, FINDING)
     with engine.connect() as connection:
         rows = {
             table.name: [
@@ -66,7 +65,7 @@ def all_rows(engine: Engine) -> dict[str, list[tuple[Any, ...]]]:
 def clear(engine: Engine) -> None:
     """Remove all documents, so that the next one's rows get the same ids."""
     with engine.begin() as connection:
-        for table in (Finding.__table__, *reversed(DOCUMENT_TABLES), Document.__table__, ReservedIds.__table__):
+        for table in (FINDING, *reversed(DOCUMENT_TABLES), DOCUMENT, RESERVED_IDS):
             name = connection.dialect.identifier_preparer.format_table(table)
             connection.execute(text(f"DELETE FROM {name}"))
         if connection.dialect.name == "sqlite":

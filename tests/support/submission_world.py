@@ -18,7 +18,7 @@ from sqlalchemy import Connection, select, update
 from dcc.cli.demo import submissions
 from dcc.operations.sessions import open_session
 from dcc.qc.database import writing
-from dcc.qc.models import Document
+from dcc.qc.models import DOCUMENT
 from dcc.qc.reference import snapshots as reference_store
 from dcc.reference.loading import load_shipped
 from dcc.reports.languages import Catalogue, load_catalogue
@@ -104,12 +104,11 @@ def populate(data: DataInstallation) -> DataInstallation:
 
 
 def _applied_earlier(data: DataInstallation, key: str) -> None:
-    table = Document.__table__
-    mine = (table.c.zip_file == key.partition("/")[2]) & (table.c.applied_at.is_not(None))
+    mine = (DOCUMENT.c.zip_file == key.partition("/")[2]) & (DOCUMENT.c.applied_at.is_not(None))
     with data.qc.connect() as connection:
-        (applied,) = connection.scalars(select(table.c.applied_at).where(mine))
+        (applied,) = connection.scalars(select(DOCUMENT.c.applied_at).where(mine))
     with writing(data.qc) as connection:
-        connection.execute(update(table).where(mine).values(applied_at=applied - timedelta(hours=1)))
+        connection.execute(update(DOCUMENT).where(mine).values(applied_at=applied - timedelta(hours=1)))
 
 
 @dataclass

@@ -12,25 +12,23 @@ from dcc.operations.consistency.inconsistency import Inconsistency
 from dcc.operations.consistency.tracker_rows import DocumentEntry, document_entries
 from dcc.outcomes import LEFT_OUT, ZipKey
 from dcc.phases import Phase, Status
-from dcc.qc.models import Document, Finding
+from dcc.qc.models import DOCUMENT, FINDING
 from dcc.rules.findings import MORE_RULE
 from dcc.tracker.lineage import IDS
 from dcc.tracker.models import AnException, XmlLog
 from dcc.tracker.states import State
 from dcc.vocabulary import DocumentAction, DocumentState, Severity
 
-_DOCUMENT: Final = Document.__table__
-_FINDING: Final = Finding.__table__
 _JUDGE: Final = "Have it judged again: dcc data recheck --zip {key} --reason ..., then: dcc crawl"
 _TAKEN_UP: Final = "The next session puts it right: dcc crawl"
 _FAILING: Final = frozenset({Severity.ERROR.value, Severity.FATAL.value})
 _STORED: Final = select(
-    *(_DOCUMENT.c[name] for name in ("id", "tracker_id", "state", "zip_action", "zip_file", "file_name", "md5"))
-).where(_DOCUMENT.c.tracker_id.in_(IDS), _DOCUMENT.c.action != DocumentAction.UNDO.value)
+    *(DOCUMENT.c[name] for name in ("id", "tracker_id", "state", "zip_action", "zip_file", "file_name", "md5"))
+).where(DOCUMENT.c.tracker_id.in_(IDS), DOCUMENT.c.action != DocumentAction.UNDO.value)
 _ACTIVE: Final = (
-    select(_FINDING.c.document_id, _FINDING.c.rule, _FINDING.c.severity, func.count().label("findings"))
-    .where(_FINDING.c.document_id.in_(IDS), _FINDING.c.is_active)
-    .group_by(_FINDING.c.document_id, _FINDING.c.rule, _FINDING.c.severity)
+    select(FINDING.c.document_id, FINDING.c.rule, FINDING.c.severity, func.count().label("findings"))
+    .where(FINDING.c.document_id.in_(IDS), FINDING.c.is_active)
+    .group_by(FINDING.c.document_id, FINDING.c.rule, FINDING.c.severity)
 )
 _LOGGED: Final = (
     select(XmlLog.xml_id, AnException.short_name, func.count().label("entries"))
@@ -145,9 +143,9 @@ def _in_words(counts: Counter[str]) -> str:
 
 def finding_states(qc: Connection) -> Iterator[Inconsistency]:
     """C19."""
-    closed, waived = _FINDING.c.closed.is_not(None), _FINDING.c.waiver_id.is_not(None)
-    wrong = (_FINDING.c.is_active & closed) | (~_FINDING.c.is_active & ~closed & ~waived)
-    query = select(_FINDING.c.id, _FINDING.c.rule, _FINDING.c.document_id).where(wrong).order_by(_FINDING.c.id)
+    closed, waived = FINDING.c.closed.is_not(None), FINDING.c.waiver_id.is_not(None)
+    wrong = (FINDING.c.is_active & closed) | (~FINDING.c.is_active & ~closed & ~waived)
+    query = select(FINDING.c.id, FINDING.c.rule, FINDING.c.document_id).where(wrong).order_by(FINDING.c.id)
     for row in qc.execute(query):
         yield Inconsistency(
             "C19",

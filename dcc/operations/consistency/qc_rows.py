@@ -10,29 +10,14 @@ from sqlalchemy import Connection, Row, String, and_, case, exists, func, or_, s
 
 from dcc.operations.consistency.inconsistency import Inconsistency
 from dcc.operations.consistency.tracker_rows import pages
-from dcc.qc.apply.entity_rows import ENTITY_TABLES
 from dcc.qc.apply.versions import key_columns
 from dcc.qc.contexts.affected_runs import affected_runs
 from dcc.qc.contexts.membership import ContextKey, present_members, recorded_members, shares_of_procedure
 from dcc.qc.contexts.reference_basis import COLONIES, Build, recorded_basis
-from dcc.qc.models import (
-    ContextHistory,
-    ContextIssue,
-    DataContext,
-    Document,
-    DocumentContext,
-    Finding,
-    Lifetime,
-    Measurement,
-    ProcedureRun,
-)
+from dcc.qc.models import CONTEXT, DOCUMENT, ENTITY_TABLES, FINDING, HISTORY, ISSUE, LIFETIME, MEASUREMENT, RUN, SHARE
 from dcc.rules.upload import UPLOAD_RULES, describe
 from dcc.vocabulary import DocumentState, EntityKind
 
-_DOCUMENT: Final = Document.__table__
-_LIFETIME: Final = Lifetime.__table__
-_MEASUREMENT: Final = Measurement.__table__
-_FINDING: Final = Finding.__table__
 _RESTORE: Final = "Restore the QC database from a backup, or have it filled anew from staging; report this as a fault."
 _COUNTED: Final = {
     EntityKind.SPECIMEN: "specimens",
@@ -55,13 +40,13 @@ def one_current_version(qc: Connection) -> Iterator[Inconsistency]:
 
 
 def _lifetimes_of(qc: Connection, kind: EntityKind, table: Any) -> Iterator[Inconsistency]:
-    living = and_(_LIFETIME.c.entity_kind == kind.value, _LIFETIME.c.entity_id == table.c.id)
-    living &= _LIFETIME.c.ended_by.is_(None)
-    number = func.count(_LIFETIME.c.id)
+    living = and_(LIFETIME.c.entity_kind == kind.value, LIFETIME.c.entity_id == table.c.id)
+    living &= LIFETIME.c.ended_by.is_(None)
+    number = func.count(LIFETIME.c.id)
     expected = case((table.c.is_current, 1), else_=0)
     query = (
         select(table.c.id, table.c.document_id, table.c.is_current, number.label("number"))
-        .outerjoin(_LIFETIME, living)
+        .outerjoin(LIFETIME, living)
         .group_by(table.c.id, table.c.document_id, table.c.is_current)
         .having(number != expected)
         .order_by(table.c.id)
@@ -78,13 +63,13 @@ def _lifetimes_of(qc: Connection, kind: EntityKind, table: Any) -> Iterator[Inco
 def lifetimes(qc: Connection) -> Iterator[Inconsistency]:
     """C14."""
     without_effect = [DocumentState.HELD.value, DocumentState.REFUSED.value]
-    undone = and_(_DOCUMENT.c.state == DocumentState.UNDONE.value, _LIFETIME.c.ended_by.is_(None))
-    wrong = or_(_LIFETIME.c.ended_by < _LIFETIME.c.opened_by, _DOCUMENT.c.state.in_(without_effect), undone)
+    undone = and_(DOCUMENT.c.state == DocumentState.UNDONE.value, LIFETIME.c.ended_by.is_(None))
+    wrong = or_(LIFETIME.c.ended_by < LIFETIME.c.opened_by, DOCUMENT.c.state.in_(without_effect), undone)
     query = (
-        select(_LIFETIME, _DOCUMENT.c.state)
-        .join(_DOCUMENT, _DOCUMENT.c.id == _LIFETIME.c.opened_by)
+        select(LIFETIME, DOCUMENT.c.state)
+        .join(DOCUMENT, DOCUMENT.c.id == LIFETIME.c.opened_by)
         .where(wrong)
-        .order_by(_LIFETIME.c.id)
+        .order_by(LIFETIME.c.id)
     )
     for row in qc.execute(query):
         end = "is open" if row.ended_by is None else f"was ended by document {row.ended_by}"
@@ -98,18 +83,18 @@ def lifetimes(qc: Connection) -> Iterator[Inconsistency]:
 def document_counts(qc: Connection) -> Iterator[Inconsistency]:
     """C15. A held document has no rows; an entity that was refused for its length has none."""
     tables: dict[str, Any] = {_COUNTED[kind]: table for kind, table in ENTITY_TABLES.items()}
-    held = _DOCUMENT.c.state.in_([DocumentState.HELD.value, DocumentState.REFUSED.value])
-    findings = exists().where(_FINDING.c.document_id == _DOCUMENT.c.id, _FINDING.c.rule.in_(UPLOAD_RULES))
-    for name, table in {**tables, "measurements": _MEASUREMENT}.items():
+    held = DOCUMENT.c.state.in_([DocumentState.HELD.value, DocumentState.REFUSED.value])
+    findings = exists().where(FINDING.c.document_id == DOCUMENT.c.id, FINDING.c.rule.in_(UPLOAD_RULES))
+    for name, table in {**tables, "measurements": MEASUREMENT}.items():
         rows = select(table.c.document_id, func.count().label("number")).group_by(table.c.document_id).subquery()
-        there, said = func.coalesce(rows.c.number, 0), _DOCUMENT.c[name]
+        there, said = func.coalesce(rows.c.number, 0), DOCUMENT.c[name]
         without = and_(held, there == 0)
         fewer = and_(there < said, findings) if name != "measurements" else and_(there < said, held)
         query = (
-            select(_DOCUMENT.c.id, _DOCUMENT.c.file_name, said.label("said"), there.label("number"))
-            .outerjoin(rows, rows.c.document_id == _DOCUMENT.c.id)
+            select(DOCUMENT.c.id, DOCUMENT.c.file_name, said.label("said"), there.label("number"))
+            .outerjoin(rows, rows.c.document_id == DOCUMENT.c.id)
             .where(there != said, ~without, ~fewer)
-            .order_by(_DOCUMENT.c.id)
+            .order_by(DOCUMENT.c.id)
         )
         for row in qc.execute(query):
             yield Inconsistency(
@@ -117,18 +102,13 @@ def document_counts(qc: Connection) -> Iterator[Inconsistency]:
                 f"document {row.id}, {row.file_name}",
                 f"It says that it has {row.said:,} {name}, and there are {row.number:,}. {_RESTORE}",
             )
-        lost = select(table.c.document_id, func.count()).where(~exists().where(_DOCUMENT.c.id == table.c.document_id))
+        lost = select(table.c.document_id, func.count()).where(~exists().where(DOCUMENT.c.id == table.c.document_id))
         for document_id, number in qc.execute(lost.group_by(table.c.document_id)):
             yield Inconsistency(
                 "C15", f"document {document_id}", f"There are {number:,} {name} of it, and it is not there. {_RESTORE}"
             )
 
 
-_CONTEXT: Final = DataContext.__table__
-_HISTORY: Final = ContextHistory.__table__
-_ISSUE: Final = ContextIssue.__table__
-_PART: Final = DocumentContext.__table__
-_RUN: Final = ProcedureRun.__table__
 _RECOUNT: Final = "Have contexts counted anew: dcc qc recount --reason ..."
 _RUNS_AT_ONCE: Final = 2_000
 
@@ -136,8 +116,8 @@ _RUNS_AT_ONCE: Final = 2_000
 def context_sums(qc: Connection) -> Iterator[Inconsistency]:
     """C16. Adds up the measurements of one procedure at one centre at a time."""
     groups = union(
-        select(func.rtrim(_MEASUREMENT.c.centre), func.rtrim(_MEASUREMENT.c.procedure_id)),
-        select(_CONTEXT.c.centre, _CONTEXT.c.procedure_id),
+        select(func.rtrim(MEASUREMENT.c.centre), func.rtrim(MEASUREMENT.c.procedure_id)),
+        select(CONTEXT.c.centre, CONTEXT.c.procedure_id),
     )
     for centre, procedure_id in sorted({(row[0], row[1]) for row in qc.execute(groups)}):
         yield from _group(qc, centre, procedure_id)
@@ -151,9 +131,9 @@ def _group(qc: Connection, centre: str, procedure_id: str) -> Iterator[Inconsist
         number[share.key] += share.measurements
         checksum[share.key] += share.fingerprints
         of_documents[share.document_id, share.key] += share.measurements
-    of_group = (_CONTEXT.c.centre == centre) & (_CONTEXT.c.procedure_id == procedure_id)
+    of_group = (CONTEXT.c.centre == centre) & (CONTEXT.c.procedure_id == procedure_id)
     keys: dict[int, ContextKey] = {}
-    for row in qc.execute(select(_CONTEXT).where(of_group)):
+    for row in qc.execute(select(CONTEXT).where(of_group)):
         key = keys[row.id] = _key(row)
         if (row.measurements, int(row.checksum, 16)) != (number[key], checksum[key]):
             yield Inconsistency(
@@ -164,7 +144,7 @@ def _group(qc: Connection, centre: str, procedure_id: str) -> Iterator[Inconsist
             )
     for key in set(number) - set(keys.values()):
         yield Inconsistency("C16", _name(key), f"It has {number[key]:,} measurements and is not there. {_RECOUNT}")
-    parts = select(_PART).join(_CONTEXT, _CONTEXT.c.id == _PART.c.context_id).where(of_group)
+    parts = select(SHARE).join(CONTEXT, CONTEXT.c.id == SHARE.c.context_id).where(of_group)
     for row in qc.execute(parts):
         of_documents[row.document_id, keys[row.context_id]] -= row.measurements
     for (document_id, key), left in of_documents.items():
@@ -185,27 +165,27 @@ def _name(key: ContextKey) -> str:
 
 
 def _history(qc: Connection) -> Iterator[Inconsistency]:
-    newest = select(func.max(_HISTORY.c.id)).group_by(_HISTORY.c.context_id)
-    last = select(_HISTORY).where(_HISTORY.c.id.in_(newest)).subquery()
+    newest = select(func.max(HISTORY.c.id)).group_by(HISTORY.c.context_id)
+    last = select(HISTORY).where(HISTORY.c.id.in_(newest)).subquery()
     open_issues = (
-        select(_ISSUE.c.context_id, func.count().label("issues"))
-        .where(_ISSUE.c.resolved.is_(None))
-        .group_by(_ISSUE.c.context_id)
+        select(ISSUE.c.context_id, func.count().label("issues"))
+        .where(ISSUE.c.resolved.is_(None))
+        .group_by(ISSUE.c.context_id)
         .subquery()
     )
     differs = or_(
         last.c.id.is_(None),
-        last.c.state != _CONTEXT.c.state,
-        last.c.measurements != _CONTEXT.c.measurements,
-        last.c.checksum != _CONTEXT.c.checksum,
-        func.coalesce(open_issues.c.issues, 0) != _CONTEXT.c.issues,
+        last.c.state != CONTEXT.c.state,
+        last.c.measurements != CONTEXT.c.measurements,
+        last.c.checksum != CONTEXT.c.checksum,
+        func.coalesce(open_issues.c.issues, 0) != CONTEXT.c.issues,
     )
     query = (
-        select(_CONTEXT)
-        .outerjoin(last, last.c.context_id == _CONTEXT.c.id)
-        .outerjoin(open_issues, open_issues.c.context_id == _CONTEXT.c.id)
+        select(CONTEXT)
+        .outerjoin(last, last.c.context_id == CONTEXT.c.id)
+        .outerjoin(open_issues, open_issues.c.context_id == CONTEXT.c.id)
         .where(differs)
-        .order_by(_CONTEXT.c.id)
+        .order_by(CONTEXT.c.id)
     )
     for row in qc.execute(query):
         yield Inconsistency(
@@ -220,8 +200,8 @@ def context_members(qc: Connection) -> Iterator[Inconsistency]:
     basis = recorded_basis(qc, Build.CONTEXTS)
     if not basis:
         return
-    waiting = affected_runs(qc, list(qc.scalars(select(_DOCUMENT.c.id).where(_DOCUMENT.c.contexts_built.is_(False)))))
-    for page in pages(qc, select(_RUN.c.id, _RUN.c.procedure_id), _RUN.c.id, _RUNS_AT_ONCE):
+    waiting = affected_runs(qc, list(qc.scalars(select(DOCUMENT.c.id).where(DOCUMENT.c.contexts_built.is_(False)))))
+    for page in pages(qc, select(RUN.c.id, RUN.c.procedure_id), RUN.c.id, _RUNS_AT_ONCE):
         runs = [row.id for row in page if row.id not in waiting]
         wrong = recorded_members(qc, runs) ^ present_members(qc, runs, basis[COLONIES])
         for run_id in sorted({member.procedure_run_id for member in wrong}):

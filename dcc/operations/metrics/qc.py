@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from sqlalchemy import Connection, func, select
 
 from dcc.operations.metrics.families import Metric, gauge, timestamp
-from dcc.qc.models import ContextIssue, DataContext, Finding, ReferenceSnapshot
+from dcc.qc.models import CONTEXT, FINDING, ISSUE, SNAPSHOT
 
 
 def quality_families(connection: Connection) -> Iterator[Metric]:
     """All families about the content of the QC database."""
     findings = (
-        select(Finding.rule, Finding.severity, func.count())
-        .where(Finding.is_active.is_(True))
-        .group_by(Finding.rule, Finding.severity)
+        select(FINDING.c.rule, FINDING.c.severity, func.count())
+        .where(FINDING.c.is_active.is_(True))
+        .group_by(FINDING.c.rule, FINDING.c.severity)
     )
     yield gauge(
         "findings_active",
@@ -23,9 +23,7 @@ def quality_families(connection: Connection) -> Iterator[Metric]:
         ("rule", "severity"),
         {(rule, str(severity)): count for rule, severity, count in connection.execute(findings)},
     )
-    contexts = select(DataContext.centre, DataContext.state, func.count()).group_by(
-        DataContext.centre, DataContext.state
-    )
+    contexts = select(CONTEXT.c.centre, CONTEXT.c.state, func.count()).group_by(CONTEXT.c.centre, CONTEXT.c.state)
     yield gauge(
         "contexts",
         "Data contexts, by centre and state.",
@@ -35,9 +33,9 @@ def quality_families(connection: Connection) -> Iterator[Metric]:
     yield gauge(
         "context_issues_open",
         "Issues of data contexts that nobody has resolved.",
-        values=connection.scalar(select(func.count()).select_from(ContextIssue).where(ContextIssue.resolved.is_(None))),
+        values=connection.scalar(select(func.count()).select_from(ISSUE).where(ISSUE.c.resolved.is_(None))),
     )
-    snapshots = select(ReferenceSnapshot.name, ReferenceSnapshot.checked).where(ReferenceSnapshot.is_active.is_(True))
+    snapshots = select(SNAPSHOT.c.name, SNAPSHOT.c.checked).where(SNAPSHOT.c.is_active.is_(True))
     yield gauge(
         "reference_checked_timestamp_seconds",
         "When a set of reference data was last found at its source.",

@@ -12,7 +12,7 @@ from dcc.databases.transactions import run_reading
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
 from dcc.qc.database import open_qc_database
-from dcc.qc.models import Document
+from dcc.qc.models import DOCUMENT
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
 from dcc.tracker.crawls import SessionEntry, list_sessions
@@ -127,8 +127,8 @@ def _of_tracker(
 _DOCUMENTS = select(
     XmlFile.id, XmlFile.zip_id, XmlFile.fname, XmlFile.size_bytes, XmlFile.phase_id, XmlFile.status_id
 ).where(XmlFile.zip_id.in_(IDS))
-_COUNTS = select(Document.tracker_id, *(getattr(Document, f"{name}s") for name in ENTITIES)).where(
-    Document.tracker_id.in_(IDS)
+_COUNTS = select(DOCUMENT.c.tracker_id, *(DOCUMENT.c[f"{name}s"] for name in ENTITIES)).where(
+    DOCUMENT.c.tracker_id.in_(IDS)
 )
 
 

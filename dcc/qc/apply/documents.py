@@ -33,7 +33,7 @@ from dcc.databases.columns import utc_now
 from dcc.databases.transactions import run_writing
 from dcc.documents.origins import Origin
 from dcc.naming import Action
-from dcc.qc.apply.entity_rows import ENTITY_TABLES, NUMBERED_TABLES, copy_rows, loader_on
+from dcc.qc.apply.entity_rows import NUMBERED_TABLES, copy_rows, loader_on
 from dcc.qc.apply.ownership import NotPermitted, OtherCentre, OtherCentres
 from dcc.qc.apply.upload_findings import (
     FindingsKept,
@@ -56,7 +56,7 @@ from dcc.qc.apply.versions import (
     in_chunks,
     open_versions,
 )
-from dcc.qc.models import CentreBlock, Document, Finding, Lifetime, Measurement, ProcedureRun
+from dcc.qc.models import BLOCK, DOCUMENT, ENTITY_TABLES, FINDING, LIFETIME, MEASUREMENT, RUN
 from dcc.qc.rows.building import NUMBERED
 from dcc.qc.rows.documents import (
     DocumentPlace,
@@ -79,7 +79,6 @@ from dcc.rights import Rights
 from dcc.rules.upload import OWNERSHIP
 from dcc.vocabulary import DocumentState, EntityKind
 
-_DOCUMENT: Final = Document.__table__
 _COUNTED: Final = {
     EntityKind.SPECIMEN: "specimens",
     EntityKind.EXPERIMENT: "experiments",
@@ -178,13 +177,13 @@ def apply_on(
 
 def _rows_of(documents: Sequence[ToApply]) -> dict[Table, int]:
     """The most rows that documents add to each table with reserved ids."""
-    rows = dict.fromkeys((_DOCUMENT, *NUMBERED_TABLES), 0)
-    rows[_DOCUMENT] = len(documents)
+    rows = dict.fromkeys((DOCUMENT, *NUMBERED_TABLES), 0)
+    rows[DOCUMENT] = len(documents)
     for one in documents:
         for table in NUMBERED_TABLES[:-1]:
             before, last = one.prepared.rows[table.name]
             rows[table] += last - before
-    rows[Lifetime.__table__] = sum(rows[table] for table in ENTITY_TABLES.values())
+    rows[LIFETIME] = sum(rows[table] for table in ENTITY_TABLES.values())
     return rows
 
 
@@ -280,9 +279,9 @@ class _Application:
         for kind, table in ENTITY_TABLES.items():
             first, following = self._first[table.name], self._next[table.name]
             if following > first:
-                new_id = self._next[Lifetime.__tablename__]
+                new_id = self._next[LIFETIME.name]
                 open_versions(self._connection, kind, range(first, following), new_id)
-                self._next[Lifetime.__tablename__] += following - first
+                self._next[LIFETIME.name] += following - first
         for one in decided:
             self._note(one)
         return [one.applied for one in decided]
@@ -314,8 +313,8 @@ class _Application:
         newest = self._newest.before(document)
         if_not = self._if_not(one, confirmed)
         is_held = if_not is NotPermitted.REFUSE and document.action is Action.ADD
-        document_id = self._next[_DOCUMENT.name]
-        self._next[_DOCUMENT.name] += 1
+        document_id = self._next[DOCUMENT.name]
+        self._next[DOCUMENT.name] += 1
         rows = one.prepared.rows
         given = {table: self._next[table] - 1 - rows[table][0] for table in NUMBERED}
         decision = _Decision(self._current, one, document_id, given, NotPermitted.NOTE if is_held else if_not)
@@ -568,7 +567,7 @@ class _Decision:
 
 def _write_result(connection: Connection, one: _Decided) -> None:
     """Write the result of a document whose row exists."""
-    connection.execute(update(_DOCUMENT).where(_DOCUMENT.c.id == one.applied.document_id).values(_result(one)))
+    connection.execute(update(DOCUMENT).where(DOCUMENT.c.id == one.applied.document_id).values(_result(one)))
 
 
 def _result(one: _Decided) -> dict[str, Any]:
@@ -592,18 +591,17 @@ def write_findings(
         "is_active": True,
         "created": utc_now(),
     }
-    connection.execute(insert(Finding.__table__), [finding.columns() | common for finding in findings])
+    connection.execute(insert(FINDING), [finding.columns() | common for finding in findings])
 
 
 def _measurements_by_procedure(connection: Connection, document_id: int) -> dict[str, int]:
     """The number of a document's measurements of each procedure; reads only indexes."""
-    run, measurement = ProcedureRun.__table__, Measurement.__table__
     statement = (
-        select(run.c.procedure_id, func.count(measurement.c.procedure_run_id))
-        .join(measurement, measurement.c.procedure_run_id == run.c.id)
-        .where(run.c.document_id == document_id)
-        .group_by(run.c.procedure_id)
-        .order_by(run.c.procedure_id)
+        select(RUN.c.procedure_id, func.count(MEASUREMENT.c.procedure_run_id))
+        .join(MEASUREMENT, MEASUREMENT.c.procedure_run_id == RUN.c.id)
+        .where(RUN.c.document_id == document_id)
+        .group_by(RUN.c.procedure_id)
+        .order_by(RUN.c.procedure_id)
     )
     return {row[0]: row[1] for row in connection.execute(statement)}
 
@@ -633,9 +631,8 @@ def others_of(connection: Connection, document_ids: Sequence[int], rights: Right
     """The centres other than the archive's in stored documents, without counts."""
     if rights is None:
         return ()
-    block = CentreBlock.__table__.c
     centres: set[str] = set()
     for start in range(0, len(document_ids), CHUNK):
         some = document_ids[start : start + CHUNK]
-        centres.update(connection.scalars(select(block.centre).distinct().where(block.document_id.in_(some))))
+        centres.update(connection.scalars(select(BLOCK.c.centre).distinct().where(BLOCK.c.document_id.in_(some))))
     return tuple(OtherCentre(centre, {}) for centre in sorted(centres - {rights.own}))

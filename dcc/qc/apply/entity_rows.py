@@ -13,7 +13,7 @@ from typing import Final
 from sqlalchemy import Connection, Engine, String, Table
 
 from dcc.databases.attached_files import attached
-from dcc.qc import models
+from dcc.qc.models import DOCUMENT_TABLES, LIFETIME, MEASUREMENT, MEDIA, METADATA, RUN, STATUS_CODE
 from dcc.qc.rows.building import NUMBERED
 from dcc.qc.rows.bulk import LineLoader, LoadedLines
 from dcc.qc.rows.lines import with_fields
@@ -21,55 +21,19 @@ from dcc.qc.rows.prepared_file import Columns, PreparedDocument, quoted
 from dcc.qc.rows.procedures import OF_RUN
 from dcc.vocabulary import EntityKind, MetadataOwner, Validity
 
-_MEASUREMENT: Final = models.Measurement.__table__
-_RUN: Final = models.ProcedureRun.__table__
-
 _OWN_WORDS: Final = {"type", "owner_kind", "entity_kind"}
 """Columns with words of the platform's own, which always fit."""
 
 _LEXICAL_LIMIT: Final = 16_000
 """Characters; MySQL's TEXT holds four times as many bytes."""
 
-DOCUMENT_TABLES: Final = tuple(
-    model.__table__
-    for model in (
-        models.CentreBlock,
-        models.Specimen,
-        models.RelatedSpecimen,
-        models.Genotype,
-        models.ParentalStrain,
-        models.ChromosomalAlteration,
-        models.Chromosome,
-        models.Experiment,
-        models.ExperimentSpecimen,
-        models.Line,
-        models.Housing,
-        models.StatusCodeRow,
-        models.ProcedureRun,
-        models.Measurement,
-        models.Media,
-        models.MediaAssociation,
-        models.Dimension,
-        models.Metadata,
-        models.Lifetime,
-    )
-)
-"""The tables of a document's rows, parents before their children."""
-
-ENTITY_TABLES: Final[dict[EntityKind, Table]] = {
-    EntityKind.SPECIMEN: models.Specimen.__table__,
-    EntityKind.EXPERIMENT: models.Experiment.__table__,
-    EntityKind.LINE: models.Line.__table__,
-    EntityKind.HOUSING: models.Housing.__table__,
-}
-
 
 def _names(table: Table) -> tuple[str, ...]:
     """The columns of a table in prepared files."""
     names = tuple(f"{column.name}" for column in table.columns)
-    if table is _MEASUREMENT:
+    if table is MEASUREMENT:
         return tuple(name for name in names if name not in OF_RUN)
-    return (*names, *(name for name in OF_RUN if name not in names)) if table is _RUN else names
+    return (*names, *(name for name in OF_RUN if name not in names)) if table is RUN else names
 
 
 def _limits(table: Table) -> tuple[tuple[int, int, str], ...]:
@@ -86,10 +50,10 @@ def _limits(table: Table) -> tuple[tuple[int, int, str], ...]:
 BY_NAME: Final = {f"{table.name}": table for table in DOCUMENT_TABLES}
 """The tables by their names."""
 
-NUMBERED_TABLES: Final = tuple(BY_NAME[name] for name in (*NUMBERED, models.Lifetime.__tablename__))
+NUMBERED_TABLES: Final = tuple(BY_NAME[name] for name in (*NUMBERED, LIFETIME.name))
 """The tables whose ids come from `upload_lock.reserve_ids`; lifetimes last."""
 
-PREPARED_TABLES: Final = tuple(table for table in DOCUMENT_TABLES if table is not models.Lifetime.__table__)
+PREPARED_TABLES: Final = tuple(table for table in DOCUMENT_TABLES if table is not LIFETIME)
 """The tables whose rows are prepared: which versions are current is decided when a document is applied."""
 
 # SQLAlchemy's names are of a class of its own: a process that received one would load SQLAlchemy.
@@ -144,13 +108,13 @@ def _shifted(table: Table) -> str:
     given = {f"given_{name}": f":{name}" for name in _given(computed)}
     columns = []
     for column in table.columns:
-        of_run = table is _MEASUREMENT and column.name in OF_RUN
+        of_run = table is MEASUREMENT and column.name in OF_RUN
         name = f"{'run' if of_run else 'own'}.{quoted(column.name)}"
         own = {column.name: name, "owner_kind": "owner_kind"} | given
         columns.append(computed[column.name].format_map(own) if column.name in computed else name)
     source = f"{{source}}.{quoted(table.name)} AS own"
-    if table is _MEASUREMENT:
-        source += f" CROSS JOIN {{source}}.{quoted(_RUN.name)} AS run ON run.id = own.procedure_run_id"
+    if table is MEASUREMENT:
+        source += f" CROSS JOIN {{source}}.{quoted(RUN.name)} AS run ON run.id = own.procedure_run_id"
     return f"SELECT {', '.join(columns)} FROM {source} WHERE own.rowid > :row_before AND own.rowid <= :last_row"  # noqa: S608
 
 
@@ -158,7 +122,7 @@ def _loaded(table: Table) -> LoadedLines:
     """How the lines of a prepared file become rows of a table, once what is given stands at the end of each."""
     computed = _computed(table)
     fields = [name for name in _names(table) if name not in _NOT_SAID]
-    fields += OF_RUN if table is _MEASUREMENT else ()
+    fields += OF_RUN if table is MEASUREMENT else ()
     return LoadedLines(table, [*fields, *(f"given_{name}" for name in _given(computed))], computed)
 
 
@@ -193,12 +157,12 @@ _NOT_SAID: Final = {"is_current", "validity"}
 """The last columns of entities, which tell what became of them: prepared files do not know that."""
 
 _OWNERS: Final = {
-    models.Metadata.__table__: {
-        MetadataOwner.PROCEDURE.value: models.ProcedureRun.__tablename__,
-        MetadataOwner.MEDIA.value: models.Media.__tablename__,
-        MetadataOwner.SERIES_MEDIA.value: models.Media.__tablename__,
+    METADATA: {
+        MetadataOwner.PROCEDURE.value: RUN.name,
+        MetadataOwner.MEDIA.value: MEDIA.name,
+        MetadataOwner.SERIES_MEDIA.value: MEDIA.name,
     },
-    **{table: {kind.value: kind.value for kind in EntityKind} for table in (models.StatusCodeRow.__table__, _RUN)},
+    **{table: {kind.value: kind.value for kind in EntityKind} for table in (STATUS_CODE, RUN)},
 }
 """The tables of owners, by the kinds used for them."""
 

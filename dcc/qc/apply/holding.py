@@ -12,20 +12,19 @@ from dcc.naming import Action
 from dcc.qc.apply.signatures import check_signature
 from dcc.qc.apply.upload_lock import PATIENCE_SECONDS, lock_centres_of
 from dcc.qc.apply.versions import CHUNK
-from dcc.qc.models import Document, Finding
+from dcc.qc.models import DOCUMENT, FINDING
 from dcc.rules.upload import OWNERSHIP
 from dcc.vocabulary import DocumentState
 
 
 def held_for(connection: Connection, document_ids: Sequence[int]) -> dict[int, set[str]]:
     """The centres because of whose data documents are held, by the documents' ids."""
-    finding = Finding.__table__.c
     found: dict[int, set[str]] = {}
     for start in range(0, len(document_ids), CHUNK):
-        query = select(finding.document_id, finding.value).where(
-            finding.document_id.in_(document_ids[start : start + CHUNK]),
-            finding.rule == OWNERSHIP,
-            finding.is_active,
+        query = select(FINDING.c.document_id, FINDING.c.value).where(
+            FINDING.c.document_id.in_(document_ids[start : start + CHUNK]),
+            FINDING.c.rule == OWNERSHIP,
+            FINDING.c.is_active,
         )
         for document_id, centre in connection.execute(query):
             found.setdefault(document_id, set()).add(centre)
@@ -48,19 +47,18 @@ def confirm_held(
     or too long, and as `run_writing`.
     """
     check_signature(author, reason)
-    document = Document.__table__
-    of_zip = (document.c.zip_file == zip_file) & (document.c.zip_action == action.value)
-    held = of_zip & (document.c.state == DocumentState.HELD.value)
+    of_zip = (DOCUMENT.c.zip_file == zip_file) & (DOCUMENT.c.zip_action == action.value)
+    held = of_zip & (DOCUMENT.c.state == DocumentState.HELD.value)
 
     def work(connection: Connection) -> tuple[int, ...]:
-        lock_centres_of(connection, connection.scalars(select(document.c.id).where(of_zip)).all())
-        ids = connection.scalars(select(document.c.id).where(held).order_by(document.c.id)).all()
+        lock_centres_of(connection, connection.scalars(select(DOCUMENT.c.id).where(of_zip)).all())
+        ids = connection.scalars(select(DOCUMENT.c.id).where(held).order_by(DOCUMENT.c.id)).all()
         if not ids:
             raise NotFoundError(
                 f"No document of {action.value}/{zip_file} is held. Check the action and the name; what was applied "
                 "or refused need not be confirmed."
             )
-        connection.execute(update(document).where(held).values(author=author, reason=reason))
+        connection.execute(update(DOCUMENT).where(held).values(author=author, reason=reason))
         return tuple(ids)
 
     return run_writing(engine, work, patience_seconds=patience_seconds)

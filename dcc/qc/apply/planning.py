@@ -14,18 +14,10 @@ from sqlalchemy import ColumnElement, Connection, Engine, FromClause, RowMapping
 
 from dcc.databases.transactions import run_writing
 from dcc.qc.apply.documents import Applied, ToApply, apply_on
-from dcc.qc.apply.entity_rows import ENTITY_TABLES
 from dcc.qc.apply.ownership import NotPermitted
 from dcc.qc.apply.upload_lock import PATIENCE_SECONDS
 from dcc.qc.apply.versions import UPDATED, in_chunks, key_columns, key_of_row, same_text
-from dcc.qc.models import (
-    Experiment,
-    ExperimentSpecimen,
-    Lifetime,
-    Measurement,
-    ProcedureRun,
-    Specimen,
-)
+from dcc.qc.models import ENTITY_TABLES, EXPERIMENT, LIFETIME, MEASUREMENT, NAMED, RUN, SPECIMEN
 from dcc.rules.upload import describe
 from dcc.vocabulary import EntityKind
 
@@ -120,8 +112,8 @@ Entities = dict[int, RowMapping]
 
 def _pairs(connection: Connection, kind: EntityKind, document_id: int) -> Iterator[tuple[Entities, Entities]]:
     """What the document ended, in chunks, each with its replacement; then what it opened besides."""
-    ended = _versions(connection, kind, Lifetime.__table__.c.ended_by, document_id)
-    opened = _versions(connection, kind, Lifetime.__table__.c.opened_by, document_id)
+    ended = _versions(connection, kind, LIFETIME.c.ended_by, document_id)
+    opened = _versions(connection, kind, LIFETIME.c.opened_by, document_id)
     by_key = {_key(kind, row): row_id for row_id, row in opened.items()}
     for chunk in in_chunks(ended.items()):
         old = dict(chunk)
@@ -132,10 +124,10 @@ def _pairs(connection: Connection, kind: EntityKind, document_id: int) -> Iterat
 
 
 def _versions(connection: Connection, kind: EntityKind, side: Any, document_id: int) -> Entities:
-    table, lifetime = ENTITY_TABLES[kind], Lifetime.__table__
-    of_kind = (lifetime.c.entity_id == table.c.id) & (lifetime.c.entity_kind == kind.value)
+    table = ENTITY_TABLES[kind]
+    of_kind = (LIFETIME.c.entity_id == table.c.id) & (LIFETIME.c.entity_kind == kind.value)
     extra = [column for column in key_columns(kind) if column.name == UPDATED]
-    statement = select(table, *extra).join(lifetime, of_kind).where(side == document_id).order_by(table.c.id)
+    statement = select(table, *extra).join(LIFETIME, of_kind).where(side == document_id).order_by(table.c.id)
     return {row["id"]: row for row in connection.execute(statement).mappings()}
 
 
@@ -162,11 +154,10 @@ def _values(connection: Connection, kind: EntityKind, rows: Entities) -> dict[tu
     found = {_key(kind, row): _columns(row) for row in rows.values()}
     if kind is EntityKind.SPECIMEN:
         return found
-    run, measurement = ProcedureRun.__table__, Measurement.__table__
-    columns = [measurement.c[name] for name in ("parameter_id", "sequence_id", "increment", "item", "value", "status")]
-    own = (run.c.owner_kind == kind.value) & run.c.owner_id.in_(rows)
-    statement = select(run.c.owner_id, *columns).join(measurement, measurement.c.procedure_run_id == run.c.id)
-    for row in connection.execute(statement.where(own).order_by(measurement.c.id)):
+    columns = [MEASUREMENT.c[name] for name in ("parameter_id", "sequence_id", "increment", "item", "value", "status")]
+    own = (RUN.c.owner_kind == kind.value) & RUN.c.owner_id.in_(rows)
+    statement = select(RUN.c.owner_id, *columns).join(MEASUREMENT, MEASUREMENT.c.procedure_run_id == RUN.c.id)
+    for row in connection.execute(statement.where(own).order_by(MEASUREMENT.c.id)):
         values = found[_key(kind, rows[row.owner_id])]
         place = [f"sequence {row.sequence_id}"] if row.sequence_id is not None else []
         place += [f"increment {row.increment}"] if row.increment is not None else []
@@ -183,18 +174,17 @@ def _columns(row: RowMapping) -> dict[str, str]:
 
 def _contexts(connection: Connection, kind: EntityKind, ids: list[int]) -> set[TouchedContext]:
     """The contexts of the measurements of experiments, lines or housings; of an experiment, of each of its animals."""
-    run, measurement, specimen = ProcedureRun.__table__, Measurement.__table__, Specimen.__table__
-    named, table = ExperimentSpecimen.__table__, ENTITY_TABLES[kind]
-    own = and_(run.c.owner_kind == kind.value, run.c.owner_id == table.c.id)
-    source = table.join(run, own).join(measurement, measurement.c.procedure_run_id == run.c.id)
+    table = ENTITY_TABLES[kind]
+    own = and_(RUN.c.owner_kind == kind.value, RUN.c.owner_id == table.c.id)
+    source = table.join(RUN, own).join(MEASUREMENT, MEASUREMENT.c.procedure_run_id == RUN.c.id)
     whose: list[ColumnElement[Any]] = [null(), null()]
     if kind is EntityKind.LINE:
         whose = [table.c.colony_id, null()]
     elif kind is EntityKind.EXPERIMENT:
-        same = and_(specimen.c.centre == table.c.centre, same_text(specimen.c.specimen_id, named.c.specimen_id))
-        source = source.outerjoin(named, named.c.experiment_row == table.c.id)
-        source = source.outerjoin(specimen, and_(same, specimen.c.is_current))
-        whose = _whose(specimen)
+        same = and_(SPECIMEN.c.centre == table.c.centre, same_text(SPECIMEN.c.specimen_id, NAMED.c.specimen_id))
+        source = source.outerjoin(NAMED, NAMED.c.experiment_row == table.c.id)
+        source = source.outerjoin(SPECIMEN, and_(same, SPECIMEN.c.is_current))
+        whose = _whose(SPECIMEN)
     return _found_contexts(connection, source, whose, table.c.id, ids)
 
 
@@ -204,22 +194,20 @@ def _contexts_of_animals(connection: Connection, old: Entities, new: Entities) -
     after = {_key(EntityKind.SPECIMEN, row): row for row in new.values()}
     moved = [key for key in before.keys() | after.keys() if _animal(before.get(key)) != _animal(after.get(key))]
     ids = [side[key]["id"] for side in (before, after) for key in moved if key in side]
-    run, measurement, specimen = ProcedureRun.__table__, Measurement.__table__, Specimen.__table__
-    named, experiment = ExperimentSpecimen.__table__, Experiment.__table__
-    own = and_(run.c.owner_kind == EntityKind.EXPERIMENT.value, run.c.owner_id == experiment.c.id)
+    own = and_(RUN.c.owner_kind == EntityKind.EXPERIMENT.value, RUN.c.owner_id == EXPERIMENT.c.id)
     of_centre = and_(
-        experiment.c.id == named.c.experiment_row, experiment.c.centre == specimen.c.centre, experiment.c.is_current
+        EXPERIMENT.c.id == NAMED.c.experiment_row, EXPERIMENT.c.centre == SPECIMEN.c.centre, EXPERIMENT.c.is_current
     )
     source = (
-        specimen.join(named, same_text(named.c.specimen_id, specimen.c.specimen_id))
-        .join(experiment, of_centre)
-        .join(run, own)
-        .join(measurement, measurement.c.procedure_run_id == run.c.id)
+        SPECIMEN.join(NAMED, same_text(NAMED.c.specimen_id, SPECIMEN.c.specimen_id))
+        .join(EXPERIMENT, of_centre)
+        .join(RUN, own)
+        .join(MEASUREMENT, MEASUREMENT.c.procedure_run_id == RUN.c.id)
     )
-    found = _found_contexts(connection, source, _whose(specimen), specimen.c.id, ids)
+    found = _found_contexts(connection, source, _whose(SPECIMEN), SPECIMEN.c.id, ids)
     appeared = [after[key]["id"] for key in moved if key not in before]
     unknown: list[ColumnElement[Any]] = [null(), null()]
-    return found | _found_contexts(connection, source, unknown, specimen.c.id, appeared)
+    return found | _found_contexts(connection, source, unknown, SPECIMEN.c.id, appeared)
 
 
 def _animal(row: RowMapping | None) -> tuple[Any, ...] | None:
@@ -234,7 +222,7 @@ def _whose(specimen: Any) -> list[ColumnElement[Any]]:
 def _found_contexts(
     connection: Connection, source: FromClause, whose: list[ColumnElement[Any]], column: Any, ids: list[int]
 ) -> set[TouchedContext]:
-    place = [Measurement.__table__.c[name] for name in _PLACE]
+    place = [MEASUREMENT.c[name] for name in _PLACE]
     statement = select(*place, *whose).distinct().select_from(source)
     found: set[TouchedContext] = set()
     for chunk in in_chunks(ids):

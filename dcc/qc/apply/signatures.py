@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from dcc.errors import ConfigurationError
-from dcc.qc.models import Document
+from dcc.qc.models import DOCUMENT
 
-_LIMITS: Final = {name: int(getattr(Document.__table__.c[name].type, "length", 0)) for name in ("author", "reason")}
+_LIMITS: Final = {name: int(getattr(DOCUMENT.c[name].type, "length", 0)) for name in ("author", "reason")}
 
 
 def check_signature(author: str | None, reason: str | None) -> None:

@@ -14,7 +14,7 @@ from dcc.documents.origins import Origin
 from dcc.messages import Details, message
 from dcc.naming import Action
 from dcc.qc.apply.versions import Version
-from dcc.qc.models import Finding
+from dcc.qc.models import FINDING
 from dcc.qc.rows.documents import DocumentPlace
 from dcc.qc.rows.entity_keys import Key
 from dcc.qc.rows.types import TooLong
@@ -181,9 +181,8 @@ _NOT_PERMITTED: Final = {
 
 def findings_of(connection: Connection, document_id: int) -> tuple[UploadFinding, ...]:
     """The active findings of the upload on a document."""
-    table = Finding.__table__
-    of_upload = (table.c.document_id == document_id) & table.c.rule.in_(UPLOAD_RULES) & table.c.is_active
-    rows = connection.execute(select(table).where(of_upload).order_by(table.c.id))
+    of_upload = (FINDING.c.document_id == document_id) & FINDING.c.rule.in_(UPLOAD_RULES) & FINDING.c.is_active
+    rows = connection.execute(select(FINDING).where(of_upload).order_by(FINDING.c.id))
     return tuple(
         UploadFinding(
             row.code,

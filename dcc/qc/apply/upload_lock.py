@@ -28,18 +28,15 @@ from dcc.databases.database import OUTAGE_SECONDS
 from dcc.databases.engines import is_contention
 from dcc.databases.transactions import run_reading
 from dcc.qc.apply.versions import in_chunks
-from dcc.qc.models import CentreBlock, CentreLock, Document, ReservedIds, UploadLock
+from dcc.qc.models import BLOCK, CENTRE_LOCK, DOCUMENT, RESERVED_IDS, UPLOAD_LOCK
 from dcc.qc.models.base import CENTRE_LENGTH
 
 PATIENCE_SECONDS: Final = 3_600.0
 """Seconds to wait for a lock."""
 
-_LOCK: Final = UploadLock.__table__
-_CENTRE: Final = CentreLock.__table__
-_RESERVED: Final = ReservedIds.__table__
 _COMMON, _IDS = 1, 2
 """Rows of `upload_lock`: the common lock, and the lock for reserving ids."""
-_COMMON_LOCK: Final = select(_LOCK.c.id).where(_LOCK.c.id == _COMMON)
+_COMMON_LOCK: Final = select(UPLOAD_LOCK.c.id).where(UPLOAD_LOCK.c.id == _COMMON)
 _HOST: Final = socket.gethostname()[:128]
 
 
@@ -55,7 +52,7 @@ class Reserved(NamedTuple):
 
 def lock_all(connection: Connection) -> None:
     """Lock the data of all centres until the transaction ends."""
-    _hold(connection, _LOCK, [{"id": _COMMON}])
+    _hold(connection, UPLOAD_LOCK, [{"id": _COMMON}])
 
 
 def lock_centres(connection: Connection, centres: Iterable[str]) -> None:
@@ -70,7 +67,7 @@ def lock_centres(connection: Connection, centres: Iterable[str]) -> None:
         lock_all(connection)
     rows = [{"centre": centre} for centre in _names(centres)]
     if rows:
-        _hold(connection, _CENTRE, rows)
+        _hold(connection, CENTRE_LOCK, rows)
 
 
 def lock_centres_of(connection: Connection, document_ids: Collection[int]) -> None:
@@ -80,13 +77,12 @@ def lock_centres_of(connection: Connection, document_ids: Collection[int]) -> No
 
 def centres_of(connection: Connection, document_ids: Collection[int]) -> set[str]:
     """The centres from which documents, or those that they withdrew, came, and whose data they have."""
-    document, block = Document.__table__.c, CentreBlock.__table__.c
     centres: set[str] = set()
     for chunk in in_chunks(sorted(document_ids)):
-        rows = connection.execute(select(document.centre, document.undoes).where(document.id.in_(chunk))).all()
+        rows = connection.execute(select(DOCUMENT.c.centre, DOCUMENT.c.undoes).where(DOCUMENT.c.id.in_(chunk))).all()
         with_data = {*chunk, *(row.undoes for row in rows if row.undoes is not None)}
         centres.update(row.centre for row in rows)
-        centres.update(connection.scalars(select(block.centre).distinct().where(block.document_id.in_(with_data))))
+        centres.update(connection.scalars(select(BLOCK.c.centre).distinct().where(BLOCK.c.document_id.in_(with_data))))
     return centres
 
 
@@ -111,17 +107,17 @@ def reserve_ids(connection: Connection, centres: Collection[str], rows: Mapping[
     with aside(connection) as own:
         if own.dialect.name == "sqlite":
             return Reserved({name: last + 1 for name, last in _highest(own, rows)}, utc_now())
-        _hold(own, _LOCK, [{"id": _IDS}])
-        at = own.scalars(select(_LOCK.c.acquired).where(_LOCK.c.id == _IDS)).one()
+        _hold(own, UPLOAD_LOCK, [{"id": _IDS}])
+        at = own.scalars(select(UPLOAD_LOCK.c.acquired).where(UPLOAD_LOCK.c.id == _IDS)).one()
         owner = min(_names(centres), default="")
-        others = select(_RESERVED.c.name, func.max(_RESERVED.c.last)).where(_RESERVED.c.owner != owner)
-        taken = dict(own.execute(others.group_by(_RESERVED.c.name)).all())
+        others = select(RESERVED_IDS.c.name, func.max(RESERVED_IDS.c.last)).where(RESERVED_IDS.c.owner != owner)
+        taken = dict(own.execute(others.group_by(RESERVED_IDS.c.name)).all())
         following = {name: max(last, taken.get(name, 0)) + 1 for name, last in _highest(own, rows)}
         reserved = [
             {"owner": owner, "name": f"{table.name}", "last": following[table.name] + number - 1}
             for table, number in rows.items()
         ]
-        upsert(own, _RESERVED, reserved)
+        upsert(own, RESERVED_IDS, reserved)
         return Reserved(following, at)
 
 
@@ -151,11 +147,11 @@ def _pass_by(connection: Connection, *, nowait: bool) -> None:
     if connection.dialect.name == "sqlite":
         return
     # A centre without a committed transaction is known by its ids.
-    known = connection.scalars(union(select(_CENTRE.c.centre), select(_RESERVED.c.owner))).all()
+    known = connection.scalars(union(select(CENTRE_LOCK.c.centre), select(RESERVED_IDS.c.owner))).all()
     connection.execute(_COMMON_LOCK.with_for_update(read=True, nowait=nowait))
     connection.commit()
     for centre in known:
-        lock = select(_CENTRE.c.centre).where(_CENTRE.c.centre == centre)
+        lock = select(CENTRE_LOCK.c.centre).where(CENTRE_LOCK.c.centre == centre)
         connection.execute(lock.with_for_update(read=True, nowait=nowait))
         connection.commit()
 

@@ -28,8 +28,7 @@ from sqlalchemy import (
 )
 
 from dcc.databases.list_parameters import as_json, texts_given, texts_in
-from dcc.qc.apply.entity_rows import ENTITY_TABLES
-from dcc.qc.models import Experiment, ExperimentSpecimen, Lifetime
+from dcc.qc.models import ENTITY_TABLES, EXPERIMENT, LIFETIME, NAMED
 from dcc.qc.models.base import ID_LENGTH
 from dcc.qc.rows.bulk import insert_bulk
 from dcc.qc.rows.entity_keys import Key, iso_day
@@ -146,15 +145,14 @@ def key_of_row(values: Sequence[Any]) -> Key:
 
 def experiments_about(connection: Connection, keys: Collection[Key]) -> dict[Key, list[str]]:
     """The experimentIDs of the current experiments on these specimens, if they have any."""
-    experiment, named = Experiment.__table__, ExperimentSpecimen.__table__
-    columns = (experiment.c.centre, named.c.specimen_id, experiment.c.experiment_id)
+    columns = (EXPERIMENT.c.centre, NAMED.c.specimen_id, EXPERIMENT.c.experiment_id)
     found: dict[Key, list[str]] = {}
     for chunk in in_chunks(sorted({str(key[1]) for key in keys})):
         statement = (
             select(*columns)
-            .join(experiment, experiment.c.id == named.c.experiment_row)
-            .where(named.c.specimen_id.in_(chunk), experiment.c.is_current)
-            .order_by(experiment.c.id)
+            .join(EXPERIMENT, EXPERIMENT.c.id == NAMED.c.experiment_row)
+            .where(NAMED.c.specimen_id.in_(chunk), EXPERIMENT.c.is_current)
+            .order_by(EXPERIMENT.c.id)
         )
         for centre, specimen_id, experiment_id in connection.execute(statement):
             found.setdefault((centre, specimen_id), []).append(experiment_id)
@@ -171,16 +169,16 @@ def open_versions(connection: Connection, kind: EntityKind, row_ids: range, firs
     shifted = table.c.id + (first_id - row_ids.start)
     opened = select(shifted, literal(kind.value), table.c.id, table.c.document_id).where(are_new)
     columns = ["id", "entity_kind", "entity_id", "opened_by"]
-    connection.execute(insert(Lifetime.__table__).from_select(columns, opened))
+    connection.execute(insert(LIFETIME).from_select(columns, opened))
 
 
 def end_versions(connection: Connection, kind: EntityKind, ids: Iterable[int], document_id: int) -> None:
     """End current versions by a document."""
-    table, lifetime = ENTITY_TABLES[kind], Lifetime.__table__
+    table = ENTITY_TABLES[kind]
     for chunk in in_chunks(ids):
         connection.execute(update(table).where(table.c.id.in_(chunk)).values(is_current=False))
-        of_these = (lifetime.c.entity_kind == kind.value) & lifetime.c.entity_id.in_(chunk)
-        connection.execute(update(lifetime).where(of_these, lifetime.c.ended_by.is_(None)).values(ended_by=document_id))
+        of_these = (LIFETIME.c.entity_kind == kind.value) & LIFETIME.c.entity_id.in_(chunk)
+        connection.execute(update(LIFETIME).where(of_these, LIFETIME.c.ended_by.is_(None)).values(ended_by=document_id))
 
 
 def reopen_versions(
@@ -191,7 +189,7 @@ def reopen_versions(
     for chunk in in_chunks(ids):
         connection.execute(update(table).where(table.c.id.in_(chunk)).values(is_current=True))
         rows = [(next(new_ids), kind.value, row_id, document_id, None) for row_id in chunk]
-        insert_bulk(connection, Lifetime.__table__, rows)
+        insert_bulk(connection, LIFETIME, rows)
 
 
 def in_chunks(items: Iterable[T]) -> Iterator[list[T]]:

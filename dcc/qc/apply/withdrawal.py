@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 from sqlalchemy import Connection, Engine, Row, Select, and_, exists, func, insert, select, update
 
@@ -18,18 +18,14 @@ from dcc.databases.transactions import run_writing
 from dcc.errors import NotDelegatedError, NotFoundError
 from dcc.naming import Action
 from dcc.qc.apply.documents import others_of
-from dcc.qc.apply.entity_rows import ENTITY_TABLES
 from dcc.qc.apply.holding import held_for
 from dcc.qc.apply.signatures import check_signature
 from dcc.qc.apply.upload_lock import PATIENCE_SECONDS, Reserved, centres_of, lock_centres_of, reserve_ids
 from dcc.qc.apply.versions import end_versions, reopen_versions, same_key, same_text
-from dcc.qc.models import Document, Experiment, ExperimentSpecimen, Lifetime, Specimen
+from dcc.qc.models import DOCUMENT, ENTITY_TABLES, EXPERIMENT, LIFETIME, NAMED, SPECIMEN
 from dcc.qc.rows.documents import close_findings
 from dcc.rights import Rights
 from dcc.vocabulary import DocumentAction, DocumentState, EntityKind
-
-_DOCUMENT: Final = Document.__table__
-_LIFETIME: Final = Lifetime.__table__
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +94,13 @@ def undo_submission(
     for `patience_seconds`.
     """
     check_signature(author, reason)
-    table = _DOCUMENT.c
+    table = DOCUMENT.c
     of_zip = (table.zip_file == zip_file) & (table.zip_action == action.value)
     is_held = of_zip & (table.state == DocumentState.HELD.value)
 
     def work(connection: Connection) -> Undone:
         lock_centres_of(connection, connection.scalars(select(table.id).where(of_zip)).all())
-        ids = connection.scalars(select(table.id).where(of_zip & _stands(_DOCUMENT))).all()
+        ids = connection.scalars(select(table.id).where(of_zip & _stands(DOCUMENT))).all()
         held = connection.scalars(select(table.id).where(is_held)).all()
         if not ids and not held:
             raise NotFoundError(
@@ -115,7 +111,7 @@ def undo_submission(
         _require_rights(action, zip_file, rights, [other.centre for other in others])
         undone = {"state": DocumentState.UNDONE.value, "author": author, "reason": reason}
         declined = _held_documents(connection, held)
-        connection.execute(update(_DOCUMENT).where(is_held).values(undone))
+        connection.execute(update(DOCUMENT).where(is_held).values(undone))
         for document_id in held:
             close_findings(connection, document_id, document_id)
         found = _undo(connection, ids, author, reason)
@@ -129,7 +125,7 @@ def undo_submission(
 def _held_documents(connection: Connection, ids: Sequence[int]) -> tuple[DeclinedDocument, ...]:
     """Those of these documents that are held because of their data's centre, once for each centre."""
     centres = held_for(connection, ids)
-    table = _DOCUMENT.c
+    table = DOCUMENT.c
     names = connection.execute(select(table.id, table.file_name).where(table.id.in_(centres)).order_by(table.id))
     return tuple(DeclinedDocument(centre, name) for number, name in names for centre in sorted(centres[number]))
 
@@ -159,11 +155,11 @@ def _undo(connection: Connection, ids: Sequence[int], author: str | None, reason
     withdrawn = sorted(set(ids), reverse=True)
     if not withdrawn:
         return Undone((), (), ())
-    ended = select(func.count()).select_from(_LIFETIME).where(_LIFETIME.c.ended_by.in_(withdrawn))
-    rows = {_DOCUMENT: len(withdrawn), _LIFETIME: connection.scalar(ended) or 0}
+    ended = select(func.count()).select_from(LIFETIME).where(LIFETIME.c.ended_by.in_(withdrawn))
+    rows = {DOCUMENT: len(withdrawn), LIFETIME: connection.scalar(ended) or 0}
     reserved = reserve_ids(connection, centres_of(connection, withdrawn), rows)
     for document_id in withdrawn:
-        row = connection.execute(select(_DOCUMENT).where(_DOCUMENT.c.id == document_id)).one_or_none()
+        row = connection.execute(select(DOCUMENT).where(DOCUMENT.c.id == document_id)).one_or_none()
         if row is None or row.state != DocumentState.APPLIED.value:
             raise NotFoundError(
                 f"Document {document_id} does not stand in the QC database. Check its number; what was withdrawn "
@@ -182,11 +178,11 @@ def _undo(connection: Connection, ids: Sequence[int], author: str | None, reason
 
 
 def _withdraw(connection: Connection, row: Row[Any], reserved: Reserved, author: str | None, reason: str | None) -> int:
-    undo_id = reserved.following[_DOCUMENT.name]
-    reserved.following[_DOCUMENT.name] += 1
+    undo_id = reserved.following[DOCUMENT.name]
+    reserved.following[DOCUMENT.name] += 1
     same = {name: getattr(row, name) for name in ("zip_action", "zip_file", "file_name", "kind", "centre", "created")}
     connection.execute(
-        insert(_DOCUMENT).values(
+        insert(DOCUMENT).values(
             id=undo_id,
             inc=row.inc,
             action=DocumentAction.UNDO.value,
@@ -201,14 +197,12 @@ def _withdraw(connection: Connection, row: Row[Any], reserved: Reserved, author:
     for kind, table in ENTITY_TABLES.items():
         opened = select(table.c.id).where(table.c.document_id == row.id, table.c.is_current)
         end_versions(connection, kind, connection.scalars(opened).all(), undo_id)
-        ended = select(_LIFETIME.c.entity_id).where(
-            _LIFETIME.c.ended_by == row.id, _LIFETIME.c.entity_kind == kind.value
-        )
+        ended = select(LIFETIME.c.entity_id).where(LIFETIME.c.ended_by == row.id, LIFETIME.c.entity_kind == kind.value)
         again = connection.scalars(ended).all()
-        reopen_versions(connection, kind, again, undo_id, reserved.following[_LIFETIME.name])
-        reserved.following[_LIFETIME.name] += len(again)
+        reopen_versions(connection, kind, again, undo_id, reserved.following[LIFETIME.name])
+        reserved.following[LIFETIME.name] += len(again)
     close_findings(connection, row.id, undo_id)
-    connection.execute(update(_DOCUMENT).where(_DOCUMENT.c.id == row.id).values(state=DocumentState.UNDONE.value))
+    connection.execute(update(DOCUMENT).where(DOCUMENT.c.id == row.id).values(state=DocumentState.UNDONE.value))
     return undo_id
 
 
@@ -223,7 +217,7 @@ def builders_on(connection: Connection, document_id: int) -> tuple[Builder, ...]
         found.setdefault(later, "brought experiments about its specimens")
     for later in connection.scalars(_specimens_gone_since(document_id)):
         found.setdefault(later, "deleted specimens of experiments that would come back")
-    table = _DOCUMENT.c
+    table = DOCUMENT.c
     rows = connection.execute(
         select(table.id, table.zip_action, table.zip_file, table.file_name)
         .where(table.id.in_(found))
@@ -239,7 +233,7 @@ def _stands(document: Any) -> Any:
 def _changed_since(kind: EntityKind, document_id: int, side: str) -> Select[Any]:
     """Later documents that opened or ended a version of an entity that this one changed."""
     mine, others = ENTITY_TABLES[kind].alias("mine"), ENTITY_TABLES[kind].alias("others")
-    touched, later, document = _LIFETIME.alias("touched"), _LIFETIME.alias("later"), _DOCUMENT.alias("d")
+    touched, later, document = LIFETIME.alias("touched"), LIFETIME.alias("later"), DOCUMENT.alias("d")
     of_this = (touched.c.opened_by == document_id) | (touched.c.ended_by == document_id)
     return (
         select(document.c.id)
@@ -255,44 +249,42 @@ def _changed_since(kind: EntityKind, document_id: int, side: str) -> Select[Any]
 
 def _experiments_on_added(document_id: int) -> Select[Any]:
     """Later documents with effective experiments on specimens that this one added."""
-    specimen, named, experiment = Specimen.__table__, ExperimentSpecimen.__table__, Experiment.__table__
-    added, opened, document = _LIFETIME.alias("added"), _LIFETIME.alias("opened"), _DOCUMENT.alias("d")
+    added, opened, document = LIFETIME.alias("added"), LIFETIME.alias("opened"), DOCUMENT.alias("d")
     return (
         select(document.c.id)
         .distinct()
-        .select_from(specimen)
-        .join(_DOCUMENT, and_(_DOCUMENT.c.id == specimen.c.document_id, _DOCUMENT.c.action == DocumentAction.ADD.value))
-        .join(added, and_(added.c.entity_kind == EntityKind.SPECIMEN.value, added.c.entity_id == specimen.c.id))
-        .join(named, same_text(named.c.specimen_id, specimen.c.specimen_id))
-        .join(experiment, and_(experiment.c.id == named.c.experiment_row, experiment.c.centre == specimen.c.centre))
-        .join(document, document.c.id == experiment.c.document_id)
+        .select_from(SPECIMEN)
+        .join(DOCUMENT, and_(DOCUMENT.c.id == SPECIMEN.c.document_id, DOCUMENT.c.action == DocumentAction.ADD.value))
+        .join(added, and_(added.c.entity_kind == EntityKind.SPECIMEN.value, added.c.entity_id == SPECIMEN.c.id))
+        .join(NAMED, same_text(NAMED.c.specimen_id, SPECIMEN.c.specimen_id))
+        .join(EXPERIMENT, and_(EXPERIMENT.c.id == NAMED.c.experiment_row, EXPERIMENT.c.centre == SPECIMEN.c.centre))
+        .join(document, document.c.id == EXPERIMENT.c.document_id)
         .join(
             opened,
             and_(
                 opened.c.entity_kind == EntityKind.EXPERIMENT.value,
-                opened.c.entity_id == experiment.c.id,
+                opened.c.entity_id == EXPERIMENT.c.id,
                 opened.c.opened_by == document.c.id,
             ),
         )
-        .where(specimen.c.document_id == document_id, document.c.id > document_id, _stands(document))
+        .where(SPECIMEN.c.document_id == document_id, document.c.id > document_id, _stands(document))
     )
 
 
 def _specimens_gone_since(document_id: int) -> Select[Any]:
     """Later documents that deleted specimens, missing since, of experiments that this one ended."""
-    specimen, named, experiment = Specimen.__table__, ExperimentSpecimen.__table__, Experiment.__table__
-    ended, gone, document = _LIFETIME.alias("ended"), _LIFETIME.alias("gone"), _DOCUMENT.alias("d")
-    there = specimen.alias("there")
-    same = same_key(EntityKind.SPECIMEN, there, specimen)
-    about = and_(specimen.c.centre == experiment.c.centre, same_text(specimen.c.specimen_id, named.c.specimen_id))
+    ended, gone, document = LIFETIME.alias("ended"), LIFETIME.alias("gone"), DOCUMENT.alias("d")
+    there = SPECIMEN.alias("there")
+    same = same_key(EntityKind.SPECIMEN, there, SPECIMEN)
+    about = and_(SPECIMEN.c.centre == EXPERIMENT.c.centre, same_text(SPECIMEN.c.specimen_id, NAMED.c.specimen_id))
     return (
         select(document.c.id)
         .distinct()
         .select_from(ended)
-        .join(experiment, experiment.c.id == ended.c.entity_id)
-        .join(named, named.c.experiment_row == experiment.c.id)
-        .join(specimen, about)
-        .join(gone, and_(gone.c.entity_kind == EntityKind.SPECIMEN.value, gone.c.entity_id == specimen.c.id))
+        .join(EXPERIMENT, EXPERIMENT.c.id == ended.c.entity_id)
+        .join(NAMED, NAMED.c.experiment_row == EXPERIMENT.c.id)
+        .join(SPECIMEN, about)
+        .join(gone, and_(gone.c.entity_kind == EntityKind.SPECIMEN.value, gone.c.entity_id == SPECIMEN.c.id))
         .join(document, document.c.id == gone.c.ended_by)
         .where(
             ended.c.entity_kind == EntityKind.EXPERIMENT.value,

@@ -17,23 +17,8 @@ from dcc.databases.row_texts import rows_of
 from dcc.naming import DocumentKind
 from dcc.qc.apply.upload_lock import lock_centres_of
 from dcc.qc.apply.versions import in_chunks
-from dcc.qc.models import (
-    Document,
-    Experiment,
-    ExperimentSpecimen,
-    Lifetime,
-    Line,
-    ProcedureRun,
-    Specimen,
-)
+from dcc.qc.models import DOCUMENT, EXPERIMENT, LIFETIME, LINE, NAMED, RUN, SPECIMEN
 from dcc.vocabulary import DocumentAction, DocumentState, EntityKind
-
-_DOCUMENT: Final = Document.__table__
-_LIFETIME: Final = Lifetime.__table__
-_RUN: Final = ProcedureRun.__table__
-_SPECIMEN: Final = Specimen.__table__
-_EXPERIMENT: Final = Experiment.__table__
-_NAMED: Final = ExperimentSpecimen.__table__
 
 DOCUMENTS_AT_ONCE: Final = 2_500
 MEASUREMENTS_AT_ONCE: Final = 500_000
@@ -64,7 +49,7 @@ def due_for_overviews(connection: Connection, is_own: OfArchives = None) -> list
 def count_due(connection: Connection, *, overviews: bool) -> int:
     """The number of documents that contexts, and `overviews` if asked, do not include; nothing is locked."""
     due = documents_due_for_contexts() | _due_for_overviews() if overviews else documents_due_for_contexts()
-    return connection.scalar(select(func.count()).select_from(_DOCUMENT).where(due)) or 0
+    return connection.scalar(select(func.count()).select_from(DOCUMENT).where(due)) or 0
 
 
 def left_out(connection: Connection, document_ids: Collection[int]) -> set[int]:
@@ -74,7 +59,7 @@ def left_out(connection: Connection, document_ids: Collection[int]) -> set[int]:
 
 def documents_due_for_contexts() -> ColumnElement[bool]:
     """Whether contexts could include a document and do not; see `due_for_contexts`."""
-    table = _DOCUMENT.c
+    table = DOCUMENT.c
     without_data = table.state.in_([DocumentState.UNDONE.value, DocumentState.REFUSED.value])
     judged = table.judged_at.is_not(None) | (table.action == DocumentAction.UNDO.value)
     settled = without_data | ((table.state == DocumentState.APPLIED.value) & judged)
@@ -82,7 +67,7 @@ def documents_due_for_contexts() -> ColumnElement[bool]:
 
 
 def _due_for_overviews() -> ColumnElement[bool]:
-    return _DOCUMENT.c.contexts_built.is_(True) & _DOCUMENT.c.overviews_built.is_(False)
+    return DOCUMENT.c.contexts_built.is_(True) & DOCUMENT.c.overviews_built.is_(False)
 
 
 def _next_documents(connection: Connection, condition: ColumnElement[bool], is_own: OfArchives) -> list[int]:
@@ -93,8 +78,8 @@ def _next_documents(connection: Connection, condition: ColumnElement[bool], is_o
             return taken
         # Locked by their ids: a search would wait for all rows that it meets, such as documents that others judge.
         given = numbers_in("documents").subquery()
-        these = select(_DOCUMENT.c.id).prefix_with("STRAIGHT_JOIN").select_from(given)
-        these = these.join(_DOCUMENT, _DOCUMENT.c.id == given.c.value).where(condition).with_for_update()
+        these = select(DOCUMENT.c.id).prefix_with("STRAIGHT_JOIN").select_from(given)
+        these = these.join(DOCUMENT, DOCUMENT.c.id == given.c.value).where(condition).with_for_update()
         locked = set(connection.scalars(these, {"documents": as_json(taken)}))
         # Documents may have been judged again before they were locked.
         if locked:
@@ -103,7 +88,7 @@ def _next_documents(connection: Connection, condition: ColumnElement[bool], is_o
 
 
 def _first_documents(connection: Connection, condition: ColumnElement[bool], is_own: OfArchives) -> list[int]:
-    table = _DOCUMENT.c
+    table = DOCUMENT.c
     statement = select(table.id, table.measurements, table.zip_file).where(condition).order_by(table.id)
     if is_own is None:
         statement = statement.limit(DOCUMENTS_AT_ONCE)
@@ -123,7 +108,7 @@ def mark_built(connection: Connection, document_ids: Sequence[int], *, overviews
     """Record that contexts, or overviews too, include documents."""
     values = {"overviews_built": True} if overviews else {"contexts_built": True, "overviews_built": False}
     for chunk in in_chunks(document_ids):
-        connection.execute(update(_DOCUMENT).where(_DOCUMENT.c.id.in_(chunk)).values(values))
+        connection.execute(update(DOCUMENT).where(DOCUMENT.c.id.in_(chunk)).values(values))
 
 
 def runs_for_contexts(connection: Connection, document_ids: Collection[int]) -> dict[int, int]:
@@ -221,22 +206,22 @@ def _touching(left: ColumnElement[bool] | None) -> _Touching:
     then their cause, or comes later.
     """
     parts = []
-    owned = and_(_RUN.c.owner_kind == _LIFETIME.c.entity_kind, _RUN.c.owner_id == _LIFETIME.c.entity_id)
-    is_specimen = only_compared(_LIFETIME.c.entity_kind) == EntityKind.SPECIMEN.value
-    of_specimen = and_(is_specimen, _LIFETIME.c.entity_id == _SPECIMEN.c.id)
+    owned = and_(RUN.c.owner_kind == LIFETIME.c.entity_kind, RUN.c.owner_id == LIFETIME.c.entity_id)
+    is_specimen = only_compared(LIFETIME.c.entity_kind) == EntityKind.SPECIMEN.value
+    of_specimen = and_(is_specimen, LIFETIME.c.entity_id == SPECIMEN.c.id)
     # A document that opens a version of something else than a specimen brought it, or withdrew another document.
     for changed_by, given, given_of_specimens in (
-        (_LIFETIME.c.opened_by, "withdrawals", "of_specimens"),
-        (_LIFETIME.c.ended_by, "documents", "documents"),
+        (LIFETIME.c.opened_by, "withdrawals", "of_specimens"),
+        (LIFETIME.c.ended_by, "documents", "documents"),
     ):
         changed = changed_by.label("changed_by")
-        touched = select(_RUN.c.id, changed).select_from(_LIFETIME)
-        others = touched.where(changed_by_documents(changed_by, given)).join(_RUN, owned)
-        parts.append(others.where(_RUN.c.document_id != changed_by, ~is_specimen))
+        touched = select(RUN.c.id, changed).select_from(LIFETIME)
+        others = touched.where(changed_by_documents(changed_by, given)).join(RUN, owned)
+        parts.append(others.where(RUN.c.document_id != changed_by, ~is_specimen))
         of_specimens = touched.where(changed_by_documents(changed_by, given_of_specimens))
-        about = _experiments_about(of_specimens.join(_SPECIMEN, of_specimen))
+        about = _experiments_about(of_specimens.join(SPECIMEN, of_specimen))
         if left is not None:
-            its_own = (_DOCUMENT.c.id == _EXPERIMENT.c.document_id) & (_DOCUMENT.c.id > changed_by)
+            its_own = (DOCUMENT.c.id == EXPERIMENT.c.document_id) & (DOCUMENT.c.id > changed_by)
             about = about.where(~exists().where(its_own & left))
         parts.append(about)
     touching = union_all(*parts).subquery()
@@ -245,9 +230,9 @@ def _touching(left: ColumnElement[bool] | None) -> _Touching:
 
 
 def _not_left(left: ColumnElement[bool]) -> Select[Any]:
-    older = _DOCUMENT.c.id < bindparam("newest")
-    of_experiments = _DOCUMENT.c.kind == DocumentKind.EXPERIMENT.value
-    return select(_DOCUMENT.c.id).where(of_experiments, older | ~left).order_by(_DOCUMENT.c.id.desc()).limit(1)
+    older = DOCUMENT.c.id < bindparam("newest")
+    of_experiments = DOCUMENT.c.kind == DocumentKind.EXPERIMENT.value
+    return select(DOCUMENT.c.id).where(of_experiments, older | ~left).order_by(DOCUMENT.c.id.desc()).limit(1)
 
 
 def document_parameters(name: str, ordered: Sequence[int]) -> dict[str, object]:
@@ -267,33 +252,32 @@ def changed_by_documents(changed_by: ColumnElement[Any], given: str) -> ColumnEl
 
 def runs_by_colony(connection: Connection) -> list[int]:
     """The procedure runs whose strain comes from the reference data of their colony."""
-    line = Line.__table__
-    of_line = and_(_RUN.c.owner_kind == EntityKind.LINE.value, _RUN.c.owner_id == line.c.id)
-    lines = select(_RUN.c.id).select_from(line).join(_RUN, of_line).where(line.c.is_current)
-    unnamed = own_strain(_SPECIMEN).is_(None) & _SPECIMEN.c.is_current
-    about = _experiments_about(select(_RUN.c.id).select_from(_SPECIMEN)).where(unnamed)
+    of_line = and_(RUN.c.owner_kind == EntityKind.LINE.value, RUN.c.owner_id == LINE.c.id)
+    lines = select(RUN.c.id).select_from(LINE).join(RUN, of_line).where(LINE.c.is_current)
+    unnamed = own_strain(SPECIMEN).is_(None) & SPECIMEN.c.is_current
+    about = _experiments_about(select(RUN.c.id).select_from(SPECIMEN)).where(unnamed)
     return sorted(set(connection.scalars(union_all(lines, about))))
 
 
 def all_current_runs(connection: Connection) -> list[int]:
     """The procedure runs of all current experiments and lines."""
     chosen = []
-    for kind, table in ((EntityKind.EXPERIMENT, _EXPERIMENT), (EntityKind.LINE, Line.__table__)):
-        owned = and_(_RUN.c.owner_kind == kind.value, _RUN.c.owner_id == table.c.id)
-        chosen.append(select(_RUN.c.id).select_from(table).join(_RUN, owned).where(table.c.is_current))
+    for kind, table in ((EntityKind.EXPERIMENT, EXPERIMENT), (EntityKind.LINE, LINE)):
+        owned = and_(RUN.c.owner_kind == kind.value, RUN.c.owner_id == table.c.id)
+        chosen.append(select(RUN.c.id).select_from(table).join(RUN, owned).where(table.c.is_current))
     return sorted(connection.scalars(union_all(*chosen)))
 
 
 def _experiments_about(of_specimens: Select[Any]) -> Select[Any]:
     """Joins the runs of current experiments that name the specimens of a query."""
-    owned = and_(_RUN.c.owner_kind == EntityKind.EXPERIMENT.value, _RUN.c.owner_id == _EXPERIMENT.c.id)
+    owned = and_(RUN.c.owner_kind == EntityKind.EXPERIMENT.value, RUN.c.owner_id == EXPERIMENT.c.id)
     there = and_(
-        _EXPERIMENT.c.id == _NAMED.c.experiment_row,
-        _EXPERIMENT.c.centre == _SPECIMEN.c.centre,
-        _EXPERIMENT.c.is_current,
+        EXPERIMENT.c.id == NAMED.c.experiment_row,
+        EXPERIMENT.c.centre == SPECIMEN.c.centre,
+        EXPERIMENT.c.is_current,
     )
-    named = and_(_NAMED.c.specimen_id == _SPECIMEN.c.specimen_id, same_length(_NAMED, _SPECIMEN))
-    return of_specimens.join(_NAMED, named).join(_EXPERIMENT, there).join(_RUN, owned)
+    named = and_(NAMED.c.specimen_id == SPECIMEN.c.specimen_id, same_length(NAMED, SPECIMEN))
+    return of_specimens.join(NAMED, named).join(EXPERIMENT, there).join(RUN, owned)
 
 
 def own_strain(specimen: Any) -> ColumnElement[str | None]:
@@ -306,24 +290,24 @@ def same_length(one: Any, other: Any) -> ColumnElement[bool]:
     return func.length(one.c.specimen_id) == func.length(other.c.specimen_id)
 
 
-_LEFT_OUT: Final = select(_DOCUMENT.c.id).where(
-    _DOCUMENT.c.id.in_(numbers_in("documents")),
-    _DOCUMENT.c.contexts_built.is_(False) | _DOCUMENT.c.judged_at.is_(None),
+_LEFT_OUT: Final = select(DOCUMENT.c.id).where(
+    DOCUMENT.c.id.in_(numbers_in("documents")),
+    DOCUMENT.c.contexts_built.is_(False) | DOCUMENT.c.judged_at.is_(None),
 )
 _ROLES: Final = (
-    select(_DOCUMENT.c.kind, _DOCUMENT.c.action, listed(_DOCUMENT.c.id))
-    .where(_DOCUMENT.c.id.in_(numbers_in("documents")))
-    .group_by(_DOCUMENT.c.kind, _DOCUMENT.c.action)
+    select(DOCUMENT.c.kind, DOCUMENT.c.action, listed(DOCUMENT.c.id))
+    .where(DOCUMENT.c.id.in_(numbers_in("documents")))
+    .group_by(DOCUMENT.c.kind, DOCUMENT.c.action)
 )
 _EXTENTS: Final = (
-    select(_RUN.c.document_id, func.count(), func.min(_RUN.c.id), func.max(_RUN.c.id))
-    .where(_RUN.c.document_id.in_(numbers_in("documents")))
-    .group_by(_RUN.c.document_id)
+    select(RUN.c.document_id, func.count(), func.min(RUN.c.id), func.max(RUN.c.id))
+    .where(RUN.c.document_id.in_(numbers_in("documents")))
+    .group_by(RUN.c.document_id)
 )
 _OWN: Final = (
-    select(_RUN.c.document_id, listed(_RUN.c.id))
-    .where(_RUN.c.document_id.in_(numbers_in("documents")))
-    .group_by(_RUN.c.document_id, _RUN.c.id // AT_ONCE)
+    select(RUN.c.document_id, listed(RUN.c.id))
+    .where(RUN.c.document_id.in_(numbers_in("documents")))
+    .group_by(RUN.c.document_id, RUN.c.id // AT_ONCE)
 )
 _ALL: Final = _touching(None)
 _LEFT_FOR_CONTEXTS: Final = _touching(documents_due_for_contexts())

@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from sqlalchemy import Connection, Engine, func, select
 
@@ -45,10 +45,8 @@ from dcc.qc.contexts.membership import (
 from dcc.qc.contexts.recording import Changes, write_changes
 from dcc.qc.contexts.reference_basis import COLONIES, Basis, Build, active_basis, record_basis, recorded_basis
 from dcc.qc.contexts.sums import sums
-from dcc.qc.models import DataContext
+from dcc.qc.models import CONTEXT
 from dcc.vocabulary import ContextEvent, ContextState
-
-_CONTEXT: Final = DataContext.__table__
 
 
 @dataclass(slots=True)
@@ -204,11 +202,11 @@ def _counts(connection: Connection, happened: Mapping[tuple[str, ContextEvent], 
     centres = sorted({centre for centre, _ in happened})
     states: dict[str, Counter[ContextState]] = {centre: Counter() for centre in centres}
     procedures: dict[str, Counter[str]] = {centre: Counter() for centre in centres}
-    columns = (_CONTEXT.c.centre, _CONTEXT.c.state, _CONTEXT.c.procedure_id)
-    statement = select(*columns, func.count(), func.sum(_CONTEXT.c.measurements)).group_by(*columns)
+    columns = (CONTEXT.c.centre, CONTEXT.c.state, CONTEXT.c.procedure_id)
+    statement = select(*columns, func.count(), func.sum(CONTEXT.c.measurements)).group_by(*columns)
     for chunk in in_chunks(centres):
         for centre, state, procedure, contexts, measurements in connection.execute(
-            statement.where(_CONTEXT.c.centre.in_(chunk))
+            statement.where(CONTEXT.c.centre.in_(chunk))
         ):
             states[centre][ContextState(state)] += contexts
             procedures[centre][procedure] += int(measurements)

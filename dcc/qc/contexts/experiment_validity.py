@@ -24,15 +24,8 @@ from dcc.qc.contexts.affected_runs import (
     documents_due_for_contexts,
     same_length,
 )
-from dcc.qc.models import Document, Experiment, ExperimentSpecimen, Finding, Lifetime, Specimen
+from dcc.qc.models import DOCUMENT, EXPERIMENT, FINDING, LIFETIME, NAMED, SPECIMEN
 from dcc.vocabulary import DocumentAction, EntityKind, Validity
-
-_DOCUMENT: Final = Document.__table__
-_EXPERIMENT: Final = Experiment.__table__
-_FINDING: Final = Finding.__table__
-_LIFETIME: Final = Lifetime.__table__
-_NAMED: Final = ExperimentSpecimen.__table__
-_SPECIMEN: Final = Specimen.__table__
 
 
 def update_validity(connection: Connection, is_own: OfArchives = None) -> set[int]:
@@ -56,7 +49,7 @@ def update_validity(connection: Connection, is_own: OfArchives = None) -> set[in
 
 def update_all_validity(connection: Connection) -> None:
     """As `update_validity`, for all experiments."""
-    touched = set(connection.scalars(select(_EXPERIMENT.c.id).where(_EXPERIMENT.c.validity == Validity.INVALID_ANIMAL)))
+    touched = set(connection.scalars(select(EXPERIMENT.c.id).where(EXPERIMENT.c.validity == Validity.INVALID_ANIMAL)))
     touched.update(connection.scalars(_ALL_TO_FLAG))
     _judge_by_animals(connection, touched)
 
@@ -75,22 +68,22 @@ def _judge_by_animals(connection: Connection, experiments: Iterable[int]) -> Non
 
 def _set(connection: Connection, experiments: Iterable[int], validity: int) -> None:
     for chunk in in_chunks(sorted(set(experiments))):
-        connection.execute(update(_EXPERIMENT).where(_EXPERIMENT.c.id.in_(chunk)).values(validity=validity))
+        connection.execute(update(EXPERIMENT).where(EXPERIMENT.c.id.in_(chunk)).values(validity=validity))
 
 
 def _named_by(specimen: Any) -> Any:
     """Joins an experiment, its `_NAMED` and the specimens of that name, of any version."""
     return and_(
-        specimen.c.centre == _EXPERIMENT.c.centre,
-        specimen.c.specimen_id == _NAMED.c.specimen_id,
-        same_length(specimen, _NAMED),
+        specimen.c.centre == EXPERIMENT.c.centre,
+        specimen.c.specimen_id == NAMED.c.specimen_id,
+        same_length(specimen, NAMED),
     )
 
 
 def _given(name: str, column: ColumnElement[int]) -> Select[Any]:
     """The experiments whose column is among the given numbers; looked up by these, not the other way round."""
     given = numbers_in(name).subquery()
-    found = select(_EXPERIMENT.c.id).select_from(given).join(_EXPERIMENT, column == given.c.value)
+    found = select(EXPERIMENT.c.id).select_from(given).join(EXPERIMENT, column == given.c.value)
     for family in MYSQL_FAMILY:
         found = found.prefix_with("STRAIGHT_JOIN", dialect=family)
     return found
@@ -99,31 +92,29 @@ def _given(name: str, column: ColumnElement[int]) -> Select[Any]:
 def _naming_invalid(experiments: Select[Any]) -> Select[Any]:
     """The experiments that name a specimen which is not valid now."""
     return (
-        experiments.join(_NAMED, _NAMED.c.experiment_row == _EXPERIMENT.c.id)
-        .join(_SPECIMEN, _named_by(_SPECIMEN))
-        .where(_SPECIMEN.c.is_current, _SPECIMEN.c.validity == Validity.INVALID)
+        experiments.join(NAMED, NAMED.c.experiment_row == EXPERIMENT.c.id)
+        .join(SPECIMEN, _named_by(SPECIMEN))
+        .where(SPECIMEN.c.is_current, SPECIMEN.c.validity == Validity.INVALID)
     )
 
 
 def _touched() -> tuple[Select[Any], ...]:
     """The experiments on specimens of which documents opened or ended a version, and those that they restored."""
-    kind = only_compared(_LIFETIME.c.entity_kind)
-    of_specimen = (kind == EntityKind.SPECIMEN.value) & (_LIFETIME.c.entity_id == _SPECIMEN.c.id)
-    of_experiment = (kind == EntityKind.EXPERIMENT.value) & (_LIFETIME.c.entity_id == _EXPERIMENT.c.id)
+    kind = only_compared(LIFETIME.c.entity_kind)
+    of_specimen = (kind == EntityKind.SPECIMEN.value) & (LIFETIME.c.entity_id == SPECIMEN.c.id)
+    of_experiment = (kind == EntityKind.EXPERIMENT.value) & (LIFETIME.c.entity_id == EXPERIMENT.c.id)
     about = (
-        select(_EXPERIMENT.c.id)
-        .select_from(_LIFETIME)
-        .join(_SPECIMEN, of_specimen)
-        .join(_NAMED, and_(_NAMED.c.specimen_id == _SPECIMEN.c.specimen_id, same_length(_NAMED, _SPECIMEN)))
-        .join(
-            _EXPERIMENT, and_(_EXPERIMENT.c.id == _NAMED.c.experiment_row, _EXPERIMENT.c.centre == _SPECIMEN.c.centre)
-        )
+        select(EXPERIMENT.c.id)
+        .select_from(LIFETIME)
+        .join(SPECIMEN, of_specimen)
+        .join(NAMED, and_(NAMED.c.specimen_id == SPECIMEN.c.specimen_id, same_length(NAMED, SPECIMEN)))
+        .join(EXPERIMENT, and_(EXPERIMENT.c.id == NAMED.c.experiment_row, EXPERIMENT.c.centre == SPECIMEN.c.centre))
     )
-    back = select(_EXPERIMENT.c.id).select_from(_LIFETIME).join(_EXPERIMENT, of_experiment)
+    back = select(EXPERIMENT.c.id).select_from(LIFETIME).join(EXPERIMENT, of_experiment)
     return (
-        about.where(changed_by_documents(_LIFETIME.c.opened_by, "documents")),
-        about.where(changed_by_documents(_LIFETIME.c.ended_by, "documents")),
-        back.where(changed_by_documents(_LIFETIME.c.opened_by, "documents")),
+        about.where(changed_by_documents(LIFETIME.c.opened_by, "documents")),
+        about.where(changed_by_documents(LIFETIME.c.ended_by, "documents")),
+        back.where(changed_by_documents(LIFETIME.c.opened_by, "documents")),
     )
 
 
@@ -132,23 +123,23 @@ def _due() -> Select[Any]:
 
     New animals do not, unless a finding was made on them, now or before.
     """
-    is_new = _DOCUMENT.c.action == DocumentAction.ADD.value
-    found = exists().where(_FINDING.c.document_id == _DOCUMENT.c.id)
-    invalid = exists().where(_SPECIMEN.c.document_id == _DOCUMENT.c.id, _SPECIMEN.c.validity == Validity.INVALID)
-    of_specimens = _DOCUMENT.c.kind == DocumentKind.SPECIMEN.value
-    is_undo = _DOCUMENT.c.action == DocumentAction.UNDO.value
+    is_new = DOCUMENT.c.action == DocumentAction.ADD.value
+    found = exists().where(FINDING.c.document_id == DOCUMENT.c.id)
+    invalid = exists().where(SPECIMEN.c.document_id == DOCUMENT.c.id, SPECIMEN.c.validity == Validity.INVALID)
+    of_specimens = DOCUMENT.c.kind == DocumentKind.SPECIMEN.value
+    is_undo = DOCUMENT.c.action == DocumentAction.UNDO.value
     changes = or_(is_undo, and_(of_specimens, or_(~is_new, found, invalid)))
-    columns = (_DOCUMENT.c.id, _DOCUMENT.c.kind, _DOCUMENT.c.zip_file, changes.label("changes_animals"))
+    columns = (DOCUMENT.c.id, DOCUMENT.c.kind, DOCUMENT.c.zip_file, changes.label("changes_animals"))
     return select(*columns).where(documents_due_for_contexts())
 
 
 _DUE: Final = _due()
 _TOUCHED: Final = _touched()
-_OF_DOCUMENTS: Final = _given("documents", _EXPERIMENT.c.document_id)
-_THESE: Final = _given("experiments", _EXPERIMENT.c.id)
-_VALIDITY: Final = _THESE.add_columns(_EXPERIMENT.c.validity).where(
-    _EXPERIMENT.c.validity.in_((Validity.VALID, Validity.INVALID_ANIMAL))
+_OF_DOCUMENTS: Final = _given("documents", EXPERIMENT.c.document_id)
+_THESE: Final = _given("experiments", EXPERIMENT.c.id)
+_VALIDITY: Final = _THESE.add_columns(EXPERIMENT.c.validity).where(
+    EXPERIMENT.c.validity.in_((Validity.VALID, Validity.INVALID_ANIMAL))
 )
-_ALL_TO_FLAG: Final = _naming_invalid(select(_EXPERIMENT.c.id)).where(_EXPERIMENT.c.validity == Validity.VALID)
-_OWN_TO_FLAG: Final = _naming_invalid(_OF_DOCUMENTS).where(_EXPERIMENT.c.validity == Validity.VALID)
+_ALL_TO_FLAG: Final = _naming_invalid(select(EXPERIMENT.c.id)).where(EXPERIMENT.c.validity == Validity.VALID)
+_OWN_TO_FLAG: Final = _naming_invalid(_OF_DOCUMENTS).where(EXPERIMENT.c.validity == Validity.VALID)
 _NAMING_INVALID: Final = _naming_invalid(_THESE)

@@ -25,23 +25,14 @@ from dcc.qc.apply.versions import in_chunks
 from dcc.qc.contexts.affected_runs import changed_by_documents, document_parameters, withdrawals_among
 from dcc.qc.contexts.membership import BASELINE, UNKNOWN, genotype_of, of_snapshot, strain_of
 from dcc.qc.contexts.reference_basis import COLONIES, Basis
-from dcc.qc.models import (
-    KnownColony,
-    Lifetime,
-    OverviewGenotype,
-    Specimen,
-)
+from dcc.qc.models import COLONY, LIFETIME, OVERVIEW_GENOTYPE, SPECIMEN
 from dcc.qc.rows.bulk import insert_bulk
 from dcc.vocabulary import EntityKind, Validity
 
 GenotypeKey = tuple[str, str]
 """A centre and a genotype there."""
 
-_SPECIMEN: Final = Specimen.__table__
-_LIFETIME: Final = Lifetime.__table__
-_COLONY: Final = KnownColony.__table__
-_GENOTYPE: Final = OverviewGenotype.__table__
-_KEY: Final = (_SPECIMEN.c.centre, genotype_of(_SPECIMEN).label("genotype"))
+_KEY: Final = (SPECIMEN.c.centre, genotype_of(SPECIMEN).label("genotype"))
 
 
 def affected_genotypes(connection: Connection, document_ids: Collection[int]) -> set[GenotypeKey]:
@@ -85,7 +76,7 @@ def renew_genotypes(connection: Connection, keys: Collection[GenotypeKey], basis
             connection.execute(_FORGET, {"keys": chunk})
         rows = _present(connection, chunk, basis[COLONIES])
         if rows:
-            insert_bulk(connection, _GENOTYPE, rows)
+            insert_bulk(connection, OVERVIEW_GENOTYPE, rows)
 
 
 def _present(connection: Connection, keys: Collection[GenotypeKey], colonies: int) -> list[tuple[Any, ...]]:
@@ -111,16 +102,16 @@ def _counted(specimens: FromClause, condition: ColumnElement[bool]) -> Select[An
     With the data of their colony.
     """
     # Counted before the join: data that many animals share are looked up once.
-    columns = [_SPECIMEN.c[name] for name in ("centre", "is_baseline", "colony_id", "strain_id")]
+    columns = [SPECIMEN.c[name] for name in ("centre", "is_baseline", "colony_id", "strain_id")]
     alike = select(*columns, func.count().label("number")).select_from(specimens)
-    alike = alike.where(condition, _SPECIMEN.c.is_current, _SPECIMEN.c.validity == Validity.VALID).group_by(*columns)
+    alike = alike.where(condition, SPECIMEN.c.is_current, SPECIMEN.c.validity == Validity.VALID).group_by(*columns)
     counted = alike.subquery()
-    genotype, strain = genotype_of(counted).label("genotype"), strain_of(counted, _COLONY).label("strain")
-    carried = [func.max(column) for column in (_COLONY.c.gene_id, _COLONY.c.gene_symbol, _COLONY.c.allele_id)]
-    colony = of_snapshot(_COLONY, counted.c.colony_id, bindparam("colonies"))
+    genotype, strain = genotype_of(counted).label("genotype"), strain_of(counted, COLONY).label("strain")
+    carried = [func.max(column) for column in (COLONY.c.gene_id, COLONY.c.gene_symbol, COLONY.c.allele_id)]
+    colony = of_snapshot(COLONY, counted.c.colony_id, bindparam("colonies"))
     return (
         select(counted.c.centre, genotype, strain, *carried, func.sum(counted.c.number))
-        .select_from(counted.outerjoin(_COLONY, colony))
+        .select_from(counted.outerjoin(COLONY, colony))
         .group_by(counted.c.centre, genotype, strain)
     )
 
@@ -128,45 +119,45 @@ def _counted(specimens: FromClause, condition: ColumnElement[bool]) -> Select[An
 def _of_colonies(same: Callable[[ColumnElement[Any]], ColumnElement[bool]]) -> Select[Any]:
     """Specimens of given colonies, looked up by these."""
     given = texts_in("genotypes").subquery()
-    of_centre = only_compared(_SPECIMEN.c.centre) == bindparam("of_centre")
-    return _counted(given.join(_SPECIMEN, same(given.c.value)), of_centre & _SPECIMEN.c.is_baseline.is_(False))
+    of_centre = only_compared(SPECIMEN.c.centre) == bindparam("of_centre")
+    return _counted(given.join(SPECIMEN, same(given.c.value)), of_centre & SPECIMEN.c.is_baseline.is_(False))
 
 
 def _same_in_sqlite(colony_id: ColumnElement[Any]) -> ColumnElement[bool]:
     # The range is for the index: a colony with trailing blanks is the same.
     behind = colony_id.concat("!")
-    return _SPECIMEN.c.colony_id.between(colony_id, behind) & (func.rtrim(_SPECIMEN.c.colony_id) == colony_id)
+    return SPECIMEN.c.colony_id.between(colony_id, behind) & (func.rtrim(SPECIMEN.c.colony_id) == colony_id)
 
 
 def _brought(condition: ColumnElement[bool]) -> Select[Any]:
     """The centres and genotypes of specimens that meet a condition."""
-    alike = select(_SPECIMEN.c.centre, _SPECIMEN.c.is_baseline, _SPECIMEN.c.colony_id).where(condition).distinct()
+    alike = select(SPECIMEN.c.centre, SPECIMEN.c.is_baseline, SPECIMEN.c.colony_id).where(condition).distinct()
     brought = alike.subquery()
     return select(brought.c.centre, genotype_of(brought))
 
 
 def _changed() -> CompoundSelect[Any]:
-    is_specimen = only_compared(_LIFETIME.c.entity_kind) == EntityKind.SPECIMEN.value
-    of_specimen = and_(is_specimen, _LIFETIME.c.entity_id == _SPECIMEN.c.id)
-    changed = select(*_KEY).select_from(_LIFETIME).join(_SPECIMEN, of_specimen)
+    is_specimen = only_compared(LIFETIME.c.entity_kind) == EntityKind.SPECIMEN.value
+    of_specimen = and_(is_specimen, LIFETIME.c.entity_id == SPECIMEN.c.id)
+    changed = select(*_KEY).select_from(LIFETIME).join(SPECIMEN, of_specimen)
     return union(
-        changed.where(changed_by_documents(_LIFETIME.c.opened_by, "withdrawals")),
-        changed.where(changed_by_documents(_LIFETIME.c.ended_by, "documents")),
+        changed.where(changed_by_documents(LIFETIME.c.opened_by, "withdrawals")),
+        changed.where(changed_by_documents(LIFETIME.c.ended_by, "documents")),
     )
 
 
 _KEYS_AT_ONCE: Final = 500
-_WANTED: Final = tuple_(_GENOTYPE.c.centre, _GENOTYPE.c.genotype).in_(bindparam("keys", expanding=True))
-_OF_DOCUMENTS: Final = _SPECIMEN.c.document_id.in_(numbers_in("documents"))
-_EXTENT_OF: Final[Sequence[ColumnElement[Any]]] = (func.count(), func.min(_SPECIMEN.c.id), func.max(_SPECIMEN.c.id))
+_WANTED: Final = tuple_(OVERVIEW_GENOTYPE.c.centre, OVERVIEW_GENOTYPE.c.genotype).in_(bindparam("keys", expanding=True))
+_OF_DOCUMENTS: Final = SPECIMEN.c.document_id.in_(numbers_in("documents"))
+_EXTENT_OF: Final[Sequence[ColumnElement[Any]]] = (func.count(), func.min(SPECIMEN.c.id), func.max(SPECIMEN.c.id))
 _EXTENT: Final = select(*_EXTENT_OF).where(_OF_DOCUMENTS)
 _BROUGHT: Final = _brought(_OF_DOCUMENTS)
-_BROUGHT_BETWEEN: Final = _brought(_SPECIMEN.c.id.between(bindparam("first"), bindparam("last")))
+_BROUGHT_BETWEEN: Final = _brought(SPECIMEN.c.id.between(bindparam("first"), bindparam("last")))
 _CHANGED: Final = _changed()
-_SHOWN: Final = select(_GENOTYPE.c.centre).where(_WANTED).limit(1)
-_FORGET: Final = delete(_GENOTYPE).where(_WANTED)
+_SHOWN: Final = select(OVERVIEW_GENOTYPE.c.centre).where(_WANTED).limit(1)
+_FORGET: Final = delete(OVERVIEW_GENOTYPE).where(_WANTED)
 _OF_ANY: Final = _counted(
-    _SPECIMEN, (_SPECIMEN.c.centre == bindparam("of_centre")) & genotype_of(_SPECIMEN).in_(texts_in("genotypes"))
+    SPECIMEN, (SPECIMEN.c.centre == bindparam("of_centre")) & genotype_of(SPECIMEN).in_(texts_in("genotypes"))
 )
-_OF_COLONIES: Final = _of_colonies(lambda colony_id: _SPECIMEN.c.colony_id == colony_id)
+_OF_COLONIES: Final = _of_colonies(lambda colony_id: SPECIMEN.c.colony_id == colony_id)
 _OF_COLONIES_IN_SQLITE: Final = _of_colonies(_same_in_sqlite)

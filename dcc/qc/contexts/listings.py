@@ -10,16 +10,7 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Connection, Table, case, func, select, true
 
 from dcc.qc.contexts.metadata_groups import EMPTY_GROUP
-from dcc.qc.models import (
-    ContextHistory,
-    DataContext,
-    Document,
-    Experiment,
-    MetadataGroup,
-    OverviewAnimalProcedure,
-    OverviewGenotype,
-    Specimen,
-)
+from dcc.qc.models import CONTEXT, DOCUMENT, EXPERIMENT, GROUP, HISTORY, OVERVIEW_ANIMAL, OVERVIEW_GENOTYPE, SPECIMEN
 from dcc.qc.models.views import OVERVIEW_STRAIN
 from dcc.vocabulary import ContextEvent, ContextState, DocumentState, Validity
 
@@ -49,27 +40,23 @@ class ContextFilter:
 
     def condition(self) -> ColumnElement[bool]:
         """The condition on rows of `data_context`."""
-        table = DataContext.__table__.c
         condition: ColumnElement[bool] = true()
         for name in _NAMED:
             value = getattr(self, name)
             if value is not None:
-                condition &= table[_COLUMNS.get(name, name)] == value
+                condition &= CONTEXT.c[_COLUMNS.get(name, name)] == value
         if self.states:
-            condition &= table.state.in_([state.value for state in self.states])
+            condition &= CONTEXT.c.state.in_([state.value for state in self.states])
         return condition
 
 
-_CONTEXT: Final = DataContext.__table__.c
-_HISTORY: Final = ContextHistory.__table__.c
-_DOCUMENT: Final = Document.__table__.c
 _KEY: Final = (
-    _CONTEXT.centre,
-    _CONTEXT.pipeline,
-    _CONTEXT.genotype,
-    _CONTEXT.strain_id,
-    _CONTEXT.procedure_id,
-    _CONTEXT.parameter_id,
+    CONTEXT.c.centre,
+    CONTEXT.c.pipeline,
+    CONTEXT.c.genotype,
+    CONTEXT.c.strain_id,
+    CONTEXT.c.procedure_id,
+    CONTEXT.c.parameter_id,
 )
 
 
@@ -112,22 +99,22 @@ class HistoryEntry:
 
 def list_contexts(connection: Connection, wanted: ContextFilter) -> list[ContextEntry]:
     """The selected contexts, by their key."""
-    columns = (_CONTEXT.measurements, _CONTEXT.checksum, _CONTEXT.state, _CONTEXT.issues, _CONTEXT.changed)
+    columns = (CONTEXT.c.measurements, CONTEXT.c.checksum, CONTEXT.c.state, CONTEXT.c.issues, CONTEXT.c.changed)
     rows = connection.execute(select(*_KEY, *columns).where(wanted.condition()).order_by(*_KEY))
     return [ContextEntry(*row[:8], ContextState(row.state), *row[9:]) for row in rows]
 
 
 def list_history(connection: Connection, wanted: ContextFilter) -> list[HistoryEntry]:
     """The events of the selected contexts, oldest first."""
-    columns = (_HISTORY.event, _HISTORY.state, _HISTORY.measurements, _DOCUMENT.action, _DOCUMENT.zip_file)
-    told = (_DOCUMENT.file_name, _HISTORY.author, _HISTORY.reason, _HISTORY.created)
+    columns = (HISTORY.c.event, HISTORY.c.state, HISTORY.c.measurements, DOCUMENT.c.action, DOCUMENT.c.zip_file)
+    told = (DOCUMENT.c.file_name, HISTORY.c.author, HISTORY.c.reason, HISTORY.c.created)
     statement = (
         select(*_KEY, *columns, *told)
-        .select_from(ContextHistory.__table__)
-        .join(DataContext.__table__, _CONTEXT.id == _HISTORY.context_id)
-        .outerjoin(Document.__table__, _DOCUMENT.id == _HISTORY.document_id)
+        .select_from(HISTORY)
+        .join(CONTEXT, CONTEXT.c.id == HISTORY.c.context_id)
+        .outerjoin(DOCUMENT, DOCUMENT.c.id == HISTORY.c.document_id)
         .where(wanted.condition())
-        .order_by(_HISTORY.id)
+        .order_by(HISTORY.c.id)
     )
     return [
         HistoryEntry(
@@ -144,7 +131,7 @@ def list_history(connection: Connection, wanted: ContextFilter) -> list[HistoryE
 
 def newest_history(connection: Connection) -> int:
     """The newest id of `context_history`; 0 without events."""
-    return connection.scalar(select(func.max(_HISTORY.id))) or 0
+    return connection.scalar(select(func.max(HISTORY.c.id))) or 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,9 +162,11 @@ def overview_coverage(connection: Connection, centre: str | None = None) -> Over
         current, covered = connection.execute(query).one()
         return int(current), int(covered)
 
-    waiting = select(func.count()).where(_DOCUMENT.state == DocumentState.APPLIED, _DOCUMENT.overviews_built.is_(False))
-    of_centre = waiting.where(*_at(Document.__table__, centre))
-    specimens, experiments = current_and_valid(Specimen.__table__), current_and_valid(Experiment.__table__)
+    waiting = select(func.count()).where(
+        DOCUMENT.c.state == DocumentState.APPLIED, DOCUMENT.c.overviews_built.is_(False)
+    )
+    of_centre = waiting.where(*_at(DOCUMENT, centre))
+    specimens, experiments = current_and_valid(SPECIMEN), current_and_valid(EXPERIMENT)
     return OverviewCoverage(*specimens, *experiments, waiting=connection.scalar(of_centre) or 0)
 
 
@@ -186,10 +175,10 @@ def _at(table: Table, centre: str | None) -> list[ColumnElement[bool]]:
 
 
 _OVERVIEWS: Final = {
-    "genotypes": OverviewGenotype.__table__,
+    "genotypes": OVERVIEW_GENOTYPE,
     "strains": OVERVIEW_STRAIN,
-    "animals": OverviewAnimalProcedure.__table__,
-    "metadata-groups": MetadataGroup.__table__,
+    "animals": OVERVIEW_ANIMAL,
+    "metadata-groups": GROUP,
 }
 OVERVIEWS: Final = tuple(_OVERVIEWS)
 """The overviews by name."""
@@ -201,14 +190,16 @@ def list_overview(connection: Connection, name: str, centre: str | None = None) 
     Strains are those of the centre's specimens (counted everywhere), metadata groups those of its runs. The checksum of
     a group without circumstances is empty.
     """
-    table, genotype, animal = _OVERVIEWS[name], OverviewGenotype.__table__.c, OverviewAnimalProcedure.__table__.c
+    table = _OVERVIEWS[name]
     statement = select(table).order_by(*table.primary_key)
     if centre is not None and "centre" in table.c:
         statement = statement.where(table.c.centre == centre)
     elif centre is not None and name == "strains":
-        statement = statement.where(table.c.strain_id.in_(select(genotype.strain_id).where(genotype.centre == centre)))
+        statement = statement.where(
+            table.c.strain_id.in_(select(OVERVIEW_GENOTYPE.c.strain_id).where(OVERVIEW_GENOTYPE.c.centre == centre))
+        )
     elif centre is not None:
-        groups = select(animal.metadata_group).where(animal.centre == centre)
+        groups = select(OVERVIEW_ANIMAL.c.metadata_group).where(OVERVIEW_ANIMAL.c.centre == centre)
         statement = statement.where(table.c.checksum.in_(groups))
     return [
         {column: "" if value == EMPTY_GROUP else value for column, value in row.items()}

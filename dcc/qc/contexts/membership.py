@@ -29,17 +29,7 @@ from dcc.databases.list_parameters import as_json, listed, numbers_in, numbers_o
 from dcc.qc.apply.versions import in_chunks
 from dcc.qc.contexts.affected_runs import own_strain, same_length
 from dcc.qc.contexts.run_ranges import Given, of_runs
-from dcc.qc.models import (
-    ContextMember,
-    Experiment,
-    ExperimentSpecimen,
-    Housing,
-    KnownColony,
-    Line,
-    Measurement,
-    ProcedureRun,
-    Specimen,
-)
+from dcc.qc.models import COLONY, EXPERIMENT, HOUSING, LINE, MEASUREMENT, MEMBER, NAMED, RUN, SPECIMEN
 from dcc.qc.rows.bulk import insert_bulk
 from dcc.vocabulary import EntityKind, Validity
 
@@ -47,13 +37,6 @@ BASELINE: Final = "baseline"
 """The genotype of baseline animals."""
 UNKNOWN: Final = ""
 """An unknown genotype or strain."""
-
-_MEMBER: Final = ContextMember.__table__
-_MEASUREMENT: Final = Measurement.__table__
-_RUN: Final = ProcedureRun.__table__
-_SPECIMEN: Final = Specimen.__table__
-_NAMED: Final = ExperimentSpecimen.__table__
-_COLONY: Final = KnownColony.__table__
 
 
 class Member(NamedTuple):
@@ -125,13 +108,13 @@ def _known(column: ColumnElement[Any]) -> ColumnElement[str]:
 def with_specimens(runs: Select[Any], experiment: Any, colonies: int | ColumnElement[Any]) -> Select[Any]:
     """A query of runs and their experiments, with the current version of each specimen and its colony's data."""
     there = and_(
-        _SPECIMEN.c.centre == experiment.c.centre,
-        _SPECIMEN.c.specimen_id == _NAMED.c.specimen_id,
-        same_length(_SPECIMEN, _NAMED),
-        _SPECIMEN.c.is_current,
+        SPECIMEN.c.centre == experiment.c.centre,
+        SPECIMEN.c.specimen_id == NAMED.c.specimen_id,
+        same_length(SPECIMEN, NAMED),
+        SPECIMEN.c.is_current,
     )
-    named = runs.outerjoin(_NAMED, _NAMED.c.experiment_row == experiment.c.id).outerjoin(_SPECIMEN, there)
-    return named.outerjoin(_COLONY, of_snapshot(_COLONY, _SPECIMEN.c.colony_id, colonies))
+    named = runs.outerjoin(NAMED, NAMED.c.experiment_row == experiment.c.id).outerjoin(SPECIMEN, there)
+    return named.outerjoin(COLONY, of_snapshot(COLONY, SPECIMEN.c.colony_id, colonies))
 
 
 def present_members(connection: Connection, run_ids: Collection[int], colonies: int) -> set[Member]:
@@ -188,27 +171,27 @@ def replace_members(connection: Connection, before: Iterable[Member], members: C
     for chunk in in_chunks(sorted({member.procedure_run_id for member in before})):
         connection.execute(_FORGET, {"runs": chunk})
     if members:
-        insert_bulk(connection, _MEMBER, sorted(members))
+        insert_bulk(connection, MEMBER, sorted(members))
 
 
 def shares_of_procedure(connection: Connection, centre: str, procedure_id: str) -> Iterator[Share]:
     """The shares of the runs of a procedure at a centre as they are counted, by document and context."""
-    measurement = _MEASUREMENT.c
+    measurement = MEASUREMENT.c
     # The range is for the index: names with trailing blanks are the same.
     of_centre = measurement.centre.between(centre, f"{centre}!") & (func.rtrim(measurement.centre) == centre)
     columns = (
         measurement.document_id,
         func.rtrim(measurement.centre),
         func.rtrim(measurement.pipeline),
-        _MEMBER.c.genotype,
-        _MEMBER.c.strain_id,
+        MEMBER.c.genotype,
+        MEMBER.c.strain_id,
         func.rtrim(measurement.procedure_id),
         func.rtrim(measurement.parameter_id),
     )
     statement = (
         select(*columns, func.count(), func.sum(measurement.fingerprint))
-        .select_from(_MEMBER)
-        .join(_MEASUREMENT, measurement.procedure_run_id == _MEMBER.c.procedure_run_id)
+        .select_from(MEMBER)
+        .join(MEASUREMENT, measurement.procedure_run_id == MEMBER.c.procedure_run_id)
         .where(of_centre & (func.rtrim(measurement.procedure_id) == procedure_id))
         .group_by(*columns)
     )
@@ -217,41 +200,38 @@ def shares_of_procedure(connection: Connection, centre: str, procedure_id: str) 
 
 
 def _present(given: Given) -> CompoundSelect[Any]:
-    experiment, line, housing = Experiment.__table__, Line.__table__, Housing.__table__
-    genotype, strain = genotype_of(_SPECIMEN).label("genotype"), strain_of(_SPECIMEN, _COLONY).label("strain_id")
+    genotype, strain = genotype_of(SPECIMEN).label("genotype"), strain_of(SPECIMEN, COLONY).label("strain_id")
     colonies: ColumnElement[Any] = bindparam("colonies")
-    lines = _counted(given, EntityKind.LINE, line, func.rtrim(line.c.colony_id), _known(_COLONY.c.strain_id))
-    experiments = _counted(given, EntityKind.EXPERIMENT, experiment, genotype, strain)
+    lines = _counted(given, EntityKind.LINE, LINE, func.rtrim(LINE.c.colony_id), _known(COLONY.c.strain_id))
+    experiments = _counted(given, EntityKind.EXPERIMENT, EXPERIMENT, genotype, strain)
     return union_all(
-        with_specimens(experiments, experiment, colonies),
-        lines.outerjoin(_COLONY, of_snapshot(_COLONY, line.c.colony_id, colonies)),
-        _counted(given, EntityKind.HOUSING, housing, literal(UNKNOWN), literal(UNKNOWN)),
+        with_specimens(experiments, EXPERIMENT, colonies),
+        lines.outerjoin(COLONY, of_snapshot(COLONY, LINE.c.colony_id, colonies)),
+        _counted(given, EntityKind.HOUSING, HOUSING, literal(UNKNOWN), literal(UNKNOWN)),
     )
 
 
 def _counted(
     given: Given, kind: EntityKind, owner: Any, genotype: ColumnElement[str], strain: ColumnElement[str]
 ) -> Select[Any]:
-    owned = and_(only_compared(_RUN.c.owner_kind) == kind.value, _RUN.c.owner_id == owner.c.id)
-    place = (_RUN.c.document_id, owner.c.centre, owner.c.pipeline, _RUN.c.procedure_id, genotype, strain)
-    counted = select(listed(_RUN.c.id), *place).select_from(_RUN).join(owner, owned).group_by(*place)
-    return counted.where(given(_RUN.c.id), owner.c.is_current, owner.c.validity == Validity.VALID)
+    owned = and_(only_compared(RUN.c.owner_kind) == kind.value, RUN.c.owner_id == owner.c.id)
+    place = (RUN.c.document_id, owner.c.centre, owner.c.pipeline, RUN.c.procedure_id, genotype, strain)
+    counted = select(listed(RUN.c.id), *place).select_from(RUN).join(owner, owned).group_by(*place)
+    return counted.where(given(RUN.c.id), owner.c.is_current, owner.c.validity == Validity.VALID)
 
 
 def _recorded() -> Select[Any]:
     # Joined, because MariaDB reads all members for a list of numbers.
     given = numbers_in("runs").subquery()
-    return select(_MEMBER).select_from(given).join(_MEMBER, _MEMBER.c.procedure_run_id == given.c.value)
+    return select(MEMBER).select_from(given).join(MEMBER, MEMBER.c.procedure_run_id == given.c.value)
 
 
 _PRESENT: Final = of_runs(_present)
 _RECORDED: Final = _recorded()
-_NEWEST: Final = select(func.max(_MEMBER.c.procedure_run_id))
-_FORGET: Final = delete(_MEMBER).where(_MEMBER.c.procedure_run_id.in_(bindparam("runs", expanding=True)))
+_NEWEST: Final = select(func.max(MEMBER.c.procedure_run_id))
+_FORGET: Final = delete(MEMBER).where(MEMBER.c.procedure_run_id.in_(bindparam("runs", expanding=True)))
 _DESCRIBED: Final = (
-    select(
-        *(_MEASUREMENT.c[name] for name in ("procedure_run_id", "document_id", "centre", "pipeline", "procedure_id"))
-    )
-    .where(_MEASUREMENT.c.procedure_run_id.in_(numbers_in("runs")))
+    select(*(MEASUREMENT.c[name] for name in ("procedure_run_id", "document_id", "centre", "pipeline", "procedure_id")))
+    .where(MEASUREMENT.c.procedure_run_id.in_(numbers_in("runs")))
     .distinct()
 )

@@ -18,18 +18,10 @@ from dcc.databases.list_parameters import only_compared
 from dcc.qc.apply.upload_lock import aside, upsert
 from dcc.qc.apply.versions import in_chunks
 from dcc.qc.contexts.run_ranges import Given, of_runs
-from dcc.qc.models import (
-    ImpressParameter,
-    ImpressProcedure,
-    Metadata,
-    MetadataGroup,
-    OverviewAnimalProcedure,
-)
+from dcc.qc.models import GROUP, METADATA, OVERVIEW_ANIMAL, PARAMETER, PROCEDURE
 from dcc.reference.impress import ParameterType
 from dcc.vocabulary import MetadataOwner
 
-_GROUP: Final = MetadataGroup.__table__
-_METADATA: Final = Metadata.__table__.c
 _PRODUCTION_CENTRE: Final = "ProductionCenter"
 _ABSENT: Final = "null"
 
@@ -91,22 +83,21 @@ class ImportantMetadata:
         return self._known[key]
 
     def _read(self, connection: Connection, pipeline: str, procedure_id: str) -> Names:
-        procedure, parameter = ImpressProcedure.__table__, ImpressParameter.__table__
         same = and_(
-            parameter.c.snapshot_id == procedure.c.snapshot_id,
-            parameter.c.procedure_id == procedure.c.procedure_id,
-            parameter.c.procedure_variant == procedure.c.variant,
+            PARAMETER.c.snapshot_id == PROCEDURE.c.snapshot_id,
+            PARAMETER.c.procedure_id == PROCEDURE.c.procedure_id,
+            PARAMETER.c.procedure_variant == PROCEDURE.c.variant,
         )
         statement = (
-            select(parameter.c.parameter_id, parameter.c.name)
-            .select_from(procedure)
-            .join(parameter, same)
+            select(PARAMETER.c.parameter_id, PARAMETER.c.name)
+            .select_from(PROCEDURE)
+            .join(PARAMETER, same)
             .where(
-                procedure.c.snapshot_id == self._impress,
-                procedure.c.pipeline == pipeline,
-                procedure.c.procedure_id == procedure_id,
-                parameter.c.type == ParameterType.METADATA.value,
-                parameter.c.is_important,
+                PROCEDURE.c.snapshot_id == self._impress,
+                PROCEDURE.c.pipeline == pipeline,
+                PROCEDURE.c.procedure_id == procedure_id,
+                PARAMETER.c.type == ParameterType.METADATA.value,
+                PARAMETER.c.is_important,
             )
         )
         return {row.parameter_id: row.name or row.parameter_id for row in connection.execute(statement)}
@@ -130,10 +121,10 @@ def items_of(connection: Connection, names_of_runs: Mapping[int, Names]) -> dict
 
 
 def _items(given: Given) -> Select[Any]:
-    return select(_METADATA.procedure_run_id, _METADATA.parameter_id, _METADATA.value).where(
-        given(_METADATA.procedure_run_id),
-        _METADATA.owner_kind == MetadataOwner.PROCEDURE.value,
-        only_compared(_METADATA.parameter_id).in_(bindparam("wanted", expanding=True)),
+    return select(METADATA.c.procedure_run_id, METADATA.c.parameter_id, METADATA.c.value).where(
+        given(METADATA.c.procedure_run_id),
+        METADATA.c.owner_kind == MetadataOwner.PROCEDURE.value,
+        only_compared(METADATA.c.parameter_id).in_(bindparam("wanted", expanding=True)),
     )
 
 
@@ -147,21 +138,20 @@ def keep_groups(connection: Connection, groups: Iterable[Group]) -> None:
     """
     by_checksum = {group.checksum: group for group in groups}
     for chunk in in_chunks(sorted(by_checksum)):
-        kept = select(_GROUP.c.checksum).where(_GROUP.c.checksum.in_(chunk)).with_for_update(read=True)
+        kept = select(GROUP.c.checksum).where(GROUP.c.checksum.in_(chunk)).with_for_update(read=True)
         while new := set(chunk).difference(connection.scalars(kept)):
             with aside(connection) as own:
-                upsert(own, _GROUP, [by_checksum[checksum]._asdict() for checksum in sorted(new)])
+                upsert(own, GROUP, [by_checksum[checksum]._asdict() for checksum in sorted(new)])
 
 
 def remove_unused_groups(connection: Connection) -> None:
     """Remove groups without a procedure run, except those about to be used."""
-    animal = OverviewAnimalProcedure.__table__
-    used = exists().where(animal.c.metadata_group == _GROUP.c.checksum)
-    unused = connection.scalars(select(_GROUP.c.checksum).where(~used)).all()
+    used = exists().where(OVERVIEW_ANIMAL.c.metadata_group == GROUP.c.checksum)
+    unused = connection.scalars(select(GROUP.c.checksum).where(~used)).all()
     for chunk in in_chunks(unused):
-        free = select(_GROUP.c.checksum).where(_GROUP.c.checksum.in_(chunk), ~used).with_for_update(skip_locked=True)
+        free = select(GROUP.c.checksum).where(GROUP.c.checksum.in_(chunk), ~used).with_for_update(skip_locked=True)
         for checksum in connection.scalars(free).all():
-            connection.execute(delete(_GROUP).where(_GROUP.c.checksum == checksum))
+            connection.execute(delete(GROUP).where(GROUP.c.checksum == checksum))
 
 
 def groups_of(

@@ -44,10 +44,8 @@ from dcc.qc.contexts.reference_basis import (
     record_basis,
     recorded_basis,
 )
-from dcc.qc.models import OverviewAnimalProcedure, OverviewGenotype
+from dcc.qc.models import OVERVIEW_ANIMAL, OVERVIEW_GENOTYPE
 
-_ANIMAL: Final = OverviewAnimalProcedure.__table__
-_GENOTYPE: Final = OverviewGenotype.__table__
 _FOLLOWED: Final = (COLONIES, IMPRESS, STRAINS)
 """The reference data that overviews depend on."""
 
@@ -94,7 +92,7 @@ def rebuild_overviews(qc: Engine, *, patience_seconds: float = PATIENCE_SECONDS)
 
     def rebuild(connection: Connection) -> None:
         lock_all(connection)
-        for table in (_ANIMAL, _GENOTYPE):
+        for table in (OVERVIEW_ANIMAL, OVERVIEW_GENOTYPE):
             connection.execute(delete(table))
         basis = recorded_basis(connection, Build.OVERVIEWS)
         _renew(connection, all_current_runs(connection), all_genotypes(connection), basis)
@@ -138,16 +136,16 @@ def _renew(connection: Connection, runs: Iterable[int], genotypes: Collection[Ge
 def _counts(connection: Connection, centres: Iterable[str]) -> Mapping[str, Mapping[str, int]]:
     counts: dict[str, Mapping[str, int]] = {}
     animals = select(
-        func.count(func.distinct(_ANIMAL.c.procedure_run_id)).label("procedure_runs"),
-        func.count(func.distinct(_ANIMAL.c.specimen_id)).label("animals"),
-        func.count(func.distinct(_ANIMAL.c.metadata_group)).label("metadata_groups"),
+        func.count(func.distinct(OVERVIEW_ANIMAL.c.procedure_run_id)).label("procedure_runs"),
+        func.count(func.distinct(OVERVIEW_ANIMAL.c.specimen_id)).label("animals"),
+        func.count(func.distinct(OVERVIEW_ANIMAL.c.metadata_group)).label("metadata_groups"),
     )
     genotypes = select(
-        func.count(func.distinct(_GENOTYPE.c.genotype)).label("genotypes"),
-        func.count(func.distinct(func.nullif(_GENOTYPE.c.strain_id, ""))).label("strains"),
+        func.count(func.distinct(OVERVIEW_GENOTYPE.c.genotype)).label("genotypes"),
+        func.count(func.distinct(func.nullif(OVERVIEW_GENOTYPE.c.strain_id, ""))).label("strains"),
     )
     for centre in sorted(centres):
-        of_genotypes = connection.execute(genotypes.where(_GENOTYPE.c.centre == centre)).mappings().one()
-        of_animals = connection.execute(animals.where(_ANIMAL.c.centre == centre)).mappings().one()
+        of_genotypes = connection.execute(genotypes.where(OVERVIEW_GENOTYPE.c.centre == centre)).mappings().one()
+        of_animals = connection.execute(animals.where(OVERVIEW_ANIMAL.c.centre == centre)).mappings().one()
         counts[centre] = {**of_genotypes, **of_animals}
     return counts

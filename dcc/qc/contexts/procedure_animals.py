@@ -36,25 +36,9 @@ from dcc.qc.contexts.metadata_groups import (
 )
 from dcc.qc.contexts.reference_basis import COLONIES, Basis
 from dcc.qc.contexts.run_ranges import Given, of_runs
-from dcc.qc.models import (
-    Experiment,
-    ExperimentSpecimen,
-    KnownColony,
-    Line,
-    Measurement,
-    OverviewAnimalProcedure,
-    ProcedureRun,
-    Specimen,
-)
+from dcc.qc.models import COLONY, EXPERIMENT, LINE, MEASUREMENT, NAMED, OVERVIEW_ANIMAL, RUN, SPECIMEN
 from dcc.qc.rows.bulk import insert_bulk
 from dcc.vocabulary import EntityKind, Validity
-
-_ANIMAL: Final = OverviewAnimalProcedure.__table__
-_RUN: Final = ProcedureRun.__table__
-_MEASUREMENT: Final = Measurement.__table__
-_SPECIMEN: Final = Specimen.__table__
-_NAMED: Final = ExperimentSpecimen.__table__
-_COLONY: Final = KnownColony.__table__
 
 
 def renew_animals(
@@ -72,7 +56,7 @@ def renew_animals(
             connection.execute(_FORGET, {"runs": chunk})
         keep_groups(connection, groups)
         if rows:
-            insert_bulk(connection, _ANIMAL, rows)
+            insert_bulk(connection, OVERVIEW_ANIMAL, rows)
         centres |= {row[0] for row in shown} | {row[_CENTRE] for row in rows}
     return centres
 
@@ -97,52 +81,51 @@ def _present(given: Given, taken: Callable[[Select[Any]], Select[Any]] = lambda 
 
     `taken` says how the rows of each kind are returned.
     """
-    experiment, line = Experiment.__table__, Line.__table__
     animals = select(
-        _RUN.c.id.label("procedure_run_id"),
-        func.coalesce(_NAMED.c.position, 0).label("position"),
-        experiment.c.centre,
-        experiment.c.pipeline,
-        experiment.c.project,
-        _RUN.c.procedure_id,
-        _NAMED.c.specimen_id,
-        genotype_of(_SPECIMEN).label("genotype"),
-        strain_of(_SPECIMEN, _COLONY).label("strain_id"),
-        type_coerce(_SPECIMEN.c.is_baseline, Integer),
-        _SPECIMEN.c.gender,
-        _SPECIMEN.c.zygosity,
-        type_coerce(experiment.c.date, String),
+        RUN.c.id.label("procedure_run_id"),
+        func.coalesce(NAMED.c.position, 0).label("position"),
+        EXPERIMENT.c.centre,
+        EXPERIMENT.c.pipeline,
+        EXPERIMENT.c.project,
+        RUN.c.procedure_id,
+        NAMED.c.specimen_id,
+        genotype_of(SPECIMEN).label("genotype"),
+        strain_of(SPECIMEN, COLONY).label("strain_id"),
+        type_coerce(SPECIMEN.c.is_baseline, Integer),
+        SPECIMEN.c.gender,
+        SPECIMEN.c.zygosity,
+        type_coerce(EXPERIMENT.c.date, String),
         _measured(),
-        _SPECIMEN.c.production_centre,
-        _SPECIMEN.c.phenotyping_centre,
-    ).select_from(_RUN)
+        SPECIMEN.c.production_centre,
+        SPECIMEN.c.phenotyping_centre,
+    ).select_from(RUN)
     colonies: ColumnElement[Any] = bindparam("colonies")
     of_experiment = and_(
-        only_compared(_RUN.c.owner_kind) == EntityKind.EXPERIMENT.value, _RUN.c.owner_id == experiment.c.id
+        only_compared(RUN.c.owner_kind) == EntityKind.EXPERIMENT.value, RUN.c.owner_id == EXPERIMENT.c.id
     )
-    animals = animals.join(experiment, of_experiment)
-    animals = animals.where(given(_RUN.c.id), experiment.c.is_current, experiment.c.validity == Validity.VALID)
+    animals = animals.join(EXPERIMENT, of_experiment)
+    animals = animals.where(given(RUN.c.id), EXPERIMENT.c.is_current, EXPERIMENT.c.validity == Validity.VALID)
     nothing = [null() for _ in range(4)]
     colonies_of_lines = select(
-        _RUN.c.id,
+        RUN.c.id,
         literal(0),
-        line.c.centre,
-        line.c.pipeline,
-        line.c.project,
-        _RUN.c.procedure_id,
+        LINE.c.centre,
+        LINE.c.pipeline,
+        LINE.c.project,
+        RUN.c.procedure_id,
         null(),
-        func.rtrim(line.c.colony_id),
-        func.coalesce(func.rtrim(_COLONY.c.strain_id), ""),
+        func.rtrim(LINE.c.colony_id),
+        func.coalesce(func.rtrim(COLONY.c.strain_id), ""),
         *nothing,
         _measured(),
         null(),
         null(),
-    ).select_from(_RUN)
-    of_line = and_(only_compared(_RUN.c.owner_kind) == EntityKind.LINE.value, _RUN.c.owner_id == line.c.id)
-    colonies_of_lines = colonies_of_lines.join(line, of_line)
-    colonies_of_lines = colonies_of_lines.outerjoin(_COLONY, of_snapshot(_COLONY, line.c.colony_id, colonies))
-    colonies_of_lines = colonies_of_lines.where(given(_RUN.c.id), line.c.is_current, line.c.validity == Validity.VALID)
-    return union_all(taken(with_specimens(animals, experiment, colonies)), taken(colonies_of_lines))
+    ).select_from(RUN)
+    of_line = and_(only_compared(RUN.c.owner_kind) == EntityKind.LINE.value, RUN.c.owner_id == LINE.c.id)
+    colonies_of_lines = colonies_of_lines.join(LINE, of_line)
+    colonies_of_lines = colonies_of_lines.outerjoin(COLONY, of_snapshot(COLONY, LINE.c.colony_id, colonies))
+    colonies_of_lines = colonies_of_lines.where(given(RUN.c.id), LINE.c.is_current, LINE.c.validity == Validity.VALID)
+    return union_all(taken(with_specimens(animals, EXPERIMENT, colonies)), taken(colonies_of_lines))
 
 
 def _listed(rows: Select[Any]) -> Select[Any]:
@@ -154,9 +137,9 @@ def _measured() -> ColumnElement[int]:
     """The number of a run's measurements."""
     return (
         select(func.count())
-        .select_from(_MEASUREMENT)
-        .where(_MEASUREMENT.c.procedure_run_id == _RUN.c.id)
-        .correlate(_RUN)
+        .select_from(MEASUREMENT)
+        .where(MEASUREMENT.c.procedure_run_id == RUN.c.id)
+        .correlate(RUN)
         .scalar_subquery()
     )
 
@@ -171,9 +154,9 @@ def _values(row: Sequence[Any], group: Group) -> tuple[Any, ...]:
 _CENTRE: Final = 2
 _DAY: Final = 12
 """The indexes of `_present`'s columns."""
-_GIVEN: Final = _ANIMAL.c.procedure_run_id
+_GIVEN: Final = OVERVIEW_ANIMAL.c.procedure_run_id
 _NEWEST: Final = select(func.max(_GIVEN))
-_SHOWN: Final = select(_ANIMAL.c.centre).where(_GIVEN.in_(numbers_in("runs"))).distinct()
-_FORGET: Final = delete(_ANIMAL).where(_GIVEN.in_(bindparam("runs", expanding=True)))
+_SHOWN: Final = select(OVERVIEW_ANIMAL.c.centre).where(_GIVEN.in_(numbers_in("runs"))).distinct()
+_FORGET: Final = delete(OVERVIEW_ANIMAL).where(_GIVEN.in_(bindparam("runs", expanding=True)))
 _PRESENT: Final = of_runs(_present)
 _PRESENT_LISTED: Final = of_runs(partial(_present, taken=_listed))

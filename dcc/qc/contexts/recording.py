@@ -15,12 +15,10 @@ from dcc.databases.transactions import insert_rows
 from dcc.errors import InternalFaultError
 from dcc.qc.contexts.membership import ContextKey
 from dcc.qc.contexts.states import after_data, shown, what_happened
-from dcc.qc.models import ContextHistory, DataContext, DocumentContext
+from dcc.qc.models import CONTEXT, HISTORY, SHARE
 from dcc.qc.rows.bulk import insert_bulk
 from dcc.vocabulary import ContextEvent, ContextState
 
-_CONTEXT: Final = DataContext.__table__
-_PART: Final = DocumentContext.__table__
 _GENOTYPES_AT_ONCE: Final = 500
 _WRITTEN: Final = ("measurements", "checksum", "state", "data_state", "document_id")
 
@@ -139,7 +137,7 @@ def _write_contexts(
     if old:
         connection.execute(_CHANGE_CONTEXT, old)
     added = [key._asdict() | rows[key] | {"issues": 0, "created": now} for key in new]
-    ids |= zip(new, insert_rows(connection, DataContext, added), strict=True)
+    ids |= zip(new, insert_rows(connection, CONTEXT, added), strict=True)
 
 
 def _write_history(
@@ -179,7 +177,7 @@ def _write_parts(connection: Connection, changes: Mapping[tuple[int, int], int])
     if changed:
         connection.execute(_CHANGE_PART, changed)
     if new:
-        insert_bulk(connection, _PART, new)
+        insert_bulk(connection, SHARE, new)
 
 
 def _parts_of(connection: Connection, parts: Sequence[tuple[int, int]]) -> dict[tuple[int, int], int]:
@@ -197,29 +195,29 @@ def _parts_of(connection: Connection, parts: Sequence[tuple[int, int]]) -> dict[
 
 def _of_documents() -> Select[Any]:
     given = numbers_in("documents").subquery()
-    return select(given.c.value).select_from(given).join(_PART, _PART.c.document_id == given.c.value).distinct()
+    return select(given.c.value).select_from(given).join(SHARE, SHARE.c.document_id == given.c.value).distinct()
 
 
 def _of_parts() -> Select[Any]:
     wanted = pairs_in("parts")
-    same = and_(_PART.c.document_id == wanted.c.first, _PART.c.context_id == wanted.c.second)
-    return select(_PART).select_from(wanted).join(_PART, same)
+    same = and_(SHARE.c.document_id == wanted.c.first, SHARE.c.context_id == wanted.c.second)
+    return select(SHARE).select_from(wanted).join(SHARE, same)
 
 
-_OF_GENOTYPES: Final = select(_CONTEXT).where(
-    _CONTEXT.c.centre == bindparam("of_centre"),
-    _CONTEXT.c.pipeline == bindparam("of_pipeline"),
-    _CONTEXT.c.genotype.in_(bindparam("genotypes", expanding=True)),
-    only_compared(_CONTEXT.c.procedure_id).in_(bindparam("procedures", expanding=True)),
+_OF_GENOTYPES: Final = select(CONTEXT).where(
+    CONTEXT.c.centre == bindparam("of_centre"),
+    CONTEXT.c.pipeline == bindparam("of_pipeline"),
+    CONTEXT.c.genotype.in_(bindparam("genotypes", expanding=True)),
+    only_compared(CONTEXT.c.procedure_id).in_(bindparam("procedures", expanding=True)),
 )
 _CHANGE_CONTEXT: Final = (
-    update(_CONTEXT)
-    .where(_CONTEXT.c.id == bindparam("of_id"))
+    update(CONTEXT)
+    .where(CONTEXT.c.id == bindparam("of_id"))
     .values({name: bindparam(name) for name in (*_WRITTEN, "changed")})
 )
-_TELL: Final = insert(ContextHistory.__table__)
+_TELL: Final = insert(HISTORY)
 _COUNTED: Final = _of_documents()
 _PARTS: Final = _of_parts()
-_THIS_PART: Final = (_PART.c.document_id == bindparam("of_document")) & (_PART.c.context_id == bindparam("of_context"))
-_REMOVE_PART: Final = delete(_PART).where(_THIS_PART)
-_CHANGE_PART: Final = update(_PART).where(_THIS_PART).values(measurements=bindparam("number"))
+_THIS_PART: Final = (SHARE.c.document_id == bindparam("of_document")) & (SHARE.c.context_id == bindparam("of_context"))
+_REMOVE_PART: Final = delete(SHARE).where(_THIS_PART)
+_CHANGE_PART: Final = update(SHARE).where(_THIS_PART).values(measurements=bindparam("number"))

@@ -30,15 +30,10 @@ from dcc.qc.contexts.overviews import rebuild_overviews
 from dcc.qc.contexts.recording import Change, Changes, write_changes
 from dcc.qc.contexts.reference_basis import COLONIES, Basis, Build, recorded_basis
 from dcc.qc.contexts.states import check_reason
-from dcc.qc.models import DataContext, Document, DocumentContext, Measurement, ProcedureRun
+from dcc.qc.models import CONTEXT, DOCUMENT, MEASUREMENT, RUN, SHARE
 from dcc.vocabulary import ContextEvent
 
-_CONTEXT: Final = DataContext.__table__
-_PART: Final = DocumentContext.__table__
-_MEASUREMENT: Final = Measurement.__table__
-_RUN: Final = ProcedureRun.__table__
-_DOCUMENT: Final = Document.__table__
-_WAITS: Final = _DOCUMENT.c.contexts_built.is_(False)
+_WAITS: Final = DOCUMENT.c.contexts_built.is_(False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +67,14 @@ def _recount(connection: Connection, *, reason: str) -> Recounted:
     if basis:
         _correct_members(connection, basis)
     corrected = sum(len(_correct_sums(connection, *group, reason)) for group in _groups(connection))
-    contexts = connection.scalar(select(func.count()).select_from(_CONTEXT)) or 0
+    contexts = connection.scalar(select(func.count()).select_from(CONTEXT)) or 0
     return Recounted(contexts, corrected, 0.0)
 
 
 def _correct_members(connection: Connection, basis: Basis) -> None:
     """Correct the keys of runs, except of those that waiting documents affect."""
-    waiting = affected_runs(connection, list(connection.scalars(select(_DOCUMENT.c.id).where(_WAITS))))
-    runs = [run_id for run_id in connection.scalars(select(_RUN.c.id).order_by(_RUN.c.id)) if run_id not in waiting]
+    waiting = affected_runs(connection, list(connection.scalars(select(DOCUMENT.c.id).where(_WAITS))))
+    runs = [run_id for run_id in connection.scalars(select(RUN.c.id).order_by(RUN.c.id)) if run_id not in waiting]
     for chunk in in_chunks(runs):
         before, now = recorded_members(connection, chunk), present_members(connection, chunk, basis[COLONIES])
         changed = {member.procedure_run_id for member in before ^ now}
@@ -90,8 +85,8 @@ def _correct_members(connection: Connection, basis: Basis) -> None:
 
 def _groups(connection: Connection) -> list[tuple[str, str]]:
     """The centres and procedures of measurements and contexts."""
-    columns = (func.rtrim(_MEASUREMENT.c.centre), func.rtrim(_MEASUREMENT.c.procedure_id))
-    of_contexts = select(_CONTEXT.c.centre, _CONTEXT.c.procedure_id)
+    columns = (func.rtrim(MEASUREMENT.c.centre), func.rtrim(MEASUREMENT.c.procedure_id))
+    of_contexts = select(CONTEXT.c.centre, CONTEXT.c.procedure_id)
     return sorted({(row[0], row[1]) for row in connection.execute(union(select(*columns), of_contexts))})
 
 
@@ -102,13 +97,13 @@ def _correct_sums(
     changes = Changes()
     for share in shares_of_procedure(connection, centre, procedure_id):
         changes.add(*share)
-    of_group = (_CONTEXT.c.centre == centre) & (_CONTEXT.c.procedure_id == procedure_id)
-    for row in connection.execute(select(_CONTEXT).where(of_group)):
+    of_group = (CONTEXT.c.centre == centre) & (CONTEXT.c.procedure_id == procedure_id)
+    for row in connection.execute(select(CONTEXT).where(of_group)):
         change = changes.contexts.setdefault(_key_of(row), Change())
         change.measurements -= row.measurements
         change.fingerprints -= int(row.checksum, 16)
-    parts = select(_PART.c.document_id, _PART.c.measurements.label("part"), _CONTEXT)
-    for row in connection.execute(parts.join(_CONTEXT, _CONTEXT.c.id == _PART.c.context_id).where(of_group)):
+    parts = select(SHARE.c.document_id, SHARE.c.measurements.label("part"), CONTEXT)
+    for row in connection.execute(parts.join(CONTEXT, CONTEXT.c.id == SHARE.c.context_id).where(of_group)):
         changes.contexts.setdefault(_key_of(row), Change()).add_part(row.document_id, -row.part)
     return write_changes(connection, changes, reason)
 

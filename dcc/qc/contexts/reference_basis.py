@@ -8,7 +8,7 @@ from typing import Final
 
 from sqlalchemy import Connection, delete, func, insert, select
 
-from dcc.qc.models import BuildBasis, ReferenceSnapshot
+from dcc.qc.models import BUILD_BASIS, SNAPSHOT
 from dcc.reference.impress import Impress
 from dcc.reference.snapshots import Colonies, Strains
 
@@ -32,22 +32,21 @@ class Build(StrEnum):
 
 def active_basis(connection: Connection, names: Iterable[str]) -> Basis:
     """The active snapshots of these sets; `NO_SNAPSHOT` if there is none."""
-    snapshot = ReferenceSnapshot.__table__.c
     wanted = dict.fromkeys(names, NO_SNAPSHOT)
-    statement = select(snapshot.name, func.max(snapshot.id)).where(snapshot.is_active, snapshot.name.in_(wanted))
-    return wanted | dict(connection.execute(statement.group_by(snapshot.name)).all())
+    statement = select(SNAPSHOT.c.name, func.max(SNAPSHOT.c.id)).where(
+        SNAPSHOT.c.is_active, SNAPSHOT.c.name.in_(wanted)
+    )
+    return wanted | dict(connection.execute(statement.group_by(SNAPSHOT.c.name)).all())
 
 
 def recorded_basis(connection: Connection, build: Build) -> Basis:
     """The snapshots of the last build; empty before the first."""
-    basis = BuildBasis.__table__.c
-    statement = select(basis.name, basis.snapshot_id).where(basis.build == build.value)
+    statement = select(BUILD_BASIS.c.name, BUILD_BASIS.c.snapshot_id).where(BUILD_BASIS.c.build == build.value)
     return dict(connection.execute(statement).all())
 
 
 def record_basis(connection: Connection, build: Build, basis: Basis) -> None:
     """Record the snapshots of a build."""
-    table = BuildBasis.__table__
-    connection.execute(delete(table).where(table.c.build == build.value))
+    connection.execute(delete(BUILD_BASIS).where(BUILD_BASIS.c.build == build.value))
     rows = [{"build": build.value, "name": name, "snapshot_id": row_id} for name, row_id in basis.items()]
-    connection.execute(insert(table), rows)
+    connection.execute(insert(BUILD_BASIS), rows)

@@ -22,7 +22,7 @@ from dcc.databases.transactions import run_writing
 from dcc.errors import ConfigurationError
 from dcc.qc.apply.upload_lock import lock_all, lock_centres
 from dcc.qc.contexts.listings import ContextFilter
-from dcc.qc.models import ContextHistory, ContextIssue, DataContext, Document, DocumentContext
+from dcc.qc.models import CONTEXT, DOCUMENT, HISTORY, ISSUE, SHARE
 from dcc.vocabulary import ContextEvent, ContextState
 
 SETTLED: Final = (ContextState.QC_DONE, ContextState.NO_DATA)
@@ -71,12 +71,9 @@ def shown(data_state: ContextState, open_issues: int) -> ContextState:
 PATIENCE_SECONDS: Final = 300.0
 """Seconds that a decision waits for documents that are being applied."""
 
-_CONTEXT: Final = DataContext.__table__
-_HISTORY: Final = ContextHistory.__table__
-_ISSUE: Final = ContextIssue.__table__
-_SETTLED: Final = _CONTEXT.c.data_state.in_([state.value for state in SETTLED])
-_DONE: Final = case((_CONTEXT.c.measurements > 0, after_done(1).value), else_=after_done(0).value)
-_REOPENED: Final = case((_CONTEXT.c.measurements > 0, after_reopening(1).value), else_=after_reopening(0).value)
+_SETTLED: Final = CONTEXT.c.data_state.in_([state.value for state in SETTLED])
+_DONE: Final = case((CONTEXT.c.measurements > 0, after_done(1).value), else_=after_done(0).value)
+_REOPENED: Final = case((CONTEXT.c.measurements > 0, after_reopening(1).value), else_=after_reopening(0).value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +95,11 @@ def mark_done(
 
     def work(connection: Connection) -> Decided:
         _lock(connection, wanted)
-        blocked = select(func.count()).select_from(_CONTEXT).where(wanted.condition(), _CONTEXT.c.issues > 0)
+        blocked = select(func.count()).select_from(CONTEXT).where(wanted.condition(), CONTEXT.c.issues > 0)
         left = connection.scalar(blocked) or 0
         values = {"state": _DONE, "data_state": _DONE}
         return Decided(
-            _decide(connection, condition & (_CONTEXT.c.issues == 0), ContextEvent.DONE, values, author, reason), left
+            _decide(connection, condition & (CONTEXT.c.issues == 0), ContextEvent.DONE, values, author, reason), left
         )
 
     check_reason(reason)
@@ -116,7 +113,7 @@ def reopen(
 
     Raises as `mark_done`.
     """
-    values = {"state": case((_CONTEXT.c.issues > 0, _CONTEXT.c.state), else_=_REOPENED), "data_state": _REOPENED}
+    values = {"state": case((CONTEXT.c.issues > 0, CONTEXT.c.state), else_=_REOPENED), "data_state": _REOPENED}
 
     def work(connection: Connection) -> Decided:
         _lock(connection, wanted)
@@ -134,12 +131,12 @@ def raise_issue(
 
     Raises as `mark_done`.
     """
-    values = {"state": literal(ContextState.HAS_ISSUES.value), "issues": _CONTEXT.c.issues + 1}
+    values = {"state": literal(ContextState.HAS_ISSUES.value), "issues": CONTEXT.c.issues + 1}
 
     def work(connection: Connection) -> Decided:
         _lock(connection, wanted)
-        chosen = select(_CONTEXT.c.id, literal(reason), literal(author), literal(utc_now())).where(wanted.condition())
-        connection.execute(insert(_ISSUE).from_select(["context_id", "reason", "raised_by", "created"], chosen))
+        chosen = select(CONTEXT.c.id, literal(reason), literal(author), literal(utc_now())).where(wanted.condition())
+        connection.execute(insert(ISSUE).from_select(["context_id", "reason", "raised_by", "created"], chosen))
         # A filter by state would not find them again after the change.
         return Decided(_decide(connection, wanted.condition(), ContextEvent.ISSUE_RAISED, values, author, reason))
 
@@ -151,14 +148,14 @@ def resolve_issues(
     qc: Engine, wanted: ContextFilter, *, author: str, reason: str, patience_seconds: float = PATIENCE_SECONDS
 ) -> Decided:
     """Resolve all open issues of contexts; they get the state of their data again. Raises as `mark_done`."""
-    values = {"state": _CONTEXT.c.data_state, "issues": literal(0)}
+    values = {"state": CONTEXT.c.data_state, "issues": literal(0)}
 
     def work(connection: Connection) -> Decided:
         _lock(connection, wanted)
-        condition = wanted.condition() & (_CONTEXT.c.issues > 0)
-        of_these = _ISSUE.c.context_id.in_(select(_CONTEXT.c.id).where(condition))
+        condition = wanted.condition() & (CONTEXT.c.issues > 0)
+        of_these = ISSUE.c.context_id.in_(select(CONTEXT.c.id).where(condition))
         resolved = {"resolved": utc_now(), "resolved_by": author, "resolution": reason}
-        connection.execute(update(_ISSUE).where(_ISSUE.c.resolved.is_(None), of_these).values(resolved))
+        connection.execute(update(ISSUE).where(ISSUE.c.resolved.is_(None), of_these).values(resolved))
         return Decided(_decide(connection, condition, ContextEvent.ISSUE_RESOLVED, values, author, reason))
 
     check_reason(reason)
@@ -183,39 +180,36 @@ def _decide(
     """Write a decision into the history and the rows of the contexts that meet a condition; returns their number."""
     now = utc_now()
     row: dict[str, ColumnElement[Any]] = {
-        "context_id": _CONTEXT.c.id,
+        "context_id": CONTEXT.c.id,
         "event": literal(event.value),
         "state": values["state"],
-        "measurements": _CONTEXT.c.measurements,
-        "checksum": _CONTEXT.c.checksum,
+        "measurements": CONTEXT.c.measurements,
+        "checksum": CONTEXT.c.checksum,
         "document_id": null(),
         "author": literal(author[:64]),
         "reason": literal(reason),
         "created": literal(now),
     }
-    connection.execute(insert(_HISTORY).from_select(list(row), select(*row.values()).where(condition)))
+    connection.execute(insert(HISTORY).from_select(list(row), select(*row.values()).where(condition)))
     # MySQL and MariaDB assign from left to right, and later assignments see earlier ones: the state comes first.
-    ordered = [(_CONTEXT.c[name], value) for name, value in values.items()]
-    changed = update(_CONTEXT).where(condition).ordered_values(*ordered, (_CONTEXT.c.changed, now))
+    ordered = [(CONTEXT.c[name], value) for name, value in values.items()]
+    changed = update(CONTEXT).where(condition).ordered_values(*ordered, (CONTEXT.c.changed, now))
     return connection.execute(changed).rowcount
 
 
 def check_reason(reason: str) -> None:
     """Raise ConfigurationError for a reason that is empty, or longer than the history holds."""
-    longest = _HISTORY.c.reason.type.length  # type: ignore[attr-defined]
+    longest = HISTORY.c.reason.type.length  # type: ignore[attr-defined]
     if not reason.strip() or len(reason) > longest:
         raise ConfigurationError(
             f"A reason must be given, of at most {longest} characters. Say why, for those who read the history."
         )
 
 
-_DOCUMENT: Final = Document.__table__
-_PART: Final = DocumentContext.__table__
-
 # Nested, so that documents are looked up by the open contexts, however few they are.
-_OPEN_CONTEXTS: Final = select(_CONTEXT.c.id).where(_CONTEXT.c.state.not_in([state.value for state in SETTLED]))
-_WITH_OPEN: Final = select(_PART.c.document_id).where(_PART.c.context_id.in_(_OPEN_CONTEXTS))
-_OPEN: Final = select(_DOCUMENT.c.tracker_id).where(_DOCUMENT.c.id.in_(_WITH_OPEN), _DOCUMENT.c.tracker_id.is_not(None))
+_OPEN_CONTEXTS: Final = select(CONTEXT.c.id).where(CONTEXT.c.state.not_in([state.value for state in SETTLED]))
+_WITH_OPEN: Final = select(SHARE.c.document_id).where(SHARE.c.context_id.in_(_OPEN_CONTEXTS))
+_OPEN: Final = select(DOCUMENT.c.tracker_id).where(DOCUMENT.c.id.in_(_WITH_OPEN), DOCUMENT.c.tracker_id.is_not(None))
 
 
 def open_documents(connection: Connection) -> set[int]:

@@ -8,9 +8,7 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Connection, FromClause, Select, String, bindparam, cast, func, literal, select
 
 from dcc.databases.list_parameters import all_of, as_json, groups_in
-from dcc.qc.models import Measurement
-
-_MEASUREMENT: Final = Measurement.__table__
+from dcc.qc.models import MEASUREMENT
 
 
 def sums(connection: Connection, groups: Sequence[Sequence[int]]) -> Iterator[tuple[int, str, int, int]]:
@@ -53,28 +51,28 @@ def _extent_of(connection: Connection, groups: Sequence[Sequence[int]]) -> Seque
 
 
 def _summed() -> Select[Any]:
-    group, measurement = groups_in("runs"), _MEASUREMENT.c
+    group, measurement = groups_in("runs"), MEASUREMENT.c
     of_run = measurement.procedure_run_id == group.c.value
-    return _sums_of(group.c.number).select_from(group).join(_MEASUREMENT, of_run)
+    return _sums_of(group.c.number).select_from(group).join(MEASUREMENT, of_run)
 
 
 def _summed_within() -> Select[Any]:
     """As `_summed`, for measurements with ids from `first` to `last`, whose runs are looked up."""
     # Distinct, so that MariaDB makes an indexed table of them.
     group = select(*groups_in("runs").c).distinct().subquery()
-    within = _MEASUREMENT.c.id.between(bindparam("first"), bindparam("last"))
-    summed = _sums_of(group.c.number).prefix_with("STRAIGHT_JOIN").select_from(_MEASUREMENT).where(within)
-    return summed.join(group, _MEASUREMENT.c.procedure_run_id == group.c.value)
+    within = MEASUREMENT.c.id.between(bindparam("first"), bindparam("last"))
+    summed = _sums_of(group.c.number).prefix_with("STRAIGHT_JOIN").select_from(MEASUREMENT).where(within)
+    return summed.join(group, MEASUREMENT.c.procedure_run_id == group.c.value)
 
 
 def _sums_of(number: ColumnElement[int]) -> Select[Any]:
-    columns: Sequence[ColumnElement[Any]] = (number, _MEASUREMENT.c.parameter_id)
-    marks = func.sum(_MEASUREMENT.c.fingerprint).label("marks")
+    columns: Sequence[ColumnElement[Any]] = (number, MEASUREMENT.c.parameter_id)
+    marks = func.sum(MEASUREMENT.c.fingerprint).label("marks")
     return select(*columns, func.count().label("measured"), marks).group_by(*columns)
 
 
 def _extent(measured: FromClause) -> Select[Any]:
-    ids = _MEASUREMENT.c.id
+    ids = MEASUREMENT.c.id
     columns: Sequence[ColumnElement[Any]] = (func.count(), func.min(ids), func.max(ids))
     return select(*columns).select_from(measured)
 
@@ -93,6 +91,6 @@ _SUMS_OF_PARAMETERS: Final = _summed()
 _SUMS: Final = _listed(_SUMS_OF_PARAMETERS)
 _SUMS_WITHIN: Final = _listed(_summed_within())
 _GIVEN: Final = groups_in("runs")
-_RUN_ID: Final = _MEASUREMENT.c.procedure_run_id
-_EXTENT: Final = _extent(_GIVEN.join(_MEASUREMENT, _GIVEN.c.value == _RUN_ID))
-_EXTENT_BETWEEN: Final = _extent(_MEASUREMENT).where(_RUN_ID.between(bindparam("lowest"), bindparam("highest")))
+_RUN_ID: Final = MEASUREMENT.c.procedure_run_id
+_EXTENT: Final = _extent(_GIVEN.join(MEASUREMENT, _GIVEN.c.value == _RUN_ID))
+_EXTENT_BETWEEN: Final = _extent(MEASUREMENT).where(_RUN_ID.between(bindparam("lowest"), bindparam("highest")))

@@ -38,7 +38,7 @@ from dcc.qc.judging.finding_store import (
 from dcc.qc.judging.lookups import SqlLookups
 from dcc.qc.judging.stored_documents import StoredDocument, lock_documents, require_standing
 from dcc.qc.judging.validity import Invalid, set_validity
-from dcc.qc.models import Document
+from dcc.qc.models import DOCUMENT
 from dcc.reference.loading import ReferenceData
 from dcc.rules.catalogue import CATALOGUE
 from dcc.rules.checking import JUDGED_AT_UPLOAD, check_contents
@@ -51,7 +51,6 @@ LIMIT: Final = 1_000
 
 _CHUNK: Final = 1_000
 _COUNTING: Final = (Severity.ERROR, Severity.FATAL)
-_DOCUMENT: Final = Document.__table__
 
 
 class ReferenceInForce(Protocol):
@@ -158,8 +157,8 @@ def assess(connection: Connection, document: StoredDocument, findings: Iterable[
 
 
 _RESULT: Final = (
-    update(_DOCUMENT)
-    .where(_DOCUMENT.c.id == bindparam("document"))
+    update(DOCUMENT)
+    .where(DOCUMENT.c.id == bindparam("document"))
     .values(
         judged_at=bindparam("new_judged_at"),
         judged_by=bindparam("new_judged_by"),

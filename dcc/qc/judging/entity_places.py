@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from sqlalchemy import Connection, select
 
-from dcc.qc.apply.entity_rows import ENTITY_TABLES
 from dcc.qc.apply.versions import in_chunks
-from dcc.qc.models import CentreBlock, Lifetime
+from dcc.qc.models import BLOCK, ENTITY_TABLES, LIFETIME
 from dcc.rules.findings import Finding
 from dcc.vocabulary import EntityKind
-
-BLOCK: Final = CentreBlock.__tablename__
-"""The `entity_kind` of findings on a centre element itself."""
 
 
 class Place(NamedTuple):
@@ -54,7 +50,7 @@ class EntityPlaces:
     def _place(self, finding: Finding, versions: dict[EntityKind, dict[tuple[int, int], _Version]]) -> Place:
         block_id = self._block_id(finding)
         if finding.entity_kind is None or finding.entity is None:
-            return Place(None, None) if finding.block is None else Place(BLOCK, block_id)
+            return Place(None, None) if finding.block is None else Place(BLOCK.name, block_id)
         if block_id is None:
             return Place(finding.entity_kind.value, None)
         version = versions[finding.entity_kind].get((block_id, finding.entity))
@@ -66,8 +62,7 @@ class EntityPlaces:
         if finding.block is None:
             return None
         if self._blocks is None:
-            block = CentreBlock.__table__.c
-            of_document = select(block.position, block.id).where(block.document_id == self._document_id)
+            of_document = select(BLOCK.c.position, BLOCK.c.id).where(BLOCK.c.document_id == self._document_id)
             self._blocks = {row.position: row.id for row in self._connection.execute(of_document)}
         return self._blocks.get(finding.block)
 
@@ -93,11 +88,10 @@ class EntityPlaces:
 
     def _ended(self, kind: EntityKind, ids: dict[int, tuple[int, int]]) -> dict[int, int]:
         """The last document that ended each of the versions that were ever current."""
-        lifetime = Lifetime.__table__.c
         found: dict[int, int] = {}
         for chunk in in_chunks(sorted(ids)):
-            of_these = (lifetime.entity_kind == kind.value) & lifetime.entity_id.in_(chunk)
-            ends = select(lifetime.entity_id, lifetime.ended_by).where(of_these, lifetime.ended_by.is_not(None))
-            for row_id, document_id in self._connection.execute(ends.order_by(lifetime.ended_by)):
+            of_these = (LIFETIME.c.entity_kind == kind.value) & LIFETIME.c.entity_id.in_(chunk)
+            ends = select(LIFETIME.c.entity_id, LIFETIME.c.ended_by).where(of_these, LIFETIME.c.ended_by.is_not(None))
+            for row_id, document_id in self._connection.execute(ends.order_by(LIFETIME.c.ended_by)):
                 found[row_id] = document_id
         return found

@@ -10,14 +10,11 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Connection, Select, case, func, select
 
 from dcc.outcomes import ZipKey
-from dcc.qc.models import Document, Experiment, Finding, ReferenceSnapshot
+from dcc.qc.models import DOCUMENT, EXPERIMENT, FINDING, SNAPSHOT
 from dcc.vocabulary import Severity, Validity
 
-_FINDING: Final = Finding.__table__
-_DOCUMENT: Final = Document.__table__
-_SNAPSHOT: Final = ReferenceSnapshot.__table__
 _WORST_FIRST: Final = (Severity.FATAL, Severity.ERROR, Severity.WARNING, Severity.UNCHECKED)
-_RANK: Final = case({severity.value: rank for rank, severity in enumerate(_WORST_FIRST)}, value=_FINDING.c.severity)
+_RANK: Final = case({severity.value: rank for rank, severity in enumerate(_WORST_FIRST)}, value=FINDING.c.severity)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,17 +71,17 @@ def count_findings(connection: Connection, wanted: FindingFilter) -> list[Findin
     """The number of findings for each centre, rule and severity, the worst and most frequent first."""
     query = (
         select(
-            _DOCUMENT.c.centre,
-            _FINDING.c.rule,
-            _FINDING.c.severity,
+            DOCUMENT.c.centre,
+            FINDING.c.rule,
+            FINDING.c.severity,
             func.count().label("findings"),
-            func.count(_FINDING.c.document_id.distinct()).label("documents"),
-            func.min(_FINDING.c.id).label("first"),
+            func.count(FINDING.c.document_id.distinct()).label("documents"),
+            func.min(FINDING.c.id).label("first"),
         )
-        .join(_DOCUMENT, _DOCUMENT.c.id == _FINDING.c.document_id)
+        .join(DOCUMENT, DOCUMENT.c.id == FINDING.c.document_id)
         .where(*_conditions(wanted))
-        .group_by(_DOCUMENT.c.centre, _FINDING.c.rule, _FINDING.c.severity)
-        .order_by(func.min(_RANK), func.count().desc(), _DOCUMENT.c.centre, _FINDING.c.rule)
+        .group_by(DOCUMENT.c.centre, FINDING.c.rule, FINDING.c.severity)
+        .order_by(func.min(_RANK), func.count().desc(), DOCUMENT.c.centre, FINDING.c.rule)
     )
     rows = connection.execute(query).all()
     messages = _messages(connection, [row.first for row in rows])
@@ -103,10 +100,9 @@ def count_experiments_of_invalid_animals(connection: Connection, wanted: Finding
     """
     if wanted.rule is not None or wanted.severity is not None:
         return 0
-    experiment = Experiment.__table__
-    counted = select(func.count()).join(_DOCUMENT, _DOCUMENT.c.id == experiment.c.document_id)
-    conditions = [experiment.c.is_current, experiment.c.validity == Validity.INVALID_ANIMAL, *_of_documents(wanted)]
-    return connection.scalar(counted.select_from(experiment).where(*conditions)) or 0
+    counted = select(func.count()).join(DOCUMENT, DOCUMENT.c.id == EXPERIMENT.c.document_id)
+    conditions = [EXPERIMENT.c.is_current, EXPERIMENT.c.validity == Validity.INVALID_ANIMAL, *_of_documents(wanted)]
+    return connection.scalar(counted.select_from(EXPERIMENT).where(*conditions)) or 0
 
 
 def find_findings(
@@ -115,17 +111,17 @@ def find_findings(
     """The findings that a filter selects, by document and line, at most `limit` of them."""
     query = (
         select(
-            _FINDING,
-            _DOCUMENT.c.centre,
-            _DOCUMENT.c.zip_action,
-            _DOCUMENT.c.zip_file,
-            _DOCUMENT.c.file_name,
-            _SNAPSHOT.c.name.label("snapshot_name"),
+            FINDING,
+            DOCUMENT.c.centre,
+            DOCUMENT.c.zip_action,
+            DOCUMENT.c.zip_file,
+            DOCUMENT.c.file_name,
+            SNAPSHOT.c.name.label("snapshot_name"),
         )
-        .join(_DOCUMENT, _DOCUMENT.c.id == _FINDING.c.document_id)
-        .outerjoin(_SNAPSHOT, _SNAPSHOT.c.id == _FINDING.c.snapshot_id)
+        .join(DOCUMENT, DOCUMENT.c.id == FINDING.c.document_id)
+        .outerjoin(SNAPSHOT, SNAPSHOT.c.id == FINDING.c.snapshot_id)
         .where(*_conditions(wanted))
-        .order_by(_FINDING.c.document_id, _RANK, _FINDING.c.line, _FINDING.c.id)
+        .order_by(FINDING.c.document_id, _RANK, FINDING.c.line, FINDING.c.id)
         .limit(limit)
     )
     for row in connection.execute(query):
@@ -156,26 +152,26 @@ def _record(row: Any) -> FindingRecord:
 def _conditions(wanted: FindingFilter) -> list[ColumnElement[bool]]:
     conditions = _of_documents(wanted)
     if wanted.only_active:
-        conditions.append(_FINDING.c.is_active.is_(True))
+        conditions.append(FINDING.c.is_active.is_(True))
     if wanted.rule is not None:
-        conditions.append(_FINDING.c.rule == wanted.rule)
+        conditions.append(FINDING.c.rule == wanted.rule)
     if wanted.severity is not None:
-        conditions.append(_FINDING.c.severity == wanted.severity.value)
+        conditions.append(FINDING.c.severity == wanted.severity.value)
     return conditions
 
 
 def _of_documents(wanted: FindingFilter) -> list[ColumnElement[bool]]:
     conditions: list[ColumnElement[bool]] = []
     if wanted.centre is not None:
-        conditions.append(_DOCUMENT.c.centre == wanted.centre)
+        conditions.append(DOCUMENT.c.centre == wanted.centre)
     if wanted.key is not None:
-        conditions.append(_DOCUMENT.c.zip_action == wanted.key.action.value)
-        conditions.append(_DOCUMENT.c.zip_file == wanted.key.file_name)
+        conditions.append(DOCUMENT.c.zip_action == wanted.key.action.value)
+        conditions.append(DOCUMENT.c.zip_file == wanted.key.file_name)
     if wanted.file_name is not None:
-        conditions.append(_DOCUMENT.c.file_name == wanted.file_name)
+        conditions.append(DOCUMENT.c.file_name == wanted.file_name)
     return conditions
 
 
 def _messages(connection: Connection, ids: Sequence[int]) -> dict[int, str]:
-    query: Select[Any] = select(_FINDING.c.id, _FINDING.c.message).where(_FINDING.c.id.in_(ids))
+    query: Select[Any] = select(FINDING.c.id, FINDING.c.message).where(FINDING.c.id.in_(ids))
     return {row.id: row.message for row in connection.execute(query)}

@@ -16,9 +16,8 @@ from sqlalchemy import Connection, FromClause, Row, bindparam, func, insert, sel
 from dcc.databases.columns import utc_now
 from dcc.declarations import details_kept
 from dcc.messages import Details
-from dcc.qc.apply.entity_rows import ENTITY_TABLES
 from dcc.qc.apply.versions import in_chunks
-from dcc.qc.models import CentreBlock, Experiment, Finding, Specimen
+from dcc.qc.models import BLOCK, ENTITY_TABLES, EXPERIMENT, FINDING, SPECIMEN
 from dcc.rules.upload import UPLOAD_RULES
 from dcc.vocabulary import Severity
 
@@ -27,21 +26,20 @@ MESSAGE_LENGTH: Final = 4_000
 VALUE_LENGTH: Final = 2_000
 """The most characters of a stored value, or path; the document has all of it."""
 
-_FINDING: Final = Finding.__table__
-_IS_OPEN: Final = _FINDING.c.closed.is_(None)
-_OF_UPLOAD: Final = _FINDING.c.rule.in_(UPLOAD_RULES)
+_IS_OPEN: Final = FINDING.c.closed.is_(None)
+_OF_UPLOAD: Final = FINDING.c.rule.in_(UPLOAD_RULES)
 _PAGE: Final = 2_000
 
 
 def _with_owners() -> FromClause:
-    source: FromClause = _FINDING
+    source: FromClause = FINDING
     for table in _OWNERS:
-        of_table = (_FINDING.c.entity_kind == table.name) & (table.c.id == _FINDING.c.entity_id)
+        of_table = (FINDING.c.entity_kind == table.name) & (table.c.id == FINDING.c.entity_id)
         source = source.outerjoin(table, of_table)
     return source
 
 
-_OWNERS: Final = (*ENTITY_TABLES.values(), CentreBlock.__table__)
+_OWNERS: Final = (*ENTITY_TABLES.values(), BLOCK)
 FINDING_AND_OWNER: Final = _with_owners()
 """Findings joined with their rows, if these were written."""
 OWN_CENTRE: Final = func.coalesce(*(table.c.centre for table in _OWNERS)).label("own_centre")
@@ -51,13 +49,13 @@ OWN_PROCEDURE: Final = func.coalesce(*(table.c.procedure_id for table in _OWNERS
 """The centre and the procedure of such a finding; waivers use them."""
 
 # Made once: making such statements takes longer than executing them.
-_OF_DOCUMENT: Final = (_FINDING.c.document_id == bindparam("document")) & _IS_OPEN
-_OPEN: Final = select(_FINDING).where(_OF_DOCUMENT, ~_OF_UPLOAD).order_by(_FINDING.c.id)
+_OF_DOCUMENT: Final = (FINDING.c.document_id == bindparam("document")) & _IS_OPEN
+_OPEN: Final = select(FINDING).where(_OF_DOCUMENT, ~_OF_UPLOAD).order_by(FINDING.c.id)
 _UPLOADED: Final = (
-    select(_FINDING, OWN_CENTRE, OWN_PROCEDURE)
+    select(FINDING, OWN_CENTRE, OWN_PROCEDURE)
     .select_from(FINDING_AND_OWNER)
-    .where(_OF_DOCUMENT, _OF_UPLOAD, _FINDING.c.id > bindparam("last"))
-    .order_by(_FINDING.c.id)
+    .where(_OF_DOCUMENT, _OF_UPLOAD, FINDING.c.id > bindparam("last"))
+    .order_by(FINDING.c.id)
     .limit(_PAGE)
 )
 
@@ -189,7 +187,7 @@ def replace_findings(
         kept = same.pop()
         if kept.row.details is None and row.details is not None:
             facts = {"code": row.code, "details": row.details, "cause": row.cause}
-            connection.execute(update(_FINDING).where(_FINDING.c.id == kept.id).values(facts))
+            connection.execute(update(FINDING).where(FINDING.c.id == kept.id).values(facts))
         if kept.row.verdict != row.verdict:
             changed[row.verdict].append(kept.id)
     gone = [one for rest in there.values() for one in rest]
@@ -204,7 +202,7 @@ def restate(connection: Connection, changed: Mapping[Verdict, Collection[int]]) 
     for verdict, ids in changed.items():
         values = verdict._asdict() | {"severity": verdict.severity.value}
         for chunk in in_chunks(sorted(ids)):
-            connection.execute(update(_FINDING).where(_FINDING.c.id.in_(chunk)).values(values))
+            connection.execute(update(FINDING).where(FINDING.c.id.in_(chunk)).values(values))
 
 
 def _insert(connection: Connection, document_id: int, tracker_id: int | None, rows: Sequence[FindingRow]) -> None:
@@ -219,7 +217,7 @@ def _insert(connection: Connection, document_id: int, tracker_id: int | None, ro
         | {"severity": row.verdict.severity.value}
         for row in rows
     ]
-    connection.execute(insert(_FINDING), values)
+    connection.execute(insert(FINDING), values)
 
 
 def _close(connection: Connection, gone: Sequence[StoredFinding], ended_by: Mapping[Key, int]) -> None:
@@ -233,24 +231,24 @@ def _close(connection: Connection, gone: Sequence[StoredFinding], ended_by: Mapp
     now = utc_now()
     for document_id, ids in by_document.items():
         for chunk in in_chunks(ids):
-            closed = update(_FINDING).where(_FINDING.c.id.in_(chunk))
+            closed = update(FINDING).where(FINDING.c.id.in_(chunk))
             connection.execute(closed.values(is_active=False, closed=now, closed_by=document_id))
 
 
-_OF_ARRIVALS: Final = {"E4": Experiment.__table__, "S14": Specimen.__table__}
+_OF_ARRIVALS: Final = {"E4": EXPERIMENT, "S14": SPECIMEN}
 """The rules about missing specimens, with the tables of their entities; the specimen is the finding's value."""
 
 
 def _arrivals(connection: Connection, ids: Sequence[int]) -> dict[int, int]:
     """The documents that brought the missing specimens of findings."""
-    specimen = Specimen.__table__.alias("specimen_there")
+    specimen = SPECIMEN.alias("specimen_there")
     found: dict[int, int] = {}
     for rule, owner in _OF_ARRIVALS.items():
-        same = (specimen.c.centre == owner.c.centre) & (specimen.c.specimen_id == _FINDING.c.value)
-        source = _FINDING.join(owner, owner.c.id == _FINDING.c.entity_id).join(specimen, same & specimen.c.is_current)
-        columns = (_FINDING.c.id, specimen.c.document_id, specimen.c.specimen_id, _FINDING.c.value)
+        same = (specimen.c.centre == owner.c.centre) & (specimen.c.specimen_id == FINDING.c.value)
+        source = FINDING.join(owner, owner.c.id == FINDING.c.entity_id).join(specimen, same & specimen.c.is_current)
+        columns = (FINDING.c.id, specimen.c.document_id, specimen.c.specimen_id, FINDING.c.value)
         for chunk in in_chunks(ids):
-            of_these = _FINDING.c.id.in_(chunk) & (_FINDING.c.rule == rule)
+            of_these = FINDING.c.id.in_(chunk) & (FINDING.c.rule == rule)
             for row in connection.execute(select(*columns).select_from(source).where(of_these)):
                 if row.specimen_id == row.value:
                     found[row.id] = row.document_id

@@ -12,34 +12,30 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Select, Table, and_, bindparam, exists, func, or_, select, update
 
-from dcc.qc.apply.entity_rows import ENTITY_TABLES
 from dcc.qc.apply.versions import in_chunks
 from dcc.qc.judging.finding_store import FINDING_AND_OWNER, OWN_CENTRE, OWN_PROCEDURE
 from dcc.qc.models import (
-    Document,
-    Experiment,
-    ExperimentSpecimen,
-    Finding,
-    Lifetime,
-    ReferenceSnapshot,
-    RelatedSpecimen,
-    Specimen,
+    DOCUMENT,
+    ENTITY_TABLES,
+    EXPERIMENT,
+    FINDING,
+    LIFETIME,
+    NAMED,
+    RELATED,
+    SNAPSHOT,
+    SPECIMEN,
+    WAIVER,
 )
-from dcc.qc.models import Waiver as WaiverRow
 from dcc.rules.checking import ABOUT_SPECIMENS
 from dcc.rules.waivers import Waiver
 from dcc.vocabulary import DocumentAction, DocumentState, EntityKind, Severity, WaiverEffect
 
-_DOCUMENT: Final = Document.__table__
-_FINDING: Final = Finding.__table__
-_LIFETIME: Final = Lifetime.__table__
-_SPECIMEN: Final = Specimen.__table__
-_IS_OPEN: Final = _FINDING.c.closed.is_(None)
-_APPLIED: Final = _DOCUMENT.c.state == DocumentState.APPLIED.value
-_IS_UNDO: Final = _DOCUMENT.c.action == DocumentAction.UNDO.value
-_STANDS: Final = and_(_APPLIED, ~_IS_UNDO, _DOCUMENT.c.judged_at.is_not(None))
-_ABOUT_SPECIMENS: Final = select(_FINDING.c.id).where(_FINDING.c.rule.in_(sorted(ABOUT_SPECIMENS)), _IS_OPEN).limit(1)
-_WITHDRAWALS: Final = select(_DOCUMENT.c.id).where(_DOCUMENT.c.id.in_(bindparam("documents", expanding=True)), _IS_UNDO)
+_IS_OPEN: Final = FINDING.c.closed.is_(None)
+_APPLIED: Final = DOCUMENT.c.state == DocumentState.APPLIED.value
+_IS_UNDO: Final = DOCUMENT.c.action == DocumentAction.UNDO.value
+_STANDS: Final = and_(_APPLIED, ~_IS_UNDO, DOCUMENT.c.judged_at.is_not(None))
+_ABOUT_SPECIMENS: Final = select(FINDING.c.id).where(FINDING.c.rule.in_(sorted(ABOUT_SPECIMENS)), _IS_OPEN).limit(1)
+_WITHDRAWALS: Final = select(DOCUMENT.c.id).where(DOCUMENT.c.id.in_(bindparam("documents", expanding=True)), _IS_UNDO)
 
 
 def documents_to_judge_again(connection: Connection, document_ids: Collection[int]) -> list[int]:
@@ -64,7 +60,7 @@ def documents_to_judge_again(connection: Connection, document_ids: Collection[in
 def _touched_by(ids: list[int], *, about_specimens: bool) -> Iterator[Select[Any]]:
     for side in ("opened_by", "ended_by"):
         # MariaDB uses an index with many nulls for a range only.
-        touched = _LIFETIME.c[side].between(ids[0], ids[-1]) & _LIFETIME.c[side].in_(ids)
+        touched = LIFETIME.c[side].between(ids[0], ids[-1]) & LIFETIME.c[side].in_(ids)
         for owner, named, row in _NAMING:
             base = _naming(owner, named, row).where(touched)
             if about_specimens:
@@ -72,57 +68,57 @@ def _touched_by(ids: list[int], *, about_specimens: bool) -> Iterator[Select[Any
             if side == "ended_by":
                 yield base.where(owner.c.is_current)
     for kind, table in ENTITY_TABLES.items():
-        yield _versions(kind, table).where(_LIFETIME.c.ended_by.in_(ids), _has_finding(table))
+        yield _versions(kind, table).where(LIFETIME.c.ended_by.in_(ids), _has_finding(table))
 
 
 def _brought_back_by(withdrawals: Sequence[int]) -> Iterator[Select[Any]]:
     for kind, table in ENTITY_TABLES.items():
-        yield _versions(kind, table).where(_LIFETIME.c.opened_by.in_(withdrawals))
+        yield _versions(kind, table).where(LIFETIME.c.opened_by.in_(withdrawals))
 
 
 def _versions(kind: EntityKind, table: Table) -> Select[Any]:
     """The documents of versions, with the lifetimes of these."""
-    of_kind = (_LIFETIME.c.entity_kind == kind.value) & (_LIFETIME.c.entity_id == table.c.id)
-    return select(table.c.document_id).distinct().join(_LIFETIME, of_kind)
+    of_kind = (LIFETIME.c.entity_kind == kind.value) & (LIFETIME.c.entity_id == table.c.id)
+    return select(table.c.document_id).distinct().join(LIFETIME, of_kind)
 
 
-_RELATIVE: Final = _SPECIMEN.alias("relative")
+_RELATIVE: Final = SPECIMEN.alias("relative")
 _NAMING: Final = (
-    (Experiment.__table__, ExperimentSpecimen.__table__, "experiment_row"),
-    (_RELATIVE, RelatedSpecimen.__table__, "specimen_row"),
+    (EXPERIMENT, NAMED, "experiment_row"),
+    (_RELATIVE, RELATED, "specimen_row"),
 )
 """How entities name specimens: the kind, its table of names, and the reference."""
 
 
 def _naming(owner: Any, named: Table, row: str) -> Select[Any]:
     """The documents of entities, of any version, that name specimens which documents opened or ended."""
-    of_specimen = (_LIFETIME.c.entity_kind == EntityKind.SPECIMEN.value) & (_LIFETIME.c.entity_id == _SPECIMEN.c.id)
+    of_specimen = (LIFETIME.c.entity_kind == EntityKind.SPECIMEN.value) & (LIFETIME.c.entity_id == SPECIMEN.c.id)
     return (
         select(owner.c.document_id)
         .distinct()
-        .select_from(_LIFETIME)
-        .join(_SPECIMEN, of_specimen)
-        .join(named, named.c.specimen_id == _SPECIMEN.c.specimen_id)
-        .join(owner, and_(owner.c.id == named.c[row], owner.c.centre == _SPECIMEN.c.centre))
+        .select_from(LIFETIME)
+        .join(SPECIMEN, of_specimen)
+        .join(named, named.c.specimen_id == SPECIMEN.c.specimen_id)
+        .join(owner, and_(owner.c.id == named.c[row], owner.c.centre == SPECIMEN.c.centre))
     )
 
 
 def _has_finding(owner: Any, rules: Collection[str] | None = None) -> ColumnElement[bool]:
     """Whether an entity has an open finding of one of the rules."""
     kind = EntityKind.SPECIMEN.value if owner is _RELATIVE else owner.name
-    there = (_FINDING.c.entity_kind == kind) & (_FINDING.c.entity_id == owner.c.id) & _IS_OPEN
-    return exists().where(there if rules is None else there & _FINDING.c.rule.in_(sorted(rules)))
+    there = (FINDING.c.entity_kind == kind) & (FINDING.c.entity_id == owner.c.id) & _IS_OPEN
+    return exists().where(there if rules is None else there & FINDING.c.rule.in_(sorted(rules)))
 
 
 def documents_to_be_judged(connection: Connection) -> list[int]:
     """The applied documents that were not judged yet, or must be judged again."""
-    return list(connection.scalars(select(_DOCUMENT.c.id).where(_APPLIED, ~_IS_UNDO, _DOCUMENT.c.judged_at.is_(None))))
+    return list(connection.scalars(select(DOCUMENT.c.id).where(_APPLIED, ~_IS_UNDO, DOCUMENT.c.judged_at.is_(None))))
 
 
 def judge_anew(connection: Connection, document_ids: Iterable[int]) -> None:
     """Let the next session judge applied documents again, within a write transaction."""
     for chunk in in_chunks(sorted(document_ids)):
-        connection.execute(update(_DOCUMENT).where(_DOCUMENT.c.id.in_(chunk), _STANDS).values(judged_at=None))
+        connection.execute(update(DOCUMENT).where(DOCUMENT.c.id.in_(chunk), _STANDS).values(judged_at=None))
 
 
 def withdrawals_to_follow(connection: Connection, is_own: Callable[[str], bool] | None = None) -> list[int]:
@@ -131,7 +127,7 @@ def withdrawals_to_follow(connection: Connection, is_own: Callable[[str], bool] 
     They are those that contexts do not include: these are built after documents are judged. `is_own` selects archives
     by their names.
     """
-    query = select(_DOCUMENT.c.id, _DOCUMENT.c.zip_file).where(_IS_UNDO, _DOCUMENT.c.contexts_built.is_(False))
+    query = select(DOCUMENT.c.id, DOCUMENT.c.zip_file).where(_IS_UNDO, DOCUMENT.c.contexts_built.is_(False))
     return [row.id for row in connection.execute(query) if is_own is None or is_own(row.zip_file)]
 
 
@@ -139,18 +135,18 @@ def withdrawals_of(connection: Connection, document_ids: Iterable[int]) -> list[
     """The withdrawals of documents, by the ids of these."""
     found: list[int] = []
     for chunk in in_chunks(sorted(document_ids)):
-        found += connection.scalars(select(_DOCUMENT.c.id).where(_DOCUMENT.c.undoes.in_(chunk)))
+        found += connection.scalars(select(DOCUMENT.c.id).where(DOCUMENT.c.undoes.in_(chunk)))
     return found
 
 
 def documents_of_rule(connection: Connection, rule: str, centre: str | None = None) -> list[int]:
     """The documents with open findings of a rule, including waived ones; only those of a centre, if given."""
-    return _with_findings(connection, _FINDING.c.rule == rule, centre)
+    return _with_findings(connection, FINDING.c.rule == rule, centre)
 
 
 def documents_of_waiver(connection: Connection, waiver: Waiver) -> list[int]:
     """The documents with open findings that a waiver covers, or that it decided."""
-    decided = set() if waiver.id is None else set(_with_findings(connection, _FINDING.c.waiver_id == waiver.id))
+    decided = set() if waiver.id is None else set(_with_findings(connection, FINDING.c.waiver_id == waiver.id))
     return sorted(decided.union(_covered(connection, waiver)))
 
 
@@ -160,25 +156,24 @@ def documents_of_begun_waivers(connection: Connection, waivers: Iterable[Waiver]
     Documents that were judged since the waiver was given and began are left out.
     """
     found: set[int] = set()
-    given = WaiverRow.__table__.c
     for waiver in waivers:
         before = or_(
-            _DOCUMENT.c.judged_at <= select(given.created).where(given.id == waiver.id).scalar_subquery(),
-            _DOCUMENT.c.judged_at < datetime.combine(waiver.valid_from, time()),
+            DOCUMENT.c.judged_at <= select(WAIVER.c.created).where(WAIVER.c.id == waiver.id).scalar_subquery(),
+            DOCUMENT.c.judged_at < datetime.combine(waiver.valid_from, time()),
         )
-        undecided = before & _FINDING.c.is_active & (_FINDING.c.severity != Severity.UNCHECKED.value)
+        undecided = before & FINDING.c.is_active & (FINDING.c.severity != Severity.UNCHECKED.value)
         if waiver.effect is WaiverEffect.WARN:
-            undecided &= _FINDING.c.waiver_id.is_(None)
+            undecided &= FINDING.c.waiver_id.is_(None)
         found.update(_covered(connection, waiver, undecided))
     return sorted(found)
 
 
 def _covered(connection: Connection, waiver: Waiver, which: ColumnElement[bool] | None = None) -> list[int]:
-    covered = _FINDING.c.rule == waiver.rule
+    covered = FINDING.c.rule == waiver.rule
     if which is not None:
         covered &= which
     if waiver.centre is not None:
-        covered &= func.coalesce(OWN_CENTRE.element, _DOCUMENT.c.centre) == waiver.centre
+        covered &= func.coalesce(OWN_CENTRE.element, DOCUMENT.c.centre) == waiver.centre
     if waiver.procedure is not None:
         covered &= OWN_PROCEDURE.element == waiver.procedure
     return _with_findings(connection, covered)
@@ -186,37 +181,35 @@ def _covered(connection: Connection, waiver: Waiver, which: ColumnElement[bool] 
 
 def documents_of_lapsed_waivers(connection: Connection, today: date) -> list[int]:
     """The documents with open findings that were decided by a waiver which is not in force on a day."""
-    waiver = WaiverRow.__table__.c
-    not_begun, over = waiver.valid_from > today, waiver.valid_until < today
-    lapsed = select(waiver.id).where(or_(not_begun, over, waiver.revoked.is_not(None)))
-    return _with_findings(connection, _FINDING.c.waiver_id.in_(lapsed))
+    not_begun, over = WAIVER.c.valid_from > today, WAIVER.c.valid_until < today
+    lapsed = select(WAIVER.c.id).where(or_(not_begun, over, WAIVER.c.revoked.is_not(None)))
+    return _with_findings(connection, FINDING.c.waiver_id.in_(lapsed))
 
 
 def documents_unchecked(connection: Connection, *, not_by: str | None = None) -> list[int]:
     """The documents that could not be checked completely; only those that `not_by`, a signature, did not judge."""
-    unchecked = _FINDING.c.severity == Severity.UNCHECKED.value
+    unchecked = FINDING.c.severity == Severity.UNCHECKED.value
     if not_by is not None:
-        unchecked &= _DOCUMENT.c.judged_by.is_(None) | (_DOCUMENT.c.judged_by != not_by)
+        unchecked &= DOCUMENT.c.judged_by.is_(None) | (DOCUMENT.c.judged_by != not_by)
     return _with_findings(connection, unchecked)
 
 
 def documents_of_superseded_snapshots(connection: Connection) -> list[int]:
     """The documents with active findings by reference data that are not active any more."""
-    snapshot = ReferenceSnapshot.__table__.c
-    superseded = select(snapshot.id).where(snapshot.is_active.is_(False))
-    return _with_findings(connection, _FINDING.c.is_active & _FINDING.c.snapshot_id.in_(superseded))
+    superseded = select(SNAPSHOT.c.id).where(SNAPSHOT.c.is_active.is_(False))
+    return _with_findings(connection, FINDING.c.is_active & FINDING.c.snapshot_id.in_(superseded))
 
 
 def _with_findings(connection: Connection, which: ColumnElement[bool], centre: str | None = None) -> list[int]:
-    source = FINDING_AND_OWNER.join(_DOCUMENT, _DOCUMENT.c.id == _FINDING.c.document_id)
-    statement = select(_FINDING.c.document_id).distinct().select_from(source).where(_STANDS, _IS_OPEN, which)
+    source = FINDING_AND_OWNER.join(DOCUMENT, DOCUMENT.c.id == FINDING.c.document_id)
+    statement = select(FINDING.c.document_id).distinct().select_from(source).where(_STANDS, _IS_OPEN, which)
     if centre is not None:
-        statement = statement.where(_DOCUMENT.c.centre == centre)
+        statement = statement.where(DOCUMENT.c.centre == centre)
     return sorted(connection.scalars(statement))
 
 
 def _standing(connection: Connection, ids: Iterable[int]) -> list[int]:
     found: list[int] = []
     for chunk in in_chunks(sorted(ids)):
-        found += connection.scalars(select(_DOCUMENT.c.id).where(_DOCUMENT.c.id.in_(chunk), _STANDS))
+        found += connection.scalars(select(DOCUMENT.c.id).where(DOCUMENT.c.id.in_(chunk), _STANDS))
     return sorted(found)

@@ -11,19 +11,17 @@ from typing import Final
 from sqlalchemy import Connection, bindparam, select
 
 from dcc.qc.apply.versions import in_chunks
-from dcc.qc.models import Experiment, Specimen
+from dcc.qc.models import EXPERIMENT, SPECIMEN
 from dcc.rules.context import ExperimentKey, KnownSpecimen, Where
 
-_SPECIMEN: Final = Specimen.__table__.c
-_EXPERIMENT: Final = Experiment.__table__.c
 _SPECIMENS: Final = (
-    select(*(_SPECIMEN[name] for name in ("centre", "specimen_id", "document_id", "line", "gender", "dob", "lexical")))
+    select(*(SPECIMEN.c[name] for name in ("centre", "specimen_id", "document_id", "line", "gender", "dob", "lexical")))
     .where(
-        _SPECIMEN.centre == bindparam("of_centre"),
-        _SPECIMEN.specimen_id.in_(bindparam("names", expanding=True)),
-        _SPECIMEN.is_current,
+        SPECIMEN.c.centre == bindparam("of_centre"),
+        SPECIMEN.c.specimen_id.in_(bindparam("names", expanding=True)),
+        SPECIMEN.c.is_current,
     )
-    .order_by(_SPECIMEN.id)
+    .order_by(SPECIMEN.c.id)
 )
 
 
@@ -52,12 +50,12 @@ class SqlLookups:
         self, centre: str, keys: Collection[ExperimentKey]
     ) -> Mapping[ExperimentKey, tuple[Where, ...]]:
         """The places of a centre's current experiments with one of the keys, by their key."""
-        columns = (_EXPERIMENT.centre, *(_EXPERIMENT[name] for name in ExperimentKey._fields))
-        asked = select(*columns, _EXPERIMENT.document_id, _EXPERIMENT.line).order_by(_EXPERIMENT.id)
+        columns = (EXPERIMENT.c.centre, *(EXPERIMENT.c[name] for name in ExperimentKey._fields))
+        asked = select(*columns, EXPERIMENT.c.document_id, EXPERIMENT.c.line).order_by(EXPERIMENT.c.id)
         found: dict[ExperimentKey, tuple[Where, ...]] = defaultdict(tuple)
         wanted = frozenset(keys)
         for chunk in in_chunks(sorted({key.experiment_id for key in wanted})):
-            here = (_EXPERIMENT.centre == centre) & _EXPERIMENT.experiment_id.in_(chunk) & _EXPERIMENT.is_current
+            here = (EXPERIMENT.c.centre == centre) & EXPERIMENT.c.experiment_id.in_(chunk) & EXPERIMENT.c.is_current
             for row in self._connection.execute(asked.where(here)):
                 key = ExperimentKey(row.experiment_id, row.sequence_id, row.procedure_id)
                 if row.centre == centre and key in wanted:

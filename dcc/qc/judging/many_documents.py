@@ -13,21 +13,18 @@ from sqlalchemy import Connection, bindparam, func, select, update
 from dcc.databases.columns import utc_now
 from dcc.errors import NotFoundError
 from dcc.naming import DocumentKind
-from dcc.qc import models
-from dcc.qc.apply.entity_rows import ENTITY_TABLES
 from dcc.qc.apply.versions import in_chunks
 from dcc.qc.judging.documents import Basis, Judgement, settle
 from dcc.qc.judging.stored_documents import StoredDocument, lock_documents, require_standing
 from dcc.qc.judging.validity import kinds_in
+from dcc.qc.models import DOCUMENT, ENTITY_TABLES, FINDING
 from dcc.rules.findings import Finding
 from dcc.vocabulary import EntityKind, Validity
 
-_DOCUMENT: Final = models.Document.__table__
-_FINDING: Final = models.Finding.__table__
 _THESE: Final[Any] = bindparam("documents", expanding=True)
-_NEWEST: Final = select(func.max(_DOCUMENT.c.id))
+_NEWEST: Final = select(func.max(DOCUMENT.c.id))
 _WITH_FINDINGS: Final = (
-    select(_FINDING.c.document_id).distinct().where(_FINDING.c.document_id.in_(_THESE), _FINDING.c.closed.is_(None))
+    select(FINDING.c.document_id).distinct().where(FINDING.c.document_id.in_(_THESE), FINDING.c.closed.is_(None))
 )
 _KNOWN_INVALID: Final = {
     kind: select(table.c.document_id)
@@ -48,8 +45,8 @@ _VALID: Final = {
     for kind, table in ENTITY_TABLES.items()
 }
 _JUDGED: Final = (
-    update(_DOCUMENT)
-    .where(_DOCUMENT.c.id.in_(_THESE))
+    update(DOCUMENT)
+    .where(DOCUMENT.c.id.in_(_THESE))
     .values(judged_at=bindparam("new_judged_at"), judged_by=bindparam("new_judged_by"))
 )
 _CHANGED: Final = _JUDGED.values(contexts_built=False)

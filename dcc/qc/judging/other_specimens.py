@@ -14,37 +14,32 @@ from sqlalchemy.engine import Connection
 
 from dcc.databases.list_parameters import as_json, numbers_in, portions
 from dcc.qc.apply.versions import same_text
-from dcc.qc.models import Experiment, ExperimentSpecimen, RelatedSpecimen, Specimen
+from dcc.qc.models import EXPERIMENT, NAMED, RELATED, SPECIMEN
 
-_SPECIMEN: Final = Specimen.__table__
-_OWNER: Final = _SPECIMEN.alias("owner")
-_EXPERIMENT: Final = Experiment.__table__
+_OWNER: Final = SPECIMEN.alias("owner")
 
 
 def _questionable_experiments() -> Select[tuple[int]]:
     """E4 and E8: a specimen is missing, the date is in the future or before a birth, or either is unknown."""
-    named = ExperimentSpecimen.__table__
     same = and_(
-        _SPECIMEN.c.centre == _EXPERIMENT.c.centre,
-        same_text(_SPECIMEN.c.specimen_id, named.c.specimen_id),
-        _SPECIMEN.c.is_current,
+        SPECIMEN.c.centre == EXPERIMENT.c.centre,
+        same_text(SPECIMEN.c.specimen_id, NAMED.c.specimen_id),
+        SPECIMEN.c.is_current,
     )
-    day, born = _EXPERIMENT.c.date, _SPECIMEN.c.dob
+    day, born = EXPERIMENT.c.date, SPECIMEN.c.dob
     return (
-        select(_EXPERIMENT.c.document_id)
+        select(EXPERIMENT.c.document_id)
         .distinct()
-        .select_from(
-            _EXPERIMENT.outerjoin(named, named.c.experiment_row == _EXPERIMENT.c.id).outerjoin(_SPECIMEN, same)
-        )
+        .select_from(EXPERIMENT.outerjoin(NAMED, NAMED.c.experiment_row == EXPERIMENT.c.id).outerjoin(SPECIMEN, same))
         .where(
-            _EXPERIMENT.c.document_id.in_(numbers_in("documents")),
+            EXPERIMENT.c.document_id.in_(numbers_in("documents")),
             or_(
-                _SPECIMEN.c.id.is_(None),
+                SPECIMEN.c.id.is_(None),
                 day.is_(None),
                 day > bindparam("latest_day"),
                 day < born,
                 # An embryo has no day of birth; a mouse has one, which the column may not be able to hold.
-                born.is_(None) & (_SPECIMEN.c.kind == "mouse"),
+                born.is_(None) & (SPECIMEN.c.kind == "mouse"),
             ),
         )
     )
@@ -52,20 +47,19 @@ def _questionable_experiments() -> Select[tuple[int]]:
 
 def _questionable_relations() -> Select[tuple[int]]:
     """S14 and X8: a relative is missing, or a mother not female, a father not male."""
-    related = RelatedSpecimen.__table__
     same = and_(
-        _SPECIMEN.c.centre == _OWNER.c.centre,
-        same_text(_SPECIMEN.c.specimen_id, related.c.specimen_id),
-        _SPECIMEN.c.is_current,
+        SPECIMEN.c.centre == _OWNER.c.centre,
+        same_text(SPECIMEN.c.specimen_id, RELATED.c.specimen_id),
+        SPECIMEN.c.is_current,
     )
-    expected = case({"mother": "female", "father": "male"}, value=related.c.relationship, else_=_SPECIMEN.c.gender)
+    expected = case({"mother": "female", "father": "male"}, value=RELATED.c.relationship, else_=SPECIMEN.c.gender)
     return (
         select(_OWNER.c.document_id)
         .distinct()
-        .select_from(_OWNER.join(related, related.c.specimen_row == _OWNER.c.id).outerjoin(_SPECIMEN, same))
+        .select_from(_OWNER.join(RELATED, RELATED.c.specimen_row == _OWNER.c.id).outerjoin(SPECIMEN, same))
         .where(
             _OWNER.c.document_id.in_(numbers_in("documents")),
-            or_(_SPECIMEN.c.id.is_(None), _SPECIMEN.c.gender != expected),
+            or_(SPECIMEN.c.id.is_(None), SPECIMEN.c.gender != expected),
         )
     )
 

@@ -9,10 +9,8 @@ from sqlalchemy import Connection, bindparam, select
 
 from dcc.errors import NotFoundError
 from dcc.qc.apply.versions import in_chunks
-from dcc.qc.models import Document
+from dcc.qc.models import DOCUMENT
 from dcc.vocabulary import DocumentAction, DocumentState
-
-_DOCUMENT: Final = Document.__table__
 
 
 class StoredDocument(NamedTuple):
@@ -44,9 +42,9 @@ class StoredDocument(NamedTuple):
 
 
 _STORED: Final = (
-    select(*(_DOCUMENT.c[name] for name in StoredDocument._fields))
-    .where(_DOCUMENT.c.id.in_(bindparam("documents", expanding=True)))
-    .order_by(_DOCUMENT.c.id)
+    select(*(DOCUMENT.c[name] for name in StoredDocument._fields))
+    .where(DOCUMENT.c.id.in_(bindparam("documents", expanding=True)))
+    .order_by(DOCUMENT.c.id)
     .with_for_update()
 )
 

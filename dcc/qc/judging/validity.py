@@ -9,9 +9,9 @@ from typing import Final
 from sqlalchemy import BindParameter, Connection, Table, bindparam, select, update
 
 from dcc.naming import DocumentKind
-from dcc.qc.apply.entity_rows import ENTITY_TABLES
 from dcc.qc.apply.versions import in_chunks
-from dcc.qc.judging.entity_places import BLOCK, Place
+from dcc.qc.judging.entity_places import Place
+from dcc.qc.models import BLOCK, ENTITY_TABLES
 from dcc.vocabulary import EntityKind, Validity
 
 _OF_DOCUMENT: Final[BindParameter[int]] = bindparam("document")
@@ -41,7 +41,7 @@ class Invalid:
         """Add an error's place; an error in an entity that was not written makes nothing invalid."""
         if place.kind is None:
             self.whole = True
-        elif place.id is not None and place.kind == BLOCK:
+        elif place.id is not None and place.kind == BLOCK.name:
             self.blocks.add(place.id)
         elif place.id is not None:
             self.entities[place.kind].add(place.id)

@@ -6,21 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any
 
 from sqlalchemy import Connection, Row, func, or_, select, update
 
 from dcc.databases.columns import utc_now
 from dcc.databases.transactions import insert_rows
 from dcc.errors import ConfigurationError, NotFoundError
-from dcc.qc.models import Finding
-from dcc.qc.models import Waiver as WaiverRow
+from dcc.qc.models import FINDING, WAIVER
 from dcc.rules.catalogue import CATALOGUE, UNWAIVABLE
 from dcc.rules.findings import Severity
 from dcc.rules.waivers import Waiver
 from dcc.vocabulary import WaiverEffect
-
-_WAIVER: Final = WaiverRow.__table__
 
 
 class WaiverState(StrEnum):
@@ -72,7 +69,7 @@ def add_waiver(connection: Connection, waiver: Waiver, today: date) -> int:
         "author": _text("author", waiver.author),
         "created": utc_now(),
     }
-    return insert_rows(connection, WaiverRow, [row])[0]
+    return insert_rows(connection, WAIVER, [row])[0]
 
 
 def _check_rule(waiver: Waiver) -> None:
@@ -102,7 +99,7 @@ def _text(column: str, text: str | None) -> str | None:
     """A text that its column can hold; None stays None."""
     if text is None:
         return None
-    name, limit = column.partition("_")[0], getattr(_WAIVER.c[column].type, "length", None)
+    name, limit = column.partition("_")[0], getattr(WAIVER.c[column].type, "length", None)
     if not text.strip():
         raise ConfigurationError(f"The {name} of a waiver is empty. Give one.")
     if limit is not None and len(text) > limit:
@@ -116,7 +113,7 @@ def revoke_waiver(connection: Connection, waiver_id: int, *, author: str, reason
     Raises NotFoundError if there is none, ConfigurationError if it was revoked before, or for a text that is missing or
     too long.
     """
-    row = connection.execute(select(_WAIVER).where(_WAIVER.c.id == waiver_id).with_for_update()).one_or_none()
+    row = connection.execute(select(WAIVER).where(WAIVER.c.id == waiver_id).with_for_update()).one_or_none()
     if row is None:
         raise NotFoundError(f"There is no waiver {waiver_id}. See which there are: dcc rules waivers --all")
     if row.revoked is not None:
@@ -126,24 +123,25 @@ def revoke_waiver(connection: Connection, waiver_id: int, *, author: str, reason
         "revoked_by": _text("author", author),
         "revoked_reason": _text("reason", reason),
     }
-    connection.execute(update(_WAIVER).where(_WAIVER.c.id == waiver_id).values(revoked))
+    connection.execute(update(WAIVER).where(WAIVER.c.id == waiver_id).values(revoked))
     return _waiver(row)
 
 
 def waivers_in_force(connection: Connection, day: date) -> tuple[Waiver, ...]:
     """The waivers in force on a day, in the order in which they were given."""
-    holds = _WAIVER.c.revoked.is_(None) & (_WAIVER.c.valid_from <= day)
-    holds &= or_(_WAIVER.c.valid_until.is_(None), _WAIVER.c.valid_until >= day)
-    rows = connection.execute(select(_WAIVER).where(holds).order_by(_WAIVER.c.id))
+    holds = WAIVER.c.revoked.is_(None) & (WAIVER.c.valid_from <= day)
+    holds &= or_(WAIVER.c.valid_until.is_(None), WAIVER.c.valid_until >= day)
+    rows = connection.execute(select(WAIVER).where(holds).order_by(WAIVER.c.id))
     return tuple(map(_waiver, rows))
 
 
 def list_waivers(connection: Connection, day: date, *, all_of_them: bool = False) -> list[WaiverEntry]:
     """The waivers in force on a day or later; with `all_of_them`, also ended ones."""
-    finding = Finding.__table__.c
-    counted = select(finding.waiver_id, func.count()).where(finding.waiver_id.is_not(None), finding.closed.is_(None))
-    counts = {row[0]: row[1] for row in connection.execute(counted.group_by(finding.waiver_id))}
-    rows = connection.execute(select(_WAIVER).order_by(_WAIVER.c.id))
+    counted = select(FINDING.c.waiver_id, func.count()).where(
+        FINDING.c.waiver_id.is_not(None), FINDING.c.closed.is_(None)
+    )
+    counts = {row[0]: row[1] for row in connection.execute(counted.group_by(FINDING.c.waiver_id))}
+    rows = connection.execute(select(WAIVER).order_by(WAIVER.c.id))
     entries = [_entry(row, day, counts) for row in rows]
     over = (WaiverState.EXPIRED, WaiverState.REVOKED)
     return [entry for entry in entries if all_of_them or entry.state not in over]

@@ -6,108 +6,87 @@ deleted.
 
 As in the tracker, times are naive and in UTC, and tables are InnoDB in `utf8mb4_bin`. Note that MySQL and MariaDB
 ignore trailing blanks when they compare texts, and SQLite does not.
+
+The modules beside this one declare them.
 """
 
 from __future__ import annotations
 
-from dcc.qc.models.base import QcBase
-from dcc.qc.models.contexts import (
-    BuildBasis,
-    ContextHistory,
-    ContextIssue,
-    ContextMember,
-    DataContext,
-    DocumentContext,
-    MetadataGroup,
-    OverviewAnimalProcedure,
-    OverviewGenotype,
-)
-from dcc.qc.models.documents import (
-    CentreBlock,
-    CentreLock,
-    Document,
-    Lifetime,
-    ReservedIds,
-    StatusCodeRow,
-    UploadLock,
-    WriteReceipt,
-)
-from dcc.qc.models.experiments import Experiment, ExperimentSpecimen, Housing, Line, ProcedureRun
-from dcc.qc.models.judgements import (
-    FetchedPage,
-    Finding,
-    ImpressIncrement,
-    ImpressOntologyOption,
-    ImpressOption,
-    ImpressParameter,
-    ImpressPipeline,
-    ImpressProcedure,
-    KnownColony,
-    KnownProject,
-    KnownStatusCode,
-    KnownStrain,
-    ReferenceRefusal,
-    ReferenceSnapshot,
-    Waiver,
-)
-from dcc.qc.models.measurements import Dimension, Measurement, Media, MediaAssociation, Metadata
-from dcc.qc.models.specimens import (
-    ChromosomalAlteration,
-    Chromosome,
-    Genotype,
-    ParentalStrain,
-    RelatedSpecimen,
-    Specimen,
-)
+from typing import Final
 
-__all__ = [
-    "BuildBasis",
-    "CentreBlock",
-    "CentreLock",
-    "ChromosomalAlteration",
-    "Chromosome",
-    "ContextHistory",
-    "ContextIssue",
-    "ContextMember",
-    "DataContext",
-    "Dimension",
-    "Document",
-    "DocumentContext",
-    "Experiment",
-    "ExperimentSpecimen",
-    "FetchedPage",
-    "Finding",
-    "Genotype",
-    "Housing",
-    "ImpressIncrement",
-    "ImpressOntologyOption",
-    "ImpressOption",
-    "ImpressParameter",
-    "ImpressPipeline",
-    "ImpressProcedure",
-    "KnownColony",
-    "KnownProject",
-    "KnownStatusCode",
-    "KnownStrain",
-    "Lifetime",
-    "Line",
-    "Measurement",
-    "Media",
-    "MediaAssociation",
-    "Metadata",
-    "MetadataGroup",
-    "OverviewAnimalProcedure",
-    "OverviewGenotype",
-    "ParentalStrain",
-    "ProcedureRun",
-    "QcBase",
-    "ReferenceRefusal",
-    "ReferenceSnapshot",
-    "RelatedSpecimen",
-    "ReservedIds",
-    "Specimen",
-    "StatusCodeRow",
-    "UploadLock",
-    "Waiver",
-    "WriteReceipt",
-]
+from dcc.qc.models import contexts, documents, experiments, judgements, measurements, specimens
+from dcc.qc.models.base import QcBase as QcBase
+from dcc.vocabulary import EntityKind
+
+DOCUMENT: Final = documents.Document.__table__
+BLOCK: Final = documents.CentreBlock.__table__
+LIFETIME: Final = documents.Lifetime.__table__
+STATUS_CODE: Final = documents.StatusCodeRow.__table__
+UPLOAD_LOCK: Final = documents.UploadLock.__table__
+CENTRE_LOCK: Final = documents.CentreLock.__table__
+RESERVED_IDS: Final = documents.ReservedIds.__table__
+WRITE_RECEIPT: Final = documents.WriteReceipt.__table__
+SPECIMEN: Final = specimens.Specimen.__table__
+RELATED: Final = specimens.RelatedSpecimen.__table__
+GENOTYPE: Final = specimens.Genotype.__table__
+PARENTAL_STRAIN: Final = specimens.ParentalStrain.__table__
+ALTERATION: Final = specimens.ChromosomalAlteration.__table__
+CHROMOSOME: Final = specimens.Chromosome.__table__
+EXPERIMENT: Final = experiments.Experiment.__table__
+NAMED: Final = experiments.ExperimentSpecimen.__table__
+LINE: Final = experiments.Line.__table__
+HOUSING: Final = experiments.Housing.__table__
+RUN: Final = experiments.ProcedureRun.__table__
+MEASUREMENT: Final = measurements.Measurement.__table__
+MEDIA: Final = measurements.Media.__table__
+ASSOCIATION: Final = measurements.MediaAssociation.__table__
+DIMENSION: Final = measurements.Dimension.__table__
+METADATA: Final = measurements.Metadata.__table__
+SNAPSHOT: Final = judgements.ReferenceSnapshot.__table__
+REFUSAL: Final = judgements.ReferenceRefusal.__table__
+PIPELINE: Final = judgements.ImpressPipeline.__table__
+PROCEDURE: Final = judgements.ImpressProcedure.__table__
+PARAMETER: Final = judgements.ImpressParameter.__table__
+OPTION: Final = judgements.ImpressOption.__table__
+INCREMENT: Final = judgements.ImpressIncrement.__table__
+ONTOLOGY_OPTION: Final = judgements.ImpressOntologyOption.__table__
+KNOWN_STATUS_CODE: Final = judgements.KnownStatusCode.__table__
+PROJECT: Final = judgements.KnownProject.__table__
+COLONY: Final = judgements.KnownColony.__table__
+STRAIN: Final = judgements.KnownStrain.__table__
+WAIVER: Final = judgements.Waiver.__table__
+FINDING: Final = judgements.Finding.__table__
+FETCHED_PAGE: Final = judgements.FetchedPage.__table__
+CONTEXT: Final = contexts.DataContext.__table__
+HISTORY: Final = contexts.ContextHistory.__table__
+SHARE: Final = contexts.DocumentContext.__table__
+MEMBER: Final = contexts.ContextMember.__table__
+ISSUE: Final = contexts.ContextIssue.__table__
+BUILD_BASIS: Final = contexts.BuildBasis.__table__
+GROUP: Final = contexts.MetadataGroup.__table__
+OVERVIEW_GENOTYPE: Final = contexts.OverviewGenotype.__table__
+OVERVIEW_ANIMAL: Final = contexts.OverviewAnimalProcedure.__table__
+
+ENTITY_TABLES: Final = {kind: QcBase.metadata.tables[kind.value] for kind in EntityKind}
+DOCUMENT_TABLES: Final = (
+    BLOCK,
+    SPECIMEN,
+    RELATED,
+    GENOTYPE,
+    PARENTAL_STRAIN,
+    ALTERATION,
+    CHROMOSOME,
+    EXPERIMENT,
+    NAMED,
+    LINE,
+    HOUSING,
+    STATUS_CODE,
+    RUN,
+    MEASUREMENT,
+    MEDIA,
+    ASSOCIATION,
+    DIMENSION,
+    METADATA,
+    LIFETIME,
+)
+"""The tables of a document's rows, parents before their children."""

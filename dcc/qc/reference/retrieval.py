@@ -19,7 +19,7 @@ from sqlalchemy.sql.elements import ColumnElement
 from dcc.databases.columns import utc_now
 from dcc.errors import ReferenceDataError
 from dcc.qc.database import insert_rows, run_reading, run_writing
-from dcc.qc.models import FetchedPage
+from dcc.qc.models import FETCHED_PAGE
 from dcc.qc.models.base import ID_LENGTH, URI_LENGTH
 from dcc.reference.impress import Impress, ParameterType
 from dcc.reference.impress_api import impress_from_answers
@@ -29,7 +29,6 @@ from dcc.reference.web_reader import MOST_BYTES, Page, WebReader, set_of_page
 from dcc.settings import Settings
 from dcc.settings.reference import shown_source, url_below
 
-_PAGE: Final = FetchedPage.__table__
 _MOST_BYTES_KEPT: Final = 8_000_000
 _LONGEST_TIME: Final = 64
 _KEYS_AT_ONCE: Final = 500
@@ -37,7 +36,7 @@ _KEYS_AT_ONCE: Final = 500
 
 def load_pages(connection: Connection, source: str) -> dict[str, Page]:
     """The stored pages of a source, which is an address or a prefix of addresses, by their address for messages."""
-    columns = _PAGE.c
+    columns = FETCHED_PAGE.c
     query = select(columns.address, columns.content, columns.entity_tag, columns.last_modified, columns.retrieved)
     return {
         row.address: Page(row.address, row.content.encode(), row.entity_tag, row.last_modified, row.retrieved)
@@ -51,18 +50,18 @@ def save_pages(connection: Connection, pages: Sequence[Page]) -> None:
     keys = list(rows)
     for start in range(0, len(keys), _KEYS_AT_ONCE):
         part = keys[start : start + _KEYS_AT_ONCE]
-        connection.execute(delete(_PAGE).where(_PAGE.c.address_md5.in_(part)))
-        insert_rows(connection, FetchedPage, [rows[key] for key in part])
+        connection.execute(delete(FETCHED_PAGE).where(FETCHED_PAGE.c.address_md5.in_(part)))
+        insert_rows(connection, FETCHED_PAGE, [rows[key] for key in part])
 
 
 def remove_pages_but_of(connection: Connection, sources: Collection[str]) -> None:
     """Remove pages of sources that are not used any more."""
-    connection.execute(delete(_PAGE).where(*(not_(_is_of(source)) for source in sources)))
+    connection.execute(delete(FETCHED_PAGE).where(*(not_(_is_of(source)) for source in sources)))
 
 
 def _is_of(source: str) -> ColumnElement[bool]:
     place, found, asked = shown_source(source).partition("?")
-    address = _PAGE.c.address
+    address = FETCHED_PAGE.c.address
     url_below = and_(
         address.startswith(f"{place.rstrip('/')}/", autoescape=True), address.endswith(found + asked, autoescape=True)
     )

@@ -9,21 +9,21 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from sqlalchemy import Connection, Row, Table, select
 
 from dcc.qc.models import (
-    ImpressIncrement,
-    ImpressOntologyOption,
-    ImpressOption,
-    ImpressParameter,
-    ImpressPipeline,
-    ImpressProcedure,
-    KnownColony,
-    KnownProject,
-    KnownStatusCode,
-    KnownStrain,
+    COLONY,
+    INCREMENT,
+    KNOWN_STATUS_CODE,
+    ONTOLOGY_OPTION,
+    OPTION,
+    PARAMETER,
+    PIPELINE,
+    PROCEDURE,
+    PROJECT,
+    STRAIN,
 )
 from dcc.qc.rows.bulk import Row as NewRow
 from dcc.reference.impress import (
@@ -38,13 +38,6 @@ from dcc.reference.impress import (
     required_of,
 )
 from dcc.reference.snapshots import Colonies, Colony, Projects, Provenance, StatusCodes, Strains
-
-PIPELINE: Final = ImpressPipeline.__table__
-PROCEDURE: Final = ImpressProcedure.__table__
-PARAMETER: Final = ImpressParameter.__table__
-OPTION: Final = ImpressOption.__table__
-INCREMENT: Final = ImpressIncrement.__table__
-ONTOLOGY_OPTION: Final = ImpressOntologyOption.__table__
 
 Thing = TypeVar("Thing")
 Part = TypeVar("Part")
@@ -215,20 +208,16 @@ def _rows(connection: Connection, table: Table, snapshot_id: int) -> Iterator[Ro
     yield from connection.execute(query)
 
 
-STATUS_CODE: Final = KnownStatusCode.__table__
-PROJECT: Final = KnownProject.__table__
-COLONY: Final = KnownColony.__table__
-STRAIN: Final = KnownStrain.__table__
-
-
 def status_code_rows(snapshot_id: int, codes: StatusCodes) -> dict[Table, list[NewRow]]:
     """The rows of a snapshot, with all columns in their order; likewise the others."""
-    return {STATUS_CODE: [(snapshot_id, code, meaning) for code, meaning in codes.meanings.items()]}
+    return {KNOWN_STATUS_CODE: [(snapshot_id, code, meaning) for code, meaning in codes.meanings.items()]}
 
 
 def load_status_codes(connection: Connection, snapshot_id: int, provenance: Provenance) -> StatusCodes:
     """The snapshot with an id, from its rows; likewise the others."""
-    query = select(STATUS_CODE.c.code, STATUS_CODE.c.description).where(STATUS_CODE.c.snapshot_id == snapshot_id)
+    query = select(KNOWN_STATUS_CODE.c.code, KNOWN_STATUS_CODE.c.description).where(
+        KNOWN_STATUS_CODE.c.snapshot_id == snapshot_id
+    )
     return StatusCodes(provenance, {row.code: row.description for row in connection.execute(query)})
 
 

@@ -19,7 +19,7 @@ from sqlalchemy import Connection, Engine, Row, String, Table, delete, insert, s
 from dcc.databases.columns import MESSAGE_BYTES
 from dcc.errors import InternalFaultError, ReferenceDataError
 from dcc.qc.database import insert_rows
-from dcc.qc.models import Finding, ReferenceRefusal, ReferenceSnapshot
+from dcc.qc.models import FINDING, REFUSAL, SNAPSHOT
 from dcc.qc.reference.snapshot_rows import (
     colony_rows,
     impress_rows,
@@ -38,7 +38,6 @@ from dcc.reference.loading import ReferenceData
 from dcc.reference.snapshots import Colonies, Projects, Provenance, Snapshot, StatusCodes, Strains
 from dcc.settings.reference import shown_source
 
-REFUSAL: Final = ReferenceRefusal.__table__
 _LONGEST: Final = 1_024
 
 
@@ -74,8 +73,6 @@ def forget_refusal(connection: Connection, name: str) -> None:
     connection.execute(delete(REFUSAL).where(REFUSAL.c.name == name))
 
 
-SNAPSHOT: Final = ReferenceSnapshot.__table__
-_FINDING: Final = Finding.__table__
 _OLD_ONES_KEPT: Final = 3
 _INTEGER_BITS: Final = 31
 
@@ -165,7 +162,7 @@ def save(connection: Connection, snapshot: Snapshot) -> int:
         "row_count": snapshot.rows,
         "is_active": True,
     }
-    (snapshot_id,) = insert_rows(connection, ReferenceSnapshot, [row])
+    (snapshot_id,) = insert_rows(connection, SNAPSHOT, [row])
     for table, rows in _content(snapshot_id, snapshot).items():
         _all_fit(snapshot, table, rows)
         if rows:
@@ -221,7 +218,7 @@ def _remove_old_ones(connection: Connection, name: str) -> None:
     query = select(columns.id).where(columns.name == name, columns.is_active.is_(False)).order_by(columns.id.desc())
     old = connection.scalars(query).all()[_OLD_ONES_KEPT:]
     named = set(
-        connection.scalars(select(_FINDING.c.snapshot_id).where(_FINDING.c.snapshot_id.in_(old)).distinct()).all()
+        connection.scalars(select(FINDING.c.snapshot_id).where(FINDING.c.snapshot_id.in_(old)).distinct()).all()
     )
     gone = [snapshot_id for snapshot_id in old if snapshot_id not in named]
     if gone:

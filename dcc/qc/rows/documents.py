@@ -11,54 +11,52 @@ from sqlalchemy import Connection, Row, bindparam, insert, or_, select, update
 
 from dcc.databases.columns import utc_now
 from dcc.naming import Action, DocumentKind
-from dcc.qc.models import Document, Finding
+from dcc.qc.models import DOCUMENT, FINDING
 from dcc.rights import Rights
 from dcc.vocabulary import DocumentAction, DocumentState
 
-_DOCUMENT: Final = Document.__table__
-_FINDING: Final = Finding.__table__
 _AT_ONCE: Final = 1_000
 _NO_DOCUMENT: Final = 2**63 - 1
 """After all documents."""
-_NOT_UNDO: Final = _DOCUMENT.c.action != DocumentAction.UNDO.value
+_NOT_UNDO: Final = DOCUMENT.c.action != DocumentAction.UNDO.value
 
 # Made once: making a statement takes as long as its execution.
-_SAME_FILE: Final = or_(_DOCUMENT.c.md5 == bindparam("md5"), _DOCUMENT.c.state == DocumentState.HELD.value)
+_SAME_FILE: Final = or_(DOCUMENT.c.md5 == bindparam("md5"), DOCUMENT.c.state == DocumentState.HELD.value)
 _FORMER: Final = (
-    select(_DOCUMENT)
+    select(DOCUMENT)
     .where(
-        _DOCUMENT.c.zip_file == bindparam("zip_file"),
-        _DOCUMENT.c.zip_action == bindparam("action"),
-        _DOCUMENT.c.file_name == bindparam("file_name"),
+        DOCUMENT.c.zip_file == bindparam("zip_file"),
+        DOCUMENT.c.zip_action == bindparam("action"),
+        DOCUMENT.c.file_name == bindparam("file_name"),
         _SAME_FILE,
         _NOT_UNDO,
     )
-    .order_by(_DOCUMENT.c.id.desc())
+    .order_by(DOCUMENT.c.id.desc())
 )
-_WITH_TRACKER_ID: Final = select(_DOCUMENT.c.id).where(_DOCUMENT.c.tracker_id == bindparam("tracker"))
-_RELEASE: Final = update(_DOCUMENT).where(_DOCUMENT.c.id.in_(bindparam("ids", expanding=True))).values(tracker_id=None)
-_INSERT: Final = insert(_DOCUMENT)
+_WITH_TRACKER_ID: Final = select(DOCUMENT.c.id).where(DOCUMENT.c.tracker_id == bindparam("tracker"))
+_RELEASE: Final = update(DOCUMENT).where(DOCUMENT.c.id.in_(bindparam("ids", expanding=True))).values(tracker_id=None)
+_INSERT: Final = insert(DOCUMENT)
 _NEWER: Final = (
-    select(_DOCUMENT.c.created)
+    select(DOCUMENT.c.created)
     .where(
-        _DOCUMENT.c.state == DocumentState.APPLIED.value,
+        DOCUMENT.c.state == DocumentState.APPLIED.value,
         _NOT_UNDO,
-        _DOCUMENT.c.id < bindparam("before"),
-        _DOCUMENT.c.centre == bindparam("centre"),
-        _DOCUMENT.c.created > bindparam("created"),
+        DOCUMENT.c.id < bindparam("before"),
+        DOCUMENT.c.centre == bindparam("centre"),
+        DOCUMENT.c.created > bindparam("created"),
     )
-    .order_by(_DOCUMENT.c.created.desc())
+    .order_by(DOCUMENT.c.created.desc())
     .limit(1)
 )
-_NAMED: Final = select(*(_DOCUMENT.c[name] for name in ("zip_file", "zip_action", "file_name", "md5", "state"))).where(
-    _DOCUMENT.c.zip_file.in_(bindparam("zip_files", expanding=True)),
-    _DOCUMENT.c.file_name.in_(bindparam("file_names", expanding=True)),
+_NAMED: Final = select(*(DOCUMENT.c[name] for name in ("zip_file", "zip_action", "file_name", "md5", "state"))).where(
+    DOCUMENT.c.zip_file.in_(bindparam("zip_files", expanding=True)),
+    DOCUMENT.c.file_name.in_(bindparam("file_names", expanding=True)),
     _NOT_UNDO,
 )
-_WITH_TRACKER_IDS: Final = select(_DOCUMENT.c.tracker_id).where(
-    _DOCUMENT.c.tracker_id.in_(bindparam("trackers", expanding=True))
+_WITH_TRACKER_IDS: Final = select(DOCUMENT.c.tracker_id).where(
+    DOCUMENT.c.tracker_id.in_(bindparam("trackers", expanding=True))
 )
-_NEWER_OF_KIND: Final = _NEWER.where(_DOCUMENT.c.kind == bindparam("kind"))
+_NEWER_OF_KIND: Final = _NEWER.where(DOCUMENT.c.kind == bindparam("kind"))
 
 
 class DocumentPlace(NamedTuple):
@@ -145,14 +143,14 @@ def same_document(
 
     It must be the one with `document_id`; None: one of the centre's deletions, whose entities are gone.
     """
-    same = (_DOCUMENT.c.md5 == document.md5) | (_DOCUMENT.c.content_digest == content)
-    same &= _DOCUMENT.c.state == DocumentState.APPLIED.value
+    same = (DOCUMENT.c.md5 == document.md5) | (DOCUMENT.c.content_digest == content)
+    same &= DOCUMENT.c.state == DocumentState.APPLIED.value
     if document_id is not None:
-        which = _DOCUMENT.c.id == document_id
+        which = DOCUMENT.c.id == document_id
     else:
-        which = (_DOCUMENT.c.centre == document.centre) & (_DOCUMENT.c.action == document.action.value)
-    columns = (_DOCUMENT.c.zip_action, _DOCUMENT.c.zip_file, _DOCUMENT.c.file_name)
-    row = connection.execute(select(*columns).where(which, same).order_by(_DOCUMENT.c.id.desc()).limit(1)).first()
+        which = (DOCUMENT.c.centre == document.centre) & (DOCUMENT.c.action == document.action.value)
+    columns = (DOCUMENT.c.zip_action, DOCUMENT.c.zip_file, DOCUMENT.c.file_name)
+    row = connection.execute(select(*columns).where(which, same).order_by(DOCUMENT.c.id.desc()).limit(1)).first()
     return None if row is None else DocumentPlace(f"{row.zip_action}/{row.zip_file}", row.file_name)
 
 
@@ -219,14 +217,13 @@ def refuse_held(connection: Connection, former: Iterable[Row[Any]]) -> None:
     held = [row.id for row in former if row.state == DocumentState.HELD.value]
     if held:
         refused = {"state": DocumentState.REFUSED.value}
-        connection.execute(update(_DOCUMENT).where(_DOCUMENT.c.id.in_(held)).values(refused))
+        connection.execute(update(DOCUMENT).where(DOCUMENT.c.id.in_(held)).values(refused))
 
 
 def close_findings(connection: Connection, document_id: int, closed_by: int) -> None:
     """Make the findings of a document inactive, because of another document."""
-    finding = Finding.__table__
-    active = (finding.c.document_id == document_id) & finding.c.is_active
-    connection.execute(update(finding).where(active).values(is_active=False, closed=utc_now(), closed_by=closed_by))
+    active = (FINDING.c.document_id == document_id) & FINDING.c.is_active
+    connection.execute(update(FINDING).where(active).values(is_active=False, closed=utc_now(), closed_by=closed_by))
 
 
 def _release_tracker_id(connection: Connection, document: DocumentToApply, former_ids: Collection[int]) -> None:
@@ -242,7 +239,7 @@ def follow_tracker(connection: Connection, row: Row[Any], document: DocumentToAp
     """Give the row of an applied document the tracker id with which it came last."""
     if document.tracker_id is not None and document.tracker_id != row.tracker_id:
         _release_tracker_id(connection, document, ())
-        for table, column in ((_DOCUMENT, _DOCUMENT.c.id), (_FINDING, _FINDING.c.document_id)):
+        for table, column in ((DOCUMENT, DOCUMENT.c.id), (FINDING, FINDING.c.document_id)):
             connection.execute(update(table).where(column == row.id).values(tracker_id=document.tracker_id))
 
 
@@ -297,7 +294,7 @@ def is_edited_since(connection: Connection, document: DocumentToApply, document_
     """
     if document.action is not Action.EDIT:
         return False
-    table = _DOCUMENT.c
+    table = DOCUMENT.c
     named = (table.zip_file == document.zip_file) & (table.zip_action == document.action.value)
     named &= (table.file_name == document.file_name) & (table.md5 != document.md5)
     stands = (table.state == DocumentState.APPLIED.value) & _NOT_UNDO & (table.id > document_id)

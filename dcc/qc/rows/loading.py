@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Row, Select, Table, select
 
 from dcc.documents import contents as said
 from dcc.qc import models
+from dcc.qc.models import BLOCK, EXPERIMENT, HOUSING, LINE, SPECIMEN, STATUS_CODE
 from dcc.qc.rows.procedure_loading import load_procedures
 from dcc.vocabulary import EntityKind
 
@@ -27,17 +28,16 @@ def load_document(connection: Connection, document_id: int) -> Iterator[said.Con
     Without entities that were refused because of a text that is too long for its column (rule Q1). Reads 500 entities
     at a time.
     """
-    block = models.CentreBlock.__table__
-    blocks = select(block).where(block.c.document_id == document_id).order_by(block.c.position)
+    blocks = select(BLOCK).where(BLOCK.c.document_id == document_id).order_by(BLOCK.c.position)
     for row in connection.execute(blocks).all():
         yield said.Block(row.line, row.position, row.centre, row.pipeline, row.project)
-        for chunk in _chunks(connection, models.Specimen.__table__, row.id):
+        for chunk in _chunks(connection, SPECIMEN, row.id):
             yield from load_specimens(connection, chunk)
-        for chunk in _chunks(connection, models.Housing.__table__, row.id):
+        for chunk in _chunks(connection, HOUSING, row.id):
             yield from _housings(connection, chunk)
-        for chunk in _chunks(connection, models.Line.__table__, row.id):
+        for chunk in _chunks(connection, LINE, row.id):
             yield from _lines(connection, chunk)
-        for chunk in _chunks(connection, models.Experiment.__table__, row.id):
+        for chunk in _chunks(connection, EXPERIMENT, row.id):
             yield from load_experiments(connection, chunk)
 
 
@@ -58,20 +58,20 @@ def rows_by(connection: Connection, statement: Select[Any]) -> Rows:
     return {owner: list(rows) for owner, rows in groupby(connection.execute(statement), key=lambda row: row[0])}
 
 
-def _parts(connection: Connection, model: type[models.QcBase], ids: list[int]) -> Rows:
+def _parts(connection: Connection, table: Table, ids: list[int]) -> Rows:
     """The rows of a table of parts, whose key begins with the owner and ends with the position."""
-    keys = list(model.__table__.primary_key.columns)
-    return rows_by(connection, select(model.__table__).where(keys[0].in_(ids)).order_by(*keys))
+    keys = list(table.primary_key.columns)
+    return rows_by(connection, select(table).where(keys[0].in_(ids)).order_by(*keys))
 
 
 def load_specimens(connection: Connection, rows: list[Row[Any]]) -> Iterator[said.Specimen]:
     """The specimens of rows, in their order."""
     ids = [row.id for row in rows]
-    related = _parts(connection, models.RelatedSpecimen, ids)
-    genotypes = _parts(connection, models.Genotype, ids)
-    strains = _parts(connection, models.ParentalStrain, ids)
-    alterations = _parts(connection, models.ChromosomalAlteration, ids)
-    regions = _parts(connection, models.Chromosome, ids)
+    related = _parts(connection, models.RELATED, ids)
+    genotypes = _parts(connection, models.GENOTYPE, ids)
+    strains = _parts(connection, models.PARENTAL_STRAIN, ids)
+    alterations = _parts(connection, models.ALTERATION, ids)
+    regions = _parts(connection, models.CHROMOSOME, ids)
     for row in rows:
         written = _written(row)
         status = None
@@ -136,7 +136,7 @@ def _strain(row: Row[Any]) -> said.ParentalStrain:
 def load_experiments(connection: Connection, rows: list[Row[Any]]) -> Iterator[said.Experiment]:
     """The experiments of rows, in their order."""
     ids = [row.id for row in rows]
-    named = _parts(connection, models.ExperimentSpecimen, ids)
+    named = _parts(connection, models.NAMED, ids)
     codes = _status_codes(connection, EntityKind.EXPERIMENT, ids)
     procedures = load_procedures(connection, EntityKind.EXPERIMENT, ids)
     for row in rows:
@@ -171,9 +171,11 @@ def _housings(connection: Connection, rows: list[Row[Any]]) -> Iterator[said.Hou
 
 
 def _status_codes(connection: Connection, kind: EntityKind, ids: list[int]) -> dict[int, tuple[said.StatusCode, ...]]:
-    code = models.StatusCodeRow.__table__
-    own = (code.c.owner_kind == kind.value) & code.c.owner_id.in_(ids)
-    found = rows_by(connection, select(code.c.owner_id, code).where(own).order_by(code.c.owner_id, code.c.position))
+    own = (STATUS_CODE.c.owner_kind == kind.value) & STATUS_CODE.c.owner_id.in_(ids)
+    found = rows_by(
+        connection,
+        select(STATUS_CODE.c.owner_id, STATUS_CODE).where(own).order_by(STATUS_CODE.c.owner_id, STATUS_CODE.c.position),
+    )
     return {
         owner: tuple(said.StatusCode(row.line, _written(row).get("date", _text(row.date)), row.code) for row in rows)
         for owner, rows in found.items()

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, select
 
 from dcc.documents import contents as said
-from dcc.qc import models
+from dcc.qc.models import ASSOCIATION, DIMENSION, MEASUREMENT, MEDIA, METADATA, RUN
 from dcc.vocabulary import EntityKind, MeasurementType, MediaType, MetadataOwner
 
 _Metadata = dict[tuple[str, int], tuple[said.Metadata, ...]]
@@ -18,12 +18,11 @@ _Associations = dict[int, tuple[said.ParameterAssociation, ...]]
 
 def load_procedures(connection: Connection, kind: EntityKind, ids: list[int]) -> dict[int, said.Procedure]:
     """The procedures of entities, by the rows of these. A few statements for any number."""
-    run, measurement, media = models.ProcedureRun.__table__, models.Measurement.__table__, models.Media.__table__
-    of_these = (run.c.owner_kind == kind.value) & run.c.owner_id.in_(ids)
-    runs = connection.execute(select(run).where(of_these)).all()
+    of_these = (RUN.c.owner_kind == kind.value) & RUN.c.owner_id.in_(ids)
+    runs = connection.execute(select(RUN).where(of_these)).all()
     run_ids = [row.id for row in runs]
-    measured = _by_run(connection, measurement, run_ids)
-    filmed = _by_run(connection, media, run_ids)
+    measured = _by_run(connection, MEASUREMENT, run_ids)
+    filmed = _by_run(connection, MEDIA, run_ids)
     metadata = _metadata(connection, run_ids)
     associations = _associations(connection, [row.id for rows in filmed.values() for row in rows])
     return {
@@ -39,9 +38,8 @@ def _by_run(connection: Connection, table: Any, run_ids: list[int]) -> dict[int,
 
 
 def _metadata(connection: Connection, run_ids: list[int]) -> _Metadata:
-    table = models.Metadata.__table__
-    order = (table.c.owner_kind, table.c.owner_id, table.c.position)
-    rows = connection.execute(select(table).where(table.c.procedure_run_id.in_(run_ids)).order_by(*order))
+    order = (METADATA.c.owner_kind, METADATA.c.owner_id, METADATA.c.position)
+    rows = connection.execute(select(METADATA).where(METADATA.c.procedure_run_id.in_(run_ids)).order_by(*order))
     return {
         owner: tuple(said.Metadata(row.line, row.parameter_id, row.sequence_id, row.status, row.value) for row in group)
         for owner, group in groupby(rows, key=lambda row: (row.owner_kind, row.owner_id))
@@ -49,16 +47,15 @@ def _metadata(connection: Connection, run_ids: list[int]) -> _Metadata:
 
 
 def _associations(connection: Connection, media_ids: list[int]) -> _Associations:
-    table, dimension = models.MediaAssociation.__table__, models.Dimension.__table__
     dimensions: dict[tuple[int, int], list[said.Dimension]] = {}
     found: dict[int, list[said.ParameterAssociation]] = {}
     for start in range(0, len(media_ids), 2_000):
         chunk = media_ids[start : start + 2_000]
-        parts = select(dimension).where(dimension.c.media_id.in_(chunk)).order_by(*dimension.primary_key.columns)
+        parts = select(DIMENSION).where(DIMENSION.c.media_id.in_(chunk)).order_by(*DIMENSION.primary_key.columns)
         for row in connection.execute(parts):
             one = said.Dimension(row.line, row.dimension_id, row.origin, row.unit, row.value)
             dimensions.setdefault((row.media_id, row.association), []).append(one)
-        own = select(table).where(table.c.media_id.in_(chunk)).order_by(*table.primary_key.columns)
+        own = select(ASSOCIATION).where(ASSOCIATION.c.media_id.in_(chunk)).order_by(*ASSOCIATION.primary_key.columns)
         for row in connection.execute(own):
             of_this = tuple(dimensions.get((row.media_id, row.position), ()))
             association = said.ParameterAssociation(row.line, row.parameter_id, row.sequence_id, row.link, of_this)

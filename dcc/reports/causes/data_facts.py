@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, selec
 from dcc.declarations import details_kept, message_of
 from dcc.messages import shown
 from dcc.qc.apply.versions import in_chunks
-from dcc.qc.models import Document, Experiment, ExperimentSpecimen, Finding, Specimen
+from dcc.qc.models import DOCUMENT, EXPERIMENT, FINDING, NAMED, SPECIMEN
 from dcc.reports.causes.cause import Cause, Fact
 from dcc.reports.causes.counting import FAILING, Group
 from dcc.reports.causes.permitted import Permitted
@@ -20,11 +20,9 @@ from dcc.reports.causes.scopes import Scope, document_conditions
 from dcc.rules.findings import with_value
 from dcc.vocabulary import Severity
 
-_FINDING: Final = Finding.__table__.c
-_DOCUMENT: Final = Document.__table__.c
 _ROWS: Final = select(
-    Finding.__table__, _DOCUMENT.zip_action, _DOCUMENT.zip_file, _DOCUMENT.file_name, _DOCUMENT.centre
-).join(Document.__table__, _DOCUMENT.id == _FINDING.document_id)
+    FINDING, DOCUMENT.c.zip_action, DOCUMENT.c.zip_file, DOCUMENT.c.file_name, DOCUMENT.c.centre
+).join(DOCUMENT, DOCUMENT.c.id == FINDING.c.document_id)
 _PAGE: Final = 2_000
 _OF_BACKGROUND: Final = ("S2", "S4", "S5")
 
@@ -45,7 +43,7 @@ class DataFacts:
 
     def examples(self, ids: Sequence[int]) -> dict[int, Fact]:
         """The findings of these ids, whose details have the name of a document in place of its id."""
-        queries = [_ROWS.where(_FINDING.id.in_(some)) for some in in_chunks(ids)]
+        queries = [_ROWS.where(FINDING.c.id.in_(some)) for some in in_chunks(ids)]
         found = {row.id: self._example(row) for query in queries for row in self._connection.execute(query)}
         earlier = {
             number: str(each.details["document"]) for number, each in found.items() if "document" in each.details
@@ -58,7 +56,7 @@ class DataFacts:
 
     def rows(self) -> Iterator[Fact]:
         """Every finding, by document; pages, since a connection can ask nothing else while one answer streams."""
-        query = _ROWS.where(_FINDING.is_active.is_(True)).order_by(_FINDING.document_id, _FINDING.id).limit(_PAGE)
+        query = _ROWS.where(FINDING.c.is_active.is_(True)).order_by(FINDING.c.document_id, FINDING.c.id).limit(_PAGE)
         for condition in document_conditions(self._scope):
             document, last = 0, 0
             while rows := self._connection.execute(query.where(condition, _after(document, last))).all():
@@ -101,16 +99,16 @@ class DataFacts:
 
 def _grouped(condition: ColumnElement[bool]) -> Select[Any]:
     """The columns of `Group`; grouped in the order of an index, before documents come."""
-    by = [_FINDING[name] for name in ("document_id", "code", "cause", "severity", "entity_kind")]
-    of_documents = _FINDING.document_id.in_(select(_DOCUMENT.id).where(condition))
+    by = [FINDING.c[name] for name in ("document_id", "code", "cause", "severity", "entity_kind")]
+    of_documents = FINDING.c.document_id.in_(select(DOCUMENT.c.id).where(condition))
     group = (
         select(
             *by,
-            func.min(_FINDING.id).label("first"),
+            func.min(FINDING.c.id).label("first"),
             func.count().label("number"),
-            func.count(_FINDING.entity_id.distinct()).label("entities"),
+            func.count(FINDING.c.entity_id.distinct()).label("entities"),
         )
-        .where(_FINDING.is_active.is_(True), of_documents)
+        .where(FINDING.c.is_active.is_(True), of_documents)
         .group_by(*by)
         .subquery("found")
         .c
@@ -118,47 +116,46 @@ def _grouped(condition: ColumnElement[bool]) -> Select[Any]:
     names = ("code", "cause", "severity", "first", "number", "entity_kind", "entities")
     return (
         select(
-            _DOCUMENT.zip_action,
-            _DOCUMENT.zip_file,
+            DOCUMENT.c.zip_action,
+            DOCUMENT.c.zip_file,
             group.document_id,
-            _DOCUMENT.centre,
+            DOCUMENT.c.centre,
             *(group[name] for name in names),
         )
-        .join(Document.__table__, _DOCUMENT.id == group.document_id)
-        .order_by(_DOCUMENT.zip_file, _DOCUMENT.zip_action, group.document_id)
+        .join(DOCUMENT, DOCUMENT.c.id == group.document_id)
+        .order_by(DOCUMENT.c.zip_file, DOCUMENT.c.zip_action, group.document_id)
     )
 
 
 def _after(document: int, last: int) -> ColumnElement[bool]:
-    of_document = and_(_FINDING.document_id == document, _FINDING.id > last)
-    return and_(_FINDING.document_id >= document, or_(_FINDING.document_id > document, of_document))
+    of_document = and_(FINDING.c.document_id == document, FINDING.c.id > last)
+    return and_(FINDING.c.document_id >= document, or_(FINDING.c.document_id > document, of_document))
 
 
 def _document_names(connection: Connection, numbers: set[str]) -> Mapping[str, str]:
     """The file names of documents by their ids, as messages have them."""
     ids = sorted(int(number) for number in numbers if number.isdecimal() and len(number) < 19)
-    queries = [select(_DOCUMENT.id, _DOCUMENT.file_name).where(_DOCUMENT.id.in_(some)) for some in in_chunks(ids)]
+    queries = [select(DOCUMENT.c.id, DOCUMENT.c.file_name).where(DOCUMENT.c.id.in_(some)) for some in in_chunks(ids)]
     return {str(number): shown(name) for query in queries for number, name in connection.execute(query)}
 
 
 def _experiments_on(condition: ColumnElement[bool]) -> Select[Any]:
     """How many experiments are on the animals that rules on colonies and strains fail, by centre, rule and value."""
-    specimen, named, experiment = Specimen.__table__.c, ExperimentSpecimen.__table__.c, Experiment.__table__.c
-    by = (_DOCUMENT.centre, _FINDING.rule, _FINDING.value)
-    of_animal = and_(named.specimen_id == specimen.specimen_id, experiment.centre == specimen.centre)
+    by = (DOCUMENT.c.centre, FINDING.c.rule, FINDING.c.value)
+    of_animal = and_(NAMED.c.specimen_id == SPECIMEN.c.specimen_id, EXPERIMENT.c.centre == SPECIMEN.c.centre)
     return (
-        select(*by, func.count(experiment.id.distinct()))
-        .select_from(Finding.__table__)
-        .join(Document.__table__, _DOCUMENT.id == _FINDING.document_id)
-        .join(Specimen.__table__, specimen.id == _FINDING.entity_id)
-        .join(ExperimentSpecimen.__table__, named.specimen_id == specimen.specimen_id)
-        .join(Experiment.__table__, and_(experiment.id == named.experiment_row, of_animal))
+        select(*by, func.count(EXPERIMENT.c.id.distinct()))
+        .select_from(FINDING)
+        .join(DOCUMENT, DOCUMENT.c.id == FINDING.c.document_id)
+        .join(SPECIMEN, SPECIMEN.c.id == FINDING.c.entity_id)
+        .join(NAMED, NAMED.c.specimen_id == SPECIMEN.c.specimen_id)
+        .join(EXPERIMENT, and_(EXPERIMENT.c.id == NAMED.c.experiment_row, of_animal))
         .where(
-            _FINDING.is_active.is_(True),
-            _FINDING.rule.in_(_OF_BACKGROUND),
-            _FINDING.severity.in_(FAILING),
-            _FINDING.entity_kind == Specimen.__table__.name,
-            experiment.is_current.is_(True),
+            FINDING.c.is_active.is_(True),
+            FINDING.c.rule.in_(_OF_BACKGROUND),
+            FINDING.c.severity.in_(FAILING),
+            FINDING.c.entity_kind == SPECIMEN.name,
+            EXPERIMENT.c.is_current.is_(True),
             condition,
         )
         .group_by(*by)

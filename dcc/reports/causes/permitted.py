@@ -16,17 +16,17 @@ from sqlalchemy import Connection, func, select
 from dcc.messages import Details
 from dcc.nearest_names import nearest_names
 from dcc.qc.models import (
-    ImpressIncrement,
-    ImpressOntologyOption,
-    ImpressOption,
-    ImpressParameter,
-    ImpressPipeline,
-    ImpressProcedure,
-    KnownColony,
-    KnownProject,
-    KnownStatusCode,
-    KnownStrain,
-    ReferenceSnapshot,
+    COLONY,
+    INCREMENT,
+    KNOWN_STATUS_CODE,
+    ONTOLOGY_OPTION,
+    OPTION,
+    PARAMETER,
+    PIPELINE,
+    PROCEDURE,
+    PROJECT,
+    SNAPSHOT,
+    STRAIN,
 )
 from dcc.reference.impress import Impress
 from dcc.reference.snapshots import Colonies, Projects, StatusCodes, Strains
@@ -98,31 +98,29 @@ class _Kind:
 
 
 def _of_parameter(rules: tuple[str, ...], column: Any, *only: Any, numerous: bool = False) -> _Kind:
-    table = column.class_
+    table = column.table.c
     order = (table.variant, table.position)
     return _Kind(rules, Impress.NAME, column, "parameter", table.parameter_id, only, order, numerous)
 
 
 _KINDS: Final = (
-    _Kind(("S4", "E7"), Colonies.NAME, KnownColony.colony_id, numerous=True),
-    _Kind(("S2",), Strains.NAME, KnownStrain.strain_id, numerous=True),
-    _Kind(("S12", "E2"), Projects.NAME, KnownProject.name),
-    _Kind(("S11", "E6", "P7"), StatusCodes.NAME, KnownStatusCode.code, is_code=True),
-    _Kind(("E1", "X3"), Impress.NAME, ImpressPipeline.pipeline),
-    _Kind(("P1",), Impress.NAME, ImpressProcedure.procedure_id, "pipeline", ImpressProcedure.pipeline),
+    _Kind(("S4", "E7"), Colonies.NAME, COLONY.c.colony_id, numerous=True),
+    _Kind(("S2",), Strains.NAME, STRAIN.c.strain_id, numerous=True),
+    _Kind(("S12", "E2"), Projects.NAME, PROJECT.c.name),
+    _Kind(("S11", "E6", "P7"), StatusCodes.NAME, KNOWN_STATUS_CODE.c.code, is_code=True),
+    _Kind(("E1", "X3"), Impress.NAME, PIPELINE.c.pipeline),
+    _Kind(("P1",), Impress.NAME, PROCEDURE.c.procedure_id, "pipeline", PROCEDURE.c.pipeline),
     _Kind(
         ("P3",),
         Impress.NAME,
-        ImpressParameter.parameter_id,
+        PARAMETER.c.parameter_id,
         "procedure",
-        ImpressParameter.procedure_id,
-        order=(ImpressParameter.procedure_variant, ImpressParameter.parameter_id),
+        PARAMETER.c.procedure_id,
+        order=(PARAMETER.c.procedure_variant, PARAMETER.c.parameter_id),
     ),
-    _of_parameter(("P10",), ImpressOption.name, ImpressOption.is_active.is_(True)),
-    _of_parameter(("P12",), ImpressOntologyOption.ontology_id, numerous=True),
-    _of_parameter(
-        ("P16", "P18"), ImpressIncrement.value, ImpressIncrement.is_active.is_(True), ImpressIncrement.value != ""
-    ),
+    _of_parameter(("P10",), OPTION.c.name, OPTION.c.is_active.is_(True)),
+    _of_parameter(("P12",), ONTOLOGY_OPTION.c.ontology_id, numerous=True),
+    _of_parameter(("P16", "P18"), INCREMENT.c.value, INCREMENT.c.is_active.is_(True), INCREMENT.c.value != ""),
 )
 _BY_RULE: Final = {rule: kind for kind in _KINDS for rule in kind.rules}
 
@@ -151,9 +149,8 @@ class Permitted:
         return self._names(kind, within).nearest(text, same_digits=kind.numerous)
 
     def _read_names(self, kind: _Kind, within: str) -> Names:
-        snapshots = ReferenceSnapshot.__table__.c
-        newest = select(func.max(snapshots.id)).where(snapshots.is_active, snapshots.name == kind.reference)
-        query = select(kind.column).where(kind.column.class_.snapshot_id == newest.scalar_subquery(), *kind.only)
+        newest = select(func.max(SNAPSHOT.c.id)).where(SNAPSHOT.c.is_active, SNAPSHOT.c.name == kind.reference)
+        query = select(kind.column).where(kind.column.table.c.snapshot_id == newest.scalar_subquery(), *kind.only)
         if kind.within is not None:
             query = query.where(kind.within == within)
         return Names(self._connection.scalars(query.order_by(*(kind.order or (kind.column,)))))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from sqlalchemy import ColumnElement, and_, not_, or_, select, true
 
@@ -13,11 +12,9 @@ from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTION_IDS
 from dcc.qc.apply.versions import in_chunks
-from dcc.qc.models import Document
+from dcc.qc.models import DOCUMENT
 from dcc.tracker.decisions import is_acknowledged
 from dcc.tracker.models import Centre, FileSource, FileSourceHasZip, ZipAction, ZipFile
-
-_DOCUMENT: Final = Document.__table__.c
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +44,9 @@ def document_conditions(scope: Scope) -> Iterator[ColumnElement[bool]]:
     """Conditions on `document`; together they select each document of the scope once."""
     if scope.zips is not None:
         for action, names in _names_by_action(scope.zips):
-            yield and_(_DOCUMENT.zip_action == action.value, _DOCUMENT.zip_file.in_(names))
+            yield and_(DOCUMENT.c.zip_action == action.value, DOCUMENT.c.zip_file.in_(names))
     else:
-        of_centre = true() if scope.centre is None else _DOCUMENT.centre == scope.centre
+        of_centre = true() if scope.centre is None else DOCUMENT.c.centre == scope.centre
         yield and_(of_centre, *map(not_, _named(scope.acknowledged)))
 
 
@@ -57,7 +54,7 @@ def _named(zips: Sequence[ZipKey]) -> Iterator[ColumnElement[bool]]:
     for action in Action:
         if names := [key.file_name for key in zips if key.action is action]:
             listed = texts_in(f"acknowledged_{action}").params({f"acknowledged_{action}": as_json(names)})
-            yield and_(_DOCUMENT.zip_action == action.value, _DOCUMENT.zip_file.in_(listed))
+            yield and_(DOCUMENT.c.zip_action == action.value, DOCUMENT.c.zip_file.in_(listed))
 
 
 def _names_by_action(zips: Sequence[ZipKey]) -> Iterator[tuple[Action, list[str]]]:

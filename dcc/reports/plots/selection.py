@@ -11,7 +11,7 @@ from sqlalchemy import Connection, func, select
 
 from dcc.databases.list_parameters import as_json, numbers_in
 from dcc.outcomes import ZipKey
-from dcc.qc.models import DataContext, Measurement, ProcedureRun
+from dcc.qc.models import CONTEXT, MEASUREMENT, RUN
 from dcc.reports.languages import Catalogue
 from dcc.reports.plots import distributions, series, weekly_experiments
 from dcc.reports.plots.picture import Picture
@@ -33,10 +33,6 @@ MOST_CONSIDERED: Final = 200
 """Parameters that are looked at: those with most values."""
 RANKING_VALUES: Final = 2_000
 """Values of a parameter at a centre that are looked at to tell how much a picture would tell."""
-
-_CONTEXT: Final = DataContext.__table__
-_MEASUREMENT: Final = Measurement.__table__
-_RUN: Final = ProcedureRun.__table__
 
 
 class _Worth(NamedTuple):
@@ -66,11 +62,11 @@ def pictures_of_zip(
     `fonts`: see `Picture`.
     """
     documents = as_json(documents_of(qc, key))
-    own = _MEASUREMENT.c
+    own = MEASUREMENT.c
     touched = (
         select(own.parameter_id, func.rtrim(own.centre))
-        .select_from(_RUN.join(_MEASUREMENT, own.procedure_run_id == _RUN.c.id))
-        .where(_RUN.c.document_id.in_(numbers_in("documents")), own.number.is_not(None))
+        .select_from(RUN.join(MEASUREMENT, own.procedure_run_id == RUN.c.id))
+        .where(RUN.c.document_id.in_(numbers_in("documents")), own.number.is_not(None))
         .group_by(own.parameter_id, func.rtrim(own.centre))
         .order_by(func.count().desc(), own.parameter_id, func.rtrim(own.centre))
         .limit(MOST_CONSIDERED)
@@ -98,7 +94,7 @@ def pictures_of_centre(
 
 def _measured_at(qc: Connection, centre: str) -> list[str]:
     """The parameters that a centre has most measurements of: as data contexts tell, or where there are none, by all."""
-    for table, number in ((_CONTEXT, func.sum(_CONTEXT.c.measurements)), (_MEASUREMENT, func.count())):
+    for table, number in ((CONTEXT, func.sum(CONTEXT.c.measurements)), (MEASUREMENT, func.count())):
         own = table.c.parameter_id
         wanted = select(own).where(table.c.centre == centre).group_by(own).order_by(number.desc(), own)
         found = [row.rstrip(" ") for row in qc.scalars(wanted.limit(MOST_CONSIDERED))]

@@ -21,17 +21,7 @@ from dcc.databases.list_parameters import as_json, numbers_in, only_compared
 from dcc.errors import NotFoundError
 from dcc.outcomes import ZipKey
 from dcc.qc.apply.versions import same_text
-from dcc.qc.models import (
-    Document,
-    Experiment,
-    Housing,
-    ImpressParameter,
-    Line,
-    Measurement,
-    ProcedureRun,
-    ReferenceSnapshot,
-    Specimen,
-)
+from dcc.qc.models import DOCUMENT, EXPERIMENT, HOUSING, LINE, MEASUREMENT, PARAMETER, RUN, SNAPSHOT, SPECIMEN
 from dcc.vocabulary import EntityKind, MeasurementType, Validity
 
 Numbers = NDArray[np.float64]
@@ -102,14 +92,10 @@ _PRIME: Final = 4_294_967_291
 _FACTOR: Final = 1_597_334_677
 """Products of the two stay below 2**63, the largest whole number of databases."""
 
-_MEASUREMENT: Final = Measurement.__table__
-_RUN: Final = ProcedureRun.__table__
-_SPECIMEN: Final = Specimen.__table__
-_DOCUMENT: Final = Document.__table__
 _OWNERS: Final = {
-    EntityKind.EXPERIMENT: Experiment.__table__,
-    EntityKind.LINE: Line.__table__,
-    EntityKind.HOUSING: Housing.__table__,
+    EntityKind.EXPERIMENT: EXPERIMENT,
+    EntityKind.LINE: LINE,
+    EntityKind.HOUSING: HOUSING,
 }
 
 
@@ -154,8 +140,8 @@ def pseudo_random(number: int) -> int:
 
 def documents_of(connection: Connection, key: ZipKey) -> list[int]:
     """The ids of the documents of a zip action in the QC database."""
-    wanted = (_DOCUMENT.c.zip_file == key.file_name) & (_DOCUMENT.c.zip_action == key.action.value)
-    rows = connection.scalars(select(_DOCUMENT.c.id).where(wanted).order_by(_DOCUMENT.c.id))
+    wanted = (DOCUMENT.c.zip_file == key.file_name) & (DOCUMENT.c.zip_action == key.action.value)
+    rows = connection.scalars(select(DOCUMENT.c.id).where(wanted).order_by(DOCUMENT.c.id))
     return [int(row) for row in rows]
 
 
@@ -170,18 +156,19 @@ def require_documents(connection: Connection, key: ZipKey) -> None:
 
 def parameter_named(connection: Connection, parameter_id: str) -> Parameter | None:
     """A parameter that there are measurements of; None where there are none."""
-    kind = connection.scalar(select(_MEASUREMENT.c.type).where(_MEASUREMENT.c.parameter_id == parameter_id).limit(1))
+    kind = connection.scalar(select(MEASUREMENT.c.type).where(MEASUREMENT.c.parameter_id == parameter_id).limit(1))
     if kind is None:
         return None
-    known, snapshot = ImpressParameter.__table__.c, ReferenceSnapshot.__table__.c
-    active = select(snapshot.id).where(snapshot.name == "impress", snapshot.is_active)
-    named = select(func.min(known.name)).where(known.snapshot_id.in_(active), known.parameter_id == parameter_id)
+    active = select(SNAPSHOT.c.id).where(SNAPSHOT.c.name == "impress", SNAPSHOT.c.is_active)
+    named = select(func.min(PARAMETER.c.name)).where(
+        PARAMETER.c.snapshot_id.in_(active), PARAMETER.c.parameter_id == parameter_id
+    )
     return Parameter(parameter_id, connection.scalar(named) or parameter_id, kind)
 
 
 def centres_with(connection: Connection, parameter_id: str) -> dict[str, int]:
     """The centres with measurements of a parameter, and how many, whether they are current and valid or not."""
-    own = _MEASUREMENT.c
+    own = MEASUREMENT.c
     statement = select(own.centre, func.count()).where(own.parameter_id == parameter_id).group_by(own.centre)
     numbers: Counter[str] = Counter()
     for centre, number in connection.execute(statement.order_by(own.centre)):
@@ -201,12 +188,12 @@ def sample_of_centre(
 
     `most` of them or a few more; all that there are, whoever brought them, where no documents are given.
     """
-    own = _MEASUREMENT.c
+    own = MEASUREMENT.c
     of_centre = (own.parameter_id == parameter_id) & (own.centre == centre)
-    there = connection.scalar(select(func.count()).select_from(_MEASUREMENT).where(of_centre)) or 0
+    there = connection.scalar(select(func.count()).select_from(MEASUREMENT).where(of_centre)) or 0
     left_out = set(before)
-    wanted = _values(of_centre & _share(there, most)).add_columns(_RUN.c.document_id)
-    rows = connection.execute(wanted.where(_RUN.c.document_id < max(before)) if before else wanted)
+    wanted = _values(of_centre & _share(there, most)).add_columns(RUN.c.document_id)
+    rows = connection.execute(wanted.where(RUN.c.document_id < max(before)) if before else wanted)
     kept = (Value(*row[:-1]) for row in rows if row[-1] not in left_out)
     return _sampled(kept, there, most)
 
@@ -216,11 +203,9 @@ def sample_of_documents(
 ) -> Sample:
     """Measurements of a parameter that these documents brought; `most` or a few more."""
     # The runs of the documents are looked up, not all measurements of the parameter.
-    there = _RUN.c.document_id.in_(numbers_in("documents")) & (
-        only_compared(_MEASUREMENT.c.parameter_id) == parameter_id
-    )
+    there = RUN.c.document_id.in_(numbers_in("documents")) & (only_compared(MEASUREMENT.c.parameter_id) == parameter_id)
     given = {"documents": as_json(documents)}
-    joined = _MEASUREMENT.join(_RUN, _RUN.c.id == _MEASUREMENT.c.procedure_run_id)
+    joined = MEASUREMENT.join(RUN, RUN.c.id == MEASUREMENT.c.procedure_run_id)
     number = connection.scalar(select(func.count()).select_from(joined).where(there), given) or 0
     rows = connection.execute(_values(there & _share(number, most)), given)
     return _sampled((Value(*row) for row in rows), number, most)
@@ -235,31 +220,31 @@ def _share(there: int, most: int) -> ColumnElement[bool]:
     """The condition that about `most` of so many measurements fulfil, by their ids alone."""
     if there <= most:
         return true()
-    return _MEASUREMENT.c.id % _PRIME * _FACTOR % _PRIME < int(_PRIME * most / there)
+    return MEASUREMENT.c.id % _PRIME * _FACTOR % _PRIME < int(_PRIME * most / there)
 
 
 def _values(wanted: ColumnElement[bool]) -> Select[Any]:
     """The query for the columns of `Value`, of current, valid measurements with a number."""
-    own = _MEASUREMENT.c
+    own = MEASUREMENT.c
     statement = (
         select(
             own.id,
             own.number,
             func.coalesce(own.unit, ""),
-            _SPECIMEN.c.gender,
-            _SPECIMEN.c.zygosity,
+            SPECIMEN.c.gender,
+            SPECIMEN.c.zygosity,
             own.specimen_id,
             own.procedure_run_id,
             own.increment,
             own.item,
         )
-        .select_from(_MEASUREMENT)
-        .join(_RUN, _RUN.c.id == own.procedure_run_id)
+        .select_from(MEASUREMENT)
+        .join(RUN, RUN.c.id == own.procedure_run_id)
     )
     for kind, table in _OWNERS.items():
-        statement = statement.outerjoin(table, and_(_RUN.c.owner_kind == kind.value, table.c.id == _RUN.c.owner_id))
-    same_animal = (_SPECIMEN.c.centre == own.centre) & same_text(_SPECIMEN.c.specimen_id, own.specimen_id)
-    statement = statement.outerjoin(_SPECIMEN, same_animal & _SPECIMEN.c.is_current)
+        statement = statement.outerjoin(table, and_(RUN.c.owner_kind == kind.value, table.c.id == RUN.c.owner_id))
+    same_animal = (SPECIMEN.c.centre == own.centre) & same_text(SPECIMEN.c.specimen_id, own.specimen_id)
+    statement = statement.outerjoin(SPECIMEN, same_animal & SPECIMEN.c.is_current)
     owners = _OWNERS.values()
     return statement.where(
         wanted,

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, func, select
 from dcc.databases.list_parameters import as_json, numbers_in
 from dcc.errors import NotFoundError
 from dcc.outcomes import ZipKey
-from dcc.qc.models import Experiment
+from dcc.qc.models import EXPERIMENT
 from dcc.reports.languages import Catalogue
 from dcc.reports.plots.captions import subtitle_of
 from dcc.reports.plots.picture import GRID, NEW, WIDTH, Picture, PictureKind, add_legend, file_name_of, lay_out
@@ -30,7 +30,6 @@ _WEEK: Final = timedelta(weeks=1)
 _HEIGHT: Final = 2.9
 _TICKS: Final = 5
 _LEAST_SLOTS: Final = 8
-_EXPERIMENT: Final = Experiment.__table__
 _EARLIER: Final[dict[str, Any]] = {"color": "#b9c2cb", "linewidth": 0}
 _NEW: Final[dict[str, Any]] = {"facecolor": NEW, "edgecolor": "white", "hatch": "////", "linewidth": 0}
 
@@ -78,7 +77,7 @@ def count_weeks(qc: Connection, centre: str, key: ZipKey | None) -> Weeks | None
     With a zip action, experiments of documents that were applied after its last one are left out.
     """
     documents = documents_of(qc, key) if key is not None else []
-    own = _EXPERIMENT.c
+    own = EXPERIMENT.c
     wanted = select(own.date, func.count()).where(
         own.centre == centre, own.is_current, own.validity == Validity.VALID, own.date.is_not(None)
     )

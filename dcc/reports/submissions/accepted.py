@@ -9,55 +9,49 @@ from sqlalchemy import Connection, FromClause, Select, and_, case, func, select
 
 from dcc.outcomes import ZipKey
 from dcc.qc.models import (
-    DataContext,
-    Document,
-    DocumentContext,
-    Experiment,
-    Housing,
-    ImpressProcedure,
-    Lifetime,
-    Line,
-    Measurement,
-    ProcedureRun,
-    ReferenceSnapshot,
-    Specimen,
+    CONTEXT,
+    DOCUMENT,
+    EXPERIMENT,
+    HOUSING,
+    LIFETIME,
+    LINE,
+    MEASUREMENT,
+    PROCEDURE,
+    RUN,
+    SHARE,
+    SNAPSHOT,
+    SPECIMEN,
 )
 from dcc.reports.submissions.model import Accepted, EntityCount, ProcedureCount
 from dcc.vocabulary import DocumentAction, DocumentState, EntityKind, Validity
 
-_DOCUMENT: Final = Document.__table__
-_LIFETIME: Final = Lifetime.__table__
-_RUN: Final = ProcedureRun.__table__
-_MEASUREMENT: Final = Measurement.__table__
-_CONTEXT: Final = DataContext.__table__
-_DOCUMENT_CONTEXT: Final = DocumentContext.__table__
 _ENTITIES: Final[dict[EntityKind, FromClause]] = {
-    EntityKind.SPECIMEN: Specimen.__table__,
-    EntityKind.EXPERIMENT: Experiment.__table__,
-    EntityKind.LINE: Line.__table__,
-    EntityKind.HOUSING: Housing.__table__,
+    EntityKind.SPECIMEN: SPECIMEN,
+    EntityKind.EXPERIMENT: EXPERIMENT,
+    EntityKind.LINE: LINE,
+    EntityKind.HOUSING: HOUSING,
 }
 _OWNERS: Final = (EntityKind.EXPERIMENT, EntityKind.LINE, EntityKind.HOUSING)
 _STANDING_STATES: Final = (DocumentState.APPLIED.value, DocumentState.REFUSED.value)
 _NAMED: Final = {
-    EntityKind.SPECIMEN: _DOCUMENT.c.specimens,
-    EntityKind.EXPERIMENT: _DOCUMENT.c.experiments,
-    EntityKind.LINE: _DOCUMENT.c.lines,
-    EntityKind.HOUSING: _DOCUMENT.c.housings,
+    EntityKind.SPECIMEN: DOCUMENT.c.specimens,
+    EntityKind.EXPERIMENT: DOCUMENT.c.experiments,
+    EntityKind.LINE: DOCUMENT.c.lines,
+    EntityKind.HOUSING: DOCUMENT.c.housings,
 }
 
 
 def accepted_of_zip(qc: Connection, key: ZipKey, *, most: int) -> Accepted:
     """What was taken over of a zip action's documents: of each kind, and of the first `most` procedures by size."""
-    return _accepted(qc, (_DOCUMENT.c.zip_file == key.file_name) & (_DOCUMENT.c.zip_action == key.action.value), most)
+    return _accepted(qc, (DOCUMENT.c.zip_file == key.file_name) & (DOCUMENT.c.zip_action == key.action.value), most)
 
 
 def accepted_of_centre(qc: Connection, centre: str, *, most: int) -> Accepted:
     """The current data of a centre by procedure, from its data contexts; entities are not counted."""
     query = (
-        select(_CONTEXT.c.procedure_id, _CONTEXT.c.state, func.count(), func.sum(_CONTEXT.c.measurements))
-        .where(_CONTEXT.c.centre == centre)
-        .group_by(_CONTEXT.c.procedure_id, _CONTEXT.c.state)
+        select(CONTEXT.c.procedure_id, CONTEXT.c.state, func.count(), func.sum(CONTEXT.c.measurements))
+        .where(CONTEXT.c.centre == centre)
+        .group_by(CONTEXT.c.procedure_id, CONTEXT.c.state)
     )
     contexts: dict[str, int] = {}
     measurements: dict[str, int] = {}
@@ -69,15 +63,15 @@ def accepted_of_centre(qc: Connection, centre: str, *, most: int) -> Accepted:
 
 
 def _accepted(qc: Connection, wanted: Any, most: int) -> Accepted:
-    mine = and_(wanted, _DOCUMENT.c.action != DocumentAction.UNDO.value, _DOCUMENT.c.state.in_(_STANDING_STATES))
+    mine = and_(wanted, DOCUMENT.c.action != DocumentAction.UNDO.value, DOCUMENT.c.state.in_(_STANDING_STATES))
     counted = _procedures(qc, mine)
     return Accepted(_entities(qc, mine), *_first(qc, counted, most), _contexts(qc, mine))
 
 
 def _entities(qc: Connection, mine: Any) -> tuple[EntityCount, ...]:
     named = qc.execute(select(*(func.coalesce(func.sum(column), 0) for column in _NAMED.values())).where(mine)).one()
-    opened = _lifetimes(qc, mine, _LIFETIME.c.opened_by)
-    ended = _lifetimes(qc, mine, _LIFETIME.c.ended_by)
+    opened = _lifetimes(qc, mine, LIFETIME.c.opened_by)
+    ended = _lifetimes(qc, mine, LIFETIME.c.ended_by)
     counts = []
     for (kind, table), total in zip(_ENTITIES.items(), named, strict=True):
         if not total:
@@ -112,7 +106,7 @@ def _present(qc: Connection, table: FromClause, mine: Any) -> tuple[int, int, in
     """
     query = (
         select(table.c.validity, func.count())
-        .join(_DOCUMENT, _DOCUMENT.c.id == table.c.document_id)
+        .join(DOCUMENT, DOCUMENT.c.id == table.c.document_id)
         .where(mine, table.c.is_current.is_(True))
         .group_by(table.c.validity)
     )
@@ -123,10 +117,10 @@ def _present(qc: Connection, table: FromClause, mine: Any) -> tuple[int, int, in
 
 def _lifetimes(qc: Connection, mine: Any, by: Any) -> dict[str, int]:
     query: Select[Any] = (
-        select(_LIFETIME.c.entity_kind, func.count(_LIFETIME.c.entity_id.distinct()))
-        .join(_DOCUMENT, _DOCUMENT.c.id == by)
+        select(LIFETIME.c.entity_kind, func.count(LIFETIME.c.entity_id.distinct()))
+        .join(DOCUMENT, DOCUMENT.c.id == by)
         .where(mine)
-        .group_by(_LIFETIME.c.entity_kind)
+        .group_by(LIFETIME.c.entity_kind)
     )
     return {row[0]: row[1] for row in qc.execute(query)}
 
@@ -138,17 +132,17 @@ def _procedures(qc: Connection, mine: Any) -> list[ProcedureCount]:
         counts = and_(owner.c.is_current.is_(True), owner.c.validity == Validity.VALID)
         query = (
             select(
-                _RUN.c.procedure_id,
-                func.count(_RUN.c.id.distinct()),
-                func.count(_MEASUREMENT.c.id),
-                func.sum(case((and_(counts, _MEASUREMENT.c.id.is_not(None)), 1), else_=0)),
+                RUN.c.procedure_id,
+                func.count(RUN.c.id.distinct()),
+                func.count(MEASUREMENT.c.id),
+                func.sum(case((and_(counts, MEASUREMENT.c.id.is_not(None)), 1), else_=0)),
             )
-            .select_from(_RUN)
-            .join(_DOCUMENT, _DOCUMENT.c.id == _RUN.c.document_id)
-            .join(owner, owner.c.id == _RUN.c.owner_id)
-            .outerjoin(_MEASUREMENT, _MEASUREMENT.c.procedure_run_id == _RUN.c.id)
-            .where(mine, _RUN.c.owner_kind == kind.value)
-            .group_by(_RUN.c.procedure_id)
+            .select_from(RUN)
+            .join(DOCUMENT, DOCUMENT.c.id == RUN.c.document_id)
+            .join(owner, owner.c.id == RUN.c.owner_id)
+            .outerjoin(MEASUREMENT, MEASUREMENT.c.procedure_run_id == RUN.c.id)
+            .where(mine, RUN.c.owner_kind == kind.value)
+            .group_by(RUN.c.procedure_id)
         )
         for procedure, *numbers in qc.execute(query):
             former = totals.get(procedure, [0, 0, 0])
@@ -168,22 +162,21 @@ def _first(qc: Connection, counted: list[ProcedureCount], most: int) -> tuple[tu
 
 
 def _names(qc: Connection, procedures: list[str]) -> Mapping[str, str]:
-    procedure, snapshot = ImpressProcedure.__table__, ReferenceSnapshot.__table__
     query = (
-        select(procedure.c.procedure_id, func.min(procedure.c.name))
-        .join(snapshot, snapshot.c.id == procedure.c.snapshot_id)
-        .where(snapshot.c.is_active.is_(True), procedure.c.procedure_id.in_(procedures), procedure.c.name.is_not(None))
-        .group_by(procedure.c.procedure_id)
+        select(PROCEDURE.c.procedure_id, func.min(PROCEDURE.c.name))
+        .join(SNAPSHOT, SNAPSHOT.c.id == PROCEDURE.c.snapshot_id)
+        .where(SNAPSHOT.c.is_active.is_(True), PROCEDURE.c.procedure_id.in_(procedures), PROCEDURE.c.name.is_not(None))
+        .group_by(PROCEDURE.c.procedure_id)
     )
     return {row[0]: row[1] for row in qc.execute(query)}
 
 
 def _contexts(qc: Connection, mine: Any) -> dict[str, int]:
     query = (
-        select(_CONTEXT.c.state, func.count(_CONTEXT.c.id.distinct()))
-        .join(_DOCUMENT_CONTEXT, _DOCUMENT_CONTEXT.c.context_id == _CONTEXT.c.id)
-        .join(_DOCUMENT, _DOCUMENT.c.id == _DOCUMENT_CONTEXT.c.document_id)
+        select(CONTEXT.c.state, func.count(CONTEXT.c.id.distinct()))
+        .join(SHARE, SHARE.c.context_id == CONTEXT.c.id)
+        .join(DOCUMENT, DOCUMENT.c.id == SHARE.c.document_id)
         .where(mine)
-        .group_by(_CONTEXT.c.state)
+        .group_by(CONTEXT.c.state)
     )
     return {row[0]: row[1] for row in qc.execute(query)}

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Select, case, func, select
 
 from dcc.outcomes import HELD, LEFT_OUT, ZipKey
 from dcc.phases import Phase, Status
-from dcc.qc.models import Document
+from dcc.qc.models import DOCUMENT
 from dcc.reports.submissions.model import DocumentReport
 from dcc.reports.submissions.outcomes import steps_of
 from dcc.rules.findings import MORE_RULE
@@ -21,7 +21,6 @@ from dcc.tracker.problems import NOT_FAILING
 from dcc.tracker.queries.zip_action_lists import StateCount
 from dcc.vocabulary import DocumentAction
 
-_QC_DOCUMENT: Final = Document.__table__
 COUNTED: Final = ("specimens", "experiments", "lines", "housings", "measurements")
 """What a document's row in the QC database counts."""
 
@@ -130,16 +129,16 @@ def _log_entries(connection: Connection, xml_ids: Sequence[int]) -> dict[int, Co
 def _in_qc(qc: Connection, key: ZipKey, names: Mapping[int, str], began: datetime) -> dict[int, _Standing]:
     """What the QC database has of documents, by the ids of their `xml_file`."""
     query = select(
-        _QC_DOCUMENT.c.tracker_id,
-        _QC_DOCUMENT.c.file_name,
-        _QC_DOCUMENT.c.applied_at,
-        _QC_DOCUMENT.c.late,
-        *(_QC_DOCUMENT.c[name] for name in COUNTED),
+        DOCUMENT.c.tracker_id,
+        DOCUMENT.c.file_name,
+        DOCUMENT.c.applied_at,
+        DOCUMENT.c.late,
+        *(DOCUMENT.c[name] for name in COUNTED),
     ).where(
-        _QC_DOCUMENT.c.tracker_id.in_(list(names)),
-        _QC_DOCUMENT.c.zip_file == key.file_name,
-        _QC_DOCUMENT.c.zip_action == key.action.value,
-        _QC_DOCUMENT.c.action != DocumentAction.UNDO.value,
+        DOCUMENT.c.tracker_id.in_(list(names)),
+        DOCUMENT.c.zip_file == key.file_name,
+        DOCUMENT.c.zip_action == key.action.value,
+        DOCUMENT.c.action != DocumentAction.UNDO.value,
     )
     return {row.tracker_id: _standing(row, began) for row in _of_same_file(qc.execute(query), names)}
 

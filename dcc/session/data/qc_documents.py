@@ -13,13 +13,12 @@ from sqlalchemy import Connection, select
 
 from dcc.naming import Action, NamingConvention
 from dcc.outcomes import ZipKey
-from dcc.qc.models import Document
+from dcc.qc.models import DOCUMENT
 from dcc.session.data.documents import DueDocument, load_documents
 from dcc.tracker.lineage import IDS, rows_by_id
 from dcc.vocabulary import DocumentAction, DocumentState
 
-_DOCUMENT: Final = Document.__table__
-_NOT_UNDO: Final = _DOCUMENT.c.action != DocumentAction.UNDO.value
+_NOT_UNDO: Final = DOCUMENT.c.action != DocumentAction.UNDO.value
 
 
 class QcDocument(NamedTuple):
@@ -75,28 +74,28 @@ def counted_by_tracker(
 
 def in_state(connection: Connection, state: DocumentState, key: ZipKey | None = None) -> list[QcDocument]:
     """The documents in a state of which the tracker knows; of one submission only, if given."""
-    known = _DOCUMENT.c.tracker_id.is_not(None)
-    query = _documents().where(_DOCUMENT.c.state == state.value, known).order_by(_DOCUMENT.c.id)
+    known = DOCUMENT.c.tracker_id.is_not(None)
+    query = _documents().where(DOCUMENT.c.state == state.value, known).order_by(DOCUMENT.c.id)
     if key is not None:
-        query = query.where(_DOCUMENT.c.zip_file == key.file_name, _DOCUMENT.c.zip_action == key.action.value)
+        query = query.where(DOCUMENT.c.zip_file == key.file_name, DOCUMENT.c.zip_action == key.action.value)
     return list(_found(connection.execute(query)))
 
 
 def standing_documents(connection: Connection, centre: str | None = None) -> list[int]:
     """The ids of the applied documents, of one centre only, if given."""
-    query = select(_DOCUMENT.c.id).where(_DOCUMENT.c.state == DocumentState.APPLIED.value, _NOT_UNDO)
-    return list(connection.scalars(query if centre is None else query.where(_DOCUMENT.c.centre == centre)))
+    query = select(DOCUMENT.c.id).where(DOCUMENT.c.state == DocumentState.APPLIED.value, _NOT_UNDO)
+    return list(connection.scalars(query if centre is None else query.where(DOCUMENT.c.centre == centre)))
 
 
 _COLUMNS: Final = ("id", "tracker_id", "state", "author", "zip_action", "zip_file", "file_name", "md5")
 
 
 def _documents() -> Any:
-    return select(*(_DOCUMENT.c[name] for name in _COLUMNS)).where(_NOT_UNDO)
+    return select(*(DOCUMENT.c[name] for name in _COLUMNS)).where(_NOT_UNDO)
 
 
-_OF_TRACKER: Final = _documents().where(_DOCUMENT.c.tracker_id.in_(IDS))
-_BY_ID: Final = _documents().where(_DOCUMENT.c.id.in_(IDS))
+_OF_TRACKER: Final = _documents().where(DOCUMENT.c.tracker_id.in_(IDS))
+_BY_ID: Final = _documents().where(DOCUMENT.c.id.in_(IDS))
 
 
 def _found(rows: Iterable[Any]) -> Iterator[QcDocument]:

@@ -17,7 +17,7 @@ from sqlalchemy.orm import aliased
 from dcc.errors import StoredObjectLostError
 from dcc.outcomes import Problem, ZipKey
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
-from dcc.qc.models import CentreBlock, Document
+from dcc.qc.models import BLOCK, DOCUMENT
 from dcc.session.replay.verdicts import NOT_OPENED, Fact, Verdict, outcome_of
 from dcc.settings import Settings
 from dcc.store.archive_store import ArchiveStore
@@ -73,10 +73,10 @@ _NAMED_CENTRES: Final = (
     .where(ZipFile.centre_id != XmlFile.centre_id)
 )
 _BLOCKS: Final = (
-    select(Document.centre, CentreBlock.centre)
+    select(DOCUMENT.c.centre, BLOCK.c.centre)
     .distinct()
-    .join(CentreBlock, CentreBlock.document_id == Document.id)
-    .where(CentreBlock.centre != Document.centre)
+    .join(BLOCK, BLOCK.c.document_id == DOCUMENT.c.id)
+    .where(BLOCK.c.centre != DOCUMENT.c.centre)
 )
 
 

@@ -11,7 +11,7 @@ from sqlalchemy import update
 
 from dcc.errors import DagsterStorageError
 from dcc.qc.database import writing
-from dcc.qc.models import DataContext, ReferenceSnapshot
+from dcc.qc.models import CONTEXT, SNAPSHOT
 from dcc.session.data import judging_basis
 from dcc.session.data.corrections import recheck, withdraw_submission
 from dcc.session.data.quality_control import settle_qc
@@ -30,7 +30,7 @@ def show(data: DataInstallation, dagster: Dagster) -> None:
 
 def finish_quality_control(data: DataInstallation) -> None:
     with writing(data.qc) as connection:
-        connection.execute(update(DataContext).values(state="qcdone", data_state="qcdone"))
+        connection.execute(update(CONTEXT).values(state="qcdone", data_state="qcdone"))
     settle_qc(data.tracker, data.qc, data.settings, author="wrangler", reason="Looked at.")
     later()
 
@@ -103,7 +103,7 @@ def test_what_could_not_be_checked_is_a_warning_until_it_can_be(shown: Shown, mo
     with monkeypatch.context() as away:
         away.setattr(judging_basis, "ensure_reference", lambda *_arguments: [])
         with writing(shown.data.qc) as connection:
-            connection.execute(update(ReferenceSnapshot).values(is_active=ReferenceSnapshot.name != "projects"))
+            connection.execute(update(SNAPSHOT).values(is_active=SNAPSHOT.c.name != "projects"))
         recheck(shown.data.tracker, shown.data.qc, shown.data.settings, author="wrangler", reason="Projects are gone.")
         run(shown.data, shown.dagster)
     assert shown.data.states()[GOOD] == "qc pending"
@@ -113,7 +113,7 @@ def test_what_could_not_be_checked_is_a_warning_until_it_can_be(shown: Shown, mo
     assert "could not be made" in shown.dagster.evaluation(failed[-1], GOOD).description
 
     with writing(shown.data.qc) as connection:
-        connection.execute(update(ReferenceSnapshot).values(is_active=True))
+        connection.execute(update(SNAPSHOT).values(is_active=True))
     run(shown.data, shown.dagster)
     assert {shown.dagster.checks(check)[GOOD] for check in failed} == {"passed"}
 

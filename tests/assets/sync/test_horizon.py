@@ -13,7 +13,7 @@ from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase
 from dcc.qc.database import writing
-from dcc.qc.models import DataContext
+from dcc.qc.models import CONTEXT
 from dcc.session.data.quality_control import settle_qc
 from dcc.settings import Settings
 from dcc.tracker.models import ZipAction
@@ -103,7 +103,7 @@ def test_the_oldest_of_too_many_go_and_come_back_when_something_becomes_of_them(
     assert check_events(data.tracker, settings, instance) == []
 
     with writing(data.qc) as connection:
-        connection.execute(update(DataContext).values(state="qcdone", data_state="qcdone"))
+        connection.execute(update(CONTEXT).values(state="qcdone", data_state="qcdone"))
     settle_qc(data.tracker, data.qc, settings, author="wrangler", reason="Looked at.")
     show_changed_data(settings, data.tracker, instance)
     assert set(ZIPS) <= partitions(data_dagster), "their quality control was done"
