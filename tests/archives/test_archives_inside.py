@@ -1,12 +1,10 @@
 """Documents in folders and in archives inside the archive: what is taken, what is told of it, and what is refused."""
 
-import gzip
 import hashlib
 import io
 import tarfile
 import tracemalloc
-import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,37 +20,14 @@ from dcc.errors import (
     EmptyArchiveError,
     EncryptedArchiveError,
     OversizedArchiveError,
-    UnsafeArchiveError,
 )
 from dcc.naming import NamingConvention
+from tests.hostile.compounds import BOMBS, HOSTILE_TARS, IN_ITSELF, Members, packed, tarred, zipped
 
 SPECIMEN = "J.2013-10-31.1.specimen.impc.xml"
 EXPERIMENT = "J.2013-10-31.2.experiment.impc.xml"
 THIRD = "J.2013-10-31.3.experiment.impc.xml"
 LIMITS = ArchiveLimits(max_bytes=10**8, max_ratio=200, max_entries=100)
-Members = Mapping[str, bytes]
-
-
-def zipped(members: Members) -> bytes:
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
-    return made.getvalue()
-
-
-def tarred(members: Members, mode: str = "w") -> bytes:
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode=mode) as archive:  # type: ignore[call-overload]
-        for name, content in members.items():
-            entry = tarfile.TarInfo(name)
-            entry.size = len(content)
-            archive.addfile(entry, io.BytesIO(content))
-    return made.getvalue()
-
-
-def packed(members: Members) -> bytes:
-    return tarred(members, "w:gz")
 
 
 def extract(
@@ -131,44 +106,6 @@ def test_an_archive_of_archives_without_documents_is_empty(tmp_path: Path) -> No
     refuse(tmp_path, zipped({"in.zip": zipped({"notes.txt": b""})}), EmptyArchiveError, "holds no .xml document")
 
 
-def entry_of(kind: bytes, **fields: object) -> bytes:
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w") as archive:
-        entry = tarfile.TarInfo(SPECIMEN)
-        entry.type = kind
-        for name, value in fields.items():
-            setattr(entry, name, value)
-        archive.addfile(entry)
-    return made.getvalue()
-
-
-def sparse() -> bytes:
-    """A sparse file in the form of pax, which claims to be of a terabyte."""
-    told = {"GNU.sparse.major": "0", "GNU.sparse.minor": "1", "GNU.sparse.map": "0,0", "GNU.sparse.size": str(10**12)}
-    return entry_of(tarfile.REGTYPE, pax_headers=told)
-
-
-HOSTILE_TARS = {
-    "link": (entry_of(tarfile.SYMTYPE, linkname="/etc/passwd"), UnsafeArchiveError, "is a link or a device"),
-    "hard link": (entry_of(tarfile.LNKTYPE, linkname="x"), UnsafeArchiveError, "is a link or a device"),
-    "device": (entry_of(tarfile.CHRTYPE, devmajor=1), UnsafeArchiveError, "is a link or a device"),
-    "pipe": (entry_of(tarfile.FIFOTYPE), UnsafeArchiveError, "is a link or a device"),
-    "sparse": (sparse(), UnsafeArchiveError, "is a sparse file"),
-    "absolute": (tarred({"/etc/x.xml": b""}), UnsafeArchiveError, "has an absolute path"),
-    "outside": (tarred({"a/../../x.xml": b""}), UnsafeArchiveError, "leads out of the archive's folder"),
-    "twice": (tarred({SPECIMEN: b""})[:512] * 2 + bytes(1024), DuplicateMemberError, "holds 2 entries named"),
-    "cut in an entry": (tarred({SPECIMEN: b"x" * 2000})[:1500], CorruptArchiveError, "is damaged"),
-    "cut between entries": (tarred({SPECIMEN: b"", EXPERIMENT: b""})[:512], CorruptArchiveError, "it has no end"),
-    "broken header": (
-        tarred({SPECIMEN: b""})[:512] + b"x" * 512 + tarred({EXPERIMENT: b""}),
-        CorruptArchiveError,
-        "it has no end",
-    ),
-    "packed and cut": (packed({SPECIMEN: b"x"})[:-9], CorruptArchiveError, "end too early"),
-    "packed and followed": (packed({SPECIMEN: b"x"}) + b"more", CorruptArchiveError, "is damaged"),
-}
-
-
 @pytest.mark.parametrize("case", HOSTILE_TARS)
 @pytest.mark.parametrize("inside", [False, True])
 def test_hostile_tar_archives_are_refused_whole(case: str, inside: bool, tmp_path: Path) -> None:
@@ -185,25 +122,6 @@ def test_a_fault_of_an_inner_archive_names_it(tmp_path: Path) -> None:
     said = "J.2013-10-31.1.impc.zip/f/in.zip"
     refuse(tmp_path, zipped({"f/in.zip": bytes(made)}), EncryptedArchiveError, said)
     refuse(tmp_path, zipped({"f/in.zip": b"garbage"}), CorruptArchiveError, said)
-
-
-def nested(levels: int, content: bytes) -> bytes:
-    made = content
-    for level in range(levels):
-        made = zipped({f"{level}.zip": made})
-    return made
-
-
-MEGABYTES = {f"{number}.txt": bytes(10_000_000) for number in range(9)}
-BOMBS = {
-    "over levels": (nested(2, zipped(MEGABYTES)), "zip bombs"),
-    "side by side": (zipped({f"{number}.zip": zipped({"a": bytes(9_000_000)}) for number in range(12)}), "zip bombs"),
-    "packed by gzip": (zipped({"in.tgz": gzip.compress(bytes(50_000_000))}), "zip bombs"),
-    "many entries": (
-        zipped({f"{n}.zip": zipped({f"{m}": b"" for m in range(30)}) for n in range(5)}),
-        "100 are allowed",
-    ),
-}
 
 
 @pytest.mark.parametrize("case", BOMBS)
@@ -226,8 +144,7 @@ def test_a_header_that_asks_for_much_memory_is_refused(tmp_path: Path) -> None:
 
 def test_an_archive_that_holds_itself_is_opened_to_its_depth_alone(tmp_path: Path) -> None:
     """As a quine does: each level is like the one without."""
-    level = zipped({"r.zip": zipped({"r.zip": zipped({"r.zip": b"and so on"})})})
-    found = extract(tmp_path, level)
+    found = extract(tmp_path, IN_ITSELF)
     assert [path for path, _, _ in found.refused] == ["r.zip/r.zip/r.zip"]
     assert found.documents == ()
 

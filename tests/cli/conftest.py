@@ -24,6 +24,7 @@ from dcc.tracker.register import centres
 from tests.support.databases import PASSWORD
 from tests.support.installations import Folder
 from tests.support.prepared_processes import run_dcc
+from tests.support.servers import Share
 
 PROGRAM = Path(sys.executable).parent / "dcc"
 KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.DccError)]
@@ -108,6 +109,19 @@ class Dcc:
         path.mkdir()
         added = self.json("source", "add", "--centre", centre, "--protocol", "file", "--base-path", path)
         return Folder(path, added["id"])
+
+
+def place(share: Share, centre: str = "H", accesskey: str | None = None) -> list[str]:
+    """The options of `dcc source add` for a share."""
+    values = {
+        "centre": centre,
+        "protocol": share.protocol.value,
+        "hostname": share.hostname,
+        "username": share.username,
+        "accesskey": share.accesskey if accesskey is None else accesskey,
+        "base-path": share.base_path,
+    }
+    return [part for name, value in values.items() for part in (f"--{name}", value)]
 
 
 def clean(environment: Mapping[str, str]) -> dict[str, str]:

@@ -14,26 +14,13 @@ import pytest
 
 from dcc.sources.base import SourceProtocol
 from dcc.sources.host_keys import HostKey
-from tests.cli.conftest import PROGRAM, Dcc
+from tests.cli.conftest import PROGRAM, Dcc, place
 from tests.support.databases import only_sqlite
 from tests.support.servers import Authority, Share
 from tests.support.web_server import trickling_web_server
 
 pytestmark = only_sqlite
 SECRET = "hunter2 with blanks"
-
-
-def place(share: Share, centre: str = "H", accesskey: str | None = None) -> list[str]:
-    """The options of `dcc source add` for a share."""
-    values = {
-        "centre": centre,
-        "protocol": share.protocol.value,
-        "hostname": share.hostname,
-        "username": share.username,
-        "accesskey": share.accesskey if accesskey is None else accesskey,
-        "base-path": share.base_path,
-    }
-    return [part for name, value in values.items() for part in (f"--{name}", value)]
 
 
 def fingerprint(share: Share) -> str:

@@ -12,6 +12,8 @@ import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from tests.hostile.compounds import IN_ITSELF, refused_compounds
+
 ZIP64 = 0xFFFFFFFF
 CENTRE = "H"
 UTF_8 = 0x800
@@ -230,6 +232,7 @@ def refused_archives() -> Iterator[tuple[str, bytes, str]]:
     nested = archive([Member(b"x.zip", archive([bomb]), zipfile.ZIP_STORED)])
     yield "no gzip", b"\x1f\x8b" + b"gzip" * 99, "is damaged"
     yield "nested bomb", nested, "zip bombs"
+    yield from refused_compounds()
     yield "100,001 entries", archive(Member(b"%d" % n, b"", 0) for n in range(100_001)), "100,000 are allowed"
 
 
@@ -251,6 +254,7 @@ def accepted_archives() -> Iterator[tuple[str, bytes, int]]:
     yield "local header says more", archive([Member(document(2), local_size=ZIP64 - 1)]), 1
     large = bytes(1_000_000)
     yield "bzip2 bomb", archive([Member(document(2), large, 12, stored=bz2_bomb(), crc=zlib.crc32(large))]), 1
+    yield "in itself", IN_ITSELF, 0
     yield "many folders", archive([good, *(Member(b"%d/" % n, b"", 0) for n in range(2_000))]), 1
 
 

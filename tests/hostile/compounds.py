@@ -1,0 +1,109 @@
+"""Archives in archives: ordinary ones, and such as are refused whole for what lies inside them."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tarfile
+import zipfile
+from collections.abc import Iterator, Mapping
+
+from dcc.errors import ArchiveError, CorruptArchiveError, DuplicateMemberError, UnsafeArchiveError
+
+SPECIMEN = "J.2013-10-31.1.specimen.impc.xml"
+EXPERIMENT = "J.2013-10-31.2.experiment.impc.xml"
+Members = Mapping[str, bytes]
+
+
+def zipped(members: Members) -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return made.getvalue()
+
+
+def tarred(members: Members, mode: str = "w") -> bytes:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode=mode) as archive:  # type: ignore[call-overload]
+        for name, content in members.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    return made.getvalue()
+
+
+def packed(members: Members) -> bytes:
+    return tarred(members, "w:gz")
+
+
+def entry_of(kind: bytes, **fields: object) -> bytes:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as archive:
+        entry = tarfile.TarInfo(SPECIMEN)
+        entry.type = kind
+        for name, value in fields.items():
+            setattr(entry, name, value)
+        archive.addfile(entry)
+    return made.getvalue()
+
+
+def sparse() -> bytes:
+    """A sparse file in the form of pax, which claims to be of a terabyte."""
+    told = {"GNU.sparse.major": "0", "GNU.sparse.minor": "1", "GNU.sparse.map": "0,0", "GNU.sparse.size": str(10**12)}
+    return entry_of(tarfile.REGTYPE, pax_headers=told)
+
+
+HOSTILE_TARS: dict[str, tuple[bytes, type[ArchiveError], str]] = {
+    "link": (entry_of(tarfile.SYMTYPE, linkname="/etc/passwd"), UnsafeArchiveError, "is a link or a device"),
+    "hard link": (entry_of(tarfile.LNKTYPE, linkname="x"), UnsafeArchiveError, "is a link or a device"),
+    "device": (entry_of(tarfile.CHRTYPE, devmajor=1), UnsafeArchiveError, "is a link or a device"),
+    "pipe": (entry_of(tarfile.FIFOTYPE), UnsafeArchiveError, "is a link or a device"),
+    "sparse": (sparse(), UnsafeArchiveError, "is a sparse file"),
+    "absolute": (tarred({"/etc/x.xml": b""}), UnsafeArchiveError, "has an absolute path"),
+    "outside": (tarred({"a/../../x.xml": b""}), UnsafeArchiveError, "leads out of the archive's folder"),
+    "twice": (tarred({SPECIMEN: b""})[:512] * 2 + bytes(1024), DuplicateMemberError, "holds 2 entries named"),
+    "cut in an entry": (tarred({SPECIMEN: b"x" * 2000})[:1500], CorruptArchiveError, "is damaged"),
+    "cut between entries": (tarred({SPECIMEN: b"", EXPERIMENT: b""})[:512], CorruptArchiveError, "it has no end"),
+    "broken header": (
+        tarred({SPECIMEN: b""})[:512] + b"x" * 512 + tarred({EXPERIMENT: b""}),
+        CorruptArchiveError,
+        "it has no end",
+    ),
+    "packed and cut": (packed({SPECIMEN: b"x"})[:-9], CorruptArchiveError, "end too early"),
+    "packed and followed": (packed({SPECIMEN: b"x"}) + b"more", CorruptArchiveError, "is damaged"),
+}
+
+
+def nested(levels: int, content: bytes) -> bytes:
+    made = content
+    for level in range(levels):
+        made = zipped({f"{level}.zip": made})
+    return made
+
+
+MEGABYTES = {f"{number}.txt": bytes(10_000_000) for number in range(9)}
+BOMBS = {
+    "over levels": (nested(2, zipped(MEGABYTES)), "zip bombs"),
+    "side by side": (zipped({f"{number}.zip": zipped({"a": bytes(9_000_000)}) for number in range(12)}), "zip bombs"),
+    "packed by gzip": (zipped({"in.tgz": gzip.compress(bytes(50_000_000))}), "zip bombs"),
+    "many entries": (
+        zipped({f"{n}.zip": zipped({f"{m}": b"" for m in range(30)}) for n in range(5)}),
+        "100 are allowed",
+    ),
+}
+
+
+IN_ITSELF = zipped({"r.zip": zipped({"r.zip": zipped({"r.zip": b"and so on"})})})
+"""As a quine is: each level is like the one without."""
+
+
+def refused_compounds() -> Iterator[tuple[str, bytes, str]]:
+    """Archives with hostile ones inside: what they are, their bytes, and a piece of the reason."""
+    for case, (content, _, said) in HOSTILE_TARS.items():
+        suffix = "tgz" if case.startswith("packed") else "tar"
+        yield f"tar inside: {case}", zipped({f"f/in.{suffix}": content, EXPERIMENT: b"<b/>"}), said
+    yield from ((f"bomb: {case}", content, said) for case, (content, said) in BOMBS.items() if said == "zip bombs")
+    name = SPECIMEN.replace("J", "H")
+    names = {f"a/{name}": b"<a/>", "in.zip": zipped({name: b"<a/>"})}
+    yield "one name at two levels", zipped(names), "holds two documents named"
