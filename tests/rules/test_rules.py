@@ -481,9 +481,9 @@ edge("X12", "1.0 is 1 where increments are numbers", with_parameters(series("FRE
 
 @pytest.mark.parametrize("rule", sorted(RULES))
 def test_a_rule_finds_what_breaks_it_and_nothing_else_does(rule: str) -> None:
-    """Each rule has examples of three kinds."""
     examples = [example for example in EXAMPLES if example.rule == rule]
-    assert {example.role for example in examples} == {BREAKS, HOLDS, EDGE}
+    roles = {example.role for example in examples}
+    assert {BREAKS, HOLDS} <= roles, f"Give {rule} an example that `breaks` it and one for which it `holds`."
     for example in examples:
         found = check(example.document, **example.options)
         assert [finding.rule for finding in found] == [rule] * example.found, f"{example}: {found}"
@@ -497,16 +497,16 @@ def test_each_declared_case_of_a_rule_has_an_example() -> None:
     found = {finding.code for example in EXAMPLES for finding in check(example.document, **example.options)}
     # Of these only the cases that they share with the rules of uploads are found.
     without_cases = {"S13", "E9"}
-    assert {code for code in all_declared() if rule_of(code) in RULES} - without_cases == {
-        code for code in found if rule_of(code) not in without_cases
-    }
+    missing = {code for code in all_declared() if rule_of(code) in RULES} - without_cases - found
+    assert not missing, f"Give each of {sorted(missing)} an example that `breaks` it."
     assert {f"{rule}.{case}" for rule in without_cases for case in ("there", "twice")} <= found
 
 
 def test_all_the_rules_of_the_reference_are_registered() -> None:
     expected = {f"S{n}" for n in range(1, 15)} | {f"E{n}" for n in range(1, 10)} | {f"P{n}" for n in range(1, 21)}
     assert expected <= set(RULES)
-    assert all(rule.startswith("X") for rule in set(RULES) - expected)
+    others = [rule for rule in sorted(set(RULES) - expected) if not rule.startswith("X")]
+    assert not others, f"Name {others} X and the next number: the existing validator does not have them."
 
 
 def test_each_rule_says_what_it_demands_and_of_what_severity_it_is() -> None:
