@@ -40,14 +40,14 @@ from dcc_resources.sftp import SftpResource
 from dcc_resources.work import Work
 
 GROUP: Final = "collection"
-RECORDED: Final = "A run records passes of its first 100 zip actions, and of those that failed the check before."
+RECORDED: Final = "A run records passes of its first 100 submissions, and of those that failed the check before."
 
 FILE_SOURCE_SPEC: Final = asset(
     FILE_SOURCE_LISTINGS,
     GROUP,
     "The archives in the `add`, `edit` and `delete` directories of each file source, as of the last crawl.\n\n"
     "A partition is a file source, `<centre>-<id>` (see `dcc source list`). Materialise a partition to crawl that "
-    "source now: new archives become zip actions. A source that could not be listed fails its check *reachable*, with "
+    "source now: new archives become submissions. A source that could not be listed fails its check *reachable*, with "
     "the reason. It does not hold up the others.",
     {"sftp", "ftp"},
     FILE_SOURCES,
@@ -66,7 +66,7 @@ ARCHIVE_SPECS: Final = (
     asset(
         ZIP_DOWNLOADS,
         GROUP,
-        "The archive of a zip action in staging, complete, with its size and MD5 checked.\n\nIf one file source "
+        "The archive of a submission in staging, complete, with its size and MD5 checked.\n\nIf one file source "
         "fails, the session tries the next source that hosts the archive. Materialise a partition to process that zip "
         "action again, alone, from the download to the validation.",
         {"zip", "file"},

@@ -46,7 +46,7 @@ DATA_SPECS: Final = (
         "The archives whose documents are all in the QC database. The session uploads specimens before experiments, "
         "then by date, increment and centre, across all archives.\n\nA document that could not be uploaded, waits for "
         "`dcc data confirm`, or was withdrawn fails the check *upload*. Materialise a partition to upload and judge "
-        "the documents of that zip action again, alone.",
+        "the documents of that submission again, alone.",
         {"xml", "table"},
         ZIP_ACTIONS,
         [VALIDATED_DOCUMENTS],
@@ -85,7 +85,7 @@ DATA_CHECKS: Final = (
     can_subset=True,
     backfill_policy=BackfillPolicy.single_run(),
     pool=QC_DATABASE_POOL,
-    description="Uploads the documents of the zip actions whose partitions are chosen, and judges them again, alone.",
+    description="Uploads the documents of the submissions whose partitions are chosen, and judges them again, alone.",
 )
 def chosen_data(
     context: AssetExecutionContext, session: SessionResource, qc_database: QcDatabaseResource

@@ -45,7 +45,7 @@ _DATA_ASSETS: Final = (*(spec.key for spec in (*DATA_SPECS, *CONTEXT_SPECS)), QC
 
 @op(
     name="crawl",
-    description="Lists every available file source of an active centre, and registers new zip actions.",
+    description="Lists every available file source of an active centre, and registers new submissions.",
 )
 def _crawl(
     context: OpExecutionContext,
@@ -64,7 +64,7 @@ def _crawl(
 
 @op(
     name="process",
-    description="Downloads, extracts and validates every waiting zip action.",
+    description="Downloads, extracts and validates every waiting submission.",
 )
 def _process(
     context: OpExecutionContext,
@@ -111,7 +111,7 @@ def _show(context: OpExecutionContext, tracker: TrackerResource, qc_database: Qc
 @job(
     name=CRAWL_JOB,
     executor_def=in_process_executor,
-    description="Crawls all available file sources of active centres and registers new zip actions. Downloads nothing.",
+    description="Crawls all available file sources of active centres and registers new submissions. Downloads nothing.",
 )
 def crawl_file_sources() -> None:
     """Crawl all file sources."""
@@ -122,7 +122,7 @@ def crawl_file_sources() -> None:
 @job(
     name=PROCESS_JOB,
     executor_def=in_process_executor,
-    description="Downloads, extracts and validates every waiting zip action, and tries failed downloads again.",
+    description="Downloads, extracts and validates every waiting submission, and tries failed downloads again.",
 )
 def process_zip_actions() -> None:
     """Process all waiting submissions."""

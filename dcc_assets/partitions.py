@@ -55,7 +55,7 @@ def known_keys(tracker: Engine, settings: Settings, partitions: Sequence[str]) -
     missing = set(partitions) - {key.partition for key in keys}
     if missing:
         raise NotFoundError(
-            f"The tracker knows no zip action {min(missing)}. See `dcc zips` for those there are; they are of the form "
+            f"The tracker knows no submission {min(missing)}. See `dcc zips` for those there are; they are of the form "
             "<action>/<file name>."
         )
     return keys

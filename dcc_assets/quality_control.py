@@ -118,7 +118,7 @@ def chosen_contexts(
     can_subset=True,
     backfill_policy=BackfillPolicy.single_run(),
     pool=QC_DATABASE_POOL,
-    description="Brings the zip actions whose partitions are chosen to the state of their data contexts.",
+    description="Brings the submissions whose partitions are chosen to the state of their data contexts.",
 )
 def chosen_qc(
     context: AssetExecutionContext, session: SessionResource, qc_database: QcDatabaseResource

@@ -48,7 +48,7 @@ REPORT_SPEC: Final = asset(
     specs=[REPORT_SPEC],
     can_subset=True,
     backfill_policy=BackfillPolicy.single_run(),
-    description="Keeps the submission reports of the zip actions whose partitions are chosen.",
+    description="Keeps the reports of the submissions whose partitions are chosen.",
 )
 def chosen_reports(
     context: AssetExecutionContext, tracker: TrackerResource, qc_database: QcDatabaseResource

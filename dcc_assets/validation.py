@@ -81,7 +81,7 @@ DOCUMENT_CHECKS: Final = tuple(
     check_specs=[*ARCHIVE_CHECKS, *DOCUMENT_CHECKS],
     can_subset=True,
     backfill_policy=BackfillPolicy.single_run(),
-    description="Downloads, extracts and validates the zip actions whose partitions are chosen, again and alone.",
+    description="Downloads, extracts and validates the submissions whose partitions are chosen, again and alone.",
 )
 def chosen_zip_actions(
     context: AssetExecutionContext,

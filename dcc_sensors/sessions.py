@@ -63,7 +63,7 @@ _UNFINISHED = [
     job_name=PROCESS_JOB,
     minimum_interval_seconds=NEW_ZIPS_SECONDS,
     default_status=DefaultSensorStatus.RUNNING,
-    description="Processes waiting zip actions when no session is running.",
+    description="Processes waiting submissions when no session is running.",
 )
 def new_zips(context: SensorEvaluationContext, session: SessionResource) -> RunRequest | SkipReason:
     """Request a run for waiting submissions; mark runs of dead processes as failed, because they block others."""
@@ -72,7 +72,7 @@ def new_zips(context: SensorEvaluationContext, session: SessionResource) -> RunR
 
     def due(view: TrackerView) -> str | SkipReason:
         if view.waiting == 0:
-            return SkipReason("No zip action is waiting.")
+            return SkipReason("No submission is waiting.")
         return f"crawl {view.last_crawl}, {view.waiting} waiting, {int(time.time() // REPEAT_SECONDS)}"
 
     return _first_due(context.instance, settings, Phase.XSD, due)
@@ -140,7 +140,7 @@ def valid_documents(context: SensorEvaluationContext, session: SessionResource) 
         if waits == 0:
             return SkipReason("No document is waiting.")
         if view.waiting and view.last_download_session < view.last_crawled_session:
-            return SkipReason("The waiting zip actions are processed first.")
+            return SkipReason("The waiting submissions are processed first.")
         return f"crawl {view.last_crawl}, {waits} documents, {int(time.time() // REPEAT_SECONDS)}"
 
     return _first_due(context.instance, settings, Phase.UPLOAD, due)

@@ -187,10 +187,10 @@ def render_report(facts: SessionFacts) -> Report:
 
 def _subject(facts: SessionFacts) -> str:
     troubles = (
-        (facts.failed_zips, "failed zip action", None),
-        (len(facts.without_room), "zip action without room", "zip actions without room"),
+        (facts.failed_zips, "failed submission", None),
+        (len(facts.without_room), "submission without room", "submissions without room"),
         (facts.troubled_sources, "file source in trouble", "file sources in trouble"),
-        (len(facts.held), "zip action to be confirmed", "zip actions to be confirmed"),
+        (len(facts.held), "submission to be confirmed", "submissions to be confirmed"),
         (len(facts.findings), "finding", None),
     )
     summary = ", ".join(_count(*trouble) for trouble in troubles if trouble[0])
@@ -245,7 +245,7 @@ def _source_lines(facts: SessionFacts) -> Iterator[str]:
 
 def _statistics_text(done: SourceStatistics) -> str:
     numbers = [(done.fetched, "archive fetched", "archives fetched"), (done.documents, "document", None)]
-    numbers += [(done.findings, "error or finding", "errors and findings"), (done.failed, "failed zip action", None)]
+    numbers += [(done.findings, "error or finding", "errors and findings"), (done.failed, "failed submission", None)]
     return "".join(f"; {_count(*number)}" for number in numbers if number[0])
 
 
@@ -268,7 +268,7 @@ def _crawl_text(crawl: CrawlEntry) -> str:
 
 
 def _count_lines(facts: SessionFacts) -> Iterator[str]:
-    yield from _title("Zip actions of this session, by phase and status")
+    yield from _title("Submissions of this session, by phase and status")
     yield from _table(_states(Counter((zipped.phase, zipped.status) for zipped in facts.zips)))
     yield from _title("Their documents, by phase and status")
     yield from _table(facts.documents)
@@ -291,7 +291,7 @@ def _failure_lines(facts: SessionFacts) -> Iterator[str]:
         for story in groups[centre]:
             yield from _story_lines(story)
     if facts.failed_zips > len(facts.failed):
-        yield f"  ... and {_count(facts.failed_zips - len(facts.failed), 'more zip action')}: dcc zips --status failed"
+        yield f"  ... and {_count(facts.failed_zips - len(facts.failed), 'more submission')}: dcc zips --status failed"
 
 
 def _story_lines(story: ZipStory) -> Iterator[str]:
@@ -336,7 +336,7 @@ def _waiting_lines(title: str, waiting: Sequence[tuple[ZipKey, str]]) -> Iterato
         yield from _wrapped(f"{key}:", 2)
         yield from _wrapped(reason, 6)
     if len(waiting) > _MOST_DOCUMENTS:
-        yield f"  ... and {_count(len(waiting) - _MOST_DOCUMENTS, 'more zip action')}"
+        yield f"  ... and {_count(len(waiting) - _MOST_DOCUMENTS, 'more submission')}"
 
 
 def _entry_lines(title: str, entries: Mapping[ZipKey, Sequence[tuple[str, Problem]]]) -> Iterator[str]:
@@ -350,7 +350,7 @@ def _entry_lines(title: str, entries: Mapping[ZipKey, Sequence[tuple[str, Proble
         if len(found) > _MOST_DOCUMENTS:
             yield f"    ... and {_count(len(found) - _MOST_DOCUMENTS, 'more document')}: dcc show {key}"
     if len(entries) > _MOST_ZIPS:
-        yield f"  ... and {_count(len(entries) - _MOST_ZIPS, 'more zip action')}"
+        yield f"  ... and {_count(len(entries) - _MOST_ZIPS, 'more submission')}"
 
 
 def _finding_lines(facts: SessionFacts) -> Iterator[str]:

@@ -179,7 +179,7 @@ def index_page() -> Answer:
 
         lead = (
             f'<p><a href="{BOARD}">Tracking board</a>: all archives by centre and phase.</p>'
-            "<p>The report of a zip action is at <code>"
+            "<p>The report of a submission is at <code>"
             f"{REPORTS}/&lt;action&gt;/&lt;file name&gt;</code>; every step of it links there, and so do the reports "
             "below.</p>"
         )
@@ -312,7 +312,7 @@ def _known(connection: Connection, partition: str) -> ZipKey:
     keys = keys_of_partitions(connection, [partition])
     if not keys:
         raise NotFoundError(
-            f"The tracker knows no zip action {partition}. See `dcc zips` for those there are; they are of the form "
+            f"The tracker knows no submission {partition}. See `dcc zips` for those there are; they are of the form "
             "<action>/<file name>."
         )
     return keys[0]

@@ -78,7 +78,7 @@ class _Rebuilding:
                 self.zip_actions += 1
                 self.failed += zip_.failed
                 if self.zip_actions % _SHOWN_EVERY == 0:
-                    self.say(f"{self.zip_actions:,} of {total:,} zip actions")
+                    self.say(f"{self.zip_actions:,} of {total:,} submissions")
             recorder.when_stored(lambda: ZIPS_SHOWN.write(instance, newest))
             self._record_data(instance, recorder)
             recorder.record_many(overdue_changes(instance, recorder, self.tracker, self.settings, anew=None))
@@ -138,7 +138,7 @@ def rebuild_instance(
         rebuilding.file_sources, rebuilding.zip_actions, rebuilding.failed, result.run_id, rebuilding.centres
     )
     rebuilding.say(
-        f"Dagster shows {report.file_sources:,} file sources and {report.zip_actions:,} zip actions, "
+        f"Dagster shows {report.file_sources:,} file sources and {report.zip_actions:,} submissions, "
         f"{report.failed:,} of them failed."
     )
     return report

@@ -100,7 +100,7 @@ def test_elsewhere_than_on_a_terminal_there_is_a_line_a_source_and_a_problem(dcc
     assert lines[1].startswith("        add/wrong.zip: zip_name failed: 'wrong.zip' does not follow")
     assert lines[2].startswith(f"failed  {BAD}: H.2013-10-31.2.specimen.impc.xml, line 4, column 5 at xsd: ")
     assert lines[2].endswith("(and 3 more)")
-    assert lines[3].startswith("Session 1 (finished): 2 zip actions in ")
+    assert lines[3].startswith("Session 1 (finished): 2 submissions in ")
     assert "1 xsd done, 1 xsd failed; 3 documents" in lines[3]
     assert len(lines) == 4
     assert result.stderr == ""
@@ -201,7 +201,7 @@ def test_a_group_that_cannot_be_crawled_is_told_with_the_nearest_names(dcc: Dcc)
 def test_a_crawl_without_any_source_says_so(dcc: Dcc) -> None:
     result = dcc("crawl")
     assert "dcc source add" in result.stderr
-    assert "No zip action was waiting" in result.stdout
+    assert "No submission was waiting" in result.stdout
 
 
 @pytest.mark.both_databases
@@ -224,7 +224,7 @@ def test_a_retry_is_logged_with_the_user_and_processes_the_zip_at_once(dcc: Dcc)
     assert [entry["requested_by"] for entry in story["reopenings"]] == [user, "crawl", user]
     assert [entry["from_status"] for entry in story["reopenings"]] == ["failed", "failed", "done"]
     assert [download["status"] for download in story["downloads"]] == ["failed", "failed", "done", "done"]
-    assert "1 zip action in " in dcc("retry", BAD).stdout
+    assert "1 submission in " in dcc("retry", BAD).stdout
 
 
 @pytest.mark.both_databases
@@ -313,7 +313,7 @@ def test_on_a_terminal_progress_is_drawn(dcc: Dcc) -> None:
         timeout=120,
     )
     assert ended.returncode == 1, ended.stdout
-    assert "Processing zip actions" in ended.stdout
+    assert "Processing submissions" in ended.stdout
     assert "/2" in ended.stdout
     assert BAD in ended.stdout
 
@@ -331,7 +331,7 @@ def test_what_a_session_did_is_told_though_the_qc_database_is_away(dcc: Dcc) -> 
     assert report["notices"][-1] == f"The session broke off: {error}"
 
     result = dcc("retry", GOOD, exit_code=4)
-    assert "Session 2 (faults): 1 zip action in" in result.stdout
+    assert "Session 2 (faults): 1 submission in" in result.stdout
     assert result.stderr.splitlines()[-1].startswith("Error (qc-database-unreachable): The QC database")
 
 

@@ -66,7 +66,7 @@ def test_what_is_wrong_is_told_by_its_cause_with_who_acts_and_what_a_fix_clears(
 def test_one_thing_is_asked_for_and_it_is_there(dcc: Dcc, refused: str) -> None:
     assert "Give one of" in dcc.error("data", "causes", "--centre", "H", "--session", "1", exit_code=2)
     assert "no centre 'h'" in dcc.error("data", "causes", "--centre", "h", exit_code=2)
-    assert "no zip action" in dcc.error("data", "causes", "--zip", f"add/{refused}", exit_code=2)
+    assert "no submission" in dcc.error("data", "causes", "--zip", f"add/{refused}", exit_code=2)
     assert "no session 9" in dcc.error("data", "causes", "--session", "9", exit_code=2)
     assert "filter it" in dcc.error("data", "findings", "--rule", "S13", "--spreadsheet", "x.xlsx", exit_code=2)
     assert "cannot be written" in dcc.error("data", "causes", "--spreadsheet", "no/folder/x.xlsx", exit_code=2)

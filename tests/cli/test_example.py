@@ -60,7 +60,7 @@ def test_a_faulty_submission_fails_and_its_correction_makes_it_good(dcc: Dcc) ->
 
 
 def state(dcc: Dcc, key: str) -> tuple[str, str]:
-    """The phase and status of a zip action."""
+    """The phase and status of a submission."""
     story = dcc.json("show", key)
     return story["phase"], story["status"]
 

@@ -28,7 +28,7 @@ def staging(dcc: Dcc) -> Iterator[SmallDisk]:
 
 
 def states(dcc: Dcc) -> dict[tuple[str, str], int]:
-    """How many zip actions are in each state."""
+    """How many submissions are in each state."""
     return {(state["phase"], state["status"]): state["count"] for state in dcc.json("status")["zip_actions"]}
 
 
@@ -49,12 +49,12 @@ def test_what_has_no_room_in_staging_waits_and_comes_through_when_there_is(
         assert dcc.json("session", "list")[0]["outcome"] == "disk"
         assert states(dcc).keys() <= {waiting, ("xsd", "done")}
         left = states(dcc)[waiting]
-        assert f"waits   {left} zip actions wait for room on the disk: " in said
+        assert f"waits   {left} submissions wait for room on the disk: " in said
         assert f"{staging.path}" in said
         assert "Free some space; the next session takes the archive up again." in said
         report = max(reports.iterdir(), key=lambda path: path.stat().st_mtime_ns).read_text()
         assert "What waits for room on a disk of the platform\n" in report
-        assert f"{left} zip actions without room" in report
+        assert f"{left} submissions without room" in report
     staging.resize(1 << 31)
     dcc("crawl")
     assert states(dcc) == {("xsd", "done"): ARCHIVES}

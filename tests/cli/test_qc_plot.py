@@ -18,7 +18,7 @@ pytestmark = only_sqlite
 
 @pytest.fixture
 def filled(dcc: Dcc, monkeypatch: pytest.MonkeyPatch) -> Dcc:
-    """`dcc` with a centre's history, and a zip action with an outlier."""
+    """`dcc` with a centre's history, and a submission with an outlier."""
     for name, value in dcc.environment.items():
         monkeypatch.setenv(name, value)
     with open_qc(load_settings()) as qc:

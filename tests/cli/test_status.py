@@ -199,7 +199,7 @@ def test_zips_are_listed_with_the_keys_that_others_rely_on(dcc: Dcc) -> None:
         assert len(dcc.json("zips", *options)) == expected
     result = dcc("zips", "--status", "failed")
     assert BAD in result.stdout
-    assert result.stderr == "2 zip actions.\n"
+    assert result.stderr == "2 submissions.\n"
     assert "no centre 'X'" in dcc.error("zips", "--centre", "X", exit_code=2)
     assert "no crawl has seen it" in dcc.error("show", "add/nonsense.zip", exit_code=2)
     assert f"The tracker knows {BAD}" in dcc.error("show", BAD.replace("edit", "add"), exit_code=2)

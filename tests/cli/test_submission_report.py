@@ -87,7 +87,7 @@ def test_what_cannot_be_reported_on_is_said(submitted: Dcc) -> None:
         ((), "Say what the report is of"),
         ((GOOD, "--centre", "H"), "one of them"),
         (("add/H.2020-01-01.1.impc.zip",), "no crawl has seen it"),
-        (("H.zip",), "names no zip action"),
+        (("H.zip",), "names no submission"),
         (("--centre", "Nope"), "no centre 'Nope'"),
         (("--session", "9"), "no session 9"),
         ((GOOD, "--language", "xx"), "no catalogue of the language xx"),

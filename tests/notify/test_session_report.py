@@ -70,7 +70,7 @@ def test_the_report_gives_a_wrangler_every_reason(troubled: Troubled) -> None:
     with troubled.installation.tracker.connect() as connection:
         report = session_report(connection, troubled.session)
     text = one_line(report.text)
-    assert report.subject == f"DCC session {troubled.session}: 3 failed zip actions, 1 file source in trouble"
+    assert report.subject == f"DCC session {troubled.session}: 3 failed submissions, 1 file source in trouble"
     assert text.startswith(f"Crawling session {troubled.session} began ")
     assert "outcome faults" in text
     assert (
@@ -108,7 +108,7 @@ def test_the_report_tells_of_data_that_fail_that_are_held_and_that_came_late(dat
         session = list_sessions(connection)[0].id
         report = session_report(connection, session)
     text = one_line(report.text)
-    assert report.subject == f"DCC session {session}: 1 failed zip action, 1 zip action to be confirmed"
+    assert report.subject == f"DCC session {session}: 1 failed submission, 1 submission to be confirmed"
     assert "H.2013-11-03.1.experiment.impc.xml: failed at data, 1 error line 4: E4: The specimen" in text
     waits = text.partition("What waits to be confirmed")[2].partition("What came late")[0]
     assert edit in waits
@@ -162,7 +162,7 @@ def test_the_report_is_sent_by_e_mail(troubled: Troubled, mail_server: Starter) 
     ((envelope, message),) = server.received
     assert envelope.rcpt_tos == ["wrangler@dcc.example", "head@dcc.example"]
     assert envelope.mail_from == "dcc@dcc.example"
-    assert message["Subject"] == f"DCC session {troubled.session}: 3 failed zip actions, 1 file source in trouble"
+    assert message["Subject"] == f"DCC session {troubled.session}: 3 failed submissions, 1 file source in trouble"
     assert message["Auto-Submitted"] == "auto-generated"
     assert message["Date"]
     assert message["Message-ID"]

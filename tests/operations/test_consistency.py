@@ -73,7 +73,7 @@ _ENDED = "entity_kind = 'experiment' AND ended_by IS NOT NULL"
 _COLUMNS = "zf_id, request, received, downloaded_size_bytes"
 
 CASES: dict[str, tuple[str, Damage]] = {
-    "a zip action without a hosting": ("C1", _in_tracker(f"DELETE FROM file_source_has_zip WHERE za_id = {_GOOD_ID}")),
+    "a submission without a hosting": ("C1", _in_tracker(f"DELETE FROM file_source_has_zip WHERE za_id = {_GOOD_ID}")),
     "an archive that is never mentioned": (
         "C1",
         _in_tracker("INSERT INTO zip_file (file_name, last_update) VALUES ('H.2014-01-01.1.impc.zip', '2026-01-01')"),
@@ -86,11 +86,11 @@ CASES: dict[str, tuple[str, Damage]] = {
         "C2",
         _in_tracker(f"UPDATE source_crawl SET listed = listed + 1 WHERE id = {_newest('source_crawl')}"),
     ),
-    "a zip action behind its download": (
+    "a submission behind its download": (
         "C3",
         _in_tracker(f"UPDATE zip_action SET phase_id = 9, status_id = 3 WHERE id = {_GOOD_ID}"),
     ),
-    "a zip action back at its beginning": (
+    "a submission back at its beginning": (
         "C3",
         _in_tracker(f"UPDATE zip_action SET phase_id = 2, status_id = 3 WHERE id = {_GOOD_ID}"),
     ),

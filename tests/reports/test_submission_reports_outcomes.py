@@ -1,4 +1,4 @@
-"""What became of a zip action, told from its state; and that every outcome is put into words."""
+"""What became of a submission, told from its state; and that every outcome is put into words."""
 
 from __future__ import annotations
 

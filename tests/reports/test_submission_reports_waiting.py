@@ -13,7 +13,7 @@ MIXED = "add/H.2013-11-02.1.impc.zip"
 
 
 def outcomes(data: DataInstallation, key: str) -> set[Outcome]:
-    """What the report of a zip action, its centre's summary and the session's digest say became of it."""
+    """What the report of a submission, its centre's summary and the session's digest say became of it."""
     with data.tracker.connect() as tracker, data.qc.connect() as qc:
         report = collect_submission(tracker, qc, key_of(key), data.settings, most_pictures=0)
         lines = list(collect_centre(tracker, qc, "H", data.settings, most_pictures=0).zips)

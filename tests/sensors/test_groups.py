@@ -113,7 +113,7 @@ def test_beside_a_session_of_a_group_one_of_another_is_begun_for_what_waits(
         assert isinstance(request, RunRequest)
         assert request.tags == {GROUP_TAG: AMERICA}
     with open_session(grouped.tracker, grouped.settings, group=AMERICA) as session:
-        assert asked(new_zips, instance) == "No zip action is waiting."
+        assert asked(new_zips, instance) == "No submission is waiting."
         with writing(grouped.tracker) as connection:
             connection.execute(update(SessionLock).values(heartbeat=datetime(2001, 1, 1)))
         anew = asked(new_zips, instance)

@@ -84,7 +84,7 @@ def asked(sensor: SensorDefinition, instance: DagsterInstance) -> RunRequest | s
 def test_zip_actions_that_wait_are_asked_for_once_in_the_session_that_found_them(
     installation: Installation, folder: Folder, instance: DagsterInstance
 ) -> None:
-    assert asked(new_zips, instance) == "No zip action is waiting."
+    assert asked(new_zips, instance) == "No submission is waiting."
     folder.put(ZIP)
     session = crawled(installation, hand_over=True)
     first, second = asked(new_zips, instance), asked(new_zips, instance)
@@ -185,7 +185,7 @@ def test_failed_downloads_are_tried_again_once_after_the_next_crawl(
 
     folder.put(ZIP, saved)
     session = crawled(installation, hand_over=True)
-    assert asked(new_zips, instance) == "No zip action is waiting."
+    assert asked(new_zips, instance) == "No submission is waiting."
     request = asked(retry_failed_downloads, instance)
     assert isinstance(request, RunRequest)
     assert request.tags == {SESSION_TAG: str(session)}

@@ -1,4 +1,4 @@
-"""Processing zip actions: from waiting to (xsd, done) or to a failure that says why."""
+"""Processing submissions: from waiting to (xsd, done) or to a failure that says why."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def test_an_archive_put_together_from_two_attempts_is_fetched_whole_before_the_c
 def test_documents_left_beside_a_failed_one_are_validated_by_the_next_session(
     installation: Installation, folder: Folder
 ) -> None:
-    """A zip action that has failed already may have documents to be validated yet."""
+    """A submission that has failed already may have documents to be validated yet."""
     wrong = experiments()
     (name,) = wrong
     wrong[name] = submissions.damaged(wrong[name], 'centreID="', 'centerID="')

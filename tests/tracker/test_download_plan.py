@@ -1,4 +1,4 @@
-"""Which zip actions a session downloads or takes up again, and which file source is asked first."""
+"""Which submissions a session downloads or takes up again, and which file source is asked first."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _plans(tracker: Engine, sources: set[int] | None = None, za_ids: list[int] |
 
 
 def _order(tracker: Engine, sources: set[int] | None = None) -> list[int]:
-    """The sources of the only zip action that waits, in the order in which they are asked."""
+    """The sources of the only submission that waits, in the order in which they are asked."""
     (plan,) = _plans(tracker, sources)
     return [hosting.source_id for hosting in plan.hostings]
 
@@ -93,7 +93,7 @@ def _rows(tracker: Engine, model: type) -> list[Row[tuple[object, ...]]]:
 
 
 def _fail(tracker: Engine, zip_: SeededZip, state: State = NOT_DOWNLOADED) -> int:
-    """Let the download of a zip action fail for good; the id of the attempt."""
+    """Let the download of a submission fail for good; the id of the attempt."""
     download = seed_download(tracker, zip_.hosting_id)
     with writing(tracker) as connection:
         progress.report(connection, [Proposal(Subject.ZIP_DOWNLOAD, download, state)])

@@ -220,7 +220,7 @@ def test_reopening_cancels_downloads_under_way_and_no_others(tracker: Engine, ar
 
 @dataclass
 class _Model:
-    """What the tracker should hold: three documents in each of two downloads of one zip action."""
+    """What the tracker should hold: three documents in each of two downloads of one submission."""
 
     action: State
     downloads: dict[int, State]
@@ -322,7 +322,7 @@ def test_documents_set_back_leave_their_parents_as_if_they_had_never_been_furthe
     assert states(tracker, Subject.XML_FILE) == dict(zip(documents, expected, strict=True))
 
 
-# Rows are named by place: 0 is the zip action, 1 and 2 its downloads, 3 to 8 their documents.
+# Rows are named by place: 0 is the submission, 1 and 2 its downloads, 3 to 8 their documents.
 proposed = st.tuples(st.integers(0, 8), st.sampled_from(STATES), st.booleans())
 
 

@@ -36,7 +36,7 @@ spreadsheet_option = click.option(
 
 @click.command()
 @click.option("--centre", metavar="CODE", help="Of this centre's submissions and file sources only.")
-@click.option("--zip", "zip_action", metavar="ACTION/ZIP", help="Of this zip action only.")
+@click.option("--zip", "zip_action", metavar="ACTION/ZIP", help="Of this submission only.")
 @click.option("--session", "session_id", metavar="ID", type=ID, help="Of what this session had to do with only.")
 @click.option("--limit", type=COUNT, help=f"Print at most so many; {_SHOWN} unless --json.")
 @click.option("--language", metavar="CODE", help="Such as de; DCC_LANGUAGE unless given.")

@@ -226,7 +226,7 @@ def undo(zip_action: str, reason: str, as_json: bool) -> None:
 @click.command()
 @click.option("--centre", metavar="CODE", help="Documents of this centre only.")
 @click.option("--rule", metavar="ID", help="Documents with findings of this rule only.")
-@click.option("--zip", "zip_actions", metavar="ACTION/ZIP", multiple=True, help="Of this zip action; may be repeated.")
+@click.option("--zip", "zip_actions", metavar="ACTION/ZIP", multiple=True, help="Of this submission; may be repeated.")
 @click.option("--all", "everything", is_flag=True, help="All documents.")
 @reason_option
 @json_option
@@ -248,7 +248,7 @@ def recheck(
       dcc data recheck --rule S4 --reason "colonies brought up to date"
       dcc data recheck --zip add/H.2013-10-31.1.impc.zip --reason "P10 is waived"
 
-    JSON: {"documents", "keys"}: how many, and the zip actions that they are of
+    JSON: {"documents", "keys"}: how many, and the submissions that they are of
 
     Exit codes: 0; 2 no documents were selected; 4 a database cannot be reached.
     """
@@ -263,7 +263,7 @@ def recheck(
     if as_json:
         echo_json({"documents": found.documents, "keys": [str(key) for key in found.keys]})
         return
-    of = count_of(len(found.keys), "zip action")
+    of = count_of(len(found.keys), "submission")
     click.echo(f"{count_of(found.documents, 'document')} of {of} will be checked again by the next session: dcc crawl.")
 
 
@@ -300,7 +300,7 @@ def history(centre: str, specimen: str, as_json: bool) -> None:
     if as_json:
         echo_json(events)
         return
-    echo_table(("applied", "what", "of", "zip action", "document", "line"), [_event_row(event) for event in events])
+    echo_table(("applied", "what", "of", "submission", "document", "line"), [_event_row(event) for event in events])
     for event in events:
         for found in event.findings:
             gone = "" if found.is_active else " (no longer holds)"

@@ -29,7 +29,7 @@ _LONGEST_EXAMPLE = 100
 @click.option("--centre", metavar="CODE", help="Of documents of this centre only.")
 @click.option("--rule", metavar="ID", help="Of this rule only; see `dcc rules list`.")
 @click.option("--severity", type=click.Choice([severity.value for severity in Severity]), help="Of this severity only.")
-@click.option("--zip", "zip_action", metavar="ACTION/ZIP", help="Of the documents of this zip action only.")
+@click.option("--zip", "zip_action", metavar="ACTION/ZIP", help="Of the documents of this submission only.")
 @click.option("--document", metavar="NAME", help="Of documents of this name only.")
 @click.option("--all", "inactive_too", is_flag=True, help="Also those that no longer hold or are waived.")
 @click.option("--each", is_flag=True, help="Print each finding; counts by centre and rule are printed otherwise.")

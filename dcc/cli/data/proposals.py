@@ -67,7 +67,7 @@ def proposals(ctx: click.Context, source_id: int | None, centre: str | None, sta
         echo_json([_as_json(one) for one in found])
         return
     echo_table(
-        ("zip action", "source", "missing since", "documents", "state", "by", "reason"),
+        ("submission", "source", "missing since", "documents", "state", "by", "reason"),
         [(str(p.key), p.source, p.since, len(p.documents), p.state, p.decided_by, p.reason) for p in found],
         prose=["reason"],
     )
@@ -150,7 +150,7 @@ def turn_down(
     Example:
       dcc data proposals turn-down --all --reason "Harwell cleared its server up"
 
-    JSON: a list of the zip actions
+    JSON: a list of the submissions
 
     Exit codes: 0; 2 no such proposal is open; 4 the tracker cannot be reached.
     """

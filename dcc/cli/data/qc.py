@@ -316,7 +316,7 @@ def _cells(entry: object, names: tuple[str, ...]) -> tuple[object, ...]:
 @qc.command()
 @click.option("--centre", required=True, help="Data of this centre (ILAR code).")
 @click.option("--parameter", help="Of this parameter, such as IMPC_CBC_001_001; without it, experiments per week.")
-@click.option("--zip", "zip_name", help="Pick out what this zip action brought: <action>/<file name>.")
+@click.option("--zip", "zip_name", help="Pick out what this submission brought: <action>/<file name>.")
 @click.option(
     "--output", required=True, type=click.Path(dir_okay=False, path_type=Path), help="File to write: .svg or .png."
 )

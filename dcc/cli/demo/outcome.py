@@ -94,7 +94,7 @@ def print_crawl(crawl: SourceCrawl) -> None:
 
 def print_outcome(outcome: Outcome) -> None:
     """Totals by phase and status, then every problem under its centre."""
-    for title, counts in (("Zip actions", outcome.zip_actions), ("Documents", outcome.documents)):
+    for title, counts in (("Submissions", outcome.zip_actions), ("Documents", outcome.documents)):
         click.echo(f"\n{click.style(title, bold=True)}: {sum(state.count for state in counts)}")
         rows = [(state.phase, state.status, state.count) for state in counts]
         echo_table(("phase", "status", "count"), rows, indent="  ")

@@ -105,7 +105,7 @@ def list_staging(files: bool, as_json: bool, **policy: object) -> None:
         _echo_entries(decisions, verdict=True)
     else:
         echo_table(
-            ("centre", "phase", "status", "zip actions", "size", "removable"),
+            ("centre", "phase", "status", "submissions", "size", "removable"),
             [
                 (g["centre"], g["phase"], g["status"], g["zip_actions"], *map(byte_size, _sizes(g)))
                 for g in _groups(decisions)

@@ -132,7 +132,7 @@ def crawl(
       problems     a list of {"source", "zip", "document", "phase", "kind", "message", "line",
                    "column", "errors"}, null where it has none; of a document the first error,
                    `errors` says how many there are; of kind `held` what waits to be confirmed,
-                   of kind `unmended` a zip action of which documents were judged again while
+                   of kind `unmended` a submission of which documents were judged again while
                    others, told of by an earlier session, keep it failed
 
     Exit codes: 0 the session finished (see `dcc session list`) and all is well; 1 it finished, and a submission failed,

@@ -88,7 +88,7 @@ class SessionDisplay:
                 self._show_zip_bar()
 
     def on_zip(self, outcome: ZipOutcome) -> None:
-        """A zip action was processed."""
+        """A submission was processed."""
         before = len(self.report.problems)
         self.report.add_zip(outcome)
         self._processed += 1
@@ -128,7 +128,7 @@ class SessionDisplay:
         if self._zip_bar is None:
             expected = self._expected()
             about = f" (expected: {expected})" if expected else ""
-            self._zip_bar = self._bars.add_task(f"Processing zip actions{about}", total=self._total)
+            self._zip_bar = self._bars.add_task(f"Processing submissions{about}", total=self._total)
         else:
             self._bars.update(self._zip_bar, total=self._total)
 

@@ -175,12 +175,12 @@ class SessionReport:
         }
 
     def summary(self) -> str:
-        """One line on everything: `3 zip actions in 1.2 s: 2 valid, 1 failed (xsd); 5 documents; 1.4 MB received.`"""
+        """One line on everything: `3 submissions in 1.2 s: 2 valid, 1 failed (xsd); 5 documents; 1.4 MB received.`"""
         seconds = time.monotonic() - self._began
         changes = ", ".join(f"{count:,} {what}" for what, count in self.contexts.items() if count)
         if not self.zips:
             also = f"; contexts: {changes}" if changes else ""
-            return f"No zip action was waiting; done in {seconds:.1f} s{also}."
+            return f"No submission was waiting; done in {seconds:.1f} s{also}."
         states = ", ".join(
             click.style(f"{count:,} {phase.short_name} {status.short_name}", fg=_COLOURS.get(status))
             for (phase, status), count in sorted(Counter(self.zips.values()).items())
@@ -190,7 +190,7 @@ class SessionReport:
             parts.append(f"{count_of(self.data['measurements'], 'measurement')} uploaded")
         if changes:
             parts.append(f"contexts: {changes}")
-        return f"{count_of(len(self.zips), 'zip action')} in {seconds:.1f} s: {states}; {'; '.join(parts)}."
+        return f"{count_of(len(self.zips), 'submission')} in {seconds:.1f} s: {states}; {'; '.join(parts)}."
 
 
 _COLOURS = {Status.DONE: "green", Status.FAILED: "red"}
@@ -318,7 +318,7 @@ def problem_lines(problems: list[dict[str, object]]) -> Iterator[str]:
 def room_lines(without_room: list[dict[str, object]]) -> Iterator[str]:
     """The line for submissions that wait for room on a disk, with the reason of the first."""
     if without_room:
-        wait = "1 zip action waits" if len(without_room) == 1 else f"{len(without_room):,} zip actions wait"
+        wait = "1 submission waits" if len(without_room) == 1 else f"{len(without_room):,} submissions wait"
         mark = click.style("waits ", fg="yellow")
         yield f"{mark}  {wait} for room on the disk: {printable(without_room[0]['message'])}"
 

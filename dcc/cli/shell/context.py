@@ -119,7 +119,7 @@ def parse_zip_key(text: str) -> ZipKey:
         return _only_action_of(text)
     if action not in set(Action) or not file_name:
         raise ConfigurationError(
-            f"{text!r} names no zip action. Write it as <action>/<file name>, the action one of "
+            f"{text!r} names no submission. Write it as <action>/<file name>, the action one of "
             f"{', '.join(Action)}: add/H.2013-10-31.1.impc.zip."
         )
     return ZipKey(Action(action), file_name)
@@ -132,11 +132,11 @@ def _only_action_of(name: str) -> ZipKey:
         actions = actions_of_archive(connection, name)
     if not actions:
         raise NotFoundError(
-            f"{name!r} names no zip action that is known. Write it as <action>/<file name>, as `dcc zips` lists it."
+            f"{name!r} names no submission that is known. Write it as <action>/<file name>, as `dcc zips` lists it."
         )
     if len(actions) > 1:
         known = ", ".join(f"{action}/{name}" for action in actions)
-        raise ConfigurationError(f"{name!r} names several zip actions: {known}. Name one of them.")
+        raise ConfigurationError(f"{name!r} names several submissions: {known}. Name one of them.")
     return ZipKey(actions[0], name)
 
 

@@ -87,7 +87,7 @@ class DagsterSide(Protocol):
         on_data: Callable[[DataOutcome], None] = ...,
         on_begin: Callable[[Session], None] = ...,
     ) -> SessionRun:
-        """Process zip actions again, as a session."""
+        """Process submissions again, as a session."""
         ...
 
     def open_instance(self, settings: Settings) -> AbstractContextManager[Instance]:

@@ -41,7 +41,7 @@ def missing(source_id: int | None, as_json: bool) -> None:
         echo_json([{"zip": str(one.key), **{name: getattr(one, name) for name in names}} for one in found])
         return
     echo_table(
-        ("source", "zip action", "missing since", "loaded", "elsewhere", "withdrawal"),
+        ("source", "submission", "missing since", "loaded", "elsewhere", "withdrawal"),
         [
             (
                 one.source,

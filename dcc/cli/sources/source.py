@@ -63,7 +63,7 @@ def list_sources(as_json: bool) -> None:
     \b
     JSON: a list of {"id", "centre", "protocol", "hostname", "username", "accesskey" (a reference,
       "***" for a password, or empty), "base_path", "state", "centre_active", "created",
-      "hosted" (zip actions at present), "fingerprints" (of accepted host keys),
+      "hosted" (submissions at present), "fingerprints" (of accepted host keys),
       "tls_authorities", "tls_fingerprints" (of the certificates trusted for it alone), "delta"
       (disabled, initial, additive, full), "extent": {"depth", "include", "exclude"}, "every" and
       "windows" (empty for none), "pause": null or {"reason", "by", "since", "until"},

@@ -95,7 +95,7 @@ def declined(everything: bool, as_json: bool) -> None:
         echo_json([_as_json(entry) for entry in entries])
         return
     echo_table(
-        ("zip action", "by", "when", "reason", "taken back", "by"),
+        ("submission", "by", "when", "reason", "taken back", "by"),
         [(str(e.key), e.declined_by, e.created, e.reason, e.revoked, e.revoked_by) for e in entries],
         prose=["reason"],
     )

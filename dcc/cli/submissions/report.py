@@ -113,7 +113,7 @@ def report(
 def _subject(zip_action: str | None, centre: str | None, session: int | None) -> _Subject:
     if sum(one is not None for one in (zip_action, centre, session)) != 1:
         raise ConfigurationError(
-            "Say what the report is of: a zip action, such as `dcc report add/H.2013-10-31.1.impc.zip`, or --centre, "
+            "Say what the report is of: a submission, such as `dcc report add/H.2013-10-31.1.impc.zip`, or --centre, "
             "or --session; one of them."
         )
     return _Subject(None if zip_action is None else parse_zip_key(zip_action), centre, session)

@@ -61,7 +61,7 @@ def status(as_json: bool) -> None:
                   `dcc archive declined` lists: a list of {"zip", "owner", "hosts", "message"}
       archive_store  {"archives", "bytes", "week": as of `dcc archive status`, "pending", "bad",
                   "missing" (copies), "lost" (archives)}
-      on_hold, quarantined, acknowledged  how many zip actions are: see `dcc hold`, `dcc zips
+      on_hold, quarantined, acknowledged  how many submissions are: see `dcc hold`, `dcc zips
                   --quarantine` and `dcc acknowledge`
       proposals   how many proposed withdrawals are open: see `dcc data proposals`
       expected    what waits to be fetched: {"archives", "bytes", "seconds" (null if unknown)}
@@ -309,12 +309,12 @@ def zips(acknowledged: bool, on_hold: bool, as_json: bool, **given: Any) -> None
         _print_failed(entries)
     else:
         _print_zips(entries)
-    click.echo(f"{count_of(len(entries), 'zip action')}.", err=True)
+    click.echo(f"{count_of(len(entries), 'submission')}.", err=True)
 
 
 def _print_zips(entries: Sequence[ZipEntry]) -> None:
     echo_table(
-        ("zip action", "centre", "phase", "status", "size", "sources"),
+        ("submission", "centre", "phase", "status", "size", "sources"),
         [
             (
                 f"{entry.action}/{entry.file_name}",
@@ -331,7 +331,7 @@ def _print_zips(entries: Sequence[ZipEntry]) -> None:
 
 def _print_quarantine(entries: Sequence[ZipEntry]) -> None:
     echo_table(
-        ("zip action", "phase", "status", "since", "tried again", "why"),
+        ("submission", "phase", "status", "since", "tried again", "why"),
         [
             (
                 f"{entry.action}/{entry.file_name}",
@@ -349,7 +349,7 @@ def _print_quarantine(entries: Sequence[ZipEntry]) -> None:
 
 def _print_failed(entries: Sequence[ZipEntry]) -> None:
     echo_table(
-        ("zip action", "phase", "since", "write to", "why"),
+        ("submission", "phase", "since", "write to", "why"),
         [
             (
                 f"{entry.action}/{entry.file_name}",

@@ -11,13 +11,13 @@ MOST_TOLD: Final = 20
 """How many inconsistencies of one rule are listed; the others are counted."""
 
 RULES: Final[dict[str, str]] = {
-    "C1": "Every zip action is hosted by a file source, and every archive has a zip action.",
+    "C1": "Every submission is hosted by a file source, and every archive has a submission.",
     "C2": "What a file source showed in its latest crawl is accounted for, archive by archive.",
-    "C3": "A zip action's state follows from its latest download.",
+    "C3": "A submission's state follows from its latest download.",
     "C4": "A download's state follows from its documents.",
     "C5": "Nothing is under way without a session.",
     "C6": "Sessions and their tasks have ended, or their process is alive.",
-    "C7": "No archive has arrived twice for one turn of its zip action, no document is there twice.",
+    "C7": "No archive has arrived twice for one turn of its submission, no document is there twice.",
     "C8": "Whatever failed has its reason in a log.",
     "C9": "An archive in staging is the one that arrived.",
     "C10": "Documents in staging are as they were extracted.",
@@ -30,8 +30,8 @@ RULES: Final[dict[str, str]] = {
     "C17": "Procedure runs are counted under the genotypes and strains that they belong to.",
     "C18": "The log of a judged document has the findings of the QC database.",
     "C19": "A finding that counts is open, one that does not was closed or waived.",
-    "C20": "Dagster knows the partitions of all file sources, zip actions and centres with data.",
-    "C21": "Dagster shows what zip actions and centres have reached.",
+    "C20": "Dagster knows the partitions of all file sources, submissions and centres with data.",
+    "C21": "Dagster shows what submissions and centres have reached.",
     "C22": "Dagster's checks fail for what is wrong, and for nothing else.",
     "C23": "The archive store has a record of what each download delivered.",
 }

@@ -102,7 +102,7 @@ def session_families(connection: Connection, settings: Settings) -> Iterator[Met
     counts = count_session_zips(connection, last)
     yield gauge(
         "last_session_zip_actions",
-        "Zip actions that the last crawling session had to do with, by their status.",
+        "Submissions that the last crawling session had to do with, by their status.",
         ("status",),
         {(status.short_name,): counts.get(status, 0) for status in Status},
     )
@@ -146,16 +146,16 @@ def _last_success(connection: Connection) -> float | None:
 
 def work_families(connection: Connection) -> Iterator[Metric]:
     """All families about submissions and documents."""
-    yield gauge("zip_actions", "Zip actions, by centre and state.", _STATE, _states(connection, _zip_actions()))
+    yield gauge("zip_actions", "Submissions, by centre and state.", _STATE, _states(connection, _zip_actions()))
     yield gauge(
         "documents",
-        "Documents of each zip action's latest download, by centre and state.",
+        "Documents of each submission's latest download, by centre and state.",
         _STATE,
         _states(connection, _documents()),
     )
     yield gauge(
         "waiting_zip_actions",
-        "Zip actions that the next session would download, or take up where they were left.",
+        "Submissions that the next session would download, or take up where they were left.",
         values=len(zip_action_lists.waiting_zip_actions(connection)),
     )
     yield gauge(
@@ -165,7 +165,7 @@ def work_families(connection: Connection) -> Iterator[Metric]:
     )
     yield gauge(
         "decided_zip_actions",
-        "Zip actions that are on hold or in quarantine, and failed ones that are acknowledged.",
+        "Submissions that are on hold or in quarantine, and failed ones that are acknowledged.",
         ("decision",),
         {(kind.value,): count for kind, count in count_decided(connection).items()},
     )

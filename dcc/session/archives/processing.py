@@ -159,8 +159,8 @@ def _process(
         patience_seconds=settings.database_retry,
     )
     setup = Setup.from_settings(settings, centres)
-    download = session.start_task(Phase.DOWNLOAD, f"Download of {len(work.planned)} zip actions")
-    check = session.start_task(Phase.XSD, f"Extraction and validation of up to {len(work)} zip actions")
+    download = session.start_task(Phase.DOWNLOAD, f"Download of {len(work.planned)} submissions")
+    check = session.start_task(Phase.XSD, f"Extraction and validation of up to {len(work)} submissions")
     many = len(work) >= MANY
     with Coordinator(settings, session, setup, addresses, are_many=many, from_workers=from_workers) as coordinator:
         yield from coordinator.run(work.jobs(settings.max_retries))

@@ -407,7 +407,7 @@ def _rows_named(connection: Connection, query: _AnySelect, names: Sequence[str])
     for archive, actions in of_archives.items():
         if "" in actions and len(known[archive]) > 1:
             several = ", ".join(f"{action}/{archive}" for action in known[archive])
-            raise ConfigurationError(f"{archive!r} names several zip actions: {several}. Name one of them.")
+            raise ConfigurationError(f"{archive!r} names several submissions: {several}. Name one of them.")
         wanted[archive] = set(known[archive][:1] if "" in actions else ()) | (actions - {""})
         unknown += [f"{action}/{archive}" for action in sorted(wanted[archive] - set(known[archive]))]
         unknown += [archive] if not wanted[archive] else []

@@ -257,7 +257,7 @@ def _brought(download: DownloadStory) -> bool:
 
 
 def require_zip_action(connection: Connection, key: ZipKey) -> None:
-    """Check that the tracker knows a zip action. Raises NotFoundError."""
+    """Check that the tracker knows a submission. Raises NotFoundError."""
     query = select(ZipAction.id).join(ZipFile, ZipFile.id == ZipAction.zip_id)
     if connection.scalar(query.where(ZipFile.file_name == key.file_name, ZipAction.todo_id == ACTION_IDS[key.action])):
         return
@@ -273,8 +273,8 @@ def _not_found(connection: Connection, key: ZipKey) -> str:
     ).all()
     if others:
         known = ", ".join(f"{action}/{key.file_name}" for action in others)
-        return f"There is no zip action {key}. The tracker knows {known}."
-    return f"There is no zip action {key}: no crawl has seen it. See `dcc zips`; `dcc crawl` looks for new ones."
+        return f"There is no submission {key}. The tracker knows {known}."
+    return f"There is no submission {key}: no crawl has seen it. See `dcc zips`; `dcc crawl` looks for new ones."
 
 
 def _label(source_id: int, centre: str, protocol: str, hostname: str) -> str:

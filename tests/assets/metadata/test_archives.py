@@ -1,4 +1,4 @@
-"""What Dagster is shown of a zip action, for every way in which it may end."""
+"""What Dagster is shown of a submission, for every way in which it may end."""
 
 from datetime import datetime
 from pathlib import Path

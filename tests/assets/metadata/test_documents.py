@@ -1,4 +1,4 @@
-"""What Dagster is shown of a zip action's documents, for every way in which the phases after validation may end."""
+"""What Dagster is shown of a submission's documents, for every way in which the phases after validation may end."""
 
 from __future__ import annotations
 

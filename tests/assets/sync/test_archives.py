@@ -1,4 +1,4 @@
-"""What a session that died had not told Dagster of zip actions, the next one does."""
+"""What a session that died had not told Dagster of submissions, the next one does."""
 
 from dagster import AssetKey, DagsterInstance
 from dagster._core.event_api import AssetRecordsFilter

@@ -1,4 +1,4 @@
-"""Older zip actions are archived: gone from Dagster, in the tracker, and shown again when something becomes of them."""
+"""Older submissions are archived: gone from Dagster, in the tracker, and shown again when something becomes of them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def keep(data: DataInstallation, zips: int) -> Settings:
 
 
 def age(data: DataInstallation) -> None:
-    """Let zip actions have changed an hour after one another, in the order of their ids."""
+    """Let submissions have changed an hour after one another, in the order of their ids."""
     with writing(data.tracker) as connection:
         for number in connection.scalars(select(ZipAction.id)).all():
             changed = datetime(2020, 1, 1) + timedelta(hours=number)

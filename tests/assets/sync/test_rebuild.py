@@ -51,7 +51,7 @@ def test_it_shows_what_the_lost_one_showed(installation: Installation) -> None:
         rebuild_instance(installation.settings, installation.tracker, instance)
         assert shown(Dagster(instance)) == before
     assert (report.file_sources, report.zip_actions, report.failed) == (2, len(ALL), len(ALL) - 1)
-    assert said == [f"Dagster shows 2 file sources and {len(ALL)} zip actions, {len(ALL) - 1} of them failed."]
+    assert said == [f"Dagster shows 2 file sources and {len(ALL)} submissions, {len(ALL) - 1} of them failed."]
 
 
 @pytest.mark.parametrize(
