@@ -267,7 +267,10 @@ def test_the_three_jobs_of_daemons_hand_one_session_on(data: DataInstallation, m
 @only_sqlite
 @pytest.mark.parametrize(
     ("until", "zips", "documents"),
-    [("zip_name", "Sessions stop at zip_name", "Sessions stop at zip_name"), ("xsd", "No zip", "Sessions stop at xsd")],
+    [
+        ("zip_name", "Sessions stop at zip_name", "Sessions stop at zip_name"),
+        ("xsd", "No submission", "Sessions stop at xsd"),
+    ],
 )
 def test_sensors_ask_for_nothing_beyond_where_sessions_stop(
     valid: DataInstallation,
