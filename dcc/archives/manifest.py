@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from dcc.archives.entries import legible, shortened
 from dcc.errors import ManifestError
 from dcc.messages import Message, mark, message
 from dcc.naming import MANIFEST_FORMATS, manifest_beside
@@ -24,6 +25,7 @@ MAX_MANIFEST_BYTES: Final = 16 * 1024 * 1024
 """How long a manifest may be."""
 
 _CHECKSUMS: Final[Mapping[int, str]] = {32: "md5", 64: "sha256"}
+_LONGEST_NAME: Final = 1_000
 _NUMBERS: Final = ("size", "specimens", "experiments")
 
 
@@ -72,7 +74,7 @@ def differences(
             yield from of_content(one, files[one.file], count)
     for file in (*files, *refused):
         if file not in listed:
-            yield message(mark("{file} is not in the manifest"), file=file)
+            yield message(mark("{file} is not in the manifest"), file=shortened(file))
 
 
 def conflicts(one: Iterable[Expected], other: Iterable[Expected]) -> Iterator[str]:
@@ -119,7 +121,7 @@ def read_manifest(content: bytes, name: str, archive: str) -> tuple[Expected, ..
     """What the manifest of that name in an archive says. Raises ManifestError."""
     try:
         text = content.decode("utf-8-sig")
-        rows = _rows_of_json(text) if name.endswith(".json") else csv.DictReader(io.StringIO(text))
+        rows = _rows_of_json(text) if name.endswith(".json") else _rows_of_csv(text)
         return tuple(map(_expected, rows))
     except (ValueError, TypeError, KeyError, AttributeError, csv.Error, RecursionError) as error:
         raise ManifestError(
@@ -156,10 +158,17 @@ def _rows_of_json(text: str) -> Sequence[Mapping[str, Any]]:
     return rows
 
 
+def _rows_of_csv(text: str) -> Iterable[Mapping[str, Any]]:
+    separator = max(",;\t", key=text.partition("\n")[0].count)
+    return csv.DictReader(io.StringIO(text), delimiter=separator)
+
+
 def _expected(row: Mapping[str, Any]) -> Expected:
     file = row["file"].strip().removeprefix("./")
-    if not file:
-        raise ValueError("a row names no file")
+    if not 0 < len(file) <= _LONGEST_NAME:
+        raise ValueError(f"a row names a file of {len(file):,} characters")
+    if not file.isprintable():
+        file = legible(file)
     size, specimens, experiments = (_number(row.get(name)) for name in _NUMBERS)
     checksum = (row.get("checksum") or "").strip().lower() or None
     if checksum is not None and (len(checksum) not in _CHECKSUMS or not all(c in "0123456789abcdef" for c in checksum)):
@@ -168,7 +177,8 @@ def _expected(row: Mapping[str, Any]) -> Expected:
 
 
 def _number(value: Any) -> int | None:
-    return None if value in (None, "") else int(value)
+    # Of a float, int() would drop what follows the point.
+    return None if value in (None, "") else int(str(value))
 
 
 def of_content(one: Expected, path: Path, count: Callable[[str], Counts | None]) -> Iterator[Message]:

@@ -19,6 +19,7 @@ from dcc.cli.demo import submissions
 from dcc.errors import ManifestError
 from dcc.naming import NamingConvention
 from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, NotOpened, Setup
+from dcc.sources.remote_names import printable
 
 ARCHIVE = "H.2013-10-31.1.impc.zip"
 SPECIMENS = "H.2013-10-31.1.specimen.impc.xml"
@@ -81,6 +82,7 @@ def test_an_archive_that_holds_what_its_manifest_says_is_taken(
 DIFFERENT: dict[str, tuple[object, str]] = {
     "missing": ([*rows(), {"file": "more.txt"}], "more.txt is missing"),
     "unexpected": (rows()[:1], f"{EXPERIMENTS} is not in the manifest"),
+    "odd name": ([*rows(), {"file": "\x1b[2J.txt"}], r"\x1b[2J.txt is missing"),
     "size": (rows(specimens={"size": 1}), f"{SPECIMENS} has {len(DOCUMENTS[SPECIMENS]):,} bytes, not 1"),
     "sha256": (rows(experiments={"checksum": "0" * 64}), f"not {'0' * 64}"),
     "md5": (rows(experiments={"checksum": "A" * 32}), f"not {'a' * 32}"),
@@ -105,6 +107,17 @@ def test_an_archive_that_differs_from_its_manifest_is_refused_whole(
 def test_what_a_manifest_leaves_out_is_not_compared(checker: ArchiveChecker, tmp_path: Path) -> None:
     told = [{"file": SPECIMENS}, {"file": f"./{EXPERIMENTS}", "size": None, "checksum": ""}]
     assert isinstance(check(checker, tmp_path, as_json(told)), CheckedArchive)
+    # As a spreadsheet writes it where the comma separates decimals.
+    told_otherwise = f"\ufefffile;size;checksum\r\n{SPECIMENS};;\r\n{EXPERIMENTS};;\r\n".encode()
+    assert isinstance(check(checker, tmp_path, told_otherwise, "manifest.csv"), CheckedArchive)
+
+
+def test_a_long_place_that_a_manifest_leaves_out_is_told_in_brief(checker: ArchiveChecker, tmp_path: Path) -> None:
+    place = "d/" * 5_000 + "H.2013-10-31.2.specimen.impc.xml"
+    found = check(checker, tmp_path, as_json(rows()), **{place: DOCUMENTS[SPECIMENS]})
+    assert isinstance(found, NotOpened)
+    assert "is not in the manifest" in str(found.error)
+    assert len(str(found.error)) < 500
 
 
 def test_a_document_that_breaks_the_schema_is_told_by_that_and_not_by_its_counts(
@@ -179,6 +192,10 @@ UNREADABLE = {
     "no number": ("manifest.csv", b"file,size\na.xml,many\n"),
     "no checksum": ("manifest.csv", b"file,checksum\na.xml,abc\n"),
     "no text": ("manifest.csv", b"\xff\xfe\xff"),
+    "no finite number": ("manifest.json", b'[{"file": "a.xml", "size": 1e400}]'),
+    "no whole number": ("manifest.json", b'[{"file": "a.xml", "specimens": 1.5}]'),
+    "no character": ("manifest.json", rb'[{"file": "\ud800.xml"}]'),
+    "too long a name": ("manifest.csv", b"file\n" + b"a" * 2_000 + b".xml"),
     "too deep": ("manifest.json", b"[" * 100_000),
 }
 
@@ -210,4 +227,7 @@ def test_what_is_written_is_read_again(
     path = tmp_path_factory.mktemp("manifest") / name
     write_manifest(written, path)
     read = read_manifest(path.read_bytes(), name, ARCHIVE)
-    assert read == tuple(Expected(**(row | {"checksum": row["checksum"] or None})) for row in written)
+    for row in written:
+        row["checksum"] = row["checksum"] or None
+        row["file"] = row["file"] if row["file"].isprintable() else printable(row["file"].encode())
+    assert read == tuple(Expected(**row) for row in written)

@@ -65,19 +65,27 @@ def state(dcc: Dcc, key: str) -> tuple[str, str]:
     return story["phase"], story["status"]
 
 
-@pytest.mark.parametrize(("suffix", "documents"), [("json", "xml"), ("csv", "csv")])
+@pytest.mark.parametrize(("suffix", "documents", "inner"), [("json", "xml", True), ("csv", "csv", False)])
 def test_a_manifest_is_written_of_what_is_to_be_packed(
-    bare_dcc: Dcc, tmp_path: Path, suffix: str, documents: str
+    bare_dcc: Dcc, tmp_path: Path, suffix: str, documents: str, inner: bool
 ) -> None:
     """And the archive that holds it passes, while one without a document of it does not."""
     folder = tmp_path / "export"
     folder.mkdir()
     with zipfile.ZipFile(bare_dcc.json("example", tmp_path / "centre", "--format", documents)["path"]) as archive:
         archive.extractall(folder)
+    first = next(folder.glob(f"*s*.{documents}"))
+    if inner:
+        with zipfile.ZipFile(folder / "inner.zip", "w") as archive:
+            archive.write(first, f"below/{first.name}")
+        first.unlink()
+        first = folder / "inner.zip"
+        with zipfile.ZipFile(folder / "pictures.zip", "w") as archive:
+            archive.writestr("1.png", b"")
     made = bare_dcc("manifest", folder, "--format", suffix)
     assert made.stdout.startswith(f"Wrote {folder}/manifest.{suffix}: 2 documents, 24 specimens, 24 experiments.")
     packed = tmp_path / "H.2013-10-31.9.impc.zip"
-    for left_out, exit_code in ((set(), 0), ({next(folder.glob(f"*s*.{documents}"))}, 1)):
+    for left_out, exit_code in ((set(), 0), ({first}, 1)):
         with zipfile.ZipFile(packed, "w") as archive:
             for path in set(folder.iterdir()) - left_out:
                 archive.write(path, path.name)
@@ -101,6 +109,8 @@ def test_a_manifest_is_written_beside_an_archive(bare_dcc: Dcc, tmp_path: Path, 
 def test_without_a_document_no_manifest_is_written(bare_dcc: Dcc, tmp_path: Path) -> None:
     assert "holds no .xml document" in bare_dcc.error("manifest", tmp_path, exit_code=2)
     assert list(tmp_path.iterdir()) == []
+    (tmp_path / "inner.zip").write_bytes(b"none")
+    assert "inner.zip is neither a zip nor a tar" in bare_dcc.error("manifest", tmp_path, exit_code=1)
 
 
 def test_a_document_that_cannot_be_counted_is_named(bare_dcc: Dcc, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,11 +63,21 @@ def manifest(path: Path, suffix: str, as_json: bool) -> None:
 
 
 def _rows_of_folder(folder: Path) -> list[dict[str, Any]]:
+    from dcc.archives.entries import legible
     from dcc.converters.conversion import converter_for
     from dcc.documents.schema_set import SchemaSet
+    from dcc.errors import EmptyArchiveError
+    from dcc.naming import ARCHIVE_SUFFIXES
 
-    below = sorted(path for path in folder.rglob("*") if path.suffix == ".xml" or converter_for(path.name))
-    rows = _rows({path.relative_to(folder).as_posix(): path for path in below if path.is_file()}, SchemaSet.load())
+    schemas = SchemaSet.load()
+    rows = []
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        place = legible(path.relative_to(folder).as_posix())
+        if path.suffix == ".xml" or converter_for(path.name):
+            rows += _rows({place: path}, schemas)
+        elif path.name.lower().endswith(ARCHIVE_SUFFIXES):
+            with suppress(EmptyArchiveError):
+                rows += _rows_inside(path, f"{place}/", schemas)
     if not rows:
         raise ConfigurationError(f"{folder} holds no .xml document and no table. Name the folder that is to be packed.")
     return rows
@@ -75,16 +86,21 @@ def _rows_of_folder(folder: Path) -> list[dict[str, Any]]:
 def _rows_of_archive(archive: Path) -> list[dict[str, Any]]:
     from dcc.archives.manifest import manifest_row
     from dcc.documents.schema_set import SchemaSet
+
+    return [manifest_row(archive.name, archive), *_rows_inside(archive, "", SchemaSet.load())]
+
+
+def _rows_inside(archive: Path, place: str, schemas: SchemaSet) -> list[dict[str, Any]]:
+    """The rows of what lies in an archive, whose place is `place`."""
     from dcc.naming import ANY_CENTRE
     from dcc.session.prepare.archive_checks import ArchiveChecker, Setup
 
     setup = Setup.from_settings(settings_from_environment(), ANY_CENTRE)
-    schemas = SchemaSet.load()
     checker = ArchiveChecker(replace(setup, limits=replace(setup.limits, min_free_bytes=0)), schemas)
     with tempfile.TemporaryDirectory(prefix="dcc-manifest-") as folder:
         found = checker.extract(archive, Path(folder) / "contents")
         files = {one.place: one.path for one in found.documents} | {one.place: one.path for one in found.files}
-        return [manifest_row(archive.name, archive), *_rows(files, schemas)]
+        return _rows({f"{place}{inside}": path for inside, path in files.items()}, schemas)
 
 
 def _rows(files: dict[str, Path], schemas: SchemaSet) -> list[dict[str, Any]]:
