@@ -125,3 +125,13 @@ def test_make_install_does_nothing_when_nothing_changed(tmp_path: Path) -> None:
         constraints.write("another==1.0\n")
     assert "--constraint constraints.txt" in make_install()[1]
     assert make_install() == ("", "")
+
+
+def test_make_install_names_an_interpreter_that_is_none(tmp_path: Path) -> None:
+    (tmp_path / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci/install", tmp_path / ".ci/install")
+    for name in ("pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    named = os.environ | {"PYTHON": "python2.nothing"}
+    run = subprocess.run([tmp_path / ".ci/install"], env=named, capture_output=True, text=True, timeout=60, check=False)
+    assert (run.returncode, "python2.nothing" in run.stderr) == (1, True)

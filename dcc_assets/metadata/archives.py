@@ -26,7 +26,14 @@ from dcc_assets.keys import (
     ZIP_ACTIONS_ASSET,
     ZIP_DOWNLOADS,
 )
-from dcc_assets.metadata.links import Link, links, page_of_partition, report_of_zip, xml_of_documents
+from dcc_assets.metadata.links import (
+    Link,
+    board_of_centre,
+    links,
+    page_of_partition,
+    report_of_zip,
+    xml_of_documents,
+)
 from dcc_dagster.metadata import Metadata, table, utc_timestamp
 from dcc_dagster.partition_events import Materialised, Report, Verdict
 
@@ -213,10 +220,12 @@ def _about(outcome: ZipOutcome) -> Metadata:
 
 
 def _links(outcome: ZipOutcome, besides: AssetKey) -> Metadata:
-    """Links from a submission's event to its report and source, and to the steps before a failure."""
+    """Links from a submission's event to its report, source and board, and to the steps before a failure."""
     wanted = [("Submission report", report_of_zip(outcome.key))]
     if outcome.source_partition is not None and besides in {ZIP_ACTIONS_ASSET, ZIP_DOWNLOADS}:
         wanted.append(("File source", page_of_partition(FILE_SOURCE_LISTINGS, outcome.source_partition)))
+    if outcome.centre is not None:
+        wanted.append(("Tracking board", board_of_centre(outcome.centre)))
     if outcome.failed:
         wanted += links_to_steps(outcome.key.partition, besides)
     return {"Links": links(wanted)}

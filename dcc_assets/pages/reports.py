@@ -7,10 +7,9 @@ database is away or has not been made, 400 for an unknown language or format; th
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import BinaryIO, Final, TypeVar
@@ -31,7 +30,7 @@ from dcc.outcomes import ZipKey
 from dcc.qc.contexts.listings import OverviewCoverage, overview_coverage
 from dcc.qc.database import open_qc_database
 from dcc.qc.database import require_current as require_current_qc
-from dcc.qc.expected_procedures import Deliveries, Expected, ProcedureDeliveries, count_deliveries
+from dcc.qc.expected_procedures import Deliveries, Expected, count_deliveries
 from dcc.reports.causes.collecting import scope_of_session
 from dcc.reports.causes.scopes import Scope
 from dcc.reports.languages import load_catalogue
@@ -43,7 +42,7 @@ from dcc.reports.submissions.model import Report
 from dcc.reports.submissions.page import render_html
 from dcc.reports.submissions.pictures import draw_centre_pictures
 from dcc.reports.submissions.stored_reports import json_text
-from dcc.runtime.legible_text import legible
+from dcc.reports.submissions.templates import render
 from dcc.settings import Settings, load_settings
 from dcc.tracker.crawls import list_sessions
 from dcc.tracker.database import open_tracker, require_current, run_reading
@@ -166,24 +165,25 @@ def index_page() -> Answer:
     """The list of pages: the tracking board, and the reports of each centre and of the last sessions."""
 
     def make() -> Answer:
-        def read(asked: _Databases) -> str:
+        settings = load_settings()
+
+        def read(asked: _Databases) -> bytes:
             centres = [(report_of_centre(one.short_name), f"{one.short_name}, {one.full_name}") for one in _all(asked)]
             due = [(expected_of_centre(one.short_name), one.short_name) for one in _all(asked)]
             sessions = [
                 (report_of_session(one.id), f"{one.label}, {one.started:%Y-%m-%d %H:%M} UTC: {one.outcome}")
                 for one in list_sessions(asked.tracker, limit=_SESSIONS_LISTED)
             ]
-            return (
-                _list("Centres", centres) + _list("Procedures that are due", due) + _list("The last sessions", sessions)
+            return _plain_page(
+                "index",
+                "Reports",
+                settings,
+                board=BOARD,
+                index=REPORTS,
+                lists={"Centres": centres, "Procedures that are due": due, "The last sessions": sessions},
             )
 
-        lead = (
-            f'<p><a href="{BOARD}">Tracking board</a>: all archives by centre and phase.</p>'
-            "<p>The report of a submission is at <code>"
-            f"{REPORTS}/&lt;action&gt;/&lt;file name&gt;</code>; every step of it links there, and so do the reports "
-            "below.</p>"
-        )
-        return Answer(200, _HTML, _simple_page(load_settings().labelled("Reports"), lead + _reading(read)))
+        return Answer(200, _HTML, _reading(read))
 
     return _answered(make)
 
@@ -219,32 +219,24 @@ def expected_page(centre: str) -> Answer:
             return _problem(503, "The QC database cannot be used. `dcc doctor` says why.")
         deliveries, covered = found
         counted = deliveries.by_procedure()
-        body = f"<p>The overviews cover {_share(covered.specimens_covered, covered.specimens)} animals and "
-        body += f"{_share(covered.experiments_covered, covered.experiments)} experiments that are current; the others "
-        body += f"have errors or are not judged yet. {covered.waiting:,} documents are not counted yet.</p>"
-        body += f"<p>IMPReSS says nothing that is due of {deliveries.uncovered.total():,} animals.</p>"
-        if counted:
-            picture = draw_expected(counted, load_catalogue(None, settings), font_directory(settings))
-            body += f"{picture.svg}<p>{escape(picture.caption)}</p>{_expected_table(counted)}"
-        lead = f"<p>Each animal: <code>dcc qc expected --centre {escape(centre)} --csv expected.csv</code></p>"
-        return Answer(200, _HTML, _simple_page(settings.labelled(f"Procedures due at centre {centre}"), lead + body))
+        return Answer(
+            200,
+            _HTML,
+            _plain_page(
+                "expected",
+                f"Procedures due at centre {centre}",
+                settings,
+                centre=centre,
+                covered=covered,
+                uncovered=deliveries.uncovered.total(),
+                counted=counted,
+                picture=draw_expected(counted, load_catalogue(None, settings), font_directory(settings))
+                if counted
+                else None,
+            ),
+        )
 
     return _answered(make)
-
-
-def _share(part: int, whole: int) -> str:
-    return f"{part:,} of {whole:,}"
-
-
-def _expected_table(counted: Sequence[ProcedureDeliveries]) -> str:
-    numbers = ("expected", "delivered", "invalid", "explained", "missing")
-    head = "".join(f"<th>{name}</th>" for name in ("pipeline", "procedure", "name", "due", *numbers))
-    rows = [
-        (one.due.pipeline, one.due.procedure, one.due.name, one.due.due, *(getattr(one, name) for name in numbers))
-        for one in counted
-    ]
-    cells = ("".join(f"<td>{escape(legible(str(cell)))}</td>" for cell in row) for row in rows)
-    return f"<table><tr>{head}</tr>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"
 
 
 def document_xml(partition: str, file_name: str) -> Answer:
@@ -379,25 +371,12 @@ _TITLES: Final = {400: "That cannot be shown", 404: "There is no such page", 503
 
 
 def _problem(status: int, message: str) -> Answer:
-    body = f'<p>{escape(legible(message))}</p><p><a href="{REPORTS}">All reports</a> · <a href="/">Dagster</a></p>'
-    return Answer(status, _HTML, _simple_page(_TITLES.get(status, "Something went wrong"), body))
+    title = _TITLES.get(status, "Something went wrong")
+    # Templates of the installation may be what is wrong.
+    return Answer(status, _HTML, _plain_page("problem", title, None, message=message, index=REPORTS))
 
 
-def _list(title: str, entries: list[tuple[str, str]]) -> str:
-    if not entries:
-        return f"<h2>{escape(title)}</h2><p>None yet.</p>"
-    items = "".join(f'<li><a href="{escape(path)}">{escape(legible(text))}</a></li>' for path, text in entries)
-    return f"<h2>{escape(title)}</h2><ul>{items}</ul>"
-
-
-def _simple_page(title: str, body: str) -> bytes:
-    return (
-        f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        "<style>body{font:1rem/1.5 system-ui,sans-serif;max-width:44rem;margin:2rem auto;padding:0 1rem;"
-        "color:#1b1f24;background:#fff}a{color:#0b4f9e}:root{color-scheme:light dark}"
-        "@media(prefers-color-scheme:dark){body{color:#e9ecef;background:#14171b}a{color:#8fc1ff}"
-        "svg{background:#fff}}li{padding:.15rem 0}"
-        "td,th{padding:.1rem .6rem;text-align:left}svg{max-width:100%}</style></head>"
-        f"<body><main><h1>{escape(title)}</h1>{body}</main></body></html>"
-    ).encode("utf-8", "replace")
+def _plain_page(template: str, title: str, settings: Settings | None, **values: object) -> bytes:
+    own = None if settings is None else settings.templates_directory
+    title = title if settings is None else settings.labelled(title)
+    return render(f"reports/{template}.html", {"title": title, **values}, own=own).encode("utf-8", "replace")

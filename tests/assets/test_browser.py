@@ -53,7 +53,7 @@ def test_the_failing_check_shows_the_zip_the_document_the_line_and_the_reason(br
 @pytest.mark.servers
 def test_the_partition_of_a_failed_zip_leads_to_the_reason(browser: WebDriver, served: str) -> None:
     page = f"{served}/assets/validated_documents?view=partitions&partition={quote(FAILED, safe='')}"
-    see(browser, page, FAILED, DOCUMENT, "Who acts", "What to do", "Submission report")
+    see(browser, page, FAILED, DOCUMENT, "Who acts", "What to do", "Submission report", "Tracking board")
     keep(browser, "failed-partition")
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -14,15 +13,9 @@ from dcc.errors import ConfigurationError, NotFoundError
 from dcc.nearest_names import nearest_sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from sqlalchemy import Table
 
-_STYLE = (
-    "body{font:1rem/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;color:#1b1f24;"
-    "background:#fff}table{border-collapse:collapse;width:100%}td,th{text-align:left;vertical-align:top;"
-    "padding:.2rem .6rem;border-bottom:1px solid #d0d7de}code{font-size:.9rem}a{color:#0b4f9e}"
-)
+_TITLES: Final = {"tracker": "The tracker", "qc": "The QC database"}
 
 
 @click.command()
@@ -49,6 +42,7 @@ def schema(tables: tuple[str, ...], html: Path | None, as_json: bool) -> None:
     """
     from dcc.databases.descriptions import described
     from dcc.qc.models import QcBase
+    from dcc.reports.submissions.templates import render
     from dcc.tracker.models import Base
 
     known = {"tracker": list(described(Base.metadata)), "qc": list(described(QcBase.metadata))}
@@ -63,7 +57,13 @@ def schema(tables: tuple[str, ...], html: Path | None, as_json: bool) -> None:
     }
     if html is not None:
         try:
-            html.write_text(_page(chosen), "utf-8")
+            html.write_text(
+                render(
+                    "reports/tables.html",
+                    {"title": "Tables and columns", "databases": chosen, "titles": _TITLES, "columns_of": _rows},
+                ),
+                "utf-8",
+            )
         except OSError as error:
             raise ConfigurationError(f"The page {html} cannot be written ({error.strerror}). Name another.") from error
         click.echo(f"Wrote {printable(html)}.", err=True)
@@ -76,7 +76,7 @@ def schema(tables: tuple[str, ...], html: Path | None, as_json: bool) -> None:
             click.echo()
     elif html is None:
         for database, some in chosen.items():
-            click.echo(click.style({"tracker": "The tracker", "qc": "The QC database"}[database], bold=True))
+            click.echo(click.style(_TITLES[database], bold=True))
             echo_table(["table", "description"], [(table.name, table.comment) for table in some], prose=["description"])
             click.echo()
 
@@ -100,31 +100,3 @@ def _json(database: str, table: Table) -> dict[str, object]:
         for column in table.columns
     ]
     return {"database": database, "table": table.name, "description": table.comment, "columns": columns}
-
-
-def _page(chosen: Mapping[str, Sequence[Table]]) -> str:
-    parts = []
-    for database, title in (("tracker", "The tracker"), ("qc", "The QC database")):
-        parts.append(f"<h2>{title}</h2>")
-        for table in chosen[database]:
-            rows = "".join(
-                f"<tr><td><code>{escape(name)}</code></td><td><code>{escape(kind)}</code></td><td>{null}</td>"
-                f"<td>{_words(comment)}</td></tr>"
-                for name, kind, null, comment in _rows(table)
-            )
-            parts.append(
-                f'<h3 id="{escape(database)}.{escape(table.name)}"><code>{escape(table.name)}</code></h3>'
-                f"<p>{_words(table.comment or '')}</p><table><thead><tr><th>column</th><th>type</th><th>null</th>"
-                f"<th>description</th></tr></thead><tbody>{rows}</tbody></table>"
-            )
-    return (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>Tables and columns</title>'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{_STYLE}</style></head>'
-        f"<body><main><h1>Tables and columns</h1>{''.join(parts)}</main></body></html>\n"
-    )
-
-
-def _words(text: str) -> str:
-    """A text in HTML, in which what is between backticks is code."""
-    pieces = escape(text).split("`")
-    return "".join(f"<code>{piece}</code>" if number % 2 else piece for number, piece in enumerate(pieces))

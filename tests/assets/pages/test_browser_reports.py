@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.resources
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -30,6 +31,7 @@ REPORTS = {
     "session": "/dcc/reports/session/1",
     "all": "/dcc/reports",
     "board": "/dcc/board",
+    "expected": "/dcc/expected/H",
     "board in German": "/dcc/board?centre=H&status=failed&language=de",
     "none": "/dcc/reports/add/H.2000-01-01.1.impc.zip",
 }
@@ -118,13 +120,11 @@ def test_a_report_fits_every_screen_and_has_no_barriers(browser: WebDriver, serv
             found[f"{pixels} {media}"] = too_wide(browser)
             if pixels == PHONE and page in ("accepted", "faulty data", "board"):
                 keep(browser, f"report-narrow-{page.split()[0]}")
-    for scheme in ("light", "dark"):
-        with width(browser, WIDE, scheme=scheme):
-            found[scheme] = barriers(browser)
-            if page in ("accepted", "centre", "all", "board"):
+    for scheme, pixels in product(("light", "dark"), (WIDE, PHONE)):
+        with width(browser, pixels, scheme=scheme):
+            found[f"{scheme} {pixels}"] = barriers(browser)
+            if pixels == WIDE and page in ("accepted", "centre", "all", "board", "expected"):
                 keep(browser, f"report-{page}-{scheme}")
-    with width(browser, PHONE):
-        found["narrow"] = barriers(browser)
     assert {where: wrong for where, wrong in found.items() if wrong} == {}
 
 
