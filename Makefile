@@ -30,6 +30,7 @@ languages: install ## Bring the catalogues in step with the texts in code and te
 
 chaos: install ## Real servers, processes, workers, disks and clocks that fail at seeded moments, some ten minutes: CHAOS_ARGS="--rounds 8"
 	@.ci/install-servers
+	@TESTS_EVERYWHERE=1 $(BIN)/python -m pytest -q tests/operations/test_archive_audits.py -k corruptions
 	@$(BIN)/python -m tests.chaos $(CHAOS_ARGS)
 
 fuzz: install ## Hostile input made by a coverage-guided fuzzer for ten minutes: make fuzz FUZZ_SECONDS=60

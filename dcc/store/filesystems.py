@@ -14,7 +14,8 @@ import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from pathlib import Path
+from fnmatch import fnmatch
+from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from fsspec import AbstractFileSystem, filesystem
@@ -153,9 +154,9 @@ def remove_parts(files: AbstractFileSystem, root: str, before: datetime) -> None
             if datetime.fromtimestamp(part.stat().st_mtime, UTC) < before:
                 part.unlink(missing_ok=True)
     elif "sftp" in files.protocol:
-        for part in files.glob(f"{root}/*/{PART_NAMES}"):
-            if files.modified(part) < before:
-                files.rm_file(part)
+        for found in files.ls(root, detail=True):
+            if fnmatch(PurePosixPath(found["name"]).name, PART_NAMES) and found["mtime"] < before:
+                files.rm_file(found["name"])
     elif "s3" in files.protocol:
         bucket, prefix, _ = files.split_path(root)
         place = {"Prefix": f"{prefix}/"} if prefix else {}

@@ -84,9 +84,9 @@ class SftpFiles(SFTPFileSystem):  # type: ignore[misc]
         self._directories.add(path)
 
     def put_file(self, source: str, target: str, **_: Any) -> None:
-        """Copy a file there, and make its directories. Raises errors of paramiko."""
-        folder, name = target.rsplit("/", 1)
-        part = f"{folder}/.{uuid4().hex}.part"
-        self.makedirs(folder)
+        """Copy a file there, from a part beside its directory, which is made. Raises errors of paramiko."""
+        folder = PurePosixPath(target).parent
+        part = str(folder.parent / f".{uuid4().hex}.part")
+        self.makedirs(str(folder))
         self.ftp.put(source, part)
-        self.mv(part, f"{folder}/{name}")
+        self.mv(part, target)

@@ -39,6 +39,12 @@ def test_an_installation_is_backed_up_checked_and_restored_elsewhere(dcc: Dcc) -
     assert Path(told["directory"]).parent == sets
     checked = dcc("backup", "--verify", sets)
     assert checked.stdout.startswith(f"{told['directory']} is whole: ")
+    assert checked.stdout.endswith("; 1 archive beside it.\n")
+    (archive,) = (sets / "archives").glob("??/*")
+    archive.write_bytes(b"other")
+    assert f"archives are damaged: {archive.name}" in dcc.error("backup", "--verify", sets, exit_code=2)
+    archive.unlink()
+    assert dcc.json("backup", "--verify", sets, exit_code=1)["archives"] == {"good": 0, "missing": 1}
     other = other_home(dcc)
     report = other.json("restore", sets)
     assert report["rows"] == told["tracker"]["rows"] + told["qc"]["rows"]

@@ -6,6 +6,8 @@ import getpass
 import hashlib
 import shutil
 from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from random import Random
@@ -21,14 +23,14 @@ from dcc.operations.retention.policy import Policy, Verdict
 from dcc.phases import Phase
 from dcc.settings import Settings
 from dcc.store.archive_store import ArchiveStore
-from dcc.store.copies import CopyState
 from dcc.tracker.database import writing
 from dcc.tracker.models import ArchiveCopy, StoredArchive, ZipDownload, utc_now
 from dcc.tracker.stored_archives import audits, record_kept
-from tests.store.test_archive_store import known_hosts
+from tests.support.faulty_servers import CuttingProxy
 from tests.support.installations import Folder, Installation
 from tests.support.s3_server import Bucket
 from tests.support.servers import SftpServer
+from tests.support.trials import trials
 
 KEY = "add/H.2013-10-31.1.impc.zip"
 
@@ -53,40 +55,117 @@ def replicas(settings: Settings, root: Path, count: int) -> tuple[Settings, list
     return settings.model_copy(update={"archive_replicas": ", ".join(map(str, folders))}), folders
 
 
+@dataclass(frozen=True)
+class Place:
+    """What is behind a replica: its copies, read and changed without the platform, and its outages."""
+
+    url: str
+    read: Callable[[str], bytes]
+    write: Callable[[str, bytes], object]
+    remove: Callable[[str], object]
+    names: Callable[[], list[str]]
+    go_away: Callable[[], object]
+    come_back: Callable[[], object]
+
+
+def folder_place(url: str, folder: Path, go_away: Callable[[], object], come_back: Callable[[], object]) -> Place:
+    return Place(
+        url,
+        lambda name: (folder / name).read_bytes(),
+        lambda name, content: (folder / name).write_bytes(content),
+        lambda name: (folder / name).unlink(),
+        lambda: [str(path.relative_to(folder)) for path in folder.glob("*/*")],
+        go_away,
+        come_back,
+    )
+
+
+@pytest.fixture
+def places(
+    settings: Settings, bucket: Bucket, openssh: SftpServer, tmp_path: Path
+) -> Iterator[tuple[Settings, list[Place]]]:
+    """Replicas in a directory, a bucket and on OpenSSH, the servers behind a proxy."""
+    directory, served, client = tmp_path / "directory", tmp_path / "served", bucket.client
+    directory.mkdir()
+    served.mkdir()
+    of_bucket = {"Bucket": bucket.name}
+
+    def names() -> list[str]:
+        return [one["Key"] for one in client.list_objects_v2(**of_bucket)["Contents"]]
+
+    with CuttingProxy(bucket.server.hostname) as before_s3, CuttingProxy(openssh.hostname) as before_ssh:
+        found = [
+            folder_place(
+                str(directory),
+                directory,
+                lambda: directory.rename(tmp_path / "away"),
+                lambda: (tmp_path / "away").rename(directory),
+            ),
+            Place(
+                f"s3://{bucket.name}",
+                lambda name: client.get_object(**of_bucket, Key=name)["Body"].read(),
+                lambda name, content: client.put_object(**of_bucket, Key=name, Body=content),
+                lambda name: client.delete_object(**of_bucket, Key=name),
+                names,
+                before_s3.go_away,
+                before_s3.come_back,
+            ),
+            folder_place(
+                f"sftp://{getpass.getuser()}@{before_ssh.hostname}{served}",
+                served,
+                before_ssh.go_away,
+                before_ssh.come_back,
+            ),
+        ]
+        hosts = tmp_path / "known_hosts"
+        hosts.write_text("".join(f"[127.0.0.1]:{before_ssh.port} {key}\n" for key in openssh.host_keys))
+        values = (
+            settings.model_dump()
+            | bucket.variables
+            | {
+                "store_endpoint": f"http://{before_s3.hostname}",
+                "archive_replicas": ", ".join(place.url for place in found),
+                "archive_access_key": f"key:{openssh.key}",
+                "known_hosts": hosts,
+            }
+        )
+        yield Settings(**values), found
+
+
+@pytest.mark.servers
 def test_200_corruptions_losses_and_outages_leave_every_archive_whole(
-    tracker: Engine, settings: Settings, tmp_path: Path
+    tracker: Engine, places: tuple[Settings, list[Place]], tmp_path: Path
 ) -> None:
-    """At most all but one of an archive's copies at once."""
-    settings, folders = replicas(settings, tmp_path, 3)
-    contents = keep(tracker, settings, tmp_path, 12)
+    """At most all but one of an archive's copies at once; in a directory, a bucket and on OpenSSH."""
+    settings, all_places = places
+    contents = keep(tracker, settings, tmp_path, 6)
     random, faults = Random(29), Counter[str]()
-    while faults.total() < 200:
-        away = random.choice(folders) if random.random() < 0.3 else None
+    while faults.total() < trials(200):
+        away = random.choice(all_places) if random.random() < 0.4 else None
         if away is not None:
-            away.rename(tmp_path / "away")
+            away.go_away()
             faults["outage"] += 1
-        there = [folder for folder in folders if folder != away]
-        for sha256, content in random.sample(sorted(contents.items()), 6):
-            for folder in random.sample(there, random.randint(1, len(there) - 1)):
-                copy, kind = folder / sha256[:2] / sha256, random.choice(["corrupted", "cut", "emptied", "lost"])
+        there = [place for place in all_places if place != away]
+        for sha256, content in contents.items():
+            for place in random.sample(there, random.randint(1, len(there) - 1)):
+                name, kind = f"{sha256[:2]}/{sha256}", random.choice(["corrupted", "cut", "emptied", "lost"])
                 faults[kind] += 1
                 if kind == "lost":
-                    copy.unlink()
+                    place.remove(name)
                 else:
                     flipped = bytes([content[0] ^ 1]) + content[1:]
-                    copy.write_bytes({"corrupted": flipped, "cut": content[:-1], "emptied": b""}[kind])
+                    place.write(name, {"corrupted": flipped, "cut": content[:-1], "emptied": b""}[kind])
         done = audit_archives(tracker, settings, "tester", everything=True)
         assert (done.is_whole, done.is_away) == (True, away is not None)
         if away is not None:
-            (tmp_path / "away").rename(away)
-            assert not audit_archives(tracker, settings, "tester", everything=True).is_away
-        for folder in folders:
-            assert {copy.name: copy.read_bytes() for copy in folder.glob("??/*")} == contents
-    assert min(faults.values()) > 5
+            away.come_back()
+            assert not audit_archives(tracker, settings, "tester", replica=away.url, everything=True).is_away
+        for place in all_places:
+            assert {sha256: place.read(f"{sha256[:2]}/{sha256}") for sha256 in contents} == contents
+    assert min(faults.values()) > 3
     # The bad bytes were put aside.
-    assert sum(len(list(folder.glob("bad/*"))) for folder in folders) == sum(faults.values()) - (
-        faults["lost"] + faults["outage"]
-    )
+    aside = [name for place in all_places for name in place.names() if name.startswith("bad/")]
+    assert len(aside) == faults.total() - faults["lost"] - faults["outage"]
     with tracker.connect() as connection:
         history = audits(connection, limit=1_000)
     assert sum(one.repaired for one in history) == faults.total() - faults["outage"]
@@ -112,36 +191,6 @@ def test_a_copy_that_cannot_be_read_is_replaced_and_tried_again_each_night(
         done = audit_archives(tracker, settings.model_copy(update={"archive_audit_days": 9_999}), "night")
     assert done.is_whole
     assert [copy.read_bytes() for copy in copies] == [content, content]
-
-
-@pytest.mark.servers
-def test_a_bucket_and_an_sftp_server_repair_each_other(
-    tracker: Engine, settings: Settings, bucket: Bucket, openssh: SftpServer, tmp_path: Path
-) -> None:
-    folder = tmp_path / "kept"
-    folder.mkdir()
-    urls = f"s3://{bucket.name}/kept, sftp://{getpass.getuser()}@{openssh.hostname}{folder}"
-    settings = settings.model_copy(
-        update=bucket.variables
-        | {
-            "archive_replicas": urls,
-            "archive_access_key": f"key:{openssh.key}",
-            "known_hosts": known_hosts(openssh, tmp_path / "known_hosts"),
-        }
-    )
-    settings = Settings(**settings.model_dump())
-    contents = keep(tracker, settings, tmp_path, 4)
-    first, second, third, _ = contents
-    bucket.client.put_object(Bucket=bucket.name, Key=f"kept/{first[:2]}/{first}", Body=b"other")
-    bucket.client.delete_object(Bucket=bucket.name, Key=f"kept/{second[:2]}/{second}")
-    (folder / third[:2] / third).write_bytes(b"other")
-    done = audit_archives(tracker, settings, "tester", everything=True)
-    assert [(one.copies, one.bad, one.missing, one.repaired) for one in done.audits] == [(4, 1, 1, 2), (4, 1, 0, 1)]
-    assert done.is_whole
-    store = ArchiveStore(settings)
-    assert {replica.check(sha256).state for replica in store.replicas for sha256 in contents} == {CopyState.GOOD}
-    assert len(list(folder.glob("bad/*"))) == 1
-    store.close()
 
 
 @pytest.mark.both_databases

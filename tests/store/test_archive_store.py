@@ -96,13 +96,14 @@ def test_an_archive_is_kept_and_comes_back(place: Place, archive: Path, tmp_path
 
 def test_only_what_killed_processes_left_long_ago_is_removed(place: Place, archive: Path, tmp_path: Path) -> None:
     place.replica.put(SHA256, archive)
-    parts = [tmp_path / "kept" / SHA256[:2] / f".{name}.part" for name in ("old", "new")]
-    if parts[0].parent.exists():
+    folder = tmp_path / "kept" / ("" if place.url.startswith("sftp") else SHA256[:2])
+    parts = [folder / f".{name}.part" for name in ("old", "new")]
+    if folder.exists():
         for part, age in zip(parts, (100_000, 0), strict=True):
             part.touch()
             os.utime(part, (time.time() - age, time.time() - age))
     place.replica.remove_parts()
-    assert [part.exists() for part in parts] == [False, parts[0].parent.exists()]
+    assert [part.exists() for part in parts] == [False, folder.exists()]
     assert place.replica.check(SHA256).state is CopyState.GOOD
 
 

@@ -270,15 +270,15 @@ class CuttingProxy:
         host, _, port = target.rpartition(":")
         self._target = (host.strip("[]"), int(port))
         self._cut_after, self._stall_after, self._flip_at, self._delay = cut_after, stall_after, flip_at, delay
-        self._port = free_port()
-        self._listener = socket.create_server(("127.0.0.1", self._port))
+        self.port = free_port()
+        self._listener = socket.create_server(("127.0.0.1", self.port))
         self._sockets: list[socket.socket] = []
         self.connections = 0
 
     @property
     def hostname(self) -> str:
         """`host:port`."""
-        return f"127.0.0.1:{self._port}"
+        return f"127.0.0.1:{self.port}"
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._accept, daemon=True).start()
@@ -296,7 +296,7 @@ class CuttingProxy:
 
     def come_back(self) -> None:
         """Take connections again, at the same port."""
-        self._listener = socket.create_server(("127.0.0.1", self._port))
+        self._listener = socket.create_server(("127.0.0.1", self.port))
         threading.Thread(target=self._accept, daemon=True).start()
 
     def _accept(self) -> None:

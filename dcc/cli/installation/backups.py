@@ -31,7 +31,9 @@ _DIRECTORY = click.Path(file_okay=False, path_type=Path)
 @click.option("--with-archives", is_flag=True, help="Copy the archive store too, to DIRECTORY/archives.")
 @click.option("--without-secrets", is_flag=True, help="Leave out the access keys that the tracker holds.")
 @click.option("--keep", type=COUNT, metavar="N", help="Then remove all but the newest N backups there.")
-@click.option("--verify", is_flag=True, help="Make none: read DIRECTORY, or the newest backup there, whole.")
+@click.option(
+    "--verify", is_flag=True, help="Make none: read DIRECTORY, or the newest backup there, whole, and its archives."
+)
 @json_option
 def backup(
     directory: Path,
@@ -64,12 +66,13 @@ def backup(
       "archives", "removed", "not_removed"}; "archives" is null, or with --with-archives {"copied",
       "present", "missing", "reasons"}; tracker and qc are {"schema", "rows", "bytes"}; "removed" lists
       the older backups removed, "not_removed" those of which something is still there, as
-      {"directory", "reason"}; "archives" and both are missing with --verify
+      {"directory", "reason"}; with --verify both are missing, and "archives" is {"good", "missing"}
 
-    Exit codes: 0; 1 a row or an archive cannot be backed up, or an older backup could not be removed; 2 the
-    directory cannot be written, or a backup is damaged (--verify); 3 another backup is written there; 4 a database
+    Exit codes: 0; 1 a row or an archive cannot be backed up or is missing, or an older backup could not be removed; 2
+    the directory cannot be written, or a backup is damaged (--verify); 3 another backup is written there; 4 a database
     cannot be reached.
     """
+    from dcc.operations.backups.archive_copies import verify_archives
     from dcc.operations.backups.backup import BackupRequest, make_backup
     from dcc.operations.backups.manifest import find_set
     from dcc.operations.backups.restoration import verify_backup
@@ -81,10 +84,15 @@ def backup(
         found = find_set(place)
         with _progress_shown() as on_progress:
             manifest = verify_backup(found, on_progress=on_progress)
+            archives = verify_archives(found, manifest, on_progress=on_progress)
         if as_json:
-            echo_json(_manifest_json(found, manifest))
+            echo_json(_manifest_json(found, manifest) | {"archives": archives and json_object(archives)})
         else:
-            click.echo(f"{printable(found)} is whole: {_told(manifest)}.")
+            beside = "" if archives is None else f"; {count_of(archives.good, 'archive')} beside it"
+            click.echo(f"{printable(found)} is whole: {_told(manifest)}{beside}.")
+        if archives is not None and archives.missing:
+            warn(f"{count_of(archives.missing, 'archive')} not beside it. To copy them: dcc backup --with-archives")
+            raise click.exceptions.Exit(1)
         return
     wanted = BackupRequest(with_staging, with_archives, not without_secrets, keep)
     settings = settings_from_environment()

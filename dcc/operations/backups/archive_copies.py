@@ -1,4 +1,6 @@
-"""Copies of the archive store beside the sets of a backup: each archive once, whatever the number of sets."""
+"""Copies of the archive store beside the sets of a backup: each archive once, whatever the number of sets; verified
+for one set.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +11,22 @@ from typing import Final
 
 from sqlalchemy import Engine
 
-from dcc.errors import DccError
+from dcc.errors import BackupError, DccError
 from dcc.operations.archive_copies import ArchiveCopies
+from dcc.operations.backups.database_files import open_file
+from dcc.operations.backups.manifest import Manifest
+from dcc.operations.backups.row_copies import Progress, no_progress
+from dcc.runtime.checksums import sha256_of
 from dcc.runtime.private_files import make_directory
 from dcc.settings import Settings
 from dcc.store.archive_store import Replica
+from dcc.tracker.database import TRACKER
 from dcc.tracker.stored_archives import all_archives
 
 ARCHIVES: Final = "archives"
 """The directory of the copies; a replica of the archive store may name it."""
+
+_NAMED: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +62,46 @@ def copy_archives(tracker: Engine, settings: Settings, directory: Path) -> Copie
                 except DccError as error:
                     reasons.append(str(error))
     return CopiedArchives(copied, present, len(reasons), tuple(reasons[:3]))
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedArchives:
+    """The archives of a set that are beside it and were read, and those that are not there."""
+
+    good: int
+    missing: int
+
+
+def verify_archives(
+    directory: Path, manifest: Manifest, *, on_progress: Progress = no_progress
+) -> VerifiedArchives | None:
+    """Read the archives of a set that were copied beside it; None if none ever were.
+
+    Raises BackupError, with their names, if some are damaged.
+    """
+    root = directory.parent / ARCHIVES
+    total = manifest.tracker.tables["stored_archive"].rows if "stored_archive" in manifest.tracker.tables else 0
+    if not root.is_dir() or not total:
+        return None
+    good, missing, after = 0, 0, 0
+    damaged: list[str] = []
+    with open_file(directory / manifest.tracker.file.name, TRACKER) as connection:
+        while archives := all_archives(connection, after):
+            after = archives[-1].archive_id
+            for one in archives:
+                try:
+                    if sha256_of(root / one.sha256[:2] / one.sha256) == one.sha256:
+                        good += 1
+                    else:
+                        damaged.append(one.sha256)
+                except FileNotFoundError:
+                    missing += 1
+                except OSError as error:
+                    damaged.append(f"{one.sha256} ({error.strerror})")
+                on_progress("archives", good + missing + len(damaged), total)
+    if damaged:
+        raise BackupError(
+            f"{len(damaged):,} archives in {root} are damaged: {', '.join(damaged[:_NAMED])}. Remove these files, and "
+            "have them copied again: dcc backup --with-archives."
+        )
+    return VerifiedArchives(good, missing)
