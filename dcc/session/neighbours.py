@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Final, TypeVar
@@ -15,6 +15,7 @@ from dcc.rules.checking import ABOUT_SPECIMENS, JUDGED_AT_UPLOAD, all_rules, che
 from dcc.rules.context import DocumentContext, ExperimentKey, KnownSpecimen, Where
 from dcc.rules.experiment_rules import key_of_experiment
 from dcc.rules.findings import Finding, Severity
+from dcc.session.text_limits import TextLimits
 
 MISSING: Final = frozenset({"E4", "S14"})
 """The rules about missing things, which may have been submitted before."""
@@ -28,8 +29,9 @@ class Asking:
     """What is kept of a document until all are read: the parts of its animals and experiments that matter to others.
 
     `order` is the order of application in a session; the `refused` blocks are judged by the upload only. A document
-    that `takes_no_effect`, because all its entities exist already, is judged by no other rule. A `loose` document is in
-    no archive: another document with the same content is a copy of it.
+    that `takes_no_effect`, because the upload refuses all its entities, is judged by no other rule. Of `contents`, the
+    `stored` ones are those that the QC database can hold. A `loose` document is in no archive: another document with
+    the same content is a copy of it.
     """
 
     name: str
@@ -38,8 +40,10 @@ class Asking:
     loose: bool = False
     origin: Origin | None = None
     contents: list[Content] = field(default_factory=list)
+    stored: list[Content] = field(default_factory=list)
     refused: set[int] = field(default_factory=set)
-    entities: int = 0
+    has_entities: bool = False
+    storable: int = 0
     takes_no_effect: bool = False
 
     def noting(self, findings: Iterable[Finding]) -> Iterator[Finding]:
@@ -53,25 +57,34 @@ class Asking:
         """The findings of rules about other documents that a session has too; see `takes_no_effect`."""
         found = list(findings)
         repeats = [one for one in found if one.rule in JUDGED_AT_UPLOAD]
-        self.takes_no_effect = 0 < self.entities == len(repeats)
+        self.takes_no_effect = self.has_entities and self.storable == len(repeats)
         if self.takes_no_effect:
             return repeats
         return [one for one in found if one.rule in JUDGED_AT_UPLOAD or one.block not in self.refused]
 
-    def keeping(self, contents: Iterable[Content]) -> Iterator[Content]:
+    def keeping(self, contents: Iterable[Content], limits: TextLimits) -> Iterator[Content]:
         """Pass the contents on, and keep the necessary parts."""
         for content in contents:
-            self.entities += not isinstance(content, Block)
-            if isinstance(content, Experiment):
-                procedure = content.procedure
-                bare = None if procedure is None else Procedure(procedure.line, procedure.procedure_id, *_NO_RESULTS)
-                self.contents.append(content._replace(procedure=bare))
-            elif isinstance(content, Block | Specimen):
-                self.contents.append(content)
+            is_stored = limits.permit(content)
+            if not isinstance(content, Block):
+                self.has_entities = True
+                self.storable += is_stored
+            kept = _bare(content) if isinstance(content, Experiment) else content
+            if isinstance(kept, Block | Specimen | Experiment):
+                self.contents.append(kept)
+                if is_stored:
+                    self.stored.append(kept)
             yield content
 
 
 _NO_RESULTS: Final = ((), (), (), (), (), (), ())
+
+
+def _bare(experiment: Experiment) -> Experiment:
+    procedure = experiment.procedure
+    if procedure is None:
+        return experiment
+    return experiment._replace(procedure=Procedure(procedure.line, procedure.procedure_id, *_NO_RESULTS))
 
 
 class Neighbours:
@@ -89,16 +102,18 @@ class Neighbours:
         repeats = []
         for number, document in numbered:
             self._apply(number, document)
-            repeats.append(self._check(number, document, today, JUDGED_AT_UPLOAD))
+            repeats.append(self._check(number, document, document.stored, today, JUDGED_AT_UPLOAD))
         for (number, document), repeated in zip(numbered, repeats, strict=True):
-            found = [*repeated, *self._check(number, document, today, ABOUT_SPECIMENS)]
+            found = [*repeated, *self._check(number, document, document.contents, today, ABOUT_SPECIMENS)]
             yield document, [self._named(one) for one in document.standing(found)]
 
-    def _check(self, number: int, document: Asking, today: date, rules: Collection[str]) -> list[Finding]:
+    def _check(
+        self, number: int, document: Asking, contents: Sequence[Content], today: date, rules: Collection[str]
+    ) -> list[Finding]:
         if document.action is Action.DELETE:
             return []
         context = DocumentContext(number, document.action, "", today, _NOTHING, self, origin=document.origin)
-        found = check_contents(document.contents, context, all_rules().keys() - rules)
+        found = check_contents(contents, context, all_rules().keys() - rules)
         return [one for one in found if one.rule in rules]
 
     def known_specimens(self, centre: str, ids: Collection[str]) -> Mapping[str, tuple[KnownSpecimen, ...]]:
@@ -126,7 +141,7 @@ class Neighbours:
 
     def _apply(self, number: int, document: Asking) -> None:
         centre = ""
-        for content in document.contents:
+        for content in document.stored:
             if isinstance(content, Block):
                 centre = content.centre
             elif isinstance(content, Specimen):

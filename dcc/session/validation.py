@@ -36,12 +36,14 @@ from dcc.messages import mark, message
 from dcc.naming import ARCHIVE_SUFFIXES, Action, DocumentKind
 from dcc.outcomes import Problem
 from dcc.phases import KNOWN_CENTRES
+from dcc.qc.apply.upload_findings import UploadFinding
 from dcc.reference.loading import ReferenceData
 from dcc.rules.checking import NEEDING_OTHERS, all_rules, check_contents
 from dcc.rules.context import DocumentContext
 from dcc.rules.findings import Finding, with_value
 from dcc.session.neighbours import MISSING, NO_NEIGHBOURS, Asking, Neighbours
 from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, NotOpened, Setup
+from dcc.session.text_limits import TextLimits
 from dcc.settings import Settings
 from dcc.sources.md5_sidecar import MAX_SIDECAR_BYTES, parse_md5, sidecar
 
@@ -213,7 +215,7 @@ class _Check:
 
     def _add_later(self, draft: _Draft, later: _Later) -> None:
         if later.takes_no_effect:
-            draft.errors.clear()
+            draft.errors = [one for one in draft.errors if one.kind not in all_rules()]
             draft.warnings = [one for one in draft.warnings if one.kind not in all_rules()]
         self._add(draft, later.problems)
         draft.missing += later.missing
@@ -299,7 +301,8 @@ class _Check:
         without = NEEDING_OTHERS if place.centre is not None else NEEDING_OTHERS | {"X5"}
         origin = read_origin(place.path)
         asking = Asking(draft.path, place.action, place.order, place.loose, origin)
-        contents = asking.keeping(read_document(place.path, actual))
+        limits = TextLimits(origin)
+        contents = asking.keeping(read_document(place.path, actual), limits)
         document = DocumentContext(
             0, place.action, place.centre or "", _today(), self.reference, NO_NEIGHBOURS, origin=origin
         )
@@ -308,6 +311,7 @@ class _Check:
             deque(contents, maxlen=0)
         else:
             self._add(draft, map(_problem_of, asking.noting(check_contents(contents, document, without))))
+        self._add(draft, map(_problem_of, limits.findings.all()))
         self.judged[draft.path] = asking
 
     def _add(self, draft: _Draft, problems: Iterable[Problem]) -> None:
@@ -339,7 +343,7 @@ def _today() -> date:
     return datetime.now(UTC).date()
 
 
-def _problem_of(finding: Finding) -> Problem:
+def _problem_of(finding: Finding | UploadFinding) -> Problem:
     said = message_of(finding.code, with_value(finding.details, finding.value))
     return Problem(finding.rule, said, finding.line, code=finding.code, severity=finding.severity)
 

@@ -58,12 +58,13 @@ PREPARED_TABLES: Final = tuple(table for table in DOCUMENT_TABLES if table is no
 
 # SQLAlchemy's names are of a class of its own: a process that received one would load SQLAlchemy.
 _NAMES: Final = {f"{table.name}": _names(table) for table in PREPARED_TABLES}
-_LIMITS: Final = {f"{table.name}": _limits(table) for table in PREPARED_TABLES}
+LIMITS: Final = {f"{table.name}": _limits(table) for table in PREPARED_TABLES}
+"""What the texts of a table hold at most."""
 
 
 def columns_for(database: Engine | Connection) -> Columns:
     """What prepared files are made by for a QC database."""
-    return Columns(_NAMES, _LIMITS, in_lines=not _copies_files(database))
+    return Columns(_NAMES, LIMITS, in_lines=not _copies_files(database))
 
 
 def _copies_files(database: Engine | Connection) -> bool:
