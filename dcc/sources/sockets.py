@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import queue
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import Final
 
 from dcc.errors import SourceTimeoutError, SourceUnreachableError
 from dcc.messages import Message, mark
+from dcc.runtime.time_limits import in_time
 from dcc.sources.access import Endpoint
 
 _Address = tuple[socket.AddressFamily, tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]]
-T = TypeVar("T")
+NAME_SERVICE: Final = "the name service"
 
 
 def open_socket(label: str, endpoint: Endpoint, timeout: float) -> socket.socket:
@@ -80,7 +80,9 @@ def open_socket(label: str, endpoint: Endpoint, timeout: float) -> socket.socket
 
 def _resolve(label: str, endpoint: Endpoint, timeout: float) -> list[_Address]:
     try:
-        found = ask_resolver(lambda: socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM), timeout)
+        found = in_time(
+            lambda: socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM), timeout, NAME_SERVICE
+        )
     except TimeoutError:
         raise SourceTimeoutError(
             mark("the name service did not answer for {host} within {timeout} seconds. Try again."),
@@ -97,29 +99,6 @@ def _resolve(label: str, endpoint: Endpoint, timeout: float) -> list[_Address]:
             reason=Message(reason or ""),
         ) from error
     return [(family, address) for family, _, _, _, address in found]
-
-
-def ask_resolver(ask: Callable[[], T], timeout: float) -> T:
-    """The answer of the system's resolver, from a thread of its own, because it has no time limit.
-
-    Raises TimeoutError after `timeout` seconds, and as `ask`.
-    """
-    answers: queue.SimpleQueue[tuple[T] | Exception] = queue.SimpleQueue()
-
-    def look_up() -> None:
-        try:
-            answers.put((ask(),))
-        except Exception as error:
-            answers.put(error)
-
-    threading.Thread(target=look_up, name="resolve a name", daemon=True).start()
-    try:
-        answer = answers.get(timeout=timeout)
-    except queue.Empty:
-        raise TimeoutError(f"the name service did not answer within {timeout:g} seconds") from None
-    if isinstance(answer, Exception):
-        raise answer
-    return answer[0]
 
 
 @contextlib.contextmanager

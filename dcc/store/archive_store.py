@@ -24,6 +24,7 @@ from dcc.messages import mark
 from dcc.runtime.checksums import sha256_of
 from dcc.runtime.disk_space import free_bytes
 from dcc.runtime.private_files import PRIVATE_FILE, make_directory, replacement_file, scratch_directory
+from dcc.runtime.time_limits import in_time
 from dcc.settings import Settings
 from dcc.store.copies import Copy, CopyState, Kept, default_replica, named_replicas
 from dcc.store.filesystems import (
@@ -44,6 +45,8 @@ log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _LEFT_ALONE_SECONDS: Final = 300.0
+_SLOWEST_DISK: Final = 5_000_000
+"""Bytes a second below which a directory counts as away."""
 _LEFTOVER: Final = timedelta(days=1)
 _REMEDY: Final = "Correct DCC_ARCHIVE_REPLICAS and its credentials, or have the rights there given."
 
@@ -109,8 +112,7 @@ class Replica:
                     files.makedirs(f"{self._root}/bad", exist_ok=True)
                 files.mv(self._place(sha256), aside)
 
-        if self.check(sha256).state is CopyState.BAD:
-            self._do(f"put {sha256} aside", put_aside)
+        self._do(f"put {sha256} aside", put_aside)
         self.put(sha256, path)
 
     def exists(self, sha256: str) -> bool:
@@ -209,7 +211,7 @@ class Replica:
 
     def _ask(self, ask: Callable[[AbstractFileSystem], _T]) -> _T:
         if self._scheme == "file":
-            self._require_directory()
+            return self._ask_directory(ask)
         files, is_new = self._files()
         try:
             return ask(files)
@@ -224,6 +226,13 @@ class Replica:
                 raise
         # The server may have closed a connection that was not used for a while.
         return ask(self._files()[0])
+
+    def _ask_directory(self, ask: Callable[[AbstractFileSystem], _T]) -> _T:
+        """The disk of a directory may be away, too: a mount of NFS then answers nothing for ever."""
+        seconds = self.settings.connect_timeout + self.settings.idle_timeout
+        in_time(self._require_directory, seconds, "the disk")
+        longest = seconds + self.settings.max_unsized_bytes / _SLOWEST_DISK
+        return in_time(lambda: ask(self._files()[0]), longest, "the disk")
 
     def _files(self) -> tuple[AbstractFileSystem, bool]:
         """The file system, and whether it is new. Connections of SFTP are a thread's own."""

@@ -25,12 +25,13 @@ from typing import Final
 from dcc.errors import NotificationNotSentError, SourceTimeoutError, SourceUnreachableError, UnreachableError
 from dcc.notify.messages import Audience, Message
 from dcc.redaction import redact
+from dcc.runtime.time_limits import in_time
 from dcc.settings import Settings
 from dcc.settings.recipients import MailServer, parse_smtp_url
 from dcc.sources.access import Endpoint
 from dcc.sources.certificates import tls_context
 from dcc.sources.remote_names import printable
-from dcc.sources.sockets import ask_resolver, open_socket, shut_down, time_limit
+from dcc.sources.sockets import NAME_SERVICE, open_socket, shut_down, time_limit
 
 SEND_SECONDS = 60.0
 _LONGEST_ANSWER = 300
@@ -208,7 +209,7 @@ class _Client(smtplib.SMTP):
 def _own_name(connection: socket.socket, seconds: float) -> str:
     """This machine's name for a mail server: its full name, else its address (RFC 5321, 4.1.3)."""
     with contextlib.suppress(TimeoutError):
-        name = ask_resolver(socket.getfqdn, seconds)
+        name = in_time(socket.getfqdn, seconds, NAME_SERVICE)
         if "." in name:
             return name
     address = connection.getsockname()[0].partition("%")[0]
