@@ -51,7 +51,7 @@ class Snapshot:
 
     def found_at(self, source: str) -> Self:
         """The same snapshot, read from another path or URL."""
-        return replace(self, provenance=replace(self.provenance, source=source))
+        return self if source == self.source else replace(self, provenance=replace(self.provenance, source=source))
 
     def read_as(self, checksum: str) -> Self:
         """The same snapshot, with the final checksum."""

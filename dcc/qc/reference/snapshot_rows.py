@@ -7,9 +7,12 @@ is another variant of it, counted from 1.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields
+from datetime import date
+from enum import Enum
+from functools import cache
+from typing import Any, Final, NamedTuple, TypeVar
 
 from sqlalchemy import Connection, Row, Table, select
 
@@ -25,7 +28,7 @@ from dcc.qc.models import (
     PROJECT,
     STRAIN,
 )
-from dcc.qc.rows.bulk import Row as NewRow
+from dcc.qc.rows.types import Row as NewRow
 from dcc.reference.impress import (
     Due,
     Impress,
@@ -37,27 +40,144 @@ from dcc.reference.impress import (
     Procedure,
     required_of,
 )
-from dcc.reference.snapshots import Colonies, Colony, Projects, Provenance, StatusCodes, Strains
+from dcc.reference.snapshots import Colonies, Colony, Projects, Provenance, Snapshot, StatusCodes, Strains
 
-Thing = TypeVar("Thing")
-Part = TypeVar("Part")
+Made = TypeVar("Made")
 _Variant = tuple[str, int]
+_EMPTY: Final = {"str": "", "bool": False}
+"""What a missing value is in a field of a type, if not None."""
 
 
-def impress_rows(snapshot_id: int, impress: Impress) -> dict[Table, list[NewRow]]:
+def rows_of(snapshot_id: int, snapshot: Snapshot) -> Mapping[Table, list[NewRow]]:
     """The rows of a snapshot by table, with all columns in their order."""
-    writing = _Writing(snapshot_id)
+    if isinstance(snapshot, Impress):
+        return _impress_rows(snapshot_id, snapshot)
+    stored = _LOOKUPS[type(snapshot)]
+    return {stored.table: [(snapshot_id, *row) for row in stored.rows(snapshot)]}
+
+
+def load_snapshot(connection: Connection, name: str, snapshot_id: int, provenance: Provenance) -> Snapshot:
+    """The snapshot of a set with an id, from its rows."""
+    if name == Impress.NAME:
+        return _load_impress(connection, snapshot_id, provenance)
+    kind = next(kind for kind in _LOOKUPS if name == kind.NAME)
+    stored = _LOOKUPS[kind]
+    made: Any = kind
+    return made(provenance, stored.content(row[1:] for row in _rows(connection, stored.table, snapshot_id)))  # type: ignore[no-any-return]
+
+
+class _Lookup(NamedTuple):
+    """How a lookup table is stored: its rows, without the snapshot's id, and its content from these."""
+
+    table: Table
+    rows: Callable[[Any], Iterable[tuple[Any, ...]]]
+    content: Callable[[Iterable[Any]], Any]
+
+
+def _colony_rows(colonies: Colonies) -> Iterator[NewRow]:
+    for productions in colonies.productions.values():
+        for place, colony in enumerate(productions, start=1):
+            yield _row(COLONY, colony, snapshot_id=None, position=place)[1:]
+
+
+def _productions(rows: Iterable[tuple[Any, ...]]) -> dict[str, tuple[Colony, ...]]:
+    found: dict[str, list[Colony]] = defaultdict(list)
+    for colony_id, _, *of_production in rows:
+        found[colony_id].append(Colony(colony_id, *of_production))
+    return {colony_id: tuple(productions) for colony_id, productions in found.items()}
+
+
+_LOOKUPS: Final[Mapping[type[Snapshot], _Lookup]] = {
+    StatusCodes: _Lookup(KNOWN_STATUS_CODE, lambda codes: codes.meanings.items(), dict),
+    Projects: _Lookup(
+        PROJECT, lambda projects: zip(sorted(projects.names)), lambda rows: frozenset(one for (one,) in rows)
+    ),
+    Colonies: _Lookup(COLONY, _colony_rows, _productions),
+    Strains: _Lookup(STRAIN, lambda strains: strains.names.items(), dict),
+}
+
+
+def _row(table: Table, thing: object, /, **given: Any) -> NewRow:
+    """A row with all columns of a table: those given, and the others from the fields of their names.
+
+    An empty text is missing where the column permits it.
+    """
+    return tuple(
+        given[column.name] if column.name in given else _stored(getattr(thing, column.name), column.nullable)
+        for column in table.columns
+    )
+
+
+def _stored(value: Any, may_be_missing: bool | None) -> Any:
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, date):
+        return value.isoformat()
+    return None if value == "" and may_be_missing else value
+
+
+def _made(kind: type[Made], row: Row[Any], /, **given: Any) -> Made:
+    """An object with the fields given, and the others from the columns of their names."""
+    for name, empty in _fields(kind).items():  # type: ignore[arg-type]
+        if name not in given:
+            value = getattr(row, name)
+            given[name] = empty if value is None else value
+    return kind(**given)
+
+
+@cache
+def _fields(kind: Any) -> dict[str, Any]:
+    """The fields of a class, each with what it is where a row has nothing."""
+    return {field.name: _EMPTY.get(str(field.type)) for field in fields(kind)}
+
+
+def _impress_rows(snapshot_id: int, impress: Impress) -> Mapping[Table, list[NewRow]]:
+    rows: dict[Table, list[NewRow]] = defaultdict(list)
+    procedures: dict[str, list[Any]] = defaultdict(list)
+    choices: dict[str, list[Any]] = defaultdict(list)
+
+    def add(table: Table, thing: object, **given: Any) -> None:
+        rows[table].append(_row(table, thing, snapshot_id=snapshot_id, **given))
+
+    def add_parameter(procedure_key: str, procedure_variant: int, each: Parameter) -> None:
+        variant, is_new = _number(choices[each.key], (each.options, each.increments, each.ontology_terms))
+        of_procedure = {"procedure_id": procedure_key, "procedure_variant": procedure_variant}
+        key = {"parameter_id": each.key, "variant": variant}
+        add(PARAMETER, each, **key, **of_procedure)
+        if is_new:
+            for place, option in enumerate(each.options, start=1):
+                add(OPTION, option, **key, position=place)
+            for place, increment in enumerate(each.increments, start=1):
+                add(INCREMENT, increment, **key, position=place, value=increment.text)
+            for place, term in enumerate(each.ontology_terms, start=1):
+                add(ONTOLOGY_OPTION, term, **key, position=place, ontology_id=term)
+
     for pipeline in impress.pipelines.values():
-        writing.pipeline(pipeline)
-    return writing.rows
+        add(PIPELINE, pipeline, pipeline=pipeline.key)
+        for procedure in pipeline.procedures.values():
+            variant, is_new = _number(procedures[procedure.key], procedure)
+            due = pipeline.due.get(procedure.key, Due())
+            key = {"pipeline": pipeline.key, "procedure_id": procedure.key, "variant": variant}
+            add(PROCEDURE, procedure, **key, weeks=due.weeks, stage=due.stage or None)
+            for parameter in procedure.parameters.values() if is_new else ():
+                add_parameter(procedure.key, variant, parameter)
+    return rows
 
 
-def load_impress(connection: Connection, snapshot_id: int, provenance: Provenance) -> Impress:
-    """The snapshot with an id, from its rows."""
-    procedures = _load_procedures(connection, snapshot_id)
-    pipelines = {
-        row.pipeline: Pipeline(row.pipeline, {}, row.name or "") for row in _rows(connection, PIPELINE, snapshot_id)
-    }
+def _number(variants: list[Any], thing: object) -> tuple[int, bool]:
+    """The number of a thing among the variants of its key, from 1, and whether it is new among them."""
+    for place, known in enumerate(variants, start=1):
+        if known is thing or known == thing:
+            return place, False
+    variants.append(thing)
+    return len(variants), True
+
+
+def _load_impress(connection: Connection, snapshot_id: int, provenance: Provenance) -> Impress:
+    parameters = _load_parameters(connection, snapshot_id)
+    pipelines = {row.pipeline: row.name or "" for row in _rows(connection, PIPELINE, snapshot_id)}
     members: dict[str, dict[str, Procedure]] = {key: {} for key in pipelines}
     due: dict[str, dict[str, Due]] = {key: {} for key in pipelines}
     # The rows of one variant are equal except for the pipeline, so that pipelines share them.
@@ -65,211 +185,40 @@ def load_impress(connection: Connection, snapshot_id: int, provenance: Provenanc
     for row in _rows(connection, PROCEDURE, snapshot_id):
         variant = (row.procedure_id, row.variant)
         if variant not in shared:
-            parameters = procedures.get(variant, {})
-            shared[variant] = Procedure(
-                row.procedure_id,
-                row.is_active,
-                parameters,
-                required_of(parameters),
-                row.name or "",
-                bool(row.is_mandatory),
-                row.level or "",
-            )
+            own = parameters.get(variant, {})
+            shared[variant] = _made(Procedure, row, key=row.procedure_id, parameters=own, required=required_of(own))
         members[row.pipeline][row.procedure_id] = shared[variant]
-        if (asked := Due(row.weeks, row.stage or "")) != Due():
+        if (asked := _made(Due, row)) != Due():
             due[row.pipeline][row.procedure_id] = asked
-    made = {key: Pipeline(key, members[key], pipeline.name, due[key]) for key, pipeline in pipelines.items()}
+    made = {key: Pipeline(key, members[key], name, due[key]) for key, name in pipelines.items()}
     return Impress(provenance, made)
 
 
-@dataclass
-class _Variants(Generic[Thing]):
-    """The variants under each key so far; `number` returns that of one and whether it is new."""
+def _load_parameters(connection: Connection, snapshot_id: int) -> dict[_Variant, dict[str, Parameter]]:
+    def parts(table: Table, build: Callable[[Row[Any]], Made]) -> dict[_Variant, tuple[Made, ...]]:
+        found: dict[_Variant, list[Made]] = defaultdict(list)
+        for row in _rows(connection, table, snapshot_id):
+            found[row.parameter_id, row.variant].append(build(row))
+        return {variant: tuple(made) for variant, made in found.items()}
 
-    found: defaultdict[str, list[Thing]] = field(default_factory=lambda: defaultdict(list))
-
-    def number(self, key: str, thing: Thing) -> tuple[int, bool]:
-        variants = self.found[key]
-        for place, known in enumerate(variants, start=1):
-            if known is thing or known == thing:
-                return place, False
-        variants.append(thing)
-        return len(variants), True
-
-
-@dataclass
-class _Writing:
-    snapshot_id: int
-    rows: dict[Table, list[NewRow]] = field(default_factory=lambda: defaultdict(list))
-    procedures: _Variants[Procedure] = field(default_factory=_Variants)
-    choices: _Variants[Hashable] = field(default_factory=_Variants)
-
-    def pipeline(self, pipeline: Pipeline) -> None:
-        self.rows[PIPELINE].append((self.snapshot_id, pipeline.key, pipeline.name or None))
-        for procedure in pipeline.procedures.values():
-            variant, is_new = self.procedures.number(procedure.key, procedure)
-            due = pipeline.due.get(procedure.key, Due())
-            self.rows[PROCEDURE].append(
-                (
-                    self.snapshot_id,
-                    pipeline.key,
-                    procedure.key,
-                    variant,
-                    procedure.name or None,
-                    int(procedure.is_active),
-                    int(procedure.is_mandatory),
-                    procedure.level or None,
-                    due.weeks,
-                    due.stage or None,
-                )
-            )
-            if is_new:
-                for parameter in procedure.parameters.values():
-                    self.parameter(procedure.key, variant, parameter)
-
-    def parameter(self, procedure_id: str, procedure_variant: int, parameter: Parameter) -> None:
-        choices = (parameter.options, parameter.increments, parameter.ontology_terms)
-        variant, is_new = self.choices.number(parameter.key, choices)
-        self.rows[PARAMETER].append(
-            (
-                self.snapshot_id,
-                procedure_id,
-                procedure_variant,
-                parameter.key,
-                variant,
-                parameter.name or None,
-                parameter.type.value,
-                parameter.value_type or None,
-                parameter.unit or None,
-                int(parameter.is_required),
-                int(parameter.is_important),
-                int(parameter.is_active),
-                parameter.qc_minimum,
-                parameter.qc_maximum,
-            )
-        )
-        if is_new:
-            self.options(parameter, (self.snapshot_id, parameter.key, variant))
-
-    def options(self, parameter: Parameter, key: tuple[int, str, int]) -> None:
-        self.rows[OPTION] += [
-            (*key, place, option.name, int(option.is_active)) for place, option in enumerate(parameter.options, start=1)
-        ]
-        self.rows[INCREMENT] += [
-            (*key, place, each.text, each.kind or None, each.unit or None, each.minimum, int(each.is_active))
-            for place, each in enumerate(parameter.increments, start=1)
-        ]
-        self.rows[ONTOLOGY_OPTION] += [
-            (*key, place, term) for place, term in enumerate(parameter.ontology_terms, start=1)
-        ]
-
-
-def _load_procedures(connection: Connection, snapshot_id: int) -> dict[_Variant, dict[str, Parameter]]:
-    options = _load_parts(connection, OPTION, snapshot_id, lambda row: Option(row.name, row.is_active))
-    increments = _load_parts(
-        connection,
-        INCREMENT,
-        snapshot_id,
-        lambda row: Increment(row.value, row.kind or "", row.unit or "", row.minimum, row.is_active),
-    )
-    terms = _load_parts(connection, ONTOLOGY_OPTION, snapshot_id, lambda row: str(row.ontology_id))
-    found: dict[_Variant, dict[str, Parameter]] = {}
+    options = parts(OPTION, lambda row: _made(Option, row))
+    increments = parts(INCREMENT, lambda row: _made(Increment, row, text=row.value))
+    terms = parts(ONTOLOGY_OPTION, lambda row: str(row.ontology_id))
+    found: dict[_Variant, dict[str, Parameter]] = defaultdict(dict)
     for row in _rows(connection, PARAMETER, snapshot_id):
         variant = (row.parameter_id, row.variant)
-        found.setdefault((row.procedure_id, row.procedure_variant), {})[row.parameter_id] = Parameter(
+        found[row.procedure_id, row.procedure_variant][row.parameter_id] = _made(
+            Parameter,
+            row,
             key=row.parameter_id,
             type=ParameterType(row.type),
-            value_type=row.value_type or "",
-            unit=row.unit or "",
-            is_required=row.is_required,
-            is_active=row.is_active,
             options=options.get(variant, ()),
             increments=increments.get(variant, ()),
             ontology_terms=terms.get(variant, ()),
-            qc_minimum=row.qc_minimum,
-            qc_maximum=row.qc_maximum,
-            name=row.name or "",
-            is_important=row.is_important,
         )
     return found
 
 
-def _load_parts(
-    connection: Connection, table: Table, snapshot_id: int, build: Callable[[Row[tuple[object, ...]]], Part]
-) -> dict[_Variant, tuple[Part, ...]]:
-    parts: dict[_Variant, list[Part]] = {}
-    for row in _rows(connection, table, snapshot_id):
-        parts.setdefault((row.parameter_id, row.variant), []).append(build(row))
-    return {variant: tuple(found) for variant, found in parts.items()}
-
-
-def _rows(connection: Connection, table: Table, snapshot_id: int) -> Iterator[Row[tuple[object, ...]]]:
+def _rows(connection: Connection, table: Table, snapshot_id: int) -> Iterator[Row[Any]]:
     query = select(table).where(table.c.snapshot_id == snapshot_id).order_by(*table.primary_key.columns)
     yield from connection.execute(query)
-
-
-def status_code_rows(snapshot_id: int, codes: StatusCodes) -> dict[Table, list[NewRow]]:
-    """The rows of a snapshot, with all columns in their order; likewise the others."""
-    return {KNOWN_STATUS_CODE: [(snapshot_id, code, meaning) for code, meaning in codes.meanings.items()]}
-
-
-def load_status_codes(connection: Connection, snapshot_id: int, provenance: Provenance) -> StatusCodes:
-    """The snapshot with an id, from its rows; likewise the others."""
-    query = select(KNOWN_STATUS_CODE.c.code, KNOWN_STATUS_CODE.c.description).where(
-        KNOWN_STATUS_CODE.c.snapshot_id == snapshot_id
-    )
-    return StatusCodes(provenance, {row.code: row.description for row in connection.execute(query)})
-
-
-def project_rows(snapshot_id: int, projects: Projects) -> dict[Table, list[NewRow]]:
-    """See `status_code_rows`."""
-    return {PROJECT: [(snapshot_id, name) for name in sorted(projects.names)]}
-
-
-def load_projects(connection: Connection, snapshot_id: int, provenance: Provenance) -> Projects:
-    """See `load_status_codes`."""
-    query = select(PROJECT.c.name).where(PROJECT.c.snapshot_id == snapshot_id)
-    return Projects(provenance, frozenset(connection.scalars(query)))
-
-
-def colony_rows(snapshot_id: int, colonies: Colonies) -> dict[Table, list[NewRow]]:
-    """See `status_code_rows`."""
-    rows: list[NewRow] = [
-        (
-            snapshot_id,
-            colony_id,
-            place,
-            colony.production_centre,
-            colony.status,
-            None if colony.created is None else colony.created.isoformat(),
-            colony.strain_id,
-            colony.gene_id,
-            colony.gene_symbol,
-            colony.allele_id,
-            colony.allele_symbol,
-        )
-        for colony_id, productions in colonies.productions.items()
-        for place, colony in enumerate(productions, start=1)
-    ]
-    return {COLONY: rows}
-
-
-def load_colonies(connection: Connection, snapshot_id: int, provenance: Provenance) -> Colonies:
-    """See `load_status_codes`."""
-    productions: dict[str, list[Colony]] = {}
-    columns = [column for column in COLONY.c if column.name not in ("snapshot_id", "position")]
-    query = select(*columns).where(COLONY.c.snapshot_id == snapshot_id).order_by(COLONY.c.colony_id, COLONY.c.position)
-    for row in connection.execute(query):
-        productions.setdefault(row.colony_id, []).append(Colony(**row._mapping))
-    return Colonies(provenance, {colony_id: tuple(found) for colony_id, found in productions.items()})
-
-
-def strain_rows(snapshot_id: int, strains: Strains) -> dict[Table, list[NewRow]]:
-    """See `status_code_rows`."""
-    return {STRAIN: [(snapshot_id, strain_id, name) for strain_id, name in strains.names.items()]}
-
-
-def load_strains(connection: Connection, snapshot_id: int, provenance: Provenance) -> Strains:
-    """See `load_status_codes`."""
-    query = select(STRAIN.c.strain_id, STRAIN.c.name).where(STRAIN.c.snapshot_id == snapshot_id)
-    return Strains(provenance, {row.strain_id: row.name for row in connection.execute(query)})

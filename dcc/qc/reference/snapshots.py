@@ -8,7 +8,7 @@ server is recorded too, until one is accepted.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any, Final
@@ -17,25 +17,13 @@ from weakref import WeakKeyDictionary
 from sqlalchemy import Connection, Engine, Row, String, Table, delete, insert, select, update
 
 from dcc.databases.columns import MESSAGE_BYTES
-from dcc.errors import InternalFaultError, ReferenceDataError
+from dcc.errors import ReferenceDataError
 from dcc.qc.database import insert_rows
 from dcc.qc.models import FINDING, REFUSAL, SNAPSHOT
-from dcc.qc.reference.snapshot_rows import (
-    colony_rows,
-    impress_rows,
-    load_colonies,
-    load_impress,
-    load_projects,
-    load_status_codes,
-    load_strains,
-    project_rows,
-    status_code_rows,
-    strain_rows,
-)
+from dcc.qc.reference.snapshot_rows import load_snapshot, rows_of
 from dcc.qc.rows import bulk
-from dcc.reference.impress import Impress
 from dcc.reference.loading import ReferenceData
-from dcc.reference.snapshots import Colonies, Projects, Provenance, Snapshot, StatusCodes, Strains
+from dcc.reference.snapshots import Provenance, Snapshot
 from dcc.settings.reference import shown_source
 
 _LONGEST: Final = 1_024
@@ -59,7 +47,7 @@ def source_of(configured: str) -> str:
 def refusals(connection: Connection) -> dict[str, Refusal]:
     """The recorded refusals, by the name of the set; one counts only while the set has the same source."""
     found = connection.execute(select(REFUSAL))
-    return {row.name: Refusal(row.name, row.source, row.refused, row.reason) for row in found}
+    return {row.name: Refusal(**row._mapping) for row in found}
 
 
 def remember_refusal(connection: Connection, refusal: Refusal) -> None:
@@ -103,15 +91,7 @@ class StoredSnapshot:
     refused_at: str | None = None
 
 
-_Load = Callable[[Connection, int, Provenance], Snapshot]
-_LOADS: Final[Mapping[str, _Load]] = {
-    Impress.NAME: load_impress,
-    StatusCodes.NAME: load_status_codes,
-    Projects.NAME: load_projects,
-    Colonies.NAME: load_colonies,
-    Strains.NAME: load_strains,
-}
-_loaded: WeakKeyDictionary[Engine, dict[str, tuple[StoredSnapshot, Snapshot]]] = WeakKeyDictionary()
+_loaded: WeakKeyDictionary[Engine, dict[str, tuple[object, Snapshot]]] = WeakKeyDictionary()
 _loading = threading.Lock()
 
 
@@ -131,9 +111,12 @@ def load_active(connection: Connection) -> ActiveReference:
     with _loading:
         kept = _loaded.setdefault(connection.engine, {})
         for name, snapshot in stored.items():
-            if name not in kept or not _same_content(kept[name][0], snapshot):
-                kept[name] = (snapshot, _load(connection, snapshot))
-        data: dict[str, Any] = {name: _as_stored(*kept[name], stored[name]) for name in stored}
+            # An id may be used again with other content, if the transaction that gave it was rolled back.
+            is_of = (snapshot.id, snapshot.checksum, snapshot.retrieved)
+            if name not in kept or kept[name][0] != is_of:
+                provenance = Provenance(snapshot.source, snapshot.retrieved, snapshot.checksum)
+                kept[name] = (is_of, load_snapshot(connection, name, snapshot.id, provenance))
+        data: dict[str, Any] = {name: kept[name][1].found_at(stored[name].source) for name in stored}
     return ActiveReference(ReferenceData(**data), {name: snapshot.id for name, snapshot in stored.items()}, stored)
 
 
@@ -163,32 +146,12 @@ def save(connection: Connection, snapshot: Snapshot) -> int:
         "is_active": True,
     }
     (snapshot_id,) = insert_rows(connection, SNAPSHOT, [row])
-    for table, rows in _content(snapshot_id, snapshot).items():
+    for table, rows in rows_of(snapshot_id, snapshot).items():
         _all_fit(snapshot, table, rows)
         if rows:
             bulk.insert_bulk(connection, table, rows)
     _remove_old_ones(connection, snapshot.name)
     return snapshot_id
-
-
-def _content(snapshot_id: int, snapshot: Snapshot) -> dict[Table, list[bulk.Row]]:
-    match snapshot:
-        case Impress():
-            return impress_rows(snapshot_id, snapshot)
-        case StatusCodes():
-            return status_code_rows(snapshot_id, snapshot)
-        case Projects():
-            return project_rows(snapshot_id, snapshot)
-        case Colonies():
-            return colony_rows(snapshot_id, snapshot)
-        case Strains():
-            return strain_rows(snapshot_id, snapshot)
-    raise InternalFaultError(f"There are no tables for a snapshot of {snapshot.name!r}. Report this as a fault.")
-
-
-def _load(connection: Connection, stored: StoredSnapshot) -> Snapshot:
-    provenance = Provenance(stored.source, stored.retrieved, stored.checksum)
-    return _LOADS[stored.name](connection, stored.id, provenance)
 
 
 def _stored(row: Row[Any]) -> StoredSnapshot:
@@ -202,15 +165,6 @@ def _stored(row: Row[Any]) -> StoredSnapshot:
         row.row_count,
         row.refused_at,
     )
-
-
-def _same_content(kept: StoredSnapshot, stored: StoredSnapshot) -> bool:
-    # An id may be used again with other content, if the transaction that gave it was rolled back.
-    return (kept.id, kept.checksum, kept.retrieved) == (stored.id, stored.checksum, stored.retrieved)
-
-
-def _as_stored(kept: StoredSnapshot, snapshot: Snapshot, stored: StoredSnapshot) -> Snapshot:
-    return snapshot if kept.source == stored.source else snapshot.found_at(stored.source)
 
 
 def _remove_old_ones(connection: Connection, name: str) -> None:

@@ -1,25 +1,30 @@
 """A document's content from its rows: the inverse of `building`, so that the document can be rebuilt.
 
-Elements without a line in the tables (samples, sections, series with values) get that of their content.
+Elements without a line in the tables (samples, sections, series with values) get that of their content. Most fields of
+elements are columns of the same names.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import date
 from itertools import groupby
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeVar
 
-from sqlalchemy import Connection, Row, Select, Table, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, Table, select
 
 from dcc.documents import contents as said
 from dcc.qc import models
-from dcc.qc.models import BLOCK, EXPERIMENT, HOUSING, LINE, SPECIMEN, STATUS_CODE
-from dcc.qc.rows.procedure_loading import load_procedures
-from dcc.vocabulary import EntityKind
+from dcc.qc.apply.versions import in_chunks
+from dcc.vocabulary import EntityKind, MeasurementType, MediaType, MetadataOwner
 
 _CHUNK: Final = 500
-Rows = dict[int, list[Row[Any]]]
+
+Made = TypeVar("Made")
+Rows = defaultdict[int, list[Row[Any]]]
+"""Rows by the id of their owner, in their order."""
 
 
 def load_document(connection: Connection, document_id: int) -> Iterator[said.Content]:
@@ -28,17 +33,18 @@ def load_document(connection: Connection, document_id: int) -> Iterator[said.Con
     Without entities that were refused because of a text that is too long for its column (rule Q1). Reads 500 entities
     at a time.
     """
-    blocks = select(BLOCK).where(BLOCK.c.document_id == document_id).order_by(BLOCK.c.position)
+    blocks = select(models.BLOCK).where(models.BLOCK.c.document_id == document_id).order_by(models.BLOCK.c.position)
+    loads = (
+        (models.SPECIMEN, load_specimens),
+        (models.HOUSING, _housings),
+        (models.LINE, _lines),
+        (models.EXPERIMENT, load_experiments),
+    )
     for row in connection.execute(blocks).all():
-        yield said.Block(row.line, row.position, row.centre, row.pipeline, row.project)
-        for chunk in _chunks(connection, SPECIMEN, row.id):
-            yield from load_specimens(connection, chunk)
-        for chunk in _chunks(connection, HOUSING, row.id):
-            yield from _housings(connection, chunk)
-        for chunk in _chunks(connection, LINE, row.id):
-            yield from _lines(connection, chunk)
-        for chunk in _chunks(connection, EXPERIMENT, row.id):
-            yield from load_experiments(connection, chunk)
+        yield _made(said.Block, row)
+        for table, load in loads:
+            for chunk in _chunks(connection, table, row.id):
+                yield from load(connection, chunk)
 
 
 def _chunks(connection: Connection, table: Table, block_id: int) -> Iterator[list[Row[Any]]]:
@@ -53,84 +59,75 @@ def _chunks(connection: Connection, table: Table, block_id: int) -> Iterator[lis
         last = chunk[-1].position
 
 
-def rows_by(connection: Connection, statement: Select[Any]) -> Rows:
-    """Rows grouped by their owners, the first column, in that order."""
-    return {owner: list(rows) for owner, rows in groupby(connection.execute(statement), key=lambda row: row[0])}
+def _rows_by(connection: Connection, query: Select[Any], owner: ColumnElement[Any], ids: Iterable[int]) -> Rows:
+    found: Rows = defaultdict(list)
+    for chunk in in_chunks(ids):
+        for row in connection.execute(query.where(owner.in_(chunk))):
+            found[row._mapping[owner]].append(row)
+    return found
 
 
-def _parts(connection: Connection, table: Table, ids: list[int]) -> Rows:
+def _parts(connection: Connection, table: Table, ids: Iterable[int]) -> Rows:
     """The rows of a table of parts, whose key begins with the owner and ends with the position."""
     keys = list(table.primary_key.columns)
-    return rows_by(connection, select(table).where(keys[0].in_(ids)).order_by(*keys))
+    return _rows_by(connection, select(table).order_by(*keys), keys[0], ids)
+
+
+def _made(kind: type[Made], row: Row[Any], /, **given: Any) -> Made:
+    """An element with the fields given, and the others from the columns of their names."""
+    names: Sequence[str] = kind._fields  # type: ignore[attr-defined]
+    return kind(*[given[name] if name in given else getattr(row, name) for name in names])
+
+
+def _all_made(kind: type[Made], rows: Iterable[Row[Any]]) -> tuple[Made, ...]:
+    return tuple([_made(kind, row) for row in rows])
+
+
+def _written(row: Row[Any], attribute: str, value: Any) -> Any:
+    """The text of an attribute, which a row has besides its value where that cannot reproduce it."""
+    written = json.loads(row.lexical) if row.lexical else {}
+    if attribute in written:
+        return written[attribute]
+    if isinstance(value, bool):
+        return str(value).lower()
+    return value.isoformat() if isinstance(value, date) else None if value is None else repr(value)
 
 
 def load_specimens(connection: Connection, rows: list[Row[Any]]) -> Iterator[said.Specimen]:
     """The specimens of rows, in their order."""
     ids = [row.id for row in rows]
-    related = _parts(connection, models.RELATED, ids)
-    genotypes = _parts(connection, models.GENOTYPE, ids)
-    strains = _parts(connection, models.PARENTAL_STRAIN, ids)
-    alterations = _parts(connection, models.ALTERATION, ids)
-    regions = _parts(connection, models.CHROMOSOME, ids)
+    tables = (models.RELATED, models.GENOTYPE, models.PARENTAL_STRAIN, models.ALTERATION, models.CHROMOSOME)
+    related, genotypes, strains, alterations, regions = (_parts(connection, table, ids) for table in tables)
     for row in rows:
-        written = _written(row)
         status = None
         if row.status_code is not None:
-            status = said.StatusCode(row.line, written.get("date", _text(row.status_date)), row.status_code)
-        yield said.Specimen(
-            line=row.line,
-            position=row.position,
+            status = said.StatusCode(row.line, _written(row, "date", row.status_date), row.status_code)
+        yield _made(
+            said.Specimen,
+            row,
             kind=said.SpecimenKind(row.kind),
-            specimen_id=row.specimen_id,
-            is_baseline=written.get("isBaseline", _boolean(row.is_baseline)),
-            gender=row.gender,
-            zygosity=row.zygosity,
-            litter_id=row.litter_id,
-            pipeline=row.pipeline,
-            phenotyping_centre=row.phenotyping_centre,
-            project=row.project,
-            dob=written.get("DOB", _text(row.dob)),
-            stage=row.stage,
-            stage_unit=row.stage_unit,
-            colony_id=row.colony_id,
-            strain_id=row.strain_id,
-            production_centre=row.production_centre,
-            related_specimens=tuple(
-                said.RelatedSpecimen(one.line, one.specimen_id, one.relationship) for one in related.get(row.id, ())
-            ),
-            genotypes=tuple(map(_genotype, genotypes.get(row.id, ()))),
-            chromosomal_alterations=tuple(
-                _alteration(one, regions.get(row.id, [])) for one in alterations.get(row.id, ())
-            ),
-            parental_strains=tuple(map(_strain, strains.get(row.id, ()))),
+            is_baseline=_written(row, "isBaseline", row.is_baseline),
+            dob=_written(row, "DOB", row.dob),
+            related_specimens=_all_made(said.RelatedSpecimen, related[row.id]),
+            genotypes=_all_made(said.Genotype, genotypes[row.id]),
+            chromosomal_alterations=tuple(_alteration(one, regions[row.id]) for one in alterations[row.id]),
+            parental_strains=tuple(map(_strain, strains[row.id])),
             status_code=status,
         )
 
 
-def _genotype(row: Row[Any]) -> said.Genotype:
-    allele = (row.mgi_gene_id, row.gene_symbol, row.mgi_allele_id)
-    return said.Genotype(row.line, *allele, row.father_zygosity, row.mother_zygosity)
-
-
 def _alteration(row: Row[Any], regions: Iterable[Row[Any]]) -> said.ChromosomalAlteration:
-    own = [region for region in regions if region.alteration == row.position]
-    added, removed = (
-        tuple(
-            said.ChromosomeRegion(one.line, one.region_start, one.region_end, one.species)
-            for one in own
-            if one.kind == kind
-        )
-        for kind in ("added", "removed")
-    )
-    return said.ChromosomalAlteration(row.line, added, removed)
+    of_kind: dict[str, list[said.ChromosomeRegion]] = {"added": [], "removed": []}
+    for one in regions:
+        if one.alteration == row.position:
+            region = said.ChromosomeRegion(one.line, one.region_start, one.region_end, one.species)
+            of_kind[one.kind].append(region)
+    return said.ChromosomalAlteration(row.line, *map(tuple, of_kind.values()))
 
 
 def _strain(row: Row[Any]) -> said.ParentalStrain:
-    written = _written(row)
-    percentage = written.get("percentage", repr(row.percentage))
-    return said.ParentalStrain(
-        row.line, percentage, row.mgi_strain_id, row.gender, written.get("level", str(row.level))
-    )
+    percentage = _written(row, "percentage", row.percentage)
+    return _made(said.ParentalStrain, row, percentage=percentage, level=_written(row, "level", row.level))
 
 
 def load_experiments(connection: Connection, rows: list[Row[Any]]) -> Iterator[said.Experiment]:
@@ -138,58 +135,137 @@ def load_experiments(connection: Connection, rows: list[Row[Any]]) -> Iterator[s
     ids = [row.id for row in rows]
     named = _parts(connection, models.NAMED, ids)
     codes = _status_codes(connection, EntityKind.EXPERIMENT, ids)
-    procedures = load_procedures(connection, EntityKind.EXPERIMENT, ids)
+    procedures = _load_procedures(connection, EntityKind.EXPERIMENT, ids)
     for row in rows:
-        yield said.Experiment(
-            row.line,
-            row.position,
-            row.experiment_id,
-            _written(row).get("dateOfExperiment", _text(row.date)),
-            row.sequence_id,
-            tuple(one.specimen_id for one in named.get(row.id, ())),
-            procedures.get(row.id),
-            codes.get(row.id, ()),
+        yield _made(
+            said.Experiment,
+            row,
+            date=_written(row, "dateOfExperiment", row.date),
+            specimen_ids=tuple(one.specimen_id for one in named[row.id]),
+            procedure=procedures.get(row.id),
+            status_codes=_codes(codes[row.id]),
         )
 
 
 def _lines(connection: Connection, rows: list[Row[Any]]) -> Iterator[said.Line]:
     ids = [row.id for row in rows]
     codes = _status_codes(connection, EntityKind.LINE, ids)
-    procedures = load_procedures(connection, EntityKind.LINE, ids)
+    procedures = _load_procedures(connection, EntityKind.LINE, ids)
     for row in rows:
-        own = codes.get(row.id, ())
-        yield said.Line(row.line, row.position, row.colony_id, row.sequence_id, procedures[row.id], own)
+        yield _made(said.Line, row, procedure=procedures[row.id], status_codes=_codes(codes[row.id]))
 
 
 def _housings(connection: Connection, rows: list[Row[Any]]) -> Iterator[said.Housing]:
-    procedures = load_procedures(connection, EntityKind.HOUSING, [row.id for row in rows])
+    procedures = _load_procedures(connection, EntityKind.HOUSING, [row.id for row in rows])
     for row in rows:
-        written = _written(row)
-        from_lims = written.get("fromLIMS", _boolean(row.from_lims))
-        updated = written.get("lastUpdated", _text(row.last_updated))
-        yield said.Housing(row.line, row.position, from_lims, updated, procedures[row.id])
+        from_lims = _written(row, "fromLIMS", row.from_lims)
+        updated = _written(row, "lastUpdated", row.last_updated)
+        yield _made(said.Housing, row, from_lims=from_lims, last_updated=updated, procedure=procedures[row.id])
 
 
-def _status_codes(connection: Connection, kind: EntityKind, ids: list[int]) -> dict[int, tuple[said.StatusCode, ...]]:
-    own = (STATUS_CODE.c.owner_kind == kind.value) & STATUS_CODE.c.owner_id.in_(ids)
-    found = rows_by(
-        connection,
-        select(STATUS_CODE.c.owner_id, STATUS_CODE).where(own).order_by(STATUS_CODE.c.owner_id, STATUS_CODE.c.position),
+def _status_codes(connection: Connection, kind: EntityKind, ids: list[int]) -> Rows:
+    of_kind = (
+        select(models.STATUS_CODE)
+        .where(models.STATUS_CODE.c.owner_kind == kind.value)
+        .order_by(models.STATUS_CODE.c.position)
     )
-    return {
-        owner: tuple(said.StatusCode(row.line, _written(row).get("date", _text(row.date)), row.code) for row in rows)
-        for owner, rows in found.items()
-    }
+    return _rows_by(connection, of_kind, models.STATUS_CODE.c.owner_id, ids)
 
 
-def _written(row: Row[Any]) -> dict[str, Any]:
-    return json.loads(row.lexical) if row.lexical else {}
+def _codes(rows: Iterable[Row[Any]]) -> tuple[said.StatusCode, ...]:
+    return tuple(said.StatusCode(row.line, _written(row, "date", row.date), row.code) for row in rows)
 
 
-def _text(value: Any) -> Any:
-    """A date as written; None stays None."""
-    return None if value is None else value.isoformat()
+def _load_procedures(connection: Connection, kind: EntityKind, ids: list[int]) -> dict[int, said.Procedure]:
+    """The procedures of entities, by the rows of these. A few statements for any number."""
+    own = select(models.RUN).where(models.RUN.c.owner_kind == kind.value, models.RUN.c.owner_id.in_(ids))
+    runs = connection.execute(own).all()
+    parts = _parts_of_runs(connection, [run.id for run in runs])
+    return {run.owner_id: _procedure(run, parts) for run in runs}
 
 
-def _boolean(value: bool) -> str:
-    return "true" if value else "false"
+class _Parts(NamedTuple):
+    """The results of procedures: measurements and media by their runs, and what belongs to media and runs."""
+
+    measured: Rows
+    filmed: Rows
+    metadata: defaultdict[tuple[str, int], list[said.Metadata]]
+    associations: defaultdict[int, list[said.ParameterAssociation]]
+
+    def of_file(self, kind: type[Made], row: Row[Any]) -> Made:
+        """An element that names a media file."""
+        metadata = tuple(self.metadata[MetadataOwner.MEDIA.value, row.id])
+        return _made(kind, row, metadata=metadata, associations=tuple(self.associations[row.id]))
+
+
+def _parts_of_runs(connection: Connection, run_ids: list[int]) -> _Parts:
+    measured, filmed = (
+        _rows_by(connection, select(table).order_by(table.c.position, table.c.item), table.c.procedure_run_id, run_ids)
+        for table in (models.MEASUREMENT, models.MEDIA)
+    )
+    by_run = _rows_by(
+        connection,
+        select(models.METADATA).order_by(models.METADATA.c.position),
+        models.METADATA.c.procedure_run_id,
+        run_ids,
+    )
+    parts = _Parts(measured, filmed, defaultdict(list), defaultdict(list))
+    for rows in by_run.values():
+        for row in rows:
+            parts.metadata[row.owner_kind, row.owner_id].append(_made(said.Metadata, row))
+    media_ids = [row.id for rows in filmed.values() for row in rows]
+    dimensions = _parts(connection, models.DIMENSION, media_ids)
+    for media_id, rows in _parts(connection, models.ASSOCIATION, media_ids).items():
+        for row in rows:
+            of_this = tuple(
+                said.Dimension(one.line, one.dimension_id, one.origin, one.unit, one.value)
+                for one in dimensions[media_id]
+                if one.association == row.position
+            )
+            parts.associations[media_id].append(_made(said.ParameterAssociation, row, dimensions=of_this))
+    return parts
+
+
+def _procedure(run: Row[Any], parts: _Parts) -> said.Procedure:
+    found: defaultdict[str, list[Any]] = defaultdict(list)
+    for _, group in groupby(parts.measured[run.id], key=lambda row: row.position):
+        row, *others = group
+        if row.type == MeasurementType.SIMPLE:
+            head = (row.line, row.parameter_id, row.sequence_id)
+            found["simple"].append(said.SimpleParameter(*head, row.unit, row.value, row.status))
+        elif row.type == MeasurementType.ONTOLOGY:
+            terms = tuple(one.value for one in (row, *others))
+            found["ontology"].append(_made(said.OntologyParameter, row, terms=terms))
+        else:
+            values = _all_made(said.SeriesValue, (row, *others) if row.item is not None else ())
+            found["series"].append(_made(said.SeriesParameter, row, values=values))
+    for _, group in groupby(parts.filmed[run.id], key=lambda row: row.position):
+        row, *others = group
+        files = (row, *others) if row.item is not None else ()
+        if row.type == MediaType.MEDIA:
+            found["media"].append(parts.of_file(said.MediaParameter, row))
+        elif row.type == MediaType.SAMPLE:
+            found["media_samples"].append(_made(said.MediaSampleParameter, row, samples=_samples(files, parts)))
+        else:
+            series = tuple(parts.of_file(said.SeriesMediaValue, one) for one in files)
+            metadata = tuple(parts.metadata[MetadataOwner.SERIES_MEDIA.value, row.id])
+            found["series_media"].append(_made(said.SeriesMediaParameter, row, values=series, metadata=metadata))
+    return _made(
+        said.Procedure,
+        run,
+        **{name: tuple(found[name]) for name in said.Procedure._fields[2:-1]},
+        metadata=tuple(parts.metadata[MetadataOwner.PROCEDURE.value, run.id]),
+    )
+
+
+def _samples(rows: Sequence[Row[Any]], parts: _Parts) -> tuple[said.MediaSample, ...]:
+    samples = []
+    for _, of_sample in groupby(rows, key=lambda row: row.sample_position):
+        in_sample = list(of_sample)
+        sections = []
+        for _, of_section in groupby(in_sample, key=lambda row: row.section_position):
+            in_section = list(of_section)
+            files = tuple(parts.of_file(said.MediaFile, row) for row in in_section)
+            sections.append(said.MediaSection(in_section[0].line, in_section[0].section_id, files))
+        samples.append(said.MediaSample(in_sample[0].line, in_sample[0].sample_id, tuple(sections)))
+    return tuple(samples)
