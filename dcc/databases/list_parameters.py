@@ -13,9 +13,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeVar
 
-from sqlalchemy import Column, ColumnElement, Select, String, bindparam, func, select
+from sqlalchemy import Column, ColumnElement, Connection, Select, String, bindparam, func, select, update
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
@@ -23,15 +23,33 @@ from sqlalchemy.sql.selectable import TableValuedAlias
 
 from dcc.databases.columns import BIG
 
+Item = TypeVar("Item", int, str)
+
 AT_ONCE: Final = 2_000
-"""The most numbers in one statement: few enough for its result, and for SQLite to sort it in memory."""
+"""The most numbers or texts in one statement: few enough for its result, and for SQLite to sort it in memory."""
 
 
-def portions(numbers: Iterable[int], at_once: int = AT_ONCE) -> Iterator[list[int]]:
-    """The numbers in ascending order, in lists of `at_once` at most."""
-    ordered = iter(sorted(numbers))
+def portions(items: Iterable[Item], at_once: int = AT_ONCE) -> Iterator[list[Item]]:
+    """Numbers or texts in ascending order, in lists of `at_once` at most."""
+    ordered = iter(sorted(items))
     while portion := list(islice(ordered, at_once)):
         yield portion
+
+
+def rows_with(
+    connection: Connection, statement: Select[Any], column: ColumnElement[Any], items: Iterable[Any]
+) -> Iterator[Any]:
+    """The rows of a statement whose column has one of these numbers or texts."""
+    for portion in portions(items):
+        yield from connection.execute(statement.where(column.in_(portion)))
+
+
+def change_rows(
+    connection: Connection, column: Column[Any], items: Iterable[Any], *conditions: ColumnElement[bool], **values: Any
+) -> None:
+    """Give the rows of a table whose column has one of these numbers or texts new values."""
+    for portion in portions(items):
+        connection.execute(update(column.table).where(column.in_(portion), *conditions).values(values))
 
 
 def as_json(given: Iterable[int] | Iterable[str] | Iterable[Sequence[int]]) -> str:

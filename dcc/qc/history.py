@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, exists, func, select
 
-from dcc.qc.apply.versions import in_chunks, key_columns, key_of_row, same_text
+from dcc.databases.list_parameters import rows_with
+from dcc.qc.apply.versions import key_columns, key_of_row, same_text
 from dcc.qc.models import DOCUMENT, ENTITY_TABLES, EXPERIMENT, FINDING, LIFETIME, MEASUREMENT, NAMED, RUN, SPECIMEN
 from dcc.qc.rows.entity_keys import Key
 from dcc.rules.upload import NOT_STORED
@@ -116,13 +117,13 @@ def specimen_history(connection: Connection, centre: str, specimen_id: str) -> l
 def _events(connection: Connection, kind: EntityKind, ids: Iterable[int]) -> list[Event]:
     table = ENTITY_TABLES[kind]
     columns = (table.c.id, table.c.document_id, table.c.line, *key_columns(kind))
-    versions = {row.id: row for row in _rows(connection, select(*columns), table.c.id, ids)}
+    versions = {row.id: row for row in rows_with(connection, select(*columns), table.c.id, ids)}
     keys = {row_id: key_of_row(row[3:]) for row_id, row in versions.items()}
     lived = select(LIFETIME).where(LIFETIME.c.entity_kind == kind.value).order_by(LIFETIME.c.id)
-    lifetimes = sorted(_rows(connection, lived, LIFETIME.c.entity_id, versions), key=lambda row: row.id)
+    lifetimes = sorted(rows_with(connection, lived, LIFETIME.c.entity_id, versions), key=lambda row: row.id)
     touched = {row.document_id for row in versions.values()} | {row.opened_by for row in lifetimes}
     touched |= {row.ended_by for row in lifetimes if row.ended_by is not None}
-    documents = {row.id: row for row in _rows(connection, select(DOCUMENT), DOCUMENT.c.id, touched)}
+    documents = {row.id: row for row in rows_with(connection, select(DOCUMENT), DOCUMENT.c.id, touched)}
     found: dict[tuple[int, Key], tuple[Happening, int]] = {}
     for row in versions.values():
         found[row.document_id, keys[row.id]] = (Happening.REFUSED, row.id)
@@ -138,10 +139,6 @@ def _events(connection: Connection, kind: EntityKind, ids: Iterable[int]) -> lis
     ]
 
 
-def _rows(connection: Connection, statement: Select[Any], column: Any, ids: Iterable[int]) -> list[Row[Any]]:
-    return [row for chunk in in_chunks(ids) for row in connection.execute(statement.where(column.in_(chunk)))]
-
-
 def _findings(
     connection: Connection, kind: EntityKind, keys: Mapping[int, Key]
 ) -> dict[tuple[int, Key], list[EventFinding]]:
@@ -149,7 +146,7 @@ def _findings(
     columns = [FINDING.c[name] for name in EventFinding._fields]
     statement = select(FINDING.c.document_id, FINDING.c.entity_id, *columns).order_by(FINDING.c.id)
     found: dict[tuple[int, Key], list[EventFinding]] = {}
-    for row in _rows(connection, statement.where(FINDING.c.entity_kind == kind.value), FINDING.c.entity_id, keys):
+    for row in rows_with(connection, statement.where(FINDING.c.entity_kind == kind.value), FINDING.c.entity_id, keys):
         found.setdefault((row.document_id, keys[row.entity_id]), []).append(EventFinding._make(row[2:]))
     return found
 

@@ -171,8 +171,7 @@ def test_a_refused_document_is_tried_again(qc_database: Engine) -> None:
     assert [tuple(row) for row in rows] == [(False, applied.document_id)]
 
 
-def test_what_breaks_off_half_way_leaves_no_row(qc_database: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dcc.qc.apply.documents.CHUNK", 2)
+def test_what_breaks_off_half_way_leaves_no_row(qc_database: Engine) -> None:
     apply(qc_database, ADD, experiment("E0"))
     before = all_rows(qc_database)
 

@@ -78,9 +78,8 @@ def held_by(engine: Engine) -> tuple[dict[str, str], list[str]]:
 
 @pytest.mark.parametrize("name", ["add", "edit", "delete", "undo"])
 def test_a_failure_at_any_statement_leaves_nothing_and_the_work_can_be_done_again(
-    qc_database: Engine, name: str, monkeypatch: pytest.MonkeyPatch
+    qc_database: Engine, name: str
 ) -> None:
-    monkeypatch.setattr("dcc.qc.apply.documents.CHUNK", 7)
     work = prepared(qc_database)[name]
     before = all_rows(qc_database)
 
@@ -94,9 +93,8 @@ def test_a_failure_at_any_statement_leaves_nothing_and_the_work_can_be_done_agai
 
 @pytest.mark.parametrize("name", ["add", "edit", "delete", "undo"])
 def test_a_process_killed_at_any_moment_leaves_nothing_and_the_work_can_be_done_again(
-    qc_database: Engine, qc_settings: Settings, name: str, monkeypatch: pytest.MonkeyPatch
+    qc_database: Engine, qc_settings: Settings, name: str
 ) -> None:
-    monkeypatch.setattr("dcc.qc.apply.documents.CHUNK", 7)
     work = prepared(qc_database)[name]
     before = all_rows(qc_database)
     chance = random.Random(f"kills of {name}")

@@ -30,6 +30,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection, Engine, Row, Table, func, insert, select, update
 
 from dcc.databases.columns import utc_now
+from dcc.databases.list_parameters import change_rows, rows_with
 from dcc.databases.transactions import run_writing
 from dcc.documents.origins import Origin
 from dcc.naming import Action
@@ -48,12 +49,10 @@ from dcc.qc.apply.upload_findings import (
 )
 from dcc.qc.apply.upload_lock import PATIENCE_SECONDS, Reserved, lock_centres, reserve_ids
 from dcc.qc.apply.versions import (
-    CHUNK,
     Version,
     current_versions,
     end_versions,
     experiments_about,
-    in_chunks,
     open_versions,
 )
 from dcc.qc.models import BLOCK, DOCUMENT, ENTITY_TABLES, FINDING, LIFETIME, MEASUREMENT, RUN
@@ -295,9 +294,7 @@ class _Application:
     def _end(self, one: _Decided) -> None:
         """Write which versions of entities end, and which of the written ones did not take effect."""
         for kind, ids in one.not_current.items():
-            table = ENTITY_TABLES[kind]
-            for chunk in in_chunks(ids):
-                self._connection.execute(update(table).where(table.c.id.in_(chunk)).values(is_current=False))
+            change_rows(self._connection, ENTITY_TABLES[kind].c.id, ids, is_current=False)
         for kind, ids in one.ended.items():
             end_versions(self._connection, kind, ids, one.applied.document_id)
 
@@ -631,8 +628,5 @@ def others_of(connection: Connection, document_ids: Sequence[int], rights: Right
     """The centres other than the archive's in stored documents, without counts."""
     if rights is None:
         return ()
-    centres: set[str] = set()
-    for start in range(0, len(document_ids), CHUNK):
-        some = document_ids[start : start + CHUNK]
-        centres.update(connection.scalars(select(BLOCK.c.centre).distinct().where(BLOCK.c.document_id.in_(some))))
-    return tuple(OtherCentre(centre, {}) for centre in sorted(centres - {rights.own}))
+    blocks = rows_with(connection, select(BLOCK.c.centre).distinct(), BLOCK.c.document_id, document_ids)
+    return tuple(OtherCentre(centre, {}) for centre in sorted({row.centre for row in blocks} - {rights.own}))

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection, Engine, select, update
 
+from dcc.databases.list_parameters import rows_with
 from dcc.databases.transactions import run_writing
 from dcc.errors import NotFoundError
 from dcc.naming import Action
 from dcc.qc.apply.signatures import check_signature
 from dcc.qc.apply.upload_lock import PATIENCE_SECONDS, lock_centres_of
-from dcc.qc.apply.versions import CHUNK
 from dcc.qc.models import DOCUMENT, FINDING
 from dcc.rules.upload import OWNERSHIP
 from dcc.vocabulary import DocumentState
@@ -19,15 +19,10 @@ from dcc.vocabulary import DocumentState
 
 def held_for(connection: Connection, document_ids: Sequence[int]) -> dict[int, set[str]]:
     """The centres because of whose data documents are held, by the documents' ids."""
+    query = select(FINDING.c.document_id, FINDING.c.value).where(FINDING.c.rule == OWNERSHIP, FINDING.c.is_active)
     found: dict[int, set[str]] = {}
-    for start in range(0, len(document_ids), CHUNK):
-        query = select(FINDING.c.document_id, FINDING.c.value).where(
-            FINDING.c.document_id.in_(document_ids[start : start + CHUNK]),
-            FINDING.c.rule == OWNERSHIP,
-            FINDING.c.is_active,
-        )
-        for document_id, centre in connection.execute(query):
-            found.setdefault(document_id, set()).add(centre)
+    for document_id, centre in rows_with(connection, query, FINDING.c.document_id, document_ids):
+        found.setdefault(document_id, set()).add(centre)
     return found
 
 

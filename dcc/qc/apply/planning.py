@@ -12,11 +12,12 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Engine, FromClause, RowMapping, and_, case, null, select
 
+from dcc.databases.list_parameters import portions, rows_with
 from dcc.databases.transactions import run_writing
 from dcc.qc.apply.documents import Applied, ToApply, apply_on
 from dcc.qc.apply.ownership import NotPermitted
 from dcc.qc.apply.upload_lock import PATIENCE_SECONDS
-from dcc.qc.apply.versions import UPDATED, in_chunks, key_columns, key_of_row, same_text
+from dcc.qc.apply.versions import UPDATED, key_columns, key_of_row, same_text
 from dcc.qc.models import ENTITY_TABLES, EXPERIMENT, LIFETIME, MEASUREMENT, NAMED, RUN, SPECIMEN
 from dcc.rules.upload import describe
 from dcc.vocabulary import EntityKind
@@ -115,11 +116,11 @@ def _pairs(connection: Connection, kind: EntityKind, document_id: int) -> Iterat
     ended = _versions(connection, kind, LIFETIME.c.ended_by, document_id)
     opened = _versions(connection, kind, LIFETIME.c.opened_by, document_id)
     by_key = {_key(kind, row): row_id for row_id, row in opened.items()}
-    for chunk in in_chunks(ended.items()):
-        old = dict(chunk)
+    for chunk in portions(ended):
+        old = {row_id: ended[row_id] for row_id in chunk}
         ids = [by_key.pop(_key(kind, row)) for row in old.values() if _key(kind, row) in by_key]
         yield old, {row_id: opened[row_id] for row_id in ids}
-    for rest in in_chunks(by_key.values()):
+    for rest in portions(by_key.values()):
         yield {}, {row_id: opened[row_id] for row_id in rest}
 
 
@@ -224,9 +225,5 @@ def _found_contexts(
 ) -> set[TouchedContext]:
     place = [MEASUREMENT.c[name] for name in _PLACE]
     statement = select(*place, *whose).distinct().select_from(source)
-    found: set[TouchedContext] = set()
-    for chunk in in_chunks(ids):
-        rows = connection.execute(statement.where(column.in_(chunk)))
-        for centre, pipeline, procedure, parameter, genotype, strain in rows:
-            found.add(TouchedContext(centre, pipeline, genotype, strain, procedure, parameter))
-    return found
+    found = rows_with(connection, statement, column, ids)
+    return {TouchedContext(row[0], row[1], *row[4:], *row[2:4]) for row in found}

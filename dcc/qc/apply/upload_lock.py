@@ -26,8 +26,8 @@ from sqlalchemy.exc import DBAPIError
 from dcc.databases.columns import utc_now
 from dcc.databases.database import OUTAGE_SECONDS
 from dcc.databases.engines import is_contention
+from dcc.databases.list_parameters import rows_with
 from dcc.databases.transactions import run_reading
-from dcc.qc.apply.versions import in_chunks
 from dcc.qc.models import BLOCK, CENTRE_LOCK, DOCUMENT, RESERVED_IDS, UPLOAD_LOCK
 from dcc.qc.models.base import CENTRE_LENGTH
 
@@ -77,13 +77,13 @@ def lock_centres_of(connection: Connection, document_ids: Collection[int]) -> No
 
 def centres_of(connection: Connection, document_ids: Collection[int]) -> set[str]:
     """The centres from which documents, or those that they withdrew, came, and whose data they have."""
-    centres: set[str] = set()
-    for chunk in in_chunks(sorted(document_ids)):
-        rows = connection.execute(select(DOCUMENT.c.centre, DOCUMENT.c.undoes).where(DOCUMENT.c.id.in_(chunk))).all()
-        with_data = {*chunk, *(row.undoes for row in rows if row.undoes is not None)}
-        centres.update(row.centre for row in rows)
-        centres.update(connection.scalars(select(BLOCK.c.centre).distinct().where(BLOCK.c.document_id.in_(with_data))))
-    return centres
+    own = rows_with(connection, select(DOCUMENT.c.centre, DOCUMENT.c.undoes), DOCUMENT.c.id, document_ids)
+    centres, undone = set[str](), set[int]()
+    for centre, undoes in own:
+        centres.add(centre)
+        undone.update(() if undoes is None else (undoes,))
+    blocks = rows_with(connection, select(BLOCK.c.centre).distinct(), BLOCK.c.document_id, {*document_ids, *undone})
+    return centres.union(row.centre for row in blocks)
 
 
 @contextmanager

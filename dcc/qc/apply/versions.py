@@ -5,10 +5,9 @@ Entities are identified by their keys (`entity_keys`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import date
-from itertools import count, islice
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import (
     Column,
@@ -24,20 +23,14 @@ from sqlalchemy import (
     insert,
     literal,
     select,
-    update,
 )
 
-from dcc.databases.list_parameters import as_json, texts_given, texts_in
+from dcc.databases.list_parameters import as_json, change_rows, portions, rows_with, texts_given, texts_in
 from dcc.qc.models import ENTITY_TABLES, EXPERIMENT, LIFETIME, NAMED
 from dcc.qc.models.base import ID_LENGTH
 from dcc.qc.rows.bulk import insert_bulk
 from dcc.qc.rows.entity_keys import Key, iso_day
 from dcc.vocabulary import EntityKind
-
-T = TypeVar("T")
-
-CHUNK: Final = 2_000
-"""The most ids or names in one statement."""
 
 _KEY_COLUMNS: Final[dict[EntityKind, tuple[str, ...]]] = {
     EntityKind.SPECIMEN: ("centre", "specimen_id"),
@@ -79,7 +72,11 @@ def same_key(kind: EntityKind, one: Any, other: Any) -> ColumnElement[bool]:
             left == right if isinstance(left, Column) and not left.nullable else left.is_not_distinct_from(right)
             for left, right in rest
         ),
-        *(_same_length(left, right) for left, right in rest if isinstance(left.type, String)),
+        *(
+            func.coalesce(func.length(left), -1) == func.coalesce(func.length(right), -1)
+            for left, right in rest
+            if isinstance(left.type, String)
+        ),
     )
 
 
@@ -92,12 +89,8 @@ def same_text(left: ColumnElement[Any], right: ColumnElement[Any] | str) -> Colu
     return and_(left == right, func.length(left) == func.length(right))
 
 
-def _same_length(left: ColumnElement[Any], right: ColumnElement[Any]) -> ColumnElement[bool]:
-    return func.coalesce(func.length(left), -1) == func.coalesce(func.length(right), -1)
-
-
 def current_versions(connection: Connection, kind: EntityKind, keys: Collection[Key]) -> dict[Key, Version]:
-    """The current versions of these entities, if they have one. A statement for each centre and `CHUNK` names."""
+    """The current versions of these entities, if they have one. A statement for each centre and 2,000 names."""
     names: dict[Any, set[Any]] = {}
     for key in keys:
         names.setdefault(key[0], set()).add(key[1])
@@ -105,7 +98,7 @@ def current_versions(connection: Connection, kind: EntityKind, keys: Collection[
     statement = (_CURRENT if connection.dialect.name == "sqlite" else _CURRENT_ON_SERVER)[kind]
     for centre, of_centre in names.items():
         of_centre.discard(None)
-        for chunk in in_chunks(sorted(of_centre)):
+        for chunk in portions(of_centre):
             rows = connection.execute(statement, {"of_centre": centre, "names": as_json(chunk)})
             found |= {key_of_row(row[2:]): Version(row[0], row[1]) for row in rows}
     # Databases may treat texts as equal that differ in trailing blanks: only the given keys count.
@@ -146,16 +139,13 @@ def key_of_row(values: Sequence[Any]) -> Key:
 def experiments_about(connection: Connection, keys: Collection[Key]) -> dict[Key, list[str]]:
     """The experimentIDs of the current experiments on these specimens, if they have any."""
     columns = (EXPERIMENT.c.centre, NAMED.c.specimen_id, EXPERIMENT.c.experiment_id)
+    about = select(*columns).join(EXPERIMENT, EXPERIMENT.c.id == NAMED.c.experiment_row).where(EXPERIMENT.c.is_current)
     found: dict[Key, list[str]] = {}
-    for chunk in in_chunks(sorted({str(key[1]) for key in keys})):
-        statement = (
-            select(*columns)
-            .join(EXPERIMENT, EXPERIMENT.c.id == NAMED.c.experiment_row)
-            .where(NAMED.c.specimen_id.in_(chunk), EXPERIMENT.c.is_current)
-            .order_by(EXPERIMENT.c.id)
-        )
-        for centre, specimen_id, experiment_id in connection.execute(statement):
-            found.setdefault((centre, specimen_id), []).append(experiment_id)
+    names = {str(key[1]) for key in keys}
+    for centre, specimen_id, experiment_id in rows_with(
+        connection, about.order_by(EXPERIMENT.c.id), NAMED.c.specimen_id, names
+    ):
+        found.setdefault((centre, specimen_id), []).append(experiment_id)
     return {key: found[key] for key in keys if key in found}
 
 
@@ -174,26 +164,17 @@ def open_versions(connection: Connection, kind: EntityKind, row_ids: range, firs
 
 def end_versions(connection: Connection, kind: EntityKind, ids: Iterable[int], document_id: int) -> None:
     """End current versions by a document."""
-    table = ENTITY_TABLES[kind]
-    for chunk in in_chunks(ids):
-        connection.execute(update(table).where(table.c.id.in_(chunk)).values(is_current=False))
-        of_these = (LIFETIME.c.entity_kind == kind.value) & LIFETIME.c.entity_id.in_(chunk)
-        connection.execute(update(LIFETIME).where(of_these, LIFETIME.c.ended_by.is_(None)).values(ended_by=document_id))
+    ended = sorted(ids)
+    change_rows(connection, ENTITY_TABLES[kind].c.id, ended, is_current=False)
+    are_open = (LIFETIME.c.entity_kind == kind.value) & LIFETIME.c.ended_by.is_(None)
+    change_rows(connection, LIFETIME.c.entity_id, ended, are_open, ended_by=document_id)
 
 
 def reopen_versions(
-    connection: Connection, kind: EntityKind, ids: Iterable[int], document_id: int, first_id: int
+    connection: Connection, kind: EntityKind, ids: Collection[int], document_id: int, first_id: int
 ) -> None:
     """Make ended versions current again by a document; lifetimes have ids from `first_id` on."""
-    table, new_ids = ENTITY_TABLES[kind], count(first_id)
-    for chunk in in_chunks(ids):
-        connection.execute(update(table).where(table.c.id.in_(chunk)).values(is_current=True))
-        rows = [(next(new_ids), kind.value, row_id, document_id, None) for row_id in chunk]
+    change_rows(connection, ENTITY_TABLES[kind].c.id, ids, is_current=True)
+    rows = [(number, kind.value, row_id, document_id, None) for number, row_id in enumerate(sorted(ids), first_id)]
+    if rows:
         insert_bulk(connection, LIFETIME, rows)
-
-
-def in_chunks(items: Iterable[T]) -> Iterator[list[T]]:
-    """The items in lists of at most `CHUNK`."""
-    iterator = iter(items)
-    while chunk := list(islice(iterator, CHUNK)):
-        yield chunk

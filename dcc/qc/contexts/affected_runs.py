@@ -10,13 +10,21 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, exists, func, select, union_all, update
+from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, exists, func, select, union_all
 
-from dcc.databases.list_parameters import AT_ONCE, as_json, listed, numbers_in, numbers_of, only_compared
+from dcc.databases.list_parameters import (
+    AT_ONCE,
+    as_json,
+    change_rows,
+    listed,
+    numbers_in,
+    numbers_of,
+    only_compared,
+    portions,
+)
 from dcc.databases.row_texts import rows_of
 from dcc.naming import DocumentKind
 from dcc.qc.apply.upload_lock import lock_centres_of
-from dcc.qc.apply.versions import in_chunks
 from dcc.qc.models import DOCUMENT, EXPERIMENT, LIFETIME, LINE, NAMED, RUN, SPECIMEN
 from dcc.vocabulary import DocumentAction, DocumentState, EntityKind
 
@@ -107,8 +115,7 @@ def _first_documents(connection: Connection, condition: ColumnElement[bool], is_
 def mark_built(connection: Connection, document_ids: Sequence[int], *, overviews: bool) -> None:
     """Record that contexts, or overviews too, include documents."""
     values = {"overviews_built": True} if overviews else {"contexts_built": True, "overviews_built": False}
-    for chunk in in_chunks(document_ids):
-        connection.execute(update(DOCUMENT).where(DOCUMENT.c.id.in_(chunk)).values(values))
+    change_rows(connection, DOCUMENT.c.id, document_ids, **values)
 
 
 def runs_for_contexts(connection: Connection, document_ids: Collection[int]) -> dict[int, int]:
@@ -141,7 +148,7 @@ def _touched(connection: Connection, document_ids: Collection[int], touching: _T
     """By a statement of `_touching`."""
     found: dict[int, int] = {}
     # Documents are queried oldest first: those of a later chunk are newer.
-    for chunk in in_chunks(sorted(document_ids)):
+    for chunk in portions(document_ids):
         found.update(_touched_by(connection, chunk, touching))
     return found
 

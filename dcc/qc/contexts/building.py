@@ -17,10 +17,9 @@ from sqlalchemy import Connection, Engine, func, select
 
 from dcc.data_outcomes import ContextCounts, ContextsBuilt
 from dcc.databases.columns import utc_now
-from dcc.databases.list_parameters import portions
+from dcc.databases.list_parameters import portions, rows_with
 from dcc.databases.transactions import run_reading, run_writing
 from dcc.qc.apply.upload_lock import PATIENCE_SECONDS, lock_all
-from dcc.qc.apply.versions import in_chunks
 from dcc.qc.contexts.affected_runs import (
     OfArchives,
     due_for_contexts,
@@ -204,12 +203,9 @@ def _counts(connection: Connection, happened: Mapping[tuple[str, ContextEvent], 
     procedures: dict[str, Counter[str]] = {centre: Counter() for centre in centres}
     columns = (CONTEXT.c.centre, CONTEXT.c.state, CONTEXT.c.procedure_id)
     statement = select(*columns, func.count(), func.sum(CONTEXT.c.measurements)).group_by(*columns)
-    for chunk in in_chunks(centres):
-        for centre, state, procedure, contexts, measurements in connection.execute(
-            statement.where(CONTEXT.c.centre.in_(chunk))
-        ):
-            states[centre][ContextState(state)] += contexts
-            procedures[centre][procedure] += int(measurements)
+    for centre, state, procedure, contexts, measurements in rows_with(connection, statement, CONTEXT.c.centre, centres):
+        states[centre][ContextState(state)] += contexts
+        procedures[centre][procedure] += int(measurements)
     return tuple(
         ContextCounts(
             centre,

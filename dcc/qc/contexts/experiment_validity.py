@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, exists, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Select, and_, exists, or_, select
 
 from dcc.databases.columns import MYSQL_FAMILY
-from dcc.databases.list_parameters import as_json, numbers_in, only_compared, portions
+from dcc.databases.list_parameters import as_json, change_rows, numbers_in, only_compared, portions
 from dcc.naming import DocumentKind
 from dcc.qc.apply.upload_lock import lock_centres_of
-from dcc.qc.apply.versions import in_chunks
 from dcc.qc.contexts.affected_runs import (
     OfArchives,
     changed_by_documents,
@@ -67,8 +66,7 @@ def _judge_by_animals(connection: Connection, experiments: Iterable[int]) -> Non
 
 
 def _set(connection: Connection, experiments: Iterable[int], validity: int) -> None:
-    for chunk in in_chunks(sorted(set(experiments))):
-        connection.execute(update(EXPERIMENT).where(EXPERIMENT.c.id.in_(chunk)).values(validity=validity))
+    change_rows(connection, EXPERIMENT.c.id, set(experiments), validity=validity)
 
 
 def _named_by(specimen: Any) -> Any:

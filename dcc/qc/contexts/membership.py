@@ -25,8 +25,7 @@ from sqlalchemy import (
     union_all,
 )
 
-from dcc.databases.list_parameters import as_json, listed, numbers_in, numbers_of, only_compared
-from dcc.qc.apply.versions import in_chunks
+from dcc.databases.list_parameters import as_json, listed, numbers_in, numbers_of, only_compared, portions
 from dcc.qc.contexts.affected_runs import own_strain, same_length
 from dcc.qc.contexts.run_ranges import Given, of_runs
 from dcc.qc.models import COLONY, EXPERIMENT, HOUSING, LINE, MEASUREMENT, MEMBER, NAMED, RUN, SPECIMEN
@@ -168,7 +167,7 @@ def _without_blanks(said: Sequence[Any]) -> list[Any]:
 
 def replace_members(connection: Connection, before: Iterable[Member], members: Collection[Member]) -> None:
     """Count runs, counted under `before`, only under these genotypes and strains."""
-    for chunk in in_chunks(sorted({member.procedure_run_id for member in before})):
+    for chunk in portions({member.procedure_run_id for member in before}):
         connection.execute(_FORGET, {"runs": chunk})
     if members:
         insert_bulk(connection, MEMBER, sorted(members))

@@ -14,9 +14,8 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Select, and_, bindparam, delete, exists, select
 
-from dcc.databases.list_parameters import only_compared
+from dcc.databases.list_parameters import only_compared, portions
 from dcc.qc.apply.upload_lock import aside, upsert
-from dcc.qc.apply.versions import in_chunks
 from dcc.qc.contexts.run_ranges import Given, of_runs
 from dcc.qc.models import GROUP, METADATA, OVERVIEW_ANIMAL, PARAMETER, PROCEDURE
 from dcc.reference.impress import ParameterType
@@ -137,7 +136,7 @@ def keep_groups(connection: Connection, groups: Iterable[Group]) -> None:
     All centres see them at once, whatever becomes of the transaction.
     """
     by_checksum = {group.checksum: group for group in groups}
-    for chunk in in_chunks(sorted(by_checksum)):
+    for chunk in portions(by_checksum):
         kept = select(GROUP.c.checksum).where(GROUP.c.checksum.in_(chunk)).with_for_update(read=True)
         while new := set(chunk).difference(connection.scalars(kept)):
             with aside(connection) as own:
@@ -148,7 +147,7 @@ def remove_unused_groups(connection: Connection) -> None:
     """Remove groups without a procedure run, except those about to be used."""
     used = exists().where(OVERVIEW_ANIMAL.c.metadata_group == GROUP.c.checksum)
     unused = connection.scalars(select(GROUP.c.checksum).where(~used)).all()
-    for chunk in in_chunks(unused):
+    for chunk in portions(unused):
         free = select(GROUP.c.checksum).where(GROUP.c.checksum.in_(chunk), ~used).with_for_update(skip_locked=True)
         for checksum in connection.scalars(free).all():
             connection.execute(delete(GROUP).where(GROUP.c.checksum == checksum))

@@ -26,7 +26,6 @@ from sqlalchemy import (
 
 from dcc.databases.list_parameters import as_json, numbers_in, only_compared, portions
 from dcc.databases.row_texts import as_text, rows_in
-from dcc.qc.apply.versions import in_chunks
 from dcc.qc.contexts.membership import genotype_of, of_snapshot, strain_of, with_specimens
 from dcc.qc.contexts.metadata_groups import (
     Group,
@@ -52,7 +51,7 @@ def renew_animals(
         rows, groups = _look_at(connection, portion, basis[COLONIES], important)
         older = [run_id for run_id in portion if run_id <= newest]
         shown = connection.execute(_SHOWN, {"runs": as_json(older)}).all() if older else ()
-        for chunk in in_chunks(older if shown else ()):
+        for chunk in portions(older if shown else ()):
             connection.execute(_FORGET, {"runs": chunk})
         keep_groups(connection, groups)
         if rows:

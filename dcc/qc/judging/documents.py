@@ -11,17 +11,19 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from itertools import islice
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
-from sqlalchemy import Connection, bindparam, update
+from sqlalchemy import Connection, bindparam, select, update
 
 from dcc.data_outcomes import FindingEntry
 from dcc.databases.columns import utc_now
+from dcc.databases.list_parameters import rows_with
 from dcc.declarations import NO_DETAILS
 from dcc.documents.contents import Content
 from dcc.documents.origins import Origin
+from dcc.errors import NotFoundError
 from dcc.naming import Action, DocumentKind
-from dcc.qc.judging.entity_places import EntityPlaces, Place
+from dcc.qc.judging.entity_places import EntityPlaces, Invalid, Place, set_validity
 from dcc.qc.judging.finding_store import (
     MESSAGE_LENGTH,
     VALUE_LENGTH,
@@ -36,8 +38,6 @@ from dcc.qc.judging.finding_store import (
     upload_findings,
 )
 from dcc.qc.judging.lookups import SqlLookups
-from dcc.qc.judging.stored_documents import StoredDocument, lock_documents, require_standing
-from dcc.qc.judging.validity import Invalid, set_validity
 from dcc.qc.models import DOCUMENT
 from dcc.reference.loading import ReferenceData
 from dcc.rules.catalogue import CATALOGUE
@@ -45,6 +45,7 @@ from dcc.rules.checking import JUDGED_AT_UPLOAD, check_contents
 from dcc.rules.context import DocumentContext
 from dcc.rules.findings import MORE_RULE, Finding, Severity, facts_of
 from dcc.rules.waivers import Judged, Waiver, apply_waivers
+from dcc.vocabulary import DocumentAction, DocumentState
 
 LIMIT: Final = 1_000
 """The most active findings, and the most others, recorded for a document by default."""
@@ -107,6 +108,49 @@ class Judgement:
     counts: Mapping[tuple[str, Severity], int]
     added: tuple[FindingEntry, ...]
     cleared: tuple[FindingEntry, ...]
+
+
+class StoredDocument(NamedTuple):
+    """The data of a document that judging needs."""
+
+    id: int
+    tracker_id: int | None
+    kind: str
+    centre: str
+    action: str
+    state: str
+    judged_by: str | None
+    origin: str | None
+
+    @property
+    def was_judged(self) -> bool:
+        """Whether it was ever judged; before that, the validity of its entities is unknown."""
+        return self.judged_by is not None
+
+    @property
+    def deletes(self) -> bool:
+        """Whether it deletes."""
+        return self.action == DocumentAction.DELETE.value
+
+    @property
+    def stands(self) -> bool:
+        """Whether it was not withdrawn."""
+        return self.state != DocumentState.UNDONE.value
+
+
+def lock_documents(connection: Connection, document_ids: Iterable[int]) -> dict[int, StoredDocument]:
+    """The existing documents with these ids, locked against other judgements until the transaction ends."""
+    locked = select(*(DOCUMENT.c[name] for name in StoredDocument._fields)).order_by(DOCUMENT.c.id).with_for_update()
+    return {row.id: StoredDocument._make(row) for row in rows_with(connection, locked, DOCUMENT.c.id, document_ids)}
+
+
+def require_standing(document_id: int, document: StoredDocument | None) -> StoredDocument:
+    """A document; raises NotFoundError if it is missing or was withdrawn."""
+    if document is None:
+        raise NotFoundError(f"There is no document {document_id} in the QC database. Look up which there are.")
+    if not document.stands:
+        raise NotFoundError(f"Document {document_id} was withdrawn. To bring it back, retry its archive.")
+    return document
 
 
 def judge_document(connection: Connection, document_id: int, contents: Iterable[Content], basis: Basis) -> Judgement:

@@ -1,17 +1,19 @@
-"""The rows of findings: looks up positions in the document, for many findings at once."""
+"""The rows that findings are about, and the validity of versions: those without an error in or above them."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
-from sqlalchemy import Connection, select
+from sqlalchemy import BindParameter, Connection, Table, bindparam, select, update
 
-from dcc.qc.apply.versions import in_chunks
+from dcc.databases.list_parameters import change_rows, portions, rows_with
+from dcc.naming import DocumentKind
 from dcc.qc.models import BLOCK, ENTITY_TABLES, LIFETIME
 from dcc.rules.findings import Finding
-from dcc.vocabulary import EntityKind
+from dcc.vocabulary import EntityKind, Validity
 
 
 class Place(NamedTuple):
@@ -73,25 +75,86 @@ class EntityPlaces:
             by_block[block_id].add(position)
         found: dict[tuple[int, int], _Version] = {}
         ended: dict[int, tuple[int, int]] = {}
-        for blocks in in_chunks(sorted(by_block)):
-            for positions in in_chunks(sorted(set().union(*(by_block[block_id] for block_id in blocks)))):
-                here = table.block_id.in_(blocks) & table.position.in_(positions)
-                for row in self._connection.execute(
-                    select(table.id, table.block_id, table.position, table.is_current).where(here)
-                ):
-                    found[row.block_id, row.position] = _Version(row.id, None)
-                    if not row.is_current:
-                        ended[row.id] = (row.block_id, row.position)
+        columns = (table.id, table.block_id, table.position, table.is_current)
+        for blocks in portions(by_block):
+            positions = set[int]().union(*(by_block[block_id] for block_id in blocks))
+            here = select(*columns).where(table.block_id.in_(blocks))
+            for row in rows_with(self._connection, here, table.position, positions):
+                found[row.block_id, row.position] = _Version(row.id, None)
+                if not row.is_current:
+                    ended[row.id] = (row.block_id, row.position)
         for row_id, document_id in self._ended(kind, ended).items():
             found[ended[row_id]] = _Version(row_id, document_id)
         return found
 
     def _ended(self, kind: EntityKind, ids: dict[int, tuple[int, int]]) -> dict[int, int]:
         """The last document that ended each of the versions that were ever current."""
-        found: dict[int, int] = {}
-        for chunk in in_chunks(sorted(ids)):
-            of_these = (LIFETIME.c.entity_kind == kind.value) & LIFETIME.c.entity_id.in_(chunk)
-            ends = select(LIFETIME.c.entity_id, LIFETIME.c.ended_by).where(of_these, LIFETIME.c.ended_by.is_not(None))
-            for row_id, document_id in self._connection.execute(ends.order_by(LIFETIME.c.ended_by)):
-                found[row_id] = document_id
-        return found
+        ends = select(LIFETIME.c.entity_id, LIFETIME.c.ended_by).where(LIFETIME.c.entity_kind == kind.value)
+        ends = ends.where(LIFETIME.c.ended_by.is_not(None)).order_by(LIFETIME.c.ended_by)
+        return dict(rows_with(self._connection, ends, LIFETIME.c.entity_id, ids))
+
+
+_OF_DOCUMENT: Final[BindParameter[int]] = bindparam("document")
+_KNOWN: Final = {
+    kind: select(table.c.id).where(table.c.document_id == _OF_DOCUMENT, table.c.validity == Validity.INVALID)
+    for kind, table in ENTITY_TABLES.items()
+}
+"""The versions of a document that are known to be invalid."""
+_UNJUDGED: Final = {
+    kind: update(table)
+    .where(table.c.document_id == _OF_DOCUMENT, table.c.validity == Validity.UNJUDGED)
+    .values(validity=Validity.VALID)
+    for kind, table in ENTITY_TABLES.items()
+}
+"""Sets the versions of a document that were not judged yet to valid."""
+
+
+@dataclass
+class Invalid:
+    """Where the errors of a document are: in rows of entities, in centre elements, or in the document as a whole."""
+
+    entities: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
+    blocks: set[int] = field(default_factory=set)
+    whole: bool = False
+
+    def add(self, place: Place) -> None:
+        """Add an error's place; an error in an entity that was not written makes nothing invalid."""
+        if place.kind is None:
+            self.whole = True
+        elif place.id is not None and place.kind == BLOCK.name:
+            self.blocks.add(place.id)
+        elif place.id is not None:
+            self.entities[place.kind].add(place.id)
+
+
+def set_validity(connection: Connection, document_id: int, kind: DocumentKind, invalid: Invalid) -> bool:
+    """Set the validity of all versions that a document brought; returns whether anything changed.
+
+    A few statements, and one for every 2,000 versions whose validity changes.
+    """
+    changed = [_set(connection, document_id, each, invalid) for each in kinds_in(kind)]
+    return any(changed)
+
+
+def kinds_in(kind: DocumentKind) -> list[EntityKind]:
+    """The kinds of entities in a kind of document."""
+    if kind is DocumentKind.SPECIMEN:
+        return [EntityKind.SPECIMEN]
+    return [each for each in EntityKind if each is not EntityKind.SPECIMEN]
+
+
+def _set(connection: Connection, document_id: int, kind: EntityKind, invalid: Invalid) -> bool:
+    table = ENTITY_TABLES[kind]
+    known = set(connection.scalars(_KNOWN[kind], {"document": document_id}))
+    wrong = _wrong(connection, document_id, table, invalid)
+    for ids, validity in ((wrong - known, Validity.INVALID), (known - wrong, Validity.VALID)):
+        change_rows(connection, table.c.id, ids, validity=validity)
+    return connection.execute(_UNJUDGED[kind], {"document": document_id}).rowcount > 0 or known != wrong
+
+
+def _wrong(connection: Connection, document_id: int, table: Table, invalid: Invalid) -> set[int]:
+    mine = select(table.c.id).where(table.c.document_id == document_id)
+    if invalid.whole:
+        return set(connection.scalars(mine))
+    in_blocks = rows_with(connection, mine, table.c.block_id, invalid.blocks)
+    return invalid.entities.get(table.name, set()).union(row.id for row in in_blocks)

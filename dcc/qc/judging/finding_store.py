@@ -14,9 +14,9 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection, FromClause, Row, bindparam, func, insert, select, update
 
 from dcc.databases.columns import utc_now
+from dcc.databases.list_parameters import change_rows, rows_with
 from dcc.declarations import details_kept
 from dcc.messages import Details
-from dcc.qc.apply.versions import in_chunks
 from dcc.qc.models import BLOCK, ENTITY_TABLES, EXPERIMENT, FINDING, SPECIMEN
 from dcc.rules.upload import UPLOAD_RULES
 from dcc.vocabulary import Severity
@@ -97,6 +97,12 @@ class FindingRow(NamedTuple):
         """Its identity."""
         return (self.rule, self.line, self.path, self.value, self.message)
 
+    def columns(self) -> dict[str, Any]:
+        """Its columns in the table, without its document."""
+        values = self._asdict()
+        del values["verdict"]
+        return values | self.verdict._asdict()
+
 
 class StoredFinding(NamedTuple):
     """A stored finding, and its id."""
@@ -145,20 +151,7 @@ def upload_findings(connection: Connection, document_id: int, centre: str) -> It
 
 def _stored(row: Row[Any]) -> StoredFinding:
     verdict = Verdict(Severity(row.severity), row.snapshot_id, row.waiver_id, row.is_active)
-    kept = FindingRow(
-        row.rule,
-        row.code,
-        row.details,
-        row.cause,
-        row.message,
-        row.line,
-        row.path,
-        row.value,
-        row.entity_kind,
-        row.entity_id,
-        verdict,
-    )
-    return StoredFinding(row.id, kept)
+    return StoredFinding(row.id, FindingRow._make((*(getattr(row, name) for name in FindingRow._fields[:-1]), verdict)))
 
 
 def replace_findings(
@@ -200,24 +193,14 @@ def replace_findings(
 def restate(connection: Connection, changed: Mapping[Verdict, Collection[int]]) -> None:
     """Change the severity, snapshot, waiver or activity of the findings with these ids."""
     for verdict, ids in changed.items():
-        values = verdict._asdict() | {"severity": verdict.severity.value}
-        for chunk in in_chunks(sorted(ids)):
-            connection.execute(update(FINDING).where(FINDING.c.id.in_(chunk)).values(values))
+        change_rows(connection, FINDING.c.id, ids, **verdict._asdict())
 
 
 def _insert(connection: Connection, document_id: int, tracker_id: int | None, rows: Sequence[FindingRow]) -> None:
     if not rows:
         return
     common = {"document_id": document_id, "tracker_id": tracker_id, "created": utc_now()}
-    names = FindingRow._fields[:-1]
-    values = [
-        common
-        | dict(zip(names, row[:-1], strict=True))
-        | row.verdict._asdict()
-        | {"severity": row.verdict.severity.value}
-        for row in rows
-    ]
-    connection.execute(insert(FINDING), values)
+    connection.execute(insert(FINDING), [common | row.columns() for row in rows])
 
 
 def _close(connection: Connection, gone: Sequence[StoredFinding], ended_by: Mapping[Key, int]) -> None:
@@ -230,9 +213,7 @@ def _close(connection: Connection, gone: Sequence[StoredFinding], ended_by: Mapp
         by_document[document_id].append(one.id)
     now = utc_now()
     for document_id, ids in by_document.items():
-        for chunk in in_chunks(ids):
-            closed = update(FINDING).where(FINDING.c.id.in_(chunk))
-            connection.execute(closed.values(is_active=False, closed=now, closed_by=document_id))
+        change_rows(connection, FINDING.c.id, ids, is_active=False, closed=now, closed_by=document_id)
 
 
 _OF_ARRIVALS: Final = {"E4": EXPERIMENT, "S14": SPECIMEN}
@@ -247,9 +228,8 @@ def _arrivals(connection: Connection, ids: Sequence[int]) -> dict[int, int]:
         same = (specimen.c.centre == owner.c.centre) & (specimen.c.specimen_id == FINDING.c.value)
         source = FINDING.join(owner, owner.c.id == FINDING.c.entity_id).join(specimen, same & specimen.c.is_current)
         columns = (FINDING.c.id, specimen.c.document_id, specimen.c.specimen_id, FINDING.c.value)
-        for chunk in in_chunks(ids):
-            of_these = FINDING.c.id.in_(chunk) & (FINDING.c.rule == rule)
-            for row in connection.execute(select(*columns).select_from(source).where(of_these)):
-                if row.specimen_id == row.value:
-                    found[row.id] = row.document_id
+        query = select(*columns).select_from(source).where(FINDING.c.rule == rule)
+        for row in rows_with(connection, query, FINDING.c.id, ids):
+            if row.specimen_id == row.value:
+                found[row.id] = row.document_id
     return found

@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import date, datetime, time
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Select, Table, and_, bindparam, exists, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Select, Table, and_, bindparam, exists, func, or_, select
 
-from dcc.qc.apply.versions import in_chunks
+from dcc.databases.list_parameters import change_rows, portions, rows_with
 from dcc.qc.judging.finding_store import FINDING_AND_OWNER, OWN_CENTRE, OWN_PROCEDURE
 from dcc.qc.models import (
     DOCUMENT,
@@ -47,14 +47,15 @@ def documents_to_judge_again(connection: Connection, document_ids: Collection[in
     found: set[int] = set()
     # Reading all specimens of many documents is expensive, and useless without a finding on any.
     about_specimens = connection.scalar(_ABOUT_SPECIMENS) is not None
-    for chunk in in_chunks(sorted(set(document_ids))):
+    for chunk in portions(set(document_ids)):
         for statement in _touched_by(chunk, about_specimens=about_specimens):
             found.update(connection.scalars(statement))
         # Others open versions of their own.
         withdrawals = connection.scalars(_WITHDRAWALS, {"documents": chunk}).all()
         for statement in _brought_back_by(withdrawals) if withdrawals else ():
             found.update(connection.scalars(statement))
-    return _standing(connection, found - set(document_ids))
+    standing = select(DOCUMENT.c.id).where(_STANDS)
+    return sorted(row.id for row in rows_with(connection, standing, DOCUMENT.c.id, found - set(document_ids)))
 
 
 def _touched_by(ids: list[int], *, about_specimens: bool) -> Iterator[Select[Any]]:
@@ -117,8 +118,7 @@ def documents_to_be_judged(connection: Connection) -> list[int]:
 
 def judge_anew(connection: Connection, document_ids: Iterable[int]) -> None:
     """Let the next session judge applied documents again, within a write transaction."""
-    for chunk in in_chunks(sorted(document_ids)):
-        connection.execute(update(DOCUMENT).where(DOCUMENT.c.id.in_(chunk), _STANDS).values(judged_at=None))
+    change_rows(connection, DOCUMENT.c.id, document_ids, _STANDS, judged_at=None)
 
 
 def withdrawals_to_follow(connection: Connection, is_own: Callable[[str], bool] | None = None) -> list[int]:
@@ -133,10 +133,7 @@ def withdrawals_to_follow(connection: Connection, is_own: Callable[[str], bool] 
 
 def withdrawals_of(connection: Connection, document_ids: Iterable[int]) -> list[int]:
     """The withdrawals of documents, by the ids of these."""
-    found: list[int] = []
-    for chunk in in_chunks(sorted(document_ids)):
-        found += connection.scalars(select(DOCUMENT.c.id).where(DOCUMENT.c.undoes.in_(chunk)))
-    return found
+    return [row.id for row in rows_with(connection, select(DOCUMENT.c.id), DOCUMENT.c.undoes, document_ids)]
 
 
 def documents_of_rule(connection: Connection, rule: str, centre: str | None = None) -> list[int]:
@@ -206,10 +203,3 @@ def _with_findings(connection: Connection, which: ColumnElement[bool], centre: s
     if centre is not None:
         statement = statement.where(DOCUMENT.c.centre == centre)
     return sorted(connection.scalars(statement))
-
-
-def _standing(connection: Connection, ids: Iterable[int]) -> list[int]:
-    found: list[int] = []
-    for chunk in in_chunks(sorted(ids)):
-        found += connection.scalars(select(DOCUMENT.c.id).where(DOCUMENT.c.id.in_(chunk), _STANDS))
-    return sorted(found)

@@ -10,7 +10,7 @@ from typing import Final
 
 from sqlalchemy import Connection, bindparam, select
 
-from dcc.qc.apply.versions import in_chunks
+from dcc.databases.list_parameters import portions, rows_with
 from dcc.qc.models import EXPERIMENT, SPECIMEN
 from dcc.rules.context import ExperimentKey, KnownSpecimen, Where
 
@@ -38,7 +38,7 @@ class SqlLookups:
         """The current specimens of a centre that have one of the ids, by their id."""
         found: dict[str, tuple[KnownSpecimen, ...]] = {}
         wanted = frozenset(ids)
-        for chunk in in_chunks(sorted(wanted)):
+        for chunk in portions(wanted):
             rows = self._connection.execute(_SPECIMENS, {"of_centre": centre, "names": chunk}).all()
             for of_centre, specimen_id, document_id, line, gender, dob, lexical in rows:
                 if of_centre == centre and specimen_id in wanted:
@@ -54,12 +54,12 @@ class SqlLookups:
         asked = select(*columns, EXPERIMENT.c.document_id, EXPERIMENT.c.line).order_by(EXPERIMENT.c.id)
         found: dict[ExperimentKey, tuple[Where, ...]] = defaultdict(tuple)
         wanted = frozenset(keys)
-        for chunk in in_chunks(sorted({key.experiment_id for key in wanted})):
-            here = (EXPERIMENT.c.centre == centre) & EXPERIMENT.c.experiment_id.in_(chunk) & EXPERIMENT.c.is_current
-            for row in self._connection.execute(asked.where(here)):
-                key = ExperimentKey(row.experiment_id, row.sequence_id, row.procedure_id)
-                if row.centre == centre and key in wanted:
-                    found[key] += (Where(row.document_id, row.line),)
+        here = asked.where(EXPERIMENT.c.centre == centre, EXPERIMENT.c.is_current)
+        names = {key.experiment_id for key in wanted}
+        for row in rows_with(self._connection, here, EXPERIMENT.c.experiment_id, names):
+            key = ExperimentKey(row.experiment_id, row.sequence_id, row.procedure_id)
+            if row.centre == centre and key in wanted:
+                found[key] += (Where(row.document_id, row.line),)
         return dict(found)
 
 

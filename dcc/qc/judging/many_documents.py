@@ -6,50 +6,19 @@ Most documents have no findings, and had none: these take a few statements toget
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import NamedTuple
 
-from sqlalchemy import Connection, bindparam, func, select, update
+from sqlalchemy import Connection, func, select
 
 from dcc.databases.columns import utc_now
+from dcc.databases.list_parameters import change_rows, rows_with
 from dcc.errors import NotFoundError
 from dcc.naming import DocumentKind
-from dcc.qc.apply.versions import in_chunks
-from dcc.qc.judging.documents import Basis, Judgement, settle
-from dcc.qc.judging.stored_documents import StoredDocument, lock_documents, require_standing
-from dcc.qc.judging.validity import kinds_in
+from dcc.qc.judging.documents import Basis, Judgement, StoredDocument, lock_documents, require_standing, settle
+from dcc.qc.judging.entity_places import kinds_in
 from dcc.qc.models import DOCUMENT, ENTITY_TABLES, FINDING
 from dcc.rules.findings import Finding
 from dcc.vocabulary import EntityKind, Validity
-
-_THESE: Final[Any] = bindparam("documents", expanding=True)
-_NEWEST: Final = select(func.max(DOCUMENT.c.id))
-_WITH_FINDINGS: Final = (
-    select(FINDING.c.document_id).distinct().where(FINDING.c.document_id.in_(_THESE), FINDING.c.closed.is_(None))
-)
-_KNOWN_INVALID: Final = {
-    kind: select(table.c.document_id)
-    .distinct()
-    .where(table.c.document_id.in_(_THESE), table.c.validity == Validity.INVALID)
-    for kind, table in ENTITY_TABLES.items()
-}
-_UNJUDGED: Final = {
-    kind: select(table.c.document_id)
-    .distinct()
-    .where(table.c.document_id.in_(_THESE), table.c.validity == Validity.UNJUDGED)
-    for kind, table in ENTITY_TABLES.items()
-}
-_VALID: Final = {
-    kind: update(table)
-    .where(table.c.document_id.in_(_THESE), table.c.validity == Validity.UNJUDGED)
-    .values(validity=Validity.VALID)
-    for kind, table in ENTITY_TABLES.items()
-}
-_JUDGED: Final = (
-    update(DOCUMENT)
-    .where(DOCUMENT.c.id.in_(_THESE))
-    .values(judged_at=bindparam("new_judged_at"), judged_by=bindparam("new_judged_by"))
-)
-_CHANGED: Final = _JUDGED.values(contexts_built=False)
 
 
 class Found(NamedTuple):
@@ -61,7 +30,7 @@ class Found(NamedTuple):
 
 def newest_document(connection: Connection) -> int:
     """The id of the newest document, 0 without any: versions change only with a newer one."""
-    return connection.scalar(_NEWEST) or 0
+    return connection.scalar(select(func.max(DOCUMENT.c.id))) or 0
 
 
 def judge_together(connection: Connection, found: Sequence[Found], basis: Basis) -> list[Judgement | NotFoundError]:
@@ -90,36 +59,34 @@ def judge_together(connection: Connection, found: Sequence[Found], basis: Basis)
 
 def _without_history(connection: Connection, documents: Collection[StoredDocument]) -> list[StoredDocument]:
     """The applied documents with neither open findings nor invalid versions."""
-    ids = [document.id for document in documents]
-    told_of: set[int] = set()
-    for chunk in in_chunks(ids):
-        told_of.update(connection.scalars(_WITH_FINDINGS, {"documents": chunk}))
-    for kind, of_kind in _by_entity_kind(document for document in documents if document.was_judged).items():
-        for chunk in in_chunks(of_kind):
-            told_of.update(connection.scalars(_KNOWN_INVALID[kind], {"documents": chunk}))
-    return [document for document in documents if document.id not in told_of and document.stands]
+    told_of = select(FINDING.c.document_id).distinct().where(FINDING.c.closed.is_(None))
+    loud = {
+        row.document_id for row in rows_with(connection, told_of, FINDING.c.document_id, [one.id for one in documents])
+    }
+    for kind, ids in _by_entity_kind(one for one in documents if one.was_judged).items():
+        loud |= _with_validity(connection, kind, ids, Validity.INVALID)
+    return [document for document in documents if document.id not in loud and document.stands]
+
+
+def _with_validity(connection: Connection, kind: EntityKind, document_ids: Iterable[int], validity: int) -> set[int]:
+    """The documents with an entity of that kind and validity."""
+    own = ENTITY_TABLES[kind].c
+    having = select(own.document_id).distinct().where(own.validity == validity)
+    return {row.document_id for row in rows_with(connection, having, own.document_id, document_ids)}
 
 
 def _judge_quiet(connection: Connection, documents: Collection[StoredDocument], basis: Basis) -> None:
     """Record that documents without present and former findings are valid."""
-    unjudged = [document for document in documents if not document.was_judged]
-    changed = {document.id for document in unjudged}
-    ids_of_kind = _by_entity_kind(unjudged)
-    for kind, of_kind in _by_entity_kind(document for document in documents if document.was_judged).items():
-        for chunk in in_chunks(of_kind):
-            partly = connection.scalars(_UNJUDGED[kind], {"documents": chunk}).all()
-            changed.update(partly)
-            ids_of_kind.setdefault(kind, []).extend(partly)
-    for kind, of_kind in ids_of_kind.items():
-        for chunk in in_chunks(of_kind):
-            connection.execute(_VALID[kind], {"documents": chunk})
-    now = {"new_judged_at": utc_now(), "new_judged_by": basis.signature}
-    for statement, ids in (
-        (_CHANGED, sorted(changed)),
-        (_JUDGED, sorted({document.id for document in documents} - changed)),
-    ):
-        for chunk in in_chunks(ids):
-            connection.execute(statement, now | {"documents": chunk})
+    unjudged = _by_entity_kind(document for document in documents if not document.was_judged)
+    for kind, ids in _by_entity_kind(document for document in documents if document.was_judged).items():
+        unjudged.setdefault(kind, []).extend(_with_validity(connection, kind, ids, Validity.UNJUDGED))
+    for kind, ids in unjudged.items():
+        own = ENTITY_TABLES[kind].c
+        change_rows(connection, own.document_id, ids, own.validity == Validity.UNJUDGED, validity=Validity.VALID)
+    changed = set[int]().union(*unjudged.values())
+    judged = {"judged_at": utc_now(), "judged_by": basis.signature}
+    change_rows(connection, DOCUMENT.c.id, changed, **judged, contexts_built=False)
+    change_rows(connection, DOCUMENT.c.id, {document.id for document in documents} - changed, **judged)
 
 
 def _by_entity_kind(documents: Iterable[StoredDocument]) -> dict[EntityKind, list[int]]:

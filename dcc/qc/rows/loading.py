@@ -15,9 +15,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, Table, select
 
+from dcc.databases.list_parameters import rows_with
 from dcc.documents import contents as said
 from dcc.qc import models
-from dcc.qc.apply.versions import in_chunks
 from dcc.vocabulary import EntityKind, MeasurementType, MediaType, MetadataOwner
 
 _CHUNK: Final = 500
@@ -61,9 +61,8 @@ def _chunks(connection: Connection, table: Table, block_id: int) -> Iterator[lis
 
 def _rows_by(connection: Connection, query: Select[Any], owner: ColumnElement[Any], ids: Iterable[int]) -> Rows:
     found: Rows = defaultdict(list)
-    for chunk in in_chunks(ids):
-        for row in connection.execute(query.where(owner.in_(chunk))):
-            found[row._mapping[owner]].append(row)
+    for row in rows_with(connection, query, owner, ids):
+        found[row._mapping[owner]].append(row)
     return found
 
 

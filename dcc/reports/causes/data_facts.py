@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, select
 
+from dcc.databases.list_parameters import portions
 from dcc.declarations import details_kept, message_of
 from dcc.messages import shown
-from dcc.qc.apply.versions import in_chunks
 from dcc.qc.models import DOCUMENT, EXPERIMENT, FINDING, NAMED, SPECIMEN
 from dcc.reports.causes.cause import Cause, Fact
 from dcc.reports.causes.counting import FAILING, Group
@@ -43,7 +43,7 @@ class DataFacts:
 
     def examples(self, ids: Sequence[int]) -> dict[int, Fact]:
         """The findings of these ids, whose details have the name of a document in place of its id."""
-        queries = [_ROWS.where(FINDING.c.id.in_(some)) for some in in_chunks(ids)]
+        queries = [_ROWS.where(FINDING.c.id.in_(some)) for some in portions(ids)]
         found = {row.id: self._example(row) for query in queries for row in self._connection.execute(query)}
         earlier = {
             number: str(each.details["document"]) for number, each in found.items() if "document" in each.details
@@ -135,7 +135,7 @@ def _after(document: int, last: int) -> ColumnElement[bool]:
 def _document_names(connection: Connection, numbers: set[str]) -> Mapping[str, str]:
     """The file names of documents by their ids, as messages have them."""
     ids = sorted(int(number) for number in numbers if number.isdecimal() and len(number) < 19)
-    queries = [select(DOCUMENT.c.id, DOCUMENT.c.file_name).where(DOCUMENT.c.id.in_(some)) for some in in_chunks(ids)]
+    queries = [select(DOCUMENT.c.id, DOCUMENT.c.file_name).where(DOCUMENT.c.id.in_(some)) for some in portions(ids)]
     return {str(number): shown(name) for query in queries for number, name in connection.execute(query)}
 
 

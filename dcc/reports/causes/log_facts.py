@@ -10,12 +10,12 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, func, literal, null, or_, select
 
+from dcc.databases.list_parameters import portions
 from dcc.declarations import VALUE, cause_id
 from dcc.errors import ArchiveRemovedError, MemberIgnoredError
 from dcc.messages import message_from_json
 from dcc.outcomes import HELD, LEFT_OUT
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
-from dcc.qc.apply.versions import in_chunks
 from dcc.reports.causes.cause import Fact
 from dcc.reports.causes.counting import Group
 from dcc.reports.causes.errors import declared_code
@@ -63,7 +63,7 @@ class LogFacts:
 
     def examples(self, ids: Sequence[int]) -> dict[int, Fact]:
         """The entries of these ids."""
-        queries = [_entries(self._log).where(self._log.id.in_(some)) for some in in_chunks(sorted(ids))]
+        queries = [_entries(self._log).where(self._log.id.in_(some)) for some in portions(ids)]
         return {row.id: _example(row) for query in queries for row in self._connection.execute(query)}
 
     def rows(self) -> Iterator[Fact]:

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, and_, not_, or_, select, true
 
-from dcc.databases.list_parameters import as_json, texts_in
+from dcc.databases.list_parameters import as_json, portions, texts_in
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTION_IDS
-from dcc.qc.apply.versions import in_chunks
 from dcc.qc.models import DOCUMENT
 from dcc.tracker.decisions import is_acknowledged
 from dcc.tracker.models import Centre, FileSource, FileSourceHasZip, ZipAction, ZipFile
@@ -59,7 +58,7 @@ def _named(zips: Sequence[ZipKey]) -> Iterator[ColumnElement[bool]]:
 
 def _names_by_action(zips: Sequence[ZipKey]) -> Iterator[tuple[Action, list[str]]]:
     for action in Action:
-        for names in in_chunks(sorted({key.file_name for key in zips if key.action is action})):
+        for names in portions(sorted({key.file_name for key in zips if key.action is action})):
             yield action, names
 
 

@@ -34,10 +34,10 @@ from dcc.phases import Phase
 from dcc.qc.apply.documents import Applied, ToApply, apply_documents
 from dcc.qc.database import QC_DATABASE
 from dcc.qc.judging import documents as judging
+from dcc.qc.judging.documents import lock_documents
 from dcc.qc.judging.lookups import SqlLookups
 from dcc.qc.judging.many_documents import newest_document
 from dcc.qc.judging.other_specimens import questionable
-from dcc.qc.judging.stored_documents import lock_documents
 from dcc.qc.rows.loading import load_document
 from dcc.qc.rows.prepared_file import PreparedDocument, PreparedFile, PreparedWriter
 from dcc.reference.loading import ReferenceData
