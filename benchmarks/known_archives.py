@@ -25,11 +25,12 @@ from benchmarks.session import DCC
 from dcc.cli.demo.submissions import archive, experiment_document, specimen_document
 from dcc.databases.transactions import insert_rows, writing
 from dcc.qc.contexts.listings import ContextFilter
-from dcc.qc.contexts.states import mark_done
+from dcc.qc.contexts.states import decide
 from dcc.qc.models import DOCUMENT, SHARE
 from dcc.session.data.quality_control import settle_qc
 from dcc.settings import Settings
 from dcc.tracker.models import FileSourceHasZip, XmlFile, ZipAction, ZipDownload, ZipFile
+from dcc.vocabulary import ContextEvent
 
 CENTRES: Final = ("Bcm", "Biat", "Gmc", "H", "Ics", "J", "Krb", "Ning", "Rbrc", "Tcp", "Ucd", "Wtsi")
 """Each has one file source. The last one's data wait to be looked at."""
@@ -98,7 +99,7 @@ class KnownArchives:
         self.run("crawl")
         with self.databases() as (settings, tracker, qc):
             for centre in self.centres[:-1]:
-                mark_done(qc, ContextFilter(centre=centre), author="benchmark", reason="looked at")
+                decide(qc, ContextEvent.DONE, ContextFilter(centre=centre), author="benchmark", reason="looked at")
             settle_qc(tracker, qc, settings, author="benchmark", reason="looked at")
         self.known = len(self.centres)
 

@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement, Connection, func, or_, select, true
 from dcc.databases.columns import utc_now
 from dcc.phases import Phase, Status
 from dcc.qc.contexts.affected_runs import count_due
+from dcc.qc.contexts.reference_basis import Build
 from dcc.qc.database import open_qc_database
 from dcc.qc.database import require_current as require_current_qc
 from dcc.session.data.checking import documents_to_judge_now
@@ -138,8 +139,8 @@ def count_follow_up_data(settings: Settings) -> int:
         require_current_qc(qc)
         with qc.connect() as connection:
             judged = len(documents_to_judge_now(connection))
-            built = count_due(connection, overviews=until >= Phase.OVERVIEW) if until >= Phase.CONTEXT else 0
-        return judged + built
+            wanted = [(Phase.CONTEXT, Build.CONTEXTS), (Phase.OVERVIEW, Build.OVERVIEWS)]
+            return judged + count_due(connection, *(build for phase, build in wanted if until >= phase))
     finally:
         qc.dispose()
 

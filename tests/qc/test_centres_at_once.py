@@ -33,10 +33,11 @@ from dcc.qc.contexts import metadata_groups
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.listings import ContextFilter
 from dcc.qc.contexts.overviews import build_overviews
-from dcc.qc.contexts.states import mark_done
+from dcc.qc.contexts.states import decide
 from dcc.qc.database import open_qc_database
 from dcc.qc.rows.documents import DocumentToApply
 from dcc.settings import Settings
+from dcc.vocabulary import ContextEvent
 from tests.qc.test_applying import OF_LOCKS
 from tests.support.databases import only_mariadb
 from tests.support.qc_child import die, finish, start
@@ -145,7 +146,9 @@ def session(engine: Engine, centre: str, handed: list[Handed], part: str = "", p
         build()
     undo_submission(engine, action, document.zip_file, patience_seconds=patience)
     build()
-    mark_done(engine, ContextFilter(centre=centre), author="anna", reason="well", patience_seconds=patience)
+    decide(
+        engine, ContextEvent.DONE, ContextFilter(centre=centre), author="anna", reason="well", patience_seconds=patience
+    )
 
 
 def open_impatient(settings: Settings) -> Engine:

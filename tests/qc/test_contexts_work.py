@@ -10,6 +10,7 @@ from dcc.qc.contexts import affected_runs, building
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.genotypes import affected_genotypes
 from dcc.qc.contexts.overviews import build_overviews
+from dcc.qc.contexts.reference_basis import Build
 from dcc.qc.database import writing
 from dcc.qc.models import RUN
 from tests.support.qc_contexts import assert_contexts_are_right, submit
@@ -60,7 +61,7 @@ def test_what_touches_a_document_of_the_same_build_is_the_newest_of_both(qc_data
     ]
     documents = [one.document_id for one in submitted]
     with qc_database.connect() as connection:
-        runs = affected_runs.runs_for_contexts(connection, documents)
+        runs = affected_runs.affected_runs(connection, documents, Build.CONTEXTS)
         assert runs == affected_runs.affected_runs(connection, documents)
     assert sorted(runs.values()) == documents[1:]
 
@@ -99,10 +100,10 @@ def test_a_build_that_ends_between_transactions_is_gone_on_with(
     submit(qc_database, Action.EDIT, experiment("E1", ["S1"], "2"))
     done = iter([True])
 
-    def die(connection: object, documents: object, *, overviews: bool) -> None:
+    def die(connection: object, documents: object, of_build: Build) -> None:
         if not next(done, False):
             raise KeyboardInterrupt
-        affected_runs.mark_built(connection, documents, overviews=overviews)  # type: ignore[arg-type]
+        affected_runs.mark_built(connection, documents, of_build)  # type: ignore[arg-type]
 
     with monkeypatch.context() as dying:
         dying.setattr(building, "mark_built", die)

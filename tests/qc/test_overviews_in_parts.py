@@ -14,6 +14,7 @@ from dcc.naming import Action
 from dcc.qc.contexts import affected_runs
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.overviews import build_overviews
+from dcc.qc.contexts.reference_basis import Build
 from dcc.qc.models import DOCUMENT
 from tests.qc.test_overviews import forget_overviews, overviews_of, under
 from tests.support.databases import only_mariadb
@@ -79,4 +80,4 @@ def test_a_document_that_is_judged_before_it_is_locked_is_left_to_the_next_build
 
     monkeypatch.setattr(affected_runs, "_first_documents", look_and_judge)
     with qc_database.begin() as connection:
-        assert affected_runs.due_for_overviews(connection) == [second]
+        assert affected_runs.due_documents(connection, Build.OVERVIEWS) == [second]

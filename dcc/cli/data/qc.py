@@ -11,7 +11,7 @@ from dcc.cli.shell.context import json_option, open_qc, open_tracker, settings_f
 from dcc.cli.shell.group import CommandGroup
 from dcc.cli.shell.output import count_of, echo_json, echo_table
 from dcc.errors import ConfigurationError
-from dcc.vocabulary import ContextState
+from dcc.vocabulary import ContextEvent, ContextState
 
 if TYPE_CHECKING:
     from dcc.qc.contexts.listings import ContextFilter
@@ -114,9 +114,7 @@ def done(reason: str, every: bool, as_json: bool, **given: Any) -> None:
 
     Exit codes: 0; 2 no context was selected, an unknown centre, or the reason is empty; 4 a database cannot be reached.
     """
-    from dcc.qc.contexts.states import mark_done
-
-    decided = _decide(mark_done, given, every, reason)
+    decided = _decide(ContextEvent.DONE, given, every, reason)
     if as_json:
         echo_json(decided)
         return
@@ -136,9 +134,7 @@ def reopen_contexts(reason: str, every: bool, as_json: bool, **given: Any) -> No
 
     Exit codes: 0; 2 no context was selected, an unknown centre, or the reason is empty; 4 a database cannot be reached.
     """
-    from dcc.qc.contexts.states import reopen
-
-    decided = _decide(reopen, given, every, reason)
+    decided = _decide(ContextEvent.REOPENED, given, every, reason)
     if as_json:
         echo_json(decided)
         return
@@ -163,9 +159,7 @@ def issue(reason: str, every: bool, resolve: bool, as_json: bool, **given: Any) 
 
     Exit codes: 0; 2 no context was selected, an unknown centre, or the reason is empty; 4 a database cannot be reached.
     """
-    from dcc.qc.contexts.states import raise_issue, resolve_issues
-
-    decided = _decide(resolve_issues if resolve else raise_issue, given, every, reason)
+    decided = _decide(ContextEvent.ISSUE_RESOLVED if resolve else ContextEvent.ISSUE_RAISED, given, every, reason)
     if as_json:
         echo_json(decided)
         return
@@ -293,8 +287,9 @@ def _filter_of(given: dict[str, Any]) -> ContextFilter:
     return ContextFilter(states=states, **given)
 
 
-def _decide(decide: Callable[..., Decided], given: dict[str, Any], every: bool, reason: str) -> Decided:
+def _decide(decision: ContextEvent, given: dict[str, Any], every: bool, reason: str) -> Decided:
     """Decide on the selected contexts, and update the tracker."""
+    from dcc.qc.contexts.states import decide
     from dcc.session.data.quality_control import settle_qc
 
     wanted = _filter_of(given)
@@ -304,7 +299,7 @@ def _decide(decide: Callable[..., Decided], given: dict[str, Any], every: bool, 
         )
     settings, author = settings_from_environment(), user_name()
     with open_tracker(settings) as tracker, open_qc(settings) as engine:
-        decided = decide(engine, wanted, author=author, reason=reason)
+        decided = decide(engine, decision, wanted, author=author, reason=reason)
         settle_qc(tracker, engine, settings, author=author, reason=reason)
     return decided
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, exists, func, select, union_all
+from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, exists, false, func, or_, select, union_all
 
 from dcc.databases.list_parameters import (
     AT_ONCE,
@@ -25,6 +25,7 @@ from dcc.databases.list_parameters import (
 from dcc.databases.row_texts import rows_of
 from dcc.naming import DocumentKind
 from dcc.qc.apply.upload_lock import lock_centres_of
+from dcc.qc.contexts.reference_basis import Build
 from dcc.qc.models import DOCUMENT, EXPERIMENT, LIFETIME, LINE, NAMED, RUN, SPECIMEN
 from dcc.vocabulary import DocumentAction, DocumentState, EntityKind
 
@@ -37,49 +38,13 @@ OfArchives = Callable[[str], bool] | None
 """Selects archives by their names; None: all."""
 
 
-def due_for_contexts(connection: Connection, is_own: OfArchives = None) -> list[int]:
-    """The next documents that contexts do not include yet, oldest first; locked with their centres.
+def due_documents(connection: Connection, build: Build, is_own: OfArchives = None) -> list[int]:
+    """The next documents that a build does not include yet, oldest first; at least one, as many as fit a transaction.
 
-    An applied document waits until it is judged, so that its data do not disappear meanwhile; a held one has changed
-    nothing.
+    They are locked with their centres until the transaction ends. Contexts: an applied document waits until it is
+    judged, so that its data do not disappear meanwhile; a held one has changed nothing. Overviews follow contexts.
     """
-    return _next_documents(connection, documents_due_for_contexts(), is_own)
-
-
-def due_for_overviews(connection: Connection, is_own: OfArchives = None) -> list[int]:
-    """The next documents that contexts include and overviews do not, oldest first; locked with their centres.
-
-    The locks last until the transaction ends.
-    """
-    return _next_documents(connection, _due_for_overviews(), is_own)
-
-
-def count_due(connection: Connection, *, overviews: bool) -> int:
-    """The number of documents that contexts, and `overviews` if asked, do not include; nothing is locked."""
-    due = documents_due_for_contexts() | _due_for_overviews() if overviews else documents_due_for_contexts()
-    return connection.scalar(select(func.count()).select_from(DOCUMENT).where(due)) or 0
-
-
-def left_out(connection: Connection, document_ids: Collection[int]) -> set[int]:
-    """The documents that contexts do not include as they are, or that wait to be judged."""
-    return set(connection.scalars(_LEFT_OUT, {"documents": as_json(document_ids)}))
-
-
-def documents_due_for_contexts() -> ColumnElement[bool]:
-    """Whether contexts could include a document and do not; see `due_for_contexts`."""
-    table = DOCUMENT.c
-    without_data = table.state.in_([DocumentState.UNDONE.value, DocumentState.REFUSED.value])
-    judged = table.judged_at.is_not(None) | (table.action == DocumentAction.UNDO.value)
-    settled = without_data | ((table.state == DocumentState.APPLIED.value) & judged)
-    return table.contexts_built.is_(False) & settled
-
-
-def _due_for_overviews() -> ColumnElement[bool]:
-    return DOCUMENT.c.contexts_built.is_(True) & DOCUMENT.c.overviews_built.is_(False)
-
-
-def _next_documents(connection: Connection, condition: ColumnElement[bool], is_own: OfArchives) -> list[int]:
-    """The first documents that fit into one transaction, at least one."""
+    condition = _DUE[build]
     while taken := _first_documents(connection, condition, is_own):
         lock_centres_of(connection, taken)
         if connection.dialect.name == "sqlite":
@@ -93,6 +58,26 @@ def _next_documents(connection: Connection, condition: ColumnElement[bool], is_o
         if locked:
             return [document_id for document_id in taken if document_id in locked]
     return []
+
+
+def count_due(connection: Connection, *builds: Build) -> int:
+    """The number of documents that these builds do not include; nothing is locked."""
+    due = or_(false(), *map(_DUE.__getitem__, builds))
+    return connection.scalar(select(func.count()).select_from(DOCUMENT).where(due)) or 0
+
+
+def left_out(connection: Connection, document_ids: Collection[int]) -> set[int]:
+    """The documents that contexts do not include as they are, or that wait to be judged."""
+    return set(connection.scalars(_LEFT_OUT, {"documents": as_json(document_ids)}))
+
+
+def documents_due_for_contexts() -> ColumnElement[bool]:
+    """Whether contexts could include a document and do not; see `due_documents`."""
+    table = DOCUMENT.c
+    without_data = table.state.in_([DocumentState.UNDONE.value, DocumentState.REFUSED.value])
+    judged = table.judged_at.is_not(None) | (table.action == DocumentAction.UNDO.value)
+    settled = without_data | ((table.state == DocumentState.APPLIED.value) & judged)
+    return table.contexts_built.is_(False) & settled
 
 
 def _first_documents(connection: Connection, condition: ColumnElement[bool], is_own: OfArchives) -> list[int]:
@@ -112,25 +97,23 @@ def _first_documents(connection: Connection, condition: ColumnElement[bool], is_
     return taken
 
 
-def mark_built(connection: Connection, document_ids: Sequence[int], *, overviews: bool) -> None:
-    """Record that contexts, or overviews too, include documents."""
-    values = {"overviews_built": True} if overviews else {"contexts_built": True, "overviews_built": False}
+def mark_built(connection: Connection, document_ids: Sequence[int], build: Build) -> None:
+    """Record that a build includes documents."""
+    is_of_contexts = {"contexts_built": True, "overviews_built": False}
+    values = is_of_contexts if build is Build.CONTEXTS else {"overviews_built": True}
     change_rows(connection, DOCUMENT.c.id, document_ids, **values)
 
 
-def runs_for_contexts(connection: Connection, document_ids: Collection[int]) -> dict[int, int]:
-    """As `affected_runs` for documents of `due_for_contexts`; runs of the remaining ones come with these."""
-    return _touched(connection, document_ids, _LEFT_FOR_CONTEXTS)
+def affected_runs(connection: Connection, document_ids: Collection[int], build: Build | None = None) -> dict[int, int]:
+    """The procedure runs that documents affect, each with the newest of these documents.
 
-
-def runs_for_overviews(connection: Connection, document_ids: Collection[int]) -> dict[int, int]:
-    """As `affected_runs` for documents of `due_for_overviews`; runs of the remaining ones come with these."""
-    return _touched(connection, document_ids, _LEFT_FOR_OVERVIEWS)
-
-
-def affected_runs(connection: Connection, document_ids: Collection[int]) -> dict[int, int]:
-    """The procedure runs that documents affect, each with the newest of these documents."""
-    return _touched(connection, document_ids, _ALL)
+    For documents of `due_documents` for a build, without runs that come with the remaining ones.
+    """
+    found: dict[int, int] = {}
+    # Documents are queried oldest first: those of a later portion are newer.
+    for portion in portions(document_ids):
+        found.update(_touched_by(connection, portion, _TOUCHING[build]))
+    return found
 
 
 class _Touching(NamedTuple):
@@ -142,15 +125,6 @@ class _Touching(NamedTuple):
 
     statement: Select[Any]
     by_specimens: Select[Any] | None
-
-
-def _touched(connection: Connection, document_ids: Collection[int], touching: _Touching) -> dict[int, int]:
-    """By a statement of `_touching`."""
-    found: dict[int, int] = {}
-    # Documents are queried oldest first: those of a later chunk are newer.
-    for chunk in portions(document_ids):
-        found.update(_touched_by(connection, chunk, touching))
-    return found
 
 
 def _touched_by(connection: Connection, ordered: Sequence[int], touching: _Touching) -> dict[int, int]:
@@ -316,7 +290,14 @@ _OWN: Final = (
     .where(RUN.c.document_id.in_(numbers_in("documents")))
     .group_by(RUN.c.document_id, RUN.c.id // AT_ONCE)
 )
-_ALL: Final = _touching(None)
-_LEFT_FOR_CONTEXTS: Final = _touching(documents_due_for_contexts())
-# Overviews get what contexts include, after them.
-_LEFT_FOR_OVERVIEWS: Final = _touching(documents_due_for_contexts() | _due_for_overviews())
+_DUE: Final = {
+    Build.CONTEXTS: documents_due_for_contexts(),
+    Build.OVERVIEWS: DOCUMENT.c.contexts_built.is_(True) & DOCUMENT.c.overviews_built.is_(False),
+}
+_TOUCHING: Final = {
+    None: _touching(None),
+    Build.CONTEXTS: _touching(_DUE[Build.CONTEXTS]),
+    # Overviews get what contexts include, after them.
+    Build.OVERVIEWS: _touching(_DUE[Build.CONTEXTS] | _DUE[Build.OVERVIEWS]),
+}
+"""How the runs that documents affect are found, for each build."""

@@ -19,13 +19,13 @@ from dcc.data_outcomes import ContextCounts, ContextsBuilt
 from dcc.databases.columns import utc_now
 from dcc.databases.list_parameters import portions, rows_with
 from dcc.databases.transactions import run_reading, run_writing
-from dcc.qc.apply.upload_lock import PATIENCE_SECONDS, lock_all
+from dcc.qc.apply.upload_lock import PATIENCE_SECONDS
 from dcc.qc.contexts.affected_runs import (
     OfArchives,
-    due_for_contexts,
+    affected_runs,
+    due_documents,
     mark_built,
     runs_by_colony,
-    runs_for_contexts,
 )
 from dcc.qc.contexts.experiment_validity import update_validity
 from dcc.qc.contexts.listings import newest_history
@@ -42,7 +42,7 @@ from dcc.qc.contexts.membership import (
     replace_members,
 )
 from dcc.qc.contexts.recording import Changes, write_changes
-from dcc.qc.contexts.reference_basis import COLONIES, Basis, Build, active_basis, record_basis, recorded_basis
+from dcc.qc.contexts.reference_basis import COLONIES, Basis, Build, follow_basis, recorded_basis
 from dcc.qc.contexts.sums import sums
 from dcc.qc.models import CONTEXT
 from dcc.vocabulary import ContextEvent, ContextState
@@ -105,30 +105,26 @@ def build_contexts(
 
 def _follow_reference_data(connection: Connection) -> _Step:
     step = _Step()
-    if active_basis(connection, [COLONIES]) == recorded_basis(connection, Build.CONTEXTS):
-        return step
-    lock_all(connection)
-    basis = active_basis(connection, [COLONIES])
-    recorded = recorded_basis(connection, Build.CONTEXTS)
-    if basis != recorded:
-        if recorded:
-            runs = dict.fromkeys(runs_by_colony(connection))
-            step.take(_recount(connection, runs, basis, f"Reference data: {COLONIES} {basis[COLONIES]}"))
-        record_basis(connection, Build.CONTEXTS, basis)
+
+    def renew(basis: Basis) -> None:
+        runs = dict.fromkeys(runs_by_colony(connection))
+        step.take(_recount(connection, runs, basis, f"Reference data: {COLONIES} {basis[COLONIES]}"))
+
+    follow_basis(connection, Build.CONTEXTS, [COLONIES], renew)
     return step
 
 
 def _take_documents(connection: Connection, followed: Set[int], is_own: OfArchives = None) -> _Step:
     """`followed` are documents that the validity of experiments follows."""
     step = _Step()
-    documents = due_for_contexts(connection, is_own)
+    documents = due_documents(connection, Build.CONTEXTS, is_own)
     if not set(documents) <= followed:
         return _Step(unfollowed=True)
     if documents:
         # The recorded strains are of this snapshot: a newer one is for the next build.
         basis = recorded_basis(connection, Build.CONTEXTS)
-        step.take(_recount(connection, runs_for_contexts(connection, documents), basis))
-        mark_built(connection, documents, overviews=False)
+        step.take(_recount(connection, affected_runs(connection, documents, Build.CONTEXTS), basis))
+        mark_built(connection, documents, Build.CONTEXTS)
     step.documents, step.more = len(documents), bool(documents)
     return step
 

@@ -61,15 +61,19 @@ _KEY: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class ContextEntry:
-    """A data context; `issues` is the number of open ones."""
-
+class _OfContext:
     centre: str
     pipeline: str
     genotype: str
     strain: str
     procedure: str
     parameter: str
+
+
+@dataclass(frozen=True, slots=True)
+class ContextEntry(_OfContext):
+    """A data context; `issues` is the number of open ones."""
+
     measurements: int
     checksum: str
     state: ContextState
@@ -78,15 +82,9 @@ class ContextEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class HistoryEntry:
+class HistoryEntry(_OfContext):
     """An event of a data context: by a document (its submission and name), or by a person with a reason."""
 
-    centre: str
-    pipeline: str
-    genotype: str
-    strain: str
-    procedure: str
-    parameter: str
     event: ContextEvent
     state: ContextState
     measurements: int

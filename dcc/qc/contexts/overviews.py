@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
 from sqlalchemy import Connection, Engine, delete, func, select
@@ -21,10 +20,10 @@ from dcc.databases.transactions import run_reading, run_writing
 from dcc.qc.apply.upload_lock import PATIENCE_SECONDS, lock_all
 from dcc.qc.contexts.affected_runs import (
     OfArchives,
+    affected_runs,
     all_current_runs,
-    due_for_overviews,
+    due_documents,
     mark_built,
-    runs_for_overviews,
 )
 from dcc.qc.contexts.genotypes import (
     GenotypeKey,
@@ -34,28 +33,11 @@ from dcc.qc.contexts.genotypes import (
 )
 from dcc.qc.contexts.metadata_groups import ImportantMetadata, remove_unused_groups
 from dcc.qc.contexts.procedure_animals import renew_animals
-from dcc.qc.contexts.reference_basis import (
-    COLONIES,
-    IMPRESS,
-    STRAINS,
-    Basis,
-    Build,
-    active_basis,
-    record_basis,
-    recorded_basis,
-)
+from dcc.qc.contexts.reference_basis import COLONIES, IMPRESS, STRAINS, Basis, Build, follow_basis, recorded_basis
 from dcc.qc.models import OVERVIEW_ANIMAL, OVERVIEW_GENOTYPE
 
 _FOLLOWED: Final = (COLONIES, IMPRESS, STRAINS)
 """The reference data that overviews depend on."""
-
-
-@dataclass(slots=True)
-class _Step:
-    """One transaction's work: its centres, and whether there may be more to do."""
-
-    centres: set[str] = field(default_factory=set)
-    more: bool = True
 
 
 def build_overviews(
@@ -72,17 +54,14 @@ def build_overviews(
     """
     started = time.monotonic()
 
-    def take(connection: Connection) -> _Step:
+    def take(connection: Connection) -> set[str] | None:
         return _take_documents(connection, is_own)
 
-    total = run_writing(qc, _follow_reference_data, patience_seconds=patience_seconds)
-    while True:
-        step = run_writing(qc, take, patience_seconds=patience_seconds)
-        total.centres |= step.centres
-        if not step.more:
-            break
+    centres = run_writing(qc, _follow_reference_data, patience_seconds=patience_seconds)
+    while (more := run_writing(qc, take, patience_seconds=patience_seconds)) is not None:
+        centres |= more
     run_writing(qc, remove_unused_groups, patience_seconds=patience_seconds)
-    counts = run_reading(qc, lambda connection: _counts(connection, total.centres), patience_seconds=patience_seconds)
+    counts = run_reading(qc, lambda connection: _counts(connection, centres), patience_seconds=patience_seconds)
     return OverviewsBuilt(counts, time.monotonic() - started, utc_now())
 
 
@@ -101,30 +80,27 @@ def rebuild_overviews(qc: Engine, *, patience_seconds: float = PATIENCE_SECONDS)
     run_writing(qc, remove_unused_groups, patience_seconds=patience_seconds)
 
 
-def _follow_reference_data(connection: Connection) -> _Step:
-    step = _Step()
-    if active_basis(connection, _FOLLOWED) == recorded_basis(connection, Build.OVERVIEWS):
-        return step
-    lock_all(connection)
-    basis = active_basis(connection, _FOLLOWED)
-    recorded = recorded_basis(connection, Build.OVERVIEWS)
-    if basis != recorded:
-        if recorded:
-            step.centres |= _renew(connection, all_current_runs(connection), all_genotypes(connection), basis)
-        record_basis(connection, Build.OVERVIEWS, basis)
-    return step
+def _follow_reference_data(connection: Connection) -> set[str]:
+    """Rebuild all with the active reference data if they have changed; returns the centres."""
+    centres: set[str] = set()
+
+    def renew(basis: Basis) -> None:
+        centres.update(_renew(connection, all_current_runs(connection), all_genotypes(connection), basis))
+
+    follow_basis(connection, Build.OVERVIEWS, _FOLLOWED, renew)
+    return centres
 
 
-def _take_documents(connection: Connection, is_own: OfArchives) -> _Step:
-    step = _Step()
-    documents = due_for_overviews(connection, is_own)
-    if documents:
-        basis = recorded_basis(connection, Build.OVERVIEWS)
-        runs = runs_for_overviews(connection, documents)
-        step.centres |= _renew(connection, runs, affected_genotypes(connection, documents), basis)
-        mark_built(connection, documents, overviews=True)
-    step.more = bool(documents)
-    return step
+def _take_documents(connection: Connection, is_own: OfArchives) -> set[str] | None:
+    """Include the next documents; returns their centres, None without any."""
+    documents = due_documents(connection, Build.OVERVIEWS, is_own)
+    if not documents:
+        return None
+    runs = affected_runs(connection, documents, Build.OVERVIEWS)
+    genotypes = affected_genotypes(connection, documents)
+    centres = _renew(connection, runs, genotypes, recorded_basis(connection, Build.OVERVIEWS))
+    mark_built(connection, documents, Build.OVERVIEWS)
+    return centres
 
 
 def _renew(connection: Connection, runs: Iterable[int], genotypes: Collection[GenotypeKey], basis: Basis) -> set[str]:

@@ -49,7 +49,7 @@ def recount_contexts(qc: Engine, *, author: str, reason: str, patience_seconds: 
     """Recount all data contexts, correct those that differ, and rebuild the overviews.
 
     Corrections are in the history of the context, with author and reason. Contexts are one transaction, in which no
-    document is applied, and overviews another. Raises as `mark_done`.
+    document is applied, and overviews another. Raises as `decide`.
     """
     started = time.monotonic()
     said = f"Counted anew by {author}: {reason}"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import Final
 
 from sqlalchemy import Connection, delete, func, insert, select
 
+from dcc.qc.apply.upload_lock import lock_all
 from dcc.qc.models import BUILD_BASIS, SNAPSHOT
 from dcc.reference.impress import Impress
 from dcc.reference.snapshots import Colonies, Strains
@@ -45,8 +46,20 @@ def recorded_basis(connection: Connection, build: Build) -> Basis:
     return dict(connection.execute(statement).all())
 
 
-def record_basis(connection: Connection, build: Build, basis: Basis) -> None:
+def _record_basis(connection: Connection, build: Build, basis: Basis) -> None:
     """Record the snapshots of a build."""
     connection.execute(delete(BUILD_BASIS).where(BUILD_BASIS.c.build == build.value))
     rows = [{"build": build.value, "name": name, "snapshot_id": row_id} for name, row_id in basis.items()]
     connection.execute(insert(BUILD_BASIS), rows)
+
+
+def follow_basis(connection: Connection, build: Build, names: Iterable[str], renew: Callable[[Basis], None]) -> None:
+    """Have a build follow the active snapshots of these sets: `renew` if it was built with others; record them."""
+    if active_basis(connection, names) == recorded_basis(connection, build):
+        return
+    lock_all(connection)
+    basis, recorded = active_basis(connection, names), recorded_basis(connection, build)
+    if basis != recorded:
+        if recorded:
+            renew(basis)
+        _record_basis(connection, build, basis)

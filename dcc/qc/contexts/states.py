@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Engine, case, func, insert, literal, null, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, case, func, insert, literal, null, select, true, update
 
 from dcc.databases.columns import utc_now
 from dcc.databases.transactions import run_writing
@@ -53,27 +53,36 @@ def after_data(data_state: ContextState, event: ContextEvent) -> ContextState:
     return new if data_state in SETTLED else max(data_state, new, key=_PRECEDENCE.__getitem__)
 
 
-def after_done(measurements: int) -> ContextState:
-    """The state of data marked as done."""
-    return ContextState.QC_DONE if measurements else ContextState.NO_DATA
-
-
-def after_reopening(measurements: int) -> ContextState:
-    """The state of reopened data."""
-    return ContextState.DATA_ADDED if measurements else ContextState.DATA_REMOVED
-
-
 def shown(data_state: ContextState, open_issues: int) -> ContextState:
     """A context's state by that of its data and its open issues."""
     return ContextState.HAS_ISSUES if open_issues else data_state
+
+
+def _by_data(with_data: ContextState, without: ContextState) -> ColumnElement[str]:
+    return case((CONTEXT.c.measurements > 0, with_data.value), else_=without.value)
 
 
 PATIENCE_SECONDS: Final = 300.0
 """Seconds that a decision waits for documents that are being applied."""
 
 _SETTLED: Final = CONTEXT.c.data_state.in_([state.value for state in SETTLED])
-_DONE: Final = case((CONTEXT.c.measurements > 0, after_done(1).value), else_=after_done(0).value)
-_REOPENED: Final = case((CONTEXT.c.measurements > 0, after_reopening(1).value), else_=after_reopening(0).value)
+_DONE: Final = _by_data(ContextState.QC_DONE, ContextState.NO_DATA)
+_REOPENED: Final = _by_data(ContextState.DATA_ADDED, ContextState.DATA_REMOVED)
+
+
+_DECISIONS: Final[Mapping[ContextEvent, tuple[ColumnElement[bool], Mapping[str, ColumnElement[Any]]]]] = {
+    ContextEvent.DONE: (~_SETTLED & (CONTEXT.c.issues == 0), {"state": _DONE, "data_state": _DONE}),
+    ContextEvent.REOPENED: (
+        _SETTLED,
+        {"state": case((CONTEXT.c.issues > 0, CONTEXT.c.state), else_=_REOPENED), "data_state": _REOPENED},
+    ),
+    ContextEvent.ISSUE_RAISED: (
+        true(),
+        {"state": literal(ContextState.HAS_ISSUES.value), "issues": CONTEXT.c.issues + 1},
+    ),
+    ContextEvent.ISSUE_RESOLVED: (CONTEXT.c.issues > 0, {"state": CONTEXT.c.data_state, "issues": literal(0)}),
+}
+"""The decisions: which contexts each is about, and their new columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,117 +93,63 @@ class Decided:
     left: int = 0
 
 
-def mark_done(
-    qc: Engine, wanted: ContextFilter, *, author: str, reason: str, patience_seconds: float = PATIENCE_SECONDS
+def decide(
+    qc: Engine,
+    decision: ContextEvent,
+    wanted: ContextFilter,
+    *,
+    author: str,
+    reason: str,
+    patience_seconds: float = PATIENCE_SECONDS,
 ) -> Decided:
-    """Mark contexts as done. Those with open issues stay as they are.
+    """Decide on contexts.
+
+    - DONE: they are qcdone, or nodata. Those with open issues stay as they are.
+    - REOPENED: those that were done are dataadded, or dataremoved without any data.
+    - ISSUE_RAISED: they have issues until that is resolved.
+    - ISSUE_RESOLVED: all their open issues are resolved; they get the state of their data again.
 
     Raises ConfigurationError for an empty or overlong reason; the database's `unreachable` error, as `run_writing`.
     """
-    condition = wanted.condition() & ~_SETTLED
+    check_reason(reason)
+    concerned, values = _DECISIONS[decision]
 
     def work(connection: Connection) -> Decided:
-        _lock(connection, wanted)
-        blocked = select(func.count()).select_from(CONTEXT).where(wanted.condition(), CONTEXT.c.issues > 0)
-        left = connection.scalar(blocked) or 0
-        values = {"state": _DONE, "data_state": _DONE}
-        return Decided(
-            _decide(connection, condition & (CONTEXT.c.issues == 0), ContextEvent.DONE, values, author, reason), left
-        )
+        if wanted.centre is None:
+            lock_all(connection)
+        else:
+            lock_centres(connection, [wanted.centre])
+        left, now = 0, utc_now()
+        condition = wanted.condition() & concerned
+        if decision is ContextEvent.DONE:
+            blocked = select(func.count()).select_from(CONTEXT).where(wanted.condition(), CONTEXT.c.issues > 0)
+            left = connection.scalar(blocked) or 0
+        elif decision is ContextEvent.ISSUE_RAISED:
+            chosen = select(CONTEXT.c.id, literal(reason), literal(author), literal(now)).where(condition)
+            connection.execute(insert(ISSUE).from_select(["context_id", "reason", "raised_by", "created"], chosen))
+        elif decision is ContextEvent.ISSUE_RESOLVED:
+            of_these = ISSUE.c.context_id.in_(select(CONTEXT.c.id).where(condition))
+            resolved = {"resolved": now, "resolved_by": author, "resolution": reason}
+            connection.execute(update(ISSUE).where(ISSUE.c.resolved.is_(None), of_these).values(resolved))
+        row: dict[str, ColumnElement[Any]] = {
+            "context_id": CONTEXT.c.id,
+            "event": literal(decision.value),
+            "state": values["state"],
+            "measurements": CONTEXT.c.measurements,
+            "checksum": CONTEXT.c.checksum,
+            "document_id": null(),
+            "author": literal(author[:64]),
+            "reason": literal(reason),
+            "created": literal(now),
+        }
+        # First the history: a filter by state would not find them again after the change.
+        connection.execute(insert(HISTORY).from_select(list(row), select(*row.values()).where(condition)))
+        # MySQL and MariaDB assign from left to right, and later assignments see earlier ones: the state comes first.
+        ordered = [(CONTEXT.c[name], value) for name, value in values.items()]
+        changed = update(CONTEXT).where(condition).ordered_values(*ordered, (CONTEXT.c.changed, now))
+        return Decided(connection.execute(changed).rowcount, left)
 
-    check_reason(reason)
     return run_writing(qc, work, patience_seconds=patience_seconds)
-
-
-def reopen(
-    qc: Engine, wanted: ContextFilter, *, author: str, reason: str, patience_seconds: float = PATIENCE_SECONDS
-) -> Decided:
-    """Reopen contexts that were marked as done: dataadded, or dataremoved without any data.
-
-    Raises as `mark_done`.
-    """
-    values = {"state": case((CONTEXT.c.issues > 0, CONTEXT.c.state), else_=_REOPENED), "data_state": _REOPENED}
-
-    def work(connection: Connection) -> Decided:
-        _lock(connection, wanted)
-        condition = wanted.condition() & _SETTLED
-        return Decided(_decide(connection, condition, ContextEvent.REOPENED, values, author, reason))
-
-    check_reason(reason)
-    return run_writing(qc, work, patience_seconds=patience_seconds)
-
-
-def raise_issue(
-    qc: Engine, wanted: ContextFilter, *, author: str, reason: str, patience_seconds: float = PATIENCE_SECONDS
-) -> Decided:
-    """Raise an issue on contexts; they have issues until it is resolved.
-
-    Raises as `mark_done`.
-    """
-    values = {"state": literal(ContextState.HAS_ISSUES.value), "issues": CONTEXT.c.issues + 1}
-
-    def work(connection: Connection) -> Decided:
-        _lock(connection, wanted)
-        chosen = select(CONTEXT.c.id, literal(reason), literal(author), literal(utc_now())).where(wanted.condition())
-        connection.execute(insert(ISSUE).from_select(["context_id", "reason", "raised_by", "created"], chosen))
-        # A filter by state would not find them again after the change.
-        return Decided(_decide(connection, wanted.condition(), ContextEvent.ISSUE_RAISED, values, author, reason))
-
-    check_reason(reason)
-    return run_writing(qc, work, patience_seconds=patience_seconds)
-
-
-def resolve_issues(
-    qc: Engine, wanted: ContextFilter, *, author: str, reason: str, patience_seconds: float = PATIENCE_SECONDS
-) -> Decided:
-    """Resolve all open issues of contexts; they get the state of their data again. Raises as `mark_done`."""
-    values = {"state": CONTEXT.c.data_state, "issues": literal(0)}
-
-    def work(connection: Connection) -> Decided:
-        _lock(connection, wanted)
-        condition = wanted.condition() & (CONTEXT.c.issues > 0)
-        of_these = ISSUE.c.context_id.in_(select(CONTEXT.c.id).where(condition))
-        resolved = {"resolved": utc_now(), "resolved_by": author, "resolution": reason}
-        connection.execute(update(ISSUE).where(ISSUE.c.resolved.is_(None), of_these).values(resolved))
-        return Decided(_decide(connection, condition, ContextEvent.ISSUE_RESOLVED, values, author, reason))
-
-    check_reason(reason)
-    return run_writing(qc, work, patience_seconds=patience_seconds)
-
-
-def _lock(connection: Connection, wanted: ContextFilter) -> None:
-    if wanted.centre is None:
-        lock_all(connection)
-    else:
-        lock_centres(connection, [wanted.centre])
-
-
-def _decide(
-    connection: Connection,
-    condition: ColumnElement[bool],
-    event: ContextEvent,
-    values: Mapping[str, ColumnElement[Any]],
-    author: str,
-    reason: str,
-) -> int:
-    """Write a decision into the history and the rows of the contexts that meet a condition; returns their number."""
-    now = utc_now()
-    row: dict[str, ColumnElement[Any]] = {
-        "context_id": CONTEXT.c.id,
-        "event": literal(event.value),
-        "state": values["state"],
-        "measurements": CONTEXT.c.measurements,
-        "checksum": CONTEXT.c.checksum,
-        "document_id": null(),
-        "author": literal(author[:64]),
-        "reason": literal(reason),
-        "created": literal(now),
-    }
-    connection.execute(insert(HISTORY).from_select(list(row), select(*row.values()).where(condition)))
-    # MySQL and MariaDB assign from left to right, and later assignments see earlier ones: the state comes first.
-    ordered = [(CONTEXT.c[name], value) for name, value in values.items()]
-    changed = update(CONTEXT).where(condition).ordered_values(*ordered, (CONTEXT.c.changed, now))
-    return connection.execute(changed).rowcount
 
 
 def check_reason(reason: str) -> None:
