@@ -75,9 +75,9 @@ class _Lookup(NamedTuple):
 
 
 def _colony_rows(colonies: Colonies) -> Iterator[NewRow]:
-    for productions in colonies.productions.values():
+    for colony_id, productions in colonies.productions.items():
         for place, colony in enumerate(productions, start=1):
-            yield _row(COLONY, colony, snapshot_id=None, position=place)[1:]
+            yield _row(COLONY, colony, snapshot_id=None, colony_id=colony_id, position=place)[1:]
 
 
 def _productions(rows: Iterable[tuple[Any, ...]]) -> dict[str, tuple[Colony, ...]]:
