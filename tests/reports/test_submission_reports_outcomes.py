@@ -70,6 +70,7 @@ def test_every_state_has_an_outcome_and_every_outcome_its_words() -> None:
         assert all((said.short, said.headline, said.explanation, said.acts, *said.next))
         assert said.next
         assert tone_of(outcome) in Tone
+    assert len({labels.OUTCOME_TEXTS[outcome].short for outcome in Outcome}) == len(Outcome)
 
 
 def test_a_document_passed_what_comes_before_its_phase_and_not_what_comes_after() -> None:

@@ -131,14 +131,14 @@ OUTCOME_TEXTS: Final[Mapping[Outcome, OutcomeText]] = {
         (mark("Ask for the report again when the checks are made."),),
     ),
     Outcome.NOTHING_TAKEN: OutcomeText(
-        mark("Needs correction"),
+        mark("Not accepted"),
         mark("Nothing of the archive was accepted"),
         mark("Every document has errors that must be corrected."),
         CENTRE_ACTS,
         (SUBMIT_AGAIN, SUBMIT_FOR_EDIT),
     ),
     Outcome.PARTLY_TAKEN: OutcomeText(
-        mark("Needs correction"),
+        mark("Accepted in part"),
         mark("The archive was accepted in part: some of it must be corrected"),
         mark("Correct data were accepted. Data with errors were left out until you correct them."),
         CENTRE_ACTS,
