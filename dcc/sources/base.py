@@ -234,22 +234,6 @@ class ServesConditionally(Protocol):
         ...
 
 
-@runtime_checkable
-class ServesSegments(Protocol):
-    """An option of connections: several may fetch segments of a file."""
-
-    def round_trip(self) -> float | None:
-        """Seconds for an answer of the server; None if it cannot send a file from its middle on.
-
-        Raises TransferFailedError, SourceTimeoutError.
-        """
-        ...
-
-    def modified(self, action: Action, name: str) -> int | None:
-        """The time of a file's last change, requested again. Raises TransferFailedError, SourceTimeoutError."""
-        ...
-
-
 class Connection(Protocol):
     """A logged-in connection to a source. A context manager that closes it."""
 

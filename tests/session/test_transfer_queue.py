@@ -54,13 +54,6 @@ def test_a_thread_with_nothing_to_do_takes_from_the_end_of_what_is_kept_for_anot
     assert [queue.take(0) for _ in range(4)] == [3, 4, 2, 1]
 
 
-def test_what_is_spare_is_taken_when_there_is_nothing_else() -> None:
-    queue = _queue(2, 1, 2, 3, 4)
-    queue.put_spare(9)
-    queue.keep(1, 8, 1_000)
-    assert [queue.take(0) for _ in range(5)] == [3, 4, 2, 1, 9]
-
-
 def test_who_waits_gets_what_is_put_and_hears_of_the_end() -> None:
     queue = _queue(1)
     taken: list[int | None] = []

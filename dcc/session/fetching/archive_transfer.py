@@ -18,7 +18,6 @@ from dcc.naming import manifest_beside
 from dcc.outcomes import ZipKey
 from dcc.runtime.checksums import md5_of
 from dcc.runtime.disk_space import write_all
-from dcc.session.fetching.segmented_download import Helpers, RangeRequest, SegmentedFetch
 from dcc.sources.base import Block, Connection, NotModified, ServesConditionally, Validators
 from dcc.sources.hosting import EarlierCopy, Fault, Hosting
 from dcc.sources.remote_names import path_below
@@ -186,15 +185,14 @@ def receive(
     *,
     pace: Pace | None = None,
     most_unsized: int = _MOST_UNSIZED,
-    helpers: Helpers | None = None,
     on_published: Callable[[str], object] = lambda _: None,
 ) -> Received:
     """Fetch an archive into staging, continuing an interrupted attempt, and check it.
 
     `on_bytes` is called with the bytes received so far, about once a second. `most_unsized` limits the bytes of an
-    archive of unknown size; `helpers` may fetch segments of a large one; `on_published` is called with the MD5 beside
-    the copy. Raises SizeMismatchError and ChecksumMismatchError (after dropping the part), any SourceError of the
-    connection and SourceTimeoutError if it is slower than `pace` (the part is kept), and DiskFullError.
+    archive of unknown size; `on_published` is called with the MD5 beside the copy. Raises SizeMismatchError and
+    ChecksumMismatchError (after dropping the part), any SourceError of the connection and SourceTimeoutError if it is
+    slower than `pace` (the part is kept), and DiskFullError.
     """
     key, hosting = transfer.key, transfer.hosting
     began = time.monotonic()
@@ -211,23 +209,24 @@ def receive(
         staging.put_manifest(key, hosting.manifest, manifest)
         offset = staging.resumable(key, origin)
         earlier = None if offset else _still_there(transfer, staging, published)
-        wanted = RangeRequest(key, hosting.size_bytes, hosting.modified, offset, hosting.folder)
-        fetch = SegmentedFetch(connection, wanted, staging.root, helpers)
-
-        def on_received(received: int) -> None:
-            on_bytes(received + fetch.ahead)
-
         try:
             with (
-                staging.room_for(key, (hosting.size_bytes or 0) - offset + fetch.room) as written,
-                DownloadSink(staging, key, origin, most_unsized, written, on_received) as sink,
+                staging.room_for(key, (hosting.size_bytes or 0) - offset) as written,
+                DownloadSink(staging, key, origin, most_unsized, written, on_bytes) as sink,
             ):
                 sink.take_in(offset)
                 if hosting.size_bytes is None or offset < hosting.size_bytes:
                     if earlier is not None and _is_conditional(connection):
                         connection.expect(earlier.validators)
-                    with _kept(pace or Pace(), sink, fetch):
-                        fetch.into(sink, lambda: on_received(sink.received))
+                    with _kept(pace or Pace(), sink, connection):
+                        connection.fetch(
+                            key.action,
+                            transfer.path,
+                            sink,
+                            size=hosting.size_bytes,
+                            offset=offset,
+                            modified=hosting.modified,
+                        )
                 sink.end()
                 md5 = None if published is None else _checked_md5(key, staging.part(key), published, offset > 0)
         except (SizeMismatchError, ChecksumMismatchError):
@@ -292,9 +291,9 @@ def _still_there(transfer: Transfer, staging: Staging, published: str | None) ->
 
 
 @contextlib.contextmanager
-def _kept(pace: Pace, sink: DownloadSink, fetch: SegmentedFetch) -> Iterator[None]:
+def _kept(pace: Pace, sink: DownloadSink, connection: Connection) -> Iterator[None]:
     try:
-        with pace.kept(lambda: sink.received + fetch.helped, fetch.close):
+        with pace.kept(lambda: sink.received, connection.close):
             yield
     except TimeoutError as error:
         raise _too_slow(sink.key, error) from error

@@ -60,16 +60,6 @@ class DownloadSlots:
         finally:
             self._give_back(place)
 
-    @contextmanager
-    def spare_place(self) -> Iterator[DownloadSlot | None]:
-        """A place that nobody is waiting for; None, without waiting, if there is none."""
-        place = self._take_at_once()
-        try:
-            yield place
-        finally:
-            if place is not None:
-                self._give_back(place)
-
     def _give_back(self, place: DownloadSlot) -> None:
         with self._lock:
             self._taken.remove(place)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol, TypeGuard
@@ -29,7 +28,6 @@ from dcc.session.connection_places import ConnectionPlaces, place_at
 from dcc.session.fetching.archive_transfer import Received, Transfer, origin_of, receive
 from dcc.session.fetching.download_slots import DownloadSlot, DownloadSlots
 from dcc.session.fetching.processor_reserve import Reserve
-from dcc.session.fetching.segmented_download import Helpers, Segment
 from dcc.session.fetching.source_connections import FurtherRefused, SourceConnections
 from dcc.session.fetching.transfer_queue import TransferQueue
 from dcc.settings import Settings
@@ -109,8 +107,8 @@ def _is_to_look_ahead(kind: type) -> bool:
     return issubclass(kind, LooksAhead)
 
 
-def _bytes_of(item: Transfer | Segment) -> int | None:
-    return item.end - item.start if isinstance(item, Segment) else item.hosting.size_bytes
+def _bytes_of(item: Transfer) -> int | None:
+    return item.hosting.size_bytes
 
 
 class FetchedBefore(Protocol):
@@ -144,8 +142,7 @@ class SourceDownloads:
         self.address = address
         settings = settings.for_protocol(address.protocol)
         self._settings, self._staging, self._allowance, self._tell = settings, staging, allowance, tell
-        self._transfers = TransferQueue[Transfer | Segment](settings.downloads_per_source, _bytes_of)
-        self._helpers = Helpers(self._offer, settings.downloads_per_source)
+        self._transfers = TransferQueue[Transfer](settings.downloads_per_source, _bytes_of)
         self._reserve = Reserve(settings.downloads_per_source)
         self._pace = Pace.from_settings(settings)
         self._threads: list[threading.Thread] = []
@@ -160,11 +157,6 @@ class SourceDownloads:
     def put(self, transfer: Transfer) -> None:
         """Queue a transfer; starts another thread once it is of use, up to the source's limit."""
         self._transfers.put(transfer)
-        self._start_thread()
-
-    def _offer(self, segment: Segment) -> None:
-        self._transfers.put_spare(segment)
-        self._reserve.call()
         self._start_thread()
 
     def _start_thread(self) -> None:
@@ -231,16 +223,15 @@ class SourceDownloads:
                 break
             if self._breaks_at_once(item):
                 continue
-            with self._place_for(item) as place, logging_about(zip_action=item.key):
-                if place is None or self._stopping.is_set() or self._breaks_at_once(item):
+            with self._allowance.place() as place, logging_about(zip_action=item.key):
+                if self._stopping.is_set() or self._breaks_at_once(item):
                     continue
                 if self._was_fetched(worker, item, place):
                     continue
                 try:
                     connection = self._connected(item, self._fresh(connection, used))
                 except FurtherRefused:
-                    if isinstance(item, Transfer):
-                        self._transfers.put_back(item)
+                    self._transfers.put_back(item)
                     return
                 if connection is not None:
                     connection = self._carry_out(worker, item, connection, place)
@@ -250,7 +241,7 @@ class SourceDownloads:
                 connection = None
         self._closed(connection)
 
-    def _next(self, worker: int, connection: Connection | None) -> tuple[Transfer | Segment | None, Connection | None]:
+    def _next(self, worker: int, connection: Connection | None) -> tuple[Transfer | None, Connection | None]:
         """The next item; a connection that others may wait for is closed if none comes for some seconds."""
         if connection is None or self._places is None:
             return self._transfers.take(worker), connection
@@ -260,9 +251,9 @@ class SourceDownloads:
             self._closed(connection)
             return self._transfers.take(worker), None
 
-    def _was_fetched(self, worker: int, item: Transfer | Segment, place: DownloadSlot) -> bool:
+    def _was_fetched(self, worker: int, item: Transfer, place: DownloadSlot) -> bool:
         """Carry out a transfer whose archive a worker has fetched; returns whether it was one."""
-        if self._from_workers is None or not isinstance(item, Transfer):
+        if self._from_workers is None:
             return False
         there = self._from_workers.connection(item.key, item.hosting)
         if there is None:
@@ -270,14 +261,11 @@ class SourceDownloads:
         self._fetch(worker, item, there, place)
         return True
 
-    def _breaks_at_once(self, item: Transfer | Segment) -> bool:
+    def _breaks_at_once(self, item: Transfer) -> bool:
         """Fail a transfer if the source is given up; returns whether it is."""
-        if self._given_up is not None and isinstance(item, Transfer):
+        if self._given_up is not None:
             self._tell(TransferFailed(item, self._given_up))
         return self.given_up
-
-    def _place_for(self, item: Transfer | Segment) -> AbstractContextManager[DownloadSlot | None]:
-        return self._allowance.spare_place() if isinstance(item, Segment) else self._allowance.place()
 
     def _fresh(self, connection: Connection | None, used: float) -> Connection | None:
         if connection is None or time.monotonic() - used <= _FRESH_SECONDS:
@@ -286,69 +274,40 @@ class SourceDownloads:
         self._closed(connection)
         return None
 
-    def _connected(self, item: Transfer | Segment, connection: Connection | None) -> Connection | None:
+    def _connected(self, item: Transfer, connection: Connection | None) -> Connection | None:
         """The connection, or a new one for an item; None if none can be made, which has been reported then.
 
         Raises FurtherRefused if the item has to be left to others.
         """
         if connection is not None:
             return connection
-        if isinstance(item, Segment) and not self._connections.any_open:
-            # Nobody waits for the segment without the connection that fetches the archive.
-            return None
         try:
             return self._connections.open()
         except FurtherRefused:
             raise
         except Exception as error:
-            if isinstance(item, Segment):
-                progress.info("A segment is left to the first connection to %s: %s", self.address.label, error)
-            else:
-                self._tell(Started(item))
-                self._broke(item, error, connecting=True)
+            self._tell(Started(item))
+            self._broke(item, error, connecting=True)
             return None
 
     def _closed(self, connection: Connection | None) -> None:
         if connection is not None:
             self._connections.close(connection)
 
-    def _carry_out(
-        self, worker: int, item: Transfer | Segment, connection: Connection, place: DownloadSlot
-    ) -> Connection | None:
+    def _carry_out(self, worker: int, item: Transfer, connection: Connection, place: DownloadSlot) -> Connection | None:
         """Carry out an item; returns the connection if it can be used for the next."""
-        if isinstance(item, Segment):
-            goes_on = self._help(item, connection, place)
-        else:
-            goes_on = self._fetch(worker, item, connection, place)
-        if goes_on:
+        if self._fetch(worker, item, connection, place):
             return connection
         # After an interruption the server may still be sending.
         self._closed(connection)
         return None
-
-    def _help(self, segment: Segment, connection: Connection, place: DownloadSlot) -> bool:
-        """Fetch a segment that is still free; if that fails, the thread that fetches the archive does it."""
-
-        def on_bytes(received: int) -> None:
-            if self._stopping.is_set():
-                raise Stopped
-            place.received = received
-
-        try:
-            if segment.take_up():
-                segment.fetch(connection, on_bytes, self._pace)
-        except Exception as error:  # whatever it is, nothing is lost by it
-            progress.info("A segment is left to the first connection to %s: %s", self.address.label, error)
-            return False
-        return True
 
     def _look_ahead(self, worker: int, transfer: Transfer, connection: Connection) -> None:
         """Announce the following transfers to a connection that can use this."""
         if not _can_look_ahead(connection):
             return
         if following := self._transfers.keep(worker, _MOST_AHEAD, _MOST_BYTES_AHEAD):
-            transfers = [each for each in (transfer, *following) if isinstance(each, Transfer)]
-            connection.announce([self._upcoming(each) for each in transfers])
+            connection.announce([self._upcoming(each) for each in (transfer, *following)])
 
     def _upcoming(self, transfer: Transfer) -> Upcoming:
         key, hosting = transfer.key, transfer.hosting
@@ -374,7 +333,6 @@ class SourceDownloads:
                 on_bytes,
                 pace=self._pace,
                 most_unsized=self._settings.max_unsized_bytes,
-                helpers=self._helpers,
                 on_published=lambda md5: self._tell(Published(transfer, md5)),
             )
         except Stopped:

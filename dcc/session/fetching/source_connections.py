@@ -42,11 +42,6 @@ class SourceConnections:
         self._stopped = False
         self._changed = threading.Condition()
 
-    @property
-    def any_open(self) -> bool:
-        """Whether there is a connection."""
-        return self._open > 0
-
     def open(self) -> Connection:
         """Make a connection.
 

@@ -20,7 +20,6 @@ class TransferQueue(Generic[T]):
     def __init__(self, workers: int, size_of: Callable[[T], int | None]) -> None:
         self._size_of = size_of
         self._waiting: deque[T] = deque()
-        self._spare: deque[T] = deque()
         self._kept: list[deque[T]] = [deque() for _ in range(workers)]
         self._stopped = False
         self._changed = threading.Condition()
@@ -37,12 +36,6 @@ class TransferQueue(Generic[T]):
             self._waiting.appendleft(item)
             self._changed.notify()
 
-    def put_spare(self, item: T) -> None:
-        """Add an item for a thread that would otherwise be idle."""
-        with self._changed:
-            self._spare.append(item)
-            self._changed.notify()
-
     def stop(self) -> None:
         """Let nobody take anything more."""
         with self._changed:
@@ -50,7 +43,7 @@ class TransferQueue(Generic[T]):
             self._changed.notify_all()
 
     def take(self, worker: int, patience: float | None = None) -> T | None:
-        """Wait for a thread's next item: reserved for it, free, reserved for another, or spare.
+        """Wait for a thread's next item: reserved for it, free, or reserved for another.
 
         None at the end. Raises TimeoutError after the seconds of `patience`.
         """
@@ -62,8 +55,6 @@ class TransferQueue(Generic[T]):
                 longest = max(self._kept, key=len)
                 if longest:
                     return longest.pop()
-                if self._spare:
-                    return self._spare.popleft()
                 if not self._changed.wait(patience):
                     raise TimeoutError
             return None

@@ -11,7 +11,6 @@ import contextlib
 import ftplib
 import socket
 import ssl
-import time
 from collections.abc import Iterator
 
 from dcc.settings import Settings
@@ -205,17 +204,6 @@ class FtpSession(ftplib.FTP_TLS):
         """The time of a file's last change, in seconds since 1970; None if unknown."""
         with _nothing_told():
             return parse_time(self.voidcmd(f"MDTM {path}")[4:].strip())
-        return None
-
-    def round_trip(self) -> float | None:
-        """Seconds for the server's answer that it can send a file from its middle on; None if it cannot."""
-        with contextlib.suppress(ftplib.error_perm, ftplib.error_temp, ftplib.error_reply):
-            # In text mode many servers send all or nothing.
-            self.use_type("I")
-            began = time.monotonic()
-            # By its answer, not by FEAT: some list what they refuse.
-            self.sendcmd("REST 0")
-            return time.monotonic() - began
         return None
 
     def learn_features(self) -> None:

@@ -28,7 +28,6 @@ from dcc.sources.listing import MAX_ENTRIES, Below, Entry, EntryKind, action_lis
 from dcc.sources.listing_watch import watch_listing
 from dcc.sources.remote_names import join_base, printable, raw
 from dcc.sources.request_texts import LISTING, SENDING
-from dcc.sources.sockets import time_limit
 
 FTP_PORT = 21
 
@@ -98,26 +97,6 @@ class FtpConnection(BlockwiseConnection):
                 self._label, action, entries, lambda link: self._follow(session, path, link), below
             )
             return self._with_times(session, path, listing)
-
-    def round_trip(self) -> float | None:
-        """The server's distance; see `ServesSegments.round_trip`."""
-        session = self._connected()
-        with (
-            self._translated(message(mark("saying where it can begin a file")), TransferFailedError),
-            time_limit(self._settings.list_timeout, session.interrupt),
-        ):
-            # Some accept REST and ignore it; servers that honour it must list it (RFC 3659, section 5.3).
-            return session.round_trip() if {"MDTM", "REST"} <= session.features else None
-
-    def modified(self, action: Action, name: str) -> int | None:
-        """The time of a file's last change; see `ServesSegments.modified`."""
-        path = self._path(action, name)
-        session = self._connected()
-        with (
-            self._translated(message(mark("telling the time of {file}"), file=_shown(path)), TransferFailedError),
-            time_limit(self._settings.list_timeout, session.interrupt),
-        ):
-            return session.time_of(path)
 
     def close(self) -> None:
         """Close the connection; see `Connection.close`."""
