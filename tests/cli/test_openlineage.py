@@ -9,11 +9,17 @@ import uuid
 from collections import defaultdict
 from collections.abc import Iterator
 from datetime import datetime
+from enum import EnumType
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from pkgutil import iter_modules
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
+import attr
 import pytest
+from openlineage.client import generated
 from openlineage.client.event_v2 import RunState
 
 from dcc.operations.openlineage.events import SessionEvents
@@ -70,19 +76,46 @@ def submitted(dcc: Dcc) -> Dcc:
     return dcc
 
 
+def kinds() -> dict[str, type]:
+    """The classes that the client has for the objects of the specification, from which they are generated, by name."""
+    modules = [import_module(f"{generated.__name__}.{one.name}") for one in iter_modules(generated.__path__)]
+    return {name: kind for module in modules for name, kind in vars(module).items() if attr.has(kind)}
+
+
+def require(value: Any, kind: Any, where: str = "event") -> None:
+    """Require that a value of JSON is what the specification says: its type, its fields, and those of its facets."""
+    if isinstance(value, dict) and "_schemaURL" in value:
+        kind = KINDS[value["_schemaURL"].rpartition("/")[2]]
+        assert value["_schemaURL"] == kind._get_schema(), where
+    if attr.has(kind) and isinstance(value, dict):
+        hints, fields = get_type_hints(kind), attr.fields_dict(kind)
+        required = {name for name, one in fields.items() if one.default is attr.NOTHING}
+        assert required <= value.keys() <= fields.keys(), where
+        for name, part in value.items():
+            require(part, hints[name], f"{where}.{name}")
+    elif (of := get_origin(kind)) in (Union, UnionType):
+        # Each is `something | None`, and None is never sent.
+        (something,) = (one for one in get_args(kind) if one is not NoneType)
+        require(value, something, where)
+    elif of in (dict, list):
+        assert isinstance(value, of), where
+        for part in value.values() if of is dict else value:
+            require(part, get_args(kind)[-1], where)
+    elif kind is not Any:
+        assert isinstance(kind(value) if isinstance(kind, EnumType) else value, kind), where
+
+
+KINDS = kinds()
+
+
 def require_events(events: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """The events by job, each of the form that the specification demands."""
+    """The events by job, each as the specification says."""
     of_job = defaultdict(list)
     for event in events:
-        assert {"eventTime", "producer", "schemaURL", "run", "job", "eventType"} <= event.keys()
-        assert event["schemaURL"] == "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent"
+        require(event, KINDS["RunEvent"])
+        assert event["schemaURL"] == KINDS["RunEvent"]._get_schema()
         assert datetime.fromisoformat(event["eventTime"]).tzinfo is not None
         assert str(uuid.UUID(event["run"]["runId"])) == event["run"]["runId"]
-        for dataset in event["inputs"] + event["outputs"]:
-            assert dataset["namespace"]
-            assert dataset["name"]
-            of_dataset = [dataset.get(kind, {}) for kind in ("facets", "inputFacets", "outputFacets")]
-            assert all({"_producer", "_schemaURL"} <= facet.keys() for some in of_dataset for facet in some.values())
         of_job[event["job"]["name"]].append(event)
     return of_job
 
