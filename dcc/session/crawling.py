@@ -126,7 +126,7 @@ def crawl_file_sources(
 ) -> Iterator[SourceCrawl]:
     """Crawl the available sources of active centres that are due, or those of `source_ids`, which a person named.
 
-    `only_scheduled`: of those that are due only the ones with an age of their own.
+    `only_scheduled`: of those that are due only the ones with an age or a schedule of their own.
     Yields each once it is recorded. A session of a group crawls only its centres' sources. Over all sessions one
     listing is recorded at a time, because an archive may be new on several sources.
 
@@ -138,7 +138,7 @@ def crawl_file_sources(
 
     def load(connection: Connection) -> tuple[list[SourceAddress], dict[int, Due]]:
         dues = load_dues(connection, settings.source_failure_limit, named=session.named_sources)
-        wanted = {number for number, one in dues.items() if one.is_due and (one.pace.every or not only_scheduled)}
+        wanted = {number for number, one in dues.items() if one.is_due and (one.pace.is_its_own or not only_scheduled)}
         available = load_addresses(connection, ids=source_ids)
         addresses = [one for one in available if session.covers(one.centre) and one.id in wanted]
         # Those that were listed longest ago are first where a server takes few connections.

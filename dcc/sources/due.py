@@ -25,6 +25,7 @@ _DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _UNITS: Final = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
 _AGE: Final = re.compile(r"([1-9]\d{0,5})([mhdw])")
 _SPAN: Final = re.compile(r"(?:(\w{3})(?:-(\w{3}))? +)?(\d\d?):(\d\d)-(\d\d?):(\d\d)")
+_TIME: Final = re.compile(r"\d\d?:\d\d")
 _WEEK: Final = timedelta(days=7)
 _LONGEST_AGE: Final = timedelta(days=366)
 
@@ -125,6 +126,30 @@ def _span(text: str) -> Span:
 
 
 @dataclass(frozen=True, slots=True)
+class Schedule:
+    """The times of the week at which a source is to be listed: the beginnings of windows. `text` is what was parsed."""
+
+    windows: Windows
+    text: str
+
+    @classmethod
+    @lru_cache(maxsize=1024)
+    def parse(cls, text: str) -> Self:
+        """A schedule from a text such as `Mon 06:00` or `Mon-Fri 06:00, 18:00 Europe/London`.
+
+        Without a time zone it is in UTC. Raises ValueError.
+        """
+        try:
+            return cls(Windows.parse(_TIME.sub(r"\g<0>-\g<0>", text)), text.strip())
+        except ValueError as error:
+            raise ValueError(f"{text!r} is no schedule. Write such as 'Mon-Fri 06:00 Europe/London'.") from error
+
+    def after(self, at: datetime) -> datetime:
+        """The first time after another one."""
+        return min(begin for begin, _ in self.windows.around(at, at + _WEEK) if begin > at)
+
+
+@dataclass(frozen=True, slots=True)
 class Pause:
     """A person's decision to leave a source alone, without `until` for as long as nobody resumes it."""
 
@@ -136,11 +161,19 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """When a source may be crawled: `every`, the oldest that its listing may become; None: with every session."""
+    """When a source may be crawled: `every`, the oldest that its listing may become, and `schedule`, whichever is
+    first; without both: with every session.
+    """
 
     every: timedelta | None = None
     windows: Windows | None = None
     pause: Pause | None = None
+    schedule: Schedule | None = None
+
+    @property
+    def is_its_own(self) -> bool:
+        """Whether sessions that others need leave it alone."""
+        return self.every is not None or self.schedule is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,25 +257,31 @@ def due(pace: Pace, past: PastCrawls, now: datetime, failure_limit: int, *, is_n
 
 
 def overdue_at(pace: Pace, since: datetime, patience: timedelta) -> datetime:
-    """When a source that was listed at a time is overdue: its age and the patience are over, and it could be used."""
-    at = since + (pace.every or timedelta()) + patience
+    """When a source that was listed at a time is overdue: it was due, the patience is over, and it could be used."""
+    scheduled = [] if pace.schedule is None else [pace.schedule.after(since)]
+    aged = [since + (pace.every or timedelta())] if pace.every or not scheduled else []
+    at = min(scheduled + aged) + patience
     if pace.windows is None or pace.windows.is_open(at):
         return at
     return pace.windows.opens(at) + patience
 
 
 def ready_at(pace: Pace, past: PastCrawls) -> datetime | None:
-    """From when on a source without failures is due; None: at any time.
-
-    That is in time for its age, if its windows allow it, else when they next open.
-    """
-    if pace.every is None or past.listed is None:
+    """From when on a source without failures is due; None: at any time."""
+    if past.listed is None:
         return None
-    ready, oldest = past.listed + _READY * pace.every, past.listed + pace.every
-    if pace.windows is None:
+    scheduled = [] if pace.schedule is None else [pace.schedule.after(past.listed)]
+    aged = [] if pace.every is None else [_aged(past.listed, pace.every, pace.windows)]
+    return min(scheduled + aged, default=None)
+
+
+def _aged(listed: datetime, every: timedelta, windows: Windows | None) -> datetime:
+    """From when on a listing is to be made anew: in time for its age, if windows allow it, else when they next open."""
+    ready, oldest = listed + _READY * every, listed + every
+    if windows is None:
         return ready
-    opens = pace.windows.opens(ready)
+    opens = windows.opens(ready)
     if opens <= oldest:
         return opens
-    before = [begin for begin, _ in pace.windows.around(ready - _WEEK, ready) if past.listed < begin <= ready]
+    before = [begin for begin, _ in windows.around(ready - _WEEK, ready) if listed < begin <= ready]
     return max(before, default=opens)

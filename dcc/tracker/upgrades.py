@@ -53,5 +53,6 @@ REVISIONS: Final[Revisions] = {
     "0024": None,
     "0025": None,
     "0026": None,
+    "0027": None,
 }
 """All revisions, oldest first, and the function that converts the rows of the one before."""

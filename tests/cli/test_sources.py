@@ -331,6 +331,9 @@ def test_a_source_is_crawled_by_its_schedule_or_by_name_but_never_while_it_is_pa
     assert "until 2099-12-01 00:00 UTC: Harwell moves its server" in table
     assert "is over" in dcc.error("source", "pause", 1, "--reason", "x", "--until", "2020-01-01", exit_code=2)
     dcc("source", "resume", 1)
-    dcc("source", "change", 1, "--every", "", "--window", "")
+    dcc("source", "change", 1, "--every", "", "--window", "", "--schedule", "Mon 06:00")
+    (listed,) = dcc.json("source", "list")
+    assert (listed["schedule"], listed["due"]["why"]) == ("Mon 06:00", "recent")
+    dcc("source", "change", 1, "--schedule", "")
     assert crawled() == [1]
     assert dcc.json("source", "list")[0]["due"] == {"why": "due", "until": None, "failures": 0}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from dcc.session.connection_places import InLine, having_places
-from dcc.sources.due import Pace, PastCrawls, Pause, Why, Windows, due
+from dcc.sources.due import Pace, PastCrawls, Pause, Schedule, Why, Windows, due
 
 BEGIN = datetime(2026, 3, 1)  # with the change of clocks in Europe at its end
 END = BEGIN + timedelta(days=31)
@@ -20,6 +20,9 @@ WINDOWS = (
     "Mon-Fri 18:00-08:00, Sat-Sun 00:00-24:00 Asia/Tokyo",
     "01:00-05:00 America/New_York",
 )
+
+
+SCHEDULES = ("06:00 Europe/London", "Mon 06:00, Thu 18:30 Asia/Tokyo")
 
 
 @dataclass
@@ -43,7 +46,9 @@ def sites(chance: random.Random) -> list[Site]:
         since = BEGIN + chance.random() * timedelta(days=25)
         pause = Pause("a move", "ann", BEGIN, since) if number % 50 == 7 else None
         away = (since, since + timedelta(days=2)) if number % 20 == 1 else (END, END)
-        found.append(Site(number, Pace(every, windows, pause), f"server{number % 120}", away))
+        schedule = Schedule.parse(chance.choice(SCHEDULES)) if number % 10 == 4 else None
+        pace = Pace(every, windows, pause) if schedule is None else Pace(pause=pause, schedule=schedule)
+        found.append(Site(number, pace, f"server{number % 120}", away))
     return found
 
 
@@ -105,11 +110,11 @@ def test_a_month_of_a_thousand_sources_keeps_their_ages_and_windows_and_the_limi
 
 
 def check(site: Site) -> None:
-    """It was listed within its age, or when its windows next opened; seldom while it was away, never in a pause."""
+    """It was listed as its age, schedule and windows say; seldom while it was away, never in a pause."""
     slack = timedelta(minutes=15)  # one session, and the tick before the next
     every = site.pace.every or timedelta()
     for begin, following in zip(site.begun, [*site.begun[1:], END], strict=True):
-        latest = begin + every
+        latest = begin + every if site.pace.schedule is None else site.pace.schedule.after(begin) + slack
         if site.pace.windows is not None:
             latest = max(latest, site.pace.windows.opens(begin + 0.95 * every)) + slack
         if not (begin <= site.away[1] and following >= site.away[0]):

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from dcc.sources.due import Pace, PastCrawls, Pause, Why, Windows, due, overdue_at, parse_age, shown_age
+from dcc.sources.due import Pace, PastCrawls, Pause, Schedule, Why, Windows, due, overdue_at, parse_age, shown_age
 
 NOW = datetime(2026, 3, 4, 12)  # a Wednesday, in UTC without a zone
 HOUR = timedelta(hours=1)
@@ -17,8 +17,13 @@ def listed(hours: float) -> PastCrawls:
     return PastCrawls(listed=NOW - hours * HOUR)
 
 
-def pace(every: str = "", windows: str = "", pause: Pause | None = None) -> Pace:
-    return Pace(parse_age(every) if every else None, Windows.parse(windows) if windows else None, pause)
+def pace(every: str = "", windows: str = "", pause: Pause | None = None, schedule: str = "") -> Pace:
+    return Pace(
+        parse_age(every) if every else None,
+        Windows.parse(windows) if windows else None,
+        pause,
+        Schedule.parse(schedule) if schedule else None,
+    )
 
 
 @pytest.mark.parametrize(
@@ -36,6 +41,13 @@ def pace(every: str = "", windows: str = "", pause: Pause | None = None) -> Pace
         # It is due in the last window before its age is reached, if one opens.
         (pace("2d", "03:00-04:00"), listed(25), Why.RECENT, 15),
         (pace("1h", "03:00-04:00"), listed(9), Why.CLOSED, 15),
+        (pace(schedule="Mon 06:00"), PastCrawls(), Why.DUE, None),
+        (pace(schedule="Mon 06:00"), listed(54.1), Why.DUE, None),
+        (pace(schedule="Mon 06:00"), listed(54), Why.RECENT, 114),
+        (pace(schedule="Mon-Fri 06:00, 18:30 Asia/Tokyo"), listed(2), Why.RECENT, 9),
+        (pace("1d", schedule="Mon 06:00"), listed(20), Why.RECENT, 2.8),
+        (pace("2w", schedule="Mon 06:00"), listed(20), Why.RECENT, 114),
+        (pace(windows="20:00-21:00", schedule="Wed 06:00"), listed(20), Why.CLOSED, 8),
         (pace(), PastCrawls(NOW, 2, NOW), Why.DUE, None),
         (pace(), PastCrawls(NOW, 3, NOW), Why.FAILING, 1),
         (pace(), PastCrawls(NOW, 6, NOW), Why.FAILING, 8),
@@ -58,7 +70,7 @@ def test_why_a_source_is_crawled_or_not_and_until_when(
 
 @pytest.mark.parametrize(
     ("given", "hours"),
-    [(pace(), 24), (pace("2d"), 72), (pace(windows="Sun 00:00-02:00"), 108)],
+    [(pace(), 24), (pace("2d"), 72), (pace(windows="Sun 00:00-02:00"), 108), (pace(schedule="Thu 12:00"), 48)],
 )
 def test_a_source_is_overdue_after_its_own_schedule(given: Pace, hours: int) -> None:
     """The last one can be listed from Sunday on, 84 hours after NOW."""
@@ -76,6 +88,12 @@ def test_windows_keep_to_the_clock_of_their_zone() -> None:
 def test_a_window_that_cannot_be_read_says_what_to_write(text: str) -> None:
     with pytest.raises(ValueError, match=r"is no window .* Write such as"):
         Windows.parse(text)
+
+
+@pytest.mark.parametrize("text", ["", "Mon", "06:00-07:00", "25:00", "Mon 06:00 Nowhere/Else", "0 6 * * 1"])
+def test_a_schedule_that_cannot_be_read_says_what_to_write(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is no schedule. Write such as"):
+        Schedule.parse(text)
 
 
 def test_ages_are_shown_as_they_are_written() -> None:

@@ -47,8 +47,8 @@ SEED_TABLES = {
         f"centre_id {SMALL} nn | protocol_id {SMALL} nn | hostname varchar(512) nn | username varchar(128) nn | "
         f"accesskey varchar(256) nn | base_path varchar(256) | state_id {SMALL} nn | created datetime nn | "
         f"delta varchar(16) nn | listed_depth {SMALL} nn | listed_include text | listed_exclude text | "
-        "crawl_every int(10) unsigned | crawl_windows varchar(255) | paused datetime | paused_until datetime | "
-        "paused_by varchar(64) | pause_reason varchar(256)",
+        "crawl_every int(10) unsigned | crawl_windows varchar(255) | crawl_schedule varchar(255) | "
+        "paused datetime | paused_until datetime | paused_by varchar(64) | pause_reason varchar(256)",
     ),
     "phase": (SMALL, "short_name varchar(64) nn | description text"),
     "a_status": (SMALL, "short_name varchar(64) nn | description text | rgba char(8) nn"),

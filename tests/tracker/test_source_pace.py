@@ -94,7 +94,7 @@ def test_a_paused_source_is_used_by_nobody_until_its_pause_ends(installation: In
 
 def test_a_schedule_that_cannot_be_read_changes_nothing(installation: Installation) -> None:
     source = installation.add_folder().source_id
-    for given in ({"every": "often"}, {"windows": "at night"}, {"every": "99999w"}):
+    for given in ({"every": "often"}, {"windows": "at night"}, {"schedule": "06"}, {"every": "99999w"}):
         with pytest.raises(ConfigurationError, match="Write"), writing(installation.tracker) as connection:
             change_source(connection, source, **given)
     with installation.tracker.connect() as connection:

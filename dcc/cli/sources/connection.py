@@ -73,6 +73,7 @@ def add(
     include: tuple[str, ...],
     exclude: tuple[str, ...],
     every: str | None,
+    schedule: str | None,
     window: str | None,
     tls_ca: str | None,
     tls_fingerprints: tuple[str, ...],
@@ -118,7 +119,7 @@ def add(
     from dcc.tracker.register import column_texts, file_sources
     from dcc.tracker.register.source_pace import pace_columns
 
-    pace_columns(every, window)
+    pace_columns(every, window, schedule)
     settings = settings_from_environment()
     extent = listing_extent(depth, include, exclude)
     given = Place(
@@ -141,7 +142,7 @@ def add(
                 test=not no_test,
             )
             with writing(tracker) as connection:
-                file_sources.change_source(connection, registered[0], every=every, windows=window)
+                file_sources.change_source(connection, registered[0], every=every, windows=window, schedule=schedule)
         _report_addition(*registered, as_json)
         return
     tls = tls_trust(given.protocol, tls_ca, tls_fingerprints)
@@ -162,7 +163,7 @@ def add(
                 warnings.append(f"{error} Its host key is not known yet.")
         with writing(tracker) as connection:
             source_id = file_sources.add_source(connection, address, keys, tls)
-            file_sources.change_source(connection, source_id, every=every, windows=window)
+            file_sources.change_source(connection, source_id, every=every, windows=window, schedule=schedule)
         if not no_test and not warnings:
             warnings = _trial(tracker, settings, source_id)
     _report_addition(source_id, keys, warnings, as_json)

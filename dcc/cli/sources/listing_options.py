@@ -26,9 +26,10 @@ def listing_options(command: _Command) -> _Command:
 
 
 def pace_options(command: _Command) -> _Command:
-    """The options `--every` and `--window`."""
+    """The options `--every`, `--schedule` and `--window`."""
     for option in (
         click.option("--window", metavar="TIMES", help="When it may be used, such as '20:00-06:00 Europe/London'."),
+        click.option("--schedule", metavar="TIMES", help="List it at these times, such as 'Mon 06:00 Europe/London'."),
         click.option("--every", metavar="AGE", help="List it once so often, such as 6h or 7d; else in every session."),
     ):
         command = option(command)

@@ -65,8 +65,8 @@ def list_sources(as_json: bool) -> None:
       "***" for a password, or empty), "base_path", "state", "centre_active", "created",
       "hosted" (submissions at present), "fingerprints" (of accepted host keys),
       "tls_authorities", "tls_fingerprints" (of the certificates trusted for it alone), "delta"
-      (disabled, initial, additive, full), "extent": {"depth", "include", "exclude"}, "every" and
-      "windows" (empty for none), "pause": null or {"reason", "by", "since", "until"},
+      (disabled, initial, additive, full), "extent": {"depth", "include", "exclude"}, "every",
+      "schedule" and "windows" (empty for none), "pause": null or {"reason", "by", "since", "until"},
       "due": null or {"why" (due, recent, closed, failing, paused), "until", "failures"}}
 
     Exit codes: 0; 2 the tracker is not initialised; 4 it cannot be reached.
@@ -121,9 +121,10 @@ def list_sources(as_json: bool) -> None:
 
 def crawled(entry: SourceEntry, due: Due | None) -> str:
     """When a source is crawled, and why it is left alone at present."""
-    schedule = " ".join(filter(None, [entry.every and f"every {entry.every}", entry.windows]))
+    every, schedule = entry.every and f"every {entry.every}", entry.schedule and f"at {entry.schedule}"
+    pace = " ".join(filter(None, [every, schedule, entry.windows]))
     present = [] if due is None or due.is_due else [str(due)]
-    return "; ".join([*filter(None, [schedule]), *present]) or "every session"
+    return "; ".join([*filter(None, [pace]), *present]) or "every session"
 
 
 def due_json(due: Due | None) -> object:
@@ -183,6 +184,7 @@ def change(
     include: tuple[str, ...],
     exclude: tuple[str, ...],
     every: str | None,
+    schedule: str | None,
     window: str | None,
     tls_ca: str | None,
     tls_fingerprints: tuple[str, ...],
@@ -191,10 +193,11 @@ def change(
 
     For a server that moved, a new password or certificate. Its history and its archives stay known. An accepted host
     key stays pinned; see `dcc source test`. An empty --tls-ca or --tls-fingerprint removes earlier trust, an empty
-    --include or --exclude its patterns, an empty --every or --window its schedule. A pattern is matched with the path
-    below add, edit or delete, and its * matches slashes too.
+    --include or --exclude its patterns, an empty --every, --schedule or --window its pace. A pattern is matched with
+    the path below add, edit or delete, and its * matches slashes too.
 
-    With --every, a session lists it before its listing is so old. Outside the times of --window no session lists it or
+    With --every, a session lists it before its listing is so old; with --schedule, at these times; with both, at what
+    comes first. Outside the times of --window no session lists it or
     begins a download from it. Times are in UTC unless a time zone follows; there may be several, each with days or
     without.
 
@@ -204,6 +207,7 @@ def change(
       dcc source change 3 --tls-ca harwell-ca.pem
       dcc source change 3 --delta full
       dcc source change 3 --depth 2 --include "2026/*" --exclude "*/old/*"
+      dcc source change 3 --schedule "Mon-Fri 06:00, Sun 18:30 Europe/London"
       dcc source change 3 --every 6h --window "Mon-Fri 20:00-06:00, Sat-Sun 00:00-24:00 Asia/Tokyo"
 
     Exit codes: 0; 2 an unknown source, or a value is wrong.
@@ -233,6 +237,7 @@ def change(
             extent=listing_extent(depth, include, exclude, entry.extent),
             tls=tls_trust(entry.protocol, tls_ca, tls_fingerprints),
             every=every,
+            schedule=schedule,
             windows=window,
         )
     click.echo(f"Changed file source {source_id}.")

@@ -83,9 +83,9 @@ class FileSource(LastUpdated, Base):
     """A server, or folder, from which archives are collected. `accesskey` may be a secret: never print it.
 
     Additive: `delta`, one of `dcc.sources.base.DeltaStrategy`; `listed_depth`, `listed_include` and `listed_exclude`,
-    the parts of its `dcc.sources.base.Extent`, the latter two as JSON, null for none. `crawl_every`, in minutes, and
-    `crawl_windows` are those of its `dcc.sources.due.Pace`; `paused` is since when it is paused, null if it is not,
-    `paused_until` null without an end, `paused_by` by whom.
+    the parts of its `dcc.sources.base.Extent`, the latter two as JSON, null for none. `crawl_every`, in minutes,
+    `crawl_windows` and `crawl_schedule` are those of its `dcc.sources.due.Pace`; `paused` is since when it is paused,
+    null if it is not, `paused_until` null without an end, `paused_by` by whom.
     """
 
     __tablename__ = "file_source"
@@ -108,6 +108,7 @@ class FileSource(LastUpdated, Base):
     listed_exclude: Mapped[str | None] = mapped_column(Text)
     crawl_every: Mapped[int | None] = mapped_column(INT)
     crawl_windows: Mapped[str | None] = mapped_column(String(255))
+    crawl_schedule: Mapped[str | None] = mapped_column(String(255))
     paused: Mapped[datetime | None]
     paused_until: Mapped[datetime | None]
     paused_by: Mapped[str | None] = mapped_column(String(64))

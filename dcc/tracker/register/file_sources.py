@@ -52,8 +52,9 @@ class SourceEntry:
     """A registered source for display: `accesskey` is a reference, `***` or empty.
 
     `hosted` counts the submissions that it hosts now; `fingerprints` are those of its accepted host keys,
-    `tls_fingerprints` of its accepted certificates, `tls_authorities` of the authorities trusted for it alone. `every`
-    and `windows` are those of its `dcc.sources.due.Pace` as text, empty for none; `pause` is one that holds now.
+    `tls_fingerprints` of its accepted certificates, `tls_authorities` of the authorities trusted for it alone. `every`,
+    `windows` and `schedule` are those of its `dcc.sources.due.Pace` as text, empty for none; `pause` is one that holds
+    now.
     """
 
     id: int
@@ -74,6 +75,7 @@ class SourceEntry:
     extent: Extent = PLAIN
     every: str = ""
     windows: str = ""
+    schedule: str = ""
     pause: Pause | None = None
 
 
@@ -214,6 +216,7 @@ def _entry(row: Row[tuple[object, ...]], fingerprints: Sequence[str], tls: TlsTr
         extent=extent_of(row),
         every=shown_age(pace.every) if pace.every else "",
         windows=pace.windows.text if pace.windows else "",
+        schedule=pace.schedule.text if pace.schedule else "",
         pause=pace.pause if pace.pause and (pace.pause.until is None or pace.pause.until > utc_now()) else None,
     )
 
@@ -239,6 +242,7 @@ def change_source(
     tls: TlsTrust | None = None,
     every: str | None = None,
     windows: str | None = None,
+    schedule: str | None = None,
 ) -> None:
     """Change how a source is reached and listed, and when; None leaves a value.
 
@@ -258,7 +262,7 @@ def change_source(
     }
     given = {name: value for name, value in values.items() if value is not None}
     given |= {} if extent is None else extent_columns(extent)
-    given |= pace_columns(every, windows)
+    given |= pace_columns(every, windows, schedule)
     # Failures before the last change do not count, whatever was changed.
     changed = given | {"last_update": func.current_timestamp()}
     connection.execute(update(FileSource).where(FileSource.id == source_id).values(changed))

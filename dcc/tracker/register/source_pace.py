@@ -11,7 +11,7 @@ from sqlalchemy.orm import aliased
 
 from dcc.databases.columns import UtcDateTime
 from dcc.errors import ConfigurationError, NotFoundError
-from dcc.sources.due import Due, Pace, PastCrawls, Pause, Windows, due, parse_age
+from dcc.sources.due import Due, Pace, PastCrawls, Pause, Schedule, Windows, due, parse_age
 from dcc.tracker.models import FileSource, ResourceStateRow, SourceCrawlRow, utc_now
 from dcc.tracker.register.column_texts import PERSON_LENGTH
 from dcc.tracker.register.source_addresses import SourceState, is_paused
@@ -27,17 +27,23 @@ def pace_of(row: Any) -> Pace:
     pause = (
         None if row.paused is None else Pause(row.pause_reason or "", row.paused_by or "", row.paused, row.paused_until)
     )
-    return Pace(every, Windows.parse(row.crawl_windows) if row.crawl_windows else None, pause)
+    windows = Windows.parse(row.crawl_windows) if row.crawl_windows else None
+    return Pace(every, windows, pause, Schedule.parse(row.crawl_schedule) if row.crawl_schedule else None)
 
 
-def pace_columns(every: str | None, windows: str | None) -> dict[str, object]:
-    """The columns of an age and of windows; None leaves them, empty text removes them. Raises ConfigurationError."""
+def pace_columns(every: str | None, windows: str | None, schedule: str | None) -> dict[str, object]:
+    """The columns of an age, of windows and of a schedule; None leaves them, empty text removes them.
+
+    Raises ConfigurationError.
+    """
     columns: dict[str, object] = {}
     try:
         if every is not None:
             columns["crawl_every"] = parse_age(every) // _MINUTE if every else None
         if windows is not None:
             columns["crawl_windows"] = Windows.parse(windows).text if windows else None
+        if schedule is not None:
+            columns["crawl_schedule"] = Schedule.parse(schedule).text if schedule else None
     except ValueError as error:
         raise ConfigurationError(str(error)) from error
     return columns
@@ -74,6 +80,7 @@ def load_dues(
             FileSource.id,
             FileSource.crawl_every,
             FileSource.crawl_windows,
+            FileSource.crawl_schedule,
             FileSource.paused,
             FileSource.paused_until,
             FileSource.paused_by,
