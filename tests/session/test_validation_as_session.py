@@ -5,20 +5,29 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter, defaultdict
+from collections.abc import Iterable
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 from sqlalchemy import select
 
 from dcc.declarations import rule_of
+from dcc.documents.contents import Block, Content, Experiment, Line, Specimen
 from dcc.documents.schema_set import SchemaSet
+from dcc.documents.writing_xml import write_document
+from dcc.naming import DocumentKind
 from dcc.qc.models import DOCUMENT, FINDING
-from dcc.reference.loading import load_shipped
+from dcc.reference.loading import ReferenceData, load_shipped
 from dcc.rules.catalogue import CATALOGUE
 from dcc.rules.checking import NEEDING_OTHERS
 from dcc.rules.upload import UPLOAD_RULES
 from dcc.session.validation import check_paths
-from tests.support.data_installations import DataInstallation, experiments, specimens
+from tests.rules.test_rules import EXAMPLES
+from tests.support import data_installations
+from tests.support.data_installations import DataInstallation
 from tests.support.databases import only_sqlite
+from tests.support.integrity_cases import REFERENCE, TODAY, check, mutant, specimens
+from tests.support.reference_files import write_reference
 
 DOCUMENTS = 1_000
 IN_ARCHIVE = 50
@@ -75,11 +84,41 @@ def generated() -> dict[str, dict[str, bytes]]:
     chance = random.Random(4)
     archives: dict[str, dict[str, bytes]] = defaultdict(dict)
     for number in range(DOCUMENTS):
-        make = specimens if number % 2 else experiments
+        make = data_installations.specimens if number % 2 else data_installations.experiments
         of_animals = {"mice": 2} if number % 2 else {"animals": 2}
         ((name, document),) = make(f"2013-10-31.{number}", first=number // 2 * 2 + 1, **of_animals).items()
         archives[f"add/H.2013-10-31.{number // IN_ARCHIVE}.impc.zip"][name] = faulty(document, chance)
     return archives
+
+
+Found = dict[str, Counter[tuple[str, str, int | None]]]
+"""Codes, severities and lines of the findings of each document."""
+
+
+def found_by_session(data: DataInstallation) -> Found:
+    """What a session finds, but for what only it can tell."""
+    query = select(DOCUMENT.c.file_name, FINDING.c.code, FINDING.c.severity, FINDING.c.line).join(
+        DOCUMENT, DOCUMENT.c.id == FINDING.c.document_id
+    )
+    found: Found = defaultdict(Counter)
+    with data.qc.connect() as connection:
+        for name, code, severity, line in connection.execute(query.where(FINDING.c.is_active.is_(True))):
+            if rule_of(code) not in LEFT_TO_SESSIONS:
+                found[name][code, severity, line] += 1
+    return dict(found)
+
+
+def found_by_validation(data: DataInstallation, paths: Iterable[Path], reference: ReferenceData) -> Found:
+    """What validation finds by the rules, in documents that are uploaded."""
+    with data.qc.connect() as connection:
+        uploaded = set(connection.scalars(select(DOCUMENT.c.file_name)))
+    found: Found = defaultdict(Counter)
+    for verdict in check_paths(paths, data.settings, None, SchemaSet.load(data.settings.xsd_dir), reference):
+        name = Path(verdict.path).name
+        problems = [one for one in (*verdict.errors, *verdict.warnings, *verdict.missing) if one.kind in CATALOGUE]
+        assert not problems or name in uploaded
+        found[name].update((one.code, one.severity.value, one.line) for one in problems)
+    return {name: count for name, count in found.items() if count}
 
 
 @only_sqlite
@@ -88,27 +127,79 @@ def test_validation_finds_what_a_session_finds(data: DataInstallation) -> None:
     for key, documents in archives.items():
         data.folder.put(key, documents)
     data.run()
-    query = select(DOCUMENT.c.file_name, FINDING.c.code, FINDING.c.severity, FINDING.c.line).join(
-        DOCUMENT, DOCUMENT.c.id == FINDING.c.document_id
-    )
-    found: dict[str, Counter[tuple[str, str, int]]] = defaultdict(Counter)
-    with data.qc.connect() as connection:
-        for name, code, severity, line in connection.execute(query.where(FINDING.c.is_active.is_(True))):
-            if rule_of(code) not in LEFT_TO_SESSIONS:
-                found[name][code, severity, line] += 1
-        uploaded = set(connection.scalars(select(DOCUMENT.c.file_name)))
-    said: dict[str, Counter[tuple[str, str, int | None]]] = defaultdict(Counter)
-    schemas = SchemaSet.load(data.settings.xsd_dir)
-    paths = [data.folder.path / key for key in archives]
-    for verdict in check_paths(paths, data.settings, None, schemas, load_shipped()):
-        name = Path(verdict.path).name
-        problems = [one for one in (*verdict.errors, *verdict.warnings, *verdict.missing) if one.kind in CATALOGUE]
-        assert not problems or name in uploaded
-        said[name].update((one.code, one.severity.value, one.line) for one in problems)
-    assert {name: count for name, count in said.items() if count} == dict(found)
+    found = found_by_session(data)
+    assert found_by_validation(data, [data.folder.path / key for key in archives], load_shipped()) == found
     rules = {rule_of(code) for counts in found.values() for code, _, _ in counts}
     assert len(rules) > 15, rules
     assert rules >= {*NEEDING_OTHERS, "Q1"}, NEEDING_OTHERS - rules
+
+
+JUDGED_OTHERWISE = {"S13", "E9", "X5"}
+"""The rules whose examples a session judges as it uploads them."""
+
+
+def own(content: Content, number: int) -> Content:
+    """An element of an example, which no other one is about; dates are reckoned from today."""
+    if isinstance(content, Specimen):
+        related = [one._replace(specimen_id=f"{number}-{one.specimen_id}") for one in content.related_specimens]
+        name = f"{number}-{content.specimen_id}" if content.specimen_id.strip() else " " * number
+        return content._replace(specimen_id=name, related_specimens=tuple(related), dob=moved(content.dob))
+    if isinstance(content, Experiment):
+        animals = tuple(f"{number}-{animal}" for animal in content.specimen_ids)
+        name, day = f"{number}-{content.experiment_id}", moved(content.date) or ""
+        return content._replace(experiment_id=name, specimen_ids=animals, date=day)
+    return content._replace(sequence_id=content.sequence_id or str(number)) if isinstance(content, Line) else content
+
+
+def moved(day: str | None) -> str | None:
+    if day is None or abs(date_of(day) - TODAY) > timedelta(days=9):
+        return day
+    return (datetime.now(UTC).date() + (date_of(day) - TODAY)).isoformat()
+
+
+def date_of(day: str) -> date:
+    return date.fromisoformat(day) if re.fullmatch(r"\d{4}-\d\d-\d\d", day) and day > "0001" else date.max
+
+
+def documents_of(contents: Iterable[Content], stem: str, number: int) -> dict[str, dict[str, bytes]]:
+    """The documents that say these contents, by name, of each centre."""
+    parts: dict[tuple[str, DocumentKind], list[Content]] = defaultdict(list)
+    for content in contents:
+        if isinstance(content, Block):
+            kind = DocumentKind.SPECIMEN if content.pipeline is None else DocumentKind.EXPERIMENT
+            part = parts[content.centre, kind]
+        part.append(own(content, number))
+    documents: dict[str, dict[str, bytes]] = defaultdict(dict)
+    for (centre, kind), said in parts.items():
+        documents[centre][f"{centre}.{stem}.{number}.{kind}.impc.xml"] = write_document(kind, said)
+    return documents
+
+
+@only_sqlite
+def test_an_example_of_a_rule_is_judged_alike_by_itself_by_validation_and_in_a_session(
+    data: DataInstallation, tmp_path: Path
+) -> None:
+    data = data.with_settings(**write_reference(tmp_path / "reference", REFERENCE))
+    folders = {"H": data.folder, "J": data.base.add_folder("J", "others")}
+    archives: dict[tuple[str, str], dict[str, bytes]] = defaultdict(dict)
+    expected: dict[str, Counter[tuple[str, str]]] = {}
+    for number, example in enumerate(EXAMPLES, 1):
+        if example.rule in JUDGED_OTHERWISE:
+            continue
+        is_about_mice = any(isinstance(content, Experiment) for content in example.document)
+        before = example.options.get("uploaded", specimens(mutant()) if is_about_mice else [])
+        for stem, contents in (("2014-01-01", before), ("2015-01-01", example.document)):
+            for centre, documents in documents_of(contents, stem, number).items():
+                archives[centre, f"add/{centre}.{stem}.{number // IN_ARCHIVE}.impc.zip"] |= documents
+        found = Counter((one.code, one.severity.value) for one in check(example.document, **example.options))
+        expected |= dict.fromkeys(documents, found) if found else {}
+    for (centre, key), documents in archives.items():
+        folders[centre].put(key, documents)
+    data.run()
+    in_session = found_by_session(data)
+    of_examples = {name: found for name, found in in_session.items() if "2015-01-01" in name}
+    assert {name: Counter(one[:2] for one in found.elements()) for name, found in of_examples.items()} == expected
+    assert found_by_validation(data, [folder.path for folder in folders.values()], REFERENCE) == in_session
 
 
 def test_the_page_of_rules_lists_what_other_documents_matter_to() -> None:
