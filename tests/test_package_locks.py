@@ -8,7 +8,8 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -25,18 +26,17 @@ LOCKS = {
 pytestmark = pytest.mark.skipif(shutil.which("apt-get") is None, reason="there is no apt-get")
 
 
-@pytest.fixture
-def machine(tmp_path: Path) -> Path:
+def machine(folder: Path) -> Path:
     """A package manager of its own: no package, no list."""
-    for folder in ("lists/partial", "dpkg", "cache/archives/partial", "etc"):
-        (tmp_path / folder).mkdir(parents=True)
-    (tmp_path / "dpkg" / "status").touch()
-    (tmp_path / "etc" / "sources.list").touch()
-    (tmp_path / "apt.conf").write_text(
-        f'Dir::State "{tmp_path}"; Dir::State::lists "{tmp_path}/lists"; Dir::State::status "{tmp_path}/dpkg/status";\n'
-        f'Dir::Cache "{tmp_path}/cache"; Dir::Etc "{tmp_path}/etc"; APT::Sandbox::User "";\n'
+    for part in ("lists/partial", "dpkg", "cache/archives/partial", "etc"):
+        (folder / part).mkdir(parents=True)
+    (folder / "dpkg" / "status").touch()
+    (folder / "etc" / "sources.list").touch()
+    (folder / "apt.conf").write_text(
+        f'Dir::State "{folder}"; Dir::State::lists "{folder}/lists"; Dir::State::status "{folder}/dpkg/status";\n'
+        f'Dir::Cache "{folder}/cache"; Dir::Etc "{folder}/etc"; APT::Sandbox::User "";\n'
     )
-    return tmp_path
+    return folder
 
 
 def apt_get(machine: Path, *arguments: str, seconds: int) -> subprocess.CompletedProcess[str]:
@@ -64,14 +64,18 @@ def held(lock: Path) -> Iterator[None]:
         os.close(told)
 
 
-@pytest.mark.parametrize("lock", LOCKS)
-def test_it_waits_for_a_lock(lock: str, machine: Path) -> None:
-    with held(machine / lock):
+def test_it_waits_for_a_lock(tmp_path: Path) -> None:
+    machines = {lock: machine(tmp_path / str(number)) for number, lock in enumerate(LOCKS)}
+
+    def wait(lock: str) -> tuple[int, bool]:
         began = time.monotonic()
-        ended = apt_get(machine, *LOCKS[lock], seconds=60)
-        waited = time.monotonic() - began
-    assert ended.returncode == 0, ended.stderr
-    assert waited > HELD_SECONDS - 1
+        ended = apt_get(machines[lock], *LOCKS[lock], seconds=60)
+        return ended.returncode, time.monotonic() - began > HELD_SECONDS - 1
+
+    with ExitStack() as locks, ThreadPoolExecutor(len(LOCKS)) as threads:
+        for lock, one in machines.items():
+            locks.enter_context(held(one / lock))
+        assert dict(zip(LOCKS, threads.map(wait, LOCKS), strict=True)) == dict.fromkeys(LOCKS, (0, True))
 
 
 @pytest.mark.parametrize("script", ["install", "install-servers"])
