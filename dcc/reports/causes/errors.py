@@ -153,7 +153,7 @@ _ERRORS: Final[Mapping[type[errors.DccError], Declaration | Mapping[str, Declara
         "reason",
     ),
     errors.MemberNotOpenedError: _one(
-        mark("Archives hold further archives that are not opened: {reason}"),
+        mark("Archives hold files that are not opened: each {reason}"),
         mark("Submit what they hold in .zip archives of their own."),
         "reason",
     ),
