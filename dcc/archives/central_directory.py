@@ -9,8 +9,10 @@ from __future__ import annotations
 import struct
 from typing import BinaryIO
 
+from dcc.archives.entries import bad_archive, damaged
+from dcc.archives.limits import Allowance
 from dcc.errors import CorruptArchiveError, OversizedArchiveError
-from dcc.messages import Message, mark
+from dcc.messages import mark
 
 _END = struct.Struct("<4s4H2LH")
 _END_SIGNATURE = b"PK\x05\x06"
@@ -22,25 +24,19 @@ _ENTRY = struct.Struct("<4s24x3H12x")
 _ENTRY_SIGNATURE = b"PK\x01\x02"
 _LONGEST_COMMENT = 65_535
 _BYTES_PER_ENTRY = 512
-_RESUBMIT = "Put a good archive in its place, under the same name."
 
 
-def check_directory(file: BinaryIO, size: int, label: str, max_entries: int) -> None:
-    """Check that the archive's directory is complete and lists at most `max_entries` entries, in constant memory.
+def check_directory(file: BinaryIO, size: int, label: str, allowance: Allowance) -> None:
+    """Check that the archive's directory is complete and lists no more entries than allowed, in constant memory.
 
     `size` is the file's. Leaves the position in `file` anywhere. Raises CorruptArchiveError, OversizedArchiveError.
     """
     count, directory_bytes, end = _end_record(file, size, label)
-    _check_count(count, label, max_entries)
+    allowance.check_entries(count)
     start = end - directory_bytes
     if start < 0:
-        raise CorruptArchiveError(
-            mark(
-                "{archive} is damaged: its directory is cut off. Put a good archive in its place, under the same name."
-            ),
-            archive=label,
-        )
-    if directory_bytes > _BYTES_PER_ENTRY * max_entries:
+        raise damaged(label, mark("its directory is cut off"))
+    if directory_bytes > _BYTES_PER_ENTRY * allowance.max_entries:
         raise OversizedArchiveError(
             mark(
                 "{archive} has a directory of {directory_bytes} bytes, more than {max_entries} entries need. Split "
@@ -48,19 +44,12 @@ def check_directory(file: BinaryIO, size: int, label: str, max_entries: int) -> 
             ),
             archive=label,
             directory_bytes=directory_bytes,
-            max_entries=max_entries,
+            max_entries=allowance.max_entries,
         )
-    found = _count_entries(file, start, end, label, max_entries)
+    found = _count_entries(file, start, end, label, allowance)
     if count not in {found, found & 0xFFFF}:
-        raise CorruptArchiveError(
-            mark(
-                "{archive} is damaged: its directory lists {found} entries where {count} are announced. Put a good "
-                "archive in its place, under the same name."
-            ),
-            archive=label,
-            found=found,
-            count=count,
-        )
+        said = mark("its directory lists {found} entries where {count} are announced")
+        raise damaged(label, said, found=found, count=count)
 
 
 def _end_record(file: BinaryIO, size: int, label: str) -> tuple[int, int, int]:
@@ -70,12 +59,7 @@ def _end_record(file: BinaryIO, size: int, label: str) -> tuple[int, int, int]:
     tail = file.read(tail_bytes)
     place = _find_end(tail)
     if place < 0:
-        what = mark("is empty") if size == 0 else _not_a_zip(file)
-        raise CorruptArchiveError(
-            mark("{archive} {broken}. Put a good archive in its place, under the same name."),
-            archive=label,
-            broken=Message(what),
-        )
+        raise bad_archive(CorruptArchiveError, label, mark("is empty") if size == 0 else _not_a_zip(file))
     _, _, _, _, count, directory_bytes, _, _ = _END.unpack_from(tail, place)
     end = size - tail_bytes + place
     if end >= _LOCATOR.size:
@@ -88,14 +72,7 @@ def _end_record(file: BinaryIO, size: int, label: str) -> tuple[int, int, int]:
             if len(record) == _END_64.size and record.startswith(_END_64_SIGNATURE):
                 _, _, _, _, _, _, _, count, directory_bytes, _ = _END_64.unpack(record)
             else:
-                raise CorruptArchiveError(
-                    mark(
-                        "{archive} is damaged: no end record where one is announced (byte {offset}). Put a good "
-                        "archive in its place, under the same name."
-                    ),
-                    archive=label,
-                    offset=offset,
-                )
+                raise damaged(label, mark("no end record where one is announced (byte {offset})"), offset=offset)
     return count, directory_bytes, end
 
 
@@ -115,34 +92,17 @@ def _not_a_zip(file: BinaryIO) -> str:
     return mark("is neither a zip nor a tar archive")
 
 
-def _check_count(count: int, label: str, max_entries: int) -> None:
-    if count > max_entries:
-        raise OversizedArchiveError(
-            mark("{archive} holds {count} entries or more; {max_entries} are allowed. Split it into several archives."),
-            archive=label,
-            count=count,
-            max_entries=max_entries,
-        )
-
-
-def _count_entries(file: BinaryIO, start: int, end: int, label: str, max_entries: int) -> int:
+def _count_entries(file: BinaryIO, start: int, end: int, label: str, allowance: Allowance) -> int:
     count, place = 0, start
     file.seek(start)
     while place < end:
         header = file.read(_ENTRY.size)
         if len(header) < _ENTRY.size or not header.startswith(_ENTRY_SIGNATURE):
-            raise CorruptArchiveError(
-                mark(
-                    "{archive} is damaged: its directory is broken at byte {place}. Put a good archive in its place, "
-                    "under the same name."
-                ),
-                archive=label,
-                place=place,
-            )
+            raise damaged(label, mark("its directory is broken at byte {place}"), place=place)
         _, *lengths = _ENTRY.unpack(header)
         variable = sum(lengths)
         place += _ENTRY.size + variable
         file.seek(variable, 1)
         count += 1
-        _check_count(count, label, max_entries)
+        allowance.check_entries(count)
     return count

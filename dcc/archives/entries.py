@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dcc.errors import CorruptArchiveError, DuplicateMemberError, UnsafeArchiveError
-from dcc.messages import Message, mark
+from dcc.errors import ArchiveError, CorruptArchiveError, DuplicateMemberError, UnsafeArchiveError
+from dcc.messages import Message, mark, message
 from dcc.runtime.disk_space import write_all
 from dcc.sources.remote_names import printable
 
@@ -72,37 +72,29 @@ def damage(label: str) -> Iterator[None]:
             reason=Message(_short(str(error))),
         ) from error
     except UnicodeDecodeError as error:
-        raise CorruptArchiveError(
-            mark(
-                "{archive} has a file name that claims to be UTF-8 and is not. Put a good archive in its place, "
-                "under the same name."
-            ),
-            archive=label,
-        ) from error
+        said = mark("has a file name that claims to be UTF-8 and is not")
+        raise bad_archive(CorruptArchiveError, label, said) from error
     except EOFError as error:
-        raise CorruptArchiveError(
-            mark(
-                "{archive} is damaged: the data of an entry end too early. Put a good archive in its place, under "
-                "the same name."
-            ),
-            archive=label,
-        ) from error
+        raise damaged(label, mark("the data of an entry end too early")) from error
     except (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, struct.error) as error:
-        raise _damaged(label, error) from error
+        raise damaged(label, _short(str(error))) from error
     except (RuntimeError, ValueError, OverflowError) as error:
-        raise _damaged(label, error) from error
+        raise damaged(label, _short(str(error))) from error
     except OSError as error:
         if error.errno not in {None, errno.EINVAL}:
             raise
-        raise _damaged(label, error) from error
+        raise damaged(label, _short(str(error))) from error
 
 
-def _damaged(label: str, error: Exception) -> CorruptArchiveError:
-    return CorruptArchiveError(
-        mark("{archive} is damaged: {reason}. Put a good archive in its place, under the same name."),
-        archive=label,
-        reason=Message(_short(str(error))),
-    )
+def bad_archive(kind: type[ArchiveError], label: str, what: str, **details: object) -> ArchiveError:
+    """The error for an archive to be replaced; `what` is translatable: what is wrong with it, by these details."""
+    said = mark("{archive} {broken}. Put a good archive in its place, under the same name.")
+    return kind(said, archive=label, broken=message(what, **details))
+
+
+def damaged(label: str, how: str, **details: object) -> ArchiveError:
+    """The error for a damaged archive; `how` is translatable."""
+    return bad_archive(CorruptArchiveError, label, mark("is damaged: {how}"), how=message(how, **details))
 
 
 def unsafe_path(path: str) -> str | None:
@@ -118,33 +110,18 @@ def unsafe_path(path: str) -> str | None:
     return None
 
 
-def unsafe_entry(label: str, path: str, reason: str) -> UnsafeArchiveError:
+def unsafe_entry(label: str, path: str, reason: str) -> ArchiveError:
     """The error for an archive with an entry that could do harm."""
-    return UnsafeArchiveError(
-        mark(
-            "{archive} is refused whole: its entry {entry} {reason}. Put a good archive in its place, "
-            "under the same name."
-        ),
-        archive=label,
-        entry=shown(path),
-        reason=Message(reason),
-    )
+    said = mark("is refused whole: its entry {entry} {reason}")
+    return bad_archive(UnsafeArchiveError, label, said, entry=shown(path), reason=Message(reason))
 
 
 def check_distinct(paths: Sequence[str], label: str) -> None:
     """Check that no two entries of an archive have the same path. Raises DuplicateMemberError."""
-    counts = Counter(paths)
-    for path in paths:
-        if counts[path] > 1:
-            raise DuplicateMemberError(
-                mark(
-                    "{archive} holds {number} entries named {entry}; which one counts cannot be known. Put a good "
-                    "archive in its place, under the same name."
-                ),
-                archive=label,
-                number=counts[path],
-                entry=shown(path),
-            )
+    for path, number in Counter(paths).items():
+        if number > 1:
+            said = mark("holds {number} entries named {entry}; which one counts cannot be known")
+            raise bad_archive(DuplicateMemberError, label, said, number=number, entry=shown(path))
 
 
 def legible(path: str) -> str:

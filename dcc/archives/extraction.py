@@ -13,7 +13,7 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dcc.archives.entries import Entry, legible, shortened, shown, write_entry
+from dcc.archives.entries import Entry, bad_archive, legible, shortened, shown, write_entry
 from dcc.archives.limits import DEEPEST, Allowance, ArchiveLimits
 from dcc.archives.manifest import MANIFEST_NAMES, Expected, read_manifest, require_short
 from dcc.archives.members import opened_entries
@@ -172,14 +172,8 @@ class _Extraction:
     def found(self, label: str) -> ExtractedArchive:
         """The result. Raises EmptyArchiveError."""
         if not self.documents and not self.refused and not self.files:
-            raise EmptyArchiveError(
-                mark(
-                    "{archive} holds no .xml document ({number} other entries). Put a good archive in its place, "
-                    "under the same name."
-                ),
-                archive=label,
-                number=self.left_aside,
-            )
+            said = mark("holds no .xml document ({number} other entries)")
+            raise bad_archive(EmptyArchiveError, label, said, number=self.left_aside)
         if self.left_aside > _LISTED_IGNORED:
             more = message(mark("{number} more entries"), number=self.left_aside - _LISTED_IGNORED)
             self.ignored.append((more, message(mark("left aside likewise; not listed"))))
@@ -225,16 +219,11 @@ class _Extraction:
     ) -> None:
         inside = legible(f"{place}{entry.path}")
         if (first := self.documents.get(name.file_name)) is not None:
-            raise DuplicateMemberError(
-                mark(
-                    "{archive} holds two documents named {entry}, as {first} and as {second}; which one counts cannot "
-                    "be known. Put a good archive in its place, under the same name."
-                ),
-                archive=label,
-                entry=name.file_name,
-                first=shown(first.place),
-                second=shown(inside),
+            places = {"first": shown(first.place), "second": shown(inside)}
+            said = mark(
+                "holds two documents named {entry}, as {first} and as {second}; which one counts cannot be known"
             )
+            raise bad_archive(DuplicateMemberError, label, said, entry=name.file_name, **places)
         md5 = write_entry(entry, self.directory / name.file_name)
         written = ExtractedDocument(name, self.target / name.file_name, entry.size_bytes, md5, inside, archives)
         self.documents[name.file_name] = written

@@ -57,14 +57,18 @@ class Allowance:
     def take_entries(self, count: int) -> None:
         """Use up that many entries. Raises OversizedArchiveError."""
         self._entries += count
-        if self._entries > self._limits.max_entries:
+        self.check_entries(0)
+
+    def check_entries(self, count: int) -> None:
+        """Check that so many further entries are allowed. Raises OversizedArchiveError."""
+        if self._entries + count > self._limits.max_entries:
             raise OversizedArchiveError(
                 mark(
                     "{archive} holds {count} entries or more; {max_entries} are allowed. Split it into several "
                     "archives."
                 ),
                 archive=self._label,
-                count=self._entries,
+                count=self._entries + count,
                 max_entries=self._limits.max_entries,
             )
 

@@ -14,9 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final, cast
 
-from dcc.archives.entries import PIECE, Entry, check_distinct, damage, unsafe_entry, unsafe_path
+from dcc.archives.entries import PIECE, Entry, check_distinct, damage, damaged, unsafe_entry, unsafe_path
 from dcc.archives.limits import Allowance
-from dcc.errors import CorruptArchiveError
 from dcc.messages import mark
 from dcc.runtime.disk_space import write_all
 
@@ -91,14 +90,7 @@ def _content(file: BinaryIO, place: int, size: int, label: str) -> Iterator[byte
 def _check_end(file: BinaryIO, place: int, label: str) -> None:
     file.seek(place)
     if file.read(_BLOCK) != bytes(_BLOCK):
-        raise CorruptArchiveError(
-            mark(
-                "{archive} is damaged: it has no end at byte {place}. Put a good archive in its place, under the "
-                "same name."
-            ),
-            archive=label,
-            place=place,
-        )
+        raise damaged(label, mark("it has no end at byte {place}"), place=place)
 
 
 class _Headers:

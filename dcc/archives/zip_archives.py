@@ -11,10 +11,10 @@ from functools import partial
 from typing import BinaryIO
 
 from dcc.archives.central_directory import check_directory
-from dcc.archives.entries import Entry, check_distinct, damage, shown, unsafe_entry, unsafe_path
+from dcc.archives.entries import Entry, check_distinct, damage, damaged, shown, unsafe_entry, unsafe_path
 from dcc.archives.limits import Allowance
 from dcc.archives.zip_content import read_member
-from dcc.errors import CorruptArchiveError, EncryptedArchiveError
+from dcc.errors import EncryptedArchiveError
 from dcc.messages import mark
 
 _ENCRYPTED_FLAGS = 0x1 | 0x40 | 0x2000
@@ -29,7 +29,7 @@ def zip_entries(file: BinaryIO, label: str, allowance: Allowance) -> Iterator[li
 
     Reading enforces each entry's declared size.
     """
-    check_directory(file, os.fstat(file.fileno()).st_size, label, allowance.max_entries)
+    check_directory(file, os.fstat(file.fileno()).st_size, label, allowance)
     with damage(label):
         archive = zipfile.ZipFile(file)
     with archive:
@@ -71,14 +71,7 @@ def _check_places(entries: Sequence[zipfile.ZipInfo], directory_place: int, labe
     ends = [*(entry.header_offset for entry in placed[1:]), directory_place]
     for entry, end in zip(placed, ends, strict=False):
         if entry.header_offset + _LOCAL_HEADER_BYTES + entry.compress_size > end:
-            raise CorruptArchiveError(
-                mark(
-                    "{archive} is damaged: its entry {entry} overlaps the next. Put a good archive in its place, under "
-                    "the same name."
-                ),
-                archive=label,
-                entry=shown(_decoded(entry)),
-            )
+            raise damaged(label, mark("its entry {entry} overlaps the next"), entry=shown(_decoded(entry)))
 
 
 def _content(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, label: str) -> Iterator[bytes]:

@@ -290,7 +290,7 @@ class Expected:
 
     def _open(self, record: Record, copy: Copy) -> None:
         if copy.version is Version.INVALID:
-            record.state, record.documents, record.left_out = INVALID, (INVALID,), ""
+            record.state, record.documents, record.left_out, record.brought = INVALID, (INVALID,), "", 0
         else:
             record.brought = 3 if copy.version is Version.SECOND else 2
             self._load(record, STEPS[0])

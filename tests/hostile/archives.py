@@ -129,6 +129,9 @@ LEADING_OUT = (
     b"c:/x.xml",
     b"a/b/../../../x.xml",
     b"a\0/../x.xml",
+    b"x.xml\0.exe",
+    b"a/..",
+    b"a\\b.xml",
 )
 """Names that lead out of a folder on some system."""
 
@@ -209,7 +212,11 @@ def refused_archives() -> Iterator[tuple[str, bytes, str]]:
     yield "strong encryption", archive([Member(document(2), flags=0x41)]), "is encrypted"
     yield "AES", archive([Member(document(2), method=99, flags=1)]), "is encrypted"
     for method in (1, 6, 9, 10, 19, 93, 95, 97, 98, 12345):
-        yield f"method {method}", archive([Member(document(2), method=method, stored=b"\0" * 9)]), "cannot be read"
+        yield (
+            f"method {method}",
+            archive([Member(document(2), method=method, stored=b"\0" * 9)]),
+            "usual deflate method",
+        )
     greedy = Member(document(2), b"<a/>", zipfile.ZIP_LZMA, stored=lzma_data(b"<a/>", 0xFFFFFFFF))
     yield "greedy LZMA", archive([greedy]), "bytes of memory"
     yield "broken LZMA", archive([Member(document(2), method=14, stored=b"\t\4\0\0")]), "is damaged"
