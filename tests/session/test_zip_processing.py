@@ -223,5 +223,6 @@ def test_hundreds_of_zips_come_through_in_bounded_threads(installation: Installa
         result = installation.with_settings(downloads_per_source=3, downloaders=3, workers=2).run_session()
     assert len(result.zips) == 300
     assert set(installation.states().values()) == {"xsd done"}
-    assert most <= before + 2 * 3 + 2 + 2 + 4
+    # Each of three transfers may have asked the archive store, which is done in a thread of its own: it may hang.
+    assert most <= before + 3 * 3 + 2 + 2 + 4
     assert _open_files(installation) <= open_before + 5
