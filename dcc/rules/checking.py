@@ -63,6 +63,7 @@ from dcc.rules.findings import BROKEN_CASE, REFERENCE_RULE, Finding, Severity, f
 from dcc.rules.plans import Planned, Plans
 from dcc.rules.registry import RULES, Rule
 from dcc.rules.skipped_elements import SkippedElements, definition_of
+from dcc.rules.upload import NOT_STORED, UPLOAD_RULES
 from dcc.runtime.installed_packages import RULES as ADDED_RULES
 from dcc.runtime.installed_packages import load_added
 
@@ -85,6 +86,8 @@ NEEDING_OTHERS = frozenset(rule.id for rule in RULES.values() if rule.others)
 """The rules that look at other documents, and need the QC database; all others depend on the document alone."""
 ABOUT_SPECIMENS = NEEDING_OTHERS - JUDGED_AT_UPLOAD
 """Those that look at specimens of other documents."""
+LEFT_TO_SESSIONS = frozenset(UPLOAD_RULES) - NEEDING_OTHERS - {NOT_STORED}
+"""The rules that `dcc validate` does not judge: only the databases can tell."""
 
 _log = logging.getLogger(__name__)
 _BATCH = 500

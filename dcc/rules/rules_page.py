@@ -8,8 +8,7 @@ from typing import Final
 
 from dcc.declarations import ACTOR_NAMES, acting
 from dcc.rules.catalogue import CATALOGUE, UNWAIVABLE, RuleEntry
-from dcc.rules.checking import NEEDING_OTHERS
-from dcc.rules.upload import NOT_STORED, UPLOAD_RULES
+from dcc.rules.checking import LEFT_TO_SESSIONS, NEEDING_OTHERS
 from dcc.vocabulary import Actor, Severity
 
 _BEGINNING: Final = """\
@@ -78,8 +77,7 @@ _NOTES: Final = {
 
 def rules_page() -> str:
     """The page, in Markdown."""
-    alone = sorted({*UPLOAD_RULES} - NEEDING_OTHERS - {NOT_STORED})
-    parts = [_BEGINNING.format(others=", ".join(sorted(NEEDING_OTHERS)), upload=", ".join(alone))]
+    parts = [_BEGINNING.format(others=", ".join(sorted(NEEDING_OTHERS)), upload=", ".join(sorted(LEFT_TO_SESSIONS)))]
     for letter, title in _SECTIONS:
         note = f"{_NOTES[letter]}\n\n" if letter in _NOTES else ""
         parts.append(f"## {title}\n\n{note}{_list(_of_section(letter))}")

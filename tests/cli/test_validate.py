@@ -18,8 +18,8 @@ WRONG = specimens()[NAME].replace(b"gender=", b"gendr=")
 
 
 LEFT = (
-    "Not checked, since it needs what was submitted before: E4, E8, E9, Q1, Q2, Q3, Q4, Q5, Q6, Q7, S13, S14, X8. A "
-    "session checks it.\n"
+    "Not checked, since it needs what was submitted before: Q2, Q3, Q4, Q5, Q6, Q7, and E4, E8, E9, S13, S14, X8 "
+    "beyond these files. A session checks it.\n"
 )
 
 

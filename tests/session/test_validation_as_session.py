@@ -19,8 +19,7 @@ from dcc.naming import DocumentKind
 from dcc.qc.models import DOCUMENT, FINDING
 from dcc.reference.loading import ReferenceData, load_shipped
 from dcc.rules.catalogue import CATALOGUE
-from dcc.rules.checking import NEEDING_OTHERS
-from dcc.rules.upload import UPLOAD_RULES
+from dcc.rules.checking import LEFT_TO_SESSIONS, NEEDING_OTHERS
 from dcc.session.validation import check_paths
 from tests.rules.test_rules import EXAMPLES
 from tests.support import data_installations
@@ -31,9 +30,6 @@ from tests.support.reference_files import write_reference
 
 DOCUMENTS = 1_000
 IN_ARCHIVE = 50
-LEFT_TO_SESSIONS = {*UPLOAD_RULES} - {"S13", "E9", "Q1"}
-"""The rules that only the QC database can tell of; those of `NEEDING_OTHERS` are judged among the files given."""
-
 FAULTS = {
     r'colonyID="[^"]*"': ('colonyID="NoSuch"', 'colonyID=""', ""),
     r'strainID="[^"]*"': ('strainID="MGI:0"', ""),

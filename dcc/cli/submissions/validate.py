@@ -126,12 +126,14 @@ class _Counts:
     @property
     def left(self) -> str:
         """The checks that could not be made, in one line."""
-        from dcc.rules.checking import NEEDING_OTHERS
-        from dcc.rules.upload import UPLOAD_RULES
+        from dcc.rules.checking import LEFT_TO_SESSIONS, NEEDING_OTHERS
 
         named = f" They miss {count_of(len(self.missing), 'animal')}." if self.missing else ""
-        rules = ", ".join(sorted({*NEEDING_OTHERS, *UPLOAD_RULES}))
-        return f"Not checked, since it needs what was submitted before: {rules}.{named} A session checks it."
+        rules, beyond = (", ".join(sorted(some)) for some in (LEFT_TO_SESSIONS, NEEDING_OTHERS))
+        return (
+            f"Not checked, since it needs what was submitted before: {rules}, and {beyond} beyond these "
+            f"files.{named} A session checks it."
+        )
 
 
 def _reference_data(place: str, settings: Settings) -> ReferenceData:
